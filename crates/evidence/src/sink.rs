@@ -1,0 +1,148 @@
+//! Where readers put what they find.
+
+use ringleader_model::{
+    Cite, Fact, Note, NoteKind, Observation, Source, SourceId, SourceKind, WallTime, Who,
+};
+
+use crate::Extract;
+
+/// Bounds on what is read. Each one that is hit is told in a note.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Bytes that one file may expand to.
+    pub max_expanded_bytes: u64,
+    /// Archives within archives.
+    pub max_depth: u32,
+    /// Members of one archive.
+    pub max_members: u32,
+    /// Longest line that is read as one; the rest of a longer one is passed over.
+    pub max_line_bytes: usize,
+    /// Largest binary dump.
+    pub max_dump_bytes: u64,
+    /// Characters of a line kept as text of an observation.
+    pub max_text_chars: usize,
+    /// Observations of one source.
+    pub max_observations: usize,
+    /// Notes of one source.
+    pub max_notes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_expanded_bytes: 64 << 30,
+            max_depth: 4,
+            max_members: 200_000,
+            max_line_bytes: 1 << 20,
+            max_dump_bytes: 4 << 30,
+            max_text_chars: 2_000,
+            max_observations: 200_000,
+            max_notes: 200,
+        }
+    }
+}
+
+/// Collects what readers find in one source.
+pub(crate) struct Sink<'a> {
+    pub(crate) limits: &'a Limits,
+    pub(crate) source: SourceId,
+    extract: &'a mut Extract,
+    kinds: Vec<SourceKind>,
+    n_observations: usize,
+    n_notes: usize,
+}
+
+impl<'a> Sink<'a> {
+    /// Opens a source within `extract`.
+    pub(crate) fn open(path: &str, limits: &'a Limits, extract: &'a mut Extract) -> Self {
+        let source = SourceId(extract.sources.len() as u32);
+        extract.sources.push(Source { path: path.to_owned(), kinds: Vec::new(), size_bytes: 0 });
+        Self { limits, source, extract, kinds: Vec::new(), n_observations: 0, n_notes: 0 }
+    }
+
+    /// Closes the source: `size_bytes` after decompression.
+    pub(crate) fn close(mut self, size_bytes: u64) {
+        self.kinds.sort_unstable();
+        self.kinds.dedup();
+        if let Some(source) = self.extract.sources.get_mut(self.source.0 as usize) {
+            source.size_bytes = size_bytes;
+            source.kinds = self.kinds;
+        }
+    }
+
+    /// Says that content of this kind is here.
+    pub(crate) fn saw(&mut self, kind: SourceKind) {
+        if self.kinds.last() != Some(&kind) && !self.kinds.contains(&kind) {
+            self.kinds.push(kind);
+        }
+    }
+
+    /// Whether any kind was seen.
+    pub(crate) fn saw_nothing(&self) -> bool {
+        self.kinds.is_empty()
+    }
+
+    /// Cites a place of this source.
+    pub(crate) fn cite(&self, line: u32, start: u64, end: u64) -> Cite {
+        Cite { source: self.source, line, start, end }
+    }
+
+    /// Adds an observation. `text` is bounded by `max_text_chars`; bytes that are no UTF-8 are replaced.
+    pub(crate) fn push(&mut self, cite: Cite, who: Who, at: Option<WallTime>, fact: Fact, text: &[u8]) {
+        if self.n_observations == self.limits.max_observations {
+            self.n_observations += 1;
+            self.note(cite, NoteKind::LimitReached, "more statements than are kept; the rest of this file was left out".into());
+        }
+        if self.n_observations > self.limits.max_observations {
+            return;
+        }
+        self.n_observations += 1;
+        let text = bounded_text(text, self.limits.max_text_chars).into();
+        self.extract.observations.push(Observation { cite, who, at, fact, text });
+    }
+
+    /// Adds a note; past `max_notes` of one source they are dropped and the last one says so.
+    pub(crate) fn note(&mut self, cite: Cite, kind: NoteKind, text: String) {
+        self.n_notes += 1;
+        match self.n_notes.cmp(&self.limits.max_notes) {
+            std::cmp::Ordering::Less => self.extract.notes.push(Note { cite, kind, text }),
+            std::cmp::Ordering::Equal => self.extract.notes.push(Note {
+                cite,
+                kind: NoteKind::LimitReached,
+                text: "more notes of this file were left out".into(),
+            }),
+            std::cmp::Ordering::Greater => {}
+        }
+    }
+}
+
+/// At most `max_chars` of `text`, invalid UTF-8 replaced, with an ellipsis where it was cut.
+pub(crate) fn bounded_text(text: &[u8], max_chars: usize) -> String {
+    // A char is at most 4 bytes, so a longer slice cannot matter.
+    let slice = text.get(..max_chars.saturating_mul(4)).unwrap_or(text);
+    let lossy = String::from_utf8_lossy(slice);
+    match lossy.char_indices().nth(max_chars) {
+        Some((at, _)) => format!("{}…", lossy.get(..at).unwrap_or_default()),
+        None if slice.len() < text.len() => format!("{lossy}…"),
+        None => lossy.into_owned(),
+    }
+}
+
+/// Moves every citation inside a fact by `base` sources, when extracts are joined.
+pub(crate) fn shift_sources(fact: &mut Fact, base: u32) {
+    let Fact::Nccl(log) = fact else { return };
+    let shift = |cite: &mut Cite| cite.source.0 += base;
+    for process in &mut log.processes {
+        process.first.iter_mut().chain(&mut process.last).for_each(shift);
+    }
+    for comm in &mut log.comms {
+        [&mut comm.started, &mut comm.completed, &mut comm.destroyed, &mut comm.aborted]
+            .into_iter()
+            .flatten()
+            .for_each(shift);
+    }
+    log.messages.iter_mut().for_each(|m| shift(&mut m.cite));
+    log.backtraces.iter_mut().for_each(|b| shift(&mut b.cite));
+    log.settings.iter_mut().for_each(|s| shift(&mut s.cite));
+    log.links.iter_mut().for_each(|l| shift(&mut l.cite));
+}

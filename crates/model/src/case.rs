@@ -1,0 +1,53 @@
+//! A case: everything that was read, before anything is concluded.
+
+use crate::{
+    Cite, FlightDump, GpuTable, Limit, NcclLog, Note, ProcessStacks, ProcessTable, RasReport, Source, TorchEvent,
+    WallTime, Who,
+};
+
+/// One thing seen, with its place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observation {
+    /// Where it stands.
+    pub cite: Cite,
+    /// Whom it is about.
+    pub who: Who,
+    /// When, if the line or its launcher's prefix says so.
+    pub at: Option<WallTime>,
+    /// What.
+    pub fact: Fact,
+    /// The line or lines themselves, bounded (see `evidence`); empty for binary formats.
+    pub text: Box<str>,
+}
+
+/// What was seen.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fact {
+    /// A Flight Recorder dump.
+    Flight(Box<FlightDump>),
+    /// The NCCL lines of one source.
+    Nccl(Box<NcclLog>),
+    /// A RAS report.
+    Ras(Box<RasReport>),
+    /// Stacks of one process.
+    Stacks(Box<ProcessStacks>),
+    /// A process list.
+    Processes(Box<ProcessTable>),
+    /// A GPU table.
+    Gpus(Box<GpuTable>),
+    /// Limits.
+    Limits(Vec<Limit>),
+    /// A statement of torch, Python or a launcher.
+    Torch(TorchEvent),
+}
+
+/// All evidence of one diagnosis.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Case {
+    /// Sources in a canonical order: the same evidence gives the same order, whatever the file system's.
+    pub sources: Vec<Source>,
+    /// Observations, grouped by source.
+    pub observations: Vec<Observation>,
+    /// What could not be read.
+    pub notes: Vec<Note>,
+}

@@ -1,0 +1,129 @@
+//! Names of ranks, nodes and devices. A global rank, a local rank and a GPU index are three types.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Global rank: 0 .. world size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rank(pub u32);
+
+/// Rank within its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LocalRank(pub u32);
+
+/// Rank within one communicator or process group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupRank(pub u32);
+
+/// Process id, as its own host (or pid namespace) counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pid(pub u32);
+
+/// Host name up to the first dot, or an address where only that is known.
+pub type Host = Arc<str>;
+
+/// PCI address of a GPU: domain, bus, device, function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PciAddress {
+    /// PCI domain.
+    pub domain: u32,
+    /// Bus number.
+    pub bus: u8,
+    /// Device number, 0..32.
+    pub device: u8,
+    /// Function number, 0..8.
+    pub function: u8,
+}
+
+impl PciAddress {
+    /// Decodes NCCL's `busId` (`%lx`): domain << 20 | bus << 12 | device << 4 | function; `0x1b000` is 0000:1b:00.0.
+    pub fn from_nccl_bus_id(bus_id: u64) -> Self {
+        Self {
+            domain: (bus_id >> 20) as u32,
+            bus: (bus_id >> 12) as u8,
+            device: ((bus_id >> 4) & 0xff) as u8,
+            function: (bus_id & 0xf) as u8,
+        }
+    }
+
+    /// Parses `0000:1b:00.0`, `00000000:1B:00.0`, `0000:1b:00` and `1b:00.0`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (head, function) = match text.rsplit_once('.') {
+            Some((head, function)) => (head, u8::from_str_radix(function, 16).ok()?),
+            None => (text, 0),
+        };
+        let mut parts = head.rsplit(':');
+        let device = u8::from_str_radix(parts.next()?, 16).ok()?;
+        let bus = u8::from_str_radix(parts.next()?, 16).ok()?;
+        let domain = parts.next().map_or(Some(0), |d| u32::from_str_radix(d, 16).ok())?;
+        parts.next().is_none().then_some(Self { domain, bus, device, function })
+    }
+}
+
+impl fmt::Display for PciAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04x}:{:02x}:{:02x}.{:x}", self.domain, self.bus, self.device, self.function)
+    }
+}
+
+impl fmt::Display for Rank {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rank {}", self.0)
+    }
+}
+
+/// A set of ranks, sorted, printed compressed: `0-1,3`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RankSet(Vec<Rank>);
+
+impl RankSet {
+    /// The ranks in ascending order.
+    pub fn ranks(&self) -> &[Rank] {
+        &self.0
+    }
+
+    /// True without any rank.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many ranks.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether `rank` is in the set.
+    pub fn contains(&self, rank: Rank) -> bool {
+        self.0.binary_search(&rank).is_ok()
+    }
+}
+
+impl FromIterator<Rank> for RankSet {
+    fn from_iter<I: IntoIterator<Item = Rank>>(iter: I) -> Self {
+        let mut ranks: Vec<Rank> = iter.into_iter().collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        Self(ranks)
+    }
+}
+
+impl fmt::Display for RankSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.0.as_slice();
+        let mut first = true;
+        while let Some(&Rank(start)) = rest.first() {
+            let run = rest.iter().zip(start..).take_while(|(r, n)| r.0 == *n).count();
+            let end = start + (run as u32) - 1;
+            if !first {
+                f.write_str(",")?;
+            }
+            first = false;
+            match run {
+                1 => write!(f, "{start}")?,
+                _ => write!(f, "{start}-{end}")?,
+            }
+            rest = rest.get(run..).unwrap_or_default();
+        }
+        Ok(())
+    }
+}

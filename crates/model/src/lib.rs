@@ -1,0 +1,26 @@
+//! The words of ringleader: what was seen, where it was seen, and what is concluded from it.
+//!
+//! This crate holds plain data and no input or output: no files, clocks, environment, network or processes, and
+//! no serialisation (the printed report has types of its own, so that these can change freely).
+
+mod case;
+mod collective;
+mod finding;
+mod flight;
+mod ids;
+mod nccl;
+mod process;
+mod ras;
+mod source;
+mod torch;
+
+pub use case::*;
+pub use collective::*;
+pub use finding::*;
+pub use flight::*;
+pub use ids::*;
+pub use nccl::*;
+pub use process::*;
+pub use ras::*;
+pub use source::*;
+pub use torch::*;

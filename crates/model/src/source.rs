@@ -1,0 +1,158 @@
+//! Where evidence comes from, and how it is cited.
+
+use crate::{Host, LocalRank, Pid, Rank};
+
+/// Index of a [`Source`] within its case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SourceId(pub u32);
+
+/// One file, archive member or stream of the evidence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Path as the user will find it: relative to what was asked for; `logs.tar!a/b.log` for an archive member.
+    pub path: String,
+    /// What the content turned out to be.
+    pub kinds: Vec<SourceKind>,
+    /// Size after decompression, bytes.
+    pub size_bytes: u64,
+}
+
+/// Kinds of evidence that readers know, in the order they are listed in reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SourceKind {
+    /// PyTorch Flight Recorder dump (pickle or JSON).
+    FlightRecorder,
+    /// NCCL_DEBUG lines.
+    NcclLog,
+    /// PyTorch's own messages, tracebacks, launcher output.
+    TorchLog,
+    /// `error.json` of torch elastic.
+    ElasticError,
+    /// NCCL RAS report.
+    Ras,
+    /// Stacks of a live or crashed process.
+    Stacks,
+    /// Process list.
+    Processes,
+    /// nvidia-smi table.
+    NvidiaSmi,
+    /// Kernel log.
+    KernelLog,
+    /// nccl-tests output.
+    NcclTests,
+    /// Limits of a process or shell.
+    Limits,
+    /// Text in which no reader found anything it knows.
+    PlainText,
+    /// Binary or unreadable content.
+    Unknown,
+}
+
+impl SourceKind {
+    /// Stable name, as printed in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::FlightRecorder => "flight-recorder",
+            Self::NcclLog => "nccl-log",
+            Self::TorchLog => "torch-log",
+            Self::ElasticError => "elastic-error",
+            Self::Ras => "nccl-ras",
+            Self::Stacks => "stacks",
+            Self::Processes => "processes",
+            Self::NvidiaSmi => "nvidia-smi",
+            Self::KernelLog => "kernel-log",
+            Self::NcclTests => "nccl-tests",
+            Self::Limits => "limits",
+            Self::PlainText => "text",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// The place in a source that an observation rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cite {
+    /// Which source.
+    pub source: SourceId,
+    /// Line, counted from 1; 0 where lines mean nothing (binary formats).
+    pub line: u32,
+    /// Byte offset of the start, after decompression.
+    pub start: u64,
+    /// Byte offset of the end.
+    pub end: u64,
+}
+
+impl Cite {
+    /// Cites a whole source.
+    pub fn whole(source: SourceId) -> Self {
+        Self { source, line: 0, start: 0, end: 0 }
+    }
+}
+
+/// Whom an observation is about, as far as its own line and its launcher's prefix tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Who {
+    /// Global rank.
+    pub rank: Option<Rank>,
+    /// Rank within the node.
+    pub local_rank: Option<LocalRank>,
+    /// Host.
+    pub host: Option<Host>,
+    /// Process.
+    pub pid: Option<Pid>,
+}
+
+impl Who {
+    /// About this global rank.
+    pub fn rank(rank: u32) -> Self {
+        Self { rank: Some(Rank(rank)), ..Self::default() }
+    }
+
+    /// True if nothing is known.
+    pub fn is_nobody(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A moment on a host's wall clock. Clocks of two hosts may differ by minutes: compare across hosts only after
+/// alignment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WallTime {
+    /// Nanoseconds since 1970-01-01 in the zone of the writer (logs rarely state one). Without a year
+    /// (`has_year` false) counted from 1970-01-01 as if the year were 1970.
+    pub ns: i64,
+    /// Uncertainty, nanoseconds: half the last digit printed or more.
+    pub error_ns: i64,
+    /// False for stamps such as `E1120 08:21:34` that print no year.
+    pub has_year: bool,
+}
+
+/// Something a reader could not read, or left out, with its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Where.
+    pub cite: Cite,
+    /// What kind of trouble.
+    pub kind: NoteKind,
+    /// One sentence: what, why, and what to do if anything can be done.
+    pub text: String,
+}
+
+/// Kinds of [`Note`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum NoteKind {
+    /// The file ends early; everything before the cut was read.
+    Truncated,
+    /// Content of a known format that is malformed from here on.
+    Malformed,
+    /// A bound of the reader was reached; the rest was left out.
+    LimitReached,
+    /// Known format, unknown version or field.
+    UnknownVersion,
+    /// The file could not be opened or read.
+    Unreadable,
+    /// Nothing in it is known to any reader.
+    Unrecognised,
+    /// Worth saying, not a trouble.
+    Remark,
+}

@@ -1,0 +1,288 @@
+//! What PyTorch, its launcher and Python itself printed.
+
+use crate::{Frame, OpKind, Pid, Rank, RankSet};
+
+/// The watchdog's description of an operation: `WorkNCCL(SeqNum=45, OpType=ALLREDUCE, …)`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkDescription {
+    /// `SeqNum`, per process group (of COALESCED: the point-to-point counter).
+    pub seq: u64,
+    /// `OpType`.
+    pub kind: OpKind,
+    /// `NumelIn`.
+    pub numel_in: Option<u64>,
+    /// `NumelOut`.
+    pub numel_out: Option<u64>,
+    /// `Timeout(ms)`.
+    pub timeout_ms: Option<u64>,
+}
+
+/// A process group as torch's line prefix names it: `[PG ID 0 PG GUID 0(default_pg) Rank 3]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupLabel {
+    /// `PG ID`: local creation number.
+    pub id: Option<Box<str>>,
+    /// `PG GUID`: the name that is equal on all members.
+    pub guid: Option<Box<str>>,
+    /// Description in parentheses.
+    pub desc: Option<Box<str>>,
+}
+
+/// One statement of torch, Python, its launcher, or gloo.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TorchEvent {
+    /// `Watchdog caught collective operation timeout: … ran for N milliseconds`.
+    WatchdogTimeout {
+        /// What timed out.
+        work: WorkDescription,
+        /// `ran for`, ms.
+        ran_ms: u64,
+        /// Group, if the prefix names it.
+        group: GroupLabel,
+    },
+    /// `failure detected by watchdog at work sequence id: … last enqueued work: …, last completed work: …`, the older
+    /// `Timeout at NCCL work: …`, and the numbers of `Received a dump signal …`.
+    WatchdogPosition {
+        /// The failing sequence number, if stated.
+        seq: Option<u64>,
+        /// Last enqueued.
+        last_enqueued: i64,
+        /// Last completed.
+        last_completed: i64,
+        /// Group.
+        group: GroupLabel,
+    },
+    /// `Stack trace of the failed collective:` and its frames.
+    FailedCollectiveStack {
+        /// Innermost first.
+        frames: Vec<Frame>,
+    },
+    /// `Collective WorkNCCL(…) raised the following async exception: …`.
+    AsyncError {
+        /// Which operation, if stated.
+        work: Option<WorkDescription>,
+        /// The NCCL or CUDA error text.
+        error: Box<str>,
+        /// Text after `Last error:`.
+        last_error: Option<Box<str>>,
+    },
+    /// Watchdog thread ended with an exception (`… terminated with exception: CUDA error: …`).
+    WatchdogDied {
+        /// What it said.
+        error: Box<str>,
+    },
+    /// `Received a dump signal due to a collective timeout from …`.
+    DumpSignal {
+        /// The rank that raised it; None = this rank.
+        from: Option<Rank>,
+    },
+    /// `watchdog got stuck for N seconds` / heartbeat monitor.
+    WatchdogStuck {
+        /// Seconds.
+        seconds: Option<u64>,
+    },
+    /// `Could not acquire GIL within …`.
+    GilStuck,
+    /// Desync report.
+    Desync {
+        /// `joined but didn't finish`: ranks and collective number.
+        unfinished: Vec<(RankSet, u64)>,
+        /// `finished #n, but didn't join #n+1`.
+        not_joined: Vec<(RankSet, u64)>,
+        /// `never joined any collectives`.
+        never_joined: RankSet,
+    },
+    /// `Detected mismatch between collectives on ranks.`: two fingerprints.
+    FingerprintMismatch {
+        /// The speaker.
+        mine: Box<Fingerprint>,
+        /// The other.
+        theirs: Box<Fingerprint>,
+    },
+    /// A Python exception that nobody caught (or that a logger printed).
+    Exception(Box<PythonException>),
+    /// `Fatal Python error: Segmentation fault` and the like, or a native crash report.
+    Crash {
+        /// `Segmentation fault`, `Aborted`, `Bus error`.
+        reason: Box<str>,
+        /// Signal, if known.
+        signal: Option<u32>,
+        /// All threads as faulthandler printed them.
+        threads: Vec<crate::ThreadStack>,
+    },
+    /// torchrun's table, one block.
+    ChildFailure {
+        /// Position in the table; the root cause block has `is_root`.
+        is_root: bool,
+        /// Exit code; negative = signal.
+        exit_code: i64,
+        /// Time of the block, as printed.
+        time: Option<Box<str>>,
+        /// Host as printed.
+        host: Option<Box<str>>,
+        /// Text of `traceback :`.
+        message: Option<Box<str>>,
+    },
+    /// `failed (exitcode: -6) local_rank: 3 (pid: 1348) of binary`.
+    ChildExit {
+        /// Exit code; negative = signal.
+        exit_code: i64,
+    },
+    /// `ChildFailedError` with its table cut off or empty.
+    LauncherFailed {
+        /// `train.py FAILED`.
+        script: Option<Box<str>>,
+    },
+    /// `Sending process N closing signal SIGTERM`: consequence, never a cause.
+    ClosingSignal {
+        /// To whom.
+        pid: Pid,
+        /// `SIGTERM`.
+        signal: Box<str>,
+    },
+    /// `Received 15 death signal, shutting down workers`: the launcher was stopped from outside.
+    LauncherKilled {
+        /// Signal number or name.
+        signal: Box<str>,
+    },
+    /// TCPStore, rendezvous and socket trouble.
+    Store(StoreEvent),
+    /// Gloo trouble.
+    Gloo(GlooEvent),
+    /// `Rank 1 failed to pass monitoredBarrier` / `Ranks 1, 3 failed to pass …`.
+    BarrierMissed {
+        /// The absent ranks.
+        absent: RankSet,
+    },
+    /// `torch.distributed` used without NCCL, NCCL not built in.
+    NoNccl {
+        /// What it said.
+        text: Box<str>,
+    },
+    /// A statement known to be harmless or a mere echo (kept so that it can be counted).
+    Echo {
+        /// Which, in a few words.
+        what: &'static str,
+    },
+    /// An error line of any program that no other reader claimed but that names an error (`Error:`, `error:`,
+    /// `AssertionError`): raw text for rules that know a message.
+    ErrorLine {
+        /// Text without prefixes.
+        text: Box<str>,
+    },
+}
+
+/// A fingerprint of DETAIL debug mode.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Fingerprint {
+    /// Rank it is of.
+    pub rank: Option<Rank>,
+    /// `SequenceNumber` (counted from 0).
+    pub seq: Option<u64>,
+    /// `OpType`.
+    pub op_type: Box<str>,
+    /// `TensorShape` as printed.
+    pub shape: Box<str>,
+    /// `TensorDtypes`.
+    pub dtypes: Box<str>,
+}
+
+/// A Python exception with its traceback.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PythonException {
+    /// `torch.OutOfMemoryError`.
+    pub class: Box<str>,
+    /// Message, all lines, bounded.
+    pub message: Box<str>,
+    /// Innermost first.
+    pub frames: Vec<Frame>,
+    /// Exceptions before `During handling …` / `direct cause`: class and message, oldest first.
+    pub chained: Vec<(Box<str>, Box<str>)>,
+    /// Text after `Last error:` inside the message.
+    pub nccl_last_error: Option<Box<str>>,
+    /// Frames could be lost or shared because lines of several ranks ran into each other.
+    pub interleaved: bool,
+}
+
+/// TCPStore, rendezvous and c10d sockets.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StoreEvent {
+    /// Nothing answers at the master's address.
+    ConnectTimeout {
+        /// `host:port` or `(host, port)` as printed.
+        address: Box<str>,
+        /// The text.
+        text: Box<str>,
+    },
+    /// One failed attempt (errno 111 and others).
+    ConnectFailed {
+        /// Address as printed.
+        address: Box<str>,
+        /// errno, if printed.
+        errno: Option<i32>,
+        /// The text.
+        text: Box<str>,
+    },
+    /// `1/4 clients joined`.
+    ClientsMissing {
+        /// How many came.
+        joined: u32,
+        /// How many were to come.
+        expected: u32,
+    },
+    /// A key nobody set: `wait timeout after 300000ms, keys: /default_pg/0//cuda//0`.
+    WaitTimeout {
+        /// The keys.
+        keys: Box<str>,
+        /// The rank that was to set it, as the `[1] is setting up … from [0]` text tells.
+        setter: Option<Rank>,
+    },
+    /// The store's host is gone, or a connection to it broke.
+    ConnectionLost {
+        /// The text.
+        text: Box<str>,
+    },
+    /// EADDRINUSE.
+    AddressInUse {
+        /// Port.
+        port: Option<u16>,
+    },
+    /// A name does not resolve (gai errors, `Name or service not known`).
+    Unresolved {
+        /// Host name, if printed.
+        name: Box<str>,
+        /// The text.
+        text: Box<str>,
+    },
+    /// Rendezvous closed or timed out; an agent's heartbeat was lost.
+    Rendezvous {
+        /// The text.
+        text: Box<str>,
+    },
+}
+
+/// Gloo's transport.
+#[derive(Clone, Debug, PartialEq)]
+pub enum GlooEvent {
+    /// `Connection closed by peer [addr]:port`.
+    ClosedByPeer {
+        /// Address.
+        peer: Box<str>,
+    },
+    /// `Timed out waiting Nms for send|recv operation to complete`.
+    TimedOut,
+    /// Connect failed or refused.
+    ConnectFailed {
+        /// Address, if printed.
+        remote: Box<str>,
+        /// The text.
+        text: Box<str>,
+    },
+    /// `Unable to resolve hostname to a (local) address. Using the loopback address as fallback.`
+    LoopbackFallback,
+    /// Anything else of Gloo.
+    Other {
+        /// The text.
+        text: Box<str>,
+    },
+}
