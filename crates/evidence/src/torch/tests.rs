@@ -283,7 +283,7 @@ fn watchdog() {
     );
     check(
         "RuntimeError: [Rank 2] Work WorkNCCL(SeqNum=9, OpType=ALLREDUCE, NumelIn=4, NumelOut=4, Timeout(ms)=10000) timed out in blocking wait.",
-        "1 r2: exception RuntimeError: [Rank 2] Work WorkNCCL(SeqNum=9, OpType=ALLREDUCE, NumelIn=4, NumelOut=4, Timeout(ms)=10000) timed out i… (0 frames, user -)
+        "1 r2: exception RuntimeError: [Rank 2] Work WorkNCCL(SeqNum=9, OpType=ALLREDUCE, NumelIn=4, NumelOut=4, Timeout(ms)=10000) timed out in bloc… (0 frames, user -)
          1 r2: timeout #9 all_reduce numel Some(4)/Some(4) limit Some(10000) ran 10000 group None",
     );
 }
