@@ -4,7 +4,12 @@ mod collective_order_mismatch;
 mod deadlock_cycle;
 mod dtype_mismatch;
 mod extra_collective;
+mod gpu_kernel_stuck;
+mod missing_rank;
+mod network_link_down;
+mod network_unreachable;
 mod op_mismatch;
+mod peer_process_died;
 mod process_crashed;
 mod process_killed;
 mod process_stopped;
@@ -12,6 +17,7 @@ mod process_uninterruptible;
 mod rank_exited_early;
 mod shape_mismatch;
 mod skipped_collective;
+mod straggler;
 mod stuck_outside_collective;
 mod uneven_inputs;
 mod unmatched_p2p;
@@ -35,4 +41,10 @@ pub static ALL: &[&Rule] = &[
     &process_stopped::RULE,
     &process_uninterruptible::RULE,
     &stuck_outside_collective::RULE,
+    &peer_process_died::RULE,
+    &missing_rank::RULE,
+    &gpu_kernel_stuck::RULE,
+    &network_link_down::RULE,
+    &network_unreachable::RULE,
+    &straggler::RULE,
 ];
