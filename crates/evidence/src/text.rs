@@ -75,7 +75,7 @@ pub(crate) fn read_text(head: &[u8], input: &mut dyn Read, block: &mut Vec<u8>, 
             }
             Some(Err(error)) => {
                 let cite = sink.cite(counter.number, offset, offset);
-                sink.note(cite, NoteKind::Truncated, format!("reading stopped here ({error}); what came before was read"));
+                sink.note(cite, crate::archive::stop_kind(&error), format!("reading stopped here ({error}); what came before was read"));
                 0
             }
             None => 0,
