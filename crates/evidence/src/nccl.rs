@@ -179,7 +179,9 @@ impl NcclReader {
         if !body.starts_with(b"NCCL version ") || self.is_cut {
             return false;
         }
-        let Some(version) = said::version(body) else { return false };
+        // RAS reports and nccl-tests say it in other words: `NCCL version 2.28.9 compiled with CUDA 13.0`.
+        let is_whole = |version: &&[u8]| memmem::find(version, b"+cuda").is_some() && body.trim_ascii().ends_with(version);
+        let Some(version) = said::version(body).filter(is_whole) else { return false };
         let version = bounded_text(version, 64).into();
         let cite = self.count(line, sink);
         let process = self.tagged(line.tag, sink);
@@ -420,8 +422,8 @@ impl NcclReader {
     /// Looks a communicator up, or takes it for a stranger.
     fn comm_of(&mut self, said: &Said<'_>, coll: &lines::Coll, sink: &mut Sink<'_>) -> u32 {
         let key = (said.process, coll.comm);
-        let id = match self.comm_ids.get(&key) {
-            Some(&id) => id,
+        let id = match self.comm_ids.get(&key).copied() {
+            Some(id) => id,
             None if self.full(self.log.strangers.len(), said.cite, sink) => NOBODY,
             None => {
                 let id = u32::MAX - self.log.strangers.len() as u32;

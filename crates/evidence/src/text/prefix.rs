@@ -283,14 +283,21 @@ fn is_host(name: &[u8]) -> bool {
 
 /// A word that may be a node's name and is hardly anything else.
 fn is_node_name(word: &[u8]) -> bool {
-    const OTHERS: [&[u8]; 12] = [
-        b"lib", b"python", b"rank", b"step", b"epoch", b"iter", b"worker", b"cuda", b"gpu", b"device", b"frame", b"line",
+    // Counted things, as programs print them: `step-5: `, `gpu0: `.
+    const COUNTED: [&[u8]; 13] = [
+        b"rank", b"step", b"epoch", b"iter", b"iteration", b"batch", b"worker", b"cuda", b"gpu", b"device", b"frame",
+        b"line", b"layer",
     ];
+    let stem = word.trim_ascii_end();
+    let n_end = stem.iter().rev().take_while(|b| b.is_ascii_digit() || matches!(b, b'-' | b'_')).count();
+    let stem = stem.get(..stem.len() - n_end).unwrap_or_default();
     is_host(word)
         && word.iter().all(|b| !b.is_ascii_uppercase())
         && word.iter().any(|b| b.is_ascii_digit() || *b == b'-')
-        && word.iter().any(u8::is_ascii_alphabetic) | (word.iter().filter(|b| **b == b'.').count() == 3)
-        && !OTHERS.iter().any(|o| word.starts_with(o))
+        && (word.iter().any(u8::is_ascii_alphabetic) || word.split(|b| *b == b'.').count() == 4)
+        && !COUNTED.contains(&stem)
+        && !word.starts_with(b"lib")
+        && !word.starts_with(b"python")
         && memmem::find(word, b".py").is_none()
         && memmem::find(word, b".so").is_none()
 }

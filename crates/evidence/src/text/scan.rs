@@ -99,12 +99,4 @@ impl<'a> Scan<'a> {
         self.0 = rest;
         Some(word)
     }
-
-    /// Takes the last word too, up to a blank or the end.
-    pub(crate) fn last_word(&mut self) -> &'a [u8] {
-        let at = self.0.iter().position(|b| *b == b' ').unwrap_or(self.0.len());
-        let (word, rest) = self.0.split_at_checked(at).unwrap_or((self.0, &[]));
-        self.0 = rest;
-        word
-    }
 }
