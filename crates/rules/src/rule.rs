@@ -17,10 +17,18 @@ pub struct Rule {
     pub since: &'static str,
     /// Kinds of evidence it reads.
     pub reads: &'static [Input],
-    /// The module's doc comment: what `explain` prints.
-    pub doc: &'static str,
+    /// The rule's own source file (`include_str!`): its module comment is what `explain` prints.
+    pub source: &'static str,
     /// Looks at the scene.
     pub check: fn(&Scene<'_>) -> Outcome,
+}
+
+impl Rule {
+    /// The module comment of the rule, without its `//!`.
+    pub fn doc(&self) -> String {
+        let lines = self.source.lines().map_while(|line| line.strip_prefix("//!"));
+        lines.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n")
+    }
 }
 
 /// Kinds of evidence, as rules name them.
