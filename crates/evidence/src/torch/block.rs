@@ -65,6 +65,8 @@ impl Block {
 
     pub(super) fn feed(&mut self, piece: &Piece<'_>) -> Fed {
         let text = piece.text;
+        // NCCL's own word is the very next line, or another reader took it.
+        let next = piece.line == self.last + 1;
         match &mut self.kind {
             BlockKind::Stack(frames) => match watchdog::stack_line(text) {
                 Some(frame) if frames.len() < 512 => {
@@ -75,12 +77,12 @@ impl Block {
                 None if text.trim().is_empty() => Fed::Last(None),
                 None => Fed::Foreign,
             },
-            BlockKind::AsyncError(statement) | BlockKind::Died(statement) => statement.feed(text),
+            BlockKind::AsyncError(statement) | BlockKind::Died(statement) => statement.feed(text, next),
             BlockKind::Terminate(statement) if text.trim_start().starts_with("what():") => {
                 statement.add(text);
                 Fed::Part
             }
-            BlockKind::Terminate(statement) => statement.feed(text),
+            BlockKind::Terminate(statement) => statement.feed(text, next),
             BlockKind::Desync(report) => {
                 if !desync::is_line(text) {
                     return Fed::Foreign;
@@ -119,7 +121,7 @@ impl Statement {
         }
     }
 
-    pub(super) fn feed(&mut self, text: &str) -> Fed {
+    pub(super) fn feed(&mut self, text: &str, next: bool) -> Fed {
         if text.trim().is_empty() {
             return Fed::Last(None);
         }
@@ -127,7 +129,7 @@ impl Statement {
             self.native = true;
             return Fed::Part;
         }
-        if !(self.after_last_error || traceback::continues_message(text)) {
+        if !(self.after_last_error && next || traceback::continues_message(text)) {
             return Fed::Foreign;
         }
         self.after_last_error = text.starts_with("Last error:");

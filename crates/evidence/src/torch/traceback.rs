@@ -251,6 +251,8 @@ fn continue_stream(stream: &mut [Open], piece: &Piece<'_>) -> bool {
 /// Adds to a message, if the line belongs to it.
 fn go_on(open: &mut Open, piece: &Piece<'_>) -> bool {
     let text = piece.text;
+    // Without tags, NCCL's word is the very next line or was taken by another.
+    open.after_last_error &= piece.tagged || piece.line == open.last + 1;
     if open.linked {
         return text.is_empty();
     }
