@@ -266,9 +266,7 @@ fn variables(out: &mut String) {
     rows.sort_by_key(|(reader, row)| (text(row, "name"), *reader));
     for (reader, row) in rows {
         let name = text(row, "name");
-        if !seen.insert((name, reader)) {
-            panic!("variable {name} twice");
-        }
+        assert!(seen.insert((name, reader)), "variable {name} twice");
         let (since, last) = if reader == "nccl" {
             let version = |v: &str| version_literal(v.trim_start_matches("<="));
             (

@@ -1,12 +1,14 @@
 //! Joins what was seen: who is who, what each rank called, who waits for whom, what came first.
 
+pub mod claims;
 pub mod roster;
 
 use ringleader_model::{
-    Case, Cite, Culprit, Evidence, Fact, GpuTable, Limit, NcclLog, NcclMessage, NcclProcess, Observation, ProcessStacks,
-    ProcessTable, RasReport, SourceKind, TorchEvent, Who,
+    Case, Cite, Culprit, Evidence, Fact, GpuTable, Limit, NcclLog, NcclMessage, NcclProcess, Observation,
+    ProcessStacks, ProcessTable, RasReport, SourceKind, TorchEvent, Who,
 };
 
+pub use claims::{Claim, Claims};
 pub use roster::{Member, Roster};
 
 /// Everything rules look at.
@@ -15,6 +17,8 @@ pub struct Scene<'a> {
     pub case: &'a Case,
     /// Ranks, hosts, processes and GPUs, joined.
     pub roster: Roster,
+    /// What the texts claim.
+    pub claims: Claims<'a>,
 }
 
 /// A statement of torch, Python or a launcher, with its place.
@@ -39,7 +43,8 @@ impl<'a> Scene<'a> {
     /// Joins a case.
     pub fn new(case: &'a Case) -> Self {
         let roster = Roster::new(case);
-        Self { case, roster }
+        let claims = Claims::new(case);
+        Self { case, roster, claims }
     }
 
     /// Statements of torch, Python and launchers, in source order.
@@ -61,7 +66,9 @@ impl<'a> Scene<'a> {
     /// NCCL's WARN lines and failure reports, in source order.
     pub fn nccl_messages(&self) -> impl Iterator<Item = NcclLine<'a>> + use<'a> {
         self.nccl_logs().flat_map(|(_, log)| {
-            log.messages.iter().map(|message| NcclLine { message, process: log.processes.get(message.process as usize) })
+            log.messages
+                .iter()
+                .map(|message| NcclLine { message, process: log.processes.get(message.process as usize) })
         })
     }
 
@@ -126,7 +133,11 @@ impl<'a> Scene<'a> {
 impl<'a> Statement<'a> {
     /// As cited evidence.
     pub fn evidence(&self) -> Evidence {
-        Evidence { cite: self.observation.cite, text: self.observation.text.to_string(), kind: SourceKind::TorchLog }
+        Evidence {
+            cite: self.observation.cite,
+            text: self.observation.text.to_string(),
+            kind: SourceKind::TorchLog,
+        }
     }
 
     /// Who said it.

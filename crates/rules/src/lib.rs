@@ -6,6 +6,9 @@
 pub mod correlate;
 mod rule;
 pub mod rules;
+#[cfg(test)]
+mod staging;
+mod told;
 pub mod verdict;
 
 use ringleader_model::{Case, Verdict};
