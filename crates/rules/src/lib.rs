@@ -7,6 +7,9 @@ pub mod correlate;
 mod drafting;
 mod rule;
 pub mod rules;
+#[cfg(test)]
+mod staging;
+mod told;
 pub mod verdict;
 
 use ringleader_model::{Case, Verdict};
