@@ -1,14 +1,19 @@
 //! One rule a file; one line here.
 
+mod application_exception;
 mod container_config;
 mod cuda_oom;
 mod cumem_config;
 mod device_assert;
+mod duplicate_gpu;
 mod ecc_uncorrectable;
 mod fabric_manager_down;
+mod firewall_or_port;
 mod framework_build_without_nccl;
 mod gpu_fallen_off_bus;
+mod hostname_resolution;
 mod ib_errors;
+mod ib_gid_or_roce_config;
 mod ib_link_down;
 mod illegal_memory_access;
 mod mtu_or_pfc;
@@ -20,26 +25,34 @@ mod nvls_multicast;
 mod oom_killed;
 mod p2p_acs_iommu;
 mod p2p_unsupported;
+mod port_in_use;
 mod rank_env_misconfigured;
+mod routing_or_rail;
 mod shm_full;
 mod shm_permission;
 mod shm_stale;
 mod topology_file_error;
 mod wire_size_mismatch;
+mod wrong_interface;
 
 use crate::rule::Rule;
 
 /// All rules. The order decides nothing: `verdict` does.
 pub static ALL: &[&Rule] = &[
+    &application_exception::RULE,
     &container_config::RULE,
     &cuda_oom::RULE,
     &cumem_config::RULE,
     &device_assert::RULE,
+    &duplicate_gpu::RULE,
     &ecc_uncorrectable::RULE,
     &fabric_manager_down::RULE,
+    &firewall_or_port::RULE,
     &framework_build_without_nccl::RULE,
     &gpu_fallen_off_bus::RULE,
+    &hostname_resolution::RULE,
     &ib_errors::RULE,
+    &ib_gid_or_roce_config::RULE,
     &ib_link_down::RULE,
     &illegal_memory_access::RULE,
     &mtu_or_pfc::RULE,
@@ -51,12 +64,15 @@ pub static ALL: &[&Rule] = &[
     &oom_killed::RULE,
     &p2p_acs_iommu::RULE,
     &p2p_unsupported::RULE,
+    &port_in_use::RULE,
     &rank_env_misconfigured::RULE,
+    &routing_or_rail::RULE,
     &shm_full::RULE,
     &shm_permission::RULE,
     &shm_stale::RULE,
     &topology_file_error::RULE,
     &wire_size_mismatch::RULE,
+    &wrong_interface::RULE,
 ];
 
 #[cfg(test)]
