@@ -4,20 +4,29 @@ mod application_exception;
 mod container_config;
 mod cuda_oom;
 mod cumem_config;
+mod data_loader_worker_died;
 mod device_assert;
+mod driver_too_old_for_cuda;
 mod duplicate_gpu;
 mod ecc_uncorrectable;
 mod fabric_manager_down;
+mod fingerprint_mismatch;
 mod firewall_or_port;
 mod framework_build_without_nccl;
+mod gdr_peermem_missing;
 mod gpu_fallen_off_bus;
 mod hostname_resolution;
 mod ib_errors;
 mod ib_gid_or_roce_config;
 mod ib_link_down;
 mod illegal_memory_access;
+mod memlock_limit;
 mod mtu_or_pfc;
 mod nan_loss;
+mod nccl_bug_version;
+mod nccl_env_misconfigured;
+mod nccl_env_mismatch;
+mod nccl_version_mismatch;
 mod nccl_wrong_gpu_arch;
 mod net_plugin_error;
 mod nvlink_error;
@@ -31,9 +40,11 @@ mod routing_or_rail;
 mod shm_full;
 mod shm_permission;
 mod shm_stale;
+mod too_many_open_files;
 mod topology_file_error;
 mod wire_size_mismatch;
 mod wrong_interface;
+mod wrong_transport;
 
 use crate::rule::Rule;
 
@@ -43,20 +54,29 @@ pub static ALL: &[&Rule] = &[
     &container_config::RULE,
     &cuda_oom::RULE,
     &cumem_config::RULE,
+    &data_loader_worker_died::RULE,
     &device_assert::RULE,
+    &driver_too_old_for_cuda::RULE,
     &duplicate_gpu::RULE,
     &ecc_uncorrectable::RULE,
     &fabric_manager_down::RULE,
+    &fingerprint_mismatch::RULE,
     &firewall_or_port::RULE,
     &framework_build_without_nccl::RULE,
+    &gdr_peermem_missing::RULE,
     &gpu_fallen_off_bus::RULE,
     &hostname_resolution::RULE,
     &ib_errors::RULE,
     &ib_gid_or_roce_config::RULE,
     &ib_link_down::RULE,
     &illegal_memory_access::RULE,
+    &memlock_limit::RULE,
     &mtu_or_pfc::RULE,
     &nan_loss::RULE,
+    &nccl_bug_version::RULE,
+    &nccl_env_misconfigured::RULE,
+    &nccl_env_mismatch::RULE,
+    &nccl_version_mismatch::RULE,
     &nccl_wrong_gpu_arch::RULE,
     &net_plugin_error::RULE,
     &nvlink_error::RULE,
@@ -70,9 +90,11 @@ pub static ALL: &[&Rule] = &[
     &shm_full::RULE,
     &shm_permission::RULE,
     &shm_stale::RULE,
+    &too_many_open_files::RULE,
     &topology_file_error::RULE,
     &wire_size_mismatch::RULE,
     &wrong_interface::RULE,
+    &wrong_transport::RULE,
 ];
 
 #[cfg(test)]
