@@ -19,6 +19,8 @@ pub struct Limits {
     pub max_line_bytes: usize,
     /// Largest binary dump.
     pub max_dump_bytes: u64,
+    /// Largest JSON file that is read as JSON; parsed it takes up to sixteen times as much memory.
+    pub max_json_bytes: u64,
     /// Characters of a line kept as text of an observation.
     pub max_text_chars: usize,
     /// Observations of one source.
@@ -37,6 +39,7 @@ impl Default for Limits {
             max_members: 200_000,
             max_line_bytes: 1 << 20,
             max_dump_bytes: 4 << 30,
+            max_json_bytes: 64 << 20,
             max_text_chars: 2_000,
             max_observations: 200_000,
             max_notes: 200,

@@ -92,7 +92,7 @@ pub(crate) fn read_text(head: &[u8], input: &mut dyn Read, block: &mut Vec<u8>, 
                 let end = pump.offset + filled as u64;
                 let cite = sink.cite(pump.counter.number, end, end);
                 let text = format!("reading stopped here ({error}); what came before was read");
-                sink.note(cite, NoteKind::Truncated, text);
+                sink.note(cite, crate::archive::stop_kind(&error), text);
                 break;
             }
         }
