@@ -1,12 +1,29 @@
 //! Joins what was seen: who is who, what each rank called, who waits for whom, what came first.
 
+pub mod align;
+pub mod condition;
+pub mod dumps;
+pub mod ledger;
+pub mod mismatch;
 pub mod claims;
 pub mod roster;
+pub mod suspects;
+pub mod waits;
+pub mod watchdog;
 
 use ringleader_model::{
-    Case, Cite, Culprit, Evidence, Fact, GpuTable, Limit, NcclLog, NcclMessage, NcclProcess, Observation,
-    ProcessStacks, ProcessTable, RasReport, SourceKind, TorchEvent, Who,
+    Case, Cite, Culprit, Evidence, Fact, GpuTable, Limit, NcclLog, NcclMessage, NcclProcess, Observation, ProcessStacks,
+    ProcessTable, Rank, RasReport, SourceKind, TorchEvent, Who,
 };
+
+use align::Divergence;
+use condition::{Condition, Conditions};
+use dumps::OwnedDump;
+use ledger::{Ledger, View};
+use mismatch::Mismatch;
+use suspects::Suspect;
+use waits::Waits;
+use watchdog::WatchdogLines;
 
 pub use claims::{Claim, Claims};
 pub use roster::{Member, Roster};
@@ -17,6 +34,22 @@ pub struct Scene<'a> {
     pub case: &'a Case,
     /// Ranks, hosts, processes and GPUs, joined.
     pub roster: Roster,
+    /// Flight Recorder dumps with their owners.
+    pub dumps: Vec<OwnedDump<'a>>,
+    /// What the watchdogs said.
+    pub watchdog: WatchdogLines,
+    /// Each rank's operations, per group and view.
+    pub ledger: Ledger<'a>,
+    /// Where ranks of a group part ways, per view.
+    pub divergences: Vec<Divergence>,
+    /// The same, joined over views.
+    pub mismatches: Vec<Mismatch>,
+    /// Who waits for whom, per view that recorded anything: Flight Recorder first.
+    pub waits: Vec<Waits>,
+    /// Ranks that hold others up, joined over views.
+    pub suspects: Vec<Suspect>,
+    /// Processes: alive and where, stopped, dead and how.
+    pub conditions: Conditions,
     /// What the texts claim.
     pub claims: Claims<'a>,
 }
@@ -43,8 +76,30 @@ impl<'a> Scene<'a> {
     /// Joins a case.
     pub fn new(case: &'a Case) -> Self {
         let roster = Roster::new(case);
+        let dumps = dumps::own(case, roster.world_size);
+        let watchdog = WatchdogLines::new(case);
+        let ledger = Ledger::new(case, &roster, &dumps, &watchdog);
+        let divergences = align::divergences(&ledger);
+        let waits: Vec<Waits> =
+            [View::Flight, View::Nccl, View::Ras].into_iter().filter_map(|view| waits::waits(&ledger, view)).collect();
+        let conditions = Conditions::new(case, &roster);
         let claims = Claims::new(case);
-        Self { case, roster, claims }
+        let mut scene = Self {
+            case,
+            roster,
+            claims,
+            dumps,
+            watchdog,
+            ledger,
+            divergences,
+            mismatches: Vec::new(),
+            waits,
+            suspects: Vec::new(),
+            conditions,
+        };
+        scene.mismatches = mismatch::mismatches(&scene);
+        scene.suspects = suspects::suspects(&scene);
+        scene
     }
 
     /// Statements of torch, Python and launchers, in source order.
@@ -115,9 +170,24 @@ impl<'a> Scene<'a> {
         })
     }
 
+    /// Waits of one view.
+    pub fn waits_of(&self, view: View) -> Option<&Waits> {
+        self.waits.iter().find(|w| w.view == view)
+    }
+
+    /// Condition of a rank.
+    pub fn condition(&self, rank: Rank) -> Option<&Condition> {
+        self.conditions.get(rank)
+    }
+
     /// Whom `who` means, with everything the roster knows of it.
     pub fn culprit(&self, who: &Who) -> Culprit {
         self.roster.culprit(who)
+    }
+
+    /// Whom a node means.
+    pub fn culprit_node(&self, node: waits::Node) -> Culprit {
+        node.rank().map_or_else(Culprit::default, |rank| self.roster.culprit_rank(rank))
     }
 
     /// Kind of a source, for counting independent kinds of evidence.

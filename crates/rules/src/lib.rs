@@ -5,6 +5,7 @@
 
 pub mod correlate;
 mod gid;
+mod drafting;
 mod rule;
 pub mod rules;
 #[cfg(test)]
