@@ -27,6 +27,8 @@ pub struct Limits {
     pub max_observations: usize,
     /// Notes of one source.
     pub max_notes: usize,
+    /// NCCL calls (COLL lines) of one source; past that the oldest are dropped and counted.
+    pub max_calls: usize,
 }
 
 impl Default for Limits {
@@ -41,6 +43,7 @@ impl Default for Limits {
             max_text_chars: 2_000,
             max_observations: 200_000,
             max_notes: 200,
+            max_calls: 4_000_000,
         }
     }
 }
