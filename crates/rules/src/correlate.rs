@@ -1,12 +1,31 @@
 //! Joins what was seen: who is who, what each rank called, who waits for whom, what came first.
 
+pub mod align;
+pub mod condition;
+pub mod dumps;
+pub mod ledger;
+pub mod mismatch;
+pub mod claims;
 pub mod roster;
+pub mod suspects;
+pub mod waits;
+pub mod watchdog;
 
 use ringleader_model::{
     Case, Cite, Culprit, Evidence, Fact, GpuTable, Limit, NcclLog, NcclMessage, NcclProcess, Observation, ProcessStacks,
-    ProcessTable, RasReport, SourceKind, TorchEvent, Who,
+    ProcessTable, Rank, RasReport, SourceKind, TorchEvent, Who,
 };
 
+use align::Divergence;
+use condition::{Condition, Conditions};
+use dumps::OwnedDump;
+use ledger::{Ledger, View};
+use mismatch::Mismatch;
+use suspects::Suspect;
+use waits::Waits;
+use watchdog::WatchdogLines;
+
+pub use claims::{Claim, Claims};
 pub use roster::{Member, Roster};
 
 /// Everything rules look at.
@@ -15,6 +34,24 @@ pub struct Scene<'a> {
     pub case: &'a Case,
     /// Ranks, hosts, processes and GPUs, joined.
     pub roster: Roster,
+    /// Flight Recorder dumps with their owners.
+    pub dumps: Vec<OwnedDump<'a>>,
+    /// What the watchdogs said.
+    pub watchdog: WatchdogLines,
+    /// Each rank's operations, per group and view.
+    pub ledger: Ledger<'a>,
+    /// Where ranks of a group part ways, per view.
+    pub divergences: Vec<Divergence>,
+    /// The same, joined over views.
+    pub mismatches: Vec<Mismatch>,
+    /// Who waits for whom, per view that recorded anything: Flight Recorder first.
+    pub waits: Vec<Waits>,
+    /// Ranks that hold others up, joined over views.
+    pub suspects: Vec<Suspect>,
+    /// Processes: alive and where, stopped, dead and how.
+    pub conditions: Conditions,
+    /// What the texts claim.
+    pub claims: Claims<'a>,
 }
 
 /// A statement of torch, Python or a launcher, with its place.
@@ -39,7 +76,30 @@ impl<'a> Scene<'a> {
     /// Joins a case.
     pub fn new(case: &'a Case) -> Self {
         let roster = Roster::new(case);
-        Self { case, roster }
+        let dumps = dumps::own(case, roster.world_size);
+        let watchdog = WatchdogLines::new(case);
+        let ledger = Ledger::new(case, &roster, &dumps, &watchdog);
+        let divergences = align::divergences(&ledger);
+        let waits: Vec<Waits> =
+            [View::Flight, View::Nccl, View::Ras].into_iter().filter_map(|view| waits::waits(&ledger, view)).collect();
+        let conditions = Conditions::new(case, &roster);
+        let claims = Claims::new(case);
+        let mut scene = Self {
+            case,
+            roster,
+            claims,
+            dumps,
+            watchdog,
+            ledger,
+            divergences,
+            mismatches: Vec::new(),
+            waits,
+            suspects: Vec::new(),
+            conditions,
+        };
+        scene.mismatches = mismatch::mismatches(&scene);
+        scene.suspects = suspects::suspects(&scene);
+        scene
     }
 
     /// Statements of torch, Python and launchers, in source order.
@@ -61,7 +121,9 @@ impl<'a> Scene<'a> {
     /// NCCL's WARN lines and failure reports, in source order.
     pub fn nccl_messages(&self) -> impl Iterator<Item = NcclLine<'a>> + use<'a> {
         self.nccl_logs().flat_map(|(_, log)| {
-            log.messages.iter().map(|message| NcclLine { message, process: log.processes.get(message.process as usize) })
+            log.messages
+                .iter()
+                .map(|message| NcclLine { message, process: log.processes.get(message.process as usize) })
         })
     }
 
@@ -108,9 +170,24 @@ impl<'a> Scene<'a> {
         })
     }
 
+    /// Waits of one view.
+    pub fn waits_of(&self, view: View) -> Option<&Waits> {
+        self.waits.iter().find(|w| w.view == view)
+    }
+
+    /// Condition of a rank.
+    pub fn condition(&self, rank: Rank) -> Option<&Condition> {
+        self.conditions.get(rank)
+    }
+
     /// Whom `who` means, with everything the roster knows of it.
     pub fn culprit(&self, who: &Who) -> Culprit {
         self.roster.culprit(who)
+    }
+
+    /// Whom a node means.
+    pub fn culprit_node(&self, node: waits::Node) -> Culprit {
+        node.rank().map_or_else(Culprit::default, |rank| self.roster.culprit_rank(rank))
     }
 
     /// Kind of a source, for counting independent kinds of evidence.
@@ -126,7 +203,11 @@ impl<'a> Scene<'a> {
 impl<'a> Statement<'a> {
     /// As cited evidence.
     pub fn evidence(&self) -> Evidence {
-        Evidence { cite: self.observation.cite, text: self.observation.text.to_string(), kind: SourceKind::TorchLog }
+        Evidence {
+            cite: self.observation.cite,
+            text: self.observation.text.to_string(),
+            kind: SourceKind::TorchLog,
+        }
     }
 
     /// Who said it.

@@ -4,8 +4,12 @@
 //! nor reads its findings; shared work lives in [`correlate`]; only [`verdict`] sees all findings.
 
 pub mod correlate;
+mod drafting;
 mod rule;
 pub mod rules;
+#[cfg(test)]
+mod staging;
+mod told;
 pub mod verdict;
 
 use ringleader_model::{Case, Verdict};
