@@ -36,7 +36,7 @@ pub(crate) struct Score {
 }
 
 pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    crate::root()
 }
 
 /// All cases, by name.
