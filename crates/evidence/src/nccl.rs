@@ -243,6 +243,10 @@ impl NcclReader {
         }
         let id = match self.known_process(head) {
             Some(id) => id,
+            // Glued to what another rank printed: whose line it is cannot be told.
+            None if head.torn && !head.host.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_')) => {
+                return NOBODY;
+            }
             None => self.introduce(head, tag, cite, sink),
         };
         self.last = id;

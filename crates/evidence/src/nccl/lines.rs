@@ -71,7 +71,12 @@ fn coll_fields(name: &[u8], mut scan: Scan<'_>) -> Option<Coll> {
     if scan.0.is_empty() {
         return None;
     }
-    let kind = OpKind::from_nccl(std::str::from_utf8(name).ok()?);
+    let kind = match name {
+        b"AllReduce" => OpKind::AllReduce,
+        b"AllGather" => OpKind::AllGather,
+        b"ReduceScatter" => OpKind::ReduceScatter,
+        _ => OpKind::from_nccl(std::str::from_utf8(name).ok()?),
+    };
     Some(Coll { kind, op_count, count, datatype, redop, root, comm, n_ranks })
 }
 

@@ -37,6 +37,7 @@ fn heads() {
     check("[1,3]<stdout>:NCCL version 2.9.9+cuda11.3\n[1,3]<stdout>:vm:7:9 [0] NCCL INFO x\n",
         "process 0: vm/7 rank=3 nccl=2.9.9+cuda11.3");
     check("vm:7:9 [0] NCCL INFO x\nloss 2.31vm:7:8 [0] NCCL INFO Using network IB\n", "process 0: vm/7 network=IB");
+    check("acc 0.93=vm:7:9 [0] init.cc:904 NCCL WARN x y\n", "WARN ?: init.cc:904 x y => - [line 1]");
     check("vm:7:9 NCCL CALL ncclAllReduce(0x1,0x2)\n", "process 0: vm/7");
 }
 
