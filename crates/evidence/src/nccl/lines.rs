@@ -35,7 +35,9 @@ pub(super) enum MaybeColl {
 /// Reads a COLL line. The name is the API's without `nccl`.
 #[inline]
 pub(super) fn coll(text: &[u8]) -> MaybeColl {
-    let Some(colon) = text.iter().take(24).position(|b| !b.is_ascii_alphanumeric()) else { return MaybeColl::No };
+    let Some(colon) = text.iter().take(24).position(|b| !b.is_ascii_alphanumeric()) else {
+        return MaybeColl::No;
+    };
     let Some((name, rest)) = text.split_at_checked(colon) else { return MaybeColl::No };
     let mut scan = Scan(rest);
     if scan.lit(b": opCount ").is_none() {
