@@ -5,8 +5,10 @@ mod cases;
 mod cli;
 mod hand_made;
 mod hostile;
+mod recorded;
 mod report;
 mod tidy;
+mod variants;
 
 use std::path::{Path, PathBuf};
 
