@@ -1,1 +1,3 @@
-//! Placeholder.
+//! What experts know, as tables: compiled in from TOML, each row with its source.
+
+pub mod cause;
