@@ -2,15 +2,15 @@
 //!
 //! `cargo bench -p ringleader-evidence --bench flight [-- RANKS [ENTRIES]]` (default 128 x 2,000 = 42 MB). The dumps
 //! are made here, in the layout torch 2.10 and newer write: world, tensor- and data-parallel groups, 113 operations a
-//! step. Each figure is the best of several rounds over all files; the files come from the page cache.
+//! step. Each figure is the best of several rounds, file by file; the files come from the page cache.
 
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a bench")]
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::hint::black_box;
-use std::io::Write as _;
-use std::path::PathBuf;
+use std::io::{Read, Write as _};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ringleader_evidence::{Limits, Scratch};
@@ -233,16 +233,21 @@ fn dump(rank: i64, n_ranks: i64, n_entries: i64) -> Vec<u8> {
     p.bytes
 }
 
-fn best(rounds: u32, mut run: impl FnMut()) -> Duration {
-    (0..rounds)
-        .map(|_| {
+/// Best time of each file over the rounds, added up: a round of one file is shorter than what a busy machine takes away
+/// at a time.
+fn best(files: &[PathBuf], mut run: impl FnMut(usize, &Path)) -> Duration {
+    let mut best = vec![Duration::MAX; files.len()];
+    for _ in 0..ROUNDS {
+        for (i, (file, best)) in files.iter().zip(&mut best).enumerate() {
             let start = Instant::now();
-            run();
-            start.elapsed()
-        })
-        .min()
-        .unwrap_or_default()
+            run(i, file);
+            *best = start.elapsed().min(*best);
+        }
+    }
+    best.iter().sum()
 }
+
+const ROUNDS: usize = 15;
 
 fn main() {
     let numbers: Vec<i64> = std::env::args().skip(1).filter_map(|a| a.parse().ok()).collect();
@@ -260,52 +265,32 @@ fn main() {
             path
         })
         .collect();
-    let rounds = 7;
     // Into one buffer that stays, which is the fastest that reading can be.
     let mut buffer = Vec::new();
-    let plain = best(rounds, || {
-        for file in &files {
-            buffer.clear();
-            std::io::Read::read_to_end(&mut fs::File::open(file).unwrap(), &mut buffer).unwrap();
-            black_box(&buffer);
-        }
+    let plain = best(&files, |_, file| {
+        buffer.clear();
+        fs::File::open(file).unwrap().read_to_end(&mut buffer).unwrap();
+        black_box(&buffer);
     });
-    let fresh = best(rounds, || {
-        for file in &files {
-            black_box(fs::read(file).unwrap());
-        }
-    });
+    let fresh = best(&files, |_, file| drop(black_box(fs::read(file).unwrap())));
     let limits = Limits::default();
     let mut scratch = Scratch::default();
-    let mut n_ops = 0;
-    let mut read = |is_kept: bool| {
-        let mut kept = Vec::new();
-        let time = best(rounds, || {
-            kept.clear();
-            for file in &files {
-                let mut input = fs::File::open(file).unwrap();
-                let extract =
-                    ringleader_evidence::read(file.to_str().unwrap(), &mut input, &mut scratch, &limits);
-                n_ops = extract.observations.len();
-                if is_kept {
-                    kept.push(extract);
-                }
-            }
-        });
-        time
+    let mut read = |file: &Path, input: &mut dyn Read| {
+        let extract = ringleader_evidence::read(file.to_str().unwrap(), input, &mut scratch, &limits);
+        assert!(extract.observations.len() == 1 && extract.notes.is_empty(), "each file is one dump");
+        extract
     };
-    let dropped = read(false);
-    let kept = read(true);
-    assert_eq!(n_ops, 1, "each file is one dump");
-    let mut memory = Vec::new();
-    for file in &files {
-        memory.push(fs::read(file).unwrap());
-    }
-    let pure = best(rounds, || {
-        for (bytes, file) in memory.iter().zip(&files) {
-            black_box(ringleader_evidence::read(file.to_str().unwrap(), &mut bytes.as_slice(), &mut scratch, &limits));
+    let dropped = best(&files, |_, file| drop(black_box(read(file, &mut fs::File::open(file).unwrap()))));
+    let mut kept = Vec::new();
+    let keeping = best(&files, |i, file| {
+        let extract = read(file, &mut fs::File::open(file).unwrap());
+        if i == 0 {
+            kept.clear();
         }
+        kept.push(extract);
     });
+    let memory: Vec<Vec<u8>> = files.iter().map(|file| fs::read(file).unwrap()).collect();
+    let pure = best(&files, |i, file| drop(black_box(read(file, &mut memory[i].as_slice()))));
     fs::remove_dir_all(&folder).unwrap();
     let rate = |time: Duration| n_bytes as f64 / 1e9 / time.as_secs_f64();
     println!("{n_ranks} dumps of {n_entries} entries, {:.1} MB, one core", n_bytes as f64 / 1e6);
@@ -313,7 +298,7 @@ fn main() {
         ("bytes into one buffer", plain),
         ("std::fs::read of each", fresh),
         ("read, dumps dropped", dropped),
-        ("read, dumps kept", kept),
+        ("read, dumps kept", keeping),
         ("read from memory", pure),
     ] {
         println!(

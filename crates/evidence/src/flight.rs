@@ -95,7 +95,9 @@ fn emit(mut dump: FlightDump, notes: Vec<(NoteKind, usize, String)>, sink: &mut 
                 .into(),
         );
     }
-    dump.ops.shrink_to_fit();
+    if dump.ops.capacity() - dump.ops.len() > dump.ops.len() / 8 {
+        dump.ops.shrink_to_fit();
+    }
     sink.push(Cite::whole(sink.source), Who::default(), None, Fact::Flight(Box::new(dump)), b"");
 }
 

@@ -298,7 +298,6 @@ impl<'a> Build<'a> {
         }
         self.dump.groups = groups;
         self.dump.thread_ids = self.threads.into_iter().collect();
-        self.dump.ops.shrink_to_fit();
         (self.dump, self.notes)
     }
 }

@@ -15,47 +15,25 @@ use crate::intern::{Index, hash_of};
 /// Dimensions and tensors of one call that are kept.
 const MAX_DIMS: usize = 1 << 16;
 
-/// Byte strings that were read before and what they mean, with a guess which follows which: training repeats itself.
+/// Byte strings that were read before and what they mean.
 #[derive(Default)]
 struct Spans<'a> {
-    /// Bytes, meaning, guessed successor.
-    spans: Vec<(&'a [u8], u32, u32)>,
+    spans: Vec<(&'a [u8], u32)>,
     index: Index,
-    last: u32,
 }
 
 impl<'a> Spans<'a> {
-    /// Meaning of the bytes at the start of `rest` if they are what followed last time, and what comes after them.
-    #[inline]
-    fn guess(&mut self, rest: &'a [u8]) -> Option<(u32, &'a [u8])> {
-        let next = self.spans.get(self.last as usize)?.2;
-        let (span, meaning, _) = self.spans.get(next as usize)?;
-        let after = rest.strip_prefix(*span)?;
-        self.last = next;
-        Some((*meaning, after))
-    }
-
     /// Meaning of these bytes.
-    fn find(&mut self, span: &'a [u8]) -> Option<u32> {
+    fn find(&self, span: &'a [u8]) -> Option<u32> {
         let spans = &self.spans;
         let place = self.index.find(hash_of(span), |at| spans.get(at as usize).is_some_and(|s| s.0 == span))?;
-        self.follow(place);
         self.spans.get(place as usize).map(|s| s.1)
     }
 
     /// Learns what bytes mean that [`Self::find`] does not know.
     fn learn(&mut self, span: &'a [u8], meaning: u32) {
-        let next = self.spans.len() as u32;
-        self.index.place(hash_of(span), next, |_| false);
-        self.spans.push((span, meaning, next));
-        self.follow(next);
-    }
-
-    fn follow(&mut self, place: u32) {
-        if let Some(before) = self.spans.get_mut(self.last as usize) {
-            before.2 = place;
-        }
-        self.last = place;
+        self.index.place(hash_of(span), self.spans.len() as u32, |_| false);
+        self.spans.push((span, meaning));
     }
 }
 
@@ -70,6 +48,7 @@ struct Call {
 #[derive(Default)]
 pub(super) struct Learned<'a> {
     generation: u32,
+    templates: Templates<'a>,
     stacks: Spans<'a>,
     calls: Spans<'a>,
     call_list: Vec<Call>,
@@ -83,6 +62,127 @@ pub(super) struct Learned<'a> {
     dims: Vec<u64>,
     shapes: [Vec<u32>; 2],
     dtypes: [Vec<&'a [u8]>; 2],
+}
+
+/// Fields whose value differs from entry to entry; all others stand in a template.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Varying {
+    #[default]
+    OpId,
+    RecordId,
+    Seq,
+    P2pSeq,
+    Created,
+    Started,
+    Completed,
+    Duration,
+}
+
+/// Kinds of [`Varying`].
+const MAX_VARYING: usize = 8;
+
+/// Templates of one dump; a step of training has a few hundred operations.
+const MAX_TEMPLATES: usize = 1 << 12;
+
+impl Varying {
+    fn of(word: Word) -> Option<Self> {
+        Some(match word {
+            Word::OpId => Self::OpId,
+            Word::RecordId => Self::RecordId,
+            Word::Seq => Self::Seq,
+            Word::P2pSeq => Self::P2pSeq,
+            Word::Created => Self::Created,
+            Word::Started => Self::Started,
+            Word::Completed => Self::Completed,
+            Word::Duration => Self::Duration,
+            _ => return None,
+        })
+    }
+}
+
+/// Where in an entry a varying value stands.
+#[derive(Clone, Copy, Debug, Default)]
+struct Span {
+    field: Varying,
+    from: u32,
+    to: u32,
+}
+
+/// An entry of which all is known but the varying values: bytes, value, bytes, value, … bytes.
+struct Template<'a> {
+    steps: [(&'a [u8], Varying); MAX_VARYING],
+    n_steps: usize,
+    tail: &'a [u8],
+    op: FlightOp,
+    /// The template that came after it last time: training repeats itself.
+    next: u32,
+}
+
+/// Templates of the entries that were read.
+#[derive(Default)]
+struct Templates<'a> {
+    list: Vec<Template<'a>>,
+    index: Index,
+    /// The template of the entry before and its guessed successor.
+    last: Option<u32>,
+}
+
+impl<'a> Templates<'a> {
+    /// Reads an entry if it is of the kind that came next the last time.
+    #[inline]
+    fn read(&mut self, bytes: &'a [u8]) -> Option<(FlightOp, &'a [u8])> {
+        let next = self.list.get(self.last? as usize)?.next;
+        let template = self.list.get(next as usize)?;
+        let mut op = template.op;
+        let mut cursor = Cursor { rest: bytes, has_put: false };
+        for (literal, field) in template.steps.get(..template.n_steps)? {
+            cursor.skip(literal)?;
+            cursor.varying(*field, &mut op)?;
+        }
+        cursor.skip(template.tail)?;
+        if !matches!(cursor.rest.first(), Some(b'}' | b'e')) {
+            return None;
+        }
+        self.last = Some(next);
+        Some((op, cursor.rest))
+    }
+
+    /// Learns an entry that was read, and that it came after the last one.
+    fn learn(&mut self, entry: &'a [u8], varying: &[Span], op: &FlightOp) {
+        let mut steps: [(&'a [u8], Varying); MAX_VARYING] = Default::default();
+        let mut from = 0;
+        for (step, span) in steps.iter_mut().zip(varying) {
+            *step = (entry.get(from..span.from as usize).unwrap_or_default(), span.field);
+            from = span.to as usize;
+        }
+        let tail = entry.get(from..).unwrap_or_default();
+        let n_steps = varying.len().min(MAX_VARYING);
+        let mut hash = hash_of(tail);
+        for (literal, _) in steps.get(..n_steps).unwrap_or_default() {
+            hash = hash.rotate_left(7) ^ hash_of(*literal);
+        }
+        if self.list.len() >= MAX_TEMPLATES {
+            return;
+        }
+        let list = &self.list;
+        let place = self.index.place(hash, list.len() as u32, |at| {
+            list.get(at as usize).is_some_and(|t| t.n_steps == n_steps && t.tail == tail && t.steps == steps)
+        });
+        if place as usize == self.list.len() {
+            let op = FlightOp { record_id: 0, seq: 0, p2p_seq: 0, created_ns: 0, started_ns: 0, ..*op };
+            let op = FlightOp { completed_ns: 0, duration_us: 0, ..op };
+            self.list.push(Template { steps, n_steps, tail, op, next: place });
+        }
+        if let Some(last) = self.last.and_then(|at| self.list.get_mut(at as usize)) {
+            last.next = place;
+        }
+        self.last = Some(place);
+    }
+
+    /// The entry that was read last taught nothing.
+    fn forget_last(&mut self) {
+        self.last = None;
+    }
 }
 
 /// Memo place of a string that has none.
@@ -110,6 +210,22 @@ impl<'a> Cursor<'a> {
     #[inline]
     fn eat(&mut self, literal: &[u8]) -> Option<()> {
         self.rest = self.rest.strip_prefix(literal)?;
+        Some(())
+    }
+
+    /// Like [`Self::eat`], for bytes of which the number is not known when this is compiled.
+    #[inline]
+    fn skip(&mut self, literal: &[u8]) -> Option<()> {
+        let (head, rest) = self.rest.split_at_checked(literal.len())?;
+        if let ([a, b], [c, d]) = (literal, head) {
+            // A key's place alone: no call.
+            if (*a, *b) != (*c, *d) {
+                return None;
+            }
+        } else if literal != head {
+            return None;
+        }
+        self.rest = rest;
         Some(())
     }
 
@@ -213,6 +329,21 @@ impl<'a> Cursor<'a> {
         if self.next_is(b'N') { Some(0) } else { self.int() }
     }
 
+    #[inline]
+    fn varying(&mut self, field: Varying, op: &mut FlightOp) -> Option<()> {
+        match field {
+            Varying::RecordId => op.record_id = build::count(self.int()?),
+            Varying::Seq => op.seq = build::count(self.int()?),
+            Varying::P2pSeq => op.p2p_seq = build::count(self.int()?),
+            Varying::OpId => drop(self.int()?),
+            Varying::Created => op.created_ns = self.int_or_none()?,
+            Varying::Started => op.started_ns = self.int_or_none()?,
+            Varying::Completed => op.completed_ns = self.int_or_none()?,
+            Varying::Duration => op.duration_us = self.duration_us()?,
+        }
+        Some(())
+    }
+
     fn bool(&mut self) -> Option<bool> {
         if self.next_is(0x88) {
             Some(true)
@@ -241,6 +372,8 @@ impl<'a> Cursor<'a> {
 
 /// An entry half read.
 struct Draft {
+    varying: [Span; MAX_VARYING],
+    n_varying: usize,
     op: FlightOp,
     is_empty: bool,
     pg_id: i64,
@@ -265,34 +398,44 @@ impl From<OverBudget> for Miss {
 impl<'a> Machine<'a> {
     /// Reads entries as long as they are as expected; what comes next is for the general machine.
     pub(super) fn read_entries(&mut self) -> Result<(), End> {
-        let mut n_read = 0_usize;
-        let size_before = self.rest.len();
         while self.rest.first() == Some(&b'}') {
             if self.learned.generation != self.memo.generation {
                 self.learned = Learned { generation: self.memo.generation, ..Learned::default() };
             }
-            let mut cursor = Cursor { rest: self.rest, has_put: false };
-            match self.entry(&mut cursor) {
-                Ok(op) => {
-                    self.rest = cursor.rest;
-                    n_read += 1;
-                    if self.build.dump.ops.len() == self.build.dump.ops.capacity() {
-                        // Entries are alike in size: room for the rest at once, and pages only when they are used.
-                        let entry_bytes = ((size_before - self.rest.len()) / n_read).max(32);
-                        self.build.dump.ops.reserve(self.rest.len() / entry_bytes + 16);
-                    }
-                    self.build.dump.ops.push(op);
+            let before = self.rest.len();
+            let op = match self.learned.templates.read(self.rest) {
+                Some((op, rest)) => {
+                    self.rest = rest;
+                    op
                 }
-                Err(Miss::Unexpected) => break,
-                Err(Miss::Over(over)) => return Err(over.into()),
+                None => {
+                    let mut cursor = Cursor { rest: self.rest, has_put: false };
+                    match self.entry(&mut cursor) {
+                        Ok(op) => {
+                            self.rest = cursor.rest;
+                            op
+                        }
+                        Err(Miss::Unexpected) => break,
+                        Err(Miss::Over(over)) => return Err(over.into()),
+                    }
+                }
+            };
+            let ops = &mut self.build.dump.ops;
+            if ops.len() == ops.capacity() {
+                // Entries are alike in size: room for the rest at once, and pages only when they are used.
+                let n_left = self.rest.len() / (before - self.rest.len()).max(64);
+                ops.reserve_exact(if ops.is_empty() { n_left.min(60) } else { n_left + n_left / 16 } + 4);
             }
+            ops.push(op);
         }
         Ok(())
     }
 
-    #[inline]
     fn entry(&mut self, cursor: &mut Cursor<'a>) -> Result<FlightOp, Miss> {
+        let start = cursor.rest;
         let mut draft = Draft {
+            varying: [Span::default(); MAX_VARYING],
+            n_varying: 0,
             op: FlightOp { stack: UNSET, ..BLANK },
             is_empty: true,
             pg_id: -1,
@@ -303,10 +446,10 @@ impl<'a> Machine<'a> {
         };
         cursor.eat(b"}(").ok_or(Miss::Unexpected)?;
         while !cursor.next_is(b'u') {
-            self.field(cursor, &mut draft)?;
+            self.field(cursor, &mut draft, start)?;
         }
         // A dict goes on in a second batch, or into the memo: not torch's layout.
-        if draft.is_empty || matches!(cursor.rest.first(), Some(b'(' | b'q' | b'r' | 0x94) | None) {
+        if draft.is_empty || !matches!(cursor.rest.first(), Some(b'}' | b'e')) {
             return Err(Miss::Unexpected);
         }
         if draft.op.stack == UNSET {
@@ -315,20 +458,32 @@ impl<'a> Machine<'a> {
         }
         draft.op.group = self.group_of(&draft)?;
         draft.op.signature = self.signature_of(&draft)?;
+        if cursor.has_put {
+            self.learned.templates.forget_last();
+        } else {
+            let entry = start.get(..start.len() - cursor.rest.len()).unwrap_or_default();
+            let varying = draft.varying.get(..draft.n_varying).unwrap_or_default();
+            self.learned.templates.learn(entry, varying, &draft.op);
+        }
         Ok(draft.op)
     }
 
     #[inline]
-    fn field(&mut self, cursor: &mut Cursor<'a>, draft: &mut Draft) -> Result<(), Miss> {
+    fn field(&mut self, cursor: &mut Cursor<'a>, draft: &mut Draft, start: &'a [u8]) -> Result<(), Miss> {
         let unexpected = Miss::Unexpected;
         let key = cursor.text(&mut self.memo).ok_or(Miss::Unexpected)?;
         let op = &mut draft.op;
+        if let Some(field) = Varying::of(key.word) {
+            let from = start.len() - cursor.rest.len();
+            cursor.varying(field, op).ok_or(Miss::Unexpected)?;
+            let span = draft.varying.get_mut(draft.n_varying).ok_or(Miss::Unexpected)?;
+            *span = Span { field, from: from as u32, to: (start.len() - cursor.rest.len()) as u32 };
+            draft.n_varying += 1;
+            draft.is_empty &= field != Varying::RecordId;
+            return Ok(());
+        }
         match key.word {
             Word::Frames => op.stack = self.frames(cursor)?,
-            Word::RecordId => {
-                op.record_id = build::count(cursor.int().ok_or(unexpected)?);
-                draft.is_empty = false;
-            }
             Word::PgId => draft.pg_id = cursor.int().ok_or(unexpected)?,
             Word::ProcessGroup => {
                 draft.name_at = cursor.text(&mut self.memo).ok_or(Miss::Unexpected)?.at;
@@ -345,16 +500,11 @@ impl<'a> Machine<'a> {
                 }
             }
             Word::ThreadName => drop(cursor.text(&mut self.memo).ok_or(unexpected)?),
-            Word::Seq => op.seq = build::count(cursor.int().ok_or(unexpected)?),
-            Word::P2pSeq => op.p2p_seq = build::count(cursor.int().ok_or(unexpected)?),
-            Word::OpId => drop(cursor.int().ok_or(unexpected)?),
             Word::ProfilingName => {
                 draft.call_name_at =
                     cursor.text(&mut self.memo).filter(|t| t.at != NO_PLACE).ok_or(unexpected)?.at;
                 draft.is_empty = false;
             }
-            Word::Created => op.created_ns = cursor.int_or_none().ok_or(unexpected)?,
-            Word::Duration => op.duration_us = cursor.duration_us().ok_or(unexpected)?,
             Word::InputSizes if draft.call == UNSET => draft.call = self.call(cursor)?,
             Word::State => {
                 op.state = match cursor.text(&mut self.memo).ok_or(Miss::Unexpected)?.word {
@@ -364,8 +514,6 @@ impl<'a> Machine<'a> {
                     _ => return Err(unexpected),
                 };
             }
-            Word::Started => op.started_ns = cursor.int_or_none().ok_or(unexpected)?,
-            Word::Completed => op.completed_ns = cursor.int_or_none().ok_or(unexpected)?,
             Word::Retired => op.flags |= u8::from(cursor.bool().ok_or(unexpected)?) * FlightOp::RETIRED,
             Word::Timeout => op.timeout_ms = build::count(cursor.int_or_none().ok_or(unexpected)?),
             Word::IsP2p => op.flags |= u8::from(cursor.bool().ok_or(unexpected)?) * FlightOp::P2P,
@@ -378,10 +526,6 @@ impl<'a> Machine<'a> {
     #[inline]
     fn frames(&mut self, cursor: &mut Cursor<'a>) -> Result<u32, Miss> {
         cursor.eat(b"](").ok_or(Miss::Unexpected)?;
-        if let Some((stack, after)) = self.learned.stacks.guess(cursor.rest) {
-            cursor.rest = after;
-            return Ok(stack);
-        }
         let start = cursor.rest;
         let mut probe = *cursor;
         while probe.place().is_some() {}
@@ -444,16 +588,7 @@ impl<'a> Machine<'a> {
     }
 
     /// From the value of `input_sizes` to the last value of the sizes and types.
-    #[inline]
     fn call(&mut self, cursor: &mut Cursor<'a>) -> Result<u32, Miss> {
-        if let Some((call, after)) = self.learned.calls.guess(cursor.rest) {
-            cursor.rest = after;
-            return Ok(call);
-        }
-        self.next_call(cursor)
-    }
-
-    fn next_call(&mut self, cursor: &mut Cursor<'a>) -> Result<u32, Miss> {
         let start = cursor.rest;
         let had_put = std::mem::take(&mut cursor.has_put);
         self.learned.dims.clear();
