@@ -21,6 +21,7 @@ mod entry;
 mod json;
 mod memo;
 mod pickle;
+mod template;
 #[cfg(test)]
 mod tests;
 

@@ -2,14 +2,16 @@
 //!
 //! Torch's pickler puts only strings and frame dicts into the memo, so from the second entry on an entry is about 75
 //! opcodes of which all but a handful repeat byte for byte: `}(` then per key `h`+place and its value, then `u`. The
-//! same bytes mean the same while no place of the memo changes, so whole stacks, and all shapes and types of a call,
-//! are recognised as byte strings. Anything unexpected sends the entry to the general machine.
+//! same bytes mean the same while no place of the memo changes. So an entry is first held against the template that
+//! came next the last time ([`super::template`]); failing that it is read field by field here, with whole stacks and
+//! all shapes and types of a call recognised as byte strings; and anything unexpected sends it to the general machine.
 
 use ringleader_model::{FlightOp, NoteKind, OpState};
 
 use super::build::{self, BLANK, GroupKey, OverBudget, Tensors};
 use super::memo::{Memo, Value, Word};
 use super::pickle::{End, Machine, Node, long};
+use super::template::{MAX_VARYING, Span, Templates, Varying};
 use crate::intern::{Index, hash_of};
 
 /// Dimensions and tensors of one call that are kept.
@@ -64,127 +66,6 @@ pub(super) struct Learned<'a> {
     dtypes: [Vec<&'a [u8]>; 2],
 }
 
-/// Fields whose value differs from entry to entry; all others stand in a template.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Varying {
-    #[default]
-    OpId,
-    RecordId,
-    Seq,
-    P2pSeq,
-    Created,
-    Started,
-    Completed,
-    Duration,
-}
-
-/// Kinds of [`Varying`].
-const MAX_VARYING: usize = 8;
-
-/// Templates of one dump; a step of training has a few hundred operations.
-const MAX_TEMPLATES: usize = 1 << 12;
-
-impl Varying {
-    fn of(word: Word) -> Option<Self> {
-        Some(match word {
-            Word::OpId => Self::OpId,
-            Word::RecordId => Self::RecordId,
-            Word::Seq => Self::Seq,
-            Word::P2pSeq => Self::P2pSeq,
-            Word::Created => Self::Created,
-            Word::Started => Self::Started,
-            Word::Completed => Self::Completed,
-            Word::Duration => Self::Duration,
-            _ => return None,
-        })
-    }
-}
-
-/// Where in an entry a varying value stands.
-#[derive(Clone, Copy, Debug, Default)]
-struct Span {
-    field: Varying,
-    from: u32,
-    to: u32,
-}
-
-/// An entry of which all is known but the varying values: bytes, value, bytes, value, … bytes.
-struct Template<'a> {
-    steps: [(&'a [u8], Varying); MAX_VARYING],
-    n_steps: usize,
-    tail: &'a [u8],
-    op: FlightOp,
-    /// The template that came after it last time: training repeats itself.
-    next: u32,
-}
-
-/// Templates of the entries that were read.
-#[derive(Default)]
-struct Templates<'a> {
-    list: Vec<Template<'a>>,
-    index: Index,
-    /// The template of the entry before and its guessed successor.
-    last: Option<u32>,
-}
-
-impl<'a> Templates<'a> {
-    /// Reads an entry if it is of the kind that came next the last time.
-    #[inline]
-    fn read(&mut self, bytes: &'a [u8]) -> Option<(FlightOp, &'a [u8])> {
-        let next = self.list.get(self.last? as usize)?.next;
-        let template = self.list.get(next as usize)?;
-        let mut op = template.op;
-        let mut cursor = Cursor { rest: bytes, has_put: false };
-        for (literal, field) in template.steps.get(..template.n_steps)? {
-            cursor.skip(literal)?;
-            cursor.varying(*field, &mut op)?;
-        }
-        cursor.skip(template.tail)?;
-        if !matches!(cursor.rest.first(), Some(b'}' | b'e')) {
-            return None;
-        }
-        self.last = Some(next);
-        Some((op, cursor.rest))
-    }
-
-    /// Learns an entry that was read, and that it came after the last one.
-    fn learn(&mut self, entry: &'a [u8], varying: &[Span], op: &FlightOp) {
-        let mut steps: [(&'a [u8], Varying); MAX_VARYING] = Default::default();
-        let mut from = 0;
-        for (step, span) in steps.iter_mut().zip(varying) {
-            *step = (entry.get(from..span.from as usize).unwrap_or_default(), span.field);
-            from = span.to as usize;
-        }
-        let tail = entry.get(from..).unwrap_or_default();
-        let n_steps = varying.len().min(MAX_VARYING);
-        let mut hash = hash_of(tail);
-        for (literal, _) in steps.get(..n_steps).unwrap_or_default() {
-            hash = hash.rotate_left(7) ^ hash_of(*literal);
-        }
-        if self.list.len() >= MAX_TEMPLATES {
-            return;
-        }
-        let list = &self.list;
-        let place = self.index.place(hash, list.len() as u32, |at| {
-            list.get(at as usize).is_some_and(|t| t.n_steps == n_steps && t.tail == tail && t.steps == steps)
-        });
-        if place as usize == self.list.len() {
-            let op = FlightOp { record_id: 0, seq: 0, p2p_seq: 0, created_ns: 0, started_ns: 0, ..*op };
-            let op = FlightOp { completed_ns: 0, duration_us: 0, ..op };
-            self.list.push(Template { steps, n_steps, tail, op, next: place });
-        }
-        if let Some(last) = self.last.and_then(|at| self.list.get_mut(at as usize)) {
-            last.next = place;
-        }
-        self.last = Some(place);
-    }
-
-    /// The entry that was read last taught nothing.
-    fn forget_last(&mut self) {
-        self.last = None;
-    }
-}
-
 /// Memo place of a string that has none.
 const NO_PLACE: u32 = u32::MAX;
 /// Not read yet.
@@ -210,22 +91,6 @@ impl<'a> Cursor<'a> {
     #[inline]
     fn eat(&mut self, literal: &[u8]) -> Option<()> {
         self.rest = self.rest.strip_prefix(literal)?;
-        Some(())
-    }
-
-    /// Like [`Self::eat`], for bytes of which the number is not known when this is compiled.
-    #[inline]
-    fn skip(&mut self, literal: &[u8]) -> Option<()> {
-        let (head, rest) = self.rest.split_at_checked(literal.len())?;
-        if let ([a, b], [c, d]) = (literal, head) {
-            // A key's place alone: no call.
-            if (*a, *b) != (*c, *d) {
-                return None;
-            }
-        } else if literal != head {
-            return None;
-        }
-        self.rest = rest;
         Some(())
     }
 
