@@ -92,8 +92,16 @@ impl<'a> Build<'a> {
     /// For a file of `size_bytes`. Tables may take a few times as much, which honest dumps are far from; small files
     /// name a path once and use it often, hence the floor.
     pub(super) fn new(size_bytes: usize) -> Self {
+        // A dump of a real job has about this many; a small file gets none of it.
+        let n_usual = if size_bytes > 64 << 10 { 128 } else { 0 };
+        let dump = FlightDump {
+            frames: Vec::with_capacity(n_usual),
+            stacks: Vec::with_capacity(n_usual),
+            signatures: Vec::with_capacity(n_usual / 2),
+            ..FlightDump::default()
+        };
         Self {
-            dump: FlightDump::default(),
+            dump,
             configs: Vec::new(),
             statuses: Vec::new(),
             notes: Vec::new(),
@@ -351,10 +359,16 @@ fn pair(kind: OpKind, name: &str) -> Option<(GroupRank, GroupRank)> {
 
 /// Text of a name, bounded.
 pub(super) fn text(bytes: &[u8]) -> Box<str> {
+    if let (Ok(name), true) = (std::str::from_utf8(bytes), bytes.len() <= MAX_NAME_CHARS) {
+        return name.into();
+    }
     bounded(&String::from_utf8_lossy(bytes.get(..MAX_NAME_CHARS * 4).unwrap_or(bytes)))
 }
 
 fn bounded(name: &str) -> Box<str> {
+    if name.len() <= MAX_NAME_CHARS {
+        return name.into();
+    }
     match name.char_indices().nth(MAX_NAME_CHARS) {
         Some((at, _)) => name.get(..at).unwrap_or_default().into(),
         None => name.into(),

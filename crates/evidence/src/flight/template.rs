@@ -145,7 +145,7 @@ impl<'a> Template<'a> {
     }
 
     /// The operation if `bytes` begin with an entry of this kind, and what follows.
-    #[inline]
+    #[inline(always)]
     fn read(&self, bytes: &'a [u8]) -> Option<(FlightOp, &'a [u8])> {
         let (entry, rest) = bytes.split_at_checked(self.entry.len())?;
         if !matches!(rest.first(), Some(b'}' | b'e')) || !is_same(entry, self.entry, &self.mask) {
