@@ -5,6 +5,7 @@ pub mod condition;
 pub mod dumps;
 pub mod ledger;
 pub mod mismatch;
+pub mod claims;
 pub mod roster;
 pub mod suspects;
 pub mod waits;
@@ -24,6 +25,7 @@ use suspects::Suspect;
 use waits::Waits;
 use watchdog::WatchdogLines;
 
+pub use claims::{Claim, Claims};
 pub use roster::{Member, Roster};
 
 /// Everything rules look at.
@@ -48,6 +50,8 @@ pub struct Scene<'a> {
     pub suspects: Vec<Suspect>,
     /// Processes: alive and where, stopped, dead and how.
     pub conditions: Conditions,
+    /// What the texts claim.
+    pub claims: Claims<'a>,
 }
 
 /// A statement of torch, Python or a launcher, with its place.
@@ -79,9 +83,11 @@ impl<'a> Scene<'a> {
         let waits: Vec<Waits> =
             [View::Flight, View::Nccl, View::Ras].into_iter().filter_map(|view| waits::waits(&ledger, view)).collect();
         let conditions = Conditions::new(case, &roster);
+        let claims = Claims::new(case);
         let mut scene = Self {
             case,
             roster,
+            claims,
             dumps,
             watchdog,
             ledger,
@@ -115,7 +121,9 @@ impl<'a> Scene<'a> {
     /// NCCL's WARN lines and failure reports, in source order.
     pub fn nccl_messages(&self) -> impl Iterator<Item = NcclLine<'a>> + use<'a> {
         self.nccl_logs().flat_map(|(_, log)| {
-            log.messages.iter().map(|message| NcclLine { message, process: log.processes.get(message.process as usize) })
+            log.messages
+                .iter()
+                .map(|message| NcclLine { message, process: log.processes.get(message.process as usize) })
         })
     }
 
@@ -195,7 +203,11 @@ impl<'a> Scene<'a> {
 impl<'a> Statement<'a> {
     /// As cited evidence.
     pub fn evidence(&self) -> Evidence {
-        Evidence { cite: self.observation.cite, text: self.observation.text.to_string(), kind: SourceKind::TorchLog }
+        Evidence {
+            cite: self.observation.cite,
+            text: self.observation.text.to_string(),
+            kind: SourceKind::TorchLog,
+        }
     }
 
     /// Who said it.

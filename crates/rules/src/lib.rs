@@ -4,9 +4,13 @@
 //! nor reads its findings; shared work lives in [`correlate`]; only [`verdict`] sees all findings.
 
 pub mod correlate;
+mod gid;
 mod drafting;
 mod rule;
 pub mod rules;
+#[cfg(test)]
+mod staging;
+mod told;
 pub mod verdict;
 
 use ringleader_model::{Case, Verdict};

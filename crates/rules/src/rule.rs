@@ -2,7 +2,8 @@
 
 use ringleader_knowledge::cause;
 use ringleader_model::{
-    Action, Category, Cite, Confidence, Culprit, Evidence, Finding, Impact, Need, RankSet, Severity, SourceKind, Weight,
+    Action, Category, Cite, Confidence, Culprit, Evidence, Finding, Impact, Need, RankSet, Severity,
+    SourceKind, Weight,
 };
 
 use crate::correlate::Scene;
@@ -17,17 +18,18 @@ pub struct Rule {
     pub since: &'static str,
     /// Kinds of evidence it reads.
     pub reads: &'static [Input],
-    /// The rule's own source file (`include_str!`): its module comment is what `explain` prints.
-    pub source: &'static str,
+    /// Source of the rule's file (`include_str!`); its doc comment is what `explain` prints: see
+    /// [`Rule::explanation`].
+    pub doc: &'static str,
     /// Looks at the scene.
     pub check: fn(&Scene<'_>) -> Outcome,
 }
 
 impl Rule {
-    /// The module comment of the rule, without its `//!`.
-    pub fn doc(&self) -> String {
-        let lines = self.source.lines().map_while(|line| line.strip_prefix("//!"));
-        lines.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n")
+    /// The module's doc comment, without its marks. `doc` is the whole source of the rule's file.
+    pub fn explanation(&self) -> String {
+        let lines = self.doc.lines().map_while(|l| l.strip_prefix("//!"));
+        lines.map(|l| l.strip_prefix(' ').unwrap_or(l)).collect::<Vec<_>>().join("\n")
     }
 }
 
@@ -175,7 +177,12 @@ impl Draft {
 
     /// Adds an action with the command or setting to type.
     #[must_use]
-    pub fn advise_command(mut self, impact: Impact, text: impl Into<String>, command: impl Into<String>) -> Self {
+    pub fn advise_command(
+        mut self,
+        impact: Impact,
+        text: impl Into<String>,
+        command: impl Into<String>,
+    ) -> Self {
         self.0.actions.push(Action { text: text.into(), command: Some(command.into()), impact });
         self
     }

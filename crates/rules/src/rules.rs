@@ -1,30 +1,75 @@
 //! One rule a file; one line here.
 
+mod application_exception;
 mod collective_order_mismatch;
+mod container_config;
+mod cuda_oom;
+mod cumem_config;
+mod data_loader_worker_died;
 mod deadlock_cycle;
+mod device_assert;
+mod driver_too_old_for_cuda;
 mod dtype_mismatch;
+mod duplicate_gpu;
+mod ecc_uncorrectable;
 mod extra_collective;
+mod fabric_manager_down;
+mod fingerprint_mismatch;
+mod firewall_or_port;
+mod framework_build_without_nccl;
+mod gdr_peermem_missing;
+mod gpu_fallen_off_bus;
 mod gpu_kernel_stuck;
+mod hostname_resolution;
+mod ib_errors;
+mod ib_gid_or_roce_config;
+mod ib_link_down;
+mod illegal_memory_access;
+mod memlock_limit;
 mod missing_rank;
+mod mtu_or_pfc;
+mod nan_loss;
+mod nccl_bug_version;
+mod nccl_env_misconfigured;
+mod nccl_env_mismatch;
+mod nccl_version_mismatch;
+mod nccl_wrong_gpu_arch;
+mod net_plugin_error;
 mod network_link_down;
 mod network_unreachable;
+mod nvlink_error;
+mod nvls_multicast;
+mod oom_killed;
 mod op_mismatch;
+mod p2p_acs_iommu;
+mod p2p_unsupported;
 mod peer_process_died;
+mod port_in_use;
 mod process_crashed;
 mod process_killed;
 mod process_stopped;
 mod process_uninterruptible;
+mod rank_env_misconfigured;
 mod rank_exited_early;
+mod routing_or_rail;
 mod shape_mismatch;
+mod shm_full;
+mod shm_permission;
+mod shm_stale;
 mod skipped_collective;
 mod straggler;
 mod stuck_outside_collective;
+mod too_many_open_files;
+mod topology_file_error;
 mod uneven_inputs;
 mod unmatched_p2p;
+mod wire_size_mismatch;
+mod wrong_interface;
+mod wrong_transport;
 
 use crate::rule::Rule;
 
-/// All rules, in the order of causes.toml. The order decides nothing: `verdict` does.
+/// All rules. The order decides nothing: `verdict` does.
 pub static ALL: &[&Rule] = &[
     &skipped_collective::RULE,
     &extra_collective::RULE,
@@ -47,4 +92,97 @@ pub static ALL: &[&Rule] = &[
     &network_link_down::RULE,
     &network_unreachable::RULE,
     &straggler::RULE,
+    &container_config::RULE,
+    &cuda_oom::RULE,
+    &cumem_config::RULE,
+    &device_assert::RULE,
+    &ecc_uncorrectable::RULE,
+    &fabric_manager_down::RULE,
+    &framework_build_without_nccl::RULE,
+    &gpu_fallen_off_bus::RULE,
+    &ib_errors::RULE,
+    &ib_link_down::RULE,
+    &illegal_memory_access::RULE,
+    &mtu_or_pfc::RULE,
+    &nan_loss::RULE,
+    &nccl_wrong_gpu_arch::RULE,
+    &net_plugin_error::RULE,
+    &nvlink_error::RULE,
+    &nvls_multicast::RULE,
+    &oom_killed::RULE,
+    &p2p_acs_iommu::RULE,
+    &p2p_unsupported::RULE,
+    &rank_env_misconfigured::RULE,
+    &shm_full::RULE,
+    &shm_permission::RULE,
+    &shm_stale::RULE,
+    &topology_file_error::RULE,
+    &wire_size_mismatch::RULE,
+    &application_exception::RULE,
+    &data_loader_worker_died::RULE,
+    &driver_too_old_for_cuda::RULE,
+    &duplicate_gpu::RULE,
+    &fingerprint_mismatch::RULE,
+    &firewall_or_port::RULE,
+    &gdr_peermem_missing::RULE,
+    &hostname_resolution::RULE,
+    &ib_gid_or_roce_config::RULE,
+    &memlock_limit::RULE,
+    &nccl_bug_version::RULE,
+    &nccl_env_misconfigured::RULE,
+    &nccl_env_mismatch::RULE,
+    &nccl_version_mismatch::RULE,
+    &port_in_use::RULE,
+    &routing_or_rail::RULE,
+    &too_many_open_files::RULE,
+    &wrong_interface::RULE,
+    &wrong_transport::RULE,
 ];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::ALL;
+
+    /// Headings that a rule's doc comment must have, in this order.
+    const HEADINGS: [&str; 6] = [
+        "# What it shows",
+        "# Why it happens",
+        "# Evidence",
+        "# What looks like it but is not",
+        "# What to do",
+        "# References",
+    ];
+
+    #[test]
+    fn every_rule_explains_itself() {
+        for rule in ALL {
+            let text = rule.explanation();
+            let found: Vec<&str> = text.lines().filter(|l| l.starts_with("# ")).collect();
+            assert_eq!(found, HEADINGS, "headings of {}", rule.id);
+            for section in text.split("\n# ") {
+                let body = section.lines().skip(1).map(str::trim).collect::<String>();
+                assert!(body.len() > 15, "an empty section in {}: {section}", rule.id);
+            }
+        }
+    }
+
+    #[test]
+    fn ids_are_unique_and_kebab() {
+        let ids: BTreeSet<&str> = ALL.iter().map(|r| r.id).collect();
+        assert_eq!(ids.len(), ALL.len());
+        for rule in ALL {
+            assert!(
+                rule.id.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-'),
+                "{}",
+                rule.id
+            );
+            assert!(
+                !rule.reads.is_empty() && !rule.title.is_empty() && !rule.since.is_empty(),
+                "{}",
+                rule.id
+            );
+        }
+    }
+}

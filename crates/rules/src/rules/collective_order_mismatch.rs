@@ -31,7 +31,7 @@ pub static RULE: Rule = Rule {
     title: "ranks call the same collectives in different orders",
     since: "0.1",
     reads: &[Input::FlightRecorder, Input::NcclLog, Input::TorchLog],
-    source: include_str!("collective_order_mismatch.rs"),
+    doc: include_str!("collective_order_mismatch.rs"),
     check,
 };
 

@@ -31,7 +31,7 @@ pub static RULE: Rule = Rule {
     title: "ranks wait for each other across process groups",
     since: "0.1",
     reads: &[Input::FlightRecorder, Input::NcclLog, Input::Ras],
-    source: include_str!("deadlock_cycle.rs"),
+    doc: include_str!("deadlock_cycle.rs"),
     check,
 };
 

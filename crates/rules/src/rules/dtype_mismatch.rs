@@ -31,7 +31,7 @@ pub static RULE: Rule = Rule {
     title: "ranks call the same collective with different types",
     since: "0.1",
     reads: &[Input::FlightRecorder, Input::NcclLog, Input::TorchLog],
-    source: include_str!("dtype_mismatch.rs"),
+    doc: include_str!("dtype_mismatch.rs"),
     check,
 };
 

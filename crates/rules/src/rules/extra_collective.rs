@@ -33,7 +33,7 @@ pub static RULE: Rule = Rule {
     title: "a rank called a collective that its peers do not call",
     since: "0.1",
     reads: &[Input::FlightRecorder, Input::NcclLog, Input::TorchLog],
-    source: include_str!("extra_collective.rs"),
+    doc: include_str!("extra_collective.rs"),
     check,
 };
 

@@ -34,7 +34,7 @@ pub static RULE: Rule = Rule {
     title: "a kernel before the collective never ends on one GPU",
     since: "0.1",
     reads: &[Input::FlightRecorder, Input::Gpus, Input::Stacks, Input::Ras, Input::NcclLog],
-    source: include_str!("gpu_kernel_stuck.rs"),
+    doc: include_str!("gpu_kernel_stuck.rs"),
     check,
 };
 

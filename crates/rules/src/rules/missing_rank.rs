@@ -33,7 +33,7 @@ pub static RULE: Rule = Rule {
     title: "a rank or node never joined",
     since: "0.1",
     reads: &[Input::TorchLog, Input::NcclLog],
-    source: include_str!("missing_rank.rs"),
+    doc: include_str!("missing_rank.rs"),
     check,
 };
 

@@ -31,7 +31,7 @@ pub static RULE: Rule = Rule {
     title: "a node's interface lost its link in mid-run",
     since: "0.1",
     reads: &[Input::NcclLog, Input::FlightRecorder, Input::Ras],
-    source: include_str!("network_link_down.rs"),
+    doc: include_str!("network_link_down.rs"),
     check,
 };
 

@@ -30,7 +30,7 @@ pub static RULE: Rule = Rule {
     title: "a node stopped answering on the network",
     since: "0.1",
     reads: &[Input::Ras, Input::TorchLog, Input::Processes, Input::NcclLog, Input::FlightRecorder],
-    source: include_str!("network_unreachable.rs"),
+    doc: include_str!("network_unreachable.rs"),
     check,
 };
 

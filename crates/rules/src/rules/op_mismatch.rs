@@ -32,7 +32,7 @@ pub static RULE: Rule = Rule {
     title: "ranks call different kinds of collective at the same place",
     since: "0.1",
     reads: &[Input::FlightRecorder, Input::NcclLog, Input::TorchLog],
-    source: include_str!("op_mismatch.rs"),
+    doc: include_str!("op_mismatch.rs"),
     check,
 };
 

@@ -31,7 +31,7 @@ pub static RULE: Rule = Rule {
     title: "a rank is gone and nothing tells why",
     since: "0.1",
     reads: &[Input::TorchLog, Input::NcclLog, Input::Ras, Input::FlightRecorder],
-    source: include_str!("peer_process_died.rs"),
+    doc: include_str!("peer_process_died.rs"),
     check,
 };
 

@@ -32,7 +32,7 @@ pub static RULE: Rule = Rule {
     title: "a rank crashed by itself",
     since: "0.1",
     reads: &[Input::TorchLog],
-    source: include_str!("process_crashed.rs"),
+    doc: include_str!("process_crashed.rs"),
     check,
 };
 

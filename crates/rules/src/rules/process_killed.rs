@@ -30,7 +30,7 @@ pub static RULE: Rule = Rule {
     title: "a rank was killed from outside",
     since: "0.1",
     reads: &[Input::TorchLog],
-    source: include_str!("process_killed.rs"),
+    doc: include_str!("process_killed.rs"),
     check,
 };
 

@@ -30,7 +30,7 @@ pub static RULE: Rule = Rule {
     title: "a rank hangs in the kernel",
     since: "0.1",
     reads: &[Input::Processes, Input::FlightRecorder, Input::Ras, Input::Stacks],
-    source: include_str!("process_uninterruptible.rs"),
+    doc: include_str!("process_uninterruptible.rs"),
     check,
 };
 

@@ -31,7 +31,7 @@ pub static RULE: Rule = Rule {
     title: "a rank ended normally while its peers still communicate",
     since: "0.1",
     reads: &[Input::Processes, Input::Ras, Input::NcclLog, Input::TorchLog, Input::FlightRecorder],
-    source: include_str!("rank_exited_early.rs"),
+    doc: include_str!("rank_exited_early.rs"),
     check,
 };
 

@@ -32,7 +32,7 @@ pub static RULE: Rule = Rule {
     title: "ranks call the same collective with different sizes",
     since: "0.1",
     reads: &[Input::FlightRecorder, Input::NcclLog, Input::TorchLog],
-    source: include_str!("shape_mismatch.rs"),
+    doc: include_str!("shape_mismatch.rs"),
     check,
 };
 

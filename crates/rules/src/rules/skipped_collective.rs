@@ -36,7 +36,7 @@ pub static RULE: Rule = Rule {
     title: "a rank left out a collective that its peers call",
     since: "0.1",
     reads: &[Input::FlightRecorder, Input::NcclLog, Input::TorchLog],
-    source: include_str!("skipped_collective.rs"),
+    doc: include_str!("skipped_collective.rs"),
     check,
 };
 

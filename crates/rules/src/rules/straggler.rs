@@ -31,7 +31,7 @@ pub static RULE: Rule = Rule {
     title: "one rank is persistently slower than its peers",
     since: "0.1",
     reads: &[Input::FlightRecorder],
-    source: include_str!("straggler.rs"),
+    doc: include_str!("straggler.rs"),
     check,
 };
 

@@ -31,7 +31,7 @@ pub static RULE: Rule = Rule {
     title: "a rank is alive but stands outside any collective",
     since: "0.1",
     reads: &[Input::Stacks, Input::FlightRecorder, Input::Ras, Input::NcclLog],
-    source: include_str!("stuck_outside_collective.rs"),
+    doc: include_str!("stuck_outside_collective.rs"),
     check,
 };
 

@@ -31,7 +31,7 @@ pub static RULE: Rule = Rule {
     title: "a rank left the loop before its peers",
     since: "0.1",
     reads: &[Input::FlightRecorder, Input::NcclLog, Input::TorchLog],
-    source: include_str!("uneven_inputs.rs"),
+    doc: include_str!("uneven_inputs.rs"),
     check,
 };
 

@@ -32,7 +32,7 @@ pub static RULE: Rule = Rule {
     title: "a send without its receive, or the reverse",
     since: "0.1",
     reads: &[Input::FlightRecorder, Input::NcclLog, Input::TorchLog],
-    source: include_str!("unmatched_p2p.rs"),
+    doc: include_str!("unmatched_p2p.rs"),
     check,
 };
 
