@@ -1,27 +1,224 @@
 //! Opens what is packed: gzip, zstd, tar, in any nesting, with caps on depth, members and bytes out.
+//!
+//! Nothing is ever written: a member's name is shown, never used as a path. Every layer is a stream over the one
+//! before it, so that memory does not grow with an archive's size, and a cut archive gives what came before the cut.
 
-use std::io::Read;
+use std::cell::Cell;
+use std::fmt;
+use std::io::{self, Read};
+
+use ringleader_model::{Cite, Note, NoteKind, SourceKind};
 
 use crate::sink::{Limits, Sink};
 use crate::sniff::{self, Form};
-use crate::{Extract, Scratch};
+use crate::{Extract, Scratch, document};
+
+mod tape;
+mod utf16;
 
 /// Reads a stream of any form into `extract`.
 pub(crate) fn read_any(path: &str, input: &mut dyn Read, scratch: &mut Scratch, limits: &Limits, extract: &mut Extract) {
-    let mut head = Vec::new();
-    let _ = input.take(sniff::HEAD_BYTES as u64).read_to_end(&mut head);
-    let mut sink = Sink::open(path, limits, extract);
-    match sniff::sniff(&head) {
+    let budget = Budget {
+        limits,
+        bytes_left: Cell::new(limits.max_expanded_bytes),
+        members_left: Cell::new(limits.max_members),
+    };
+    let place = Place { shown: path.to_owned(), name: path.to_owned(), depth: 0 };
+    open(&place, input, &budget, scratch, extract);
+}
+
+/// What one file may still cost, over all its layers.
+struct Budget<'l> {
+    limits: &'l Limits,
+    bytes_left: Cell<u64>,
+    members_left: Cell<u32>,
+}
+
+/// A stream within the file that was given.
+struct Place {
+    /// `outer.tar!inner/path`.
+    shown: String,
+    /// The innermost path.
+    name: String,
+    /// Layers that were opened to get here.
+    depth: u32,
+}
+
+impl Place {
+    fn deeper(&self) -> Self {
+        Self { shown: self.shown.clone(), name: self.name.clone(), depth: self.depth + 1 }
+    }
+}
+
+/// Opens one layer, or reads the stream if it is not packed.
+fn open(place: &Place, input: &mut dyn Read, budget: &Budget<'_>, scratch: &mut Scratch, extract: &mut Extract) {
+    let mut head = Vec::with_capacity(sniff::HEAD_BYTES);
+    let failure = input.take(sniff::HEAD_BYTES as u64).read_to_end(&mut head).err();
+    if let (Some(error), true) = (&failure, head.is_empty()) {
+        let (kind, text) = match stop_kind(error) {
+            NoteKind::Truncated => (NoteKind::Unreadable, format!("could not be read ({error})")),
+            kind => (kind, format!("was left out: {error}")),
+        };
+        return alone(place, SourceKind::Unknown, kind, text, budget, extract);
+    }
+    let form = sniff::sniff(&head);
+    let mut rest = Rest { failure, over: false, input };
+    if matches!(form, Form::Gzip | Form::Zstd | Form::Tar) && place.depth >= budget.limits.max_depth {
+        let text = format!("packed more than {} layers deep; unpack it by hand", budget.limits.max_depth);
+        return alone(place, SourceKind::Unknown, NoteKind::LimitReached, text, budget, extract);
+    }
+    match form {
+        Form::Gzip => {
+            let decoder = flate2::read::MultiGzDecoder::new(head.chain(rest));
+            open(&place.deeper(), &mut Expanded { decoder, budget }, budget, scratch, extract);
+        }
+        Form::Zstd => match zstd::stream::read::Decoder::new(head.chain(rest)) {
+            Ok(decoder) => open(&place.deeper(), &mut Expanded { decoder, budget }, budget, scratch, extract),
+            Err(error) => {
+                let text = format!("could not be unpacked ({error})");
+                alone(place, SourceKind::Unknown, NoteKind::Unreadable, text, budget, extract);
+            }
+        },
+        Form::Tar => tape::read(place, &mut head.chain(rest), budget, scratch, extract),
+        Form::Utf16 { big_endian } => {
+            let mut text = utf16::Utf8From::new(head.chain(rest), big_endian);
+            open(place, &mut text, budget, scratch, extract);
+        }
+        Form::Empty => {
+            alone(place, SourceKind::PlainText, NoteKind::Remark, "the file is empty".into(), budget, extract);
+        }
+        Form::Timeline => {
+            let text = "a profiler timeline: not read yet".into();
+            alone(place, SourceKind::Unknown, NoteKind::Remark, text, budget, extract);
+        }
+        Form::Binary(name) => {
+            let text = match name {
+                Some(name) => format!("{name}: not read"),
+                None => format!("binary content that no reader knows; it begins with {}", FirstBytes(&head)),
+            };
+            alone(place, SourceKind::Unknown, NoteKind::Unrecognised, text, budget, extract);
+        }
         Form::Pickle => {
-            scratch.whole.clear();
-            scratch.whole.extend_from_slice(&head);
-            let _ = input.take(limits.max_dump_bytes).read_to_end(&mut scratch.whole);
-            crate::flight::read_pickle(path, &scratch.whole, &mut sink);
+            let mut sink = Sink::open(&place.shown, budget.limits, extract);
+            document::hold(head, &mut rest, budget.limits.max_dump_bytes, &mut scratch.whole, &mut sink);
+            crate::flight::read_pickle(&place.name, &scratch.whole, &mut sink);
             sink.close(scratch.whole.len() as u64);
         }
-        _ => {
-            let size = crate::text::read_text(&head, input, &mut scratch.block, &mut sink);
+        Form::Json => {
+            let mut sink = Sink::open(&place.shown, budget.limits, extract);
+            let size = document::read(&place.name, head, &mut rest, scratch, &mut sink);
+            sink.close(size);
+        }
+        Form::Text => {
+            let mut sink = Sink::open(&place.shown, budget.limits, extract);
+            let head = head.strip_prefix(sniff::UTF8_MARK).unwrap_or(&head);
+            let size = crate::text::read_text(head, &mut rest, &mut scratch.block, &mut sink);
             sink.close(size);
         }
     }
 }
+
+/// A source with nothing but a note.
+fn alone(place: &Place, saw: SourceKind, kind: NoteKind, text: String, budget: &Budget<'_>, extract: &mut Extract) {
+    let mut sink = Sink::open(&place.shown, budget.limits, extract);
+    sink.saw(saw);
+    let cite = Cite::whole(sink.source);
+    sink.note(cite, kind, text);
+    sink.close(0);
+}
+
+/// Notes about an archive itself, as a source of their own.
+fn about(place: &Place, notes: Vec<(NoteKind, String)>, budget: &Budget<'_>, extract: &mut Extract) {
+    if notes.is_empty() {
+        return;
+    }
+    let sink = Sink::open(&place.shown, budget.limits, extract);
+    let cite = Cite::whole(sink.source);
+    sink.close(0);
+    extract.notes.extend(notes.into_iter().map(|(kind, text)| Note { cite, kind, text }));
+}
+
+/// What a note about a reading error is: a bound of ours that was reached, or a cut.
+pub(crate) fn stop_kind(error: &io::Error) -> NoteKind {
+    match error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<CapReached>) {
+        true => NoteKind::LimitReached,
+        false => NoteKind::Truncated,
+    }
+}
+
+/// What follows the head: first the error that ended reading the head, if any; nothing after an error.
+struct Rest<'i> {
+    failure: Option<io::Error>,
+    over: bool,
+    input: &'i mut dyn Read,
+}
+
+impl Read for Rest<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if let Some(error) = self.failure.take() {
+            self.over = true;
+            return Err(error);
+        }
+        if self.over || buf.is_empty() {
+            return Ok(0);
+        }
+        let result = self.input.read(buf);
+        self.over = match &result {
+            Ok(n) => *n == 0,
+            Err(error) => error.kind() != io::ErrorKind::Interrupted,
+        };
+        result
+    }
+}
+
+/// Output of a decompressor, counted against the budget.
+struct Expanded<'b, D> {
+    decoder: D,
+    budget: &'b Budget<'b>,
+}
+
+/// A decompressor that meets damage drops what it had for the call, so calls are small.
+const EXPANDED_READ_BYTES: usize = 32 << 10;
+
+impl<D: Read> Read for Expanded<'_, D> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let left = self.budget.bytes_left.get();
+        if left == 0 {
+            return Err(io::Error::other(CapReached(self.budget.limits.max_expanded_bytes)));
+        }
+        let room = buf.len().min(EXPANDED_READ_BYTES).min(usize::try_from(left).unwrap_or(usize::MAX));
+        let n = self.decoder.read(buf.get_mut(..room).unwrap_or_default())?;
+        self.budget.bytes_left.set(left.saturating_sub(n as u64));
+        Ok(n)
+    }
+}
+
+/// The cap on bytes out was reached.
+#[derive(Debug)]
+struct CapReached(u64);
+
+impl fmt::Display for CapReached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "it unpacks to more than {} bytes", self.0)
+    }
+}
+
+impl std::error::Error for CapReached {}
+
+/// `7f 45 4c 46 …` with the printable ones beside them.
+struct FirstBytes<'a>(&'a [u8]);
+
+impl fmt::Display for FirstBytes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let first = self.0.get(..8).unwrap_or(self.0);
+        for (at, byte) in first.iter().enumerate() {
+            write!(f, "{}{byte:02x}", if at == 0 { "" } else { " " })?;
+        }
+        let printed: String =
+            first.iter().map(|b| if b.is_ascii_graphic() { char::from(*b) } else { '.' }).collect();
+        write!(f, " ({printed})")
+    }
+}
+
+#[cfg(test)]
+mod tests;

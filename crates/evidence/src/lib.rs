@@ -4,6 +4,8 @@
 //! no file: the caller hands it a stream, so that archives, bundles and standard input take the same path.
 
 mod archive;
+mod clock;
+mod document;
 mod flight;
 mod intern;
 mod nccl;

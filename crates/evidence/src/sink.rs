@@ -19,12 +19,16 @@ pub struct Limits {
     pub max_line_bytes: usize,
     /// Largest binary dump.
     pub max_dump_bytes: u64,
+    /// Largest JSON file that is read as JSON; parsed it takes up to sixteen times as much memory.
+    pub max_json_bytes: u64,
     /// Characters of a line kept as text of an observation.
     pub max_text_chars: usize,
     /// Observations of one source.
     pub max_observations: usize,
     /// Notes of one source.
     pub max_notes: usize,
+    /// NCCL calls (COLL lines) of one source; past that the oldest are dropped and counted.
+    pub max_calls: usize,
 }
 
 impl Default for Limits {
@@ -35,9 +39,11 @@ impl Default for Limits {
             max_members: 200_000,
             max_line_bytes: 1 << 20,
             max_dump_bytes: 4 << 30,
+            max_json_bytes: 64 << 20,
             max_text_chars: 2_000,
             max_observations: 200_000,
             max_notes: 200,
+            max_calls: 4_000_000,
         }
     }
 }

@@ -1,20 +1,58 @@
-//! What a stream is, told from its first bytes.
+//! What a stream is, told from its first bytes, never from its name.
+//!
+//! Sure signs come first (magic numbers), guesses last. A log may begin like JSON (`[rank0]: …`, `[1,0]<stdout>: …`,
+//! `[2026-11-20 08:21:32] vm:1:1 NCCL …`, `{'loss': 0.1}`), so an opening bracket counts only with what may follow it in
+//! JSON.
 
 /// Outer form of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
+    /// gzip, one member or several.
     Gzip,
+    /// zstd, one frame or several.
     Zstd,
+    /// tar: old, ustar, GNU or pax.
     Tar,
+    /// A Python pickle of any protocol.
     Pickle,
+    /// A JSON document or several.
     Json,
+    /// A trace of PyTorch's profiler or another one in Chrome's format.
+    Timeline,
+    /// Text in UTF-16 with a byte order mark.
+    Utf16 {
+        /// Most significant byte first.
+        big_endian: bool,
+    },
+    /// Text in UTF-8 or a superset of ASCII.
     Text,
-    Binary,
+    /// Something else; a known format is named.
+    Binary(Option<&'static str>),
+    /// Nothing.
     Empty,
 }
 
 /// Bytes that sniffing wants to see (a tar header is 512).
 pub(crate) const HEAD_BYTES: usize = 4096;
+
+/// UTF-8's byte order mark, which some tools put in front of text.
+pub(crate) const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Formats that are told by name, since their user may know what to do about them.
+const MAGICS: [(&[u8], &str); 12] = [
+    (b"PK\x03\x04", "a zip archive (or torch.save file)"),
+    (b"BZh", "a bzip2 file"),
+    (b"\xfd7zXZ\x00", "an xz file"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
+    (b"\x04\x22\x4d\x18", "an lz4 file"),
+    (b"\x7fELF", "an ELF file (a program, a library or a core dump)"),
+    (b"SQLite format 3\0", "an SQLite database (an nsys export?)"),
+    (b"PERFILE2", "a perf recording"),
+    (b"\x89PNG", "a PNG picture"),
+    (b"\xff\xd8\xff", "a JPEG picture"),
+    (b"%PDF", "a PDF document"),
+    (b"LPKSHHRH", "a systemd journal (journalctl -o short-iso --file FILE prints it)"),
+];
 
 /// Tells the form from the head of a stream.
 pub(crate) fn sniff(head: &[u8]) -> Form {
@@ -23,17 +61,71 @@ pub(crate) fn sniff(head: &[u8]) -> Form {
         [0x1f, 0x8b, ..] => Form::Gzip,
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Form::Zstd,
         [0x80, 0..=5, ..] => Form::Pickle,
-        _ if head.get(257..262) == Some(b"ustar") => Form::Tar,
-        _ => {
-            let n_odd = head.iter().filter(|b| matches!(b, 0..=8 | 14..=26 | 28..=31)).count();
-            let first = head.iter().find(|b| !b.is_ascii_whitespace());
-            if n_odd * 50 > head.len() {
-                Form::Binary
-            } else if matches!(first, Some(b'{' | b'[')) {
-                Form::Json
-            } else {
-                Form::Text
-            }
-        }
+        [0xff, 0xfe, ..] => Form::Utf16 { big_endian: false },
+        [0xfe, 0xff, ..] => Form::Utf16 { big_endian: true },
+        _ if is_old_pickle(head) => Form::Pickle,
+        _ if is_tar(head) => Form::Tar,
+        _ => match MAGICS.iter().find(|(magic, _)| head.starts_with(magic)) {
+            Some((_, name)) => Form::Binary(Some(name)),
+            None => sniff_text(head),
+        },
     }
 }
+
+fn sniff_text(head: &[u8]) -> Form {
+    let n_odd = head.iter().filter(|b| matches!(b, 0..=8 | 14..=26 | 28..=31)).count();
+    if n_odd * 50 > head.len() {
+        Form::Binary(None)
+    } else if !is_json(head.strip_prefix(UTF8_MARK).unwrap_or(head)) {
+        Form::Text
+    } else if is_timeline(head) {
+        Form::Timeline
+    } else {
+        Form::Json
+    }
+}
+
+/// Protocols 0 and 1 have no magic: a dict or list that is stored in the memo at once (`(dp0\n`, `}q\0`).
+fn is_old_pickle(head: &[u8]) -> bool {
+    let numbered = |rest: &[u8]| {
+        let n_digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
+        n_digits > 0 && rest.get(n_digits) == Some(&b'\n')
+    };
+    match head {
+        [b'(', b'd' | b'l', b'p', rest @ ..] => numbered(rest),
+        [b'}' | b']', b'q', 0, b'(', ..] => true,
+        _ => false,
+    }
+}
+
+/// The magic of POSIX and GNU, or a header whose checksum is right (older programs write no magic).
+fn is_tar(head: &[u8]) -> bool {
+    if head.get(257..262) == Some(b"ustar") {
+        return true;
+    }
+    let Some((header, stored)) = head.get(..512).zip(head.get(148..156)) else { return false };
+    let sum = |bytes: Option<&[u8]>| bytes.unwrap_or_default().iter().map(|b| u32::from(*b)).sum::<u32>();
+    let digits = stored.iter().skip_while(|b| **b == b' ').take_while(|b| matches!(b, b'0'..=b'7'));
+    let stated = digits.fold(0_u32, |n, b| n.wrapping_mul(8).wrapping_add(u32::from(b - b'0')));
+    stated != 0 && stated == sum(header.get(..148)) + sum(header.get(156..)) + 8 * u32::from(b' ')
+}
+
+/// An object whose first key is quoted, or an array of objects, arrays or strings. Arrays of plain numbers are left to
+/// the text reader: mpirun's `[1,0]<stdout>:` begins so, and no known format does.
+fn is_json(head: &[u8]) -> bool {
+    let mut significant = head.iter().filter(|b| !b.is_ascii_whitespace());
+    match (significant.next(), significant.next()) {
+        (Some(b'{'), Some(b'"' | b'}') | None) => true,
+        (Some(b'['), Some(b'{' | b'[' | b'"')) => true,
+        _ => false,
+    }
+}
+
+/// Chrome's trace format; PyTorch writes the device properties before the events.
+fn is_timeline(head: &[u8]) -> bool {
+    let has = |word: &str| memchr::memmem::find(head, word.as_bytes()).is_some();
+    has("\"traceEvents\"") || (has("\"schemaVersion\"") && has("\"deviceProperties\"")) || (has("\"ph\":") && has("\"ts\":"))
+}
+
+#[cfg(test)]
+mod tests;

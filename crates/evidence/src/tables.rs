@@ -1,15 +1,91 @@
-//! ps, nvidia-smi, limits.
+//! Tables of system tools: process lists, nvidia-smi, resource limits.
+//!
+//! Each table is told by its heading and read by its columns' names, wherever in a file it stands.
+
+use ringleader_model::{Cite, Fact, SourceKind, WallTime, Who};
 
 use crate::sink::Sink;
 use crate::text::{Line, LineReader};
 
-/// ps, nvidia-smi, limits.
+mod gpu;
+mod limits;
+mod ps;
+mod status;
+
+/// Tables in a text file.
 #[derive(Default)]
-pub(crate) struct TableReader {}
+pub(crate) struct TableReader {
+    ps: Option<ps::Listing>,
+    status: Option<status::Status>,
+    gpu: Option<gpu::Table>,
+    limits: Option<limits::Limits>,
+    /// The last line that was a date, which nvidia-smi prints before its table.
+    date: Option<(u32, WallTime)>,
+}
 
 impl LineReader for TableReader {
-    fn line(&mut self, _line: &Line<'_>, _sink: &mut Sink<'_>) -> bool {
-        false
+    fn line(&mut self, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
+        let Some(&first) = line.body.trim_ascii_start().first() else {
+            self.close_ps(sink);
+            return false;
+        };
+        self.ps_line(line, first, sink) || self.gpu_line(line, first, sink) || self.other_line(line, first, sink)
     }
-    fn finish(&mut self, _sink: &mut Sink<'_>) {}
+
+    fn finish(&mut self, sink: &mut Sink<'_>) {
+        self.close_ps(sink);
+        self.close_status(sink);
+        self.close_gpu(sink);
+        self.close_limits(sink);
+    }
 }
+
+impl TableReader {
+    fn other_line(&mut self, line: &Line<'_>, first: u8, sink: &mut Sink<'_>) -> bool {
+        // First letters of the lines that these readers know.
+        if !matches!(first, b'm' | b'M' | b'o' | b'n' | b'N' | b'-' | b'l' | b'P' | b'S') {
+            return false;
+        }
+        let Ok(body) = std::str::from_utf8(line.body) else { return false };
+        self.limits_line(body, line, sink) || self.status_line(body, line, sink)
+    }
+}
+
+/// Lines of one table, for its citation.
+struct Span {
+    first: Cite,
+    end: u64,
+    last_line: u32,
+    text: Vec<u8>,
+    who: Who,
+    at: Option<WallTime>,
+}
+
+impl Span {
+    fn begin(line: &Line<'_>, sink: &Sink<'_>) -> Self {
+        let first = sink.cite(line.number, line.offset, line.end());
+        let (who, at) = (line.tag.who.clone(), line.tag.at);
+        let mut span = Self { first, end: 0, last_line: 0, text: Vec::new(), who, at };
+        span.add(line, sink);
+        span
+    }
+
+    fn add(&mut self, line: &Line<'_>, sink: &Sink<'_>) {
+        self.end = line.end();
+        self.last_line = line.number;
+        if self.text.len() < sink.limits.max_text_chars {
+            if !self.text.is_empty() {
+                self.text.push(b'\n');
+            }
+            self.text.extend_from_slice(line.body.get(..sink.limits.max_text_chars).unwrap_or(line.body));
+        }
+    }
+
+    fn push(self, kind: SourceKind, fact: Fact, sink: &mut Sink<'_>) {
+        sink.saw(kind);
+        sink.push(Cite { end: self.end, ..self.first }, self.who, self.at, fact, &self.text);
+    }
+}
+
+#[cfg(test)]
+mod tests;

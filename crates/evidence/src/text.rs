@@ -4,10 +4,12 @@
 //! many ranks), so every reader sees every line that none before it took.
 
 pub(crate) mod prefix;
+pub(crate) mod scan;
+pub(crate) mod stamp;
 
 use std::io::Read;
 
-use memchr::{memchr, memrchr};
+use memchr::{memchr_iter, memrchr};
 use ringleader_model::{NoteKind, SourceKind, WallTime, Who};
 
 use crate::sink::Sink;
@@ -47,82 +49,135 @@ pub(crate) struct Tag {
 pub(crate) trait LineReader {
     /// Takes the line (true) or leaves it to the next reader.
     fn line(&mut self, line: &Line<'_>, sink: &mut Sink<'_>) -> bool;
+    /// The next line is the last one and has no end: it may be cut.
+    fn next_is_cut(&mut self) {}
     /// End of the source.
     fn finish(&mut self, sink: &mut Sink<'_>);
 }
 
-/// Size of one read. Large enough to make calls rare, small enough to stay in the second-level cache.
+/// Room for one read. Large enough to make calls rare, small enough to stay in the second-level cache.
 const BLOCK_BYTES: usize = 256 << 10;
 
 /// Reads a text source to its end. `head` is what sniffing already took from `input`. Returns the size in bytes.
+///
+/// `block` is working space: whole lines are read in place, and only the piece of a line at its end is moved. Where
+/// reads happen to end changes nothing in what is found.
 pub(crate) fn read_text(head: &[u8], input: &mut dyn Read, block: &mut Vec<u8>, sink: &mut Sink<'_>) -> u64 {
-    let mut readers = Readers::default();
-    let mut counter = Counter::default();
-    block.clear();
-    block.extend_from_slice(head);
-    let mut offset = 0_u64;
-    // Inside a line that is longer than the bound: pass over everything up to its end.
-    let mut skipping = false;
-    let mut at_end = false;
-    while !at_end {
-        let filled = block.len();
-        block.resize(filled + BLOCK_BYTES, 0);
-        let n_read = match block.get_mut(filled..).map(|room| input.read(room)) {
-            Some(Ok(n)) => n,
-            Some(Err(error)) if error.kind() == std::io::ErrorKind::Interrupted => {
-                block.truncate(filled);
-                continue;
-            }
-            Some(Err(error)) => {
-                let cite = sink.cite(counter.number, offset, offset);
-                sink.note(cite, NoteKind::Truncated, format!("reading stopped here ({error}); what came before was read"));
-                0
-            }
-            None => 0,
-        };
-        block.truncate(filled + n_read);
-        at_end = n_read == 0;
-        let whole = if at_end { block.len() } else { memrchr(b'\n', block).map_or(0, |at| at + 1) };
-        let mut rest = block.get(..whole).unwrap_or_default();
-        while !rest.is_empty() {
-            let (line, next) = match memchr(b'\n', rest) {
-                Some(at) => (rest.get(..at).unwrap_or_default(), rest.get(at + 1..).unwrap_or_default()),
-                None => (rest, &[][..]),
-            };
-            if skipping {
-                skipping = false;
-            } else {
-                readers.offer(&mut counter, line, offset, sink);
-            }
-            offset += (rest.len() - next.len()) as u64;
-            rest = next;
+    let mut pump = Pump::default();
+    let mut filled = head.len();
+    // Bytes known to hold no line end.
+    let mut searched = 0;
+    make_room(block, filled);
+    if let Some(start) = block.get_mut(..filled) {
+        start.copy_from_slice(head);
+    }
+    loop {
+        let fresh = block.get(searched..filled).unwrap_or_default();
+        if let Some(at) = memrchr(b'\n', fresh) {
+            let whole = searched + at + 1;
+            pump.lines(block.get(..whole).unwrap_or_default(), sink);
+            block.copy_within(whole..filled, 0);
+            filled -= whole;
         }
-        let left = block.len() - whole;
-        if left > sink.limits.max_line_bytes {
-            if !skipping {
-                let part = block.get(whole..whole + sink.limits.max_line_bytes).unwrap_or_default();
-                readers.offer(&mut counter, part, offset, sink);
-                let cite = sink.cite(counter.number, offset, offset + left as u64);
-                let text = format!("line {} is longer than {} bytes; its rest was passed over", counter.number, sink.limits.max_line_bytes);
-                sink.note(cite, NoteKind::LimitReached, text);
-                skipping = true;
+        if pump.pass_over(block.get(..filled).unwrap_or_default(), sink) {
+            filled = 0;
+        }
+        searched = filled;
+        make_room(block, filled);
+        match block.get_mut(filled..).map_or(Ok(0), |room| input.read(room)) {
+            Ok(0) => break,
+            Ok(n) => filled = filled.saturating_add(n).min(block.len()),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => {
+                let end = pump.offset + filled as u64;
+                let cite = sink.cite(pump.counter.number, end, end);
+                let text = format!("reading stopped here ({error}); what came before was read");
+                sink.note(cite, crate::archive::stop_kind(&error), text);
+                break;
             }
-            offset += left as u64;
-            block.clear();
-        } else {
-            block.drain(..whole);
         }
     }
-    readers.finish(sink);
-    if sink.saw_nothing() && offset > 0 {
+    pump.tail(block.get(..filled).unwrap_or_default(), sink);
+    pump.readers.finish(sink);
+    if sink.saw_nothing() && pump.offset > 0 {
         sink.saw(SourceKind::PlainText);
     }
-    offset
+    pump.offset
+}
+
+/// Grows the block so that at least half a read fits behind what it holds.
+fn make_room(block: &mut Vec<u8>, filled: usize) {
+    if block.len() < filled + BLOCK_BYTES / 2 {
+        block.resize(filled + BLOCK_BYTES, 0);
+    }
+}
+
+#[derive(Default)]
+struct Pump {
+    readers: Readers,
+    counter: Counter,
+    /// Of the next line.
+    offset: u64,
+    /// Inside a line that is longer than the bound: everything up to its end is passed over.
+    skipping: bool,
+}
+
+impl Pump {
+    /// Offers lines; `whole` ends with a line end.
+    fn lines(&mut self, whole: &[u8], sink: &mut Sink<'_>) {
+        let mut start = 0;
+        for end in memchr_iter(b'\n', whole) {
+            let line = whole.get(start..end).unwrap_or_default();
+            if self.skipping {
+                self.skipping = false;
+            } else {
+                self.offer(line, sink);
+            }
+            self.offset += (end + 1 - start) as u64;
+            start = end + 1;
+        }
+    }
+
+    fn offer(&mut self, line: &[u8], sink: &mut Sink<'_>) {
+        let max = sink.limits.max_line_bytes;
+        let Some(part) = line.get(..max).filter(|part| part.len() < line.len()) else {
+            self.readers.offer(&mut self.counter, line, self.offset, sink);
+            return;
+        };
+        self.readers.offer(&mut self.counter, part, self.offset, sink);
+        let number = self.counter.number;
+        let cite = sink.cite(number, self.offset, self.offset + max as u64);
+        let text = format!("line {number} is longer than {max} bytes; its rest was passed over");
+        sink.note(cite, NoteKind::LimitReached, text);
+    }
+
+    /// If the piece of a line that is held is longer than a line may be: offers what may be, and passes over the rest.
+    fn pass_over(&mut self, piece: &[u8], sink: &mut Sink<'_>) -> bool {
+        if !self.skipping {
+            if piece.len() <= sink.limits.max_line_bytes {
+                return false;
+            }
+            self.offer(piece, sink);
+            self.skipping = true;
+        }
+        self.offset += piece.len() as u64;
+        true
+    }
+
+    /// Offers what follows the last line end.
+    fn tail(&mut self, piece: &[u8], sink: &mut Sink<'_>) {
+        if !piece.is_empty() && !self.skipping {
+            self.readers.next_is_cut();
+            self.offer(piece, sink);
+        }
+        self.offset += piece.len() as u64;
+    }
 }
 
 #[derive(Default)]
 struct Counter {
     number: u32,
+    prefixes: prefix::Stripper,
     tag: Tag,
 }
 
@@ -140,13 +195,21 @@ impl Readers {
     fn offer(&mut self, counter: &mut Counter, raw: &[u8], offset: u64, sink: &mut Sink<'_>) {
         counter.number = counter.number.saturating_add(1);
         let raw = raw.strip_suffix(b"\r").unwrap_or(raw);
-        let body = prefix::strip(raw, &mut counter.tag);
+        let body = counter.prefixes.strip(raw, &mut counter.tag);
         let line = Line { raw, body, tag: &counter.tag, number: counter.number, offset };
         let _taken = self.nccl.line(&line, sink)
             || self.blocks.line(&line, sink)
             || self.ras.line(&line, sink)
             || self.tables.line(&line, sink)
             || self.torch.line(&line, sink);
+    }
+
+    fn next_is_cut(&mut self) {
+        self.nccl.next_is_cut();
+        self.blocks.next_is_cut();
+        self.ras.next_is_cut();
+        self.tables.next_is_cut();
+        self.torch.next_is_cut();
     }
 
     fn finish(&mut self, sink: &mut Sink<'_>) {

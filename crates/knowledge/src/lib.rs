@@ -1,1 +1,18 @@
-//! Placeholder.
+//! What experts know, as tables: compiled in from TOML (`data/`), each row with its source.
+//!
+//! The tables are static Rust made by `build.rs`, so that nothing is parsed when the program runs.
+
+pub mod cause;
+pub mod cuda_error;
+pub mod nccl_result;
+pub mod nccl_warn;
+pub mod saying;
+pub mod variable;
+pub mod version;
+
+mod tables {
+    include!(concat!(env!("OUT_DIR"), "/tables.rs"));
+}
+
+#[cfg(test)]
+mod tests;

@@ -21,8 +21,14 @@ pub struct NcclLog {
     pub links: Vec<NcclLink>,
     /// NCCL lines read.
     pub n_lines: u64,
-    /// COLL lines left out because a bound was reached (0 = none).
+    /// COLL lines left out because a bound was reached (0 = none). The oldest are left out.
     pub n_calls_dropped: u64,
+    /// The same per communicator, by index into `comms`; empty if none was left out. What is left of a
+    /// communicator's calls begins after this many.
+    pub dropped_of_comm: Vec<u64>,
+    /// Communicators that appear in COLL lines alone, since the log begins later or INIT lines were masked. Calls of
+    /// the first carry `comm` = `u32::MAX`, of the second `u32::MAX - 1`, and so on.
+    pub strangers: Vec<NcclStranger>,
 }
 
 /// A process that wrote NCCL lines.
@@ -38,7 +44,7 @@ pub struct NcclProcess {
     pub bootstrap: Option<Box<str>>,
     /// `Using network X`.
     pub network: Option<Box<str>>,
-    /// IB devices of `NET/IB : Using …`, as printed; None if no such line.
+    /// IB devices of `NET/IB : Using …`, as printed; None if no such line or it names none.
     pub ib_devices: Option<Box<str>>,
     /// Socket devices of `NET/Socket : Using …`.
     pub socket_devices: Option<Box<str>>,
@@ -98,7 +104,8 @@ pub struct NcclCall {
     pub op_count: u64,
     /// Seconds since 1970 of the line's own stamp; 0 = none.
     pub at_s: u32,
-    /// Index into `comms`; `u32::MAX` if the communicator was never introduced.
+    /// Index into `comms`; beyond its end (`u32::MAX` and down, see `NcclLog::strangers`) if the communicator was
+    /// never introduced.
     pub comm: u32,
     /// Line number.
     pub line: u32,
@@ -110,6 +117,17 @@ pub struct NcclCall {
     pub datatype: u8,
     /// NCCL reduction number.
     pub redop: u8,
+}
+
+/// A communicator known from its COLL lines alone: they name neither rank nor GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NcclStranger {
+    /// Index into `processes`; `u32::MAX` if the lines name no process.
+    pub process: u32,
+    /// Pointer.
+    pub ptr: u64,
+    /// Size.
+    pub n_ranks: u32,
 }
 
 /// A WARN, or an INFO that reports a failure.

@@ -89,6 +89,9 @@ pub struct GpuTable {
     pub gpus: Vec<GpuRow>,
     /// (GPU index, process) pairs of the process table.
     pub processes: Vec<(u32, Pid)>,
+    /// What nvidia-smi said instead of a table, or of a GPU it could not ask (`Unable to determine the device handle
+    /// for GPU …`): line and text.
+    pub failures: Vec<(u32, Box<str>)>,
 }
 
 /// One GPU of the table.
@@ -108,6 +111,12 @@ pub struct GpuRow {
     pub temperature_c: Option<f32>,
     /// Memory used, MiB.
     pub memory_used_mib: Option<u64>,
+    /// Memory of the GPU, MiB.
+    pub memory_total_mib: Option<u64>,
+    /// Uncorrected memory errors since the driver was loaded; None if not counted.
+    pub uncorrected_errors: Option<u64>,
+    /// Some field reads `ERR!`: the driver does not reach the GPU.
+    pub has_error: bool,
 }
 
 /// One resource limit.
@@ -119,7 +128,7 @@ pub struct Limit {
     pub kind: LimitKind,
     /// Soft limit in its own unit (bytes for locked memory, count for files); None = unlimited.
     pub soft: Option<u64>,
-    /// Hard limit.
+    /// Hard limit; None = unlimited, or not printed (`ulimit -a`).
     pub hard: Option<u64>,
 }
 

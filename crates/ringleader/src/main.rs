@@ -1,2 +1,8 @@
-//! placeholder
-fn main() {}
+//! `ringleader`: names the rank that stalls, breaks or poisons a multi-GPU job, and proves it.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ringleader::run(std::env::args_os())
+}

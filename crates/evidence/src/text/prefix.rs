@@ -1,9 +1,332 @@
 //! Prefixes that launchers put before each line.
+//!
+//! | prefix | written by | says |
+//! |---|---|---|
+//! | `[rank3]: ` | torch, on uncaught exceptions and in c10's log | rank |
+//! | `[default3]:` | torchrun `--tee` (`[${role}${local_rank}]:`) | local rank |
+//! | `3: `, ` 3: ` | `srun -l` (task id, padded on the left) | rank |
+//! | `[1,3]<stdout>:` | mpirun `--tag-output` (`[job,rank]`) | rank |
+//! | `(Task pid=123, ip=10.0.0.1) ` | Ray and vLLM workers | pid, host |
+//! | `2026-11-20T08:21:34.123Z stdout F ` | container runtimes, `kubectl logs --timestamps` | time |
+//! | `Nov 20 08:21:34 host prog[123]: ` | syslog, journald | time, host, pid |
+//! | `node1: ` | pdsh, clush | host |
+//! | `[24 similar log lines] ` | Monarch | nothing |
+//!
+//! They stack. `3: ` and `node1: ` look like much else (`ValueError: x`, `step: 5`), so they are taken off only where
+//! what follows is known to be a log line, or where most lines of the file carry such a label.
 
-use super::Tag;
+use std::sync::Arc;
 
-/// Takes launcher prefixes off `raw`, writes what they said into `tag`, and returns the rest.
-pub(crate) fn strip<'a>(raw: &'a [u8], tag: &mut Tag) -> &'a [u8] {
-    *tag = Tag::default();
-    raw
+use memchr::memmem;
+use ringleader_model::{Host, LocalRank, Pid, Rank};
+
+use super::scan::Scan;
+use super::{Tag, stamp};
+
+/// Prefixes on one line; more than that is not a log.
+const MAX_STACKED: u32 = 6;
+/// Host names kept for sharing; past that each line gets its own.
+const MAX_HOSTS: usize = 4096;
+
+/// Takes launcher prefixes off the lines of one source.
+#[derive(Default)]
+pub(crate) struct Stripper {
+    hosts: Vec<Host>,
+    /// Lines with content so far, and those of them that began like `3: ` or `node1: `.
+    n_lines: u64,
+    n_labelled: u64,
 }
+
+impl Stripper {
+    /// Takes launcher prefixes off `raw`, writes what they said into `tag`, and returns the rest.
+    #[inline]
+    pub(crate) fn strip<'a>(&mut self, raw: &'a [u8], tag: &mut Tag) -> &'a [u8] {
+        if tag.at.is_some() || !tag.who.is_nobody() {
+            *tag = Tag::default();
+        }
+        self.n_lines += u64::from(!raw.is_empty());
+        if is_plain(raw) { raw } else { self.strip_slowly(raw, tag) }
+    }
+
+    fn strip_slowly<'a>(&mut self, raw: &'a [u8], tag: &mut Tag) -> &'a [u8] {
+        let mut rest = raw;
+        // A task id of `srun -l` is the rank only if no launcher of ranks runs inside the task.
+        let mut rank_is_task = false;
+        for _ in 0..MAX_STACKED {
+            let next = match rest {
+                [b'[', ..] => bracket(rest, tag, &mut rank_is_task),
+                [b'(', ..] => self.ray(rest, tag),
+                [0x1b, ..] => self.ray(after_colour(rest), tag),
+                [b'0'..=b'9', ..] => self
+                    .iso(rest, tag)
+                    .or_else(|| self.task(rest, tag, &mut rank_is_task))
+                    .or_else(|| self.node(rest, tag)),
+                [b' ', ..] => self.task(rest, tag, &mut rank_is_task),
+                [b'A'..=b'Z', ..] => self.syslog(rest, tag),
+                [b'a'..=b'z', ..] => self.node(rest, tag),
+                _ => None,
+            };
+            match next {
+                Some(next) => rest = next,
+                None => break,
+            }
+        }
+        rest
+    }
+
+    /// `(TaskName pid=123, ip=10.0.0.1) `, in colour or not.
+    fn ray<'a>(&mut self, line: &'a [u8], tag: &mut Tag) -> Option<&'a [u8]> {
+        let inside = line.strip_prefix(b"(")?;
+        let near = inside.get(..128).unwrap_or(inside);
+        let close = memchr::memchr(b')', near)?;
+        let (inside, rest) = (inside.get(..close)?, inside.get(close + 1..)?);
+        let at = memmem::find(inside, b"pid=")?;
+        if at > 0 && inside.get(at - 1) != Some(&b' ') {
+            return None;
+        }
+        let mut scan = Scan(inside.get(at + 4..)?);
+        let pid = scan.dec32()?;
+        if scan.lit(b", ip=").is_some() {
+            tag.who.host = Some(self.host(scan.0));
+        } else if !scan.0.is_empty() {
+            return None;
+        }
+        tag.who.pid = Some(Pid(pid));
+        let rest = after_colour(rest);
+        Some(rest.strip_prefix(b" ").unwrap_or(rest))
+    }
+
+    /// `2026-11-20T08:21:34.123456789Z stdout F `, the stamp alone, or the stamp and syslog's host and program.
+    fn iso<'a>(&mut self, line: &'a [u8], tag: &mut Tag) -> Option<&'a [u8]> {
+        let (at, rest) = stamp::date_time(line, b'T')?;
+        let rest = stamp::after_zone(rest).strip_prefix(b" ")?;
+        tag.at = Some(at);
+        for stream in [&b"stdout F "[..], b"stderr F ", b"stdout P ", b"stderr P "] {
+            if let Some(rest) = rest.strip_prefix(stream) {
+                return Some(rest);
+            }
+        }
+        Some(self.host_and_program(rest, tag).unwrap_or(rest))
+    }
+
+    /// `Nov 20 08:21:34 host prog[123]: `.
+    fn syslog<'a>(&mut self, line: &'a [u8], tag: &mut Tag) -> Option<&'a [u8]> {
+        let (at, rest) = stamp::syslog(line)?;
+        let rest = rest.strip_prefix(b" ")?;
+        let rest = self.host_and_program(rest, tag)?;
+        tag.at = Some(at);
+        Some(rest)
+    }
+
+    /// `host prog[123]: `. The kernel's lines stay as they are: their reader knows this form.
+    fn host_and_program<'a>(&mut self, line: &'a [u8], tag: &mut Tag) -> Option<&'a [u8]> {
+        let near = line.get(..160).unwrap_or(line);
+        let gap = memchr::memchr(b' ', near)?;
+        let end = memmem::find(near, b"]: ")?;
+        let (host, program) = (near.get(..gap)?, near.get(gap + 1..end)?);
+        let open = memchr::memchr(b'[', program)?;
+        let (name, pid) = (program.get(..open)?, program.get(open + 1..)?);
+        let mut pid = Scan(pid);
+        let number = pid.dec32()?;
+        if !pid.0.is_empty() || !is_host(host) || name.is_empty() || name.contains(&b' ') || name == b"kernel" {
+            return None;
+        }
+        tag.who.host = Some(self.host(host));
+        tag.who.pid = Some(Pid(number));
+        line.get(end + 3..)
+    }
+
+    /// `3: ` of `srun -l`.
+    fn task<'a>(&mut self, line: &'a [u8], tag: &mut Tag, rank_is_task: &mut bool) -> Option<&'a [u8]> {
+        let pad = line.iter().take(6).take_while(|b| **b == b' ').count();
+        let digits = line.get(pad..)?;
+        let n = digits.iter().take(7).take_while(|b| b.is_ascii_digit()).count();
+        if !(1..=6).contains(&n) {
+            return None;
+        }
+        let rest = digits.get(n..)?.strip_prefix(b":")?;
+        let rest = match rest {
+            [] => rest,
+            [b' ', rest @ ..] => rest,
+            _ => return None,
+        };
+        if !self.label_counts(rest) {
+            return None;
+        }
+        let mut scan = Scan(digits);
+        tag.who.rank = Some(Rank(scan.dec32()?));
+        *rank_is_task = true;
+        Some(rest)
+    }
+
+    /// `node1: ` of pdsh.
+    fn node<'a>(&mut self, line: &'a [u8], tag: &mut Tag) -> Option<&'a [u8]> {
+        let near = line.get(..80).unwrap_or(line);
+        let end = near.iter().position(|b| matches!(b, b':' | b' ' | b'\t'))?;
+        let (host, rest) = (near.get(..end)?, line.get(end..)?.strip_prefix(b": ")?);
+        if !is_node_name(host) || !self.label_counts(rest) {
+            return None;
+        }
+        tag.who.host = Some(self.host(host));
+        Some(rest)
+    }
+
+    /// Whether a label before `rest` may be believed.
+    fn label_counts(&mut self, rest: &[u8]) -> bool {
+        self.n_labelled += 1;
+        is_known(rest) || (self.n_labelled > 2 && self.n_labelled * 2 > self.n_lines)
+    }
+
+    /// The name up to its first dot (addresses whole), shared between lines.
+    fn host(&mut self, name: &[u8]) -> Host {
+        let is_address = name.iter().all(|b| matches!(b, b'0'..=b'9' | b'.')) || name.contains(&b':');
+        let short = if is_address { name } else { name.split(|b| *b == b'.').next().unwrap_or(name) };
+        if let Some(known) = self.hosts.iter().find(|h| h.as_bytes() == short) {
+            return known.clone();
+        }
+        let host: Host = Arc::from(String::from_utf8_lossy(short));
+        if self.hosts.len() < MAX_HOSTS {
+            self.hosts.push(host.clone());
+        }
+        host
+    }
+}
+
+/// Lines that surely carry no prefix, told from their first bytes: NCCL's own stamp, `host:pid:`, indented text.
+#[inline]
+fn is_plain(raw: &[u8]) -> bool {
+    match raw {
+        [] => true,
+        // `[2026-11-20 08:21:25] host:…`
+        [b'[', b'0'..=b'9', b'0'..=b'9', b'0'..=b'9', b'0'..=b'9', b'-', ..] => true,
+        [b'a'..=b'z' | b'A'..=b'Z', rest @ ..] => {
+            // A label ends in `: `, a syslog stamp has its first blank after three letters.
+            for (at, pair) in rest.windows(2).take(64).enumerate() {
+                match pair {
+                    [b':', b' '] => return false,
+                    [b':', _] => return true,
+                    [b' ', _] => return at != 2,
+                    _ => {}
+                }
+            }
+            true
+        }
+        [b' ', rest @ ..] => !matches!(rest.iter().take(6).find(|b| **b != b' '), Some(b'0'..=b'9')),
+        [b'[' | b'(' | b'0'..=b'9' | 0x1b, ..] => false,
+        _ => true,
+    }
+}
+
+/// Prefixes in square brackets: torch's, torchrun's, mpirun's, Monarch's.
+fn bracket<'a>(line: &'a [u8], tag: &mut Tag, rank_is_task: &mut bool) -> Option<&'a [u8]> {
+    let mut scan = Scan(line);
+    scan.lit(b"[")?;
+    if scan.lit(b"rank").is_some() {
+        let rank = scan.dec32()?;
+        scan.lit(b"]")?;
+        // c10 writes `[rank3]:[W…`, torch `[rank3]: `, gloo `[rank3] `.
+        if scan.lit(b":").is_none() && scan.0.first() != Some(&b' ') {
+            return None;
+        }
+        tag.who.rank = Some(Rank(rank));
+        *rank_is_task = false;
+        return Some(scan.0.strip_prefix(b" ").unwrap_or(scan.0));
+    }
+    if scan.lit(b"default").is_some() {
+        let local = scan.dec32()?;
+        scan.lit(b"]:")?;
+        tag.who.local_rank = Some(LocalRank(local));
+        if std::mem::take(rank_is_task) {
+            tag.who.rank = None;
+        }
+        // torchrun adds no blank; one that stands alone is the terminal's, more are indentation.
+        return Some(match scan.0 {
+            [b' ', next, ..] if *next != b' ' => scan.0.get(1..)?,
+            rest => rest,
+        });
+    }
+    let near = scan.0.get(..64).unwrap_or(scan.0);
+    let close = memchr::memchr(b']', near)?;
+    let (inside, rest) = (near.get(..close)?, scan.0.get(close + 1..)?);
+    if let Some(rest) = [&b"<stdout>:"[..], b"<stderr>:"].iter().find_map(|s| rest.strip_prefix(*s)) {
+        let comma = memchr::memrchr(b',', inside)?;
+        let mut rank = Scan(inside.get(comma + 1..)?);
+        tag.who.rank = Some(Rank(rank.dec32()?));
+        return rank.0.is_empty().then(|| match rest {
+            [b' ', next, ..] if *next != b' ' => rest.get(1..).unwrap_or_default(),
+            rest => rest,
+        });
+    }
+    let mut similar = Scan(inside);
+    similar.dec()?;
+    if similar.0 == b" similar log lines" || similar.0 == b" similar log line" {
+        return Some(rest.strip_prefix(b" ").unwrap_or(rest));
+    }
+    None
+}
+
+/// Takes one colour sequence off.
+fn after_colour(line: &[u8]) -> &[u8] {
+    let Some(inside) = line.strip_prefix(b"\x1b[") else { return line };
+    let n = inside.iter().take(12).take_while(|b| matches!(b, b'0'..=b'9' | b';')).count();
+    match inside.get(n..) {
+        Some([b'm', rest @ ..]) => rest,
+        _ => line,
+    }
+}
+
+fn is_host(name: &[u8]) -> bool {
+    (1..=253).contains(&name.len())
+        && name.first().is_some_and(u8::is_ascii_alphanumeric)
+        && name.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_'))
+}
+
+/// A word that may be a node's name and is hardly anything else.
+fn is_node_name(word: &[u8]) -> bool {
+    // Counted things, as programs print them: `step-5: `, `gpu0: `.
+    const COUNTED: [&[u8]; 13] = [
+        b"rank", b"step", b"epoch", b"iter", b"iteration", b"batch", b"worker", b"cuda", b"gpu", b"device", b"frame",
+        b"line", b"layer",
+    ];
+    let stem = word.trim_ascii_end();
+    let n_end = stem.iter().rev().take_while(|b| b.is_ascii_digit() || matches!(b, b'-' | b'_')).count();
+    let stem = stem.get(..stem.len() - n_end).unwrap_or_default();
+    is_host(word)
+        && word.iter().all(|b| !b.is_ascii_uppercase())
+        && word.iter().any(|b| b.is_ascii_digit() || *b == b'-')
+        && (word.iter().any(u8::is_ascii_alphabetic) || word.split(|b| *b == b'.').count() == 4)
+        && !COUNTED.contains(&stem)
+        && !word.starts_with(b"lib")
+        && !word.starts_with(b"python")
+        && memmem::find(word, b".py").is_none()
+        && memmem::find(word, b".so").is_none()
+}
+
+/// Whether a line begins like one that this program reads: then a label before it is a launcher's.
+fn is_known(line: &[u8]) -> bool {
+    const STARTS: [&[u8]; 8] = [
+        b"NCCL version ", b"NCCL WARN ", b"NCCL INFO ", b"[rank", b"[default", b"Traceback (most recent call last)",
+        b"  File \"", b"Fatal Python error: ",
+    ];
+    if STARTS.iter().any(|s| line.starts_with(s)) || stamp::date_time(line, b'T').is_some() {
+        return true;
+    }
+    // c10's and Python's log stamps: `[E1120 08:17:08.6…`, `[2026-11-20 08:21:25] `, `W1120 08:17:08.6…`.
+    let stamped = line.strip_prefix(b"[").unwrap_or(line);
+    if stamp::date_time(stamped, b' ').is_some() {
+        return true;
+    }
+    if let [b'E' | b'W' | b'I' | b'F', rest @ ..] = stamped {
+        let n = rest.iter().take_while(|b| b.is_ascii_digit()).count();
+        if (3..=4).contains(&n) && rest.get(n) == Some(&b' ') {
+            return true;
+        }
+    }
+    // `host:pid:tid [dev] …NCCL INFO …`
+    let near = line.get(..200).unwrap_or(line);
+    memmem::find(near, b" NCCL INFO ").is_some() || memmem::find(near, b" NCCL WARN ").is_some()
+}
+
+#[cfg(test)]
+#[path = "prefix_tests.rs"]
+mod tests;

@@ -1,0 +1,53 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+use super::{Form, sniff};
+
+fn check(head: &[u8], expected: Form) {
+    assert_eq!(sniff(head), expected, "{:?}", String::from_utf8_lossy(head));
+}
+
+#[test]
+fn logs_that_begin_like_json_are_text() {
+    check(b"[rank0]: Traceback", Form::Text);
+    check(b"[1,0]<stdout>: step 1", Form::Text);
+    check(b"[2026-11-20 08:21:32] vm:1:1 [0] NCCL INFO x", Form::Text);
+    check(b"[W1120 08:17:08.659 ProcessGroupNCCL.cpp:689] x", Form::Text);
+    check(b"[ConnectionRefusedError(111, 'Connection refused')]", Form::Text);
+    check(b"{'loss': 0.1}\n", Form::Text);
+    check(b"[0] NCCL INFO", Form::Text);
+}
+
+#[test]
+fn json_is_told_by_what_follows_the_bracket() {
+    check(b"{\"a\": 1}", Form::Json);
+    check(b"  {\n  \"nccl_version\": 1", Form::Json);
+    check(b"[\n  {", Form::Json);
+    check(b"\xef\xbb\xbf{\"a\": 1}", Form::Json);
+    check(b"{\"schemaVersion\": 1, \"deviceProperties\": [", Form::Timeline);
+    check(b"{\"displayTimeUnit\": \"ms\", \"traceEvents\": [", Form::Timeline);
+}
+
+#[test]
+fn packed_and_binary_forms_are_told_by_magic() {
+    check(b"", Form::Empty);
+    check(b"\x1f\x8b\x08", Form::Gzip);
+    check(b"\x28\xb5\x2f\xfd", Form::Zstd);
+    check(b"\x80\x02}q\x00", Form::Pickle);
+    check(b"(dp0\nS'entries'\n", Form::Pickle);
+    check(b"}q\x00(X\x07", Form::Pickle);
+    check(b"(dp worker started\n", Form::Text);
+    check(b"\xff\xfeh\0i\0", Form::Utf16 { big_endian: false });
+    check(b"PK\x03\x04", Form::Binary(Some("a zip archive (or torch.save file)")));
+    check(b"\x00\x01\x02\x03 abc", Form::Binary(None));
+}
+
+#[test]
+fn a_tar_without_magic_is_told_by_its_checksum() {
+    let mut header = tar::Header::new_old();
+    header.set_path("a.log").unwrap();
+    header.set_size(0);
+    header.set_cksum();
+    check(header.as_bytes(), Form::Tar);
+    let mut broken = header.as_bytes().to_vec();
+    broken[0] ^= 1;
+    check(&broken, Form::Binary(None));
+}

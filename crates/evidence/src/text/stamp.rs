@@ -1,0 +1,87 @@
+//! Time stamps of log lines: ISO 8601 with a blank or a `T`, with or without fraction and zone, and syslog's.
+
+use ringleader_model::WallTime;
+
+const NS_PER_S: i64 = 1_000_000_000;
+
+/// Days from 1970-01-01 to a date of the proleptic Gregorian calendar (the usual era arithmetic).
+pub(crate) fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let of_era = year.rem_euclid(400);
+    let of_year = (153 * (month + if month > 2 { -3 } else { 9 }) + 2) / 5 + day - 1;
+    let days = of_era * 365 + of_era / 4 - of_era / 100 + of_year;
+    era * 146_097 + days - 719_468
+}
+
+fn two(bytes: &[u8]) -> Option<i64> {
+    match bytes {
+        [a @ b'0'..=b'9', b @ b'0'..=b'9', ..] => Some(i64::from(a - b'0') * 10 + i64::from(b - b'0')),
+        _ => None,
+    }
+}
+
+/// `08:21:34` as seconds of the day.
+fn clock(bytes: &[u8]) -> Option<i64> {
+    let [_, _, b':', _, _, b':', _, _] = bytes.first_chunk::<8>()? else { return None };
+    let (h, m, s) = (two(bytes)?, two(bytes.get(3..)?)?, two(bytes.get(6..)?)?);
+    (h < 24 && m < 60 && s < 61).then_some(h * 3600 + m * 60 + s)
+}
+
+/// `.123456789` or `,123`: nanoseconds, the worth of half the last digit, and the rest.
+fn fraction(bytes: &[u8]) -> (i64, i64, &[u8]) {
+    let none = (0, NS_PER_S / 2, bytes);
+    let [b'.' | b',', digits @ ..] = bytes else { return none };
+    let n = digits.iter().take_while(|b| b.is_ascii_digit()).count();
+    if n == 0 {
+        return none;
+    }
+    let (mut ns, mut unit) = (0, NS_PER_S);
+    for digit in digits.iter().take(n.min(9)) {
+        unit /= 10;
+        ns += i64::from(digit - b'0') * unit;
+    }
+    (ns, unit / 2, digits.get(n..).unwrap_or_default())
+}
+
+/// `2026-11-20 08:21:34` or with `between` = `T`, and a fraction. Returns the time and what follows.
+pub(crate) fn date_time(bytes: &[u8], between: u8) -> Option<(WallTime, &[u8])> {
+    let [y @ .., b'-', _, _, b'-', _, _, gap] = bytes.first_chunk::<11>()? else { return None };
+    if *gap != between {
+        return None;
+    }
+    let year = two(y)? * 100 + two(y.get(2..)?)?;
+    let (month, day) = (two(bytes.get(5..)?)?, two(bytes.get(8..)?)?);
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    let seconds = clock(bytes.get(11..)?)?;
+    let (ns, error_ns, rest) = fraction(bytes.get(19..)?);
+    let ns = (days_from_civil(year, month, day) * 86_400 + seconds) * NS_PER_S + ns;
+    Some((WallTime { ns, error_ns, has_year: true }, rest))
+}
+
+/// What follows a zone: `Z`, `+00:00`, `+0000`. A stamp without one gives `bytes` itself.
+pub(crate) fn after_zone(bytes: &[u8]) -> &[u8] {
+    match bytes {
+        [b'Z', rest @ ..] => rest,
+        [b'+' | b'-', _, _, b':', m @ b'0'..=b'9', _, rest @ ..] if m.is_ascii_digit() => rest,
+        [b'+' | b'-', a, b, c, d, rest @ ..] if [a, b, c, d].iter().all(|x| x.is_ascii_digit()) => rest,
+        _ => bytes,
+    }
+}
+
+/// `Nov 20 08:21:34` of syslog, which prints no year. Returns the time and what follows.
+pub(crate) fn syslog(bytes: &[u8]) -> Option<(WallTime, &[u8])> {
+    const MONTHS: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
+    let [m0, m1, m2, b' ', d0, d1, b' '] = bytes.first_chunk::<7>()? else { return None };
+    let month = MONTHS.chunks_exact(3).position(|m| *m == [*m0, *m1, *m2])? as i64 + 1;
+    let day = match d0 {
+        b' ' => two(&[b'0', *d1])?,
+        _ => two(&[*d0, *d1])?,
+    };
+    let seconds = clock(bytes.get(7..)?)?;
+    let (ns, error_ns, rest) = fraction(bytes.get(15..)?);
+    let ns = (days_from_civil(1970, month, day) * 86_400 + seconds) * NS_PER_S + ns;
+    Some((WallTime { ns, error_ns, has_year: false }, rest))
+}

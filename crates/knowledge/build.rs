@@ -1,0 +1,307 @@
+//! Turns the TOML tables of `data/` into static Rust tables in `OUT_DIR/tables.rs`.
+//!
+//! A row that lacks a field, repeats another, or names an unknown cause stops the build: what reaches the program is
+//! complete.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a build script reads files and stops the build on a bad row"
+)]
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::{env, fs};
+
+use toml::{Table, Value};
+
+/// Rows whose first literal is shorter than this cannot be found by their first bytes.
+const PREFIX_BYTES: usize = 8;
+
+fn main() {
+    println!("cargo:rerun-if-changed=data");
+    println!("cargo:rerun-if-changed=build.rs");
+    let mut out = String::new();
+    let causes = causes(&mut out);
+    warns(&mut out);
+    groups(&mut out, &causes);
+    sayings(&mut out, &causes);
+    variables(&mut out);
+    let dir = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
+    fs::write(Path::new(&dir).join("tables.rs"), out).expect("OUT_DIR can be written");
+}
+
+fn read(name: &str) -> Table {
+    let path = format!("data/{name}");
+    let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    text.parse::<Table>().unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+fn text<'a>(row: &'a Table, key: &str) -> &'a str {
+    row.get(key).and_then(Value::as_str).unwrap_or_else(|| panic!("field `{key}` missing in {row:?}"))
+}
+
+fn optional<'a>(row: &'a Table, key: &str) -> &'a str {
+    row.get(key).map_or("", |v| v.as_str().unwrap_or_else(|| panic!("field `{key}` is no string in {row:?}")))
+}
+
+fn list<'a>(row: &'a Table, key: &str) -> Vec<&'a str> {
+    match row.get(key) {
+        None => Vec::new(),
+        Some(Value::Array(items)) => items
+            .iter()
+            .map(|v| v.as_str().unwrap_or_else(|| panic!("`{key}` holds a non-string: {row:?}")))
+            .collect(),
+        Some(_) => panic!("field `{key}` is no list in {row:?}"),
+    }
+}
+
+fn array<'a>(table: &'a Table, key: &str) -> Vec<&'a Table> {
+    table
+        .get(key)
+        .and_then(Value::as_array)
+        .unwrap_or_else(|| panic!("no array `{key}`"))
+        .iter()
+        .map(|v| v.as_table().expect("rows are tables"))
+        .collect()
+}
+
+fn causes(out: &mut String) -> BTreeSet<String> {
+    let table = read("causes.toml");
+    let source = fs::read_to_string("data/causes.toml").expect("it was just read");
+    let mut ids = BTreeSet::new();
+    let mut rows: Vec<(&String, &Value)> = table.iter().collect();
+    rows.sort_by_key(|(id, _)| source.find(&format!("[{id}]")));
+    out.push_str("pub(crate) static CAUSES: &[crate::cause::Cause] = &[\n");
+    for (id, row) in rows {
+        let row = row.as_table().expect("a cause is a table");
+        let category = match text(row, "category") {
+            "none" => "None",
+            "hang" => "Hang",
+            "error" => "Error",
+            "crash" => "Crash",
+            "corruption" => "Corruption",
+            "performance" => "Performance",
+            "init" => "Init",
+            other => panic!("cause {id}: unknown category {other}"),
+        };
+        let _ = writeln!(
+            out,
+            "crate::cause::Cause {{ id: {id:?}, section: {:?}, category: ringleader_model::Category::{category}, \
+             meaning: {:?} }},",
+            text(row, "section"),
+            text(row, "meaning"),
+        );
+        ids.insert(id.clone());
+    }
+    out.push_str("];\n");
+    ids
+}
+
+/// The literal pieces between printf placeholders, up to the first line break.
+fn pieces(format: &str) -> Vec<String> {
+    let format = format.split("\\n").next().unwrap_or(format);
+    let mut pieces = vec![String::new()];
+    let mut chars = format.chars().peekable();
+    while let Some(c) = chars.next() {
+        let last = pieces.last_mut().expect("never empty");
+        match c {
+            '%' if chars.peek() == Some(&'%') => {
+                chars.next();
+                last.push('%');
+            }
+            '%' => {
+                // flags, width, precision, length; then one conversion letter
+                while let Some(&next) = chars.peek() {
+                    chars.next();
+                    if next.is_ascii_alphabetic() && !matches!(next, 'l' | 'h' | 'z' | 'j' | 't' | 'q' | 'L')
+                    {
+                        break;
+                    }
+                }
+                pieces.push(String::new());
+            }
+            '\\' if chars.peek() == Some(&'"') => {}
+            c => last.push(c),
+        }
+    }
+    pieces
+}
+
+fn warns(out: &mut String) {
+    let table = read("nccl_warn.toml");
+    let mut rows: Vec<(Vec<String>, &Table)> =
+        array(&table, "warn").into_iter().map(|row| (pieces(text(row, "fmt")), row)).collect();
+    rows.sort_by(|a, b| {
+        (&a.0, text(a.1, "since"), text(a.1, "file")).cmp(&(&b.0, text(b.1, "since"), text(b.1, "file")))
+    });
+    let mut seen = BTreeSet::new();
+    let mut short = Vec::new();
+    out.push_str("pub(crate) static WARNS: &[crate::nccl_warn::WarnText] = &[\n");
+    for (index, (pieces, row)) in rows.iter().enumerate() {
+        let key = (text(row, "fmt"), text(row, "since"), text(row, "file"));
+        assert!(seen.insert(key), "repeated row {key:?}");
+        if pieces.first().is_none_or(|p| p.len() < PREFIX_BYTES) {
+            short.push(index);
+        }
+        let results: Vec<u8> = list(row, "result").into_iter().map(result_code).collect();
+        let (since, at_or_before) = match text(row, "since").strip_prefix("<=") {
+            Some(version) => (version, true),
+            None => (text(row, "since"), false),
+        };
+        let until = match text(row, "until") {
+            "" => "None".to_owned(),
+            version => format!("Some({})", version_literal(version)),
+        };
+        let _ = writeln!(
+            out,
+            "crate::nccl_warn::WarnText {{ format: {:?}, pieces: &{pieces:?}, group: {:?}, results: &{results:?}, \
+             since: {}, since_or_before: {at_or_before}, until: {until}, file: {:?} }},",
+            text(row, "fmt"),
+            text(row, "cause"),
+            version_literal(since),
+            text(row, "file"),
+        );
+    }
+    let _ = writeln!(out, "];\npub(crate) static WARNS_SHORT: &[u16] = &{short:?};");
+    let _ = writeln!(out, "pub(crate) const PREFIX_BYTES: usize = {PREFIX_BYTES};");
+}
+
+fn version_literal(version: &str) -> String {
+    let parts: Vec<u16> =
+        version.split('.').map(|p| p.parse().unwrap_or_else(|_| panic!("bad version {version}"))).collect();
+    let (major, minor, patch) = match parts[..] {
+        [major, minor, patch] => (major, minor, patch),
+        [major, minor] => (major, minor, 0),
+        _ => panic!("bad version {version}"),
+    };
+    format!("crate::version::NcclVersion {{ major: {major}, minor: {minor}, patch: {patch} }}")
+}
+
+fn result_code(name: &str) -> u8 {
+    const NAMES: [&str; 9] = [
+        "ncclSuccess",
+        "ncclUnhandledCudaError",
+        "ncclSystemError",
+        "ncclInternalError",
+        "ncclInvalidArgument",
+        "ncclInvalidUsage",
+        "ncclRemoteError",
+        "ncclInProgress",
+        "ncclTimeout",
+    ];
+    NAMES.iter().position(|n| *n == name).unwrap_or_else(|| panic!("unknown result {name}")) as u8
+}
+
+fn groups(out: &mut String, causes: &BTreeSet<String>) {
+    let table = read("nccl_groups.toml");
+    let used: BTreeSet<String> =
+        array(&read("nccl_warn.toml"), "warn").into_iter().map(|r| text(r, "cause").to_owned()).collect();
+    let known: BTreeSet<String> = table.keys().cloned().collect();
+    let missing: Vec<&String> = used.difference(&known).collect();
+    assert!(missing.is_empty(), "groups without a meaning: {missing:?}");
+    out.push_str("pub(crate) static GROUPS: &[crate::nccl_warn::Group] = &[\n");
+    for (id, row) in &table {
+        let row = row.as_table().expect("a group is a table");
+        let ids = list(row, "causes");
+        for cause in &ids {
+            assert!(causes.contains(*cause), "group {id}: unknown cause {cause}");
+        }
+        let _ = writeln!(
+            out,
+            "crate::nccl_warn::Group {{ id: {id:?}, meaning: {:?}, action: {:?}, causes: &{ids:?} }},",
+            text(row, "meaning"),
+            text(row, "action"),
+        );
+    }
+    out.push_str("];\n");
+}
+
+fn sayings(out: &mut String, causes: &BTreeSet<String>) {
+    let table = read("sayings.toml");
+    let mut seen = BTreeSet::new();
+    out.push_str("pub(crate) static SAYINGS: &[crate::saying::Saying] = &[\n");
+    for row in array(&table, "saying") {
+        let (any, all, none, file) =
+            (list(row, "any"), list(row, "all"), list(row, "none"), list(row, "file"));
+        assert!(!any.is_empty() || !all.is_empty() || !file.is_empty(), "a saying without a text: {row:?}");
+        assert!(seen.insert(format!("{any:?}{all:?}{none:?}{file:?}")), "repeated saying {row:?}");
+        let cause = optional(row, "cause");
+        let role = match text(row, "role") {
+            "states" => "States",
+            "suggests" => "Suggests",
+            "echo" => "Echo",
+            "benign" => "Benign",
+            other => panic!("unknown role {other}"),
+        };
+        assert_eq!(cause.is_empty(), matches!(role, "Echo" | "Benign"), "role and cause do not fit: {row:?}");
+        assert!(cause.is_empty() || causes.contains(cause), "unknown cause in {row:?}");
+        let speaker = match optional(row, "by") {
+            "" => "Any",
+            "nccl" => "Nccl",
+            "program" => "Program",
+            other => panic!("unknown speaker {other}"),
+        };
+        let _ = writeln!(
+            out,
+            "crate::saying::Saying {{ cause: {cause:?}, role: crate::saying::Role::{role}, \
+             by: crate::saying::By::{speaker}, any: &{any:?}, all: &{all:?}, none: &{none:?}, file: &{file:?}, \
+             means: {:?}, cite: {:?} }},",
+            text(row, "means"),
+            text(row, "cite"),
+        );
+    }
+    out.push_str("];\n");
+}
+
+fn variables(out: &mut String) {
+    let table = read("nccl_env.toml");
+    let mut seen = BTreeSet::new();
+    out.push_str("pub(crate) static VARIABLES: &[crate::variable::Variable] = &[\n");
+    let mut rows: Vec<(&str, &Table)> = Vec::new();
+    for reader in ["nccl", "torch"] {
+        rows.extend(array(&table, reader).into_iter().map(|row| (reader, row)));
+    }
+    rows.sort_by_key(|(reader, row)| (text(row, "name"), *reader));
+    for (reader, row) in rows {
+        let name = text(row, "name");
+        assert!(seen.insert((name, reader)), "variable {name} twice");
+        let (since, last) = if reader == "nccl" {
+            let version = |v: &str| version_literal(v.trim_start_matches("<="));
+            (
+                format!("Some({})", version(text(row, "since"))),
+                format!("Some({})", version(text(row, "last"))),
+            )
+        } else {
+            ("None".to_owned(), "None".to_owned())
+        };
+        let agree = match optional(row, "same_on_all_ranks") {
+            "must" => "Must",
+            "should" => "Should",
+            _ => "Free",
+        };
+        let _ = writeln!(
+            out,
+            "crate::variable::Variable {{ name: {name:?}, reader: {reader:?}, since: {since}, last: {last}, \
+             replaced_by: {:?}, values: {:?}, default: {:?}, agreement: crate::variable::Agreement::{agree}, \
+             does: {:?}, note: {:?} }},",
+            optional(row, "replaced_by"),
+            optional(row, "values"),
+            optional(row, "default"),
+            text(row, "does"),
+            optional(row, "note"),
+        );
+    }
+    out.push_str("];\npub(crate) static UNREAD: &[crate::variable::Unread] = &[\n");
+    for row in array(&table, "bogus") {
+        let _ = writeln!(
+            out,
+            "crate::variable::Unread {{ name: {:?}, meant: {:?}, note: {:?} }},",
+            text(row, "name"),
+            optional(row, "meant"),
+            optional(row, "note"),
+        );
+    }
+    out.push_str("];\n");
+}

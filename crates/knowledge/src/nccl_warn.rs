@@ -1,0 +1,114 @@
+//! Every WARN text of NCCL 2.14.3 to 2.30.7: which row of the table a message is, and what that means.
+//!
+//! Source: the `WARN(` calls under `src/` of NVIDIA/nccl at each release tag; see `data/nccl_warn.toml`.
+
+use crate::saying::{self, Role};
+use crate::tables::{GROUPS, PREFIX_BYTES, WARNS, WARNS_SHORT};
+use crate::version::NcclVersion;
+
+/// One printf format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WarnText {
+    /// The format itself.
+    pub format: &'static str,
+    /// Its literal pieces; a value stands between each two.
+    pub pieces: &'static [&'static str],
+    /// Group of the meaning: see [`Group`].
+    pub group: &'static str,
+    /// Result codes that follow it; empty if it is only logged or the caller decides.
+    pub results: &'static [u8],
+    /// First release with exactly this text.
+    pub since: NcclVersion,
+    /// The text was already there in `since`, the oldest release looked at.
+    pub since_or_before: bool,
+    /// Last release with it; None = still there in 2.30.7.
+    pub until: Option<NcclVersion>,
+    /// Source file below `src/`.
+    pub file: &'static str,
+}
+
+/// What a group of texts means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// One word, as in the table.
+    pub id: &'static str,
+    /// What it says about the job.
+    pub meaning: &'static str,
+    /// What to do.
+    pub action: &'static str,
+    /// Causes it may stand for, the likeliest first; empty where it only echoes.
+    pub causes: &'static [&'static str],
+}
+
+/// All rows, ordered by their first literal piece.
+pub fn all() -> &'static [WarnText] {
+    WARNS
+}
+
+/// All groups.
+pub fn groups() -> &'static [Group] {
+    GROUPS
+}
+
+/// The row that a message (text after `NCCL WARN `, or after torch's `Last error:`) was printed from: of several the
+/// one with most literal text, then the newest.
+pub fn find(message: &str) -> Option<&'static WarnText> {
+    let by_prefix = message.as_bytes().get(..PREFIX_BYTES).map_or(&[][..], |head| {
+        let key = |row: &WarnText| row.pieces.first().map_or(&b""[..], |p| p.as_bytes());
+        let start = WARNS.partition_point(|row| key(row) < head);
+        let rest = WARNS.get(start..).unwrap_or_default();
+        let n = rest.iter().take_while(|row| key(row).starts_with(head)).count();
+        rest.get(..n).unwrap_or_default()
+    });
+    let short = WARNS_SHORT.iter().filter_map(|&i| WARNS.get(i as usize));
+    by_prefix
+        .iter()
+        .chain(short)
+        .filter_map(|row| row.literals_in(message).map(|n| ((n, row.since), row)))
+        .filter(|((n, _), _)| *n > 0)
+        .max_by_key(|(order, _)| *order)
+        .map(|(_, row)| row)
+}
+
+impl WarnText {
+    /// How many literal bytes of the format the message holds, in order; None if it was not printed from it. Text
+    /// after the last piece is allowed: readers may have joined a suffix.
+    fn literals_in(&self, message: &str) -> Option<usize> {
+        let (first, others) = self.pieces.split_first()?;
+        let mut rest = message.strip_prefix(first)?;
+        let mut n = first.len();
+        for piece in others {
+            let at = rest.find(piece)?;
+            rest = rest.get(at + piece.len()..)?;
+            n += piece.len();
+        }
+        Some(n)
+    }
+
+    /// Its group.
+    pub fn group(&self) -> Option<&'static Group> {
+        GROUPS.iter().find(|g| g.id == self.group)
+    }
+
+    /// Whether this release prints it.
+    pub fn printed_by(&self, version: NcclVersion) -> bool {
+        (self.since_or_before || version >= self.since) && self.until.is_none_or(|until| version <= until)
+    }
+
+    /// Causes it may stand for: what is known of this very text, else what its group may stand for.
+    pub fn causes(&self) -> Vec<&'static str> {
+        match saying::of(self.format, self.file, true) {
+            Some(known) if matches!(known.role, Role::States | Role::Suggests) => vec![known.cause],
+            Some(_) => Vec::new(),
+            None => self.group().map(|g| g.causes.to_vec()).unwrap_or_default(),
+        }
+    }
+
+    /// One sentence: what is known of this very text, else of its group.
+    pub fn meaning(&self) -> &'static str {
+        saying::of(self.format, self.file, true)
+            .map(|s| s.means)
+            .or_else(|| self.group().map(|g| g.meaning))
+            .unwrap_or_default()
+    }
+}

@@ -1,0 +1,158 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::PathBuf;
+
+use clap::builder::FalseyValueParser;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use ringleader_model::{Severity, SourceKind, Verdict};
+
+use crate::exit::Code;
+use crate::failure::Failure;
+use crate::report::{self, Detail, Look};
+use crate::{gather, help};
+
+/// Names the rank that stalls, breaks or poisons a multi-GPU job, and proves it.
+#[derive(Debug, Parser)]
+#[command(name = "ringleader", version, disable_help_subcommand = true, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Diagnose(Diagnose),
+    /// Say more: `help exit-codes`, `help evidence`, `help diagnose`
+    Help {
+        /// What about
+        topic: Option<String>,
+    },
+}
+
+/// Read evidence of a failed job and say which rank is to blame, why, and what to do
+#[derive(Debug, Args)]
+struct Diagnose {
+    /// Folders, files or archives; `-` is standard input
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<PathBuf>,
+    /// Form of the report; json is json-v1
+    #[arg(long, value_enum, default_value_t = Format::Text, env = "RINGLEADER_FORMAT", hide_env = true)]
+    format: Format,
+    /// Colour in the text report; auto obeys NO_COLOR
+    #[arg(long, value_enum, default_value_t = Color::Auto, value_name = "WHEN", env = "RINGLEADER_COLOR", hide_env = true)]
+    color: Color,
+    /// Columns of the text report, 40 to 400 [default: the terminal's, else 80]
+    #[arg(long, value_name = "COLUMNS", env = "RINGLEADER_WIDTH", hide_env = true,
+          value_parser = clap::value_parser!(u16).range(40..=400))]
+    width: Option<u16>,
+    /// Least severity that makes the exit code 4
+    #[arg(long, value_enum, default_value_t = FailOn::Error, value_name = "SEVERITY", env = "RINGLEADER_FAIL_ON", hide_env = true)]
+    fail_on: FailOn,
+    /// Print the verdict alone
+    #[arg(long, short, env = "RINGLEADER_QUIET", hide_env = true, value_parser = FalseyValueParser::new(), conflicts_with = "verbose")]
+    quiet: bool,
+    /// Print every finding with its proof, and every note
+    #[arg(long, short, env = "RINGLEADER_VERBOSE", hide_env = true, value_parser = FalseyValueParser::new())]
+    verbose: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+    JsonV1,
+    Markdown,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum FailOn {
+    Error,
+    Warning,
+    Never,
+}
+
+pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<Code, Failure> {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        // What was asked for goes to standard output, so that it can be piped.
+        Err(error) if !error.use_stderr() => {
+            return print(&error.render().to_string()).map(|()| Code::NothingFound);
+        }
+        Err(error) => return Err(Failure::Usage(error)),
+    };
+    match cli.command {
+        Command::Diagnose(args) => diagnose(&args),
+        Command::Help { topic } => print(&help::topic::<Cli>(topic.as_deref())?).map(|()| Code::NothingFound),
+    }
+}
+
+fn diagnose(args: &Diagnose) -> Result<Code, Failure> {
+    let case = gather::gather(&args.paths, !args.quiet)?;
+    let verdict = ringleader_rules::diagnose(&case);
+    let report = report::json::Report::new(&case, &verdict);
+    let text = match args.format {
+        Format::Json | Format::JsonV1 => report.to_json().map_err(Failure::Json)?,
+        Format::Markdown => report::markdown::render(&report, detail(args)),
+        Format::Text => report::text::render(&report, &look(args)),
+    };
+    print(&text)?;
+    let known = |kind: &SourceKind| !matches!(kind, SourceKind::PlainText | SourceKind::Unknown);
+    if !case.sources.iter().any(|source| source.kinds.iter().any(known)) {
+        let n_files = case.sources.iter().filter(|source| !source.kinds.is_empty()).count();
+        return Err(Failure::NoUsableEvidence { n_files });
+    }
+    Ok(exit_code(&verdict, args.fail_on))
+}
+
+fn exit_code(verdict: &Verdict, fail_on: FailOn) -> Code {
+    let least = match fail_on {
+        FailOn::Error => Severity::Error,
+        FailOn::Warning => Severity::Warning,
+        FailOn::Never => return Code::NothingFound,
+    };
+    if verdict.cause == "undecided" {
+        Code::Undecided
+    } else if verdict.findings.iter().any(|finding| finding.severity >= least) {
+        Code::Findings
+    } else {
+        Code::NothingFound
+    }
+}
+
+fn detail(args: &Diagnose) -> Detail {
+    match (args.quiet, args.verbose) {
+        (true, _) => Detail::Verdict,
+        (_, true) => Detail::Everything,
+        _ => Detail::Usual,
+    }
+}
+
+fn look(args: &Diagnose) -> Look {
+    let terminal = io::stdout().is_terminal();
+    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let color = match args.color {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto => {
+            terminal && !set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+        }
+    };
+    let own =
+        || terminal.then(terminal_size::terminal_size).flatten().map(|(width, _)| width.0.clamp(40, 120));
+    let width = args.width.or_else(own).unwrap_or(80);
+    Look { width: width.into(), color, detail: detail(args) }
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::Write)
+}

@@ -1,0 +1,99 @@
+//! What can stop a run, with its exit code and what to do about it.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use crate::exit::Code;
+use crate::report::quote;
+
+/// A run that ended without its report, or with one that says nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The command line does not parse. Also `--help` and `--version`, which clap treats alike.
+    #[error("understand the command line")]
+    Usage(#[source] clap::Error),
+    /// A path that was named does not exist.
+    #[error("find {}", path.display())]
+    NoSuchPath {
+        /// What was asked for.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Nothing readable, or nothing known, in what was given.
+    #[error("find evidence in what was given: {n_files} files read, none of a known kind")]
+    NoUsableEvidence {
+        /// Files that were read.
+        n_files: usize,
+    },
+    /// The report could not be written.
+    #[error("write the report")]
+    Write(#[source] io::Error),
+    /// The report could not be made.
+    #[error("print the report as JSON")]
+    Json(#[source] serde_json::Error),
+}
+
+impl Failure {
+    /// The code to exit with.
+    pub fn exit_code(&self) -> Code {
+        match self {
+            Self::Usage(error) if !error.use_stderr() => Code::NothingFound,
+            Self::Usage(_) | Self::NoSuchPath { .. } => Code::Usage,
+            Self::NoUsableEvidence { .. } => Code::NoUsableEvidence,
+            Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => Code::NothingFound,
+            // A full disk is no finding and no usage error; a script must not take it for either.
+            Self::Write(_) | Self::Json(_) => Code::OurBug,
+        }
+    }
+
+    /// What to print on standard error: what failed, why, and what to type next. Empty if there is nothing to say.
+    pub fn message(&self) -> String {
+        let (why, help) = match self {
+            Self::Usage(error) => return error.render().to_string(),
+            Self::NoSuchPath { source, .. } => (
+                source.to_string(),
+                "name a folder, files, or - for standard input: ringleader diagnose PATH…",
+            ),
+            Self::NoUsableEvidence { .. } => {
+                (String::new(), "`ringleader help evidence` lists what is read and how to get it")
+            }
+            Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => return String::new(),
+            Self::Write(error) => (error.to_string(), "is there room where standard output goes?"),
+            Self::Json(error) => {
+                (error.to_string(), "please report this with the evidence, as far as you may share it")
+            }
+        };
+        let why = if why.is_empty() { why } else { format!(": {why}") };
+        format!("error: failed to {}\n  help: {help}\n", quote::plain(&format!("{self}{why}")))
+    }
+}
+
+/// Where and why the last panic happened, for [`our_bug`].
+static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
+
+/// Keeps panics off the terminal until the top says what they mean.
+pub(crate) fn record_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        if let Ok(mut last) = LAST_PANIC.lock() {
+            *last = info.to_string();
+        }
+    }));
+}
+
+/// What the last panic said, on one line, safe to print.
+pub(crate) fn last_panic() -> String {
+    let text = LAST_PANIC.lock().map(|last| last.clone()).unwrap_or_default();
+    quote::plain(&text.replace('\n', " "))
+}
+
+/// The message for a panic that reached the top.
+pub(crate) fn our_bug() -> String {
+    format!(
+        "error: this is a bug of ringleader, not of your job: {}\n  \
+         help: nothing was changed; please report it with the evidence, as far as you may share it\n",
+        last_panic()
+    )
+}

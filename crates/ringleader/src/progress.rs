@@ -1,0 +1,76 @@
+//! A progress bar on standard error, if that is a terminal and the work takes long enough to wonder.
+
+use std::io::{self, IsTerminal, Read};
+use std::sync::Once;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Work shorter than this shows nothing.
+const QUIET_FOR: Duration = Duration::from_millis(500);
+
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    started: Instant,
+    shown: Once,
+    wanted: bool,
+}
+
+impl Progress {
+    pub(crate) fn new(n_files: usize, size_bytes: u64, wanted: bool) -> Self {
+        // Every file weighs something, so that many small ones move the bar too.
+        let bar =
+            ProgressBar::with_draw_target(Some(size_bytes + weight(n_files)), ProgressDrawTarget::hidden());
+        let template = "{spinner} reading evidence {wide_bar} {binary_bytes}/{binary_total_bytes} {eta}";
+        bar.set_style(
+            ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
+        );
+        Self {
+            bar,
+            started: Instant::now(),
+            shown: Once::new(),
+            wanted: wanted && io::stderr().is_terminal(),
+        }
+    }
+
+    /// Counts what is read.
+    pub(crate) fn count<'a>(&'a self, input: Box<dyn Read + 'a>) -> Counted<'a> {
+        Counted { input, progress: self }
+    }
+
+    pub(crate) fn file_done(&self) {
+        self.advance(weight(1));
+    }
+
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn advance(&self, by: u64) {
+        if !self.wanted {
+            return;
+        }
+        self.bar.inc(by);
+        if self.started.elapsed() >= QUIET_FOR {
+            self.shown.call_once(|| self.bar.set_draw_target(ProgressDrawTarget::stderr()));
+        }
+    }
+}
+
+/// Bytes that opening files counts as.
+fn weight(n_files: usize) -> u64 {
+    n_files as u64 * 4096
+}
+
+pub(crate) struct Counted<'a> {
+    input: Box<dyn Read + 'a>,
+    progress: &'a Progress,
+}
+
+impl Read for Counted<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n_read = self.input.read(buffer)?;
+        self.progress.advance(n_read as u64);
+        Ok(n_read)
+    }
+}

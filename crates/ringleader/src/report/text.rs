@@ -1,0 +1,371 @@
+//! The report for a terminal: verdict, proof, what to do, what else was found, what was not looked at, notes.
+
+use crate::report::json::{Action, Culprit, Evidence, Finding, Impact, LookedAt, Report, Severity};
+use crate::report::quote::{columns, fold, fold_command, plain, plain_lines, shorten, wrap};
+use crate::report::{Detail, Look};
+
+/// Citations shown of one finding unless everything is asked for.
+const MAX_CITATIONS: usize = 8;
+/// Rows of one quoted text unless everything is asked for.
+const MAX_QUOTE_ROWS: usize = 4;
+/// Other findings and notes shown unless everything is asked for.
+const MAX_OTHERS: usize = 10;
+
+/// The whole report as text, a newline at its end.
+pub fn render(report: &Report, look: &Look) -> String {
+    let mut page = Page { out: String::new(), look: *look };
+    page.verdict(report);
+    if look.detail > Detail::Verdict {
+        page.proof(report);
+        page.actions(&report.verdict.actions);
+        page.findings(report);
+        page.undecided(report);
+        page.looked_at(report);
+        page.not_looked_at(report);
+        page.notes(report);
+    }
+    page.out
+}
+
+/// `high` or `low` alone says little: `hang, high confidence`.
+pub(crate) fn headline(report: &Report) -> String {
+    let verdict = &report.verdict;
+    match verdict.cause.as_str() {
+        "none" => "nothing wrong found".to_owned(),
+        "undecided" => "undecided".to_owned(),
+        cause => format!("{cause} ({}, {} confidence)", verdict.category.name(), verdict.confidence.name()),
+    }
+}
+
+/// Everything known of a culprit, on one line: `rank 2, host vm, pid 1347, local rank 2, GPU 0000:00:08.0`.
+pub(crate) fn who(culprit: &Culprit) -> String {
+    let mut parts = Vec::new();
+    parts.extend(culprit.rank.map(|rank| format!("rank {rank}")));
+    parts.extend(culprit.host.as_ref().map(|host| format!("host {}", plain(host))));
+    parts.extend(culprit.pid.map(|pid| format!("pid {pid}")));
+    parts.extend(culprit.local_rank.map(|rank| format!("local rank {rank}")));
+    parts.extend(culprit.gpu.as_ref().map(|gpu| format!("GPU {gpu}")));
+    if parts.is_empty() { "unknown process".to_owned() } else { parts.join(", ") }
+}
+
+/// Where a culprit stands: `/srv/train.py:83 in sync_grads`.
+pub(crate) fn place(culprit: &Culprit) -> Option<String> {
+    let place = culprit.place.as_ref()?;
+    let line = place.line.map(|line| format!(":{line}")).unwrap_or_default();
+    let function = place.function.as_ref().map(|name| format!(" in {}", plain(name))).unwrap_or_default();
+    Some(format!("{}{line}{function}", plain(&place.file)))
+}
+
+/// Where a citation stands: `stderr.log:12`, or `fr_rank2 bytes 10-20`.
+pub(crate) fn citation(evidence: &Evidence) -> String {
+    let source = plain(&evidence.source);
+    match (evidence.line, evidence.span) {
+        (Some(line), _) => format!("{source}:{line}"),
+        (None, [0, 0]) => source,
+        (None, [start, end]) => format!("{source} bytes {start}-{end}"),
+    }
+}
+
+/// Ranks in words: `rank 3`, `ranks 0-1,3`.
+pub(crate) fn ranks(set: &str) -> String {
+    let several = set.contains([',', '-']);
+    format!("rank{} {set}", if several { "s" } else { "" })
+}
+
+/// How many files hold each kind of evidence: `4 flight-recorder, 1 nccl-log`.
+pub(crate) fn tally(looked_at: &[LookedAt]) -> String {
+    let mut counts: Vec<(&str, usize)> = Vec::new();
+    for entry in looked_at {
+        match counts.iter_mut().find(|(kind, _)| *kind == entry.kind) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((&entry.kind, 1)),
+        }
+    }
+    counts.sort_unstable();
+    counts.iter().map(|(kind, count)| format!("{count} {kind}")).collect::<Vec<_>>().join(", ")
+}
+
+/// Notes worth showing, with their file: remarks only if everything is asked for.
+pub(crate) fn notes(report: &Report, detail: Detail) -> Vec<(String, String)> {
+    let mut notes = Vec::new();
+    for entry in &report.looked_at {
+        for note in &entry.notes {
+            if detail == Detail::Everything || note.kind != "remark" {
+                let line = note.line.map(|line| format!(":{line}")).unwrap_or_default();
+                notes.push((format!("{}{line}", plain(&entry.source)), plain(&note.text)));
+            }
+        }
+    }
+    notes
+}
+
+/// The findings besides the one that the verdict rests on.
+pub(crate) fn others(report: &Report) -> &[Finding] {
+    let decided = report.findings.first().is_some_and(|first| first.cause == report.verdict.cause);
+    report.findings.get(usize::from(decided)..).unwrap_or_default()
+}
+
+/// The finding that the verdict rests on.
+pub(crate) fn decider(report: &Report) -> Option<&Finding> {
+    report.findings.first().filter(|first| first.cause == report.verdict.cause)
+}
+
+#[derive(Clone, Copy)]
+enum Style {
+    Bold,
+    Red,
+    Yellow,
+    Green,
+    Dim,
+}
+
+struct Page {
+    out: String,
+    look: Look,
+}
+
+impl Page {
+    fn paint(&self, style: Style, text: &str) -> String {
+        if !self.look.color {
+            return text.to_owned();
+        }
+        let code = match style {
+            Style::Bold => "1",
+            Style::Red => "1;31",
+            Style::Yellow => "33",
+            Style::Green => "1;32",
+            Style::Dim => "2",
+        };
+        format!("\x1b[{code}m{text}\x1b[0m")
+    }
+
+    fn row(&mut self, text: &str) {
+        self.out.push_str(text.trim_end());
+        self.out.push('\n');
+    }
+
+    fn heading(&mut self, text: &str) {
+        self.out.push('\n');
+        let text = self.paint(Style::Bold, text);
+        self.row(&text);
+    }
+
+    /// Prose after a label, continued under its first word.
+    fn item(&mut self, label: &str, text: &str) {
+        let indent = columns(label);
+        let rows = wrap(text, self.look.width.saturating_sub(indent));
+        for (n, row) in rows.iter().enumerate() {
+            let head = if n == 0 { label.to_owned() } else { " ".repeat(indent) };
+            self.row(&format!("{head}{row}"));
+        }
+        if rows.is_empty() {
+            self.row(label);
+        }
+    }
+
+    /// A command after a label, folded so that it can be copied.
+    fn command(&mut self, label: &str, command: &str) {
+        let indent = columns(label);
+        let mut label = label.to_owned();
+        for line in plain_lines(command) {
+            for (n, row) in fold_command(&line, self.look.width.saturating_sub(indent + 2)).iter().enumerate()
+            {
+                let mark = if n == 0 { "$ " } else { "  " };
+                let row = self.paint(Style::Bold, row);
+                self.row(&format!("{label}{mark}{row}"));
+                label = " ".repeat(indent);
+            }
+        }
+    }
+
+    fn verdict(&mut self, report: &Report) {
+        let verdict = &report.verdict;
+        let style = match verdict.cause.as_str() {
+            "none" => Style::Green,
+            "undecided" => Style::Yellow,
+            _ => Style::Red,
+        };
+        // Wrapped before it is painted: colour takes no columns.
+        for row in wrap(&plain(&headline(report)), self.look.width) {
+            let row = self.paint(style, &row);
+            self.row(&row);
+        }
+        if !verdict.summary.is_empty() {
+            self.item("  ", &plain(&verdict.summary));
+        }
+        if !verdict.culprits.is_empty() || !verdict.victims.is_empty() {
+            self.out.push('\n');
+        }
+        let shown = if self.look.detail == Detail::Everything { usize::MAX } else { MAX_OTHERS };
+        for culprit in verdict.culprits.iter().take(shown) {
+            self.item("  culprit  ", &who(culprit));
+            if let Some(place) = place(culprit) {
+                self.item("           at ", &place);
+            }
+        }
+        self.more("  culprit  ", verdict.culprits.len().saturating_sub(shown), "culprits");
+        if !verdict.victims.is_empty() {
+            // A long set may have no space to break at.
+            let set = ranks(&verdict.victims).replace(',', ", ");
+            let set = if columns(&set) + 11 > self.look.width { set } else { ranks(&verdict.victims) };
+            self.item("  victims  ", &set);
+        }
+    }
+
+    fn more(&mut self, label: &str, n_left: usize, what: &str) {
+        if n_left > 0 {
+            let text = format!("and {n_left} more {what}: --verbose shows them");
+            let text = self.paint(Style::Dim, &text);
+            self.row(&format!("{label}{text}"));
+        }
+    }
+
+    fn evidence(&mut self, indent: usize, evidence: &[Evidence]) {
+        let all = self.look.detail == Detail::Everything;
+        let shown = if all { usize::MAX } else { MAX_CITATIONS };
+        let pad = " ".repeat(indent);
+        for cited in evidence.iter().take(shown) {
+            self.item(&pad, &citation(cited));
+            let width = self.look.width.saturating_sub(indent + 4);
+            let mut rows: Vec<String> =
+                plain_lines(&cited.text).iter().flat_map(|line| fold(line, width)).collect();
+            if !all && rows.len() > MAX_QUOTE_ROWS {
+                rows.truncate(MAX_QUOTE_ROWS);
+                if let Some(last) = rows.last_mut() {
+                    *last = shorten(&format!("{last} …"), width);
+                }
+            }
+            let bar = self.paint(Style::Dim, "|");
+            for row in rows {
+                self.row(&format!("{pad}  {bar} {row}"));
+            }
+        }
+        self.more(&pad, evidence.len().saturating_sub(shown), "citations");
+    }
+
+    fn proof(&mut self, report: &Report) {
+        if let Some(finding) = decider(report).filter(|finding| !finding.evidence.is_empty()) {
+            self.heading("proof");
+            self.evidence(2, &finding.evidence);
+        }
+    }
+
+    fn action(&mut self, label: &str, action: &Action) {
+        let impact = format!("[{}]", action.impact.name());
+        // The impact stands at the end of the sentence, and in colour only once it is placed.
+        self.item(label, &format!("{} {impact}", plain(&action.text)));
+        if self.look.color && action.impact != Impact::Harmless {
+            let style = if action.impact == Impact::Disruptive { Style::Yellow } else { Style::Red };
+            let painted = self.paint(style, &impact);
+            if self.out.trim_end().ends_with(&impact) {
+                self.out.truncate(self.out.trim_end().len() - impact.len());
+                self.row_end(&painted);
+            }
+        }
+        if let Some(command) = &action.command {
+            self.command(&" ".repeat(columns(label)), command);
+        }
+    }
+
+    fn row_end(&mut self, text: &str) {
+        self.out.push_str(text);
+        self.out.push('\n');
+    }
+
+    fn actions(&mut self, actions: &[Action]) {
+        if actions.is_empty() {
+            return;
+        }
+        self.heading("what to do");
+        for (n, action) in actions.iter().enumerate() {
+            self.action(&format!("  {}. ", n + 1), action);
+        }
+    }
+
+    fn findings(&mut self, report: &Report) {
+        let others = others(report);
+        if others.is_empty() {
+            return;
+        }
+        let all = self.look.detail == Detail::Everything;
+        let shown = if all { usize::MAX } else { MAX_OTHERS };
+        self.heading(if decider(report).is_some() { "other findings" } else { "findings" });
+        for finding in others.iter().take(shown) {
+            let (style, name) = match finding.severity {
+                Severity::Error => (Style::Red, "error"),
+                Severity::Warning => (Style::Yellow, "warning"),
+                Severity::Info => (Style::Dim, "info"),
+            };
+            // severity, two spaces, title: one row, so that a list of them can be scanned
+            let title = shorten(&plain(&finding.title), self.look.width.saturating_sub(11));
+            let painted = self.paint(style, &format!("{name:<7}"));
+            self.row(&format!("  {painted}  {title}"));
+            if all {
+                let text = format!(
+                    "{}, cause {}, {} confidence",
+                    finding.id,
+                    finding.cause,
+                    finding.confidence.name()
+                );
+                self.item("           ", &text);
+                for culprit in &finding.culprits {
+                    self.item("           ", &who(culprit));
+                    if let Some(place) = place(culprit) {
+                        self.item("           at ", &place);
+                    }
+                }
+                self.evidence(11, &finding.evidence);
+                for action in &finding.actions {
+                    self.action("           - ", action);
+                }
+            }
+        }
+        self.more("  ", others.len().saturating_sub(shown), "findings");
+    }
+
+    fn undecided(&mut self, report: &Report) {
+        if report.undecided.is_empty() {
+            return;
+        }
+        self.heading("what would tell more");
+        for open in &report.undecided {
+            self.item("  ", &plain(&open.question));
+            self.command("    ", &open.command);
+        }
+    }
+
+    fn looked_at(&mut self, report: &Report) {
+        self.heading("looked at");
+        if self.look.detail == Detail::Everything {
+            for entry in &report.looked_at {
+                self.item("  ", &format!("{} ({})", plain(&entry.source), entry.kind));
+            }
+        } else {
+            let tally = tally(&report.looked_at);
+            self.item("  ", if tally.is_empty() { "nothing" } else { &tally });
+        }
+    }
+
+    fn not_looked_at(&mut self, report: &Report) {
+        if report.not_looked_at.is_empty() {
+            return;
+        }
+        self.heading("not looked at, and what would collect it");
+        for missing in &report.not_looked_at {
+            self.command(&format!("  {:<15}  ", plain(&missing.kind)), &missing.command);
+        }
+    }
+
+    fn notes(&mut self, report: &Report) {
+        let notes = notes(report, self.look.detail);
+        if notes.is_empty() {
+            return;
+        }
+        let shown = if self.look.detail == Detail::Everything { usize::MAX } else { MAX_OTHERS };
+        self.heading("notes");
+        for (place, text) in notes.iter().take(shown) {
+            self.item("  ", &format!("{place}: {text}"));
+        }
+        self.more("  ", notes.len().saturating_sub(shown), "notes");
+    }
+}

@@ -1,0 +1,249 @@
+//! Joins what was seen: who is who, what each rank called, who waits for whom, what came first.
+
+pub mod align;
+pub mod condition;
+pub mod dumps;
+pub mod ledger;
+pub mod mismatch;
+pub mod claims;
+pub mod roster;
+pub mod suspects;
+pub mod waits;
+pub mod watchdog;
+
+use ringleader_model::{
+    Case, Cite, Culprit, Evidence, Fact, GpuTable, Limit, NcclLog, NcclMessage, NcclProcess, Observation, ProcessStacks,
+    ProcessTable, Rank, RasReport, SourceKind, TorchEvent, Who,
+};
+
+use align::Divergence;
+use condition::{Condition, Conditions};
+use dumps::OwnedDump;
+use ledger::{Ledger, View};
+use mismatch::Mismatch;
+use suspects::Suspect;
+use waits::Waits;
+use watchdog::WatchdogLines;
+
+pub use claims::{Claim, Claims};
+pub use roster::{Member, Roster};
+
+/// Everything rules look at.
+pub struct Scene<'a> {
+    /// The case itself.
+    pub case: &'a Case,
+    /// Ranks, hosts, processes and GPUs, joined.
+    pub roster: Roster,
+    /// Flight Recorder dumps with their owners.
+    pub dumps: Vec<OwnedDump<'a>>,
+    /// What the watchdogs said.
+    pub watchdog: WatchdogLines,
+    /// Each rank's operations, per group and view.
+    pub ledger: Ledger<'a>,
+    /// Where ranks of a group part ways, per view.
+    pub divergences: Vec<Divergence>,
+    /// The same, joined over views.
+    pub mismatches: Vec<Mismatch>,
+    /// Who waits for whom, per view that recorded anything: Flight Recorder first.
+    pub waits: Vec<Waits>,
+    /// Ranks that hold others up, joined over views.
+    pub suspects: Vec<Suspect>,
+    /// Processes: alive and where, stopped, dead and how.
+    pub conditions: Conditions,
+    /// What the texts claim.
+    pub claims: Claims<'a>,
+}
+
+/// A statement of torch, Python or a launcher, with its place.
+#[derive(Clone, Copy)]
+pub struct Statement<'a> {
+    /// The observation it stands in.
+    pub observation: &'a Observation,
+    /// What it says.
+    pub event: &'a TorchEvent,
+}
+
+/// An NCCL message with the process that wrote it.
+#[derive(Clone, Copy)]
+pub struct NcclLine<'a> {
+    /// The message.
+    pub message: &'a NcclMessage,
+    /// Its process, if the line tells.
+    pub process: Option<&'a NcclProcess>,
+}
+
+impl<'a> Scene<'a> {
+    /// Joins a case.
+    pub fn new(case: &'a Case) -> Self {
+        let roster = Roster::new(case);
+        let dumps = dumps::own(case, roster.world_size);
+        let watchdog = WatchdogLines::new(case);
+        let ledger = Ledger::new(case, &roster, &dumps, &watchdog);
+        let divergences = align::divergences(&ledger);
+        let waits: Vec<Waits> =
+            [View::Flight, View::Nccl, View::Ras].into_iter().filter_map(|view| waits::waits(&ledger, view)).collect();
+        let conditions = Conditions::new(case, &roster);
+        let claims = Claims::new(case);
+        let mut scene = Self {
+            case,
+            roster,
+            claims,
+            dumps,
+            watchdog,
+            ledger,
+            divergences,
+            mismatches: Vec::new(),
+            waits,
+            suspects: Vec::new(),
+            conditions,
+        };
+        scene.mismatches = mismatch::mismatches(&scene);
+        scene.suspects = suspects::suspects(&scene);
+        scene
+    }
+
+    /// Statements of torch, Python and launchers, in source order.
+    pub fn statements(&self) -> impl Iterator<Item = Statement<'a>> + use<'a> {
+        self.case.observations.iter().filter_map(|observation| match &observation.fact {
+            Fact::Torch(event) => Some(Statement { observation, event }),
+            _ => None,
+        })
+    }
+
+    /// NCCL logs with their observations.
+    pub fn nccl_logs(&self) -> impl Iterator<Item = (&'a Observation, &'a NcclLog)> + use<'a> {
+        self.case.observations.iter().filter_map(|o| match &o.fact {
+            Fact::Nccl(log) => Some((o, &**log)),
+            _ => None,
+        })
+    }
+
+    /// NCCL's WARN lines and failure reports, in source order.
+    pub fn nccl_messages(&self) -> impl Iterator<Item = NcclLine<'a>> + use<'a> {
+        self.nccl_logs().flat_map(|(_, log)| {
+            log.messages
+                .iter()
+                .map(|message| NcclLine { message, process: log.processes.get(message.process as usize) })
+        })
+    }
+
+    /// RAS reports.
+    pub fn ras(&self) -> impl Iterator<Item = (&'a Observation, &'a RasReport)> + use<'a> {
+        self.case.observations.iter().filter_map(|o| match &o.fact {
+            Fact::Ras(report) => Some((o, &**report)),
+            _ => None,
+        })
+    }
+
+    /// Stacks of processes.
+    pub fn stacks(&self) -> impl Iterator<Item = (&'a Observation, &'a ProcessStacks)> + use<'a> {
+        self.case.observations.iter().filter_map(|o| match &o.fact {
+            Fact::Stacks(stacks) => Some((o, &**stacks)),
+            _ => None,
+        })
+    }
+
+    /// Process lists.
+    pub fn process_tables(&self) -> impl Iterator<Item = (&'a Observation, &'a ProcessTable)> + use<'a> {
+        self.case.observations.iter().filter_map(|o| match &o.fact {
+            Fact::Processes(table) => Some((o, &**table)),
+            _ => None,
+        })
+    }
+
+    /// GPU tables.
+    pub fn gpu_tables(&self) -> impl Iterator<Item = (&'a Observation, &'a GpuTable)> + use<'a> {
+        self.case.observations.iter().filter_map(|o| match &o.fact {
+            Fact::Gpus(table) => Some((o, &**table)),
+            _ => None,
+        })
+    }
+
+    /// Limits.
+    pub fn limits(&self) -> impl Iterator<Item = (&'a Observation, &'a Limit)> + use<'a> {
+        self.case.observations.iter().flat_map(|o| {
+            let limits: &[Limit] = match &o.fact {
+                Fact::Limits(limits) => limits,
+                _ => &[],
+            };
+            limits.iter().map(move |l| (o, l))
+        })
+    }
+
+    /// Waits of one view.
+    pub fn waits_of(&self, view: View) -> Option<&Waits> {
+        self.waits.iter().find(|w| w.view == view)
+    }
+
+    /// Condition of a rank.
+    pub fn condition(&self, rank: Rank) -> Option<&Condition> {
+        self.conditions.get(rank)
+    }
+
+    /// Whom `who` means, with everything the roster knows of it.
+    pub fn culprit(&self, who: &Who) -> Culprit {
+        self.roster.culprit(who)
+    }
+
+    /// Whom a node means.
+    pub fn culprit_node(&self, node: waits::Node) -> Culprit {
+        node.rank().map_or_else(Culprit::default, |rank| self.roster.culprit_rank(rank))
+    }
+
+    /// Kind of a source, for counting independent kinds of evidence.
+    pub fn kind_of(&self, cite: Cite) -> SourceKind {
+        self.case
+            .sources
+            .get(cite.source.0 as usize)
+            .and_then(|s| s.kinds.first().copied())
+            .unwrap_or(SourceKind::Unknown)
+    }
+}
+
+impl<'a> Statement<'a> {
+    /// As cited evidence.
+    pub fn evidence(&self) -> Evidence {
+        Evidence {
+            cite: self.observation.cite,
+            text: self.observation.text.to_string(),
+            kind: SourceKind::TorchLog,
+        }
+    }
+
+    /// Who said it.
+    pub fn who(&self) -> &'a Who {
+        &self.observation.who
+    }
+
+    /// When, ns on its host's wall clock.
+    pub fn at_ns(&self) -> Option<i64> {
+        self.observation.at.map(|t| t.ns)
+    }
+}
+
+impl<'a> NcclLine<'a> {
+    /// As cited evidence.
+    pub fn evidence(&self) -> Evidence {
+        let word = if self.message.is_warn { "NCCL WARN" } else { "NCCL INFO" };
+        Evidence {
+            cite: self.message.cite,
+            text: format!("{word} {}", self.message.text),
+            kind: SourceKind::NcclLog,
+        }
+    }
+
+    /// Who said it.
+    pub fn who(&self) -> Who {
+        self.process.map(|p| p.who.clone()).unwrap_or_default()
+    }
+
+    /// The text after `NCCL WARN `.
+    pub fn text(&self) -> &'a str {
+        &self.message.text
+    }
+
+    /// When, ns on its host's wall clock.
+    pub fn at_ns(&self) -> Option<i64> {
+        self.message.at.map(|t| t.ns)
+    }
+}

@@ -1,0 +1,390 @@
+//! Where the ranks of a group part ways, and how: a call left out, one too many, another kind, size, type, or order.
+//!
+//! Ranks are aligned by sequence number; the majority is the reference, so healthy ranks are never blamed. A rank that
+//! left out a call is one number behind ever after (its #45 is everyone's #46), so what follows the first difference
+//! is matched again under every shift, and the explanation that fits most of it wins.
+
+use std::collections::BTreeMap;
+
+use ringleader_model::{Frame, FrameOwner, Rank};
+
+use super::ledger::{Call, Difference, Group, Ledger, Origin, Track, View};
+
+/// Longest run of calls that may have been left out or put in at one place.
+const MAX_SHIFT: usize = 16;
+/// Calls after a difference that are matched; more would prove nothing new.
+const MAX_TAIL: usize = 512;
+
+/// How the odd ranks differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// Left out this many calls.
+    Skipped(u32),
+    /// Made this many calls that the others do not make.
+    Extra(u32),
+    /// Left the loop earlier than the others: its call belongs to what follows the loop.
+    LeftEarly,
+    /// Another kind, root or reduction.
+    Operation(Difference),
+    /// Another size.
+    Size,
+    /// Another type.
+    Type,
+    /// The same calls in another order.
+    Order,
+}
+
+/// Ranks of one group that part from the majority.
+#[derive(Clone, Debug)]
+pub struct Divergence {
+    /// Index into [`Ledger::groups`].
+    pub group: usize,
+    /// Sequence number of the first difference.
+    pub seq: u32,
+    /// How.
+    pub fault: Fault,
+    /// Group ranks that differ.
+    pub odd: Vec<usize>,
+    /// Group ranks that do as the reference does.
+    pub usual: Vec<usize>,
+    /// One of `usual`.
+    pub reference: usize,
+    /// Both sides have as many ranks, and history does not tell them apart.
+    pub halves: bool,
+    /// How many calls after the difference bear the explanation out.
+    pub n_confirmed: usize,
+    /// For LeftEarly: whether everything of the reference that follows is missing.
+    pub at_ns: Option<i64>,
+}
+
+/// Finds the divergences of all groups.
+pub fn divergences(ledger: &Ledger<'_>) -> Vec<Divergence> {
+    let mut found = Vec::new();
+    for (at, group) in ledger.groups.iter().enumerate() {
+        if group.view != View::Ras
+            && let Some(divergence) = (Aligner { ledger, group, at }).run()
+        {
+            found.extend(divergence);
+        }
+    }
+    found
+}
+
+struct Aligner<'l, 'a> {
+    ledger: &'l Ledger<'a>,
+    group: &'l Group<'a>,
+    at: usize,
+}
+
+impl<'a> Aligner<'_, 'a> {
+    fn run(&self) -> Option<Vec<Divergence>> {
+        // An NCCL log that begins late has no absolute numbers to align by.
+        let tracks: Vec<(usize, &Track<'a>)> = self
+            .group
+            .tracks
+            .iter()
+            .enumerate()
+            .filter_map(|(at, t)| t.as_ref().map(|t| (at, t)))
+            .filter(|(_, t)| !t.calls.is_empty() && (self.group.view == View::Flight || t.from_start))
+            .collect();
+        if tracks.len() < 2 {
+            return None;
+        }
+        let seq = self.first_difference(&tracks)?;
+        let (usual, halves) = self.usual(&tracks, seq)?;
+        let reference = *usual.iter().max_by_key(|at| (self.track(**at).map_or(0, Track::last_seq), std::cmp::Reverse(**at)))?;
+        let reference_call = self.call(reference, seq)?;
+        let mut by_fault: BTreeMap<Fault, (Vec<usize>, usize)> = BTreeMap::new();
+        for (at, track) in &tracks {
+            if usual.contains(at) {
+                continue;
+            }
+            let Some(call) = track.call(seq).and_then(|c| self.ledger.get(c)) else { continue };
+            if call.fits(reference_call) {
+                continue;
+            }
+            let (fault, n_confirmed) = self.explain(*at, reference, seq);
+            let entry = by_fault.entry(fault).or_default();
+            entry.0.push(*at);
+            entry.1 = entry.1.max(n_confirmed);
+        }
+        Some(
+            by_fault
+                .into_iter()
+                .map(|(fault, (odd, n_confirmed))| Divergence {
+                    group: self.at,
+                    seq,
+                    fault,
+                    at_ns: odd.first().and_then(|at| self.created_ns(*at, seq)),
+                    odd,
+                    usual: usual.clone(),
+                    reference,
+                    halves,
+                    n_confirmed,
+                })
+                .collect(),
+        )
+    }
+
+    fn track(&self, at: usize) -> Option<&Track<'a>> {
+        self.group.tracks.get(at)?.as_ref()
+    }
+
+    fn call(&self, at: usize, seq: u32) -> Option<&Call> {
+        self.ledger.get(self.track(at)?.call(seq)?)
+    }
+
+    fn created_ns(&self, at: usize, seq: u32) -> Option<i64> {
+        let track = self.track(at)?;
+        track.created_ns(track.op(seq)?)
+    }
+
+    /// The first number at which two ranks made calls that do not fit each other, and not all have finished it.
+    fn first_difference(&self, tracks: &[(usize, &Track<'a>)]) -> Option<u32> {
+        let (_, base) = tracks.iter().max_by_key(|(_, t)| t.calls.len())?;
+        let done = tracks.iter().map(|(_, t)| t.finished.unwrap_or(0)).min().unwrap_or(0);
+        let mut first: Option<u32> = None;
+        for (_, track) in tracks {
+            let from = track.first_seq.max(base.first_seq).max(done + 1);
+            let to = track.last_seq().min(base.last_seq()).min(first.map_or(u32::MAX, |f| f.saturating_sub(1)));
+            if from > to {
+                continue;
+            }
+            let part = |t: &Track<'a>| {
+                let start = (from - t.first_seq) as usize;
+                start..start + (to - from + 1) as usize
+            };
+            let (Some(a), Some(b)) = (base.calls.get(part(base)), track.calls.get(part(track))) else { continue };
+            if a == b {
+                continue;
+            }
+            let differs = |(a, b): (&u32, &u32)| {
+                a != b
+                    && match (self.ledger.get(*a), self.ledger.get(*b)) {
+                        (Some(a), Some(b)) => !a.fits(b),
+                        _ => false,
+                    }
+            };
+            if let Some(at) = a.iter().zip(b).position(differs) {
+                first = Some(from + at as u32);
+            }
+        }
+        first
+    }
+
+    /// The ranks that make the reference call, and whether that is a choice between equals.
+    fn usual(&self, tracks: &[(usize, &Track<'a>)], seq: u32) -> Option<(Vec<usize>, bool)> {
+        let mut classes: Vec<(Call, Vec<usize>)> = Vec::new();
+        for (at, track) in tracks {
+            let Some(call) = track.call(seq).and_then(|c| self.ledger.get(c)) else { continue };
+            match classes.iter_mut().find(|(known, _)| known.fits(call)) {
+                Some((_, members)) => members.push(*at),
+                None => classes.push((call.clone(), vec![*at])),
+            }
+        }
+        if classes.len() < 2 {
+            return None;
+        }
+        let largest = classes.iter().map(|(_, m)| m.len()).max()?;
+        let mut best: Vec<&(Call, Vec<usize>)> = classes.iter().filter(|(_, m)| m.len() == largest).collect();
+        if best.len() > 1 {
+            // As many on each side: those who do as was done before are the reference.
+            let habits: Vec<usize> = best.iter().map(|(_, m)| m.first().map_or(0, |at| self.habit(*at, seq))).collect();
+            let top = habits.iter().copied().max()?;
+            if habits.iter().filter(|h| **h == top).count() == 1 {
+                let at = habits.iter().position(|h| *h == top)?;
+                best = best.into_iter().skip(at).take(1).collect();
+            }
+        }
+        let halves = best.len() > 1;
+        best.first().map(|(_, members)| (members.clone(), halves))
+    }
+
+    /// How often, before `seq`, this rank made the same call after the same predecessor.
+    fn habit(&self, at: usize, seq: u32) -> usize {
+        let Some(track) = self.track(at) else { return 0 };
+        let (Some(call), Some(before)) = (track.call(seq), seq.checked_sub(1).and_then(|s| track.call(s))) else {
+            return 0;
+        };
+        let end = (seq - track.first_seq) as usize;
+        let history = track.calls.get(..end).unwrap_or_default();
+        history.windows(2).filter(|pair| *pair == [before, call]).count()
+    }
+
+    /// The explanation that fits most of what follows.
+    fn explain(&self, odd: usize, reference: usize, seq: u32) -> (Fault, usize) {
+        let (Some(odd_track), Some(usual_track)) = (self.track(odd), self.track(reference)) else {
+            return (Fault::Size, 0);
+        };
+        let tail = |track: &Track<'a>| -> Vec<u32> {
+            let start = seq.saturating_sub(track.first_seq) as usize;
+            track.calls.iter().skip(start).take(MAX_TAIL).copied().collect()
+        };
+        let (mine, theirs) = (tail(odd_track), tail(usual_track));
+        let replaced = self.replacement(&mine, &theirs);
+        let mut best: Option<(usize, u32, Fault)> = None;
+        // A candidate needs at least one call that bears it out, and none that speaks against it.
+        let mut offer = |confirmed: Option<usize>, cost: u32, fault: Fault| {
+            if let Some(n) = confirmed
+                && n > 0
+                && best.is_none_or(|(most, least, _)| n > most || n == most && cost < least)
+            {
+                best = Some((n, cost, fault));
+            }
+        };
+        offer(self.agree(mine.get(1..), theirs.get(1..)), 1, replaced);
+        if mine.len() > 1 && theirs.len() > 1 && self.same(mine.first(), theirs.get(1)) && self.same(mine.get(1), theirs.first()) {
+            let rest = self.agree(mine.get(2..), theirs.get(2..)).map(|n| n + 2);
+            offer(rest, 1, Fault::Order);
+        }
+        for shift in 1..=MAX_SHIFT {
+            offer(self.agree(Some(&mine), theirs.get(shift..)), shift as u32, Fault::Skipped(shift as u32));
+            offer(self.agree(mine.get(shift..), Some(&theirs)), shift as u32, Fault::Extra(shift as u32));
+        }
+        match best {
+            Some((n, _, fault)) => (self.narrow(fault, odd_track, usual_track, seq), n),
+            None => (self.judge_alone(replaced, odd_track, usual_track, seq), 0),
+        }
+    }
+
+    /// What the odd call is, if it took the place of the usual one.
+    fn replacement(&self, mine: &[u32], theirs: &[u32]) -> Fault {
+        let pair = mine.first().and_then(|m| self.ledger.get(*m)).zip(theirs.first().and_then(|t| self.ledger.get(*t)));
+        match pair.and_then(|(m, t)| m.difference(t)) {
+            Some(Difference::Size) | None => Fault::Size,
+            Some(Difference::Type) => Fault::Type,
+            Some(other) => Fault::Operation(other),
+        }
+    }
+
+    fn same(&self, a: Option<&u32>, b: Option<&u32>) -> bool {
+        match (a.and_then(|a| self.ledger.get(*a)), b.and_then(|b| self.ledger.get(*b))) {
+            (Some(a), Some(b)) => a.fits(b),
+            _ => false,
+        }
+    }
+
+    /// How many calls of two sequences agree; None if any disagree.
+    fn agree(&self, a: Option<&[u32]>, b: Option<&[u32]>) -> Option<usize> {
+        let (a, b) = (a?, b?);
+        let n = a.len().min(b.len());
+        a.iter().zip(b).all(|(a, b)| a == b || self.same(Some(a), Some(b))).then_some(n)
+    }
+
+    /// A shift may also mean that the rank left the loop.
+    fn narrow(&self, fault: Fault, odd: &Track<'a>, usual: &Track<'a>, seq: u32) -> Fault {
+        match fault {
+            Fault::Extra(_) if self.is_after_loop(odd, usual, seq) => Fault::LeftEarly,
+            other => other,
+        }
+    }
+
+    /// Nothing follows the odd call that would tell: the rank waits in it. Its place in the code and the habits of
+    /// the group are left to judge by.
+    fn judge_alone(&self, replaced: Fault, odd: &Track<'a>, usual: &Track<'a>, seq: u32) -> Fault {
+        // The usual call's successor, right here and nothing after it: left one out.
+        let mine = odd.call(seq);
+        let skipped_to = (1..=MAX_SHIFT as u32).find(|k| {
+            let theirs = usual.call(seq + k);
+            theirs.is_some() && (theirs == mine || self.same(mine.as_ref(), theirs.as_ref()))
+        });
+        let same_place = match (self.place(odd, seq), self.place(usual, seq)) {
+            (Some(a), Some(b)) => Some(a == b),
+            _ => None,
+        };
+        if same_place == Some(true) {
+            return replaced;
+        }
+        if self.is_after_loop(odd, usual, seq) {
+            return Fault::LeftEarly;
+        }
+        // Only the totals are left to a rank without entries (watchdog lines): one call fewer than its peers means
+        // that one was left out, as many mean that this one differs.
+        if matches!(odd.origin, Origin::Lines) || matches!(usual.origin, Origin::Lines) {
+            return match usual.entered.checked_sub(odd.entered) {
+                Some(0) => replaced,
+                Some(behind @ 1..=16) if skipped_to.is_some() || matches!(replaced, Fault::Size | Fault::Operation(_)) && odd.entered > seq => {
+                    Fault::Skipped(skipped_to.unwrap_or(behind))
+                }
+                _ => self.extra_or(replaced, odd, usual, seq, same_place),
+            };
+        }
+        if let Some(k) = skipped_to
+            && same_place != Some(true)
+            && self.place(odd, seq) == self.place(usual, seq + k)
+        {
+            return Fault::Skipped(k);
+        }
+        self.extra_or(replaced, odd, usual, seq, same_place)
+    }
+
+    /// A call that no rank of the group ever made before, at another place in the code, is one too many.
+    fn extra_or(&self, replaced: Fault, odd: &Track<'a>, usual: &Track<'a>, seq: u32, same_place: Option<bool>) -> Fault {
+        let Some(mine) = odd.call(seq) else { return replaced };
+        let known = usual.calls.iter().any(|c| self.same(Some(c), Some(&mine)));
+        let waits_in_it = odd.entered <= seq && usual.entered > seq;
+        match same_place {
+            Some(false) if !known => Fault::Extra(1),
+            None if !known && waits_in_it && matches!(replaced, Fault::Operation(Difference::Kind)) => Fault::Extra(1),
+            _ => replaced,
+        }
+    }
+
+    /// The line of the user's code from which a call was made.
+    fn place(&self, track: &Track<'a>, seq: u32) -> Option<Frame> {
+        let frames = track.frames(track.op(seq)?);
+        ringleader_model::user_frame(&frames).cloned()
+    }
+
+    /// Whether the odd call stands behind the loop from which the group's calls come: in the innermost user function
+    /// that the odd stack shares with the others, its line lies after every line they ever called from.
+    fn is_after_loop(&self, odd: &Track<'a>, usual: &Track<'a>, seq: u32) -> bool {
+        let Some(op) = odd.op(seq) else { return false };
+        let frames = odd.frames(op);
+        let mine: Vec<&Frame> = frames.iter().filter(|f| f.owner() == FrameOwner::User).collect();
+        if mine.is_empty() {
+            return false;
+        }
+        let Origin::Dump(dump) = usual.origin else { return false };
+        // Distinct stacks of the usual rank in this group, up to here.
+        let mut stacks: Vec<u32> = Vec::new();
+        for op in &usual.ops {
+            if let Some(op) = dump.ops.get(*op as usize)
+                && !stacks.contains(&op.stack)
+            {
+                stacks.push(op.stack);
+            }
+        }
+        // Outermost shared function inward: the first whose lines differ is where the ways part.
+        for frame in mine.iter().rev() {
+            let lines: Vec<u32> = stacks
+                .iter()
+                .filter_map(|s| dump.stacks.get(*s as usize))
+                .flat_map(|s| s.iter().filter_map(|f| dump.frames.get(*f as usize)))
+                .filter(|f| f.function == frame.function && f.file == frame.file)
+                .map(|f| f.line)
+                .collect();
+            if lines.is_empty() || lines.contains(&frame.line) {
+                continue;
+            }
+            return lines.iter().all(|line| *line < frame.line);
+        }
+        false
+    }
+}
+
+impl Divergence {
+    /// Global ranks that differ, where known.
+    pub fn odd_ranks(&self, ledger: &Ledger<'_>) -> Vec<Rank> {
+        ranks(ledger, self.group, &self.odd)
+    }
+
+    /// Global ranks that agree.
+    pub fn usual_ranks(&self, ledger: &Ledger<'_>) -> Vec<Rank> {
+        ranks(ledger, self.group, &self.usual)
+    }
+}
+
+fn ranks(ledger: &Ledger<'_>, group: usize, at: &[usize]) -> Vec<Rank> {
+    at.iter().filter_map(|at| ledger.groups.get(group)?.rank(*at)).collect()
+}

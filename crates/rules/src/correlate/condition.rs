@@ -1,0 +1,293 @@
+//! In what condition each rank's process is: alive and where, stopped, dead and how.
+
+use std::collections::BTreeMap;
+
+use ringleader_model::{
+    Case, Cite, Evidence, Fact, Frame, Pid, Rank, SourceKind, StackTool, ThreadStack, TorchEvent, user_frame,
+};
+
+use super::roster::Roster;
+
+/// State letter of a process list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProcessState {
+    /// R.
+    Running,
+    /// S, I.
+    Sleeping,
+    /// D.
+    Uninterruptible,
+    /// T, t.
+    Stopped,
+    /// Z, X.
+    Zombie,
+}
+
+/// How a process ended.
+#[derive(Clone, Debug)]
+pub struct Exit {
+    /// Exit code; negative = signal.
+    pub code: i64,
+    /// The launcher says this was the first failure it noticed.
+    pub is_root: bool,
+    /// As cited.
+    pub evidence: Evidence,
+}
+
+/// Where a process stands.
+#[derive(Clone, Debug)]
+pub struct Stand {
+    /// Frames of the main thread, innermost first.
+    pub frames: Vec<Frame>,
+    /// py-spy's active/idle.
+    pub active: Option<bool>,
+    /// As cited.
+    pub evidence: Evidence,
+}
+
+impl Stand {
+    /// Innermost frame of the user's own code.
+    pub fn place(&self) -> Option<&Frame> {
+        user_frame(&self.frames)
+    }
+
+    /// The main thread waits for the GPU or inside torch.distributed: it waits, it does not hold up.
+    pub fn waits_in_gpu_or_collective(&self) -> bool {
+        self.frames.iter().take(4).any(|f| {
+            let file = &*f.file;
+            let gpu = file.ends_with("torch/cuda/__init__.py") || file.ends_with("torch/cuda/streams.py");
+            let wait = matches!(&*f.function, "synchronize" | "wait" | "query" | "item" | "cpu" | "tolist" | "elapsed_time");
+            let collective = file.ends_with("torch/distributed/distributed_c10d.py") && !self.is_leaving();
+            gpu && wait || collective
+        })
+    }
+
+    /// The main thread is on its way out: tearing down, at exit.
+    pub fn is_leaving(&self) -> bool {
+        self.frames.iter().any(|f| {
+            matches!(&*f.function, "destroy_process_group" | "_shutdown" | "_exit_function" | "atexit" | "_run_exitfuncs" | "shutdown")
+                && f.owner() == ringleader_model::FrameOwner::Framework
+        })
+    }
+
+    /// The main thread is setting up the job.
+    pub fn is_joining(&self) -> bool {
+        self.frames.iter().any(|f| {
+            matches!(&*f.function, "init_process_group" | "_create_c10d_store" | "_new_process_group_helper" | "rendezvous" | "next_rendezvous")
+        })
+    }
+}
+
+/// What is known of one rank's process.
+#[derive(Clone, Debug, Default)]
+pub struct Condition {
+    /// From a process list, with the row.
+    pub state: Option<(ProcessState, Evidence)>,
+    /// Kernel function it sleeps in.
+    pub wchan: Option<Box<str>>,
+    /// A list of processes of its node has its peers and not it.
+    pub absent: Option<Evidence>,
+    /// The launcher's account of its end.
+    pub exit: Option<Exit>,
+    /// Its own crash report.
+    pub crash: Option<(Box<str>, Vec<ThreadStack>, Evidence)>,
+    /// Main thread's stack while alive.
+    pub stand: Option<Stand>,
+    /// The stack tool failed on it, and why.
+    pub stand_failure: Option<(Box<str>, Evidence)>,
+    /// RAS got no answer from it.
+    pub ras_missing: Option<Evidence>,
+    /// It aborted its communicator before anything timed out, or destroyed it.
+    pub comm_closed: Option<Evidence>,
+    /// Its watchdog reported a timeout.
+    pub timed_out: Option<Evidence>,
+    /// It raised an exception of its own.
+    pub exception: Option<Evidence>,
+}
+
+/// Conditions of all ranks that anything tells of.
+#[derive(Clone, Debug, Default)]
+pub struct Conditions {
+    by_rank: BTreeMap<Rank, Condition>,
+    /// Any launcher printed its table of failures.
+    pub has_failure_table: bool,
+}
+
+impl Conditions {
+    /// Condition of a rank; empty if nothing is known.
+    pub fn get(&self, rank: Rank) -> Option<&Condition> {
+        self.by_rank.get(&rank)
+    }
+
+    /// All ranks with a known condition.
+    pub fn all(&self) -> impl Iterator<Item = (Rank, &Condition)> {
+        self.by_rank.iter().map(|(rank, condition)| (*rank, condition))
+    }
+
+    /// Collects what a case tells.
+    pub fn new(case: &Case, roster: &Roster) -> Self {
+        let mut conditions = Self::default();
+        for observation in &case.observations {
+            let said = |kind| Evidence { cite: observation.cite, text: observation.text.to_string(), kind };
+            match &observation.fact {
+                Fact::Processes(table) => conditions.join_processes(roster, table, observation.cite),
+                Fact::Stacks(stacks) => {
+                    let Some(pid) = stacks.pid else { continue };
+                    let Some(rank) = roster.rank_of(pid, observation.who.host.as_ref()) else { continue };
+                    let condition = conditions.by_rank.entry(rank).or_default();
+                    if let Some(failure) = &stacks.failure {
+                        condition.stand_failure.get_or_insert((failure.clone(), said(SourceKind::Stacks)));
+                    }
+                    if condition.stand.is_none()
+                        && let Some(thread) = main_thread(&stacks.threads, pid, stacks.tool)
+                    {
+                        condition.stand = Some(stand_of(thread, observation.cite));
+                    }
+                }
+                Fact::Nccl(log) => {
+                    for comm in &log.comms {
+                        let Some(rank) = log.processes.get(comm.process as usize).and_then(|p| roster.find(&p.who)?.rank) else {
+                            continue;
+                        };
+                        if let Some(cite) = comm.aborted.or(comm.destroyed) {
+                            let word = if comm.aborted.is_some() { "Abort" } else { "Destroy COMPLETE" };
+                            let evidence = Evidence {
+                                cite,
+                                text: format!("comm {:#x} rank {} nranks {} - {word}", comm.ptr, comm.rank.0, comm.n_ranks),
+                                kind: SourceKind::NcclLog,
+                            };
+                            conditions.by_rank.entry(rank).or_default().comm_closed.get_or_insert(evidence);
+                        }
+                    }
+                }
+                Fact::Ras(report) => {
+                    let peers = report.missing_processes.iter().chain(report.comms.iter().flat_map(|c| &c.missing));
+                    for peer in peers {
+                        let Some(rank) = peer.pid.and_then(|pid| roster.rank_of(pid, peer.host.as_ref())) else { continue };
+                        let text = format!(
+                            "RAS got no answer from process {}{}",
+                            peer.pid.map_or(0, |p| p.0),
+                            peer.host.as_ref().map_or(String::new(), |h| format!(" on node {h}"))
+                        );
+                        let evidence = Evidence { cite: observation.cite, text, kind: SourceKind::Ras };
+                        conditions.by_rank.entry(rank).or_default().ras_missing.get_or_insert(evidence);
+                    }
+                }
+                Fact::Torch(event) => {
+                    conditions.has_failure_table |= matches!(event, TorchEvent::ChildFailure { .. });
+                    let Some(rank) = observation.who.rank.or_else(|| roster.find(&observation.who)?.rank) else { continue };
+                    let condition = conditions.by_rank.entry(rank).or_default();
+                    match event {
+                        TorchEvent::ChildFailure { exit_code, is_root, .. } => {
+                            let exit = Exit { code: *exit_code, is_root: *is_root, evidence: said(SourceKind::TorchLog) };
+                            if condition.exit.as_ref().is_none_or(|e| !e.is_root) {
+                                condition.exit = Some(exit);
+                            }
+                        }
+                        TorchEvent::ChildExit { exit_code } => {
+                            let exit = Exit { code: *exit_code, is_root: false, evidence: said(SourceKind::TorchLog) };
+                            condition.exit.get_or_insert(exit);
+                        }
+                        TorchEvent::Crash { reason, threads, .. } => {
+                            condition.crash.get_or_insert((reason.clone(), threads.clone(), said(SourceKind::TorchLog)));
+                        }
+                        TorchEvent::WatchdogTimeout { .. } => {
+                            condition.timed_out.get_or_insert(said(SourceKind::TorchLog));
+                        }
+                        TorchEvent::Exception(_) => {
+                            condition.exception.get_or_insert(said(SourceKind::TorchLog));
+                        }
+                        _ => {}
+                    }
+                }
+                _ => {}
+            }
+        }
+        conditions
+    }
+
+    fn join_processes(&mut self, roster: &Roster, table: &ringleader_model::ProcessTable, cite: Cite) {
+        let mut present: Vec<Rank> = Vec::new();
+        for row in &table.rows {
+            let Some(rank) = row.pid.and_then(|pid| roster.rank_of(pid, None)) else { continue };
+            present.push(rank);
+            let state = match row.state.chars().next() {
+                Some('R') => ProcessState::Running,
+                Some('S' | 'I') => ProcessState::Sleeping,
+                Some('D') => ProcessState::Uninterruptible,
+                Some('T' | 't') => ProcessState::Stopped,
+                Some('Z' | 'X') => ProcessState::Zombie,
+                _ => continue,
+            };
+            let condition = self.by_rank.entry(rank).or_default();
+            let text = format!(
+                "pid {} STAT {} WCHAN {} {}",
+                row.pid.map_or(0, |p| p.0),
+                row.state,
+                if row.wchan.is_empty() { "-" } else { &row.wchan },
+                row.command
+            );
+            let evidence = Evidence { cite: Cite { line: row.line, ..cite }, text, kind: SourceKind::Processes };
+            condition.wchan = Some(row.wchan.clone()).filter(|w| !w.is_empty());
+            condition.state = Some((state, evidence));
+        }
+        if present.is_empty() {
+            return;
+        }
+        // Its node's list shows peers of the same node, and not it. Nodes are told by host; a single unnamed list of
+        // a single-node job counts for all.
+        let hosts = |rank: Rank| roster.by_rank(rank).and_then(|m| m.host.clone());
+        let here: Vec<_> = present.iter().filter_map(|r| hosts(*r)).collect();
+        let one_list_of_all = roster.members.iter().filter_map(|m| m.host.as_ref()).all(|h| here.contains(h));
+        for member in &roster.members {
+            let Some(rank) = member.rank.filter(|r| !present.contains(r)) else { continue };
+            if member.pid.is_none() {
+                continue;
+            }
+            let same_node = match &member.host {
+                Some(host) => here.contains(host),
+                None => one_list_of_all,
+            };
+            if same_node {
+                let condition = self.by_rank.entry(rank).or_default();
+                let text = format!("pid {} (rank {}) is not in this list of processes; its peers are", member.pid.map_or(0, |p| p.0), rank.0);
+                condition.absent.get_or_insert(Evidence { cite, text, kind: SourceKind::Processes });
+            }
+        }
+    }
+}
+
+/// The thread that runs the program: named MainThread, or the one whose id is the pid, or the one with user code.
+fn main_thread(threads: &[ThreadStack], pid: Pid, tool: StackTool) -> Option<&ThreadStack> {
+    threads
+        .iter()
+        .find(|t| t.name.as_deref() == Some("MainThread"))
+        .or_else(|| threads.iter().find(|t| t.tid == Some(u64::from(pid.0))))
+        // faulthandler prints the most recent thread first and the main thread last.
+        .or_else(|| if tool == StackTool::Faulthandler { threads.iter().rev().find(|t| !t.frames.is_empty()) } else { None })
+        .or_else(|| threads.iter().find(|t| user_frame(&t.frames).is_some()))
+        .filter(|t| !t.frames.is_empty())
+}
+
+/// Frames of a crash report's interesting thread: the one that crashed, or the main thread.
+pub fn crash_frames(threads: &[ThreadStack]) -> &[Frame] {
+    threads
+        .iter()
+        .find(|t| t.current && !t.frames.is_empty())
+        .or_else(|| threads.iter().rev().find(|t| !t.frames.is_empty()))
+        .map_or(&[], |t| t.frames.as_slice())
+}
+
+fn stand_of(thread: &ThreadStack, cite: Cite) -> Stand {
+    let chain: Vec<String> = thread
+        .frames
+        .iter()
+        .take(4)
+        .map(|f| if f.line > 0 { format!("{} ({}:{})", f.function, f.file, f.line) } else { f.function.to_string() })
+        .collect();
+    Stand {
+        frames: thread.frames.clone(),
+        active: thread.active,
+        evidence: Evidence { cite, text: format!("main thread: {}", chain.join(" < ")), kind: SourceKind::Stacks },
+    }
+}

@@ -1,0 +1,189 @@
+//! Whose Flight Recorder dump is this? The dump does not say.
+//!
+//! Torch names the file prefix + global rank, but files get renamed. Content comes first: a point-to-point entry names
+//! its own rank, a thread handle also stands in that rank's crash report, the watchdog printed where each rank stood,
+//! and a rank can only be a member of groups that list it. The name is a hint that fills what content leaves open.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ringleader_model::{Case, Fact, FlightDump, GroupLabel, Observation, Rank, TorchEvent};
+
+/// A dump with the rank it was given.
+#[derive(Clone, Debug)]
+pub struct OwnedDump<'a> {
+    /// Where it stands.
+    pub observation: &'a Observation,
+    /// The dump.
+    pub dump: &'a FlightDump,
+    /// Its global rank, if anything tells.
+    pub rank: Option<Rank>,
+}
+
+/// Content that proves the owner outweighs any number of hints.
+const PROOF: i64 = 1_000;
+/// The watchdog's printed position equals the dump's.
+const POSITION: i64 = 20;
+/// A position that contradicts the dump: the rank had enqueued more than the dump shows.
+const CONTRADICTION: i64 = -200;
+/// The file's name.
+const HINT: i64 = 5;
+
+/// Gives each dump its rank.
+pub fn own<'a>(case: &'a Case, world_size: Option<u32>) -> Vec<OwnedDump<'a>> {
+    let mut dumps: Vec<OwnedDump<'a>> = case
+        .observations
+        .iter()
+        .filter_map(|observation| match &observation.fact {
+            Fact::Flight(dump) => Some(OwnedDump { observation, dump, rank: None }),
+            _ => None,
+        })
+        .collect();
+    if dumps.is_empty() {
+        return dumps;
+    }
+    let crash_threads = crash_threads(case);
+    let positions = positions(case);
+    let world = world_size.unwrap_or(0).max(dumps.len() as u32);
+    let hints_are_usable = hints_are_usable(&dumps, world);
+
+    // Score of every possible owner; only ranks that anything speaks for.
+    let mut scored: Vec<(i64, usize, Rank)> = Vec::new();
+    for (at, owned) in dumps.iter().enumerate() {
+        let members = members(owned.dump);
+        let mut scores: BTreeMap<Rank, i64> = BTreeMap::new();
+        if let Some(rank) = rank_by_p2p(owned.dump) {
+            *scores.entry(rank).or_default() += PROOF;
+        }
+        for thread in &owned.dump.thread_ids {
+            if let Some(rank) = crash_threads.get(thread) {
+                *scores.entry(*rank).or_default() += PROOF;
+            }
+        }
+        if hints_are_usable && let Some(rank) = owned.dump.name_hint {
+            *scores.entry(rank).or_default() += HINT;
+        }
+        for (rank, stated) in &positions {
+            for (label, position) in stated {
+                let score = position_score(owned.dump, label, *position);
+                if score != 0 {
+                    *scores.entry(*rank).or_default() += score;
+                }
+            }
+        }
+        for (rank, score) in scores {
+            let possible = members.as_ref().is_none_or(|m| m.contains(&rank));
+            if possible && score > 0 {
+                scored.push((score, at, rank));
+            }
+        }
+    }
+    // Best claims first. A dump and a rank that could equally well be paired otherwise are still paired: dumps that
+    // nothing tells apart are alike in what they prove too.
+    scored.sort_by(|a, b| b.0.cmp(&a.0).then(a.2.cmp(&b.2)).then(a.1.cmp(&b.1)));
+    let mut taken: BTreeSet<Rank> = BTreeSet::new();
+    for (_, at, rank) in scored {
+        if let Some(owned) = dumps.get_mut(at)
+            && owned.rank.is_none()
+            && taken.insert(rank)
+        {
+            owned.rank = Some(rank);
+        }
+    }
+    // One dump and one member left over: they belong together.
+    let unowned: Vec<usize> = dumps.iter().enumerate().filter(|(_, d)| d.rank.is_none()).map(|(at, _)| at).collect();
+    if let [only] = unowned.as_slice()
+        && let Some(owned) = dumps.get_mut(*only)
+        && let Some(members) = members(owned.dump)
+    {
+        let mut free = members.difference(&taken);
+        if let (Some(rank), None) = (free.next(), free.next()) {
+            owned.rank = Some(*rank);
+        }
+    }
+    dumps.sort_by_key(|d| (d.rank.is_none(), d.rank, d.observation.cite.source));
+    dumps
+}
+
+/// Ranks that are in every group this dump lists; None if no group lists any.
+fn members(dump: &FlightDump) -> Option<BTreeSet<Rank>> {
+    let mut lists = dump.groups.iter().filter(|g| !g.ranks.is_empty());
+    let mut common: BTreeSet<Rank> = lists.next()?.ranks.iter().copied().collect();
+    for group in lists {
+        let here: BTreeSet<Rank> = group.ranks.iter().copied().collect();
+        common.retain(|r| here.contains(r));
+    }
+    Some(common)
+}
+
+/// The rank that a send or receive names as its own.
+fn rank_by_p2p(dump: &FlightDump) -> Option<Rank> {
+    let op = dump.ops.iter().find(|op| {
+        dump.signatures.get(op.signature as usize).is_some_and(|s| s.me.is_some())
+    })?;
+    let me = dump.signatures.get(op.signature as usize)?.me?;
+    let group = dump.groups.get(op.group as usize)?;
+    if group.ranks.is_empty() { Some(Rank(me.0)) } else { group.ranks.get(me.0 as usize).copied() }
+}
+
+/// Names are used if they are all different and could be ranks. `a1, a2, a7` of three renamed files could be too:
+/// then content, where it speaks, overrules them.
+fn hints_are_usable(dumps: &[OwnedDump<'_>], world: u32) -> bool {
+    let hints: Vec<Rank> = dumps.iter().filter_map(|d| d.dump.name_hint).collect();
+    let distinct: BTreeSet<Rank> = hints.iter().copied().collect();
+    hints.len() == dumps.len() && distinct.len() == hints.len() && distinct.iter().all(|r| r.0 < world)
+}
+
+/// Thread handles of crash reports whose rank is known.
+fn crash_threads(case: &Case) -> BTreeMap<u64, Rank> {
+    let mut threads = BTreeMap::new();
+    let mut shared = BTreeSet::new();
+    for observation in &case.observations {
+        if let (Fact::Torch(TorchEvent::Crash { threads: stacks, .. }), Some(rank)) = (&observation.fact, observation.who.rank) {
+            for tid in stacks.iter().filter_map(|t| t.tid) {
+                if threads.insert(tid, rank).is_some_and(|other| other != rank) {
+                    shared.insert(tid);
+                }
+            }
+        }
+    }
+    threads.retain(|tid, _| !shared.contains(tid));
+    threads
+}
+
+#[derive(Clone, Copy)]
+struct Position {
+    last_enqueued: i64,
+    last_completed: i64,
+}
+
+/// Where the watchdog of each rank said it stood.
+fn positions(case: &Case) -> BTreeMap<Rank, Vec<(GroupLabel, Position)>> {
+    let mut positions: BTreeMap<Rank, Vec<(GroupLabel, Position)>> = BTreeMap::new();
+    for observation in &case.observations {
+        if let (Fact::Torch(TorchEvent::WatchdogPosition { last_enqueued, last_completed, group, .. }), Some(rank)) =
+            (&observation.fact, observation.who.rank)
+        {
+            let position = Position { last_enqueued: *last_enqueued, last_completed: *last_completed };
+            positions.entry(rank).or_default().push((group.clone(), position));
+        }
+    }
+    positions
+}
+
+fn position_score(dump: &FlightDump, label: &GroupLabel, position: Position) -> i64 {
+    let found = dump.groups.iter().find(|g| match (&label.guid, &label.desc) {
+        (Some(guid), _) => g.name == *guid,
+        (None, Some(desc)) => g.desc == *desc,
+        (None, None) => label.id.as_ref().is_some_and(|id| g.id == *id),
+    });
+    let Some(enqueued) = found.and_then(|g| g.last_enqueued) else { return 0 };
+    let completed = found.and_then(|g| g.last_completed).unwrap_or(-1);
+    if enqueued == position.last_enqueued {
+        // The completed count goes on being updated after the line was printed; equality is a further sign only.
+        POSITION + i64::from(completed == position.last_completed)
+    } else if enqueued < position.last_enqueued {
+        CONTRADICTION
+    } else {
+        0
+    }
+}

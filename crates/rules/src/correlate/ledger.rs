@@ -1,0 +1,676 @@
+//! Per group, each rank's sequence of operations, from whatever saw it.
+//!
+//! A group is seen through a view: Flight Recorder entries, NCCL's COLL lines, RAS counts, or the watchdog's lines.
+//! Views are kept apart, since they count differently; that two of them say the same is what makes a verdict sure.
+
+use std::collections::BTreeMap;
+
+use ringleader_model::{
+    Case, Cite, Fact, FlightDump, Frame, NcclLog, OpKind, OpState, Rank, SourceKind, nccl_datatype_name, nccl_redop_name,
+};
+
+use super::dumps::OwnedDump;
+use super::roster::Roster;
+use super::watchdog::WatchdogLines;
+
+/// Which recorder saw a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum View {
+    /// Flight Recorder dumps, completed by watchdog lines of ranks without a dump.
+    Flight,
+    /// COLL lines of NCCL logs.
+    Nccl,
+    /// RAS launch counts.
+    Ras,
+}
+
+/// What was called, comparable across ranks.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Call {
+    /// Kind.
+    pub kind: OpKind,
+    /// Elements in; 0 where sizes may differ between ranks of a healthy call, or are unknown.
+    pub elements_in: u64,
+    /// Elements out; likewise.
+    pub elements_out: u64,
+    /// Type; empty = unknown.
+    pub dtype: Box<str>,
+    /// Root of a rooted collective; -1 = unknown or none.
+    pub root: i32,
+    /// Reduction; empty = unknown.
+    pub redop: &'static str,
+}
+
+impl Call {
+    /// Whether two ranks may call these together. What one view does not tell is no difference.
+    pub fn fits(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.difference(other).is_none()
+    }
+
+    /// The first thing that differs, or None.
+    pub fn difference(&self, other: &Self) -> Option<Difference> {
+        let text_differs = |a: &str, b: &str| !a.is_empty() && !b.is_empty() && a != b;
+        if self.kind != other.kind {
+            Some(Difference::Kind)
+        } else if self.root >= 0 && other.root >= 0 && self.root != other.root {
+            Some(Difference::Root)
+        } else if text_differs(self.redop, other.redop) {
+            Some(Difference::Reduction)
+        } else if text_differs(&self.dtype, &other.dtype) {
+            Some(Difference::Type)
+        } else if !self.kind.sizes_may_differ()
+            && (self.elements_in != other.elements_in || self.elements_out != other.elements_out)
+        {
+            Some(Difference::Size)
+        } else {
+            None
+        }
+    }
+
+    /// `all_reduce of 1048576 Float`.
+    pub fn describe(&self) -> String {
+        let elements = self.elements_in.max(self.elements_out);
+        let mut text = self.kind.name().to_owned();
+        if elements > 0 {
+            text.push_str(&format!(" of {elements}"));
+            if !self.dtype.is_empty() {
+                text.push_str(&format!(" {}", self.dtype));
+            }
+        } else if !self.dtype.is_empty() {
+            text.push_str(&format!(" ({})", self.dtype));
+        }
+        if self.root >= 0 && matches!(self.kind, OpKind::Broadcast | OpKind::Reduce | OpKind::Gather | OpKind::Scatter) {
+            text.push_str(&format!(" root {}", self.root));
+        }
+        text
+    }
+}
+
+/// How two calls at the same place differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Difference {
+    /// Kind of operation.
+    Kind,
+    /// Root.
+    Root,
+    /// Reduction.
+    Reduction,
+    /// Data type.
+    Type,
+    /// Number of elements.
+    Size,
+}
+
+/// Where a track's operations come from.
+#[derive(Clone, Copy, Debug)]
+pub enum Origin<'a> {
+    /// A dump; operation indices point into its `ops`.
+    Dump(&'a FlightDump),
+    /// An NCCL log; operation indices point into its `calls`.
+    Log(&'a NcclLog),
+    /// Counts or watchdog lines: no operations behind the calls.
+    Lines,
+}
+
+/// One rank's operations in one group.
+#[derive(Clone, Debug)]
+pub struct Track<'a> {
+    /// Global rank, if known.
+    pub rank: Option<Rank>,
+    /// What proves it.
+    pub cite: Cite,
+    /// Kind of that source.
+    pub kind: SourceKind,
+    /// Behind the calls.
+    pub origin: Origin<'a>,
+    /// Sequence number of `calls[0]`.
+    pub first_seq: u32,
+    /// Calls by sequence number, contiguous: indices into [`Ledger::calls`]; [`Track::GAP`] where unknown.
+    pub calls: Vec<u32>,
+    /// Index of the operation behind each call in its origin.
+    pub ops: Vec<u32>,
+    /// Highest sequence number entered; 0 = none.
+    pub entered: u32,
+    /// All up to here are known to be finished; None = this view does not tell completion.
+    pub finished: Option<u32>,
+    /// Sends and receives, in order: (peer's group rank, is_send, op index).
+    pub p2p: Vec<P2p>,
+    /// The first operation is in the record (a ring that rolled over, or a log that begins late, has lost it).
+    pub from_start: bool,
+    /// Lines that back the calls of a track without operations.
+    pub lines: Vec<(u32, Cite, String)>,
+}
+
+/// One send or receive.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct P2p {
+    /// Peer's group rank.
+    pub peer: u32,
+    /// Send or receive.
+    pub is_send: bool,
+    /// Finished; None = unknown.
+    pub done: Option<bool>,
+    /// Index of the operation in its origin.
+    pub op: u32,
+    /// Elements.
+    pub elements: u64,
+}
+
+impl<'a> Track<'a> {
+    /// A call that is not known.
+    pub const GAP: u32 = u32::MAX;
+
+    /// Call with this sequence number.
+    pub fn call(&self, seq: u32) -> Option<u32> {
+        let at = seq.checked_sub(self.first_seq)?;
+        self.calls.get(at as usize).copied().filter(|c| *c != Self::GAP)
+    }
+
+    /// Operation with this sequence number, as the recorder kept it.
+    pub fn op(&self, seq: u32) -> Option<u32> {
+        let at = seq.checked_sub(self.first_seq)?;
+        self.ops.get(at as usize).copied().filter(|c| *c != Self::GAP)
+    }
+
+    /// Last sequence number in `calls`.
+    pub fn last_seq(&self) -> u32 {
+        (self.first_seq + self.calls.len() as u32).saturating_sub(1)
+    }
+
+    /// Stack of an operation, innermost first.
+    pub fn frames(&self, op: u32) -> Vec<Frame> {
+        let Origin::Dump(dump) = self.origin else { return Vec::new() };
+        let Some(stack) = dump.ops.get(op as usize).and_then(|op| dump.stacks.get(op.stack as usize)) else {
+            return Vec::new();
+        };
+        stack.iter().filter_map(|f| dump.frames.get(*f as usize)).cloned().collect()
+    }
+
+    /// Time at which an operation was enqueued, on its host's clock; None where the view has none.
+    pub fn created_ns(&self, op: u32) -> Option<i64> {
+        match self.origin {
+            Origin::Dump(dump) => dump.ops.get(op as usize).map(|o| o.created_ns).filter(|t| *t > 0),
+            Origin::Log(log) => {
+                log.calls.get(op as usize).map(|c| i64::from(c.at_s) * 1_000_000_000).filter(|t| *t > 0)
+            }
+            Origin::Lines => None,
+        }
+    }
+
+    /// Cites an operation: line of a log, or the dump as a whole.
+    pub fn cite_op(&self, op: u32) -> Cite {
+        match self.origin {
+            Origin::Log(log) => log.calls.get(op as usize).map_or(self.cite, |call| Cite {
+                source: self.cite.source,
+                line: call.line,
+                start: call.offset,
+                end: call.offset,
+            }),
+            _ => self.cite,
+        }
+    }
+}
+
+/// A group as one view sees it.
+#[derive(Clone, Debug)]
+pub struct Group<'a> {
+    /// View.
+    pub view: View,
+    /// Name for people: `default_pg`, `dp`, or a communicator hash.
+    pub name: String,
+    /// Global ranks by group rank; None where unknown.
+    pub ranks: Vec<Option<Rank>>,
+    /// Tracks; `tracks[i]` belongs to group rank `i`; None = nothing recorded for it.
+    pub tracks: Vec<Option<Track<'a>>>,
+    /// All ranks of the job.
+    pub is_world: bool,
+    /// RAS only: counts per function, since it keeps no order.
+    pub counts: Vec<Option<Vec<(OpKind, u64)>>>,
+}
+
+impl Group<'_> {
+    /// Global rank of a group rank.
+    pub fn rank(&self, at: usize) -> Option<Rank> {
+        self.ranks.get(at).copied().flatten()
+    }
+}
+
+/// All groups of a job.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger<'a> {
+    /// Groups, by view and name.
+    pub groups: Vec<Group<'a>>,
+    /// Distinct calls.
+    pub calls: Vec<Call>,
+}
+
+/// Distinct calls while a ledger is built.
+#[derive(Default)]
+struct Calls {
+    by_call: BTreeMap<Call, u32>,
+    all: Vec<Call>,
+}
+
+impl Calls {
+    fn intern(&mut self, call: Call) -> u32 {
+        if let Some(at) = self.by_call.get(&call) {
+            return *at;
+        }
+        let at = self.all.len() as u32;
+        self.all.push(call.clone());
+        self.by_call.insert(call, at);
+        at
+    }
+}
+
+impl<'a> Ledger<'a> {
+    /// Builds all views.
+    pub fn new(case: &'a Case, roster: &Roster, dumps: &[OwnedDump<'a>], watchdog: &WatchdogLines) -> Self {
+        let mut calls = Calls::default();
+        let mut groups = flight_groups(roster, dumps, watchdog, &mut calls);
+        groups.extend(nccl_groups(case, roster, &mut calls));
+        groups.extend(ras_groups(case, roster));
+        Self { groups, calls: calls.all }
+    }
+
+    /// Call behind an index.
+    pub fn get(&self, call: u32) -> Option<&Call> {
+        self.calls.get(call as usize)
+    }
+}
+
+fn flight_call(signature: &ringleader_model::Signature) -> Call {
+    let loose = signature.kind.sizes_may_differ();
+    let mut dtype: Vec<&str> = signature.input_dtypes.iter().chain(&signature.output_dtypes).map(|d| &**d).collect();
+    dtype.dedup();
+    dtype.sort_unstable();
+    dtype.dedup();
+    Call {
+        kind: if signature.kind == OpKind::Barrier { OpKind::AllReduce } else { signature.kind },
+        elements_in: if loose { 0 } else { signature.input_elements() },
+        elements_out: if loose { 0 } else { signature.output_elements() },
+        dtype: if loose && signature.kind == OpKind::Coalesced { "".into() } else { dtype.join("+").into() },
+        root: -1,
+        redop: "",
+    }
+}
+
+fn flight_groups<'a>(
+    roster: &Roster,
+    dumps: &[OwnedDump<'a>],
+    watchdog: &WatchdogLines,
+    calls: &mut Calls,
+) -> Vec<Group<'a>> {
+    // Groups meet by name and description; ids are local to each process.
+    let mut by_name: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    let mut groups: Vec<Group<'a>> = Vec::new();
+    for owned in dumps {
+        let dump = owned.dump;
+        let table: Vec<u32> = dump.signatures.iter().map(|s| calls.intern(flight_call(s))).collect();
+        let mut tracks: Vec<Track<'a>> = dump.groups.iter().map(|_| flight_track(owned)).collect();
+        fill_tracks(dump, &table, &mut tracks);
+        for (group, track) in dump.groups.iter().zip(tracks) {
+            let at = *by_name.entry((&group.name, &group.desc)).or_insert_with(|| {
+                groups.push(Group {
+                    view: View::Flight,
+                    name: group_name(&group.name, &group.desc),
+                    ranks: Vec::new(),
+                    tracks: Vec::new(),
+                    is_world: false,
+                    counts: Vec::new(),
+                });
+                groups.len() - 1
+            });
+            let Some(target) = groups.get_mut(at) else { continue };
+            if target.ranks.len() < group.ranks.len() {
+                target.ranks = group.ranks.iter().copied().map(Some).collect();
+                target.tracks.resize(group.ranks.len(), None);
+            }
+            place_track(target, track);
+        }
+    }
+    for group in &mut groups {
+        group.is_world = roster.world_size == Some(group.ranks.len() as u32);
+        watchdog.complete(group, |call| calls.intern(call));
+    }
+    if groups.is_empty() {
+        let mut fresh = watchdog.groups(roster);
+        for group in &mut fresh {
+            watchdog.complete(group, |call| calls.intern(call));
+        }
+        groups = fresh;
+    }
+    groups
+}
+
+/// Puts a track at its rank's place; one whose rank is unknown goes to a free place, so that its content still counts.
+fn place_track<'a>(group: &mut Group<'a>, track: Track<'a>) {
+    let at = match track.rank {
+        Some(rank) => group.ranks.iter().position(|r| *r == Some(rank)),
+        None => None,
+    };
+    if let Some(at) = at
+        && let Some(slot @ None) = group.tracks.get_mut(at)
+    {
+        *slot = Some(track);
+        return;
+    }
+    if track.rank.is_some() && at.is_some() {
+        // A second dump of the same rank: another attempt; `jobs` has told them apart before.
+        return;
+    }
+    // Unknown owner. The last free place is as good as any: its rank is withdrawn, so nobody is blamed by place.
+    let free = group.tracks.iter().rposition(Option::is_none);
+    match free {
+        Some(free) => {
+            if let Some(rank) = group.ranks.get_mut(free) {
+                *rank = track.rank;
+            }
+            if let Some(slot) = group.tracks.get_mut(free) {
+                *slot = Some(track);
+            }
+        }
+        None => {
+            group.ranks.push(track.rank);
+            group.tracks.push(Some(track));
+        }
+    }
+}
+
+fn group_name(name: &str, desc: &str) -> String {
+    match desc {
+        "" | "undefined" => name.to_owned(),
+        "default_pg" => "default_pg".to_owned(),
+        desc => format!("{desc} ({name})"),
+    }
+}
+
+fn flight_track<'a>(owned: &OwnedDump<'a>) -> Track<'a> {
+    Track {
+        rank: owned.rank,
+        cite: owned.observation.cite,
+        kind: SourceKind::FlightRecorder,
+        origin: Origin::Dump(owned.dump),
+        first_seq: 0,
+        calls: Vec::new(),
+        ops: Vec::new(),
+        entered: 0,
+        finished: Some(0),
+        p2p: Vec::new(),
+        from_start: owned.dump.ops.first().is_none_or(|op| op.record_id == 0),
+        lines: Vec::new(),
+    }
+}
+
+/// Distributes a dump's entries over the tracks of its groups.
+fn fill_tracks(dump: &FlightDump, table: &[u32], tracks: &mut [Track<'_>]) {
+    // First unfinished collective per group; everything before it is finished.
+    let mut unfinished: Vec<Option<u32>> = vec![None; tracks.len()];
+    for (at, op) in dump.ops.iter().enumerate() {
+        let Some(track) = tracks.get_mut(op.group as usize) else { continue };
+        let Some(signature) = dump.signatures.get(op.signature as usize) else { continue };
+        let at = at as u32;
+        if signature.kind == OpKind::Coalesced {
+            settle_block(dump, at, op.group, op.state == OpState::Completed, track, &mut unfinished);
+            continue;
+        }
+        if op.is_p2p() || signature.kind.is_p2p() {
+            let Some(peer) = signature.peer else { continue };
+            track.p2p.push(P2p {
+                peer: peer.0,
+                is_send: signature.kind == OpKind::Send,
+                done: Some(op.state == OpState::Completed),
+                op: at,
+                elements: signature.input_elements().max(signature.output_elements()),
+            });
+            continue;
+        }
+        let Some(call) = table.get(op.signature as usize) else { continue };
+        if track.calls.is_empty() {
+            track.first_seq = op.seq;
+        }
+        let Some(place) = op.seq.checked_sub(track.first_seq) else { continue };
+        let place = place as usize;
+        match place.cmp(&track.calls.len()) {
+            std::cmp::Ordering::Equal => {
+                track.calls.push(*call);
+                track.ops.push(at);
+            }
+            // Members of a coalesced block share a number: the first stands for the block.
+            std::cmp::Ordering::Less => continue,
+            std::cmp::Ordering::Greater => {
+                // Point-to-point blocks and lost entries leave holes; a wild number must not cost memory.
+                if place - track.calls.len() > 1 << 20 {
+                    continue;
+                }
+                track.calls.resize(place, Track::GAP);
+                track.ops.resize(place, Track::GAP);
+                track.calls.push(*call);
+                track.ops.push(at);
+            }
+        }
+        track.entered = track.entered.max(op.seq);
+        if op.state != OpState::Completed
+            && let Some(first) = unfinished.get_mut(op.group as usize)
+            && first.is_none_or(|seq| op.seq < seq)
+        {
+            *first = Some(op.seq);
+        }
+    }
+    for (track, first) in tracks.iter_mut().zip(unfinished) {
+        track.finished = Some(first.map_or(track.entered, |seq| seq.saturating_sub(1)));
+    }
+}
+
+/// The end entry of a coalesced block carries the state; its members stay `scheduled` for ever.
+fn settle_block(
+    dump: &FlightDump,
+    end: u32,
+    group: u16,
+    done: bool,
+    track: &mut Track<'_>,
+    unfinished: &mut [Option<u32>],
+) {
+    let Some(block) = dump.ops.get(end as usize) else { return };
+    for p2p in track.p2p.iter_mut().rev() {
+        match dump.ops.get(p2p.op as usize) {
+            Some(op) if op.seq == block.seq && op.p2p_seq == block.p2p_seq => p2p.done = Some(done || p2p.done == Some(true)),
+            _ => break,
+        }
+    }
+    if done
+        && let Some(first) = unfinished.get_mut(group as usize)
+        && *first == Some(block.seq)
+    {
+        *first = None;
+    }
+}
+
+fn nccl_groups<'a>(case: &'a Case, roster: &Roster, calls: &mut Calls) -> Vec<Group<'a>> {
+    // Communicators meet by commId. Splits of newer versions print none: they meet by parent, color and size.
+    let mut keys: BTreeMap<(u64, u64, i64, u32), usize> = BTreeMap::new();
+    let mut groups: Vec<Group<'a>> = Vec::new();
+    for observation in &case.observations {
+        let Fact::Nccl(log) = &observation.fact else { continue };
+        let mut tracks: Vec<Track<'a>> = log
+            .comms
+            .iter()
+            .map(|comm| Track {
+                rank: log.processes.get(comm.process as usize).and_then(|p| roster.find(&p.who)).and_then(|m| m.rank),
+                cite: comm.started.or(comm.completed).unwrap_or(observation.cite),
+                kind: SourceKind::NcclLog,
+                origin: Origin::Log(log),
+                first_seq: 1,
+                calls: Vec::new(),
+                ops: Vec::new(),
+                entered: 0,
+                finished: None,
+                p2p: Vec::new(),
+                from_start: (comm.started.is_some() || comm.completed.is_some()) && log.n_calls_dropped == 0,
+                lines: Vec::new(),
+            })
+            .collect();
+        for (at, call) in log.calls.iter().enumerate() {
+            let Some(track) = tracks.get_mut(call.comm as usize) else { continue };
+            if call.kind.is_p2p() {
+                let peer = call.root.max(0) as u32;
+                let is_send = call.kind == OpKind::Send;
+                track.p2p.push(P2p { peer, is_send, done: None, op: at as u32, elements: call.count });
+                continue;
+            }
+            let rooted = matches!(call.kind, OpKind::Broadcast | OpKind::Reduce | OpKind::Gather | OpKind::Scatter);
+            let reduces = matches!(call.kind, OpKind::AllReduce | OpKind::Reduce | OpKind::ReduceScatter);
+            let loose = call.kind.sizes_may_differ();
+            track.calls.push(calls.intern(Call {
+                kind: call.kind,
+                elements_in: if loose { 0 } else { call.count },
+                elements_out: if loose { 0 } else { call.count },
+                dtype: nccl_datatype_name(call.datatype).into(),
+                root: if rooted { call.root } else { -1 },
+                // Averages and custom sums are made by the caller's own library and numbered per process.
+                redop: if reduces && call.redop < 5 { nccl_redop_name(call.redop) } else { "" },
+            }));
+            track.ops.push(at as u32);
+            track.entered += 1;
+        }
+        for (comm, track) in log.comms.iter().zip(tracks) {
+            let key = match comm.comm_id {
+                Some(id) => (id, 0, 0, comm.n_ranks),
+                None => {
+                    let parent = log
+                        .comms
+                        .iter()
+                        .find(|c| c.process == comm.process && Some(c.ptr) == comm.parent)
+                        .and_then(|c| c.comm_id)
+                        .unwrap_or(0);
+                    // The n-th split with this color from this parent on each process is the same communicator.
+                    let nth = log
+                        .comms
+                        .iter()
+                        .filter(|c| c.process == comm.process && c.parent == comm.parent && c.color == comm.color)
+                        .position(|c| c.ptr == comm.ptr)
+                        .unwrap_or(0) as u64;
+                    (parent, 1 + nth, comm.color.unwrap_or(-1), comm.n_ranks)
+                }
+            };
+            let at = *keys.entry(key).or_insert_with(|| {
+                groups.push(Group {
+                    view: View::Nccl,
+                    name: comm.comm_id.map_or_else(|| "split communicator".to_owned(), |id| format!("communicator {id:016x}")),
+                    ranks: vec![None; comm.n_ranks.min(1 << 20) as usize],
+                    tracks: vec![None; comm.n_ranks.min(1 << 20) as usize],
+                    is_world: roster.world_size == Some(comm.n_ranks),
+                    counts: Vec::new(),
+                });
+                groups.len() - 1
+            });
+            let Some(group) = groups.get_mut(at) else { continue };
+            if let Some(rank) = group.ranks.get_mut(comm.rank.0 as usize) {
+                *rank = track.rank;
+            }
+            if let Some(slot) = group.tracks.get_mut(comm.rank.0 as usize) {
+                // The same log given twice must not count twice; the longer one has more to say.
+                if slot.as_ref().is_none_or(|old| old.calls.len() + old.p2p.len() < track.calls.len() + track.p2p.len()) {
+                    *slot = Some(track);
+                }
+            }
+        }
+    }
+    for group in &mut groups {
+        name_world_ranks(group);
+    }
+    groups
+}
+
+/// In a communicator of the whole job the group rank is the global rank.
+fn name_world_ranks(group: &mut Group<'_>) {
+    if !group.is_world {
+        return;
+    }
+    for (at, rank) in group.ranks.iter_mut().enumerate() {
+        rank.get_or_insert(Rank(at as u32));
+    }
+    for (at, track) in group.tracks.iter_mut().enumerate() {
+        if let Some(track) = track {
+            track.rank.get_or_insert(Rank(at as u32));
+        }
+    }
+}
+
+fn ras_groups<'a>(case: &'a Case, roster: &Roster) -> Vec<Group<'a>> {
+    let mut groups: BTreeMap<u64, Group<'a>> = BTreeMap::new();
+    for observation in &case.observations {
+        let Fact::Ras(report) = &observation.fact else { continue };
+        for comm in &report.comms {
+            if comm.size == 0 || comm.size > 1 << 20 {
+                continue;
+            }
+            let size = comm.size as usize;
+            let group = groups.entry(comm.hash).or_insert_with(|| Group {
+                view: View::Ras,
+                name: format!("communicator {:016x}", comm.hash),
+                ranks: vec![None; size],
+                tracks: vec![None; size],
+                is_world: roster.world_size == Some(comm.size),
+                counts: vec![None; size],
+            });
+            for rank in &comm.ranks {
+                let Some(at) = rank.peer.rank.map(|r| r.0 as usize) else { continue };
+                let global = rank.peer.pid.and_then(|pid| roster.rank_of(pid, rank.peer.host.as_ref()));
+                if let Some(slot) = group.ranks.get_mut(at) {
+                    *slot = slot.or(global);
+                }
+                if let Some(slot) = group.tracks.get_mut(at)
+                    && slot.is_none()
+                {
+                    *slot = Some(Track {
+                        rank: global,
+                        cite: observation.cite,
+                        kind: SourceKind::Ras,
+                        origin: Origin::Lines,
+                        first_seq: 1,
+                        calls: Vec::new(),
+                        ops: Vec::new(),
+                        entered: 0,
+                        finished: None,
+                        p2p: Vec::new(),
+                        from_start: true,
+                        lines: Vec::new(),
+                    });
+                }
+                if let Some(slot) = group.counts.get_mut(at)
+                    && (slot.is_none() || !rank.counts.is_empty())
+                {
+                    *slot = Some(rank.counts.clone());
+                }
+            }
+            fill_majority(group, comm);
+        }
+    }
+    let mut groups: Vec<Group<'a>> = groups.into_values().collect();
+    for group in &mut groups {
+        name_world_ranks(group);
+        for (track, counts) in group.tracks.iter_mut().zip(&group.counts) {
+            if let (Some(track), Some(counts)) = (track, counts) {
+                track.entered = counts.iter().map(|(_, n)| *n).sum::<u64>().min(u64::from(u32::MAX)) as u32;
+            }
+        }
+    }
+    groups
+}
+
+/// The text form lists outliers only; the others share the majority's count.
+fn fill_majority(group: &mut Group<'_>, comm: &ringleader_model::RasComm) {
+    if comm.majority_counts.is_empty() {
+        return;
+    }
+    let kinds: Vec<(OpKind, u64)> = comm.majority_counts.iter().map(|(kind, _, count)| (*kind, *count)).collect();
+    for slot in &mut group.counts {
+        let counts = slot.get_or_insert_with(Vec::new);
+        for (kind, count) in &kinds {
+            if !counts.iter().any(|(k, _)| k == kind) {
+                counts.push((*kind, *count));
+            }
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! Who is who: rank, host, process, local rank and GPU, joined from whatever names two of them together.
+//!
+//! NCCL's INIT lines tie host and pid to a rank and a GPU, torchrun's table ties rank, local rank and pid, RAS ties
+//! pid, address and rank, a launcher's prefix ties a line to a rank. None of them is complete in real evidence.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ringleader_model::{
+    Case, Culprit, Fact, Host, LocalRank, NcclLog, PciAddress, Pid, Rank, RasReport, StoreEvent, TorchEvent, Who,
+};
+
+/// One process of the job.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Member {
+    /// Global rank.
+    pub rank: Option<Rank>,
+    /// Host as logs name it.
+    pub host: Option<Host>,
+    /// Address, as RAS names hosts.
+    pub address: Option<Host>,
+    /// Process.
+    pub pid: Option<Pid>,
+    /// Rank within its node.
+    pub local_rank: Option<LocalRank>,
+    /// GPU.
+    pub gpu: Option<PciAddress>,
+    /// CUDA device number.
+    pub cuda_dev: Option<u32>,
+    /// NVML index: the row of nvidia-smi.
+    pub nvml_dev: Option<u32>,
+}
+
+/// All members of the job.
+#[derive(Clone, Debug, Default)]
+pub struct Roster {
+    /// Members, ordered by rank, unknown ranks last.
+    pub members: Vec<Member>,
+    /// World size, if anything tells.
+    pub world_size: Option<u32>,
+    /// Pids that are launchers (agents), not ranks.
+    pub launchers: BTreeSet<Pid>,
+}
+
+/// Names that many hosts share; they tell nothing.
+fn telling_host(host: &Option<Host>) -> Option<&Host> {
+    host.as_ref().filter(|h| !matches!(&***h, "localhost" | "" | "127.0.0.1" | "::1"))
+}
+
+fn hosts_agree(a: &Option<Host>, b: &Option<Host>) -> bool {
+    match (telling_host(a), telling_host(b)) {
+        (Some(a), Some(b)) => a == b,
+        _ => true,
+    }
+}
+
+impl Member {
+    fn agrees_with(&self, other: &Member) -> bool {
+        let same = |a: Option<u32>, b: Option<u32>| a.is_none() || b.is_none() || a == b;
+        let hosts = hosts_agree(&self.host, &other.host);
+        let addresses = match (&self.address, &other.address) {
+            (Some(a), Some(b)) => a == b,
+            _ => true,
+        };
+        hosts && addresses && same(self.rank.map(|r| r.0), other.rank.map(|r| r.0)) && same(self.pid.map(|p| p.0), other.pid.map(|p| p.0))
+    }
+
+    fn take_in(&mut self, other: &Member) {
+        self.rank = self.rank.or(other.rank);
+        if telling_host(&self.host).is_none() {
+            self.host = telling_host(&other.host).cloned().or_else(|| self.host.take());
+        }
+        self.address = self.address.take().or_else(|| other.address.clone());
+        self.pid = self.pid.or(other.pid);
+        self.local_rank = self.local_rank.or(other.local_rank);
+        self.gpu = self.gpu.or(other.gpu);
+        self.cuda_dev = self.cuda_dev.or(other.cuda_dev);
+        self.nvml_dev = self.nvml_dev.or(other.nvml_dev);
+    }
+}
+
+impl Roster {
+    /// Joins what the case says.
+    pub fn new(case: &Case) -> Self {
+        let mut roster = Self { world_size: world_size(case), ..Self::default() };
+        roster.find_launchers(case);
+        for observation in &case.observations {
+            match &observation.fact {
+                Fact::Nccl(log) => roster.join_nccl(log),
+                Fact::Ras(report) => roster.join_ras(report),
+                Fact::Torch(event) => roster.join_statement(&observation.who, event),
+                _ => {}
+            }
+        }
+        if let Some(world) = roster.world_size {
+            // A communicator larger than the world cannot be; ranks past its end come from another job's leftovers.
+            roster.members.retain(|m| m.rank.is_none_or(|r| r.0 < world));
+        }
+        roster.members.sort_by_key(|m| (m.rank.is_none(), m.rank, m.host.clone(), m.pid));
+        roster
+    }
+
+    fn find_launchers(&mut self, case: &Case) {
+        for observation in &case.observations {
+            match &observation.fact {
+                Fact::Torch(TorchEvent::ClosingSignal { .. } | TorchEvent::LauncherKilled { .. }) => {
+                    self.launchers.extend(observation.who.pid);
+                }
+                Fact::Processes(table) => {
+                    for row in &table.rows {
+                        if is_launcher_command(&row.command) {
+                            self.launchers.extend(row.pid);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Adds what is known of one process, to the member it agrees with or as a new one.
+    fn add(&mut self, found: Member) {
+        if found.rank.is_none() && found.pid.is_none() {
+            return;
+        }
+        let by_pid = |m: &Member| m.pid.is_some() && m.pid == found.pid;
+        let by_rank = |m: &Member| m.rank.is_some() && m.rank == found.rank;
+        let at = self
+            .members
+            .iter()
+            .position(|m| by_pid(m) && m.agrees_with(&found))
+            .or_else(|| self.members.iter().position(|m| by_rank(m) && m.agrees_with(&found)));
+        match at.and_then(|at| self.members.get_mut(at)) {
+            Some(member) => member.take_in(&found),
+            None => self.members.push(found),
+        }
+    }
+
+    fn join_nccl(&mut self, log: &NcclLog) {
+        for process in &log.processes {
+            let address = process.bootstrap.as_deref().and_then(address_of).map(Host::from);
+            self.add(Member {
+                rank: process.who.rank,
+                local_rank: process.who.local_rank,
+                host: process.who.host.clone(),
+                pid: process.who.pid,
+                address,
+                ..Member::default()
+            });
+        }
+        for comm in &log.comms {
+            let Some(process) = log.processes.get(comm.process as usize) else { continue };
+            let is_world = Some(comm.n_ranks) == self.world_size;
+            self.add(Member {
+                rank: if is_world { Some(Rank(comm.rank.0)) } else { process.who.rank },
+                host: process.who.host.clone(),
+                pid: process.who.pid,
+                gpu: comm.gpu,
+                cuda_dev: comm.cuda_dev,
+                nvml_dev: comm.nvml_dev,
+                ..Member::default()
+            });
+        }
+    }
+
+    fn join_ras(&mut self, report: &RasReport) {
+        for comm in &report.comms {
+            let is_world = Some(comm.size) == self.world_size;
+            for peer in comm.ranks.iter().map(|r| &r.peer).chain(&comm.missing) {
+                self.add(Member {
+                    rank: peer.rank.filter(|_| is_world).map(|r| Rank(r.0)),
+                    address: peer.host.clone(),
+                    pid: peer.pid,
+                    cuda_dev: peer.cuda_dev,
+                    ..Member::default()
+                });
+            }
+        }
+    }
+
+    fn join_statement(&mut self, who: &Who, event: &TorchEvent) {
+        match event {
+            TorchEvent::ChildFailure { host, .. } => self.add(Member {
+                rank: who.rank,
+                local_rank: who.local_rank,
+                pid: who.pid,
+                host: who.host.clone().or_else(|| host.as_deref().map(Host::from)),
+                ..Member::default()
+            }),
+            TorchEvent::ChildExit { .. } => {
+                // Local rank and pid only; joined by pid if anything else names it.
+                if let Some(member) = self.members.iter_mut().find(|m| m.pid.is_some() && m.pid == who.pid) {
+                    member.local_rank = member.local_rank.or(who.local_rank);
+                } else if who.pid.is_some() {
+                    self.members.push(Member {
+                        local_rank: who.local_rank,
+                        pid: who.pid,
+                        rank: who.rank,
+                        host: who.host.clone(),
+                        ..Member::default()
+                    });
+                }
+            }
+            _ => {
+                if let Some(rank) = who.rank
+                    && !self.members.iter().any(|m| m.rank == Some(rank))
+                {
+                    self.members.push(Member {
+                        rank: Some(rank),
+                        host: who.host.clone(),
+                        pid: who.pid,
+                        ..Member::default()
+                    });
+                }
+            }
+        }
+    }
+
+    /// Everything known of `who`.
+    pub fn culprit(&self, who: &Who) -> Culprit {
+        let member = self.find(who);
+        Culprit {
+            rank: who.rank.or(member.and_then(|m| m.rank)),
+            host: member.and_then(|m| m.host.clone().or_else(|| m.address.clone())).or_else(|| who.host.clone()),
+            pid: who.pid.or(member.and_then(|m| m.pid)),
+            local_rank: who.local_rank.or(member.and_then(|m| m.local_rank)),
+            gpu: member.and_then(|m| m.gpu),
+            place: None,
+        }
+    }
+
+    /// Everything known of a global rank.
+    pub fn culprit_rank(&self, rank: Rank) -> Culprit {
+        self.culprit(&Who { rank: Some(rank), ..Who::default() })
+    }
+
+    /// The member that `who` means.
+    pub fn find(&self, who: &Who) -> Option<&Member> {
+        if let Some(rank) = who.rank {
+            return self.members.iter().find(|m| m.rank == Some(rank));
+        }
+        let pid = who.pid?;
+        let matches = |m: &&Member| {
+            m.pid == Some(pid) && (hosts_agree(&m.host, &who.host) || m.address.is_some() && m.address == who.host)
+        };
+        let mut found = self.members.iter().filter(matches);
+        match (found.next(), found.next()) {
+            (Some(one), None) => Some(one),
+            _ => None,
+        }
+    }
+
+    /// The member with this global rank.
+    pub fn by_rank(&self, rank: Rank) -> Option<&Member> {
+        self.members.iter().find(|m| m.rank == Some(rank))
+    }
+
+    /// The global rank of a process, by pid and (if given) host or address.
+    pub fn rank_of(&self, pid: Pid, host: Option<&Host>) -> Option<Rank> {
+        self.find(&Who { pid: Some(pid), host: host.cloned(), ..Who::default() }).and_then(|m| m.rank)
+    }
+
+    /// Ranks `0..world_size` that no member has.
+    pub fn unseen_ranks(&self) -> Vec<Rank> {
+        let seen: BTreeSet<Rank> = self.members.iter().filter_map(|m| m.rank).collect();
+        (0..self.world_size.unwrap_or(0)).map(Rank).filter(|r| !seen.contains(r)).collect()
+    }
+}
+
+/// Whether a command line is a launcher, not a rank.
+pub fn is_launcher_command(command: &str) -> bool {
+    const LAUNCHERS: [&str; 9] = [
+        "torch.distributed.run", "torch.distributed.launch", "torchrun", "mpirun", "mpiexec", "orted", "srun ", "accelerate launch",
+        "deepspeed",
+    ];
+    LAUNCHERS.iter().any(|l| command.contains(l)) || command.starts_with("/bin/sh -c") || command.starts_with("sh -c")
+}
+
+/// `192.0.2.2` out of `eth0:192.0.2.2<0>`; the bracketed part of IPv6.
+fn address_of(bootstrap: &str) -> Option<&str> {
+    let (_, rest) = bootstrap.split_once(':')?;
+    let end = rest.find('<').unwrap_or(rest.len());
+    rest.get(..end).map(|a| a.trim_matches(|c| c == '[' || c == ']')).filter(|a| !a.is_empty())
+}
+
+/// The size of the job: the largest default group, communicator, or "n clients" that anything states; failing that one
+/// more than the largest rank of a launcher's table.
+fn world_size(case: &Case) -> Option<u32> {
+    // How often each size is stated: a stray file of another job must not decide.
+    let mut stated: BTreeMap<u32, u32> = BTreeMap::new();
+    let mut table_max = None;
+    for observation in &case.observations {
+        match &observation.fact {
+            Fact::Flight(dump) => {
+                if let Some(size) = dump.groups.iter().map(|g| g.ranks.len() as u32).max().filter(|n| *n > 0) {
+                    *stated.entry(size).or_default() += 1;
+                }
+            }
+            Fact::Nccl(log) => {
+                if let Some(size) = log.comms.iter().map(|c| c.n_ranks).max() {
+                    *stated.entry(size).or_default() += 1;
+                }
+            }
+            Fact::Ras(report) => {
+                if let Some(size) = report.comms.iter().map(|c| c.size).max() {
+                    *stated.entry(size).or_default() += 1;
+                }
+            }
+            Fact::Torch(TorchEvent::Store(StoreEvent::ClientsMissing { expected, .. })) => {
+                *stated.entry(*expected).or_default() += 1;
+            }
+            Fact::Torch(TorchEvent::ChildFailure { .. }) => {
+                table_max = table_max.max(observation.who.rank.map(|r| r.0 + 1));
+            }
+            _ => {}
+        }
+        if let (Fact::Torch(_), Some(rank)) = (&observation.fact, observation.who.rank) {
+            table_max = table_max.max(Some(rank.0 + 1));
+        }
+    }
+    stated.into_keys().max().into_iter().chain(table_max).max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn address_is_taken_from_the_bootstrap_line() {
+        assert_eq!(address_of("eth0:192.0.2.2<0>"), Some("192.0.2.2"));
+        assert_eq!(address_of("ib0:[fe80::1]<0>"), Some("fe80::1"));
+        assert_eq!(address_of("eth0"), None);
+    }
+
+    #[test]
+    fn a_pid_on_two_hosts_means_nobody() {
+        let member = |host: &str, rank| Member {
+            rank: Some(Rank(rank)),
+            host: Some(host.into()),
+            pid: Some(Pid(7)),
+            ..Member::default()
+        };
+        let roster = Roster { members: vec![member("a", 0), member("b", 1)], ..Roster::default() };
+        let who = |host: Option<&str>| Who { pid: Some(Pid(7)), host: host.map(Host::from), ..Who::default() };
+        assert_eq!(roster.find(&who(None)), None);
+        assert_eq!(roster.find(&who(Some("b"))).and_then(|m| m.rank), Some(Rank(1)));
+    }
+}

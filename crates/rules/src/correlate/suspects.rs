@@ -1,0 +1,217 @@
+//! Ranks that hold the others up: awaited by someone, waiting for nobody. What the views agree on is joined.
+
+use ringleader_model::{Evidence, Frame, RankSet, SourceKind, user_frame};
+
+use super::Scene;
+use super::ledger::{Group, View};
+use super::mismatch::{evidence_of, place_near};
+use super::waits::{FrontKind, Node, Root, Waits, node};
+
+/// A rank that holds others up.
+#[derive(Clone, Debug)]
+pub struct Suspect {
+    /// Who.
+    pub node: Node,
+    /// Who waits for it, directly or through others.
+    pub victims: RankSet,
+    /// Views that show it.
+    pub views: Vec<View>,
+    /// All that speaks against it is that it left no record.
+    pub weak: bool,
+    /// What the others wait in: `all_reduce #45 of default_pg`.
+    pub awaited_in: String,
+    /// It is awaited in a send or receive.
+    pub in_p2p: bool,
+    /// Place in the code where the others wait.
+    pub waiters_place: Option<Frame>,
+    /// Last call it made itself, and from where.
+    pub last_place: Option<Frame>,
+    /// Proofs.
+    pub evidence: Vec<Evidence>,
+    /// Since when the others wait, ns.
+    pub since_ns: Option<i64>,
+}
+
+/// Joins the roots of all views. Views that know completion count before those that only count calls.
+pub fn suspects(scene: &Scene<'_>) -> Vec<Suspect> {
+    let mut found: Vec<Suspect> = Vec::new();
+    for waits in &scene.waits {
+        for root in &waits.roots {
+            let fresh = describe(scene, waits, root);
+            match found.iter_mut().find(|s| s.node == fresh.node) {
+                Some(known) => {
+                    known.views.extend(fresh.views);
+                    known.evidence.extend(fresh.evidence);
+                    known.weak &= fresh.weak;
+                    known.in_p2p |= fresh.in_p2p;
+                    known.since_ns = known.since_ns.or(fresh.since_ns);
+                    known.waiters_place = known.waiters_place.take().or(fresh.waiters_place);
+                    known.last_place = known.last_place.take().or(fresh.last_place);
+                    let all = known.victims.ranks().iter().chain(fresh.victims.ranks()).copied().collect();
+                    known.victims = all;
+                }
+                None => found.push(fresh),
+            }
+        }
+    }
+    // A rank that one view shows to be waiting itself is no root, whatever a poorer view says.
+    let waiting_elsewhere = |s: &Suspect| {
+        scene
+            .waits
+            .iter()
+            .find(|w| w.view == View::Flight)
+            .is_some_and(|w| !s.views.contains(&View::Flight) && waits_on_somebody(scene, w, s.node))
+    };
+    found.retain(|s| !waiting_elsewhere(s));
+    found.sort_by(|a, b| {
+        (a.weak, std::cmp::Reverse(a.views.len()), std::cmp::Reverse(a.victims.len()), a.node).cmp(&(
+            b.weak,
+            std::cmp::Reverse(b.views.len()),
+            std::cmp::Reverse(b.victims.len()),
+            b.node,
+        ))
+    });
+    found
+}
+
+fn waits_on_somebody(scene: &Scene<'_>, waits: &Waits, who: Node) -> bool {
+    waits.fronts.iter().any(|front| {
+        let Some(group) = scene.ledger.groups.get(front.group) else { return false };
+        !front.behind.is_empty() && front.waiting.iter().any(|m| node(group, *m) == Some(who))
+    })
+}
+
+fn describe(scene: &Scene<'_>, waits: &Waits, root: &Root) -> Suspect {
+    let mut suspect = Suspect {
+        node: root.node,
+        victims: root.victims.iter().filter_map(|n| n.rank()).collect(),
+        views: vec![waits.view],
+        weak: root.weak,
+        awaited_in: String::new(),
+        in_p2p: false,
+        waiters_place: None,
+        last_place: None,
+        evidence: Vec::new(),
+        since_ns: None,
+    };
+    for at in &root.fronts {
+        let Some(front) = waits.fronts.get(*at) else { continue };
+        let Some(group) = scene.ledger.groups.get(front.group) else { continue };
+        suspect.since_ns = match (suspect.since_ns, front.since_ns) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        let first_waiter = front.waiting.first().and_then(|m| group.tracks.get(*m)).and_then(Option::as_ref);
+        let what = match front.what {
+            FrontKind::Collective(seq) => {
+                let call = first_waiter.and_then(|t| scene.ledger.get(t.call(seq)?)).map_or("collective", |c| c.kind.name());
+                if let Some(track) = first_waiter {
+                    suspect.evidence.extend(evidence_of(scene, track, seq).or_else(|| lines_of(track)));
+                    suspect.waiters_place = suspect.waiters_place.take().or_else(|| place_near(scene, track, &group.name, seq));
+                }
+                format!("{call} #{seq} of {}", group.name)
+            }
+            FrontKind::P2p { from, to, nth } => {
+                suspect.in_p2p = true;
+                if let Some(track) = first_waiter {
+                    let open = track.p2p.iter().filter(|p| p.done != Some(true)).find(|p| {
+                        p.peer == u32::MAX || p.peer == from || p.peer == to
+                    });
+                    if let Some(p2p) = open {
+                        let frames = track.frames(p2p.op);
+                        suspect.waiters_place = suspect.waiters_place.take().or_else(|| user_frame(&frames).cloned()).or_else(|| {
+                            let stand = scene.watchdog.stand(&group.name, track.rank?)?;
+                            user_frame(&stand.frames).cloned()
+                        });
+                    }
+                    suspect.evidence.push(Evidence {
+                        cite: track.cite,
+                        text: pair_text(group, from, to, nth, waits.view),
+                        kind: track.kind,
+                    });
+                }
+                if from == u32::MAX || to == u32::MAX {
+                    format!("send or receive of {}", group.name)
+                } else {
+                    format!("message {nth} from {} to {} of {}", name(group, from), name(group, to), group.name)
+                }
+            }
+            FrontKind::Count(kind, need) => {
+                suspect.evidence.extend(count_text(scene, group, front.waiting.first().copied(), root.node, kind, need));
+                format!("{} #{need} of {}", kind.name(), group.name)
+            }
+        };
+        if suspect.awaited_in.is_empty() {
+            suspect.awaited_in = what;
+        }
+        if let Some(own) = (0..group.tracks.len()).find(|m| node(group, *m) == Some(root.node))
+            && let Some(Some(track)) = group.tracks.get(own)
+            && waits.view != View::Ras
+        {
+            if let Some(op) = track.op(track.last_seq()) {
+                suspect.last_place = suspect.last_place.take().or_else(|| user_frame(&track.frames(op)).cloned());
+            }
+            if matches!(front.what, FrontKind::Collective(_)) {
+                let text = format!(
+                    "{} entered {} collectives of {}; the others entered more",
+                    root.node.rank().map_or_else(|| "this rank".to_owned(), |r| format!("rank {}", r.0)),
+                    track.entered,
+                    group.name
+                );
+                suspect.evidence.push(Evidence { cite: track.cite, text, kind: track.kind });
+            }
+        }
+    }
+    suspect.evidence.dedup();
+    suspect
+}
+
+fn lines_of(track: &super::ledger::Track<'_>) -> Option<Evidence> {
+    let (_, cite, text) = track.lines.first()?;
+    Some(Evidence { cite: *cite, text: text.clone(), kind: SourceKind::TorchLog })
+}
+
+fn name(group: &Group<'_>, member: u32) -> String {
+    group.rank(member as usize).map_or_else(|| format!("member {member}"), |r| format!("rank {}", r.0))
+}
+
+fn pair_text(group: &Group<'_>, from: u32, to: u32, nth: u32, view: View) -> String {
+    if from == u32::MAX || to == u32::MAX {
+        return format!("a send or receive of {} does not finish", group.name);
+    }
+    let count = |member: u32, is_send: bool, peer: u32| {
+        let track = group.tracks.get(member as usize).and_then(Option::as_ref);
+        track.map(|t| t.p2p.iter().filter(|p| p.is_send == is_send && p.peer == peer).count())
+    };
+    let (sent, received) = (count(from, true, to), count(to, false, from));
+    let number = |n: Option<usize>| n.map_or_else(|| "an unknown number of".to_owned(), |n| n.to_string());
+    let unit = if view == View::Nccl { "calls" } else { "entries" };
+    format!(
+        "{} posted {} sends to {}, which posted {} receives ({unit}); number {nth} has no partner",
+        name(group, from),
+        number(sent),
+        name(group, to),
+        number(received)
+    )
+}
+
+fn count_text(
+    scene: &Scene<'_>,
+    group: &Group<'_>,
+    waiter: Option<usize>,
+    root: Node,
+    kind: ringleader_model::OpKind,
+    need: u64,
+) -> Option<Evidence> {
+    let cite = group.tracks.iter().flatten().map(|t| t.cite).next()?;
+    let own = (0..group.counts.len()).find(|m| node(group, *m) == Some(root));
+    let launched = own.and_then(|m| group.counts.get(m)?.as_ref()).and_then(|c| c.iter().find(|(k, _)| *k == kind)).map(|(_, n)| *n);
+    let who = root.rank().map_or_else(|| "a rank".to_owned(), |r| format!("rank {}", r.0));
+    let other = waiter.and_then(|w| group.rank(w)).map_or_else(|| "others".to_owned(), |r| format!("rank {}", r.0));
+    let _ = scene;
+    let text = match launched {
+        Some(n) => format!("RAS: {who} has launched {n} {}, {other} at least {need}", kind.name()),
+        None => format!("RAS has no data of {who}; {other} has launched {need} {}", kind.name()),
+    };
+    Some(Evidence { cite, text, kind: SourceKind::Ras })
+}

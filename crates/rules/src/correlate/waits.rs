@@ -1,0 +1,458 @@
+//! Who waits for whom, over all groups of one view.
+//!
+//! A rank waits in its oldest unfinished operation (later ones are consequences), for every member of that group that
+//! has not entered it. A rank that others wait for and that waits for nobody is a root; if there is none, the waiting
+//! is a cycle. Ranks that left no record are awaited too, but weakly: they may just have lost their file.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ringleader_model::{OpKind, OpState, Rank, SourceId};
+
+use super::ledger::{Group, Ledger, Origin, Track, View};
+
+/// A rank, or a record whose rank is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Node {
+    /// A rank.
+    Rank(Rank),
+    /// The owner of this source.
+    Source(SourceId),
+}
+
+impl Node {
+    /// The rank, if known.
+    pub fn rank(self) -> Option<Rank> {
+        match self {
+            Self::Rank(rank) => Some(rank),
+            Self::Source(_) => None,
+        }
+    }
+}
+
+/// Where a group stands still: the same operation, seen from all members.
+#[derive(Clone, Debug)]
+pub struct Front {
+    /// Index into [`Ledger::groups`].
+    pub group: usize,
+    /// What is unfinished.
+    pub what: FrontKind,
+    /// Group ranks that have entered and not finished it.
+    pub waiting: Vec<usize>,
+    /// Group ranks that have not entered it, by their own record.
+    pub behind: Vec<usize>,
+    /// Group ranks that have finished it already.
+    pub ahead: Vec<usize>,
+    /// Group ranks without any record in this group.
+    pub unseen: Vec<usize>,
+    /// Earliest time at which a waiting rank enqueued it, ns.
+    pub since_ns: Option<i64>,
+}
+
+/// What a front waits in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FrontKind {
+    /// Collective number.
+    Collective(u32),
+    /// A send or receive: the pair's number from `from` to `to`.
+    P2p {
+        /// Sender's group rank.
+        from: u32,
+        /// Receiver's group rank.
+        to: u32,
+        /// n-th of this pair, from 1.
+        nth: u32,
+    },
+    /// RAS: launches of one function.
+    Count(OpKind, u64),
+}
+
+/// A rank that others wait for and that waits for nobody.
+#[derive(Clone, Debug)]
+pub struct Root {
+    /// Who.
+    pub node: Node,
+    /// Fronts in which it is awaited.
+    pub fronts: Vec<usize>,
+    /// Everyone who waits for it, directly or through others.
+    pub victims: Vec<Node>,
+    /// It left no record: that is all that speaks against it.
+    pub weak: bool,
+}
+
+/// The wait-for graph of one view.
+#[derive(Clone, Debug)]
+pub struct Waits {
+    /// View.
+    pub view: View,
+    /// Fronts.
+    pub fronts: Vec<Front>,
+    /// Roots, most awaited first.
+    pub roots: Vec<Root>,
+    /// Ranks that wait for each other in a closed loop that nobody else holds up.
+    pub cycles: Vec<Vec<Node>>,
+    /// Ranks with an unfinished operation that every member has entered.
+    pub all_in: Vec<usize>,
+}
+
+/// Builds the graph of a view; None if the view recorded nothing.
+pub fn waits(ledger: &Ledger<'_>, view: View) -> Option<Waits> {
+    let groups: Vec<(usize, &Group<'_>)> = ledger.groups.iter().enumerate().filter(|(_, g)| g.view == view).collect();
+    if groups.is_empty() {
+        return None;
+    }
+    let mut fronts = Vec::new();
+    match view {
+        View::Flight => {
+            let oldest = oldest_unfinished(&groups);
+            for (at, group) in &groups {
+                fronts.extend(flight_fronts(*at, group, &oldest));
+            }
+        }
+        View::Nccl => {
+            for (at, group) in &groups {
+                fronts.extend(count_front(*at, group));
+                fronts.extend(pair_fronts(*at, group));
+            }
+        }
+        View::Ras => {
+            for (at, group) in &groups {
+                fronts.extend(ras_fronts(*at, group));
+            }
+        }
+    }
+    Some(solve(ledger, view, fronts))
+}
+
+/// The node of a group rank.
+pub fn node(group: &Group<'_>, at: usize) -> Option<Node> {
+    if let Some(rank) = group.rank(at) {
+        return Some(Node::Rank(rank));
+    }
+    group.tracks.get(at)?.as_ref().map(|t| t.rank.map_or(Node::Source(t.cite.source), Node::Rank))
+}
+
+/// One rank's oldest unfinished operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Oldest {
+    /// Position in time within the rank: entry index of its dump, or start time of its watchdog line.
+    order: i64,
+    group: usize,
+    seq: u32,
+    is_p2p: bool,
+    /// Index into `p2p` of the track.
+    p2p_at: usize,
+}
+
+fn oldest_unfinished(groups: &[(usize, &Group<'_>)]) -> BTreeMap<Node, Oldest> {
+    let mut oldest: BTreeMap<Node, Oldest> = BTreeMap::new();
+    for (at, group) in groups {
+        for (member, track) in group.tracks.iter().enumerate() {
+            let (Some(track), Some(node)) = (track, node(group, member)) else { continue };
+            let mut offer = |candidate: Oldest| {
+                oldest.entry(node).and_modify(|o| *o = (*o).min(candidate)).or_insert(candidate);
+            };
+            let next = track.finished.unwrap_or(0) + 1;
+            if track.entered >= next {
+                let order = track.op(next).map_or(i64::MIN / 2, i64::from);
+                offer(Oldest { order, group: *at, seq: next, is_p2p: false, p2p_at: 0 });
+            }
+            if let Some((p2p_at, p2p)) = track.p2p.iter().enumerate().find(|(_, p)| p.done == Some(false)) {
+                let order = if p2p.op == Track::GAP { i64::MIN / 2 } else { i64::from(p2p.op) };
+                offer(Oldest { order, group: *at, seq: 0, is_p2p: true, p2p_at });
+            }
+        }
+    }
+    oldest
+}
+
+fn flight_fronts(at: usize, group: &Group<'_>, oldest: &BTreeMap<Node, Oldest>) -> Vec<Front> {
+    let mut by_what: BTreeMap<FrontKind, Front> = BTreeMap::new();
+    let fresh = |what| Front {
+        group: at,
+        what,
+        waiting: Vec::new(),
+        behind: Vec::new(),
+        ahead: Vec::new(),
+        unseen: Vec::new(),
+        since_ns: None,
+    };
+    for (member, track) in group.tracks.iter().enumerate() {
+        let (Some(track), Some(node)) = (track, node(group, member)) else { continue };
+        let Some(wait) = oldest.get(&node).filter(|o| o.group == at) else { continue };
+        let (what, op) = if wait.is_p2p {
+            let Some(p2p) = track.p2p.get(wait.p2p_at) else { continue };
+            let nth = track.p2p.iter().take(wait.p2p_at + 1).filter(|p| p.peer == p2p.peer && p.is_send == p2p.is_send).count();
+            let (from, to) = if p2p.is_send { (member as u32, p2p.peer) } else { (p2p.peer, member as u32) };
+            (FrontKind::P2p { from, to, nth: nth as u32 }, Some(p2p.op))
+        } else {
+            (FrontKind::Collective(wait.seq), track.op(wait.seq))
+        };
+        let front = by_what.entry(what).or_insert_with(|| fresh(what));
+        front.waiting.push(member);
+        if let Some(ns) = op.and_then(|op| track.created_ns(op)) {
+            front.since_ns = Some(front.since_ns.map_or(ns, |old| old.min(ns)));
+        }
+    }
+    let mut fronts: Vec<Front> = by_what.into_values().collect();
+    for front in &mut fronts {
+        match front.what {
+            FrontKind::Collective(seq) => {
+                for (member, track) in group.tracks.iter().enumerate() {
+                    match track {
+                        None => front.unseen.push(member),
+                        Some(t) if t.entered < seq && has_collectives_or_none(t) => front.behind.push(member),
+                        Some(t) if t.finished.unwrap_or(0) >= seq => front.ahead.push(member),
+                        Some(_) => {}
+                    }
+                }
+            }
+            FrontKind::P2p { from, to, nth } => settle_pair(group, front, from, to, nth, oldest),
+            FrontKind::Count(..) => {}
+        }
+    }
+    fronts
+}
+
+/// A track that knows only a point-to-point timeout tells nothing of collectives.
+fn has_collectives_or_none(track: &Track<'_>) -> bool {
+    !(matches!(track.origin, Origin::Lines) && track.p2p.iter().any(|p| p.op == Track::GAP))
+}
+
+/// The other side of a send or receive: not there yet, or there and held up by something older.
+fn settle_pair(group: &Group<'_>, front: &mut Front, from: u32, to: u32, nth: u32, oldest: &BTreeMap<Node, Oldest>) {
+    let waiter = front.waiting.first().copied().unwrap_or(usize::MAX);
+    let other = if waiter == to as usize { from } else { to };
+    if other == u32::MAX {
+        // The watchdog names no peer: whoever left no trace in this group may be it.
+        front.unseen.extend(group.tracks.iter().enumerate().filter(|(_, t)| t.is_none()).map(|(m, _)| m));
+        return;
+    }
+    let other_sends = other == from;
+    match group.tracks.get(other as usize) {
+        Some(Some(track)) => {
+            let made = track
+                .p2p
+                .iter()
+                .filter(|p| p.is_send == other_sends && p.peer == if other_sends { to } else { from })
+                .nth(nth.saturating_sub(1) as usize);
+            let rolled = !track.from_start || track_rolled(group, waiter);
+            match made {
+                // Numbers are worth nothing once a ring has lost its start; then only "has it anything left" counts.
+                None if !rolled || track.p2p.iter().all(|p| p.done == Some(true)) => front.behind.push(other as usize),
+                // Entered, but the other has an older operation to finish first.
+                Some(p2p) => {
+                    let older = node(group, other as usize).and_then(|n| oldest.get(&n)).is_some_and(|o| o.order < i64::from(p2p.op));
+                    if older && p2p.done == Some(false) {
+                        front.behind.push(other as usize);
+                    }
+                }
+                None => front.behind.push(other as usize),
+            }
+        }
+        Some(None) => front.unseen.push(other as usize),
+        None => {}
+    }
+}
+
+fn track_rolled(group: &Group<'_>, at: usize) -> bool {
+    group.tracks.get(at).and_then(Option::as_ref).is_some_and(|t| !t.from_start)
+}
+
+/// NCCL logs: whoever made fewer calls on a communicator is behind.
+fn count_front(at: usize, group: &Group<'_>) -> Option<Front> {
+    let seen = || group.tracks.iter().enumerate().filter_map(|(m, t)| t.as_ref().filter(|t| t.from_start).map(|t| (m, t)));
+    let most = seen().map(|(_, t)| t.entered).max().filter(|n| *n > 0)?;
+    let behind: Vec<usize> = seen().filter(|(_, t)| t.entered < most).map(|(m, _)| m).collect();
+    let least = seen().map(|(_, t)| t.entered).min()?;
+    let unseen: Vec<usize> = group.tracks.iter().enumerate().filter(|(_, t)| t.is_none()).map(|(m, _)| m).collect();
+    // A rank that has no log at all is no sign of trouble: logs are often kept of one rank only.
+    if behind.is_empty() {
+        return None;
+    }
+    let seq = least + 1;
+    let behind: Vec<usize> = seen().filter(|(_, t)| t.entered < seq).map(|(m, _)| m).collect();
+    let waiting: Vec<usize> = seen().filter(|(_, t)| t.entered >= seq).map(|(m, _)| m).collect();
+    let since_ns = seen().filter_map(|(_, t)| t.created_ns(t.op(seq)?)).min();
+    Some(Front { group: at, what: FrontKind::Collective(seq), waiting, behind, ahead: Vec::new(), unseen, since_ns })
+}
+
+/// NCCL logs: pairs with more receives than sends, or the reverse.
+fn pair_fronts(at: usize, group: &Group<'_>) -> Vec<Front> {
+    let mut sends: BTreeMap<(u32, u32), u32> = BTreeMap::new();
+    let mut recvs: BTreeMap<(u32, u32), u32> = BTreeMap::new();
+    for (member, track) in group.tracks.iter().enumerate() {
+        let Some(track) = track.as_ref().filter(|t| t.from_start) else { continue };
+        for p2p in &track.p2p {
+            let counts = if p2p.is_send { &mut sends } else { &mut recvs };
+            let key = if p2p.is_send { (member as u32, p2p.peer) } else { (p2p.peer, member as u32) };
+            *counts.entry(key).or_default() += 1;
+        }
+    }
+    let seen = |m: u32| group.tracks.get(m as usize).and_then(Option::as_ref).is_some_and(|t| t.from_start);
+    let pairs: BTreeSet<(u32, u32)> = sends.keys().chain(recvs.keys()).copied().collect();
+    let mut fronts = Vec::new();
+    for (from, to) in pairs {
+        if from == to || !seen(from) || !seen(to) {
+            continue;
+        }
+        let (sent, received) = (sends.get(&(from, to)).copied().unwrap_or(0), recvs.get(&(from, to)).copied().unwrap_or(0));
+        if sent == received {
+            continue;
+        }
+        let (waiting, behind) = if sent < received { (to, from) } else { (from, to) };
+        fronts.push(Front {
+            group: at,
+            what: FrontKind::P2p { from, to, nth: sent.min(received) + 1 },
+            waiting: vec![waiting as usize],
+            behind: vec![behind as usize],
+            ahead: Vec::new(),
+            unseen: Vec::new(),
+            since_ns: None,
+        });
+    }
+    fronts
+}
+
+/// RAS: whoever launched fewer of a function is behind.
+fn ras_fronts(at: usize, group: &Group<'_>) -> Vec<Front> {
+    let kinds: BTreeSet<OpKind> = group.counts.iter().flatten().flatten().map(|(kind, _)| *kind).collect();
+    let count = |m: usize, kind: OpKind| -> Option<u64> {
+        let counts = group.counts.get(m)?.as_ref()?;
+        Some(counts.iter().find(|(k, _)| *k == kind).map_or(0, |(_, n)| *n))
+    };
+    let unseen: Vec<usize> = (0..group.counts.len()).filter(|m| group.counts.get(*m).is_none_or(Option::is_none)).collect();
+    let mut fronts = Vec::new();
+    for kind in kinds {
+        let all: Vec<(usize, u64)> = (0..group.counts.len()).filter_map(|m| Some((m, count(m, kind)?))).collect();
+        let (Some(most), Some(least)) = (all.iter().map(|(_, n)| *n).max(), all.iter().map(|(_, n)| *n).min()) else { continue };
+        if most == least && unseen.is_empty() {
+            continue;
+        }
+        let need = if most == least { most } else { least + 1 };
+        if need == 0 {
+            continue;
+        }
+        fronts.push(Front {
+            group: at,
+            what: FrontKind::Count(kind, need),
+            waiting: all.iter().filter(|(_, n)| *n >= need).map(|(m, _)| *m).collect(),
+            behind: all.iter().filter(|(_, n)| *n < need).map(|(m, _)| *m).collect(),
+            ahead: Vec::new(),
+            unseen: unseen.clone(),
+            since_ns: None,
+        });
+    }
+    fronts
+}
+
+fn solve(ledger: &Ledger<'_>, view: View, fronts: Vec<Front>) -> Waits {
+    let nodes_of = |front: &Front, members: &[usize]| -> Vec<Node> {
+        let Some(group) = ledger.groups.get(front.group) else { return Vec::new() };
+        members.iter().filter_map(|m| node(group, *m)).collect()
+    };
+    // Bipartite: a rank waits in a front; a front waits for ranks. Edges stay linear in the size of the groups.
+    let mut waits_in: BTreeMap<Node, Vec<usize>> = BTreeMap::new();
+    let mut awaited: Vec<Vec<Node>> = Vec::new();
+    let mut weak: Vec<Vec<Node>> = Vec::new();
+    let mut all_in = Vec::new();
+    for (at, front) in fronts.iter().enumerate() {
+        let behind = nodes_of(front, &front.behind);
+        let unseen = nodes_of(front, &front.unseen);
+        if behind.is_empty() && unseen.is_empty() {
+            all_in.push(at);
+        } else {
+            for waiter in nodes_of(front, &front.waiting) {
+                waits_in.entry(waiter).or_default().push(at);
+            }
+        }
+        awaited.push(behind);
+        weak.push(unseen);
+    }
+    let mut roots: BTreeMap<Node, Root> = BTreeMap::new();
+    for (at, nodes) in awaited.iter().enumerate() {
+        for node in nodes.iter().filter(|n| !waits_in.contains_key(n)) {
+            let root = roots.entry(*node).or_insert_with(|| Root { node: *node, fronts: Vec::new(), victims: Vec::new(), weak: false });
+            root.fronts.push(at);
+        }
+    }
+    for (at, nodes) in weak.iter().enumerate() {
+        for node in nodes.iter().filter(|n| !waits_in.contains_key(n)) {
+            let root = roots.entry(*node).or_insert_with(|| Root { node: *node, fronts: Vec::new(), victims: Vec::new(), weak: true });
+            root.fronts.push(at);
+        }
+    }
+    for root in roots.values_mut() {
+        root.victims = victims_of(root, &fronts, &awaited, &weak, &nodes_of);
+    }
+    let cycles = if roots.values().any(|r| !r.weak) { Vec::new() } else { cycles(&waits_in, &awaited) };
+    let mut roots: Vec<Root> = roots.into_values().collect();
+    roots.sort_by(|a, b| a.weak.cmp(&b.weak).then(b.victims.len().cmp(&a.victims.len())).then(a.node.cmp(&b.node)));
+    Waits { view, fronts, roots, cycles, all_in }
+}
+
+/// Everyone who reaches the root by waiting.
+fn victims_of(
+    root: &Root,
+    fronts: &[Front],
+    awaited: &[Vec<Node>],
+    weak: &[Vec<Node>],
+    nodes_of: &impl Fn(&Front, &[usize]) -> Vec<Node>,
+) -> Vec<Node> {
+    let mut reached: BTreeSet<Node> = BTreeSet::new();
+    let mut open = root.fronts.clone();
+    let mut seen: BTreeSet<usize> = open.iter().copied().collect();
+    while let Some(at) = open.pop() {
+        let Some(front) = fronts.get(at) else { continue };
+        for waiter in nodes_of(front, &front.waiting) {
+            if waiter == root.node || !reached.insert(waiter) {
+                continue;
+            }
+            for (next, (strong, faint)) in awaited.iter().zip(weak).enumerate() {
+                if !seen.contains(&next) && (strong.contains(&waiter) || faint.contains(&waiter)) {
+                    seen.insert(next);
+                    open.push(next);
+                }
+            }
+        }
+    }
+    reached.into_iter().collect()
+}
+
+/// Closed loops among ranks of which each waits for another: the strongly connected parts that nothing leaves.
+fn cycles(waits_in: &BTreeMap<Node, Vec<usize>>, awaited: &[Vec<Node>]) -> Vec<Vec<Node>> {
+    let reach = |start: Node| -> BTreeSet<Node> {
+        let mut reached = BTreeSet::new();
+        let mut open = vec![start];
+        while let Some(node) = open.pop() {
+            for next in waits_in.get(&node).into_iter().flatten().flat_map(|f| awaited.get(*f).into_iter().flatten()) {
+                if reached.insert(*next) {
+                    open.push(*next);
+                }
+            }
+        }
+        reached
+    };
+    let mut cycles: Vec<Vec<Node>> = Vec::new();
+    let mut done: BTreeSet<Node> = BTreeSet::new();
+    for node in waits_in.keys() {
+        if done.contains(node) {
+            continue;
+        }
+        let from_here = reach(*node);
+        if !from_here.contains(node) {
+            continue;
+        }
+        // In the loop: those that are reached and reach back. A sink if nothing reached lies outside.
+        let loop_: Vec<Node> = from_here.iter().copied().filter(|n| reach(*n).contains(node)).collect();
+        done.extend(loop_.iter().copied());
+        if loop_.len() > 1 && loop_.len() == from_here.len() {
+            cycles.push(loop_);
+        }
+    }
+    cycles
+}
+
+/// Whether a state is short of completed.
+pub fn is_open(state: OpState) -> bool {
+    state != OpState::Completed
+}

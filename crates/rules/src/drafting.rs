@@ -1,0 +1,88 @@
+//! Findings drafted from what `correlate` joined: one way of saying who, where and with what proof.
+
+use ringleader_model::{Confidence, Culprit, Frame, Rank, RankSet, Severity, Weight};
+
+use crate::correlate::Scene;
+use crate::correlate::mismatch::Mismatch;
+use crate::correlate::suspects::Suspect;
+use crate::correlate::waits::Node;
+use crate::rule::Draft;
+
+/// `rank 2`, `ranks 2,5`, or `one rank` where the record does not tell whose it is.
+pub(crate) fn who(nodes: &[Node]) -> String {
+    let ranks: RankSet = nodes.iter().filter_map(|n| n.rank()).collect();
+    match (ranks.len(), nodes.len()) {
+        (0, 1) => "one rank (its record does not say which)".to_owned(),
+        (0, n) => format!("{n} ranks (their records do not say which)"),
+        (1, _) => format!("rank {ranks}"),
+        _ => format!("ranks {ranks}"),
+    }
+}
+
+/// `ranks 0-1,3`.
+pub(crate) fn ranks(set: &RankSet) -> String {
+    match set.len() {
+        0 => "the other ranks".to_owned(),
+        1 => format!("rank {set}"),
+        _ => format!("ranks {set}"),
+    }
+}
+
+/// Culprits of nodes, standing at `place`.
+pub(crate) fn culprits(scene: &Scene<'_>, nodes: &[Node], place: Option<&Frame>) -> Vec<Culprit> {
+    nodes.iter().map(|node| Culprit { place: place.cloned(), ..scene.culprit_node(*node) }).collect()
+}
+
+/// A finding about ranks that part from their group.
+pub(crate) fn from_mismatch(scene: &Scene<'_>, rule: &'static str, cause: &'static str, m: &Mismatch, title: String) -> Draft {
+    let mut draft = Draft::new(rule, cause, title)
+        .severity(Severity::Error)
+        .weight(if m.halves { Weight::Derived } else { Weight::Stated })
+        .confidence(if m.halves {
+            Confidence::Low
+        } else if m.n_confirmed > 0 {
+            // Operation records are the failing rank's own account of what it called.
+            Confidence::High
+        } else {
+            Confidence::Medium
+        })
+        .victims(m.victims.clone())
+        .evidence(m.evidence.iter().cloned())
+        .culprits(culprits(scene, &m.odd, m.place.as_ref()))
+        .at(m.at_ns);
+    if m.halves {
+        draft = draft.advise(
+            ringleader_model::Impact::Harmless,
+            format!("as many ranks do the one as the other: compare the code paths of {} and {}", who(&m.odd), ranks(&m.usual)),
+        );
+    }
+    draft
+}
+
+/// A finding about a rank that holds others up.
+pub(crate) fn from_suspect(
+    scene: &Scene<'_>,
+    rule: &'static str,
+    cause: &'static str,
+    suspect: &Suspect,
+    place: Option<&Frame>,
+    title: String,
+) -> Draft {
+    Draft::new(rule, cause, title)
+        .severity(Severity::Error)
+        .confidence(if suspect.weak { Confidence::Low } else { Confidence::Medium })
+        .victims(suspect.victims.clone())
+        .evidence(suspect.evidence.iter().take(4).cloned())
+        .culprits(culprits(scene, &[suspect.node], place))
+        .at(suspect.since_ns)
+}
+
+/// ` at sync_grads (/srv/train.py:80)`, or nothing.
+pub(crate) fn at(place: Option<&Frame>) -> String {
+    place.map_or_else(String::new, |f| format!(" at {} ({}:{})", f.function, f.file, f.line))
+}
+
+/// `rank 3`.
+pub(crate) fn rank(rank: Rank) -> String {
+    format!("rank {}", rank.0)
+}

@@ -1,0 +1,199 @@
+//! What a rule is, and how it states a finding.
+
+use ringleader_knowledge::cause;
+use ringleader_model::{
+    Action, Category, Cite, Confidence, Culprit, Evidence, Finding, Impact, Need, RankSet, Severity,
+    SourceKind, Weight,
+};
+
+use crate::correlate::Scene;
+
+/// One rule: static facts about it and a pure function.
+pub struct Rule {
+    /// Kebab-case; names the fault. Never reused.
+    pub id: &'static str,
+    /// A few words.
+    pub title: &'static str,
+    /// First version that has it.
+    pub since: &'static str,
+    /// Kinds of evidence it reads.
+    pub reads: &'static [Input],
+    /// Source of the rule's file (`include_str!`); its doc comment is what `explain` prints: see
+    /// [`Rule::explanation`].
+    pub doc: &'static str,
+    /// Looks at the scene.
+    pub check: fn(&Scene<'_>) -> Outcome,
+}
+
+impl Rule {
+    /// The module's doc comment, without its marks. `doc` is the whole source of the rule's file.
+    pub fn explanation(&self) -> String {
+        let lines = self.doc.lines().map_while(|l| l.strip_prefix("//!"));
+        lines.map(|l| l.strip_prefix(' ').unwrap_or(l)).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// Kinds of evidence, as rules name them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// Flight Recorder dumps.
+    FlightRecorder,
+    /// NCCL_DEBUG logs.
+    NcclLog,
+    /// PyTorch and launcher output.
+    TorchLog,
+    /// RAS reports.
+    Ras,
+    /// Stacks.
+    Stacks,
+    /// Process lists.
+    Processes,
+    /// GPU tables.
+    Gpus,
+    /// Limits.
+    Limits,
+}
+
+/// What a rule answers.
+#[derive(Debug)]
+pub enum Outcome {
+    /// Nothing of its kind.
+    Clear,
+    /// Findings.
+    Found(Vec<Finding>),
+    /// Something is there, but this evidence would be needed to tell.
+    Undecided(Vec<Need>),
+}
+
+impl Outcome {
+    /// Found if there are findings, else clear.
+    pub fn from_findings(findings: Vec<Finding>) -> Self {
+        if findings.is_empty() { Self::Clear } else { Self::Found(findings) }
+    }
+}
+
+/// A finding in the making. [`Draft::build`] refuses one without evidence.
+#[derive(Debug)]
+pub struct Draft(Finding);
+
+impl Draft {
+    /// A finding of `rule` that names `cause`, stated by the failing rank or proven by records unless told otherwise.
+    pub fn new(rule: &'static str, cause: &'static str, title: impl Into<String>) -> Self {
+        Self(Finding {
+            rule,
+            cause,
+            category: cause::category(cause),
+            severity: Severity::Error,
+            confidence: Confidence::Medium,
+            title: title.into(),
+            culprits: Vec::new(),
+            victims: RankSet::default(),
+            evidence: Vec::new(),
+            actions: Vec::new(),
+            weight: Weight::Derived,
+            at_ns: None,
+        })
+    }
+
+    /// What the operator sees, where it is not the cause's usual category.
+    #[must_use]
+    pub fn category(mut self, category: Category) -> Self {
+        self.0.category = category;
+        self
+    }
+
+    /// How bad.
+    #[must_use]
+    pub fn severity(mut self, severity: Severity) -> Self {
+        self.0.severity = severity;
+        self
+    }
+
+    /// How sure. Evidence of two kinds raises `Medium` to `High` in [`Draft::build`].
+    #[must_use]
+    pub fn confidence(mut self, confidence: Confidence) -> Self {
+        self.0.confidence = confidence;
+        self
+    }
+
+    /// How directly it names a root.
+    #[must_use]
+    pub fn weight(mut self, weight: Weight) -> Self {
+        self.0.weight = weight;
+        self
+    }
+
+    /// When it happened, ns on the wall clock, if known.
+    #[must_use]
+    pub fn at(mut self, ns: Option<i64>) -> Self {
+        self.0.at_ns = ns;
+        self
+    }
+
+    /// Adds a culprit.
+    #[must_use]
+    pub fn culprit(mut self, culprit: Culprit) -> Self {
+        if !self.0.culprits.contains(&culprit) {
+            self.0.culprits.push(culprit);
+        }
+        self
+    }
+
+    /// Adds culprits.
+    #[must_use]
+    pub fn culprits(self, culprits: impl IntoIterator<Item = Culprit>) -> Self {
+        culprits.into_iter().fold(self, Self::culprit)
+    }
+
+    /// Sets the victims.
+    #[must_use]
+    pub fn victims(mut self, victims: RankSet) -> Self {
+        self.0.victims = victims;
+        self
+    }
+
+    /// Cites a line or record.
+    #[must_use]
+    pub fn cite(mut self, cite: Cite, kind: SourceKind, text: impl Into<String>) -> Self {
+        let text = text.into();
+        if !self.0.evidence.iter().any(|e| e.cite == cite && e.text == text) {
+            self.0.evidence.push(Evidence { cite, text, kind });
+        }
+        self
+    }
+
+    /// Adds evidence already made.
+    #[must_use]
+    pub fn evidence(self, evidence: impl IntoIterator<Item = Evidence>) -> Self {
+        evidence.into_iter().fold(self, |draft, e| draft.cite(e.cite, e.kind, e.text))
+    }
+
+    /// Adds an action without a command.
+    #[must_use]
+    pub fn advise(mut self, impact: Impact, text: impl Into<String>) -> Self {
+        self.0.actions.push(Action { text: text.into(), command: None, impact });
+        self
+    }
+
+    /// Adds an action with the command or setting to type.
+    #[must_use]
+    pub fn advise_command(
+        mut self,
+        impact: Impact,
+        text: impl Into<String>,
+        command: impl Into<String>,
+    ) -> Self {
+        self.0.actions.push(Action { text: text.into(), command: Some(command.into()), impact });
+        self
+    }
+
+    /// The finding; None without evidence. Two independent kinds of evidence make a medium confidence high.
+    pub fn build(mut self) -> Option<Finding> {
+        let first = self.0.evidence.first()?.kind;
+        let two_kinds = self.0.evidence.iter().any(|e| e.kind != first);
+        if two_kinds && self.0.confidence == Confidence::Medium {
+            self.0.confidence = Confidence::High;
+        }
+        Some(self.0)
+    }
+}

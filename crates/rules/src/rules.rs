@@ -1,0 +1,150 @@
+//! One rule a file; one line here.
+
+mod collective_order_mismatch;
+mod container_config;
+mod cuda_oom;
+mod cumem_config;
+mod deadlock_cycle;
+mod device_assert;
+mod dtype_mismatch;
+mod ecc_uncorrectable;
+mod extra_collective;
+mod fabric_manager_down;
+mod framework_build_without_nccl;
+mod gpu_fallen_off_bus;
+mod gpu_kernel_stuck;
+mod ib_errors;
+mod ib_link_down;
+mod illegal_memory_access;
+mod missing_rank;
+mod mtu_or_pfc;
+mod nan_loss;
+mod nccl_wrong_gpu_arch;
+mod net_plugin_error;
+mod network_link_down;
+mod network_unreachable;
+mod nvlink_error;
+mod nvls_multicast;
+mod oom_killed;
+mod op_mismatch;
+mod p2p_acs_iommu;
+mod p2p_unsupported;
+mod peer_process_died;
+mod process_crashed;
+mod process_killed;
+mod process_stopped;
+mod process_uninterruptible;
+mod rank_env_misconfigured;
+mod rank_exited_early;
+mod shape_mismatch;
+mod shm_full;
+mod shm_permission;
+mod shm_stale;
+mod skipped_collective;
+mod straggler;
+mod stuck_outside_collective;
+mod topology_file_error;
+mod uneven_inputs;
+mod unmatched_p2p;
+mod wire_size_mismatch;
+
+use crate::rule::Rule;
+
+/// All rules. The order decides nothing: `verdict` does.
+pub static ALL: &[&Rule] = &[
+    &skipped_collective::RULE,
+    &extra_collective::RULE,
+    &op_mismatch::RULE,
+    &shape_mismatch::RULE,
+    &dtype_mismatch::RULE,
+    &collective_order_mismatch::RULE,
+    &deadlock_cycle::RULE,
+    &unmatched_p2p::RULE,
+    &uneven_inputs::RULE,
+    &rank_exited_early::RULE,
+    &process_killed::RULE,
+    &process_crashed::RULE,
+    &process_stopped::RULE,
+    &process_uninterruptible::RULE,
+    &stuck_outside_collective::RULE,
+    &peer_process_died::RULE,
+    &missing_rank::RULE,
+    &gpu_kernel_stuck::RULE,
+    &network_link_down::RULE,
+    &network_unreachable::RULE,
+    &straggler::RULE,
+    &container_config::RULE,
+    &cuda_oom::RULE,
+    &cumem_config::RULE,
+    &device_assert::RULE,
+    &ecc_uncorrectable::RULE,
+    &fabric_manager_down::RULE,
+    &framework_build_without_nccl::RULE,
+    &gpu_fallen_off_bus::RULE,
+    &ib_errors::RULE,
+    &ib_link_down::RULE,
+    &illegal_memory_access::RULE,
+    &mtu_or_pfc::RULE,
+    &nan_loss::RULE,
+    &nccl_wrong_gpu_arch::RULE,
+    &net_plugin_error::RULE,
+    &nvlink_error::RULE,
+    &nvls_multicast::RULE,
+    &oom_killed::RULE,
+    &p2p_acs_iommu::RULE,
+    &p2p_unsupported::RULE,
+    &rank_env_misconfigured::RULE,
+    &shm_full::RULE,
+    &shm_permission::RULE,
+    &shm_stale::RULE,
+    &topology_file_error::RULE,
+    &wire_size_mismatch::RULE,
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::ALL;
+
+    /// Headings that a rule's doc comment must have, in this order.
+    const HEADINGS: [&str; 6] = [
+        "# What it shows",
+        "# Why it happens",
+        "# Evidence",
+        "# What looks like it but is not",
+        "# What to do",
+        "# References",
+    ];
+
+    #[test]
+    fn every_rule_explains_itself() {
+        for rule in ALL {
+            let text = rule.explanation();
+            let found: Vec<&str> = text.lines().filter(|l| l.starts_with("# ")).collect();
+            assert_eq!(found, HEADINGS, "headings of {}", rule.id);
+            for section in text.split("\n# ") {
+                let body = section.lines().skip(1).map(str::trim).collect::<String>();
+                assert!(body.len() > 15, "an empty section in {}: {section}", rule.id);
+            }
+        }
+    }
+
+    #[test]
+    fn ids_are_unique_and_kebab() {
+        let ids: BTreeSet<&str> = ALL.iter().map(|r| r.id).collect();
+        assert_eq!(ids.len(), ALL.len());
+        for rule in ALL {
+            assert!(
+                rule.id.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-'),
+                "{}",
+                rule.id
+            );
+            assert!(
+                !rule.reads.is_empty() && !rule.title.is_empty() && !rule.since.is_empty(),
+                "{}",
+                rule.id
+            );
+        }
+    }
+}

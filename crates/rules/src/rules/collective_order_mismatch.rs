@@ -1,0 +1,52 @@
+//! # What it shows
+//! All ranks make the same calls, but one makes two of them in the other order.
+//!
+//! # Why it happens
+//! Iteration over an unordered container, hooks that fire in the order of a graph that differs, two threads
+//! that share a group.
+//!
+//! # Evidence
+//! Each of the two calls stands at the other's number on the odd rank; what follows is aligned again.
+//!
+//! # What looks like it but is not
+//! Two groups entered in different orders is a cycle over groups (deadlock-cycle).
+//!
+//! # What to do
+//! Fix the order.
+//!
+//! # References
+//! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide, collective communication
+//! semantics.
+
+use ringleader_model::Impact;
+
+use crate::correlate::Scene;
+use crate::correlate::align::Fault;
+use crate::drafting;
+use crate::rule::{Input, Outcome, Rule};
+
+/// The rule.
+pub static RULE: Rule = Rule {
+    id: "collective-order-mismatch",
+    title: "ranks call the same collectives in different orders",
+    since: "0.1",
+    reads: &[Input::FlightRecorder, Input::NcclLog, Input::TorchLog],
+    doc: include_str!("collective_order_mismatch.rs"),
+    check,
+};
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    let findings = scene
+        .mismatches
+        .iter()
+        .filter_map(|m| {
+            let Fault::Order = m.fault else { return None };
+            let (odd, usual) = (drafting::who(&m.odd), drafting::ranks(&m.usual));
+            let title = format!("{odd} called {} before {} (#{} of {}); {usual} the other way round", m.odd_call, m.usual_call, m.seq, m.group);
+            drafting::from_mismatch(scene, RULE.id, "collective-order-mismatch", m, title)
+                .advise(Impact::Harmless, format!("issue the two calls in one order on all ranks{}: no iteration over sets or unordered dicts, no race between threads", drafting::at(m.place.as_ref())))
+                .build()
+        })
+        .collect();
+    Outcome::from_findings(findings)
+}

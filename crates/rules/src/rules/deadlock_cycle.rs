@@ -1,0 +1,95 @@
+//! # What it shows
+//! Every rank involved has entered a collective and waits for one that waits, through other groups, for it.
+//!
+//! # Why it happens
+//! Two groups entered in opposite orders by different ranks, each call waited for before the next is made.
+//!
+//! # Evidence
+//! The wait-for graph over all groups has a closed loop that no rank outside holds up.
+//!
+//! # What looks like it but is not
+//! Several groups that mismatch may be one chain of victims: only a closed loop is a deadlock.
+//!
+//! # What to do
+//! Enter the groups in the same order everywhere.
+//!
+//! # References
+//! NCCL user guide, using multiple communicators concurrently.
+
+use ringleader_model::{Confidence, Impact, RankSet, Weight};
+
+use crate::correlate::Scene;
+use crate::correlate::ledger::View;
+use crate::correlate::mismatch;
+use crate::correlate::waits::{FrontKind, Node, node};
+use crate::drafting;
+use crate::rule::{Draft, Input, Outcome, Rule};
+
+/// The rule.
+pub static RULE: Rule = Rule {
+    id: "deadlock-cycle",
+    title: "ranks wait for each other across process groups",
+    since: "0.1",
+    reads: &[Input::FlightRecorder, Input::NcclLog, Input::Ras],
+    doc: include_str!("deadlock_cycle.rs"),
+    check,
+};
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    let mut findings = Vec::new();
+    // Counts alone (RAS) cannot tell a loop from a chain: the recorder must show it, or NCCL's own lines.
+    for waits in scene.waits.iter().filter(|w| w.view != View::Ras).take(1) {
+        for cycle in &waits.cycles {
+            if scene.mismatches.iter().any(|m| m.odd.iter().any(|n| cycle.contains(n))) {
+                continue;
+            }
+            let fronts: Vec<_> = waits
+                .fronts
+                .iter()
+                .filter_map(|f| Some((f, scene.ledger.groups.get(f.group)?)))
+                .filter(|(f, g)| f.waiting.iter().any(|m| node(g, *m).is_some_and(|n| cycle.contains(&n))))
+                .collect();
+            // Whoever goes against the order of most is named; between equals, all are.
+            let sides: Vec<Vec<Node>> = fronts
+                .iter()
+                .map(|(f, g)| f.waiting.iter().filter_map(|m| node(g, *m)).filter(|n| cycle.contains(n)).collect())
+                .collect();
+            let fewest = sides.iter().map(Vec::len).min().unwrap_or(0);
+            let smallest: Vec<&Vec<Node>> = sides.iter().filter(|s| s.len() == fewest).collect();
+            let named: Vec<Node> = match smallest.as_slice() {
+                [one] if sides.len() > 1 => (*one).clone(),
+                _ => cycle.clone(),
+            };
+            let evidence = fronts.iter().filter_map(|(f, g)| {
+                let track = f.waiting.first().and_then(|m| g.tracks.get(*m)?.as_ref())?;
+                match f.what {
+                    FrontKind::Collective(seq) => mismatch::evidence_of(scene, track, seq),
+                    _ => None,
+                }
+            });
+            let place = fronts.iter().find_map(|(f, g)| {
+                let at = f.waiting.iter().copied().find(|m| node(g, *m).is_some_and(|n| named.contains(&n)))?;
+                let FrontKind::Collective(seq) = f.what else { return None };
+                mismatch::place_near(scene, g.tracks.get(at)?.as_ref()?, &g.name, seq)
+            });
+            let groups: Vec<&str> = fronts.iter().map(|(_, g)| g.name.as_str()).collect();
+            let all: RankSet = cycle.iter().filter_map(|n| n.rank()).collect();
+            findings.extend(
+                Draft::new(
+                    RULE.id,
+                    "deadlock-cycle",
+                    format!("{} wait for each other in a circle through {}", drafting::ranks(&all), groups.join(" and ")),
+                )
+                .weight(Weight::Stated)
+                .confidence(if waits.view == View::Flight { Confidence::High } else { Confidence::Low })
+                .culprits(drafting::culprits(scene, &named, place.as_ref()))
+                .victims(all)
+                .evidence(evidence)
+                .at(fronts.iter().filter_map(|(f, _)| f.since_ns).min())
+                .advise(Impact::Harmless, format!("enter the groups in one order on all ranks; {} does it the other way round", drafting::who(&named)))
+                .build(),
+            );
+        }
+    }
+    Outcome::from_findings(findings)
+}

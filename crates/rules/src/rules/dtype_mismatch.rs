@@ -1,0 +1,52 @@
+//! # What it shows
+//! The same collective, at the same sequence number, with different data types.
+//!
+//! # Why it happens
+//! Autocast or a cast on some ranks only, a default type that differs, a checkpoint loaded in another
+//! precision.
+//!
+//! # Evidence
+//! The records of both sides; the calls before and after agree.
+//!
+//! # What looks like it but is not
+//! Different views of one tensor with the same type and size are no fault.
+//!
+//! # What to do
+//! Cast before the call, on all ranks alike.
+//!
+//! # References
+//! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide, collective communication
+//! semantics.
+
+use ringleader_model::Impact;
+
+use crate::correlate::Scene;
+use crate::correlate::align::Fault;
+use crate::drafting;
+use crate::rule::{Input, Outcome, Rule};
+
+/// The rule.
+pub static RULE: Rule = Rule {
+    id: "dtype-mismatch",
+    title: "ranks call the same collective with different types",
+    since: "0.1",
+    reads: &[Input::FlightRecorder, Input::NcclLog, Input::TorchLog],
+    doc: include_str!("dtype_mismatch.rs"),
+    check,
+};
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    let findings = scene
+        .mismatches
+        .iter()
+        .filter_map(|m| {
+            let Fault::Type = m.fault else { return None };
+            let (odd, usual) = (drafting::who(&m.odd), drafting::ranks(&m.usual));
+            let title = format!("{odd} called {} where {usual} called {} (#{} of {})", m.odd_call, m.usual_call, m.seq, m.group);
+            drafting::from_mismatch(scene, RULE.id, "dtype-mismatch", m, title)
+                .advise(Impact::Harmless, format!("give the tensor the same type on all ranks{}", drafting::at(m.place.as_ref())))
+                .build()
+        })
+        .collect();
+    Outcome::from_findings(findings)
+}

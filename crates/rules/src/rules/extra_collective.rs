@@ -1,0 +1,60 @@
+//! # What it shows
+//! One rank called a collective that no other rank of the group calls, and waits in it while the others wait
+//! in the next regular one.
+//!
+//! # Why it happens
+//! Logging, validation or a metric reduced on one rank only; a branch on a local condition.
+//!
+//! # Evidence
+//! The calls that follow fit once the extra ones are taken out; or the call stands alone, at a place in the
+//! code and of a kind that no rank of the group ever used before.
+//!
+//! # What looks like it but is not
+//! A call of another kind in the place of the usual one (op-mismatch): the calls after it are aligned without
+//! a shift. A rank that has left the training loop and waits in what follows it (uneven-inputs).
+//!
+//! # What to do
+//! Let all ranks call it, or none.
+//!
+//! # References
+//! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide, collective communication
+//! semantics.
+
+use ringleader_model::Impact;
+
+use crate::correlate::Scene;
+use crate::correlate::align::Fault;
+use crate::drafting;
+use crate::rule::{Input, Outcome, Rule};
+
+/// The rule.
+pub static RULE: Rule = Rule {
+    id: "extra-collective",
+    title: "a rank called a collective that its peers do not call",
+    since: "0.1",
+    reads: &[Input::FlightRecorder, Input::NcclLog, Input::TorchLog],
+    doc: include_str!("extra_collective.rs"),
+    check,
+};
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    let findings = scene
+        .mismatches
+        .iter()
+        .filter_map(|m| {
+            let Fault::Extra(n) = m.fault else { return None };
+            let (odd, usual) = (drafting::who(&m.odd), drafting::ranks(&m.usual));
+            let title = format!(
+                "{odd} called {} #{} of {}{}, which {usual} do not call",
+                m.odd_call,
+                m.seq,
+                m.group,
+                if n > 1 { format!(" and {} more", n - 1) } else { String::new() }
+            );
+            drafting::from_mismatch(scene, RULE.id, "extra-collective", m, title)
+                .advise(Impact::Harmless, format!("move the call{} out of the branch that only this rank takes, or give it a group of its own", drafting::at(m.place.as_ref())))
+                .build()
+        })
+        .collect();
+    Outcome::from_findings(findings)
+}

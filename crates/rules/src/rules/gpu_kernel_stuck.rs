@@ -1,0 +1,129 @@
+//! # What it shows
+//! All ranks have launched the same collective and none finishes it, on GPUs that reach each other: on one
+//! GPU an earlier kernel never ends, so the collective never starts there.
+//!
+//! # Why it happens
+//! A kernel that waits for a flag, an endless loop, a deadlock between two kernels that share the GPU.
+//!
+//! # Evidence
+//! Equal records on all ranks, and one GPU whose power draw differs from its peers': those inside the
+//! collective draw alike.
+//!
+//! # What looks like it but is not
+//! A network path that is cut (nodes differ, some ranks are one operation ahead). With tiny messages all GPUs
+//! draw little: power is a hint among peers, never proof alone.
+//!
+//! # What to do
+//! See which kernel runs on that GPU.
+//!
+//! # References
+//! CUDA-GDB documentation; NVIDIA System Management Interface.
+
+use ringleader_model::{Cite, Confidence, Evidence, Impact, Need, Rank, RankSet, SourceKind, Weight};
+
+use crate::correlate::Scene;
+use crate::correlate::ledger::{Group, View};
+use crate::correlate::mismatch;
+use crate::correlate::waits::{Front, FrontKind};
+use crate::drafting;
+use crate::rule::{Draft, Input, Outcome, Rule};
+
+/// The rule.
+pub static RULE: Rule = Rule {
+    id: "gpu-kernel-stuck",
+    title: "a kernel before the collective never ends on one GPU",
+    since: "0.1",
+    reads: &[Input::FlightRecorder, Input::Gpus, Input::Stacks, Input::Ras, Input::NcclLog],
+    doc: include_str!("gpu_kernel_stuck.rs"),
+    check,
+};
+
+/// A GPU that runs something else differs by more than its peers differ among themselves; this far at least.
+const OUTLIER_RATIO: f32 = 0.75;
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    let Some(waits) = scene.waits_of(View::Flight) else { return Outcome::Clear };
+    let stuck: Vec<&Front> = waits.all_in.iter().filter_map(|at| waits.fronts.get(*at)).filter(|f| matches!(f.what, FrontKind::Collective(_))).collect();
+    let (Some(front), true, true) = (stuck.first(), scene.mismatches.is_empty(), waits.roots.is_empty() && waits.cycles.is_empty()) else {
+        return Outcome::Clear;
+    };
+    let Some(group) = scene.ledger.groups.get(front.group) else { return Outcome::Clear };
+    let timed_out = scene.conditions.all().any(|(_, c)| c.timed_out.is_some());
+    let FrontKind::Collective(seq) = front.what else { return Outcome::Clear };
+    // In a pipelined ring over a broken path some are ahead: then the network is at fault.
+    if !front.ahead.is_empty() || front.waiting.len() < 2 || !timed_out && scene.gpu_tables().next().is_none() {
+        return Outcome::Clear;
+    }
+    let outliers = power_outliers(scene);
+    let records = front
+        .waiting
+        .iter()
+        .filter_map(|m| group.tracks.get(*m)?.as_ref())
+        .filter_map(|t| mismatch::evidence_of(scene, t, seq));
+    let Some((rank, evidence)) = outliers else {
+        let all: RankSet = front.waiting.iter().filter_map(|m| group.rank(*m)).collect();
+        let what = format!("all of {} launched #{seq} of {} and none finishes: on which GPU does an earlier kernel still run?", drafting::ranks(&all), group.name);
+        return Outcome::Undecided(vec![
+            Need { question: what.clone(), command: "nvidia-smi   (compare power and utilisation among the GPUs while it hangs)".into() },
+            Need { question: what, command: "cuda-gdb --pid PID -ex 'info cuda kernels'   (pauses that process)".into() },
+        ]);
+    };
+    let others: RankSet = front.waiting.iter().filter_map(|m| group.rank(*m)).filter(|r| *r != rank).collect();
+    let late = latest(group, front, seq).filter(|r| *r == rank);
+    Outcome::from_findings(
+        Draft::new(
+            RULE.id,
+            "gpu-kernel-stuck",
+            format!("the GPU of {} runs something else: #{seq} of {} never starts there", drafting::rank(rank), group.name),
+        )
+        .weight(Weight::Derived)
+        .confidence(if late.is_some() { Confidence::High } else { Confidence::Medium })
+        .culprit(scene.roster.culprit_rank(rank))
+        .victims(others)
+        .evidence(evidence)
+        .evidence(records.take(3))
+        .at(front.since_ns)
+        .advise_command(Impact::Disruptive, "see which kernel runs there (pauses that process)", "cuda-gdb --pid PID -ex 'info cuda kernels'")
+        .advise(Impact::Harmless, "run that rank's kernels before this collective with CUDA_LAUNCH_BLOCKING=1 to find the one that does not return")
+        .build()
+        .into_iter()
+        .collect(),
+    )
+}
+
+/// The one rank whose GPU draws much less or much more than those of its peers, which draw alike.
+fn power_outliers(scene: &Scene<'_>) -> Option<(Rank, Vec<Evidence>)> {
+    for (observation, table) in scene.gpu_tables() {
+        let mut rows: Vec<(Rank, f32, u32)> = Vec::new();
+        for gpu in &table.gpus {
+            let by_process = table.processes.iter().find(|(index, _)| *index == gpu.index).and_then(|(_, pid)| scene.roster.rank_of(*pid, None));
+            let by_address = || scene.roster.members.iter().find(|m| m.gpu.is_some() && m.gpu == gpu.pci).and_then(|m| m.rank);
+            if let (Some(rank), Some(power)) = (by_process.or_else(by_address), gpu.power_w) {
+                rows.push((rank, power, gpu.line));
+            }
+        }
+        if rows.len() < 3 {
+            continue;
+        }
+        let mut powers: Vec<f32> = rows.iter().map(|(_, p, _)| *p).collect();
+        powers.sort_by(f32::total_cmp);
+        let median = powers.get(powers.len() / 2).copied().unwrap_or(0.0);
+        let far = |p: f32| p < median * OUTLIER_RATIO || p * OUTLIER_RATIO > median;
+        let mut odd = rows.iter().filter(|(_, p, _)| far(*p));
+        if let (Some((rank, power, line)), None) = (odd.next(), odd.next()) {
+            let cite = Cite { line: *line, ..observation.cite };
+            let text = format!("the GPU of rank {} draws {power:.0} W; the median of its peers in the same collective is {median:.0} W", rank.0);
+            return Some((*rank, vec![Evidence { cite, text, kind: SourceKind::NvidiaSmi }]));
+        }
+    }
+    None
+}
+
+/// The rank that enqueued the operation last: the stuck kernel went before it.
+fn latest(group: &Group<'_>, front: &Front, seq: u32) -> Option<Rank> {
+    let times = front.waiting.iter().filter_map(|m| {
+        let track = group.tracks.get(*m)?.as_ref()?;
+        Some((track.created_ns(track.op(seq)?)?, group.rank(*m)?))
+    });
+    times.max().map(|(_, rank)| rank)
+}

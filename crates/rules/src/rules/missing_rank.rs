@@ -1,0 +1,116 @@
+//! # What it shows
+//! The job waits at its start for a rank that never came.
+//!
+//! # Why it happens
+//! A node that was not started, a launcher with the wrong number of nodes, a process that died while
+//! importing, a rank that cannot reach the master.
+//!
+//! # Evidence
+//! The store's count of clients (n of m joined), keys that nobody set, communicators that some ranks began
+//! and none finished; who is absent follows from who spoke.
+//!
+//! # What looks like it but is not
+//! The rank that the others name (rank 0, which was to set the key) is healthy: it waits for the missing one
+//! itself. A rank that joined and failed later.
+//!
+//! # What to do
+//! Look at the missing rank's own node: was it started, did it fail while starting, can it reach the master's
+//! address?
+//!
+//! # References
+//! PyTorch docs, distributed rendezvous and TCPStore.
+
+use ringleader_model::{Confidence, Evidence, Impact, Rank, RankSet, SourceKind, StoreEvent, TorchEvent, Weight};
+
+use crate::correlate::Scene;
+use crate::correlate::ledger::View;
+use crate::drafting;
+use crate::rule::{Draft, Input, Outcome, Rule};
+
+/// The rule.
+pub static RULE: Rule = Rule {
+    id: "missing-rank",
+    title: "a rank or node never joined",
+    since: "0.1",
+    reads: &[Input::TorchLog, Input::NcclLog],
+    doc: include_str!("missing_rank.rs"),
+    check,
+};
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    let mut evidence = Vec::new();
+    let mut missing_count = None;
+    let mut at = None;
+    let mut unset_keys = false;
+    for statement in scene.statements() {
+        match statement.event {
+            TorchEvent::Store(StoreEvent::ClientsMissing { joined, expected }) => {
+                missing_count = Some(expected.saturating_sub(*joined));
+                evidence.push(statement.evidence());
+                at = at.or(statement.at_ns());
+            }
+            TorchEvent::Store(StoreEvent::WaitTimeout { setter, .. }) if setter.is_some() => {
+                unset_keys = true;
+                evidence.push(statement.evidence());
+            }
+            _ => {}
+        }
+    }
+    if evidence.is_empty() {
+        return half_made_communicator(scene);
+    }
+    // Whoever spoke, was seen, or stands in a stack is there. The store is served by rank 0 unless a launcher does.
+    let unseen = scene.roster.unseen_ranks();
+    let unseen: Vec<Rank> = match missing_count {
+        Some(n) if unseen.len() > n as usize => unseen.into_iter().filter(|r| r.0 != 0).collect(),
+        _ => unseen,
+    };
+    let exact = missing_count.is_none_or(|n| n as usize == unseen.len());
+    if missing_count.is_none() && unset_keys && unseen.is_empty() {
+        return Outcome::Clear;
+    }
+    let named: RankSet = if exact { unseen.iter().copied().collect() } else { RankSet::default() };
+    let title = match (named.len(), missing_count) {
+        (0, Some(n)) => format!("{n} rank{} never joined", if n == 1 { "" } else { "s" }),
+        (0, None) => "a rank never joined".to_owned(),
+        _ => format!("{} never joined; the others wait for it at the start", drafting::ranks(&named)),
+    };
+    let draft = Draft::new(RULE.id, "missing-rank", title)
+        .weight(Weight::Stated)
+        .confidence(if missing_count.is_some() { Confidence::High } else { Confidence::Medium })
+        .culprits(named.ranks().iter().map(|r| scene.roster.culprit_rank(*r)))
+        .victims(scene.roster.members.iter().filter_map(|m| m.rank).filter(|r| !named.contains(*r)).collect())
+        .evidence(evidence)
+        .at(at)
+        .advise(Impact::Harmless, "look at the missing rank's own output: was it started, did it fail while importing?")
+        .advise_command(Impact::Harmless, "from its node, see whether the master answers", "nc -zv $MASTER_ADDR $MASTER_PORT");
+    Outcome::from_findings(draft.build().into_iter().collect())
+}
+
+/// NCCL logs alone: most ranks began a communicator, none completed it, and some never began.
+fn half_made_communicator(scene: &Scene<'_>) -> Outcome {
+    let mut findings = Vec::new();
+    for group in scene.ledger.groups.iter().filter(|g| g.view == View::Nccl && g.is_world) {
+        let begun: Vec<usize> = (0..group.tracks.len()).filter(|m| group.tracks.get(*m).is_some_and(Option::is_some)).collect();
+        let absent: RankSet = (0..group.tracks.len()).filter(|m| !begun.contains(m)).filter_map(|m| group.rank(m)).collect();
+        let completed = scene.nccl_logs().any(|(_, log)| log.comms.iter().any(|c| c.completed.is_some()));
+        if completed || absent.is_empty() || begun.len() * 2 <= group.tracks.len() || begun.len() < 2 {
+            continue;
+        }
+        let seen = begun.iter().filter_map(|m| group.tracks.get(*m)?.as_ref()).take(3).map(|t| Evidence {
+            cite: t.cite,
+            text: format!("{} began {} and never completed it", t.rank.map_or_else(|| "a rank".into(), |r| format!("rank {}", r.0)), group.name),
+            kind: SourceKind::NcclLog,
+        });
+        findings.extend(
+            Draft::new(RULE.id, "missing-rank", format!("{} never began the communicator that the others wait in", drafting::ranks(&absent)))
+                .weight(Weight::Derived)
+                .confidence(Confidence::Low)
+                .culprits(absent.ranks().iter().map(|r| scene.roster.culprit_rank(*r)))
+                .evidence(seen)
+                .advise(Impact::Harmless, "look at the missing rank's own output: was it started?")
+                .build(),
+        );
+    }
+    Outcome::from_findings(findings)
+}

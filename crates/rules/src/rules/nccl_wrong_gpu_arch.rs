@@ -1,0 +1,82 @@
+//! # What it shows
+//!
+//! The GPU is of a kind that the loaded library was not built for.
+//!
+//! # Why it happens
+//!
+//! A new GPU with an old wheel, or a build for few architectures.
+//!
+//! # Evidence
+//!
+//! `no kernel image is available for execution on the device`, `invalid device function`.
+//!
+//! # What looks like it but is not
+//!
+//! A driver that is too old for the CUDA release says so in other words.
+//!
+//! # What to do
+//!
+//! Install a build for this GPU. If NCCL says it, its libnccl; if torch says it, the wheel.
+//!
+//! # References
+//!
+//! CUDA runtime reference, enum cudaError. Codes 98, 209.
+
+use ringleader_model::Impact;
+
+use crate::correlate::Scene;
+use crate::rule::{Input, Outcome, Rule};
+use crate::told::{Told, found};
+
+/// See the module.
+pub(super) static RULE: Rule = Rule {
+    id: "nccl-wrong-gpu-arch",
+    title: "no code for this GPU",
+    since: "0.1",
+    reads: &[Input::NcclLog, Input::TorchLog],
+    doc: include_str!("nccl_wrong_gpu_arch.rs"),
+    check,
+};
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    let Some(told) = Told::of(scene, "nccl-wrong-gpu-arch") else { return Outcome::Clear };
+    let title = format!("{who}: the library holds no code for this GPU", who = told.who());
+    let draft = told
+        .draft(&RULE, "nccl-wrong-gpu-arch", title)
+        .advise_command(
+            Impact::Harmless,
+            "compare what torch was built for with what the GPU is",
+            "python -c \"import torch; print(torch.cuda.get_arch_list(), torch.cuda.get_device_capability(), torch.cuda.nccl.version())\"",
+        )
+        .advise(Impact::Disruptive, "install a build of the framework and of NCCL that supports this GPU");
+    found(draft)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::staging::Stage;
+
+    #[test]
+    fn nccl_says_so() {
+        Stage::new()
+            .process("n", 1, Some(1))
+            .warn(
+                "enqueue.cc:30",
+                "Cuda failure 209 'no kernel image is available for execution on the device'",
+            )
+            .expect(&RULE, &["nccl-wrong-gpu-arch 1"]);
+    }
+
+    #[test]
+    fn an_old_driver_is_another_thing() {
+        Stage::new()
+            .raised(
+                Some(0),
+                "RuntimeError",
+                "CUDA driver version is insufficient for CUDA runtime version",
+                &[],
+            )
+            .silent(&RULE);
+    }
+}

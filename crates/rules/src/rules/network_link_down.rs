@@ -1,0 +1,79 @@
+//! # What it shows
+//! A node that had been training lost its own way out: its own connection attempts fail at once because no
+//! route is left.
+//!
+//! # Why it happens
+//! A cable, a switch port, an interface set down by an agent or a DHCP renewal.
+//!
+//! # Evidence
+//! NCCL on that node: connect failed with 'Network is unreachable' or 'Network is down', after its
+//! communicator had been up; the other nodes only see silence.
+//!
+//! # What looks like it but is not
+//! 'Connection refused' (nobody listens there) and 'Connection timed out' (packets are lost on the way). The
+//! same error before any communicator was up is a wrong interface.
+//!
+//! # What to do
+//! Look at the interface and the kernel log of that node.
+//!
+//! # References
+//! NCCL log grammar; connect(2): ENETUNREACH, ENETDOWN.
+
+use ringleader_model::{Confidence, Impact, RankSet, Weight};
+
+use crate::correlate::{NcclLine, Scene};
+use crate::drafting;
+use crate::rule::{Draft, Input, Outcome, Rule};
+
+/// The rule.
+pub static RULE: Rule = Rule {
+    id: "network-link-down",
+    title: "a node's interface lost its link in mid-run",
+    since: "0.1",
+    reads: &[Input::NcclLog, Input::FlightRecorder, Input::Ras],
+    doc: include_str!("network_link_down.rs"),
+    check,
+};
+
+/// What connect(2) says when the own host has no way out.
+const NO_WAY_OUT: [&str; 2] = ["Network is unreachable", "Network is down"];
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    let mut findings = Vec::new();
+    for (_, log) in scene.nccl_logs() {
+        for (at, process) in log.processes.iter().enumerate() {
+            let was_up = log.comms.iter().any(|c| c.process as usize == at && c.completed.is_some());
+            if !was_up {
+                continue;
+            }
+            let lines: Vec<_> = log
+                .messages
+                .iter()
+                .filter(|m| m.process as usize == at && NO_WAY_OUT.iter().any(|t| m.text.contains(t)))
+                .map(|message| NcclLine { message, process: Some(process) })
+                .collect();
+            let Some(first) = lines.first() else { continue };
+            let culprit = scene.culprit(&process.who);
+            let name = culprit.rank.map_or_else(|| "a rank".to_owned(), drafting::rank);
+            let node = culprit.host.clone().map_or_else(String::new, |h| format!(" (node {h})"));
+            let suspect = scene.suspects.iter().find(|s| s.node.rank() == culprit.rank);
+            let missed = culprit.rank.and_then(|r| scene.condition(r)).and_then(|c| c.ras_missing.clone());
+            let others: RankSet = scene.roster.members.iter().filter_map(|m| m.rank).filter(|r| Some(*r) != culprit.rank).collect();
+            findings.extend(
+                Draft::new(RULE.id, "network-link-down", format!("{name}{node} lost its network in mid-run: no route is left on that node"))
+                    .weight(Weight::Stated)
+                    .confidence(Confidence::Medium)
+                    .culprit(culprit)
+                    .victims(others)
+                    .evidence(lines.iter().take(3).map(NcclLine::evidence))
+                    .evidence(missed)
+                    .evidence(suspect.iter().flat_map(|s| s.evidence.iter().take(2).cloned()))
+                    .at(first.at_ns())
+                    .advise_command(Impact::Harmless, "look at the interface and its link on that node", "ip -s link; ip route; dmesg -T | grep -iE 'link is (down|up)|left promiscuous|disabled state'")
+                    .advise(Impact::Disruptive, "take the node out of the job until its link is steady, then restart from the last checkpoint")
+                    .build(),
+            );
+        }
+    }
+    Outcome::from_findings(findings)
+}

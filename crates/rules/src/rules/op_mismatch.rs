@@ -1,0 +1,56 @@
+//! # What it shows
+//! At the same sequence number of one group the ranks call different operations, or the same one with another
+//! root or reduction.
+//!
+//! # Why it happens
+//! Two branches that should do the same use different calls (reduce on one, all_reduce on the others), or a
+//! root computed differently.
+//!
+//! # Evidence
+//! The records of both sides, with the places in the code; the calls before and after agree without a shift.
+//!
+//! # What looks like it but is not
+//! A skipped or an extra call: there what follows fits only under a shift.
+//!
+//! # What to do
+//! Call the same operation on all ranks.
+//!
+//! # References
+//! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide, collective communication
+//! semantics.
+
+use ringleader_model::Impact;
+
+use crate::correlate::Scene;
+use crate::correlate::align::Fault;
+use crate::drafting;
+use crate::rule::{Input, Outcome, Rule};
+
+/// The rule.
+pub static RULE: Rule = Rule {
+    id: "op-mismatch",
+    title: "ranks call different kinds of collective at the same place",
+    since: "0.1",
+    reads: &[Input::FlightRecorder, Input::NcclLog, Input::TorchLog],
+    doc: include_str!("op_mismatch.rs"),
+    check,
+};
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    let findings = scene
+        .mismatches
+        .iter()
+        .filter_map(|m| {
+            let Fault::Operation(difference) = m.fault else { return None };
+            let (odd, usual) = (drafting::who(&m.odd), drafting::ranks(&m.usual));
+            let title = {
+                let _ = difference;
+                format!("{odd} called {} where {usual} called {} (#{} of {})", m.odd_call, m.usual_call, m.seq, m.group)
+            };
+            drafting::from_mismatch(scene, RULE.id, "op-mismatch", m, title)
+                .advise(Impact::Harmless, format!("make all ranks call the same operation with the same root and reduction{}", drafting::at(m.place.as_ref())))
+                .build()
+        })
+        .collect();
+    Outcome::from_findings(findings)
+}

@@ -1,0 +1,157 @@
+//! # What it shows
+//! Some rank is gone or silent: its peers lost their connection to it or wait for it, and the evidence holds
+//! nothing of its own.
+//!
+//! # Why it happens
+//! It was killed, crashed, or its node left; its own output is not in the evidence.
+//!
+//! # Evidence
+//! Connection closed by remote peer; a launcher that failed without a table; a rank that left no record while
+//! all others wait for it.
+//!
+//! # What looks like it but is not
+//! The reporter of a closed connection is a victim: it names who was asked, not who failed. Connections that
+//! close while a job ends are ordinary.
+//!
+//! # What to do
+//! Get the silent rank's own output, its node's kernel log, and the scheduler's account of it.
+//!
+//! # References
+//! NCCL user guide, troubleshooting; ncclRemoteError.
+
+use ringleader_model::{Confidence, Finding, GlooEvent, Impact, Rank, StoreEvent, TorchEvent, Weight};
+
+use crate::correlate::{Member, Scene};
+use crate::drafting;
+use crate::rule::{Draft, Input, Outcome, Rule};
+
+/// The rule.
+pub static RULE: Rule = Rule {
+    id: "peer-process-died",
+    title: "a rank is gone and nothing tells why",
+    since: "0.1",
+    reads: &[Input::TorchLog, Input::NcclLog, Input::Ras, Input::FlightRecorder],
+    doc: include_str!("peer_process_died.rs"),
+    check,
+};
+
+const CLOSED: &str = "Connection closed by remote peer";
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    let mut findings = Vec::new();
+    findings.extend(closed_connections(scene));
+    findings.extend(silent_ranks(scene));
+    findings.extend(bare_launcher_failure(scene));
+    Outcome::from_findings(findings)
+}
+
+/// Victims that say whose connection closed.
+fn closed_connections(scene: &Scene<'_>) -> Option<Finding> {
+    let mut draft = Draft::new(RULE.id, "peer-process-died", "a peer closed its connection: that rank is gone")
+        .weight(Weight::Symptom)
+        .confidence(Confidence::Medium);
+    let mut any = false;
+    let mut peers: Vec<String> = Vec::new();
+    for statement in scene.statements() {
+        let text = match statement.event {
+            TorchEvent::AsyncError { error, last_error, .. } => last_error.as_ref().unwrap_or(error),
+            TorchEvent::Exception(exception) => exception.nccl_last_error.as_ref().unwrap_or(&exception.message),
+            TorchEvent::Gloo(GlooEvent::ClosedByPeer { peer }) => {
+                peers.push(peer.to_string());
+                any = true;
+                draft = draft.evidence([statement.evidence()]);
+                continue;
+            }
+            TorchEvent::Store(StoreEvent::ConnectionLost { text }) => text,
+            _ => continue,
+        };
+        let remote = text.contains(CLOSED) || text.contains("remote process exited") || matches!(statement.event, TorchEvent::Store(_));
+        if remote {
+            any = true;
+            peers.extend(text.split(CLOSED).nth(1).map(|p| p.split_whitespace().next().unwrap_or_default().to_owned()));
+            draft = draft.evidence([statement.evidence()]).at(statement.at_ns());
+        }
+    }
+    for line in scene.nccl_messages().filter(|m| m.message.is_warn && m.text().contains(CLOSED)) {
+        any = true;
+        peers.extend(line.text().split(CLOSED).nth(1).map(|p| p.split_whitespace().next().unwrap_or_default().to_owned()));
+        draft = draft.evidence([line.evidence()]);
+    }
+    if !any {
+        return None;
+    }
+    // Whose address most of them name.
+    let mut named: Vec<&Member> = Vec::new();
+    for peer in peers.iter().filter(|p| !p.is_empty()) {
+        let address = peer.split('<').next().unwrap_or(peer).trim_matches(|c| c == '[' || c == ']');
+        let host = address.split(':').next().unwrap_or(address);
+        let mut on_host = scene.roster.members.iter().filter(|m| {
+            m.address.as_deref() == Some(address) || m.address.as_deref() == Some(host) || m.host.as_deref() == Some(address.split('.').next().unwrap_or(address))
+        });
+        if let (Some(one), None) = (on_host.next(), on_host.next()) {
+            named.push(one);
+        }
+    }
+    let mut ranks: Vec<Rank> = named.iter().filter_map(|m| m.rank).collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    if let [one] = ranks.as_slice() {
+        draft = draft.culprit(scene.roster.culprit_rank(*one));
+    }
+    draft
+        .advise(Impact::Harmless, "look at the rank that closed the connection: its own output, its node's kernel log, the scheduler's account")
+        .build()
+}
+
+/// Ranks whose peers wait for them and of which nothing is left.
+fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for suspect in &scene.suspects {
+        let Some(rank) = suspect.node.rank() else { continue };
+        let condition = scene.condition(rank);
+        let gone = condition.is_some_and(|c| c.absent.is_some() || c.ras_missing.is_some() && c.state.is_none());
+        let silent = suspect.weak && condition.is_none_or(|c| c.state.is_none() && c.stand.is_none() && c.timed_out.is_none() && c.exit.is_none());
+        if !gone && !silent {
+            continue;
+        }
+        let signs = condition.into_iter().flat_map(|c| [&c.absent, &c.ras_missing]).flatten().cloned();
+        findings.extend(
+            drafting::from_suspect(
+                scene,
+                RULE.id,
+                "peer-process-died",
+                suspect,
+                None,
+                if gone {
+                    format!("{} is gone; {} wait for it in {}", drafting::rank(rank), drafting::ranks(&suspect.victims), suspect.awaited_in)
+                } else {
+                    format!("{} left no record; {} wait for it in {}", drafting::rank(rank), drafting::ranks(&suspect.victims), suspect.awaited_in)
+                },
+            )
+            .weight(Weight::Symptom)
+            .confidence(if gone { Confidence::Medium } else { Confidence::Low })
+            .evidence(signs)
+            .advise_command(Impact::Harmless, "see whether it still runs, and in which state", "ps -eo pid,ppid,stat,wchan:32,etime,args")
+            .build(),
+        );
+    }
+    findings
+}
+
+/// `ChildFailedError` without a table: some rank failed, and its own output is not here.
+fn bare_launcher_failure(scene: &Scene<'_>) -> Option<Finding> {
+    if scene.conditions.has_failure_table {
+        return None;
+    }
+    let statement = scene.statements().find(|s| matches!(s.event, TorchEvent::LauncherFailed { .. }))?;
+    Draft::new(RULE.id, "peer-process-died", "the launcher reports that a rank failed; that rank's own output is missing")
+        .weight(Weight::Symptom)
+        .confidence(Confidence::Low)
+        .evidence([statement.evidence()])
+        .advise_command(
+            Impact::Harmless,
+            "keep every rank's output and its error file",
+            "torchrun --log-dir logs --redirects 3 --tee 3 ...   (and decorate main with torch.distributed.elastic.multiprocessing.errors.record)",
+        )
+        .build()
+}

@@ -1,0 +1,108 @@
+//! # What it shows
+//! One rank ended by a signal of its own making: SIGSEGV, SIGBUS, SIGFPE, SIGILL, or an abort that no
+//! watchdog asked for.
+//!
+//! # Why it happens
+//! A bug in native code, a bad pointer through ctypes, a full /dev/shm (SIGBUS), a broken library mix.
+//!
+//! # Evidence
+//! The launcher's exit code, and the crash report with its stack.
+//!
+//! # What looks like it but is not
+//! SIGABRT after a collective timed out is the watchdog ending a victim. A crash while others had failed
+//! before is a consequence.
+//!
+//! # What to do
+//! Read the stack; get a core dump if it is not enough.
+//!
+//! # References
+//! Python faulthandler; signal(7).
+
+use ringleader_model::{Confidence, Evidence, Fact, Impact, Rank, SourceKind, ThreadStack, TorchEvent, Weight};
+
+use crate::correlate::Scene;
+use crate::correlate::condition;
+use crate::correlate::waits::Node;
+use crate::drafting;
+use crate::rule::{Draft, Input, Outcome, Rule};
+
+/// The rule.
+pub static RULE: Rule = Rule {
+    id: "process-crashed",
+    title: "a rank crashed by itself",
+    since: "0.1",
+    reads: &[Input::TorchLog],
+    doc: include_str!("process_crashed.rs"),
+    check,
+};
+
+/// Signals that a process brings on itself, with the words a crash report uses for them.
+const OWN_SIGNALS: [(i64, &str, &str); 5] = [
+    (11, "SIGSEGV", "Segmentation fault"),
+    (7, "SIGBUS", "Bus error"),
+    (8, "SIGFPE", "Floating"),
+    (4, "SIGILL", "Illegal instruction"),
+    (6, "SIGABRT", "Aborted"),
+];
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    let mut findings = Vec::new();
+    for (rank, condition) in scene.conditions.all() {
+        let Some(exit) = &condition.exit else { continue };
+        let signal = if exit.code < 0 { -exit.code } else { exit.code - 128 };
+        let Some((number, name, words)) = OWN_SIGNALS.iter().find(|(n, ..)| *n == signal) else { continue };
+        // The watchdog aborts its own process: that is what a timeout looks like from outside.
+        if *number == 6 && (condition.timed_out.is_some() || anybody_timed_out(scene)) {
+            continue;
+        }
+        let report = crash_report(scene, rank, words, *number == 6);
+        let frames = report.as_ref().map(|(threads, _)| condition::crash_frames(threads)).unwrap_or_default();
+        let place = ringleader_model::user_frame(frames);
+        let mut draft = Draft::new(
+            RULE.id,
+            "process-crashed",
+            format!("{} crashed with {name}{}", drafting::rank(rank), drafting::at(place)),
+        )
+        .weight(Weight::Stated)
+        .confidence(if exit.is_root || report.is_some() { Confidence::High } else { Confidence::Medium })
+        .culprits(drafting::culprits(scene, &[Node::Rank(rank)], place))
+        .evidence([exit.evidence.clone()]);
+        if let Some((_, evidence)) = report {
+            draft = draft.evidence([evidence.clone()]);
+        }
+        if *number == 7 {
+            draft = draft.advise_command(Impact::Harmless, "SIGBUS is what a full /dev/shm looks like", "df -h /dev/shm");
+        }
+        findings.extend(
+            draft
+                .advise(Impact::Harmless, format!("read the native stack{}; with a core dump (ulimit -c unlimited) gdb shows it whole", drafting::at(place)))
+                .build(),
+        );
+    }
+    Outcome::from_findings(findings)
+}
+
+fn anybody_timed_out(scene: &Scene<'_>) -> bool {
+    scene.conditions.all().any(|(_, c)| c.timed_out.is_some())
+}
+
+/// The crash report of a rank: its own, or the only one of its kind that names no rank.
+fn crash_report<'s>(scene: &'s Scene<'_>, rank: Rank, words: &str, is_abort: bool) -> Option<(&'s [ThreadStack], Evidence)> {
+    if let Some((_, threads, evidence)) = &scene.condition(rank)?.crash {
+        return Some((threads, evidence.clone()));
+    }
+    if is_abort {
+        return None;
+    }
+    let mut unclaimed = scene.case.observations.iter().filter_map(|o| match &o.fact {
+        Fact::Torch(TorchEvent::Crash { reason, threads, .. }) if o.who.rank.is_none() && reason.contains(words) => {
+            let evidence = Evidence { cite: o.cite, text: o.text.to_string(), kind: SourceKind::TorchLog };
+            Some((threads.as_slice(), evidence))
+        }
+        _ => None,
+    });
+    match (unclaimed.next(), unclaimed.next()) {
+        (Some(one), None) => Some(one),
+        _ => None,
+    }
+}

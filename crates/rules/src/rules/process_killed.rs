@@ -1,0 +1,69 @@
+//! # What it shows
+//! The launcher saw one rank end by SIGKILL, and nothing tells of memory running out.
+//!
+//! # Why it happens
+//! Somebody or something killed it: the scheduler, a health agent, an operator, or the kernel's OOM killer
+//! where its log is not in the evidence.
+//!
+//! # Evidence
+//! exit code -9 (or 137) in the launcher's table, first in time; no traceback, no crash report.
+//!
+//! # What looks like it but is not
+//! SIGTERM (-15) is what a launcher sends to the others afterwards. SIGKILL that the launcher sent itself
+//! after a SIGTERM that was ignored.
+//!
+//! # What to do
+//! Look in the kernel log for an OOM kill, then in the scheduler's log.
+//!
+//! # References
+//! torch elastic error table; signal(7).
+
+use ringleader_model::{Confidence, Impact, Weight};
+
+use crate::correlate::Scene;
+use crate::drafting;
+use crate::rule::{Draft, Input, Outcome, Rule};
+
+/// The rule.
+pub static RULE: Rule = Rule {
+    id: "process-killed",
+    title: "a rank was killed from outside",
+    since: "0.1",
+    reads: &[Input::TorchLog],
+    doc: include_str!("process_killed.rs"),
+    check,
+};
+
+/// SIGKILL, as Python and as a shell count it.
+const KILLED: [i64; 2] = [-9, 137];
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    // A launcher that loses patience kills by itself: then somebody else failed first.
+    let escalated = scene.statements().any(|s| {
+        matches!(s.event, ringleader_model::TorchEvent::ClosingSignal { signal, .. } if signal.contains("KILL"))
+    });
+    let mut findings = Vec::new();
+    for (rank, condition) in scene.conditions.all() {
+        let Some(exit) = condition.exit.as_ref().filter(|e| KILLED.contains(&e.code)) else { continue };
+        if escalated && !exit.is_root {
+            continue;
+        }
+        let pid = scene.roster.by_rank(rank).and_then(|m| m.pid).map_or(0, |p| p.0);
+        findings.extend(
+            Draft::new(RULE.id, "process-killed", format!("{} was killed with SIGKILL from outside", drafting::rank(rank)))
+                .weight(Weight::Stated)
+                .confidence(if exit.is_root { Confidence::High } else { Confidence::Medium })
+                .culprit(scene.roster.culprit_rank(rank))
+                .evidence([exit.evidence.clone()])
+                .evidence(scene.suspects.iter().filter(|s| s.node.rank() == Some(rank)).flat_map(|s| s.evidence.iter().take(2).cloned()))
+                .advise_command(
+                    Impact::Harmless,
+                    "see whether the kernel killed it for memory",
+                    format!("dmesg -T | grep -iE 'out of memory|oom-kill|killed process {pid}'"),
+                )
+                .advise(Impact::Harmless, "see who sent the signal: the scheduler's log, a health agent, an operator's shell")
+                .build(),
+        );
+    }
+    Outcome::from_findings(findings)
+}

@@ -1,0 +1,69 @@
+//! # What it shows
+//! The process of one rank is in state T: it executes nothing, and its peers wait.
+//!
+//! # Why it happens
+//! SIGSTOP or SIGTSTP, a debugger that is attached, a frozen cgroup (checkpointing, a suspended container).
+//!
+//! # Evidence
+//! A process list with state T; stack tools that refuse a stopped process; no dump from it, since its
+//! watchdog is stopped too; RAS without an answer.
+//!
+//! # What looks like it but is not
+//! State D (uninterruptible: storage or driver). A process that is absent from the list has exited.
+//!
+//! # What to do
+//! Find what stopped it, then continue it, or restart the job.
+//!
+//! # References
+//! proc(5), signal(7).
+
+use ringleader_model::{Confidence, Impact, Weight};
+
+use crate::correlate::Scene;
+use crate::correlate::condition::ProcessState;
+use crate::drafting;
+use crate::rule::{Draft, Input, Outcome, Rule};
+
+/// The rule.
+pub static RULE: Rule = Rule {
+    id: "process-stopped",
+    title: "a rank is stopped",
+    since: "0.1",
+    reads: &[Input::Processes, Input::FlightRecorder, Input::Ras, Input::Stacks],
+    doc: include_str!("process_stopped.rs"),
+    check,
+};
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    let mut findings = Vec::new();
+    for (rank, condition) in scene.conditions.all() {
+        let Some((ProcessState::Stopped, seen)) = &condition.state else { continue };
+        let suspect = scene.suspects.iter().find(|s| s.node.rank() == Some(rank));
+        let place = condition.stand.as_ref().and_then(|s| s.place());
+        let title = format!(
+            "{} is stopped (state T){}{}",
+            drafting::rank(rank),
+            condition.wchan.as_ref().map_or_else(String::new, |w| format!(" in {w}")),
+            suspect.map_or_else(String::new, |s| format!("; {} wait for it", drafting::ranks(&s.victims)))
+        );
+        let mut draft = Draft::new(RULE.id, "process-stopped", title)
+            .weight(Weight::Stated)
+            .confidence(if suspect.is_some() { Confidence::High } else { Confidence::Medium })
+            .culprits(drafting::culprits(scene, &[crate::correlate::waits::Node::Rank(rank)], place))
+            .evidence([seen.clone()])
+            .evidence(condition.stand_failure.iter().map(|(_, e)| e.clone()))
+            .evidence(condition.stand.iter().map(|s| s.evidence.clone()));
+        if let Some(suspect) = suspect {
+            draft = draft
+                .victims(suspect.victims.clone())
+                .evidence(suspect.evidence.iter().take(3).cloned())
+                .at(suspect.since_ns);
+        }
+        let pid = scene.roster.by_rank(rank).and_then(|m| m.pid).map_or(0, |p| p.0);
+        let draft = draft
+            .advise_command(Impact::Harmless, "see who stopped it: a debugger, job control, a frozen cgroup", format!("grep -E 'State|TracerPid' /proc/{pid}/status"))
+            .advise_command(Impact::Disruptive, "let it go on; a watchdog that has fired already ends the job all the same", format!("kill -CONT {pid}"));
+        findings.extend(draft.build());
+    }
+    Outcome::from_findings(findings)
+}

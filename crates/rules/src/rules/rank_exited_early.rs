@@ -1,0 +1,82 @@
+//! # What it shows
+//! A rank that others wait for is gone, and its end was orderly: no crash, no signal, no place in the
+//! launcher's table of failures.
+//!
+//! # Why it happens
+//! Early stopping decided on one rank, a data set that ran out, sys.exit or return on a local condition.
+//!
+//! # Evidence
+//! Absent from the process list and from RAS while its peers are there; its NCCL log closes the communicator;
+//! the launcher's table, which lists every failed rank, does not list it.
+//!
+//! # What looks like it but is not
+//! A rank that was killed or crashed stands in the launcher's table. A rank that is stopped or cut off is
+//! still in the process list.
+//!
+//! # What to do
+//! Agree on stopping with a collective, so that all ranks leave together.
+//!
+//! # References
+//! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide.
+
+use ringleader_model::{Confidence, Impact, Rank, Weight};
+
+use crate::correlate::Scene;
+use crate::drafting;
+use crate::rule::{Input, Outcome, Rule};
+
+/// The rule.
+pub static RULE: Rule = Rule {
+    id: "rank-exited-early",
+    title: "a rank ended normally while its peers still communicate",
+    since: "0.1",
+    reads: &[Input::Processes, Input::Ras, Input::NcclLog, Input::TorchLog, Input::FlightRecorder],
+    doc: include_str!("rank_exited_early.rs"),
+    check,
+};
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    let mut findings = Vec::new();
+    for suspect in &scene.suspects {
+        let Some(rank) = suspect.node.rank() else { continue };
+        let Some(condition) = scene.condition(rank) else { continue };
+        if condition.exit.as_ref().is_some_and(|e| e.code != 0) || condition.crash.is_some() || condition.exception.is_some() {
+            continue;
+        }
+        if condition.state.is_some() || condition.stand.is_some() || condition.timed_out.is_some() {
+            continue;
+        }
+        let unlisted = scene.conditions.has_failure_table && peers_are_listed(scene, rank);
+        // Its end must be seen by someone: the process list, RAS, or its own log; and nothing may call it a failure.
+        let signs: Vec<_> = [&condition.absent, &condition.ras_missing, &condition.comm_closed].into_iter().flatten().cloned().collect();
+        let orderly = condition.comm_closed.is_some() || unlisted && !signs.is_empty();
+        if signs.is_empty() || !orderly {
+            continue;
+        }
+        let place = suspect.last_place.as_ref();
+        findings.extend(
+            drafting::from_suspect(
+                scene,
+                RULE.id,
+                "rank-exited-early",
+                suspect,
+                place,
+                format!("{} has exited normally; {} wait for it in {}", drafting::rank(rank), drafting::ranks(&suspect.victims), suspect.awaited_in),
+            )
+            .weight(Weight::Stated)
+            .confidence(Confidence::Medium)
+            .evidence(signs)
+            .advise(Impact::Harmless, "let the ranks agree on stopping (all_reduce a flag) before any of them leaves the loop")
+            .build(),
+        );
+    }
+    Outcome::from_findings(findings)
+}
+
+/// The launcher of its node listed others, so it would have listed this rank had it failed.
+fn peers_are_listed(scene: &Scene<'_>, rank: Rank) -> bool {
+    let host = scene.roster.by_rank(rank).and_then(|m| m.host.clone());
+    scene.conditions.all().any(|(other, c)| {
+        other != rank && c.exit.is_some() && (host.is_none() || scene.roster.by_rank(other).and_then(|m| m.host.clone()) == host)
+    })
+}

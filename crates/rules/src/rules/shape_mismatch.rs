@@ -1,0 +1,53 @@
+//! # What it shows
+//! The same collective, at the same sequence number, with different numbers of elements.
+//!
+//! # Why it happens
+//! A last batch that is smaller on one rank, filtered samples, a parameter that exists on some ranks only,
+//! different bucket orders.
+//!
+//! # Evidence
+//! The records of both sides; the calls before and after agree without a shift and the totals are equal.
+//!
+//! # What looks like it but is not
+//! A skipped call looks the same at the first difference; the calls after it then fit only when moved.
+//! Gather, scatter and all-to-all may differ by nature.
+//!
+//! # What to do
+//! Pad, or exchange the sizes first.
+//!
+//! # References
+//! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide, collective communication
+//! semantics.
+
+use ringleader_model::Impact;
+
+use crate::correlate::Scene;
+use crate::correlate::align::Fault;
+use crate::drafting;
+use crate::rule::{Input, Outcome, Rule};
+
+/// The rule.
+pub static RULE: Rule = Rule {
+    id: "shape-mismatch",
+    title: "ranks call the same collective with different sizes",
+    since: "0.1",
+    reads: &[Input::FlightRecorder, Input::NcclLog, Input::TorchLog],
+    doc: include_str!("shape_mismatch.rs"),
+    check,
+};
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    let findings = scene
+        .mismatches
+        .iter()
+        .filter_map(|m| {
+            let Fault::Size = m.fault else { return None };
+            let (odd, usual) = (drafting::who(&m.odd), drafting::ranks(&m.usual));
+            let title = format!("{odd} called {} where {usual} called {} (#{} of {})", m.odd_call, m.usual_call, m.seq, m.group);
+            drafting::from_mismatch(scene, RULE.id, "shape-mismatch", m, title)
+                .advise(Impact::Harmless, format!("make the size the same on all ranks{}: pad the last batch, or gather the sizes first", drafting::at(m.place.as_ref())))
+                .build()
+        })
+        .collect();
+    Outcome::from_findings(findings)
+}

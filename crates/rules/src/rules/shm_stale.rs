@@ -1,0 +1,73 @@
+//! # What it shows
+//!
+//! A segment could not be made because one of that name is already there.
+//!
+//! # Why it happens
+//!
+//! A job that was killed left its nccl-* segments behind.
+//!
+//! # Evidence
+//!
+//! `File exists` about a shared-memory segment.
+//!
+//! # What looks like it but is not
+//!
+//! `No space left on device` may have the same origin, but then the size matters first (shm-full).
+//!
+//! # What to do
+//!
+//! Remove segments that no process has open.
+//!
+//! # References
+//!
+//! NVIDIA/nccl src/misc/shmutils.cc.
+
+use ringleader_model::Impact;
+
+use crate::correlate::Scene;
+use crate::rule::{Input, Outcome, Rule};
+use crate::told::{Told, found};
+
+/// See the module.
+pub(super) static RULE: Rule = Rule {
+    id: "shm-stale",
+    title: "left-over shared-memory segments",
+    since: "0.1",
+    reads: &[Input::NcclLog, Input::TorchLog],
+    doc: include_str!("shm_stale.rs"),
+    check,
+};
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    let Some(told) = Told::of(scene, "shm-stale") else { return Outcome::Clear };
+    let title = format!("{who}: a shared-memory segment of a dead job is in the way", who = told.who());
+    let draft = told
+        .draft(&RULE, "shm-stale", title)
+        .advise_command(
+            Impact::Harmless,
+            "list segments and who has them open",
+            "ls -la /dev/shm/nccl-*; fuser -v /dev/shm/nccl-*",
+        )
+        .advise_command(
+            Impact::Destructive,
+            "remove those that no process has open",
+            "fuser -s /dev/shm/nccl-XXXXXX || rm /dev/shm/nccl-XXXXXX",
+        );
+    found(draft)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::staging::Stage;
+
+    #[test]
+    fn nccl_says_so() {
+        Stage::new().process("n", 1, Some(1)).warn("misc/shmutils.cc:71", "Error while creating shared memory segment /dev/shm/nccl-A (size 4), error: File exists (17)").expect(&RULE, &["shm-stale 1"]);
+    }
+
+    #[test]
+    fn another_file_that_exists() {
+        Stage::new().raised(Some(1), "FileExistsError", "[Errno 17] File exists: '/ckpt'", &[]).silent(&RULE);
+    }
+}

@@ -1,0 +1,176 @@
+//! # What it shows
+//! One rank arrives last at nearly every collective; its peers spend that time waiting inside it.
+//!
+//! # Why it happens
+//! A slow GPU or host, a longer data path, more work on that rank, a noisy neighbour.
+//!
+//! # Evidence
+//! The time from enqueue to completion of the same collective, each on its rank's own clock: the straggler
+//! has the least, since it never waits.
+//!
+//! # What looks like it but is not
+//! Occasional lateness (a checkpoint, an evaluation). Warm-up steps, which are left out.
+//!
+//! # What to do
+//! Compare that rank's clocks, power, data path and amount of work with its peers'.
+//!
+//! # References
+//! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide.
+
+use ringleader_model::{Confidence, Evidence, Finding, FlightDump, Impact, Severity, SourceKind, Weight};
+
+use crate::correlate::Scene;
+use crate::correlate::ledger::{Group, Origin, Track, View};
+use crate::correlate::waits::Node;
+use crate::drafting;
+use crate::rule::{Draft, Input, Outcome, Rule};
+
+/// The rule.
+pub static RULE: Rule = Rule {
+    id: "straggler",
+    title: "one rank is persistently slower than its peers",
+    since: "0.1",
+    reads: &[Input::FlightRecorder],
+    doc: include_str!("straggler.rs"),
+    check,
+};
+
+/// First part of a record that is left out: warm-up steps take many times longer.
+const WARM_UP_SHARE: f64 = 0.15;
+/// Fewer collectives than this show no habit.
+const MIN_COLLECTIVES: usize = 16;
+/// Share of the time between its collectives that peers lose to one rank before it is worth a verdict.
+const MIN_LOST_SHARE: f64 = 0.15;
+/// How much longer the peers wait than the suspect itself.
+const MIN_RATIO: f64 = 2.5;
+/// In how many of the waits one rank is the one that waited least.
+const MIN_HABIT: f64 = 0.7;
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    let mut findings = Vec::new();
+    for group in scene.ledger.groups.iter().filter(|g| g.view == View::Flight && g.tracks.len() > 2) {
+        findings.extend(slowest(scene, group));
+    }
+    Outcome::from_findings(findings)
+}
+
+/// Time a rank spent in one collective, on its own clock, ns.
+fn spent(dump: &FlightDump, op: u32) -> Option<i64> {
+    let op = dump.ops.get(op as usize)?;
+    (op.completed_ns > 0 && op.created_ns > 0).then(|| op.completed_ns - op.created_ns).filter(|n| *n >= 0)
+}
+
+fn slowest(scene: &Scene<'_>, group: &Group<'_>) -> Option<Finding> {
+    let tracks: Vec<(usize, &Track<'_>, &FlightDump)> = group
+        .tracks
+        .iter()
+        .enumerate()
+        .filter_map(|(m, t)| t.as_ref().map(|t| (m, t)))
+        .filter_map(|(m, t)| match t.origin {
+            Origin::Dump(dump) => Some((m, t, dump)),
+            _ => None,
+        })
+        .collect();
+    if tracks.len() < 3 || tracks.len() * 2 < group.tracks.len() {
+        return None;
+    }
+    let from = tracks.iter().map(|(_, t, _)| t.first_seq).max()?;
+    let to = tracks.iter().map(|(_, t, _)| t.finished.unwrap_or(0).min(t.last_seq())).min()?;
+    if to < from || ((to - from) as usize) < MIN_COLLECTIVES {
+        return None;
+    }
+    let from = from + (f64::from(to - from) * WARM_UP_SHARE) as u32;
+    // Enqueued in one go with its predecessor, an operation tells nothing of arrival: only the first after a pause does.
+    let mut waits: Vec<Vec<i64>> = vec![Vec::new(); tracks.len()];
+    let mut least: Vec<usize> = vec![0; tracks.len()];
+    let mut n_used = 0_usize;
+    for seq in from.max(1)..=to {
+        let row: Option<Vec<i64>> = tracks.iter().map(|(_, t, d)| spent(d, t.op(seq)?)).collect();
+        let Some(row) = row else { continue };
+        if !tracks.iter().any(|(_, t, d)| begins_after_pause(t, d, seq)) {
+            continue;
+        }
+        n_used += 1;
+        if let Some(at) = (0..row.len()).min_by_key(|at| row.get(*at)) {
+            if let Some(n) = least.get_mut(at) {
+                *n += 1;
+            }
+        }
+        for (all, one) in waits.iter_mut().zip(row) {
+            all.push(one);
+        }
+    }
+    if n_used < MIN_COLLECTIVES / 4 {
+        return None;
+    }
+    let medians: Vec<f64> = waits.iter_mut().map(|w| median(w)).collect();
+    let at = (0..medians.len()).min_by(|a, b| medians.get(*a).unwrap_or(&0.0).total_cmp(medians.get(*b).unwrap_or(&0.0)))?;
+    let mine = *medians.get(at)?;
+    let mut others: Vec<f64> = medians.iter().enumerate().filter(|(m, _)| *m != at).map(|(_, v)| *v).collect();
+    others.sort_by(f64::total_cmp);
+    let theirs = *others.get(others.len() / 2)?;
+    let lowest_other = *others.first()?;
+    let (member, track, dump) = tracks.get(at)?;
+    let span = (dump.ops.get(track.op(to)? as usize)?.created_ns - dump.ops.get(track.op(from.max(1))? as usize)?.created_ns) as f64;
+    let step = span / n_used as f64;
+    let lost = (theirs - mine) / step.max(1.0);
+    let habit = *least.get(at)? as f64 / n_used as f64;
+    if lost < MIN_LOST_SHARE || theirs < mine * MIN_RATIO || lowest_other < mine * MIN_RATIO / 2.0 || habit < MIN_HABIT {
+        return None;
+    }
+    let rank = group.rank(*member);
+    let node = rank.map_or(Node::Source(track.cite.source), Node::Rank);
+    let text = |t: &Track<'_>, ns: f64| Evidence {
+        cite: t.cite,
+        text: format!(
+            "{} spends {:.1} ms (median of {n_used}) inside the collectives of {}",
+            t.rank.map_or_else(|| "this rank".into(), |r| format!("rank {}", r.0)),
+            ns / 1e6,
+            group.name
+        ),
+        kind: SourceKind::FlightRecorder,
+    };
+    let proofs: Vec<Evidence> = std::iter::once(text(track, mine))
+        .chain(tracks.iter().zip(&medians).filter(|((m, ..), _)| m != member).take(3).map(|((_, t, _), ns)| text(t, *ns)))
+        .collect();
+    Draft::new(
+        RULE.id,
+        "straggler",
+        format!(
+            "{} is last in {:.0} % of the collectives of {}; its peers lose {:.0} % of their time to it",
+            drafting::who(&[node]),
+            habit * 100.0,
+            group.name,
+            lost * 100.0
+        ),
+    )
+    .severity(Severity::Warning)
+    .weight(Weight::Derived)
+    .confidence(if lost > 0.4 && habit > 0.9 { Confidence::High } else { Confidence::Medium })
+    .culprits(drafting::culprits(scene, &[node], None))
+    .victims(group.ranks.iter().copied().flatten().filter(|r| Some(*r) != rank).collect())
+    .evidence(proofs)
+    .advise_command(
+        Impact::Harmless,
+        "compare its GPU with the others: clocks, power, the reasons for throttling",
+        "nvidia-smi --query-gpu=index,clocks.sm,power.draw,temperature.gpu,clocks_event_reasons.active --format=csv -l 1",
+    )
+    .advise(Impact::Harmless, "compare its data path and amount of work per step with its peers'")
+    .build()
+}
+
+/// A pause before an enqueue that is long against the gaps inside a burst of enqueues.
+const PAUSE_NS: i64 = 1_000_000;
+
+fn begins_after_pause(track: &Track<'_>, dump: &FlightDump, seq: u32) -> bool {
+    let created = |seq: u32| track.op(seq).and_then(|op| dump.ops.get(op as usize)).map(|op| op.created_ns);
+    match (seq.checked_sub(1).and_then(created), created(seq)) {
+        (Some(before), Some(now)) => now - before > PAUSE_NS,
+        _ => false,
+    }
+}
+
+fn median(values: &mut [i64]) -> f64 {
+    values.sort_unstable();
+    values.get(values.len() / 2).copied().unwrap_or(0) as f64
+}

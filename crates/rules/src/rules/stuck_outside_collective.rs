@@ -1,0 +1,94 @@
+//! # What it shows
+//! One rank has not entered the collective its peers wait in. It is alive, waits for nobody in its groups,
+//! and stands in code of its own.
+//!
+//! # Why it happens
+//! A data loader without data, a lock, storage that is slow, a compile, a checkpoint, a sleep.
+//!
+//! # Evidence
+//! The wait-for graph ends at this rank; its stack shows where it stands.
+//!
+//! # What looks like it but is not
+//! A stopped or dead process; a rank that waits in another group (it is a victim there); a rank on its way
+//! out (rank-exited-early).
+//!
+//! # What to do
+//! Look at the place where it stands; a second stack tells stuck from slow.
+//!
+//! # References
+//! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide.
+
+use ringleader_model::{Confidence, Impact, Weight};
+
+use crate::correlate::Scene;
+use crate::correlate::condition::ProcessState;
+use crate::drafting;
+use crate::rule::{Input, Outcome, Rule};
+
+/// The rule.
+pub static RULE: Rule = Rule {
+    id: "stuck-outside-collective",
+    title: "a rank is alive but stands outside any collective",
+    since: "0.1",
+    reads: &[Input::Stacks, Input::FlightRecorder, Input::Ras, Input::NcclLog],
+    doc: include_str!("stuck_outside_collective.rs"),
+    check,
+};
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    let mut findings = Vec::new();
+    for suspect in &scene.suspects {
+        let Some(rank) = suspect.node.rank() else { continue };
+        let condition = scene.condition(rank);
+        let dead = condition.is_some_and(|c| {
+            c.absent.is_some() || c.exit.as_ref().is_some_and(|e| !matches!(e.code, -15 | -6)) || c.crash.as_ref().is_some_and(|(reason, ..)| &**reason != "Aborted")
+                || matches!(c.state, Some((ProcessState::Stopped | ProcessState::Zombie | ProcessState::Uninterruptible, _)))
+        });
+        if dead || scene.mismatches.iter().any(|m| m.odd.contains(&suspect.node)) {
+            continue;
+        }
+        let stand = condition.and_then(|c| c.stand.as_ref());
+        if stand.is_some_and(|s| s.is_leaving() || s.is_joining() || s.waits_in_gpu_or_collective()) {
+            continue;
+        }
+        let alive = stand.is_some() || condition.is_some_and(|c| c.state.is_some() || c.timed_out.is_some());
+        // Without a sign of life there is only silence, which other rules weigh.
+        if suspect.weak && !alive || suspect.in_p2p && stand.is_none() {
+            continue;
+        }
+        let place = stand.and_then(|s| s.place()).or(suspect.last_place.as_ref());
+        let pid = scene.roster.by_rank(rank).and_then(|m| m.pid).map_or_else(|| "PID".to_owned(), |p| p.0.to_string());
+        let mut draft = drafting::from_suspect(
+            scene,
+            RULE.id,
+            "stuck-outside-collective",
+            suspect,
+            place,
+            format!(
+                "{} stands outside{}; {} wait for it in {}",
+                drafting::rank(rank),
+                drafting::at(place),
+                drafting::ranks(&suspect.victims),
+                suspect.awaited_in
+            ),
+        )
+        .weight(if stand.is_some() { Weight::Stated } else { Weight::Derived })
+        .evidence(stand.map(|s| s.evidence.clone()));
+        if let Some((_, seen)) = condition.and_then(|c| c.state.as_ref()) {
+            draft = draft.evidence([seen.clone()]);
+        }
+        if stand.is_none() {
+            draft = draft.confidence(Confidence::Low);
+        }
+        findings.extend(
+            draft
+                .advise_command(
+                    Impact::Harmless,
+                    "take its stack twice, some seconds apart: the same place means stuck, another means slow",
+                    format!("py-spy dump --native --pid {pid}"),
+                )
+                .build(),
+        );
+    }
+    Outcome::from_findings(findings)
+}

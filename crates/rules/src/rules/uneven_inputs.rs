@@ -1,0 +1,52 @@
+//! # What it shows
+//! One rank has finished its batches and waits in what comes after the loop, while its peers are in another
+//! step.
+//!
+//! # Why it happens
+//! Shards of different length, a filter that drops samples on some ranks, early stopping decided locally.
+//!
+//! # Evidence
+//! The odd call stands, in the function of the loop, behind every line the group ever called from.
+//!
+//! # What looks like it but is not
+//! An extra call inside the loop (extra-collective).
+//!
+//! # What to do
+//! Even out the number of steps, or agree on stopping with a collective.
+//!
+//! # References
+//! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide, collective communication
+//! semantics.
+
+use ringleader_model::Impact;
+
+use crate::correlate::Scene;
+use crate::correlate::align::Fault;
+use crate::drafting;
+use crate::rule::{Input, Outcome, Rule};
+
+/// The rule.
+pub static RULE: Rule = Rule {
+    id: "uneven-inputs",
+    title: "a rank left the loop before its peers",
+    since: "0.1",
+    reads: &[Input::FlightRecorder, Input::NcclLog, Input::TorchLog],
+    doc: include_str!("uneven_inputs.rs"),
+    check,
+};
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    let findings = scene
+        .mismatches
+        .iter()
+        .filter_map(|m| {
+            let Fault::LeftEarly = m.fault else { return None };
+            let (odd, usual) = (drafting::who(&m.odd), drafting::ranks(&m.usual));
+            let title = format!("{odd} left the loop early and waits in {} (#{} of {}){}; {usual} go on", m.odd_call, m.seq, m.group, drafting::at(m.place.as_ref()));
+            drafting::from_mismatch(scene, RULE.id, "uneven-inputs", m, title)
+                .advise(Impact::Harmless, format!("give all ranks the same number of batches (drop_last, an even sampler), or use torch.distributed.algorithms.join; {odd} stands{}", drafting::at(m.place.as_ref())))
+                .build()
+        })
+        .collect();
+    Outcome::from_findings(findings)
+}

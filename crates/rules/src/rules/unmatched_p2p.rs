@@ -1,0 +1,70 @@
+//! # What it shows
+//! Between two ranks one side posted more sends or receives than the other, and the shorter side is not held
+//! up by anything itself.
+//!
+//! # Why it happens
+//! An off-by-one in a pipeline schedule, a micro-batch that is dropped on one stage, a branch around a send.
+//!
+//! # Evidence
+//! The counts of both sides, by NCCL's own Send and Recv lines or by the recorder; the wait-for graph ends at
+//! the shorter side.
+//!
+//! # What looks like it but is not
+//! A stage that is late as a whole also has fewer sends, but fewer receives as well, and stands in its own
+//! code. Pair numbers of send and receive differ between peers by nature.
+//!
+//! # What to do
+//! Compare the schedule of the two stages.
+//!
+//! # References
+//! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide.
+
+use ringleader_model::{Impact, Weight};
+
+use crate::correlate::Scene;
+use crate::correlate::condition::ProcessState;
+use crate::drafting;
+use crate::rule::{Input, Outcome, Rule};
+
+/// The rule.
+pub static RULE: Rule = Rule {
+    id: "unmatched-p2p",
+    title: "a send without its receive, or the reverse",
+    since: "0.1",
+    reads: &[Input::FlightRecorder, Input::NcclLog, Input::TorchLog],
+    doc: include_str!("unmatched_p2p.rs"),
+    check,
+};
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    let mut findings = Vec::new();
+    for suspect in scene.suspects.iter().filter(|s| s.in_p2p) {
+        let condition = suspect.node.rank().and_then(|r| scene.condition(r));
+        let gone = condition.is_some_and(|c| {
+            c.exit.as_ref().is_some_and(|e| !matches!(e.code, 0 | -15 | -6))
+                || matches!(c.state, Some((ProcessState::Stopped | ProcessState::Uninterruptible, _)))
+        });
+        let stands_elsewhere = condition
+            .and_then(|c| c.stand.as_ref())
+            .is_some_and(|s| !s.is_leaving() && !s.waits_in_gpu_or_collective());
+        if gone || stands_elsewhere {
+            continue;
+        }
+        let place = suspect.waiters_place.as_ref();
+        let title = format!(
+            "{} never posted its side of {}; {} wait{}",
+            drafting::who(&[suspect.node]),
+            suspect.awaited_in,
+            drafting::ranks(&suspect.victims),
+            drafting::at(place)
+        );
+        findings.extend(
+            drafting::from_suspect(scene, RULE.id, "unmatched-p2p", suspect, place, title)
+                .weight(if suspect.weak { Weight::Derived } else { Weight::Stated })
+                .evidence(condition.and_then(|c| c.stand.as_ref()).map(|s| s.evidence.clone()))
+                .advise(Impact::Harmless, "compare how many messages each stage of the schedule sends and receives per step")
+                .build(),
+        );
+    }
+    Outcome::from_findings(findings)
+}

@@ -1,0 +1,154 @@
+//! From claims to a finding: who said it, when, with which words.
+
+use ringleader_knowledge::saying::Role;
+use ringleader_knowledge::variable;
+use ringleader_knowledge::version::NcclVersion;
+use ringleader_model::{Confidence, Culprit, RankSet, Weight};
+
+use crate::correlate::{Claim, Scene};
+use crate::rule::{Draft, Rule};
+
+/// Citations of one finding: more lines of the same kind prove nothing more.
+const CITATIONS: usize = 6;
+
+/// Claims of one cause.
+pub(crate) struct Told<'s, 'a> {
+    scene: &'s Scene<'a>,
+    claims: Vec<&'s Claim<'a>>,
+}
+
+impl<'s, 'a> Told<'s, 'a> {
+    /// Claims of `cause`, earliest first; None if there is none.
+    pub(crate) fn of(scene: &'s Scene<'a>, cause: &str) -> Option<Self> {
+        Self::from(scene, scene.claims.of(cause).collect())
+    }
+
+    /// These claims; None if there is none.
+    pub(crate) fn from(scene: &'s Scene<'a>, mut claims: Vec<&'s Claim<'a>>) -> Option<Self> {
+        // Stable: without times the order of the sources stays.
+        claims.sort_by_key(|c| (c.at_ns.is_none(), c.at_ns));
+        (!claims.is_empty()).then_some(Self { scene, claims })
+    }
+
+    /// The claims, earliest first.
+    pub(crate) fn claims(&self) -> &[&'s Claim<'a>] {
+        &self.claims
+    }
+
+    /// Whether one of the claims states the cause, rather than only suggests it.
+    pub(crate) fn is_stated(&self) -> bool {
+        self.claims.iter().any(|c| c.saying.role == Role::States)
+    }
+
+    /// Who said it, earliest first, each process once.
+    pub(crate) fn culprits(&self) -> Vec<Culprit> {
+        let mut culprits: Vec<Culprit> = Vec::new();
+        for claim in &self.claims {
+            if claim.who.is_nobody() {
+                continue;
+            }
+            let mut new = self.scene.culprit(&claim.who);
+            new.place = claim.place().cloned();
+            add_culprit(&mut culprits, new);
+        }
+        culprits
+    }
+
+    /// `rank 2`, `ranks 0-1,3`, `node2 (pid 3173)`, `one process`.
+    pub(crate) fn who(&self) -> String {
+        who(&self.culprits())
+    }
+
+    /// A draft with these claims cited and their speakers as culprits.
+    pub(crate) fn draft(&self, rule: &Rule, cause: &'static str, title: impl Into<String>) -> Draft {
+        let (weight, confidence) = match self.is_stated() {
+            true => (Weight::Stated, Confidence::High),
+            false => (Weight::Derived, Confidence::Medium),
+        };
+        // What states the cause is cited before what only suggests it.
+        let stated = self.claims.iter().filter(|c| c.saying.role == Role::States);
+        let suggested = self.claims.iter().filter(|c| c.saying.role != Role::States);
+        let mut cited: Vec<&&Claim<'_>> = Vec::new();
+        for claim in stated.chain(suggested) {
+            let repeats = cited.iter().any(|c| c.text == claim.text && c.who == claim.who);
+            if !repeats && cited.len() < CITATIONS {
+                cited.push(claim);
+            }
+        }
+        Draft::new(rule.id, cause, title)
+            .weight(weight)
+            .confidence(confidence)
+            .at(self.claims.iter().find_map(|c| c.at_ns))
+            .culprits(self.culprits())
+            .evidence(cited.iter().map(|c| c.evidence()))
+    }
+}
+
+/// Adds a culprit unless the same process stands there already, which then learns what is new.
+pub(crate) fn add_culprit(culprits: &mut Vec<Culprit>, new: Culprit) {
+    let same = |c: &&mut Culprit| match (c.rank, new.rank) {
+        (Some(a), Some(b)) => a == b,
+        _ => {
+            c.pid.is_some()
+                && c.pid == new.pid
+                && (c.host == new.host || c.host.is_none() || new.host.is_none())
+        }
+    };
+    let Some(old) = culprits.iter_mut().find(same) else {
+        if !culprits.contains(&new) {
+            culprits.push(new);
+        }
+        return;
+    };
+    old.rank = old.rank.or(new.rank);
+    old.pid = old.pid.or(new.pid);
+    old.gpu = old.gpu.or(new.gpu);
+    old.local_rank = old.local_rank.or(new.local_rank);
+    if old.host.is_none() {
+        old.host = new.host;
+    }
+    if old.place.is_none() {
+        old.place = new.place;
+    }
+}
+
+/// Culprits in a few words.
+pub(crate) fn who(culprits: &[Culprit]) -> String {
+    let ranks: RankSet = culprits.iter().filter_map(|c| c.rank).collect();
+    match ranks.len() {
+        1 => return format!("rank {ranks}"),
+        n if n > 1 => return format!("ranks {ranks}"),
+        _ => {}
+    }
+    match culprits {
+        [one] => match (&one.host, one.pid) {
+            (Some(host), Some(pid)) => format!("{host} (pid {})", pid.0),
+            (Some(host), None) => host.to_string(),
+            (None, Some(pid)) => format!("pid {}", pid.0),
+            (None, None) => "one process".to_owned(),
+        },
+        [] => "a process".to_owned(),
+        many => format!("{} processes", many.len()),
+    }
+}
+
+/// The oldest NCCL release that a process of the case says it runs.
+pub(crate) fn nccl_version(scene: &Scene<'_>) -> Option<NcclVersion> {
+    let processes = scene.nccl_logs().flat_map(|(_, log)| &log.processes);
+    processes.filter_map(|p| p.nccl_version.as_deref().and_then(NcclVersion::parse)).min()
+}
+
+/// Whether advice to set this variable makes sense here: true unless the release is known and does not read it.
+pub(crate) fn reads_variable(scene: &Scene<'_>, name: &str) -> bool {
+    variable::is_read_by(name, nccl_version(scene)) != Some(false)
+}
+
+/// Whether a communicator was ever ready in this case: the job got going.
+pub(crate) fn got_going(scene: &Scene<'_>) -> bool {
+    scene.nccl_logs().any(|(_, log)| log.comms.iter().any(|c| c.completed.is_some()))
+}
+
+/// One finding or none.
+pub(crate) fn found(draft: Draft) -> crate::rule::Outcome {
+    crate::rule::Outcome::from_findings(draft.build().into_iter().collect())
+}

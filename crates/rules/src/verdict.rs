@@ -1,0 +1,196 @@
+//! Orders findings: cause before consequence. The only place that sees all of them.
+//!
+//! Weight comes first: what a failing rank states or records prove beats what is derived, that beats a symptom, and an
+//! echo never stands before anything. Among equals the surer finding wins, then the earlier one, then the one that
+//! explains more ranks. A finding whose culprits are the victims of another one of the same weight yields to it.
+
+use std::cmp::Reverse;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use ringleader_knowledge::cause;
+use ringleader_model::{Category, Confidence, Fact, Finding, Need, RankSet, Severity, TorchEvent, Verdict, Weight};
+
+use crate::correlate::Scene;
+use crate::rule::{Outcome, Rule};
+
+/// Runs every rule and names the root.
+pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
+    let mut findings = Vec::new();
+    let mut needs = Vec::new();
+    for rule in rules {
+        // A broken rule costs itself alone.
+        match catch_unwind(AssertUnwindSafe(|| (rule.check)(scene))) {
+            Ok(Outcome::Clear) => {}
+            Ok(Outcome::Found(mut found)) => findings.append(&mut found),
+            Ok(Outcome::Undecided(mut open)) => needs.append(&mut open),
+            Err(_) => needs.push(Need {
+                question: format!("rule {} failed; this is a bug of ringleader, the other rules are not affected", rule.id),
+                command: String::new(),
+            }),
+        }
+    }
+    needs.sort();
+    needs.dedup();
+    order(&mut findings);
+    let decisive = findings.first().filter(|f| f.severity == Severity::Error || f.severity == Severity::Warning);
+    match decisive {
+        Some(first) => {
+            let same = same_fault(first, &findings);
+            Verdict {
+                cause: first.cause,
+                category: first.category,
+                confidence: same.confidence,
+                summary: first.title.clone(),
+                culprits: same.culprits,
+                victims: first.victims.clone(),
+                actions: first.actions.clone(),
+                needs,
+                findings,
+            }
+        }
+        None => without_finding(scene, findings, needs),
+    }
+}
+
+/// The finding that decided, with what others of the same cause add to it.
+struct Same {
+    confidence: Confidence,
+    culprits: Vec<ringleader_model::Culprit>,
+}
+
+fn same_fault(first: &Finding, findings: &[Finding]) -> Same {
+    let mut same = Same { confidence: first.confidence, culprits: first.culprits.clone() };
+    for other in findings.iter().skip(1).filter(|f| f.cause == first.cause && f.weight == first.weight) {
+        let overlap = other.culprits.iter().any(|c| c.rank.is_some() && same.culprits.iter().any(|s| s.rank == c.rank));
+        if overlap {
+            same.confidence = same.confidence.max(other.confidence);
+        }
+    }
+    same
+}
+
+/// Root first.
+fn order(findings: &mut [Finding]) {
+    findings.sort_by_key(|f| (Reverse(f.severity), Reverse(f.weight), Reverse(f.confidence), f.at_ns.is_none(), f.at_ns, Reverse(f.victims.len())));
+    // A finding that blames only victims of an equal one is a consequence of it.
+    if let Some(first) = findings.first() {
+        let weight = first.weight;
+        let ranks = |f: &Finding| -> RankSet { f.culprits.iter().filter_map(|c| c.rank).collect() };
+        let equals = findings.iter().take_while(|f| f.weight == weight && f.severity == first.severity).count();
+        let root = (0..equals).find(|at| {
+            let mine = findings.get(*at).map(&ranks).unwrap_or_default();
+            !mine.is_empty()
+                && !findings.iter().take(equals).enumerate().any(|(other, f)| {
+                    other != *at
+                        && !ranks(f).is_empty()
+                        && mine.ranks().iter().all(|r| f.victims.contains(*r))
+                        && !ranks(f).ranks().iter().any(|r| mine.contains(*r))
+                        && !ranks(f).ranks().iter().all(|r| findings.get(*at).is_some_and(|m| m.victims.contains(*r)))
+                })
+        });
+        if let Some(root) = root
+            && findings.first().is_some_and(|f| !ranks(f).is_empty())
+            && let Some(part) = findings.get_mut(..=root)
+        {
+            part.rotate_right(1);
+        }
+    }
+}
+
+/// Nothing was found: either all is well, or something is wrong that this evidence does not explain.
+fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Need>) -> Verdict {
+    let trouble = trouble(scene);
+    let undecided = trouble.is_some() || !needs.is_empty();
+    let summary = match (&trouble, undecided) {
+        (Some(sign), _) => format!("{sign}, but the evidence does not single out a cause"),
+        (None, true) => "the evidence does not single out a cause".to_owned(),
+        (None, false) => "nothing wrong was found".to_owned(),
+    };
+    if trouble.is_some() {
+        needs.extend(general_needs(scene));
+        needs.sort();
+        needs.dedup();
+    }
+    let cause = if undecided { "undecided" } else { "none" };
+    Verdict {
+        cause,
+        category: if undecided { trouble_category(scene) } else { cause::category("none") },
+        confidence: if undecided { Confidence::Low } else { healthy_confidence(scene) },
+        summary,
+        culprits: Vec::new(),
+        victims: RankSet::default(),
+        actions: Vec::new(),
+        findings,
+        needs,
+    }
+}
+
+/// The first sign that something is wrong, in words.
+fn trouble(scene: &Scene<'_>) -> Option<&'static str> {
+    for statement in scene.statements() {
+        let sign = match statement.event {
+            TorchEvent::WatchdogTimeout { .. } => "a collective timed out",
+            TorchEvent::WatchdogStuck { .. } => "a watchdog is stuck",
+            TorchEvent::AsyncError { .. } | TorchEvent::WatchdogDied { .. } => "an NCCL error was reported",
+            TorchEvent::Exception(_) => "an exception was raised",
+            TorchEvent::Crash { .. } => "a process crashed",
+            TorchEvent::ChildFailure { .. } | TorchEvent::LauncherFailed { .. } => "the launcher reports failed ranks",
+            _ => continue,
+        };
+        return Some(sign);
+    }
+    if scene.nccl_messages().any(|m| m.message.is_warn && m.message.result.is_some_and(|r| r != 0)) {
+        return Some("NCCL reports an error");
+    }
+    None
+}
+
+fn trouble_category(scene: &Scene<'_>) -> Category {
+    let hang = scene.statements().any(|s| matches!(s.event, TorchEvent::WatchdogTimeout { .. } | TorchEvent::WatchdogStuck { .. }));
+    let crash = scene.statements().any(|s| matches!(s.event, TorchEvent::Crash { .. } | TorchEvent::ChildFailure { .. }));
+    if hang {
+        Category::Hang
+    } else if crash {
+        Category::Crash
+    } else {
+        Category::Error
+    }
+}
+
+/// Health is as sure as the evidence that would have shown a fault.
+fn healthy_confidence(scene: &Scene<'_>) -> Confidence {
+    let dumps = scene.case.observations.iter().any(|o| matches!(o.fact, Fact::Flight(_)));
+    let logs = scene.nccl_logs().next().is_some();
+    match (dumps, logs) {
+        (true, true) => Confidence::High,
+        (false, false) => Confidence::Low,
+        _ => Confidence::Medium,
+    }
+}
+
+/// What would tell more, of the evidence that is absent.
+fn general_needs(scene: &Scene<'_>) -> Vec<Need> {
+    let mut needs = Vec::new();
+    let mut need = |question: &str, command: &str| {
+        needs.push(Need { question: question.to_owned(), command: command.to_owned() });
+    };
+    if scene.dumps.is_empty() {
+        need(
+            "what did each rank call last?",
+            "run again with TORCH_FR_BUFFER_SIZE=20000 TORCH_NCCL_DUMP_ON_TIMEOUT=1 (before torch 2.9: TORCH_NCCL_TRACE_BUFFER_SIZE)",
+        );
+    }
+    if scene.stacks().next().is_none() {
+        need("where does each rank stand?", "py-spy dump --pid PID   (on every rank, while it hangs)");
+    }
+    if scene.nccl_logs().next().is_none() {
+        need("what did NCCL see?", "run again with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,COLL NCCL_DEBUG_FILE=nccl_%h_%p.log");
+    }
+    if scene.process_tables().next().is_none() {
+        need("is every rank alive?", "ps -eo pid,ppid,stat,wchan:32,pcpu,etime,args");
+    }
+    needs
+}
+
+/// Keeps `Weight` in the reader's sight: the order of the variants is the order of trust.
+const _: () = assert!((Weight::Echo as u8) < (Weight::Stated as u8));
