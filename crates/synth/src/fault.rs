@@ -430,11 +430,11 @@ fn change_call(
             let to = match new.kind {
                 Kind::AllReduce => prng.pick(&[Kind::Reduce, Kind::Broadcast]),
                 Kind::AllGather => {
-                    new.output = new.input.clone();
+                    new.output.clone_from(&new.input);
                     Kind::AllReduce
                 }
                 _ => {
-                    new.input = new.output.clone();
+                    new.input.clone_from(&new.output);
                     Kind::AllReduce
                 }
             };
@@ -608,7 +608,7 @@ pub(crate) fn truth(job: &Job, plant: &mut Plant, run: &Run, options: &Options) 
             "shape-mismatch"
         }
         Fault::DtypeMismatch => {
-            if !emit.flight && !(emit.nccl && emit.calls) {
+            if !(emit.flight || emit.nccl && emit.calls) {
                 also(&["undecided", "gpu-kernel-stuck"]);
             }
             "dtype-mismatch"

@@ -301,12 +301,12 @@ fn shape(prng: &mut Prng, fault: Fault, options: &Options) -> (u32, Layout) {
     let mut layouts = Vec::new();
     layouts.extend([Layout::Ddp, Layout::Fsdp].into_iter().filter(|l| fault.fits(*l)));
     for tp in [2, 4, 8] {
-        if n % tp == 0 && n / tp >= 2 && fault.fits(Layout::Mesh { tp }) {
+        if n.is_multiple_of(tp) && n / tp >= 2 && fault.fits(Layout::Mesh { tp }) {
             layouts.push(Layout::Mesh { tp });
         }
     }
     for (tp, pp) in [(1, 2), (1, 4), (2, 2), (2, 4), (4, 2), (8, 4)] {
-        if n % (tp * pp) == 0 && n / (tp * pp) >= 1 && fault.fits(Layout::Pipe { tp, pp }) {
+        if n.is_multiple_of(tp * pp) && fault.fits(Layout::Pipe { tp, pp }) {
             layouts.push(Layout::Pipe { tp, pp });
         }
     }
@@ -314,7 +314,7 @@ fn shape(prng: &mut Prng, fault: Fault, options: &Options) -> (u32, Layout) {
 }
 
 fn machines(prng: &mut Prng, n: u32, options: &Options) -> (Vec<Node>, Vec<RankInfo>) {
-    let sizes: Vec<u32> = [1, 2, 4, 8].into_iter().filter(|g| n % g == 0 && n / g <= 128).collect();
+    let sizes: Vec<u32> = [1, 2, 4, 8].into_iter().filter(|g| n.is_multiple_of(*g) && n / g <= 128).collect();
     // Large nodes are the usual ones.
     let per_node = if prng.chance(70) { sizes[sizes.len() - 1] } else { prng.pick(&sizes) };
     let stem = prng.pick(&["node", "gpu-h100-", "worker", "dgx", "hgx-b"]);

@@ -4,6 +4,7 @@
 //! fault strikes whom, and every byte of the evidence. The simulation obeys the blocking rules of NCCL and torch (see
 //! `sim`), so that the ranks stop where those of a real job would. Nothing here knows how a diagnosis is made.
 
+pub mod accuracy;
 mod fault;
 mod job;
 mod places;

@@ -217,7 +217,7 @@ impl Sim<'_> {
                     state.last_of_group.clear();
                 }
                 Act::Call { group, call, place, peer, wait } => {
-                    self.make(rank, group, call, place, peer, wait)
+                    self.make(rank, group, call, place, peer, wait);
                 }
                 Act::Stand(how, place) => state.ended = Some(End::Standing(how, place)),
                 Act::Exit => state.ended = Some(End::Exited),
@@ -244,20 +244,17 @@ impl Sim<'_> {
         let kind = self.job.calls[usize::from(call)].kind;
         let me = self.job.group(group).rank_of(rank as u32).unwrap_or(0);
         let state = &mut self.states[rank];
-        let key: Key = match peer {
-            Some(peer) => {
-                let sends = kind == Kind::Send;
-                let nth = state.pairs.entry((group, sends, peer)).or_default();
-                *nth += 1;
-                *state.transfers.entry(group).or_default() += 1;
-                let (from, to) = if sends { (me, u32::from(peer)) } else { (u32::from(peer), me) };
-                (group, from + 1, to + 1, *nth)
-            }
-            None => {
-                let nth = state.collectives.entry(group).or_default();
-                *nth += 1;
-                (group, 0, 0, *nth)
-            }
+        let key: Key = if let Some(peer) = peer {
+            let sends = kind == Kind::Send;
+            let nth = state.pairs.entry((group, sends, peer)).or_default();
+            *nth += 1;
+            *state.transfers.entry(group).or_default() += 1;
+            let (from, to) = if sends { (me, u32::from(peer)) } else { (u32::from(peer), me) };
+            (group, from + 1, to + 1, *nth)
+        } else {
+            let nth = state.collectives.entry(group).or_default();
+            *nth += 1;
+            (group, 0, 0, *nth)
         };
         state.host_ns += 25_000 + jitter(rank as u64, 1_000 + state.pc as u64, 20_000);
         let made = state.made.len();

@@ -42,23 +42,21 @@ impl Pickle {
     fn put(&mut self) -> u32 {
         let index = self.n_memo;
         self.n_memo += 1;
-        match u8::try_from(index) {
-            Ok(byte) => self.raw(&[b'q', byte]),
-            Err(_) => {
-                self.raw(b"r");
-                self.raw(&index.to_le_bytes());
-            }
+        if let Ok(byte) = u8::try_from(index) {
+            self.raw(&[b'q', byte]);
+        } else {
+            self.raw(b"r");
+            self.raw(&index.to_le_bytes());
         }
         index
     }
 
     fn get(&mut self, index: u32) {
-        match u8::try_from(index) {
-            Ok(byte) => self.raw(&[b'h', byte]),
-            Err(_) => {
-                self.raw(b"j");
-                self.raw(&index.to_le_bytes());
-            }
+        if let Ok(byte) = u8::try_from(index) {
+            self.raw(&[b'h', byte]);
+        } else {
+            self.raw(b"j");
+            self.raw(&index.to_le_bytes());
         }
     }
 

@@ -21,6 +21,9 @@ fn function(kind: Kind) -> Option<usize> {
     }
 }
 
+/// Size (largest first), nodes, missing ranks, errors: communicators that agree make a group of the report.
+type Shape = (std::cmp::Reverse<usize>, usize, usize, &'static str);
+
 /// What RAS knows of one communicator.
 struct Comm {
     group: u16,
@@ -161,7 +164,7 @@ fn text(scene: &Scene<'_>, comms: &[Comm]) -> String {
     let _ = writeln!(s, "{:7}{per_node:11}{:13}{:11}{:9}", job.nodes.len(), 1, job.n, job.n);
     s.push_str("\nCommunicators... (0.001s)\n=============\n\nGroup     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors\n    #  in group  per comm  per node  per comm  in group\n");
     // Communicators of one shape and state make a group, the largest first.
-    let mut groups: Vec<((std::cmp::Reverse<usize>, usize, usize, &str), Vec<&Comm>)> = Vec::new();
+    let mut groups: Vec<(Shape, Vec<&Comm>)> = Vec::new();
     for comm in comms {
         let mut nodes: Vec<u32> = comm.answered.iter().map(|(r, _)| job.info(*r).node).collect();
         nodes.sort_unstable();
@@ -259,28 +262,17 @@ fn mismatch(s: &mut String, scene: &Scene<'_>, comm: &Comm, f: usize, name: &str
             0 => "not launched any operations".to_owned(),
             n => format!("launched up to operation {n}"),
         };
-        match ranks.as_slice() {
-            [rank] => {
-                let _ = writeln!(
-                    s,
-                    "  Rank {} has {did} -- {}",
-                    group.rank_of(*rank).unwrap_or(0),
-                    who(scene, *rank)
-                );
-            }
-            _ => {
-                let _ = writeln!(s, "  {} ranks have {did}", ranks.len());
-                // Verbose: any set below one half is listed.
-                if ranks.len() * 2 < comm.answered.len() {
-                    for rank in ranks {
-                        let _ = writeln!(
-                            s,
-                            "    Rank {} -- {}",
-                            group.rank_of(*rank).unwrap_or(0),
-                            who(scene, *rank)
-                        );
-                    }
-                }
+        if let [rank] = ranks.as_slice() {
+            let number = group.rank_of(*rank).unwrap_or(0);
+            let _ = writeln!(s, "  Rank {number} has {did} -- {}", who(scene, *rank));
+            continue;
+        }
+        let _ = writeln!(s, "  {} ranks have {did}", ranks.len());
+        // Verbose: any set below one half is listed.
+        if ranks.len() * 2 < comm.answered.len() {
+            for rank in ranks {
+                let _ =
+                    writeln!(s, "    Rank {} -- {}", group.rank_of(*rank).unwrap_or(0), who(scene, *rank));
             }
         }
     }

@@ -101,40 +101,33 @@ impl Node0<'_> {
         }
         steps.sort_unstable();
         let mut prng = self.scene.prng.fork(40 + u64::from(self.node.first));
-        let words = |rank: u32, step: usize, at: i64| {
+        let pieces = |rank: u32, step: usize, at: i64| {
             let loss = 213 + (u64::from(rank) * 7 + step as u64 * 13) % 9;
             let seconds = at / 10_000_000 + 40;
-            format!("[rank {rank}] step {step} loss 0.0{loss} t {}.{:02}", seconds / 100, seconds % 100)
+            let time = format!("{}.{:02}", seconds / 100, seconds % 100);
+            [
+                format!("[rank {rank}]"),
+                "step".into(),
+                step.to_string(),
+                "loss".into(),
+                format!("0.0{loss}"),
+                "t".into(),
+                time,
+            ]
         };
         let mut at = 0;
         while let Some((when, rank, step)) = steps.get(at).copied() {
-            let next = steps.get(at + 1).copied();
-            match next {
-                // print() writes its parts one by one: two ranks at once run into each other.
-                Some((later, other, next_step)) if other != rank && prng.chance(35) => {
-                    let (a, b) = (words(rank, step, when), words(other, next_step, later));
-                    let (x, y) = (a.split(' ').collect::<Vec<_>>(), b.split(' ').collect::<Vec<_>>());
-                    let mut s = String::new();
-                    for i in 0..x.len() {
-                        // The first two words are `[rank 3]`, one piece.
-                        let glue = if i == 0 { " " } else { "" };
-                        let _ = write!(
-                            s,
-                            "{}{glue}{}{}",
-                            x[i],
-                            if i == 0 { String::new() } else { y[i].to_owned() },
-                            if i == 0 { "" } else { "  " }
-                        );
-                        if i == 1 {
-                            let _ = write!(s, "{} ", y[0]);
-                        }
-                    }
-                    s.push_str("\n\n");
-                    self.push(when, s);
+            let one = pieces(rank, step, when);
+            match steps.get(at + 1).copied() {
+                // print() writes its arguments one by one: two ranks at once run into each other.
+                Some((later, other, next)) if other != rank && prng.chance(35) => {
+                    let two = pieces(other, next, later);
+                    let both: Vec<String> = one.iter().zip(&two).map(|(a, b)| format!("{a}{b}")).collect();
+                    self.push(when, format!("{}\n\n", both.join("  ")));
                     at += 2;
                 }
                 _ => {
-                    self.push(when, format!("{}\n", words(rank, step, when)));
+                    self.push(when, format!("{}\n", one.join(" ")));
                     at += 1;
                 }
             }
