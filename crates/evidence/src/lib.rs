@@ -14,6 +14,8 @@ mod sink;
 mod sniff;
 mod stacks;
 mod tables;
+#[cfg(test)]
+mod tell;
 mod text;
 mod torch;
 

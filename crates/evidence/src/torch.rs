@@ -8,11 +8,13 @@
 //! Each form's writer is named in the module that reads it. Lines of all ranks arrive in one stream, may interleave and
 //! may be torn; a program's own prints are passed over unread. What a line says is kept, never weighed here.
 
+mod block;
 mod crash;
 mod desync;
 mod elastic;
 mod error_file;
 mod fingerprint;
+mod found;
 mod header;
 mod scan;
 mod store;
@@ -25,10 +27,10 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use aho_corasick::AhoCorasick;
-use ringleader_model::{
-    Fact, Frame, GroupLabel, NoteKind, PythonException, Rank, SourceKind, StoreEvent, TorchEvent, WallTime, Who, user_frame,
-};
+use ringleader_model::{Fact, GroupLabel, NoteKind, Rank, SourceKind, TorchEvent, Who, user_frame};
 
+use self::block::{Block, BlockKind, Fed, Statement};
+use self::found::Found;
 use self::scan::clip;
 use self::traceback::{Piece, Traceback, Tracebacks};
 use crate::sink::Sink;
@@ -46,11 +48,49 @@ const MAX_SILENCE: u32 = 400;
 /// Words without which a line that nothing waits for is nobody's business here. A program's own prints end at this.
 static WORDS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
     AhoCorasick::new([
-        "rror", "raceback", "atal", "ATAL", "xception", "nterrupt", "SystemExit", "illed", ".cpp:", ".hpp:", ".py:", "c10d",
-        "atchdog", "NCCL WARN", "what():", "terminate called", "loo", " of memory", "Of Memory", "monitoredBarrier", "signal",
-        "exitcode", "FAILED", "heartbeat", "best knowledge", "Timeout at", "*** ", "oom", "core dumped", "clients joined",
-        "timed out", "ailed to ", "No space left", "oo many", "egmentation fault", "Aborted", "destroy_process_group",
-        "mismatch between", "wait timeout", "resolution", "Rendezvous", "GIL",
+        "rror",
+        "raceback",
+        "atal",
+        "ATAL",
+        "xception",
+        "nterrupt",
+        "SystemExit",
+        "illed",
+        ".cpp:",
+        ".hpp:",
+        ".py:",
+        "c10d",
+        "atchdog",
+        "NCCL WARN",
+        "what():",
+        "terminate called",
+        "loo",
+        " of memory",
+        "Of Memory",
+        "monitoredBarrier",
+        "signal",
+        "exitcode",
+        "FAILED",
+        "heartbeat",
+        "best knowledge",
+        "Timeout at",
+        "*** ",
+        "oom",
+        "core dumped",
+        "clients joined",
+        "timed out",
+        "ailed to ",
+        "No space left",
+        "oo many",
+        "egmentation fault",
+        "Aborted",
+        "destroy_process_group",
+        "File \"",
+        "mismatch between",
+        "wait timeout",
+        "resolution",
+        "Rendezvous",
+        "GIL",
     ])
     .ok()
 });
@@ -65,6 +105,8 @@ pub(crate) struct TorchReader {
     tracebacks: Tracebacks,
     blocks: Vec<Block>,
     found: Vec<Found>,
+    /// How many the sink takes.
+    max_found: usize,
     /// Processes that said they end themselves and whose crash report has not come.
     terminating: Vec<Who>,
     /// Crash reports that may be of any of several processes that had said so.
@@ -77,56 +119,11 @@ pub(crate) struct TorchReader {
     line: u32,
 }
 
-/// A statement of several lines.
-#[derive(Debug)]
-struct Block {
-    who: Who,
-    at: Option<WallTime>,
-    group: GroupLabel,
-    line: u32,
-    start: u64,
-    end: u64,
-    last: u32,
-    first_text: String,
-    kind: BlockKind,
-}
-
-#[derive(Debug)]
-enum BlockKind {
-    Stack(Vec<Frame>),
-    AsyncError(Statement),
-    Died(Statement),
-    /// `terminate called after throwing an instance of …` and `what():`.
-    Terminate(Statement),
-    Desync(String),
-    Crash(crash::Report),
-    Table(elastic::Table),
-}
-
-/// Text that goes on as the lines below an NCCL or CUDA error do.
-#[derive(Debug, Default)]
-struct Statement {
-    text: String,
-    after_last_error: bool,
-    native: bool,
-}
-
-/// Something found, kept to the end of the file so that it is handed on in the file's order.
-#[derive(Debug)]
-struct Found {
-    line: u32,
-    start: u64,
-    end: u64,
-    who: Who,
-    at: Option<WallTime>,
-    event: TorchEvent,
-    text: String,
-}
-
 impl LineReader for TorchReader {
     fn line(&mut self, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
         self.line = line.number;
-        if self.is_idle() && !is_of_interest(line.body) {
+        self.max_found = sink.limits.max_observations;
+        if !self.waits_for(line) && !is_of_interest(line.body) {
             return false;
         }
         let body = String::from_utf8_lossy(line.body);
@@ -156,8 +153,14 @@ impl LineReader for TorchReader {
 }
 
 impl TorchReader {
-    fn is_idle(&self) -> bool {
-        self.blocks.is_empty() && self.tracebacks.is_empty()
+    /// Whether something is open that this line may go on with.
+    fn waits_for(&self, line: &Line<'_>) -> bool {
+        if !self.blocks.is_empty() {
+            return true;
+        }
+        // A tag that is still on the line is not in `line.tag`.
+        let own_tag = matches!(line.body, [b'[', b'r', b'a', b'n', b'k', b'0'..=b'9', ..] | [b'(', ..]);
+        !self.tracebacks.is_empty() && (own_tag || self.tracebacks.expects(&line.tag.who))
     }
 
     fn take(&mut self, body: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
@@ -184,15 +187,25 @@ impl TorchReader {
         if let Some(head) = header::parse(text) {
             at = head.at.or(at);
             let (speaker, message) = header::speaker(head.rest);
-            let is_agent = head.file.contains("torch/distributed/") && !tagged || head.file.starts_with("torch.distributed.");
+            let is_agent = head.file.contains("torch/distributed/") && !tagged
+                || head.file.starts_with("torch.distributed.");
             self.agent_seen |= is_agent;
             who.rank = who.rank.or(speaker.rank);
             if who.pid.is_none() && head.pid.is_some() {
                 who.pid = head.pid;
             }
-            let piece = Piece { who: &who, tagged, at, text: message, line: line.number, start: line.offset, end: line.end() };
+            let piece = Piece {
+                who: &who,
+                tagged,
+                at,
+                text: message,
+                line: line.number,
+                start: line.offset,
+                end: line.end(),
+            };
             self.settle(&piece, sink);
-            let torchs = [".cpp", ".hpp", ".h"].iter().any(|e| head.file.ends_with(e)) || head.file.contains("torch");
+            let torchs =
+                [".cpp", ".hpp", ".h"].iter().any(|e| head.file.ends_with(e)) || head.file.contains("torch");
             if self.statement(&piece, &speaker.group, sink) {
                 return true;
             }
@@ -204,7 +217,8 @@ impl TorchReader {
             }
             return torchs;
         }
-        let piece = Piece { who: &who, tagged, at, text, line: line.number, start: line.offset, end: line.end() };
+        let piece =
+            Piece { who: &who, tagged, at, text, line: line.number, start: line.offset, end: line.end() };
         if self.go_on(&piece, sink) {
             return true;
         }
@@ -225,7 +239,8 @@ impl TorchReader {
         if self.blocks.is_empty() {
             return false;
         }
-        let (line, at) = (piece.line, self.blocks.iter().position(|b| piece.line.saturating_sub(b.last) > MAX_SILENCE));
+        let (line, at) =
+            (piece.line, self.blocks.iter().position(|b| piece.line.saturating_sub(b.last) > MAX_SILENCE));
         if let Some(at) = at {
             let block = self.blocks.remove(at);
             self.close(block, sink);
@@ -268,8 +283,10 @@ impl TorchReader {
         let mut done = Vec::new();
         self.tracebacks.settle(piece.who, &mut done);
         self.conclude(done, sink);
-        while let Some(at) =
-            self.blocks.iter().position(|b| b.who == *piece.who && !matches!(b.kind, BlockKind::Table(_) | BlockKind::Crash(_)))
+        while let Some(at) = self
+            .blocks
+            .iter()
+            .position(|b| b.who == *piece.who && !matches!(b.kind, BlockKind::Table(_) | BlockKind::Crash(_)))
         {
             let block = self.blocks.remove(at);
             self.close(block, sink);
@@ -297,8 +314,12 @@ impl TorchReader {
         }
         match said.begins {
             Some(watchdog::Begins::Stack) => self.open(piece, group, BlockKind::Stack(Vec::new()), sink),
-            Some(watchdog::Begins::AsyncError) => self.open(piece, group, BlockKind::AsyncError(Statement::new(text)), sink),
-            Some(watchdog::Begins::Died) => self.open(piece, group, BlockKind::Died(Statement::new(text)), sink),
+            Some(watchdog::Begins::AsyncError) => {
+                self.open(piece, group, BlockKind::AsyncError(Statement::new(text)), sink);
+            }
+            Some(watchdog::Begins::Died) => {
+                self.open(piece, group, BlockKind::Died(Statement::new(text)), sink);
+            }
             None => {}
         }
         if recognised {
@@ -328,7 +349,9 @@ impl TorchReader {
             self.open(&piece, &GroupLabel::default(), kind, sink);
             return true;
         }
-        if text.contains("terminate called after throwing an instance of") || text.trim_start().starts_with("what():") {
+        if text.contains("terminate called after throwing an instance of")
+            || text.trim_start().starts_with("what():")
+        {
             self.open(piece, &GroupLabel::default(), BlockKind::Terminate(Statement::new(text)), sink);
             return true;
         }
@@ -356,7 +379,11 @@ impl TorchReader {
             who.rank = who.rank.or(piece.who.rank);
             who.host = who.host.or_else(|| piece.who.host.clone());
             who.pid = who.pid.or(piece.who.pid);
-            let event = TorchEvent::Crash { reason: clip(reason, 500).into(), signal: crash::signal(reason), threads: Vec::new() };
+            let event = TorchEvent::Crash {
+                reason: clip(reason, 500).into(),
+                signal: crash::signal(reason),
+                threads: Vec::new(),
+            };
             self.push(piece, who, event, text);
             return true;
         }
@@ -429,13 +456,18 @@ impl TorchReader {
                 watchdog::died(&statement.text)
             }
             BlockKind::Terminate(statement) => {
-                let (speaker, _) = header::speaker(scan::after(&statement.text, "what():").unwrap_or_default());
+                let (speaker, _) =
+                    header::speaker(scan::after(&statement.text, "what():").unwrap_or_default());
                 who.rank = who.rank.or(speaker.rank);
                 let piece = Piece { who: &who, tagged: false, at, text: &text, line, start, end };
                 if let Some(event) = watchdog::timeout(&statement.text, &group) {
                     self.push_once(&piece, event);
                 }
-                TorchEvent::Crash { reason: statement.text.trim().into(), signal: Some(6), threads: Vec::new() }
+                TorchEvent::Crash {
+                    reason: statement.text.trim().into(),
+                    signal: Some(6),
+                    threads: Vec::new(),
+                }
             }
             BlockKind::Desync(report) => match desync::read(&report) {
                 Some(event) => event,
@@ -445,7 +477,10 @@ impl TorchReader {
                 let signal = crash::signal(&report.reason);
                 let stack = report.threads.iter().find(|t| t.current).or_else(|| report.threads.last());
                 if let Some(frame) = stack.and_then(|t| user_frame(&t.frames)) {
-                    text = format!("{text}\n  File \"{}\", line {} in {}", frame.file, frame.line, frame.function);
+                    text = format!(
+                        "{text}\n  File \"{}\", line {} in {}",
+                        frame.file, frame.line, frame.function
+                    );
                 }
                 TorchEvent::Crash { reason: report.reason, signal, threads: report.threads }
             }
@@ -477,8 +512,15 @@ impl TorchReader {
             if seen.class.ends_with("ChildFailedError") {
                 // Its table follows.
                 let who = seen.who.clone();
-                let piece =
-                    Piece { who: &who, tagged: false, at: seen.at, text: &seen.class, line: seen.line, start: seen.start, end: seen.end };
+                let piece = Piece {
+                    who: &who,
+                    tagged: false,
+                    at: seen.at,
+                    text: &seen.class,
+                    line: seen.line,
+                    start: seen.start,
+                    end: seen.end,
+                };
                 self.open(&piece, &GroupLabel::default(), BlockKind::Table(elastic::Table::default()), sink);
                 continue;
             }
@@ -507,7 +549,7 @@ impl TorchReader {
 
     fn keep(&mut self, found: Found) {
         // One more than the sink takes, so that it says so.
-        if self.found.len() <= 200_000 {
+        if self.found.len() <= self.max_found {
             self.found.push(found);
         }
     }
@@ -517,7 +559,9 @@ impl TorchReader {
         if self.n_error_lines > MAX_ERROR_LINES {
             if self.n_error_lines == MAX_ERROR_LINES + 1 {
                 let cite = sink.cite(piece.line, piece.start, piece.end);
-                let text = format!("more than {MAX_ERROR_LINES} error lines of unknown origin; the further ones were left out");
+                let text = format!(
+                    "more than {MAX_ERROR_LINES} error lines of unknown origin; the further ones were left out"
+                );
                 sink.note(cite, NoteKind::LimitReached, text);
             }
             return;
@@ -525,172 +569,6 @@ impl TorchReader {
         let text = clip(piece.text, 2_000);
         self.push(piece, piece.who.clone(), TorchEvent::ErrorLine { text: text.into() }, text);
     }
-}
-
-enum Fed {
-    Part,
-    Block(Option<elastic::Block>),
-    Last(Option<elastic::Block>),
-    Over(Option<elastic::Block>),
-    Foreign,
-}
-
-impl Block {
-    /// Lines below a statement often lack its prefix: nothing they say of themselves may contradict it.
-    fn may_take(&self, piece: &Piece<'_>) -> bool {
-        let fits = |mine: bool, none: bool| mine || none;
-        if matches!(self.kind, BlockKind::Table(_)) {
-            return self.who == *piece.who;
-        }
-        let (a, b) = (&self.who, piece.who);
-        fits(a.rank == b.rank, b.rank.is_none())
-            && fits(a.pid == b.pid, b.pid.is_none())
-            && fits(a.local_rank == b.local_rank, b.local_rank.is_none())
-            && fits(a.host == b.host, b.host.is_none())
-    }
-
-    fn feed(&mut self, piece: &Piece<'_>) -> Fed {
-        let text = piece.text;
-        match &mut self.kind {
-            BlockKind::Stack(frames) => match watchdog::stack_line(text) {
-                Some(frame) if frames.len() < 512 => {
-                    frames.push(frame);
-                    Fed::Part
-                }
-                Some(_) => Fed::Part,
-                None if text.trim().is_empty() => Fed::Last(None),
-                None => Fed::Foreign,
-            },
-            BlockKind::AsyncError(statement) | BlockKind::Died(statement) => statement.feed(text),
-            BlockKind::Terminate(statement) => match text.trim_start().starts_with("what():") {
-                true => {
-                    statement.add(text);
-                    Fed::Part
-                }
-                false => statement.feed(text),
-            },
-            BlockKind::Desync(report) => {
-                if !desync::is_line(text) {
-                    return Fed::Foreign;
-                }
-                if report.len() < MAX_STATEMENT * 4 {
-                    report.push('\n');
-                    report.push_str(clip(text, MAX_STATEMENT));
-                }
-                Fed::Part
-            }
-            BlockKind::Crash(report) => match report.feed(text) {
-                crash::Taken::Part => Fed::Part,
-                crash::Taken::Last if text.contains("Fatal Python error: ") => Fed::Over(None),
-                crash::Taken::Last => Fed::Last(None),
-                crash::Taken::Foreign => Fed::Foreign,
-            },
-            BlockKind::Table(table) => match table.feed(text, piece.line, piece.start, piece.end) {
-                elastic::Taken::Part(done) => Fed::Block(done),
-                elastic::Taken::Last(done) => Fed::Last(done),
-                elastic::Taken::Over(done) => Fed::Over(done),
-                elastic::Taken::Foreign => Fed::Foreign,
-            },
-        }
-    }
-}
-
-impl Statement {
-    fn new(text: &str) -> Self {
-        Self { text: clip(text, MAX_STATEMENT).to_owned(), ..Self::default() }
-    }
-
-    fn add(&mut self, text: &str) {
-        if self.text.len() < MAX_STATEMENT {
-            self.text.push('\n');
-            self.text.push_str(clip(text, MAX_STATEMENT));
-        }
-    }
-
-    fn feed(&mut self, text: &str) -> Fed {
-        if text.trim().is_empty() {
-            return Fed::Last(None);
-        }
-        if text.starts_with("Exception raised from ") || text.starts_with("frame #") {
-            self.native = true;
-            return Fed::Part;
-        }
-        if !(self.after_last_error || traceback::continues_message(text)) {
-            return Fed::Foreign;
-        }
-        self.after_last_error = text.starts_with("Last error:");
-        if !self.native {
-            self.add(text);
-        }
-        Fed::Part
-    }
-}
-
-impl Found {
-    /// What a traceback says: the exception, and what its message states directly.
-    fn from_traceback(seen: Traceback) -> Vec<Self> {
-        let launchers = seen.is_launchers();
-        let last_error = seen.nccl_last_error().map(Into::into);
-        let Traceback { mut who, at, line, start, end, class, message, mut frames, chained, interleaved } = seen;
-        frames.reverse();
-        let mut text = match message.lines().next() {
-            Some(first) => format!("{class}: {first}"),
-            None => class.to_string(),
-        };
-        let name = class.rsplit('.').next().unwrap_or_default();
-        let found = |who: &Who, event, text: &str| Self { line, start, end, who: who.clone(), at, event, text: text.to_owned() };
-        if launchers {
-            let event = match name {
-                "SignalException" => {
-                    let (pid, signal) = elastic::launcher_signal(&message);
-                    who.pid = pid.or(who.pid);
-                    TorchEvent::LauncherKilled { signal }
-                }
-                "KeyboardInterrupt" => TorchEvent::LauncherKilled { signal: "SIGINT".into() },
-                "ChildFailedError" => {
-                    let script = message.lines().find_map(elastic::failed_script).map(Into::into);
-                    TorchEvent::LauncherFailed { script }
-                }
-                "CalledProcessError" | "" => TorchEvent::LauncherFailed { script: None },
-                _ => match store::read(&text) {
-                    Some(event) => event,
-                    None if name.starts_with("Rendezvous") => {
-                        TorchEvent::Store(StoreEvent::Rendezvous { text: text.as_str().into() })
-                    }
-                    None => TorchEvent::ErrorLine { text: text.as_str().into() },
-                },
-            };
-            return vec![found(&who, event, &text)];
-        }
-        if who.rank.is_none() {
-            who.rank = speaker_of(&message);
-        }
-        let mut also: Vec<TorchEvent> = Vec::new();
-        also.extend(fingerprint::read(&message));
-        also.extend(watchdog::timeout(&message, &GroupLabel::default()));
-        also.extend(store::read(&message).or_else(|| (name == "gaierror").then(|| store::read(&text))?));
-        if let Some(frame) = user_frame(&frames) {
-            text = format!("{text}\n  File \"{}\", line {}, in {}", frame.file, frame.line, frame.function);
-        }
-        let exception =
-            PythonException { class, message: message.into(), frames, chained, nccl_last_error: last_error, interleaved };
-        let mut all = vec![found(&who, TorchEvent::Exception(Box::new(exception)), &text)];
-        all.extend(also.into_iter().map(|event| found(&who, event, &text)));
-        all
-    }
-}
-
-/// The rank that an error's own words name as the one speaking.
-fn speaker_of(message: &str) -> Option<Rank> {
-    if let Some((figures, rest)) = message.strip_prefix('[').and_then(|t| t.split_once(']'))
-        && rest.starts_with(" is setting up NCCL communicator")
-    {
-        return figures.parse().ok().map(Rank);
-    }
-    if let Some(rest) = scan::after(message, "Detected mismatch between collectives on ranks. Rank ") {
-        return scan::digits(rest).0.parse().ok().map(Rank);
-    }
-    header::speaker(message).0.rank
 }
 
 /// What stands before the body: the launcher's prefixes.
@@ -701,9 +579,28 @@ fn prefix_of<'a>(line: &Line<'a>) -> &'a [u8] {
 /// Whether a line calls itself an error.
 fn names_an_error(text: &str) -> bool {
     const WORDS: [&str; 22] = [
-        "Error:", "error:", "ERROR:", "Error ", "FATAL", "Fatal", "Killed", "CUDA error", "NCCL error", "NCCL Error", "NCCL WARN",
-        "ut of memory", "Out Of Memory", "core dumped", "No space left", "oo many open files", "failed to start", "oom_kill",
-        "[ERROR]", " ERROR ", "ncclSystemError", "unhandled ",
+        "Error:",
+        "error:",
+        "ERROR:",
+        "Error ",
+        "FATAL",
+        "Fatal",
+        "Killed",
+        "CUDA error",
+        "NCCL error",
+        "NCCL Error",
+        "NCCL WARN",
+        "ut of memory",
+        "Out Of Memory",
+        "core dumped",
+        "No space left",
+        "oo many open files",
+        "failed to start",
+        "oom_kill",
+        "[ERROR]",
+        " ERROR ",
+        "ncclSystemError",
+        "unhandled ",
     ];
     WORDS.iter().any(|words| text.contains(words))
 }

@@ -4,6 +4,7 @@
 //! nor reads its findings; shared work lives in [`correlate`]; only [`verdict`] sees all findings.
 
 pub mod correlate;
+mod gid;
 mod drafting;
 mod rule;
 pub mod rules;

@@ -1,24 +1,38 @@
 //! One rule a file; one line here.
 
+mod application_exception;
 mod collective_order_mismatch;
 mod container_config;
 mod cuda_oom;
 mod cumem_config;
+mod data_loader_worker_died;
 mod deadlock_cycle;
 mod device_assert;
+mod driver_too_old_for_cuda;
 mod dtype_mismatch;
+mod duplicate_gpu;
 mod ecc_uncorrectable;
 mod extra_collective;
 mod fabric_manager_down;
+mod fingerprint_mismatch;
+mod firewall_or_port;
 mod framework_build_without_nccl;
+mod gdr_peermem_missing;
 mod gpu_fallen_off_bus;
 mod gpu_kernel_stuck;
+mod hostname_resolution;
 mod ib_errors;
+mod ib_gid_or_roce_config;
 mod ib_link_down;
 mod illegal_memory_access;
+mod memlock_limit;
 mod missing_rank;
 mod mtu_or_pfc;
 mod nan_loss;
+mod nccl_bug_version;
+mod nccl_env_misconfigured;
+mod nccl_env_mismatch;
+mod nccl_version_mismatch;
 mod nccl_wrong_gpu_arch;
 mod net_plugin_error;
 mod network_link_down;
@@ -30,12 +44,14 @@ mod op_mismatch;
 mod p2p_acs_iommu;
 mod p2p_unsupported;
 mod peer_process_died;
+mod port_in_use;
 mod process_crashed;
 mod process_killed;
 mod process_stopped;
 mod process_uninterruptible;
 mod rank_env_misconfigured;
 mod rank_exited_early;
+mod routing_or_rail;
 mod shape_mismatch;
 mod shm_full;
 mod shm_permission;
@@ -43,10 +59,13 @@ mod shm_stale;
 mod skipped_collective;
 mod straggler;
 mod stuck_outside_collective;
+mod too_many_open_files;
 mod topology_file_error;
 mod uneven_inputs;
 mod unmatched_p2p;
 mod wire_size_mismatch;
+mod wrong_interface;
+mod wrong_transport;
 
 use crate::rule::Rule;
 
@@ -99,6 +118,25 @@ pub static ALL: &[&Rule] = &[
     &shm_stale::RULE,
     &topology_file_error::RULE,
     &wire_size_mismatch::RULE,
+    &application_exception::RULE,
+    &data_loader_worker_died::RULE,
+    &driver_too_old_for_cuda::RULE,
+    &duplicate_gpu::RULE,
+    &fingerprint_mismatch::RULE,
+    &firewall_or_port::RULE,
+    &gdr_peermem_missing::RULE,
+    &hostname_resolution::RULE,
+    &ib_gid_or_roce_config::RULE,
+    &memlock_limit::RULE,
+    &nccl_bug_version::RULE,
+    &nccl_env_misconfigured::RULE,
+    &nccl_env_mismatch::RULE,
+    &nccl_version_mismatch::RULE,
+    &port_in_use::RULE,
+    &routing_or_rail::RULE,
+    &too_many_open_files::RULE,
+    &wrong_interface::RULE,
+    &wrong_transport::RULE,
 ];
 
 #[cfg(test)]

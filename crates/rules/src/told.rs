@@ -61,6 +61,17 @@ impl<'s, 'a> Told<'s, 'a> {
 
     /// A draft with these claims cited and their speakers as culprits.
     pub(crate) fn draft(&self, rule: &Rule, cause: &'static str, title: impl Into<String>) -> Draft {
+        self.draft_naming(rule, cause, title, self.culprits())
+    }
+
+    /// A draft with these claims cited, which names others than their speakers.
+    pub(crate) fn draft_naming(
+        &self,
+        rule: &Rule,
+        cause: &'static str,
+        title: impl Into<String>,
+        culprits: Vec<Culprit>,
+    ) -> Draft {
         let (weight, confidence) = match self.is_stated() {
             true => (Weight::Stated, Confidence::High),
             false => (Weight::Derived, Confidence::Medium),
@@ -79,7 +90,7 @@ impl<'s, 'a> Told<'s, 'a> {
             .weight(weight)
             .confidence(confidence)
             .at(self.claims.iter().find_map(|c| c.at_ns))
-            .culprits(self.culprits())
+            .culprits(culprits)
             .evidence(cited.iter().map(|c| c.evidence()))
     }
 }

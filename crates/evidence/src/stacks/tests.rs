@@ -1,0 +1,165 @@
+use crate::tell::{read, tell, tell_recordings};
+
+/// What is read from `input`, with the line of the source left away.
+fn check(input: &str, expected: &str) {
+    let told = tell(&read("stacks", input.as_bytes()));
+    let told: Vec<&str> = told.lines().skip(1).map(str::trim).collect();
+    let expected: Vec<&str> = expected.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn recordings() {
+    insta::assert_snapshot!(tell_recordings(|name| name.starts_with("stack_")));
+}
+
+#[test]
+fn pyspy_with_locals_native_frames_and_children() {
+    check(
+        r#"Collecting samples...
+Process 1347: python3 -u train.py --name a: b
+Python v3.12.3 (/usr/bin/python3.12)
+
+Thread 1347 (active+gil): "MainThread"
+    ncclAllReduce (libnccl.so.2.28.9)
+    c10d::ProcessGroupNCCL::allreduce(at::Tensor&, int) (libtorch_cuda.so)
+    sync_grads (train.py:83)
+        Arguments:
+            model: <DDP at 0x7f (x:1)>
+        Locals:
+            step: 44
+    <module> (train.py:120)
+Thread 0x7F2F41FFB640 (idle)
+Process 1400: python3 -c from multiprocessing import spawn
+Python v3.12.3 (/usr/bin/python3.12)
+Parent Process 1347: python3 -u train.py
+
+Thread 1400 (idle): "pt_data_worker (x)"
+    wait (threading.py:355)
+"#,
+        r#"
+        line 2 pid 1347: PySpy Some(Pid(1347)) command Some("python3 -u train.py --name a: b") failure None
+        Some(1347) MainThread active Some(true) gil: 4 frames: ncclAllReduce (libnccl.so.2.28.9:0) < c10d::ProcessGroupNCCL::allreduce(at::Tensor&, int) (libtorch_cuda.so:0) < sync_grads (train.py:83) < <module> (train.py:120)
+        Some(139840947467840) - active Some(false): 0 frames: 
+        line 15 pid 1400: PySpy Some(Pid(1400)) command Some("python3 -c from multiprocessing import spawn") failure None
+        Some(1400) pt_data_worker (x) active Some(false): 1 frames: wait (threading.py:355)
+        "#,
+    );
+}
+
+#[test]
+fn a_tool_that_failed_says_so() {
+    check(
+        "process is stopped (T)\n",
+        "line 1: PySpy None command None failure Some(\"process is stopped (T)\")",
+    );
+    check(
+        "Error: Failed to get stack traces from process\nReason: Permission denied (os error 13)\n",
+        "line 1: PySpy None command None failure Some(\"Error: Failed to get stack traces from process: Permission denied (os error 13)\")",
+    );
+    check(
+        "Attaching to process 99\nptrace: Operation not permitted.\n",
+        "line 2 pid 99: PySpy Some(Pid(99)) command None failure Some(\"ptrace: Operation not permitted.\")",
+    );
+    check("Error: CUDA out of memory\nReason: none\nProcess 3: done\nThread 5 joined\n", "");
+}
+
+const FAULTHANDLER: &str = r#"Thread 0x00007f2f41ffb640 [worker] (most recent call first):
+  File "/usr/lib/python3.12/threading.py", line 355 in wait
+  File "/srv/train/a "b".py", line 9 in <module>
+
+Current thread 0x00007f2f9a7e1740 (most recent call first):
+  File "/srv/train/train.py", line 83 in sync_grads
+  ...
+"#;
+
+#[test]
+fn faulthandler_on_request_is_read_and_a_crash_is_not() {
+    let stacks = r#"Faulthandler None command None failure None
+        Some(139840947467840) worker active None: 2 frames: wait (/usr/lib/python3.12/threading.py:355) < <module> (/srv/train/a "b".py:9)
+        Some(139842432145216) - active None current: 1 frames: sync_grads (/srv/train/train.py:83)"#;
+    check(FAULTHANDLER, &format!("line 1: {stacks}"));
+    check(
+        &format!("Timeout (0:00:10)!\n{FAULTHANDLER}{FAULTHANDLER}"),
+        &format!("line 2: {stacks}\nline 9: {stacks}"),
+    );
+    let crash =
+        tell(&read("x", format!("Fatal Python error: Segmentation fault\n\n{FAULTHANDLER}").as_bytes()));
+    assert!(!crash.contains("Faulthandler"), "{crash}");
+}
+
+#[test]
+fn gdb_with_headings_without_and_wrapped() {
+    check(
+        r#"Attaching to process 1347
+[New LWP 1390]
+Thread 2 (Thread 0x7f2f41ffb640 (LWP 1390) "pt_main (a)"):
+#0  0x00007f2f9a8e88dd in syscall () at ../sysdeps/unix/sysv/linux/x86_64/syscall.S:38
+#1  0x00007f2f5b0a1f04 in std::function<void (int)>::operator()(int) const (this=0x1, x="at (home)") from /usr/lib/libnccl.so.2
+#2  ncclProxyProgress (proxyState_=0x55) at proxy.cc:912
+#3  0x00007f2f5b0a1f05 in ?? ()
+
+Thread 1 (Thread 0x7f2f9a7e1740 (LWP 1347) "python3"):
+#0  cuStreamSynchronize (stream=0x0)
+    at ../src/stream.c:77
+#10 main ()
+"#,
+        r#"
+        line 3 pid 1347: Gdb Some(Pid(1347)) command None failure None
+        Some(1390) pt_main (a) active None: 4 frames: syscall (../sysdeps/unix/sysv/linux/x86_64/syscall.S:38) < std::function<void (int)>::operator()(int) const (/usr/lib/libnccl.so.2:0) < ncclProxyProgress (proxy.cc:912) < ?? (:0)
+        Some(1347) python3 active None: 2 frames: cuStreamSynchronize (../src/stream.c:77) < main (:0)
+        "#,
+    );
+    check(
+        "#0  0x00007f2f9a8e88dd in poll () from /lib/libc.so.6\n#1  0x01 in main ()\n",
+        "line 1: Gdb None command None failure None
+        None - active None: 2 frames: poll (/lib/libc.so.6:0) < main (:0)",
+    );
+    check(
+        "Thread 1 (process 4242):\n#0  0x01 in poll () from /lib/libc.so.6\n",
+        "line 1 pid 4242: Gdb Some(Pid(4242)) command None failure None
+        Some(4242) - active None: 1 frames: poll (/lib/libc.so.6:0)",
+    );
+    check(
+        "#0 c10::Error::Error(c10::SourceLocation) from ??:0\n#4 x from y.cpp:1\nframe #0: a + 0x1 (0x2 in b.so)\n",
+        "",
+    );
+}
+
+#[test]
+fn kernel_stacks_are_told_apart_by_their_headings() {
+    check(
+        "\
+==> /proc/1347/stack <==
+[<0>] futex_wait_queue+0x60/0x90
+[<0>] os_acquire_rwlock_write+0x35/0x50 [nvidia]
+
+==> /proc/1348/stack <==
+[<ffffffffc0a1b2c3>] nvidia_ioctl+0x1f/0x90 [nvidia]
+[<ffffffffffffffff>] 0xffffffffffffffff
+[<stdin>] no stack
+",
+        "
+        line 2 pid 1347: Kernel Some(Pid(1347)) command None failure None
+        None - active None: 2 frames: futex_wait_queue (:0) < os_acquire_rwlock_write (nvidia:0)
+        line 6 pid 1348: Kernel Some(Pid(1348)) command None failure None
+        None - active None: 2 frames: nvidia_ioctl (nvidia:0) < 0xffffffffffffffff (:0)
+        ",
+    );
+}
+
+#[test]
+fn pyspy_json_is_grouped_by_process() {
+    check(
+        r#"[{"pid": 7, "thread_id": 140, "thread_name": "MainThread", "os_thread_id": 7, "active": true, "owns_gil": true,
+            "frames": [{"name": "f", "filename": "/a/b.py", "short_filename": "b.py", "module": null, "line": 3, "locals": null}],
+            "process_info": {"pid": 7, "ppid": 1, "command_line": "python3 x.py"}},
+            {"pid": 8, "thread_id": 141, "thread_name": null, "os_thread_id": null, "active": false, "owns_gil": false, "frames": []}]"#,
+        r#"
+        line 1 pid 7: PySpy Some(Pid(7)) command Some("python3 x.py") failure None
+        Some(7) MainThread active Some(true) gil: 1 frames: f (b.py:3)
+        line 1 pid 8: PySpy Some(Pid(8)) command None failure None
+        Some(141) - active Some(false): 0 frames: 
+        "#,
+    );
+}

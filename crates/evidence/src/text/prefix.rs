@@ -288,7 +288,7 @@ fn is_node_name(word: &[u8]) -> bool {
         b"rank", b"step", b"epoch", b"iter", b"iteration", b"batch", b"worker", b"cuda", b"gpu", b"device", b"frame",
         b"line", b"layer",
     ];
-    let stem = word.trim_ascii_end();
+    let stem = word;
     let n_end = stem.iter().rev().take_while(|b| b.is_ascii_digit() || matches!(b, b'-' | b'_')).count();
     let stem = stem.get(..stem.len() - n_end).unwrap_or_default();
     is_host(word)

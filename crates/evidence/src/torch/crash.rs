@@ -50,7 +50,11 @@ impl Report {
         if bare.starts_with("Extension modules:") {
             return Taken::Last;
         }
-        if bare.is_empty() || bare.starts_with("<no Python frame>") || bare == "..." || bare.starts_with("Garbage-collecting") {
+        if bare.is_empty()
+            || bare.starts_with("<no Python frame>")
+            || bare == "..."
+            || bare.starts_with("Garbage-collecting")
+        {
             return Taken::Part;
         }
         if bare.contains("C stack trace (most recent call first)") {
@@ -99,7 +103,11 @@ fn frame(text: &str) -> Option<Frame> {
     let (_, file) = before.rsplit_once('"')?;
     let (line, rest) = digits(rest);
     let function = rest.strip_prefix(" in ")?.trim_end();
-    Some(Frame { function: clip(function, 512).into(), file: clip(file, 1_024).into(), line: line.parse().ok()? })
+    Some(Frame {
+        function: clip(function, 512).into(),
+        file: clip(file, 1_024).into(),
+        line: line.parse().ok()?,
+    })
 }
 
 /// The signal that a reason names.
@@ -125,12 +133,13 @@ pub(super) fn signal(reason: &str) -> Option<u32> {
     NAMES.iter().find(|(name, _)| reason.contains(name)).map(|(_, number)| *number)
 }
 
+/// What a shell says, alone or with the command before or after it.
+const SHELL: [&str; 5] = ["Segmentation fault", "Bus error", "Aborted", "Killed", "Floating point exception"];
+
 /// A native death told in one line: its reason and whom it is about.
 pub(super) fn one_line(text: &str) -> Option<(&str, Who)> {
     let bare = text.trim();
     let nobody = || Who::default();
-    // A shell says only this, alone or with the command before or after it.
-    const SHELL: [&str; 5] = ["Segmentation fault", "Bus error", "Aborted", "Killed", "Floating point exception"];
     for words in SHELL {
         if bare == words || (bare.starts_with(words) && bare.contains("(core dumped)")) {
             return Some((bare, nobody()));

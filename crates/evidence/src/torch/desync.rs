@@ -24,7 +24,8 @@ pub(super) fn is_line(text: &str) -> bool {
 
 /// Whether a line begins a report.
 pub(super) fn begins(text: &str) -> bool {
-    text.contains("- To our best knowledge, ") || (text.contains("] Timeout at collective: ") && text.trim_start().starts_with("- ["))
+    text.contains("- To our best knowledge, ")
+        || (text.contains("] Timeout at collective: ") && text.trim_start().starts_with("- ["))
 }
 
 /// Reads a whole report.

@@ -193,7 +193,8 @@ impl Block {
             }
             "rank" => {
                 self.who.rank = digits(value).0.parse().ok().map(Rank);
-                self.who.local_rank = count_after(value, "local_rank: ").and_then(|n| u32::try_from(n).ok()).map(LocalRank);
+                self.who.local_rank =
+                    count_after(value, "local_rank: ").and_then(|n| u32::try_from(n).ok()).map(LocalRank);
             }
             "exitcode" => {
                 self.exit_code = number(value).map(|(code, _)| code);
@@ -230,7 +231,10 @@ pub(super) fn agent(text: &str) -> Option<(TorchEvent, Who)> {
         let pid = after(rest, "(pid: ").and_then(pid_of);
         return Some((TorchEvent::ChildExit { exit_code }, Who { local_rank: local, pid, ..Who::default() }));
     }
-    if let Some(signal) = between(text, "Received ", " death signal") {
+    if let Some((_, rest)) = text.split_once("Received ")
+        && let Some((signal, _)) = rest.split_once(" death signal")
+        && !signal.contains(' ')
+    {
         return Some((TorchEvent::LauncherKilled { signal: plain_signal(signal) }, Who::default()));
     }
     None

@@ -7,7 +7,7 @@
 use ringleader_model::{SourceKind, WallTime, Who};
 use serde_json::Value;
 
-use super::Found;
+use super::found::Found;
 use super::traceback::{Piece, Traceback, Tracebacks, class_line};
 use crate::sink::Sink;
 
@@ -18,17 +18,24 @@ pub(super) fn read(value: &Value, sink: &mut Sink<'_>) -> bool {
     let inner = message.as_object();
     let extra = |key: &str| {
         let nested = inner.and_then(|m| m.get("extraInfo")).and_then(|e| e.get(key));
-        nested.or_else(|| inner.and_then(|m| m.get(key))).or_else(|| top.get("extraInfo").and_then(|e| e.get(key))).or_else(|| top.get(key))
+        nested
+            .or_else(|| inner.and_then(|m| m.get(key)))
+            .or_else(|| top.get("extraInfo").and_then(|e| e.get(key)))
+            .or_else(|| top.get(key))
     };
     let known = ["py_callstack", "timestamp", "errorCode"].iter().any(|key| extra(key).is_some());
-    let Some(text) = inner.map_or(Some(message), |m| m.get("message")).and_then(Value::as_str).filter(|_| known) else {
+    let Some(text) =
+        inner.map_or(Some(message), |m| m.get("message")).and_then(Value::as_str).filter(|_| known)
+    else {
         return false;
     };
     sink.saw(SourceKind::ElasticError);
-    let at = extra("timestamp").and_then(|t| t.as_i64().or_else(|| t.as_str()?.trim().parse().ok())).and_then(|seconds| {
-        let ns = seconds.checked_mul(1_000_000_000)?;
-        Some(WallTime { ns, error_ns: 1_000_000_000, has_year: true })
-    });
+    let at = extra("timestamp")
+        .and_then(|t| t.as_i64().or_else(|| t.as_str()?.trim().parse().ok()))
+        .and_then(|seconds| {
+            let ns = seconds.checked_mul(1_000_000_000)?;
+            Some(WallTime { ns, error_ns: 1_000_000_000, has_year: true })
+        });
     let stack = extra("py_callstack").and_then(Value::as_str).unwrap_or_default();
     let mut seen = last_traceback(stack).unwrap_or_default();
     if seen.class.is_empty() || seen.message.is_empty() {
@@ -36,7 +43,7 @@ pub(super) fn read(value: &Value, sink: &mut Sink<'_>) -> bool {
         if seen.class.is_empty() {
             seen.class = class.into();
         }
-        seen.message = message.to_owned();
+        message.clone_into(&mut seen.message);
     }
     seen.at = at;
     for found in Found::from_traceback(seen) {

@@ -22,7 +22,10 @@ fn one(text: &str) -> Fingerprint {
     Fingerprint {
         rank: digits(text).0.parse().ok().map(Rank),
         seq: after(text, "SequenceNumber=").and_then(|t| digits(t).0.parse().ok()),
-        op_type: after(text, "OpType=").map(|t| t.split([',', ')']).next().unwrap_or(t)).unwrap_or_default().into(),
+        op_type: after(text, "OpType=")
+            .map(|t| t.split([',', ')']).next().unwrap_or(t))
+            .unwrap_or_default()
+            .into(),
         shape: match between(text, "TensorShape=[", "]") {
             Some(inside) => format!("[{inside}]").into(),
             None => Box::default(),

@@ -46,7 +46,11 @@ pub(super) fn find(text: &str) -> Option<usize> {
     })?;
     let head = text.get(..start)?;
     let tagged = head.strip_suffix(':').and_then(|h| h.rfind("[rank"));
-    Some(tagged.filter(|at| head.get(*at..).is_some_and(|t| rank_tag(t).is_some_and(|(_, r)| r.is_empty()))).unwrap_or(start))
+    Some(
+        tagged
+            .filter(|at| head.get(*at..).is_some_and(|t| rank_tag(t).is_some_and(|(_, r)| r.is_empty())))
+            .unwrap_or(start),
+    )
 }
 
 /// `[rank3]: `, `[rank3]:`, `[rank8] `. A print of the program such as `[rank 0]` is not torch's.
@@ -54,7 +58,8 @@ pub(super) fn rank_tag(text: &str) -> Option<(Rank, &str)> {
     let (figures, rest) = digits(text.strip_prefix("[rank")?);
     let rank = Rank(figures.parse().ok()?);
     let rest = rest.strip_prefix(']')?;
-    let rest = rest.strip_prefix(": ").or_else(|| rest.strip_prefix(':')).or_else(|| rest.strip_prefix(' '))?;
+    let rest =
+        rest.strip_prefix(": ").or_else(|| rest.strip_prefix(':')).or_else(|| rest.strip_prefix(' '))?;
     Some((rank, rest))
 }
 
@@ -63,12 +68,11 @@ fn c10(text: &str) -> Option<Header<'_>> {
     let mut chars = inner.chars();
     let level = chars.next().filter(|c| matches!(c, 'I' | 'W' | 'E' | 'F'))?;
     let inner = chars.as_str();
-    let (stamp, place) = match inner.strip_prefix(' ') {
-        Some(place) => (None, place),
-        None => {
-            let (at, place) = month_day_stamp(inner, SECOND_NS)?;
-            (Some(at), place)
-        }
+    let (stamp, place) = if let Some(place) = inner.strip_prefix(' ') {
+        (None, place)
+    } else {
+        let (at, place) = month_day_stamp(inner, SECOND_NS)?;
+        (Some(at), place)
     };
     let (place, rest) = place.split_once(']')?;
     let (file, line) = place.rsplit_once(':')?;
@@ -133,7 +137,8 @@ pub(super) fn logger(text: &str) -> (Option<Pid>, Option<WallTime>, &str) {
         }
         _ => (None, text),
     };
-    let levelled = ["ERROR ", "WARNING ", "CRITICAL ", "INFO "].iter().find_map(|level| text.strip_prefix(level));
+    let levelled =
+        ["ERROR ", "WARNING ", "CRITICAL ", "INFO "].iter().find_map(|level| text.strip_prefix(level));
     let Some(rest) = levelled else { return (pid, None, text) };
     let stamp = || {
         let (date, rest) = rest.split_once(' ')?;
@@ -165,7 +170,10 @@ fn month_day_stamp(text: &str, error_ns: i64) -> Option<(WallTime, &str)> {
     let (month, day) = date.split_at_checked(split)?;
     let days = day_of_year(month.parse().ok()?, day.parse().ok()?)?;
     let (ns, rest) = time_of_day(rest.strip_prefix(' ')?)?;
-    Some((WallTime { ns: days * 86_400 * SECOND_NS + ns, error_ns, has_year: false }, rest.strip_prefix(' ')?))
+    Some((
+        WallTime { ns: days * 86_400 * SECOND_NS + ns, error_ns, has_year: false },
+        rest.strip_prefix(' ')?,
+    ))
 }
 
 /// Days since the first of January of a year without a leap day.

@@ -53,7 +53,9 @@ pub(super) fn clip(text: &str, max: usize) -> &str {
 pub(super) fn dotted_name(text: &str) -> (&str, &str) {
     let end = text.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '.')).unwrap_or(text.len());
     match text.split_at_checked(end) {
-        Some((name, rest)) if !name.starts_with(|c: char| c.is_ascii_digit() || c == '.') && !name.ends_with('.') => {
+        Some((name, rest))
+            if !name.starts_with(|c: char| c.is_ascii_digit() || c == '.') && !name.ends_with('.') =>
+        {
             (name, rest)
         }
         _ => ("", text),

@@ -25,19 +25,54 @@ fn first_line(text: &str) -> Box<str> {
     clip(text.lines().next().unwrap_or_default(), MAX_TEXT).into()
 }
 
+/// Words of the rendezvous.
+const RENDEZVOUS: [&str; 8] = [
+    "RendezvousConnectionError",
+    "RendezvousTimeoutError",
+    "RendezvousClosedError",
+    "RendezvousStateError",
+    "RendezvousGracefulExitError",
+    "keep-alive heartbeat",
+    "have been removed from the rendezvous",
+    "no more keep-alive",
+];
+
+/// Words of a connection to the store that broke.
+const LOST: [&str; 8] = [
+    "Failed to recv, got 0 bytes",
+    "recvValueWithTimeout failed",
+    "recvValue failed",
+    "recvVector failed",
+    "sendBytes failed",
+    "Connection was likely closed",
+    "\"should dump\" flag on TCPStore",
+    "TCPStore server has shut down",
+];
+
 fn store(text: &str) -> Option<StoreEvent> {
     if text.contains("The client socket has timed out after ") {
-        let address = between(text, "while trying to connect to ", ").").map(close_bracket).unwrap_or_default();
+        let address =
+            between(text, "while trying to connect to ", ").").map(close_bracket).unwrap_or_default();
         return Some(StoreEvent::ConnectTimeout { address: address.into(), text: first_line(text) });
     }
-    if text.contains("EADDRINUSE") || text.contains("Address already in use") || text.contains("address already in use") {
+    if text.contains("EADDRINUSE")
+        || text.contains("Address already in use")
+        || text.contains("address already in use")
+    {
         return Some(StoreEvent::AddressInUse { port: port(text) });
     }
-    if let Some(rest) = after(text, " clients joined").and_then(|_| between(text, "waiting for clients. ", " clients joined")) {
+    if let Some(rest) =
+        after(text, " clients joined").and_then(|_| between(text, "waiting for clients. ", " clients joined"))
+    {
         let (joined, expected) = rest.split_once('/')?;
-        return Some(StoreEvent::ClientsMissing { joined: joined.parse().ok()?, expected: expected.parse().ok()? });
+        return Some(StoreEvent::ClientsMissing {
+            joined: joined.parse().ok()?,
+            expected: expected.parse().ok()?,
+        });
     }
-    if text.contains("gai error") || text.contains("gaierror") || text.contains("Name or service not known")
+    if text.contains("gai error")
+        || text.contains("gaierror")
+        || text.contains("Name or service not known")
         || text.contains("Temporary failure in name resolution")
     {
         let name = between(text, "addresses of (", ",").unwrap_or_default();
@@ -50,7 +85,11 @@ fn store(text: &str) -> Option<StoreEvent> {
     }
     if let Some(rest) = after(text, "TCP client failed to connect/validate to host ") {
         let address = rest.split(' ').next().unwrap_or_default();
-        return Some(StoreEvent::ConnectFailed { address: address.into(), errno: None, text: first_line(text) });
+        return Some(StoreEvent::ConnectFailed {
+            address: address.into(),
+            errno: None,
+            text: first_line(text),
+        });
     }
     if let Some(rest) = between(text, "The server socket on ", " has timed out, will retry") {
         return Some(StoreEvent::ConnectFailed { address: rest.into(), errno: None, text: first_line(text) });
@@ -58,41 +97,27 @@ fn store(text: &str) -> Option<StoreEvent> {
     if text.contains("The server socket has failed to ") {
         return Some(StoreEvent::ConnectFailed {
             address: Box::default(),
-            errno: number_after(text, "errno: ").or_else(|| number_after(text, "code: -")).and_then(|n| i32::try_from(n).ok()),
+            errno: number_after(text, "errno: ")
+                .or_else(|| number_after(text, "code: -"))
+                .and_then(|n| i32::try_from(n).ok()),
             text: first_line(text),
         });
     }
-    let setter = after(text, "retrieving ncclUniqueId from [").and_then(|t| digits(t).0.parse().ok()).map(Rank);
+    let setter =
+        after(text, "retrieving ncclUniqueId from [").and_then(|t| digits(t).0.parse().ok()).map(Rank);
     if let Some(rest) = after(text, "ait timeout after ") {
         let keys = after(rest, "keys: ").map(first_line).unwrap_or_default();
-        return Some(StoreEvent::WaitTimeout { keys: keys.trim_end().trim_end_matches(". This may indicate").into(), setter });
+        return Some(StoreEvent::WaitTimeout {
+            keys: keys.trim_end().trim_end_matches(". This may indicate").into(),
+            setter,
+        });
     }
     if text.contains("Socket Timeout") {
         return Some(StoreEvent::WaitTimeout { keys: Box::default(), setter });
     }
-    const REND: [&str; 8] = [
-        "RendezvousConnectionError",
-        "RendezvousTimeoutError",
-        "RendezvousClosedError",
-        "RendezvousStateError",
-        "RendezvousGracefulExitError",
-        "keep-alive heartbeat",
-        "have been removed from the rendezvous",
-        "no more keep-alive",
-    ];
-    if REND.iter().any(|words| text.contains(words)) {
+    if RENDEZVOUS.iter().any(|words| text.contains(words)) {
         return Some(StoreEvent::Rendezvous { text: first_line(text) });
     }
-    const LOST: [&str; 8] = [
-        "Failed to recv, got 0 bytes",
-        "recvValueWithTimeout failed",
-        "recvValue failed",
-        "recvVector failed",
-        "sendBytes failed",
-        "Connection was likely closed",
-        "\"should dump\" flag on TCPStore",
-        "TCPStore server has shut down",
-    ];
     let broken = text.contains("Broken pipe") || text.contains("Connection reset by peer");
     if LOST.iter().any(|words| text.contains(words))
         || (broken && (text.contains("SocketImpl") || text.contains("TCPStore")))
@@ -104,16 +129,21 @@ fn store(text: &str) -> Option<StoreEvent> {
 
 /// `(10.0.0.1, 29500` gets back the bracket at which it was cut.
 fn close_bracket(address: &str) -> String {
-    match address.starts_with('(') {
-        true => format!("{})", address.trim_end_matches(')')),
-        false => address.to_owned(),
-    }
+    if address.starts_with('(') { format!("{})", address.trim_end_matches(')')) } else { address.to_owned() }
 }
 
 fn port(text: &str) -> Option<u16> {
     count_after(text, "port: ")
-        .or_else(|| between(text, "to bind to ", " ").and_then(|a| a.rsplit_once(':')).and_then(|(_, p)| p.parse().ok()))
-        .or_else(|| between(text, "to listen on ", " ").and_then(|a| a.rsplit_once(':')).and_then(|(_, p)| p.parse().ok()))
+        .or_else(|| {
+            between(text, "to bind to ", " ")
+                .and_then(|a| a.rsplit_once(':'))
+                .and_then(|(_, p)| p.parse().ok())
+        })
+        .or_else(|| {
+            between(text, "to listen on ", " ")
+                .and_then(|a| a.rsplit_once(':'))
+                .and_then(|(_, p)| p.parse().ok())
+        })
         .and_then(|port| u16::try_from(port).ok())
 }
 
@@ -132,7 +162,9 @@ fn gloo(text: &str) -> Option<GlooEvent> {
     if text.contains("Timed out waiting ") && text.contains("operation to complete") {
         return Some(GlooEvent::TimedOut);
     }
-    let fails = text.contains("Connection refused") || text.contains("Connect timeout") || text.contains("connectFullMesh failed");
+    let fails = text.contains("Connection refused")
+        || text.contains("Connect timeout")
+        || text.contains("connectFullMesh failed");
     if fails {
         let remote = after(text, "remote=")
             .or_else(|| after(text, "Connect timeout "))

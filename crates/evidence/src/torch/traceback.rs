@@ -64,6 +64,8 @@ struct Open {
     seen: Traceback,
     /// Source line of the innermost frame.
     source: String,
+    /// Its first lines are lost: without a class line it is no exception.
+    headless: bool,
     /// Class line was read: the message may go on.
     closed: bool,
     /// `During handling of the above exception` followed.
@@ -89,6 +91,11 @@ impl Tracebacks {
         self.streams.is_empty()
     }
 
+    /// Whether this stream has one open.
+    pub(super) fn expects(&self, who: &Who) -> bool {
+        self.streams.contains_key(who)
+    }
+
     /// The message of this stream's last exception has ended, because something else began.
     pub(super) fn settle(&mut self, who: &Who, done: &mut Vec<Traceback>) {
         let Some(stream) = self.streams.get_mut(who) else { return };
@@ -106,21 +113,27 @@ impl Tracebacks {
     /// The file has ended.
     pub(super) fn finish(&mut self, done: &mut Vec<Traceback>) {
         for (_, stream) in std::mem::take(&mut self.streams) {
-            done.extend(stream.into_iter().map(|o| o.seen).filter(|s| !s.frames.is_empty() || !s.class.is_empty()));
+            done.extend(stream.into_iter().filter(Open::says_something).map(|o| o.seen));
         }
     }
 
     /// Offers a line. True if it belongs to a traceback.
     pub(super) fn feed(&mut self, piece: &Piece<'_>, done: &mut Vec<Traceback>) -> bool {
         if piece.text.contains(HEADER) {
-            self.begin(piece, done);
+            self.begin(piece, false, done);
             return true;
+        }
+        // The file begins within a traceback, or its first line was torn.
+        if frame(piece.text).is_some()
+            && self.streams.get(piece.who).is_none_or(|s| s.iter().all(|o| o.closed))
+        {
+            self.begin(piece, true, done);
         }
         let Some(stream) = self.streams.get_mut(piece.who) else { return false };
         let silence = if piece.tagged { MAX_SILENCE_TAGGED } else { MAX_SILENCE };
         stream.retain_mut(|open| {
             let cut = piece.line.saturating_sub(open.last) > silence;
-            if cut && !(open.seen.frames.is_empty() && open.seen.class.is_empty()) {
+            if cut && open.says_something() {
                 done.push(std::mem::take(&mut open.seen));
             }
             !cut
@@ -128,7 +141,8 @@ impl Tracebacks {
         let taken = continue_stream(stream, piece);
         // A message that has reached its bound is complete; below the launcher's comes a table.
         stream.retain_mut(|open| {
-            let full = open.message_lines > MAX_MESSAGE_LINES || (open.closed && open.seen.class.ends_with("ChildFailedError"));
+            let full = open.message_lines > MAX_MESSAGE_LINES
+                || (open.closed && open.seen.class.ends_with("ChildFailedError"));
             if full {
                 done.push(std::mem::take(&mut open.seen));
             }
@@ -140,7 +154,7 @@ impl Tracebacks {
         taken
     }
 
-    fn begin(&mut self, piece: &Piece<'_>, done: &mut Vec<Traceback>) {
+    fn begin(&mut self, piece: &Piece<'_>, headless: bool, done: &mut Vec<Traceback>) {
         if !self.streams.contains_key(piece.who) && self.streams.len() >= MAX_STREAMS {
             self.finish(done);
         }
@@ -163,7 +177,10 @@ impl Tracebacks {
             });
         }
         if stream.len() >= MAX_OPEN {
-            done.push(stream.remove(0).seen);
+            let oldest = stream.remove(0);
+            if oldest.says_something() {
+                done.push(oldest.seen);
+            }
         }
         let mut interleaved = false;
         for mate in stream.iter_mut().filter(|o| !o.closed) {
@@ -180,13 +197,20 @@ impl Tracebacks {
             interleaved,
             ..Traceback::default()
         };
-        stream.push(Open { seen, last: piece.line, ..Open::default() });
+        stream.push(Open { seen, headless, last: piece.line, ..Open::default() });
+    }
+}
+
+impl Open {
+    fn says_something(&self) -> bool {
+        !self.seen.class.is_empty() || !(self.seen.frames.is_empty() || self.headless)
     }
 }
 
 fn continue_stream(stream: &mut [Open], piece: &Piece<'_>) -> bool {
     let text = piece.text;
-    if text.starts_with("During handling of the above exception") || text.starts_with("The above exception was the direct cause")
+    if text.starts_with("During handling of the above exception")
+        || text.starts_with("The above exception was the direct cause")
     {
         let Some(open) = latest(stream, |o| o.closed) else { return false };
         open.linked = true;
@@ -205,7 +229,8 @@ fn continue_stream(stream: &mut [Open], piece: &Piece<'_>) -> bool {
             return piece.tagged || indented || text.contains('^');
         }
         let torn = text.trim_start_matches([' ', '^', '~']);
-        let class = if indented && !text.trim_start().starts_with(['^', '~']) { None } else { class_line(torn) };
+        let class =
+            if indented && !text.trim_start().starts_with(['^', '~']) { None } else { class_line(torn) };
         if let Some((class, message)) = class
             && (is_exception_name(class) || follows_closely(stream, piece))
         {
@@ -231,13 +256,18 @@ fn continue_stream(stream: &mut [Open], piece: &Piece<'_>) -> bool {
 /// Adds to a message, if the line belongs to it.
 fn go_on(open: &mut Open, piece: &Piece<'_>) -> bool {
     let text = piece.text;
+    // Without tags, NCCL's word is the very next line or was taken by another.
+    open.after_last_error &= piece.tagged || piece.line == open.last + 1;
     if open.linked {
         return text.is_empty();
     }
     if text.trim().is_empty() {
         return piece.tagged;
     }
-    if text.starts_with("Exception raised from ") || text.starts_with("frame #") || text.starts_with("C++ CapturedTraceback:") {
+    if text.starts_with("Exception raised from ")
+        || text.starts_with("frame #")
+        || text.starts_with("C++ CapturedTraceback:")
+    {
         open.native = true;
     } else if open.native && text.starts_with('#') {
         // Frames of a captured C++ trace.
@@ -276,7 +306,7 @@ pub(super) fn continues_message(text: &str) -> bool {
     ];
     STARTS.iter().any(|s| text.starts_with(s))
         || (text.starts_with("nccl") && dotted_name(text).1.starts_with(": "))
-        || text.starts_with("\t")
+        || text.starts_with('\t')
 }
 
 fn latest(stream: &mut [Open], wanted: impl Fn(&Open) -> bool) -> Option<&mut Open> {
@@ -293,8 +323,13 @@ fn frame(text: &str) -> Option<Frame> {
     let (before, rest) = text.split_once("\", line ")?;
     let (line, rest) = digits(rest);
     let function = rest.strip_prefix(", in ")?.trim_end();
-    let file = before.rsplit_once("File \"").map_or_else(|| before.strip_prefix('"'), |(_, file)| Some(file))?;
-    Some(Frame { function: clip(function, 512).into(), file: clip(file, 1_024).into(), line: line.parse().ok()? })
+    let file =
+        before.rsplit_once("File \"").map_or_else(|| before.strip_prefix('"'), |(_, file)| Some(file))?;
+    Some(Frame {
+        function: clip(function, 512).into(),
+        file: clip(file, 1_024).into(),
+        line: line.parse().ok()?,
+    })
 }
 
 /// Gives a frame to the traceback that it continues.
@@ -314,7 +349,8 @@ fn take_frame(stream: &mut [Open], frame: Frame, line: u32) {
 }
 
 fn choose(stream: &[Open], frame: &Frame) -> Option<usize> {
-    let candidates = || stream.iter().enumerate().filter(|(_, o)| !o.closed && o.seen.frames.last() != Some(frame));
+    let candidates =
+        || stream.iter().enumerate().filter(|(_, o)| !o.closed && o.seen.frames.last() != Some(frame));
     let outermost = &*frame.function == "<module>" || &*frame.function == "_run_module_as_main";
     if outermost && let Some((at, _)) = candidates().find(|(_, o)| o.seen.frames.is_empty()) {
         return Some(at);
@@ -338,7 +374,9 @@ fn choose(stream: &[Open], frame: &Frame) -> Option<usize> {
 fn close(stream: &mut [Open], class: &str, message: &str, piece: &Piece<'_>) {
     // The deepest was nearest to its end; of equals the first.
     let deepest = stream.iter().filter(|o| !o.closed).map(|o| o.seen.frames.len()).max();
-    let Some(open) = stream.iter_mut().find(|o| !o.closed && Some(o.seen.frames.len()) == deepest) else { return };
+    let Some(open) = stream.iter_mut().find(|o| !o.closed && Some(o.seen.frames.len()) == deepest) else {
+        return;
+    };
     open.closed = true;
     open.last = piece.line;
     open.seen.end = piece.end;
@@ -350,7 +388,8 @@ fn close(stream: &mut [Open], class: &str, message: &str, piece: &Piece<'_>) {
 pub(super) fn class_line(text: &str) -> Option<(&str, &str)> {
     let (name, rest) = dotted_name(text);
     let last = name.rsplit('.').next()?;
-    if !last.starts_with(|c: char| c.is_uppercase() || c == '_') {
+    // `socket.gaierror` and its like are the only ones in small letters.
+    if !last.starts_with(|c: char| c.is_uppercase() || c == '_') && !is_small_error(name) {
         return None;
     }
     let rest = rest.trim_end();
@@ -363,15 +402,24 @@ pub(super) fn class_line(text: &str) -> Option<(&str, &str)> {
 /// Names that say of themselves that they are exceptions.
 pub(super) fn is_exception_name(class: &str) -> bool {
     let last = class.rsplit('.').next().unwrap_or(class);
-    last != "Error"
-        && ["Error", "Exception", "Interrupt", "Exit", "StopIteration"].iter().any(|end| last.ends_with(end))
-        && !last.starts_with(|c: char| c.is_lowercase())
+    is_small_error(class)
+        || last != "Error"
+            && ["Error", "Exception", "Interrupt", "Exit", "StopIteration"]
+                .iter()
+                .any(|end| last.ends_with(end))
+            && !last.starts_with(|c: char| c.is_lowercase())
+}
+
+fn is_small_error(class: &str) -> bool {
+    class.contains('.') && (class.ends_with("error") || class == "socket.timeout")
 }
 
 /// An exception whose traceback was not printed or is lost: `torch.distributed.DistNetworkError: …` on its own.
 pub(super) fn alone(piece: &Piece<'_>) -> Option<Traceback> {
     let (class, message) = class_line(piece.text)?;
-    if !is_exception_name(class) || (message.is_empty() && !class.contains('.') && class != "KeyboardInterrupt") {
+    if !is_exception_name(class)
+        || (message.is_empty() && !class.contains('.') && class != "KeyboardInterrupt")
+    {
         return None;
     }
     Some(Traceback {

@@ -37,11 +37,17 @@ const ECHOES: [(&str, &str); 20] = [
     ("preparing to dump debug info", "writes its flight record"),
     ("Observed flight recorder dump signal from another rank", "another rank signalled a dump"),
     ("Terminating the process after attempting to dump debug info", "ends itself after the dump"),
-    ("Stack trace of the failed collective not found", "no stack of the failed collective: flight recorder off"),
+    (
+        "Stack trace of the failed collective not found",
+        "no stack of the failed collective: flight recorder off",
+    ),
     ("Some NCCL operations have failed or timed out", "says that operations failed"),
     ("To avoid data inconsistency, we are taking the entire process down", "takes the process down"),
     ("NCCL communicator was aborted on rank", "communicator was aborted"),
-    ("to perform barrier as devices used by this process are currently unknown", "barrier without a known device"),
+    (
+        "to perform barrier as devices used by this process are currently unknown",
+        "barrier without a known device",
+    ),
     ("No device id is provided via `init_process_group`", "barrier without a known device"),
     ("The hostname of the client socket cannot be retrieved", "reverse lookup of a client failed"),
     ("waitForInput: poll for socket", "a socket of the store waited in vain"),
@@ -64,14 +70,19 @@ pub(super) fn read(text: &str, group: &GroupLabel) -> Said {
         said.events.push(event);
     } else if text.contains("Received a dump signal due to") {
         said.events.push(TorchEvent::DumpSignal {
-            from: after(text, "from  rank ").or_else(|| after(text, "from rank ")).and_then(|t| digits(t).0.parse().ok()).map(Rank),
+            from: after(text, "from  rank ")
+                .or_else(|| after(text, "from rank "))
+                .and_then(|t| digits(t).0.parse().ok())
+                .map(Rank),
         });
         said.events.extend(dump_position(text, group));
     } else if text.starts_with("Stack trace of the failed collective:") {
         said.begins = Some(Begins::Stack);
     } else if let Some(rest) = after(text, "watchdog got stuck for ") {
         said.events.push(TorchEvent::WatchdogStuck { seconds: digits(rest).0.parse().ok() });
-    } else if text.contains("Heartbeat monitor timed out") || text.contains("due to ProcessGroupNCCL watchdog hang") {
+    } else if text.contains("Heartbeat monitor timed out")
+        || text.contains("due to ProcessGroupNCCL watchdog hang")
+    {
         said.events.push(TorchEvent::WatchdogStuck { seconds: None });
         said.terminates = text.contains("Terminating the process");
     } else if text.contains("possible GIL induced hang") {
@@ -106,10 +117,16 @@ fn position(text: &str, group: &GroupLabel) -> Option<TorchEvent> {
     } else {
         return None;
     };
-    let last_enqueued = number_after(rest, "last enqueued work: ").or_else(|| number_after(rest, "last enqueued NCCL work: "))?;
-    let last_completed =
-        number_after(rest, "last completed work: ").or_else(|| number_after(rest, "last completed NCCL work: "))?;
-    Some(TorchEvent::WatchdogPosition { seq: seq.parse().ok(), last_enqueued, last_completed, group: group.clone() })
+    let last_enqueued = number_after(rest, "last enqueued work: ")
+        .or_else(|| number_after(rest, "last enqueued NCCL work: "))?;
+    let last_completed = number_after(rest, "last completed work: ")
+        .or_else(|| number_after(rest, "last completed NCCL work: "))?;
+    Some(TorchEvent::WatchdogPosition {
+        seq: seq.parse().ok(),
+        last_enqueued,
+        last_completed,
+        group: group.clone(),
+    })
 }
 
 fn dump_position(text: &str, group: &GroupLabel) -> Option<TorchEvent> {
@@ -139,7 +156,11 @@ pub(super) fn stack_line(text: &str) -> Option<Frame> {
     let (_, rest) = digits(text.strip_prefix('#')?);
     let (function, place) = rest.strip_prefix(' ')?.split_once(" from ")?;
     let (file, line) = place.trim_end().rsplit_once(':')?;
-    Some(Frame { function: clip(function, 512).into(), file: clip(file, 1_024).into(), line: line.parse().ok()? })
+    Some(Frame {
+        function: clip(function, 512).into(),
+        file: clip(file, 1_024).into(),
+        line: line.parse().ok()?,
+    })
 }
 
 /// An async error from all of its lines.

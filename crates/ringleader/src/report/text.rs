@@ -6,6 +6,9 @@ use crate::report::{Detail, Look};
 
 /// Citations shown of one finding unless everything is asked for.
 const MAX_CITATIONS: usize = 8;
+/// Findings shown with proof if none of them decided, and citations of each.
+const MAX_CANDIDATES: usize = 3;
+const MAX_CANDIDATE_CITATIONS: usize = 2;
 /// Rows of one quoted text unless everything is asked for.
 const MAX_QUOTE_ROWS: usize = 4;
 /// Other findings and notes shown unless everything is asked for.
@@ -81,7 +84,10 @@ pub(crate) fn tally(looked_at: &[LookedAt]) -> String {
             None => counts.push((&entry.kind, 1)),
         }
     }
-    counts.sort_unstable();
+    // What told nothing comes last.
+    counts.sort_unstable_by_key(|(kind, _)| {
+        (matches!(*kind, "text" | "unknown" | "empty" | "not-read"), *kind)
+    });
     counts.iter().map(|(kind, count)| format!("{count} {kind}")).collect::<Vec<_>>().join(", ")
 }
 
@@ -220,9 +226,9 @@ impl Page {
         }
     }
 
-    fn evidence(&mut self, indent: usize, evidence: &[Evidence]) {
+    fn evidence(&mut self, indent: usize, evidence: &[Evidence], usual: usize) {
         let all = self.look.detail == Detail::Everything;
-        let shown = if all { usize::MAX } else { MAX_CITATIONS };
+        let shown = if all { usize::MAX } else { usual };
         let pad = " ".repeat(indent);
         for cited in evidence.iter().take(shown) {
             self.item(&pad, &citation(cited));
@@ -246,7 +252,7 @@ impl Page {
     fn proof(&mut self, report: &Report) {
         if let Some(finding) = decider(report).filter(|finding| !finding.evidence.is_empty()) {
             self.heading("proof");
-            self.evidence(2, &finding.evidence);
+            self.evidence(2, &finding.evidence, MAX_CITATIONS);
         }
     }
 
@@ -290,7 +296,9 @@ impl Page {
         let all = self.look.detail == Detail::Everything;
         let shown = if all { usize::MAX } else { MAX_OTHERS };
         self.heading(if decider(report).is_some() { "other findings" } else { "findings" });
-        for finding in others.iter().take(shown) {
+        // Without one that decided, what the candidates rest on is what there is to go by.
+        let candidates = if decider(report).is_some() { 0 } else { MAX_CANDIDATES };
+        for (n, finding) in others.iter().take(shown).enumerate() {
             let (style, name) = match finding.severity {
                 Severity::Error => (Style::Red, "error"),
                 Severity::Warning => (Style::Yellow, "warning"),
@@ -298,8 +306,8 @@ impl Page {
             };
             // severity, two spaces, title: one row, so that a list of them can be scanned
             let title = shorten(&plain(&finding.title), self.look.width.saturating_sub(11));
-            let painted = self.paint(style, &format!("{name:<7}"));
-            self.row(&format!("  {painted}  {title}"));
+            let painted = self.paint(style, name);
+            self.row(&format!("  {painted}{}  {title}", " ".repeat(7 - name.len())));
             if all {
                 let text = format!(
                     "{}, cause {}, {} confidence",
@@ -314,10 +322,12 @@ impl Page {
                         self.item("           at ", &place);
                     }
                 }
-                self.evidence(11, &finding.evidence);
+                self.evidence(11, &finding.evidence, MAX_CITATIONS);
                 for action in &finding.actions {
                     self.action("           - ", action);
                 }
+            } else if n < candidates {
+                self.evidence(11, &finding.evidence, MAX_CANDIDATE_CITATIONS);
             }
         }
         self.more("  ", others.len().saturating_sub(shown), "findings");

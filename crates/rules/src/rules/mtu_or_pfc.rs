@@ -20,7 +20,7 @@
 //!
 //! # References
 //!
-//! errno EMSGSIZE.
+//! Linux errno 90, EMSGSIZE.
 
 use ringleader_model::Impact;
 

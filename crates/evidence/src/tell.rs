@@ -1,0 +1,209 @@
+//! For tests: what was read, in few words a line, for goldens that people review.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ringleader_model::{Fact, OpKind, RasPeer, RasReport};
+
+use crate::{Extract, Limits, Scratch};
+
+/// Reads bytes as a file of this name.
+pub(crate) fn read(path: &str, bytes: &[u8]) -> Extract {
+    crate::read(path, &mut &*bytes, &mut Scratch::default(), &Limits::default())
+}
+
+/// All that was read, one statement a line.
+pub(crate) fn tell(extract: &Extract) -> String {
+    let mut out = String::new();
+    for (at, source) in extract.sources.iter().enumerate() {
+        let kinds: Vec<&str> = source.kinds.iter().map(|k| k.name()).collect();
+        writeln!(out, "{} [{}] {} B", source.path, kinds.join(" "), source.size_bytes).unwrap();
+        for o in extract.observations.iter().filter(|o| o.cite.source.0 as usize == at && is_block(&o.fact)) {
+            let pid = o.who.pid.map_or(String::new(), |p| format!(" pid {}", p.0));
+            write!(out, "  line {}{pid}: ", o.cite.line).unwrap();
+            fact(&mut out, &o.fact);
+        }
+        for n in extract.notes.iter().filter(|n| n.cite.source.0 as usize == at) {
+            writeln!(out, "  note {:?} line {}: {}", n.kind, n.cite.line, n.text).unwrap();
+        }
+    }
+    out
+}
+
+/// Facts of other readers have goldens of their own.
+fn is_block(fact: &Fact) -> bool {
+    matches!(fact, Fact::Ras(_) | Fact::Stacks(_) | Fact::Processes(_) | Fact::Gpus(_) | Fact::Limits(_))
+}
+
+fn fact(out: &mut String, fact: &Fact) {
+    match fact {
+        Fact::Ras(report) => ras(out, report),
+        Fact::Stacks(s) => {
+            writeln!(out, "{:?} {:?} command {:?} failure {:?}", s.tool, s.pid, s.command, s.failure)
+                .unwrap();
+            for t in &s.threads {
+                let name = t.name.as_deref().unwrap_or("-");
+                let gil = if t.holds_gil { " gil" } else { "" };
+                let current = if t.current { " current" } else { "" };
+                write!(out, "    {:?} {name} active {:?}{gil}{current}: ", t.tid, t.active).unwrap();
+                let frames: Vec<String> = t
+                    .frames
+                    .iter()
+                    .take(4)
+                    .map(|f| format!("{} ({}:{})", f.function, f.file, f.line))
+                    .collect();
+                writeln!(out, "{} frames: {}", t.frames.len(), frames.join(" < ")).unwrap();
+            }
+        }
+        Fact::Processes(t) => {
+            writeln!(out, "{} processes", t.rows.len()).unwrap();
+            for r in &t.rows {
+                let (pid, ppid) = (r.pid.map_or(0, |p| p.0), r.ppid.map_or(0, |p| p.0));
+                let command: String = r.command.chars().take(40).collect();
+                writeln!(
+                    out,
+                    "    {}: {pid} < {ppid} {} wchan '{}' {:?}s {:?}% {command}",
+                    r.line, r.state, r.wchan, r.elapsed_s, r.cpu_pct
+                )
+                .unwrap();
+            }
+        }
+        Fact::Gpus(t) => {
+            let at = t.at.map(|a| a.ns / 1_000_000_000);
+            writeln!(
+                out,
+                "at {at:?} driver {:?} cuda {:?} failures {:?}",
+                t.driver_version, t.cuda_version, t.failures
+            )
+            .unwrap();
+            for g in &t.gpus {
+                let pci = g.pci.map_or("?".into(), |p| p.to_string());
+                writeln!(
+                    out,
+                    "    {}: GPU {} {pci} {:?} C {:?} W {:?}/{:?} MiB {:?} % errors {:?}{}",
+                    g.line,
+                    g.index,
+                    g.temperature_c,
+                    g.power_w,
+                    g.memory_used_mib,
+                    g.memory_total_mib,
+                    g.utilization_pct,
+                    g.uncorrected_errors,
+                    if g.has_error { " ERR!" } else { "" },
+                )
+                .unwrap();
+            }
+            let pairs: Vec<String> = t.processes.iter().map(|(g, p)| format!("{g}:{}", p.0)).collect();
+            writeln!(out, "    processes {}", pairs.join(" ")).unwrap();
+        }
+        Fact::Limits(list) => {
+            let list: Vec<String> =
+                list.iter().map(|l| format!("{}: {:?} {:?}/{:?}", l.line, l.kind, l.soft, l.hard)).collect();
+            writeln!(out, "{}", list.join(", ")).unwrap();
+        }
+        _ => {}
+    }
+}
+
+fn ras(out: &mut String, r: &RasReport) {
+    let version = r.nccl_version.as_deref().unwrap_or("?");
+    let at = r.at.map(|a| a.ns / 1_000_000_000);
+    writeln!(
+        out,
+        "RAS of NCCL {version} at {at:?}, {} timeouts, unavailable {:?}",
+        r.n_timeouts, r.unavailable
+    )
+    .unwrap();
+    for g in &r.groups {
+        writeln!(
+            out,
+            "    group {} line {}: {} comms of {} ranks, {} answered: {} {}",
+            g.number, g.line, g.n_comms, g.comm_size, g.n_ranks, g.status, g.errors
+        )
+        .unwrap();
+    }
+    for p in &r.missing_processes {
+        writeln!(out, "    process {}", peer(p)).unwrap();
+    }
+    for c in &r.comms {
+        let all = if c.listed_all { " all listed" } else { "" };
+        writeln!(out, "    comm {:x} of {} {:?} {:?}{all}", c.hash, c.size, c.status, c.errors).unwrap();
+        for (kind, n, count) in &c.majority_counts {
+            writeln!(out, "      {n} ranks: {} {count}", kind_name(*kind)).unwrap();
+        }
+        for (what, n) in c.status_counts.iter().chain(&c.reported) {
+            writeln!(out, "      {n} ranks: {what}").unwrap();
+        }
+        for rank in &c.ranks {
+            let counts: Vec<String> = rank
+                .counts
+                .iter()
+                .filter(|(_, n)| *n > 0 || !c.listed_all)
+                .map(|(k, n)| format!("{} {n}", kind_name(*k)))
+                .collect();
+            let flags = format!(
+                "{}{}",
+                if rank.aborting { " aborting" } else { "" },
+                if rank.finalizing { " finalizing" } else { "" }
+            );
+            writeln!(
+                out,
+                "      {} {} init {:?} async {:?} {:?}{flags}",
+                peer(&rank.peer),
+                counts.join(" "),
+                rank.init_state,
+                rank.async_error,
+                rank.status
+            )
+            .unwrap();
+        }
+        for p in &c.missing {
+            writeln!(out, "      missing {}", peer(p)).unwrap();
+        }
+    }
+}
+
+fn kind_name(kind: OpKind) -> &'static str {
+    if kind == OpKind::Other { "all operations" } else { kind.name() }
+}
+
+fn peer(p: &RasPeer) -> String {
+    let rank = p.rank.map_or(String::new(), |r| format!("rank {} ", r.0));
+    let unresponsive = if p.unresponsive { " unresponsive" } else { "" };
+    let dead = if p.dead { " dead" } else { "" };
+    format!(
+        "{rank}line {} {:?} pid {:?} gpu {:?}{unresponsive}{dead}",
+        p.line,
+        p.host.as_deref().unwrap_or("?"),
+        p.pid.map(|p| p.0),
+        p.cuda_dev
+    )
+}
+
+/// Recorded files whose name passes, sorted, with their path below `cases`.
+#[expect(clippy::disallowed_methods, reason = "tests read recordings")]
+pub(crate) fn recordings(wanted: impl Fn(&str) -> bool) -> Vec<(String, Vec<u8>)> {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cases");
+    let mut files: Vec<PathBuf> = fs::read_dir(&cases)
+        .unwrap()
+        .filter_map(|case| fs::read_dir(case.unwrap().path().join("evidence")).ok())
+        .flatten()
+        .map(|file| file.unwrap().path())
+        .filter(|path| wanted(&path.file_name().unwrap().to_string_lossy()))
+        .collect();
+    files.sort();
+    assert!(!files.is_empty(), "no recording fits");
+    let named = |path: PathBuf| {
+        let name = path.strip_prefix(&cases).unwrap().to_string_lossy().replace("/evidence/", "/");
+        (name, fs::read(&path).unwrap())
+    };
+    files.into_iter().map(named).collect()
+}
+
+/// What is read from all recorded files of these names.
+pub(crate) fn tell_recordings(wanted: impl Fn(&str) -> bool) -> String {
+    recordings(wanted).iter().map(|(name, bytes)| tell(&read(name, bytes))).collect()
+}

@@ -1,0 +1,157 @@
+//! # What it shows
+//!
+//! Connections to a peer get no answer, or are refused by the network itself.
+//!
+//! # Why it happens
+//!
+//! A firewall between the hosts, a security group, a network policy: NCCL opens ports of its own choice, so one
+//! open port is not enough.
+//!
+//! # Evidence
+//!
+//! `Connection timed out` or `No route to host` on connect, during start.
+//!
+//! # What looks like it but is not
+//!
+//! `Connection refused` means that the host answers but nobody listens. The same errors in the middle of a run mean
+//! a lost node or link.
+//!
+//! # What to do
+//!
+//! Open all ports between the hosts of the job.
+//!
+//! # References
+//!
+//! NVIDIA/nccl src/misc/socket.cc; user guide, troubleshooting, networking; Linux errno 110, 113.
+
+use ringleader_model::{Confidence, Finding, Impact, Need, StoreEvent, TorchEvent, Weight};
+
+use crate::correlate::{Scene, Statement};
+use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::told::{Told, got_going, who};
+
+/// See the module.
+pub(super) static RULE: Rule = Rule {
+    id: "firewall-or-port",
+    title: "packets are filtered",
+    since: "0.1",
+    reads: &[Input::NcclLog, Input::TorchLog],
+    doc: include_str!("firewall_or_port.rs"),
+    check,
+};
+
+/// ETIMEDOUT and EHOSTUNREACH: nothing came back, or a router or filter said no.
+const FILTERED: [i32; 2] = [110, 113];
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    if got_going(scene) {
+        // Ports were open when the communicators were made: a later failure is of another kind.
+        return Outcome::Clear;
+    }
+    let mut findings: Vec<Finding> = Vec::new();
+    if let Some(told) = Told::of(scene, "firewall-or-port") {
+        let title = format!("{}: connections to a peer get no answer", told.who());
+        findings.extend(advised(told.draft(&RULE, "firewall-or-port", title)).build());
+    } else {
+        findings.extend(store_filtered(scene));
+    }
+    if !findings.is_empty() {
+        return Outcome::Found(findings);
+    }
+    let unanswered = scene.statements().find_map(|s| match s.event {
+        TorchEvent::Store(StoreEvent::ConnectTimeout { address, .. }) => Some(address),
+        _ => None,
+    });
+    match unanswered {
+        Some(address) => Outcome::Undecided(vec![Need {
+            question: format!("does rank 0 listen at {address}, and does the network let others through?"),
+            command: format!(
+                "on rank 0's host: ss -ltnp; on another: nc -vz {}",
+                address.replace(", ", " ").replace(['(', ')'], "")
+            ),
+        }]),
+        None => Outcome::Clear,
+    }
+}
+
+fn advised(draft: Draft) -> Draft {
+    draft
+        .advise_command(
+            Impact::Harmless,
+            "test the path on a port of your choice",
+            "nc -l 12345 on one host, nc -vz <host> 12345 on the other",
+        )
+        .advise_command(
+            Impact::Harmless,
+            "look for filters on both hosts",
+            "nft list ruleset; iptables -L -n; firewall-cmd --list-all",
+        )
+        .advise(
+            Impact::Disruptive,
+            "let all TCP ports through between the hosts of the job: NCCL picks its ports at run time",
+        )
+}
+
+fn store_filtered(scene: &Scene<'_>) -> Option<Finding> {
+    let filtered: Vec<Statement<'_>> = scene
+        .statements()
+        .filter(|s| {
+            matches!(s.event, TorchEvent::Store(StoreEvent::ConnectFailed { errno: Some(n), .. }) if FILTERED.contains(n))
+        })
+        .collect();
+    let culprits: Vec<_> =
+        filtered.iter().filter(|s| !s.who().is_nobody()).map(|s| scene.culprit(s.who())).collect();
+    let title = format!("{}: the rendezvous host does not answer", who(&culprits));
+    let draft = Draft::new(RULE.id, "firewall-or-port", title)
+        .weight(Weight::Derived)
+        .confidence(Confidence::Medium)
+        .culprits(culprits)
+        .evidence(filtered.iter().take(4).map(Statement::evidence));
+    advised(draft).build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::staging::Stage;
+
+    #[test]
+    fn nccl_gets_no_answer() {
+        Stage::new()
+            .process("node1", 1, Some(1))
+            .warn("misc/socket.cc:500", "socketPollConnect: connect to 10.0.0.1<44444> returned Connection timed out, exceeded error retry count after 35 attempts")
+            .expect(&RULE, &["firewall-or-port 1"]);
+    }
+
+    #[test]
+    fn torch_gets_no_answer() {
+        let event = super::StoreEvent::ConnectFailed {
+            address: "[10.0.0.1]:29500".into(),
+            errno: Some(113),
+            text: "No route to host".into(),
+        };
+        Stage::new()
+            .store(Some(4), event, "errno: 113 - No route to host")
+            .expect(&RULE, &["firewall-or-port 4"]);
+    }
+
+    #[test]
+    fn refused_means_that_the_host_answers() {
+        Stage::new()
+            .process("node1", 1, Some(1))
+            .warn("misc/socket.cc:500", "socketPollConnect: connect to 10.0.0.1<44444> returned Connection refused, exceeded error retry count after 35 attempts")
+            .silent(&RULE);
+    }
+
+    #[test]
+    fn a_running_job_had_open_ports() {
+        Stage::new()
+            .process("node1", 1, Some(1))
+            .comm(1, 2, 1, true)
+            .warn(
+                "misc/socket.cc:500",
+                "socketProgressOpt: Call to recv from 10.0.0.1<44444> failed : No route to host",
+            )
+            .silent(&RULE);
+    }
+}

@@ -1,0 +1,105 @@
+//! # What it shows
+//!
+//! A process cannot turn the name of the rendezvous host into an address.
+//!
+//! # Why it happens
+//!
+//! The name is of another domain or only known elsewhere, name service is not up yet in a new pod, the name has no
+//! address of the wanted family.
+//!
+//! # Evidence
+//!
+//! `Name or service not known`, `Temporary failure in name resolution` and their numbers, about the host of the
+//! rendezvous.
+//!
+//! # What looks like it but is not
+//!
+//! `gai error: -9` about IPv6 is harmless: IPv4 is tried next. `The hostname of the client socket cannot be
+//! retrieved` is a failed reverse look-up, harmless. A job that got going overcame it.
+//!
+//! # What to do
+//!
+//! Use an address, or mend the name service.
+//!
+//! # References
+//!
+//! pytorch/pytorch torch/csrc/distributed/c10d/socket.cpp; getaddrinfo(3).
+
+use ringleader_model::{Impact, StoreEvent, TorchEvent};
+
+use crate::correlate::Scene;
+use crate::correlate::claims::Voice;
+use crate::rule::{Input, Outcome, Rule};
+use crate::told::{Told, found, got_going};
+
+/// See the module.
+pub(super) static RULE: Rule = Rule {
+    id: "hostname-resolution",
+    title: "a host name does not resolve",
+    since: "0.1",
+    reads: &[Input::TorchLog, Input::NcclLog],
+    doc: include_str!("hostname_resolution.rs"),
+    check,
+};
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    let Some(told) = Told::of(scene, "hostname-resolution") else { return Outcome::Clear };
+    let raised = told.claims().iter().any(|c| matches!(c.voice, Voice::Exception(_)));
+    if got_going(scene) && !raised {
+        return Outcome::Clear;
+    }
+    let name = told.claims().iter().find_map(|c| match c.voice {
+        Voice::Torch(TorchEvent::Store(StoreEvent::Unresolved { name, .. })) if !name.is_empty() => {
+            Some(&**name)
+        }
+        _ => host_in(&c.text),
+    });
+    let shown = name.map_or("a host name".to_owned(), |n| format!("the host name {n}"));
+    let draft = told
+        .draft(&RULE, "hostname-resolution", format!("{} cannot resolve {shown}", told.who()))
+        .advise_command(
+            Impact::Harmless,
+            "ask the resolver on the host (or in the container) that says so",
+            format!("getent ahosts {}", name.unwrap_or("$MASTER_ADDR")),
+        )
+        .advise_command(
+            Impact::Disruptive,
+            "use an address instead of the name",
+            "MASTER_ADDR=<address of rank 0's host>",
+        );
+    found(draft)
+}
+
+/// The host in `(host, 29500)`.
+fn host_in(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once("addresses of (")?;
+    rest.split_once(',').map(|(host, _)| host.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::staging::Stage;
+
+    const TEXT: &str = "[c10d] The IPv6 network addresses of (job-01.internal, 43021) cannot be retrieved (gai error: -2 - Name or service not known).";
+
+    #[test]
+    fn the_name_is_told() {
+        let stage = Stage::new().error_line(Some(3), TEXT);
+        stage.expect(&RULE, &["hostname-resolution 3"]);
+        assert!(stage.finding(&RULE).title.contains("job-01.internal"));
+    }
+
+    #[test]
+    fn a_job_that_got_going_overcame_it() {
+        Stage::new().error_line(Some(3), TEXT).process("n", 1, Some(3)).comm(3, 4, 1, true).silent(&RULE);
+    }
+
+    #[test]
+    fn the_other_family_and_reverse_look_ups_are_harmless() {
+        Stage::new()
+            .error_line(None, "[c10d] The IPv6 network addresses of (node0, 29500) cannot be retrieved (gai error: -9 - Address family for hostname not supported).")
+            .error_line(None, "[c10d] The hostname of the client socket cannot be retrieved. err=-3")
+            .silent(&RULE);
+    }
+}
