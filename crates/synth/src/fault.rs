@@ -344,14 +344,14 @@ fn try_plant(job: &mut Job, prng: &mut Prng, fault: Fault) -> Option<Plant> {
             plant.story = format!("a kernel of rank {rank} never ends in step {}", plant.step);
         }
         Fault::Straggler => {
-            // On the host: a slower GPU shows in timed recordings only.
-            let factor = prng.range(6, 12) as u32;
+            // On the host: a slower GPU shows in timed recordings only. Long against the watchdog's ten looks a second.
+            let extra_ms = prng.range(250, 600) as u32;
             for act in &mut program {
                 if let Act::Host { us } = act {
-                    *us = *us * factor + 20_000;
+                    *us += extra_ms * 1_000;
                 }
             }
-            plant.story = format!("rank {rank} takes {factor} times longer to load each batch");
+            plant.story = format!("rank {rank} takes {extra_ms} ms longer to load each batch");
         }
     }
     plant.culprits = vec![plant.rank];
@@ -670,7 +670,13 @@ pub(crate) fn truth(job: &Job, plant: &mut Plant, run: &Run, options: &Options) 
             }
             "process-uninterruptible"
         }
-        Fault::MissingRank => "missing-rank",
+        Fault::MissingRank => {
+            if plant.rank == 0 {
+                // Rank 0 hosts the store: nothing answers there, which a filter or a wrong address would explain too.
+                also(&["firewall-or-port", "undecided"]);
+            }
+            "missing-rank"
+        }
         Fault::GpuStuck => {
             if !emit.gpus {
                 also(&["undecided"]);

@@ -189,7 +189,7 @@ impl Job {
         let (n, layout) = shape(prng, fault, options);
         let (nodes, ranks) = machines(prng, n, options);
         let mut places = Places::new(prng);
-        let n_steps = if fault == Fault::Straggler { prng.range(10, 14) } else { prng.range(3, 5) } as u16;
+        let n_steps = if fault == Fault::Straggler { prng.range(20, 26) } else { prng.range(3, 5) } as u16;
         let mut job = Self {
             n,
             layout,
@@ -296,6 +296,8 @@ fn shape(prng: &mut Prng, fault: Fault, options: &Options) -> (u32, Layout) {
     let sizes: Vec<u32> = [2, 3, 4, 4, 6, 8, 8, 12, 16, 16, 24, 32, 32, 48, 64, 64, 96, 128, 256, 512, 1024]
         .into_iter()
         .filter(|n| (options.min_ranks..=options.max_ranks).contains(n) && *n >= fault.min_ranks())
+        // A habit takes many steps to show: those jobs are smaller.
+        .filter(|n| fault != Fault::Straggler || *n <= 128)
         .collect();
     let n = if sizes.is_empty() { options.max_ranks.max(fault.min_ranks()) } else { prng.pick(&sizes) };
     let mut layouts = Vec::new();
