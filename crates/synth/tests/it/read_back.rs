@@ -1,12 +1,13 @@
 //! What synth writes, evidence reads back.
 
 use ringleader_evidence::{Limits, Scratch, read};
-use ringleader_model::{Fact, FlightDump, FlightOp, NcclLog, OpKind, OpState, ProcessTable, StackTool};
+use ringleader_model::{Fact, FlightDump, FlightOp, NcclLog, NoteKind, OpKind, OpState, ProcessTable, StackTool};
 use ringleader_synth::{Emit, ExpectedOp, Fault, Options, job, job_with_dumps};
 
 fn facts(name: &str, bytes: &[u8]) -> Vec<Fact> {
     let extract = read(name, &mut &*bytes, &mut Scratch::default(), &Limits::default());
-    assert!(extract.notes.is_empty(), "{name}: {:?}", extract.notes);
+    // RAS of NCCL 2.28 writes missing ranks without a comma, and the reader says that it saw so.
+    assert!(extract.notes.iter().all(|n| n.kind == NoteKind::Remark), "{name}: {:?}", extract.notes);
     extract.observations.into_iter().map(|o| o.fact).collect()
 }
 
