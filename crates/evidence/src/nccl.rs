@@ -684,7 +684,8 @@ impl NcclReader {
                 only.nccl_version.get_or_insert(version);
             }
             _ => {
-                self.log.processes.push(NcclProcess { nccl_version: Some(version), ..NcclProcess::default() })
+                let nameless = NcclProcess { nccl_version: Some(version), ..NcclProcess::default() };
+                self.log.processes.push(nameless);
             }
         }
     }
