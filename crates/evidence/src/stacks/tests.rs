@@ -104,11 +104,11 @@ Thread 1 (Thread 0x7f2f9a7e1740 (LWP 1347) "python3"):
     at ../src/stream.c:77
 #10 main ()
 "#,
-        r#"
+        r"
         line 3 pid 1347: Gdb Some(Pid(1347)) command None failure None
         Some(1390) pt_main (a) active None: 4 frames: syscall (../sysdeps/unix/sysv/linux/x86_64/syscall.S:38) < std::function<void (int)>::operator()(int) const (/usr/lib/libnccl.so.2:0) < ncclProxyProgress (proxy.cc:912) < ?? (:0)
         Some(1347) python3 active None: 2 frames: cuStreamSynchronize (../src/stream.c:77) < main (:0)
-        "#,
+        ",
     );
     check(
         "#0  0x00007f2f9a8e88dd in poll () from /lib/libc.so.6\n#1  0x01 in main ()\n",

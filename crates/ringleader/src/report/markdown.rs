@@ -92,7 +92,7 @@ pub fn render(report: &Report, detail: Detail) -> String {
         }
     } else {
         let tally = tally(&report.looked_at);
-        line(&mut out, if tally.is_empty() { "nothing" } else { &tally });
+        line(&mut out, &tally);
     }
     if !report.not_looked_at.is_empty() {
         heading(&mut out, "Not looked at, and what would collect it");

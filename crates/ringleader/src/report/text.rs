@@ -1,7 +1,8 @@
 //! The report for a terminal: verdict, proof, what to do, what else was found, what was not looked at, notes.
 
 use crate::report::json::{Action, Culprit, Evidence, Finding, Impact, LookedAt, Report, Severity};
-use crate::report::quote::{columns, fold, fold_command, plain, plain_lines, shorten, wrap};
+use crate::report::missing::NOT_GIVEN;
+use crate::report::quote::{columns, fold, fold_command, plain, plain_lines, shorten, wrap, wrap_words};
 use crate::report::{Detail, Look};
 
 /// Citations shown of one finding unless everything is asked for.
@@ -88,7 +89,8 @@ pub(crate) fn tally(looked_at: &[LookedAt]) -> String {
     counts.sort_unstable_by_key(|(kind, _)| {
         (matches!(*kind, "text" | "unknown" | "empty" | "not-read"), *kind)
     });
-    counts.iter().map(|(kind, count)| format!("{count} {kind}")).collect::<Vec<_>>().join(", ")
+    let counts: Vec<String> = counts.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    if counts.is_empty() { "nothing".to_owned() } else { counts.join(", ") }
 }
 
 /// Notes worth showing, with their file: remarks only if everything is asked for.
@@ -352,7 +354,12 @@ impl Page {
             }
         } else {
             let tally = tally(&report.looked_at);
-            self.item("  ", if tally.is_empty() { "nothing" } else { &tally });
+            // A number stays with its kind.
+            for row in
+                wrap_words(tally.split_inclusive(", ").map(str::trim_end), self.look.width.saturating_sub(2))
+            {
+                self.row(&format!("  {row}"));
+            }
         }
     }
 
@@ -362,7 +369,11 @@ impl Page {
         }
         self.heading("not looked at, and what would collect it");
         for missing in &report.not_looked_at {
-            self.command(&format!("  {:<15}  ", plain(&missing.kind)), &missing.command);
+            let label = format!("  {:<15}  ", plain(&missing.kind));
+            self.command(&label, &missing.command);
+            if missing.why != NOT_GIVEN {
+                self.item(&" ".repeat(columns(&label)), &plain(&missing.why));
+            }
         }
     }
 

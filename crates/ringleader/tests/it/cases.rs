@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ringleader::gather::gather;
+use ringleader::diagnose;
 use ringleader::report::json::Report;
 use ringleader::report::{Detail, Look, markdown, text};
 
@@ -11,14 +11,14 @@ use crate::report::{fits, valid};
 #[test]
 fn every_report_fits_the_schema_and_the_page() {
     for (name, evidence) in crate::recorded() {
-        let case = gather(&[evidence], false).unwrap();
-        let report = Report::new(&case, &ringleader_rules::diagnose(&case));
+        let diagnosis = diagnose(&[evidence], false).unwrap();
+        let report = diagnosis.report();
         valid(&report);
         let shown = text::render(&report, &Look { width: 80, color: false, detail: Detail::Usual });
         fits(&shown, 80);
         assert!(shown.lines().next().is_some_and(|first| !first.is_empty()), "{name}");
         assert!(markdown::render(&report, Detail::Usual).starts_with("## ringleader: "), "{name}");
-        assert_eq!(report.looked_at.is_empty(), case.sources.is_empty(), "{name}");
+        assert!(report.looked_at.len() >= diagnosis.case.sources.len(), "{name}");
         for finding in &report.findings {
             assert!(!finding.evidence.is_empty(), "{name}: {} has no proof", finding.id);
             for cited in &finding.evidence {
@@ -41,8 +41,7 @@ fn answer(report: &Report) -> serde_json::Value {
 fn names_and_order_of_files_do_not_matter() {
     for name in ["skipped-allreduce", "segfault", "missing-rank", "healthy"] {
         let evidence = crate::root().join("cases").join(name).join("evidence");
-        let case = gather(std::slice::from_ref(&evidence), false).unwrap();
-        let expected = Report::new(&case, &ringleader_rules::diagnose(&case));
+        let expected = diagnose(std::slice::from_ref(&evidence), false).unwrap().report();
 
         // Made in reverse order, so that the directory lists them differently: the same bytes come out.
         let mut files: Vec<_> =
@@ -53,8 +52,7 @@ fn names_and_order_of_files_do_not_matter() {
         for file in &files {
             std::fs::copy(file, same.path().join(file.file_name().unwrap())).unwrap();
         }
-        let case = gather(&[same.path().to_owned()], false).unwrap();
-        let report = Report::new(&case, &ringleader_rules::diagnose(&case));
+        let report = diagnose(&[same.path().to_owned()], false).unwrap().report();
         assert!(expected.to_json().unwrap() == report.to_json().unwrap(), "{name}");
 
         // Other names, in the opposite order, some deeper: the same verdict.
@@ -64,8 +62,7 @@ fn names_and_order_of_files_do_not_matter() {
             let folder = if n % 2 == 0 { "deep" } else { "." };
             std::fs::copy(file, other.path().join(folder).join(format!("{n:03}.dat"))).unwrap();
         }
-        let case = gather(&[other.path().to_owned()], false).unwrap();
-        let report = Report::new(&case, &ringleader_rules::diagnose(&case));
+        let report = diagnose(&[other.path().to_owned()], false).unwrap().report();
         assert_eq!(answer(&expected), answer(&report), "{name}");
     }
 }
@@ -74,8 +71,7 @@ fn names_and_order_of_files_do_not_matter() {
 fn verdicts_of_all_cases() {
     let mut table: BTreeMap<String, String> = BTreeMap::new();
     for (name, evidence) in crate::recorded() {
-        let case = gather(&[evidence], false).unwrap();
-        let report = Report::new(&case, &ringleader_rules::diagnose(&case));
+        let report = diagnose(&[evidence], false).unwrap().report();
         let verdict = report.verdict;
         let ranks: Vec<String> =
             verdict.culprits.iter().filter_map(|c| c.rank.map(|r| r.to_string())).collect();

@@ -112,6 +112,17 @@ fn the_committed_schema_is_the_one_of_the_types() {
     assert!(committed == schema(), "run: cargo xtask gen");
 }
 
+#[test]
+fn the_readme_shows_what_comes_out() {
+    let root = crate::root();
+    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+    let (_, rest) = readme.split_once("<!-- output -->\n").unwrap();
+    let (shown, _) = rest.split_once("<!-- /output -->").unwrap();
+    let evidence = root.join("cases/skipped-allreduce/evidence");
+    let real = text::render(&ringleader::diagnose(&[evidence], false).unwrap().report(), &PLAIN);
+    assert!(shown == format!("```text\n{real}```\n"), "run: cargo xtask gen");
+}
+
 /// Fails unless a report fits the schema.
 pub(crate) fn valid(report: &Report) {
     let schema = serde_json::from_str(&schema()).unwrap();
