@@ -17,7 +17,13 @@ mod tape;
 mod utf16;
 
 /// Reads a stream of any form into `extract`.
-pub(crate) fn read_any(path: &str, input: &mut dyn Read, scratch: &mut Scratch, limits: &Limits, extract: &mut Extract) {
+pub(crate) fn read_any(
+    path: &str,
+    input: &mut dyn Read,
+    scratch: &mut Scratch,
+    limits: &Limits,
+    extract: &mut Extract,
+) {
     let budget = Budget {
         limits,
         bytes_left: Cell::new(limits.max_expanded_bytes),
@@ -51,7 +57,13 @@ impl Place {
 }
 
 /// Opens one layer, or reads the stream if it is not packed.
-fn open(place: &Place, input: &mut dyn Read, budget: &Budget<'_>, scratch: &mut Scratch, extract: &mut Extract) {
+fn open(
+    place: &Place,
+    input: &mut dyn Read,
+    budget: &Budget<'_>,
+    scratch: &mut Scratch,
+    extract: &mut Extract,
+) {
     let mut head = Vec::with_capacity(sniff::HEAD_BYTES);
     let failure = input.take(sniff::HEAD_BYTES as u64).read_to_end(&mut head).err();
     if let (Some(error), true) = (&failure, head.is_empty()) {
@@ -85,7 +97,14 @@ fn open(place: &Place, input: &mut dyn Read, budget: &Budget<'_>, scratch: &mut 
             open(place, &mut text, budget, scratch, extract);
         }
         Form::Empty => {
-            alone(place, SourceKind::PlainText, NoteKind::Remark, "the file is empty".into(), budget, extract);
+            alone(
+                place,
+                SourceKind::PlainText,
+                NoteKind::Remark,
+                "the file is empty".into(),
+                budget,
+                extract,
+            );
         }
         Form::Timeline => {
             let text = "a profiler timeline: not read yet".into();
@@ -119,7 +138,14 @@ fn open(place: &Place, input: &mut dyn Read, budget: &Budget<'_>, scratch: &mut 
 }
 
 /// A source with nothing but a note.
-fn alone(place: &Place, saw: SourceKind, kind: NoteKind, text: String, budget: &Budget<'_>, extract: &mut Extract) {
+fn alone(
+    place: &Place,
+    saw: SourceKind,
+    kind: NoteKind,
+    text: String,
+    budget: &Budget<'_>,
+    extract: &mut Extract,
+) {
     let mut sink = Sink::open(&place.shown, budget.limits, extract);
     sink.saw(saw);
     let cite = Cite::whole(sink.source);
@@ -140,10 +166,8 @@ fn about(place: &Place, notes: Vec<(NoteKind, String)>, budget: &Budget<'_>, ext
 
 /// What a note about a reading error is: a bound of ours that was reached, or a cut.
 pub(crate) fn stop_kind(error: &io::Error) -> NoteKind {
-    match error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<CapReached>) {
-        true => NoteKind::LimitReached,
-        false => NoteKind::Truncated,
-    }
+    let is_cap = error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<CapReached>);
+    if is_cap { NoteKind::LimitReached } else { NoteKind::Truncated }
 }
 
 /// What follows the head: first the error that ended reading the head, if any; nothing after an error.

@@ -15,7 +15,13 @@ mod repair;
 pub(crate) use repair::mend;
 
 /// Reads the rest of `input` after `head` into `whole`, up to a bound; says so if reading failed or the bound was hit.
-pub(crate) fn hold(head: Vec<u8>, input: &mut dyn Read, max_bytes: u64, whole: &mut Vec<u8>, sink: &mut Sink<'_>) {
+pub(crate) fn hold(
+    head: Vec<u8>,
+    input: &mut dyn Read,
+    max_bytes: u64,
+    whole: &mut Vec<u8>,
+    sink: &mut Sink<'_>,
+) {
     whole.clear();
     whole.extend_from_slice(&head);
     drop(head);
@@ -52,7 +58,13 @@ impl Document<'_> {
 }
 
 /// Reads a source that looks like JSON. Returns its size.
-pub(crate) fn read(name: &str, head: Vec<u8>, input: &mut dyn Read, scratch: &mut Scratch, sink: &mut Sink<'_>) -> u64 {
+pub(crate) fn read(
+    name: &str,
+    head: Vec<u8>,
+    input: &mut dyn Read,
+    scratch: &mut Scratch,
+    sink: &mut Sink<'_>,
+) -> u64 {
     hold(head, input, sink.limits.max_json_bytes, &mut scratch.whole, sink);
     let whole = scratch.whole.as_slice();
     let size = whole.len() as u64;
@@ -68,7 +80,12 @@ pub(crate) fn read(name: &str, head: Vec<u8>, input: &mut dyn Read, scratch: &mu
         }
         return size;
     }
-    crate::text::read_text(whole.strip_prefix(crate::sniff::UTF8_MARK).unwrap_or(whole), input, &mut scratch.block, sink)
+    crate::text::read_text(
+        whole.strip_prefix(crate::sniff::UTF8_MARK).unwrap_or(whole),
+        input,
+        &mut scratch.block,
+        sink,
+    )
 }
 
 struct Reader<'a> {
@@ -129,11 +146,19 @@ impl Reader<'_> {
             return None;
         }
         if self.n_known > 0 {
-            sink.note(cite, NoteKind::Malformed, format!("JSON ends here with an error ({error}); the rest was left out"));
+            sink.note(
+                cite,
+                NoteKind::Malformed,
+                format!("JSON ends here with an error ({error}); the rest was left out"),
+            );
             return Some(true);
         }
         if error.is_eof() && self.n_documents == 0 {
-            sink.note(cite, NoteKind::Truncated, "JSON that ends early, of a kind that no reader knows".into());
+            sink.note(
+                cite,
+                NoteKind::Truncated,
+                "JSON that ends early, of a kind that no reader knows".into(),
+            );
         } else if error.to_string().contains("recursion limit") {
             sink.note(cite, NoteKind::LimitReached, "JSON that is nested too deep to be read".into());
         }

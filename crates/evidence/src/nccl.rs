@@ -20,8 +20,8 @@ use std::hash::Hasher;
 
 use memchr::memmem;
 use ringleader_model::{
-    Cite, Fact, GroupRank, Host, NcclBacktrace, NcclCall, NcclComm, NcclLink, NcclLog, NcclMessage, NcclProcess,
-    NcclSetting, NcclStranger, NoteKind, Pid, SourceKind, WallTime, Who,
+    Cite, Fact, GroupRank, Host, NcclBacktrace, NcclCall, NcclComm, NcclLink, NcclLog, NcclMessage,
+    NcclProcess, NcclSetting, NcclStranger, NoteKind, Pid, SourceKind, WallTime, Who,
 };
 
 use crate::intern::{FxHasher, LookupMap};
@@ -180,7 +180,9 @@ impl NcclReader {
             return false;
         }
         // RAS reports and nccl-tests say it in other words: `NCCL version 2.28.9 compiled with CUDA 13.0`.
-        let is_whole = |version: &&[u8]| memmem::find(version, b"+cuda").is_some() && body.trim_ascii().ends_with(version);
+        let is_whole = |version: &&[u8]| {
+            memmem::find(version, b"+cuda").is_some() && body.trim_ascii().ends_with(version)
+        };
         let Some(version) = said::version(body).filter(is_whole) else { return false };
         let version = bounded_text(version, 64).into();
         let cite = self.count(line, sink);
@@ -223,7 +225,11 @@ impl NcclReader {
     #[inline]
     fn head(&mut self, line: &Line<'_>, head: &Head<'_>, at: Option<WallTime>, sink: &mut Sink<'_>) {
         let cite = self.count(line, sink);
-        let process = if head.host.is_empty() { self.tagged(line.tag, sink) } else { self.process(head, line.tag, cite, sink) };
+        let process = if head.host.is_empty() {
+            self.tagged(line.tag, sink)
+        } else {
+            self.process(head, line.tag, cite, sink)
+        };
         self.touch(process, line.tag, at, cite);
         let said = Said { process, tid: head.tid, dev: head.dev, at, cite, text: head.text };
         match head.level {
@@ -243,6 +249,12 @@ impl NcclReader {
         }
         let id = match self.known_process(head) {
             Some(id) => id,
+            // Glued to what another rank printed: whose line it is cannot be told.
+            None if head.torn
+                && !head.host.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_')) =>
+            {
+                return NOBODY;
+            }
             None => self.introduce(head, tag, cite, sink),
         };
         self.last = id;
@@ -261,7 +273,8 @@ impl NcclReader {
     fn introduce(&mut self, head: &Head<'_>, tag: &Tag, cite: Cite, sink: &mut Sink<'_>) -> u32 {
         let host: Host = String::from_utf8_lossy(head.host).into();
         // Its earlier lines may have had no head, only the launcher's prefix.
-        let is_it = |p: &NcclProcess| p.who.pid.is_none() && p.who.rank.is_some() && p.who.rank == tag.who.rank;
+        let is_it =
+            |p: &NcclProcess| p.who.pid.is_none() && p.who.rank.is_some() && p.who.rank == tag.who.rank;
         let nameless = tag.who.rank.and_then(|_| self.log.processes.iter().position(is_it));
         let id = match nameless {
             Some(id) => id as u32,
@@ -282,7 +295,8 @@ impl NcclReader {
         if !head.torn {
             return None;
         }
-        let is_it = |h: &Hot| h.pid == head.pid && !h.host.is_empty() && head.host.ends_with(h.host.as_bytes());
+        let is_it =
+            |h: &Hot| h.pid == head.pid && !h.host.is_empty() && head.host.ends_with(h.host.as_bytes());
         self.hot.iter().position(is_it).map(|id| id as u32)
     }
 
@@ -321,7 +335,8 @@ impl NcclReader {
         let full = len >= sink.limits.max_observations;
         if full && !self.is_full {
             self.is_full = true;
-            let text = "more NCCL statements of one kind than are kept; later ones of that kind were left out";
+            let text =
+                "more NCCL statements of one kind than are kept; later ones of that kind were left out";
             sink.note(cite, NoteKind::LimitReached, text.into());
         }
         full
@@ -341,12 +356,12 @@ impl NcclReader {
                 MaybeColl::Broken => self.rest_of_torn(said, sink),
                 MaybeColl::No => self.seldom(said, sink),
             },
-            [b'c', b'o', b'm', b'm', b' ', ..] | [b'n', b'c', b'c', b'l', b'C', ..] | [b'[', b'R', b'a', ..] => {
-                match lines::life(said.text, self.is_cut) {
-                    Some(life) => self.life(said, &life, sink),
-                    None => self.seldom(said, sink),
-                }
-            }
+            [b'c', b'o', b'm', b'm', b' ', ..]
+            | [b'n', b'c', b'c', b'l', b'C', ..]
+            | [b'[', b'R', b'a', ..] => match lines::life(said.text, self.is_cut) {
+                Some(life) => self.life(said, &life, sink),
+                None => self.seldom(said, sink),
+            },
             _ => self.seldom(said, sink),
         }
     }
@@ -404,7 +419,10 @@ impl NcclReader {
         if self.log.calls.len() >= sink.limits.max_calls {
             self.drop_old_calls(said.cite, sink);
         }
-        let at_s = said.at.filter(|at| at.has_year).map_or(0, |at| u32::try_from(at.ns / 1_000_000_000).unwrap_or(0));
+        let at_s = said
+            .at
+            .filter(|at| at.has_year)
+            .map_or(0, |at| u32::try_from(at.ns / 1_000_000_000).unwrap_or(0));
         self.log.calls.push(NcclCall {
             count: coll.count,
             offset: said.cite.start,
@@ -446,7 +464,8 @@ impl NcclReader {
     /// Halves the calls: in a hang the last ones tell.
     fn drop_old_calls(&mut self, cite: Cite, sink: &mut Sink<'_>) {
         if self.log.n_calls_dropped == 0 {
-            let text = format!("more than {} NCCL calls: the oldest were counted, not kept", sink.limits.max_calls);
+            let text =
+                format!("more than {} NCCL calls: the oldest were counted, not kept", sink.limits.max_calls);
             sink.note(cite, NoteKind::LimitReached, text);
         }
         let n = (self.log.calls.len() / 2).max(1).min(self.log.calls.len());
@@ -503,7 +522,13 @@ impl NcclReader {
         slot.get_or_insert(said.cite);
     }
 
-    fn new_comm(&mut self, said: &Said<'_>, life: &Life<'_>, known: Option<u32>, sink: &mut Sink<'_>) -> Option<u32> {
+    fn new_comm(
+        &mut self,
+        said: &Said<'_>,
+        life: &Life<'_>,
+        known: Option<u32>,
+        sink: &mut Sink<'_>,
+    ) -> Option<u32> {
         if self.full(self.log.comms.len(), said.cite, sink) {
             return None;
         }
@@ -628,7 +653,12 @@ impl NcclReader {
         }
         if !self.full(self.log.backtraces.len(), said.cite, sink) {
             let origin = bounded_text(origin, 256).into();
-            self.log.backtraces.push(NcclBacktrace { cite: said.cite, process: said.process, origin, result });
+            self.log.backtraces.push(NcclBacktrace {
+                cite: said.cite,
+                process: said.process,
+                origin,
+                result,
+            });
         }
     }
 
@@ -653,7 +683,9 @@ impl NcclReader {
             [only] => {
                 only.nccl_version.get_or_insert(version);
             }
-            _ => self.log.processes.push(NcclProcess { nccl_version: Some(version), ..NcclProcess::default() }),
+            _ => {
+                self.log.processes.push(NcclProcess { nccl_version: Some(version), ..NcclProcess::default() })
+            }
         }
     }
 

@@ -31,6 +31,8 @@ pub(crate) struct RasTextReader {
     events: event::Events,
     refusal: Option<Refusal>,
     last_line: u32,
+    /// The line that comes may lack its end, so that its last number cannot be trusted.
+    is_cut: bool,
 }
 
 /// What a client said that did not get through.
@@ -50,16 +52,23 @@ impl LineReader for RasTextReader {
         let body = line.body.trim_ascii();
         let Some(&first) = body.first() else { return false };
         match first {
-            b'[' | b'P' if self.events.line(line, body, sink) => return true,
+            b'[' | b'P' if !self.is_cut && self.events.line(line, body, sink) => return true,
             b'[' | b'F' | b'n' | b'N' | b'C' if self.refused(line, body, sink) => return true,
             _ => {}
         }
         let Ok(words) = std::str::from_utf8(body) else { return false };
+        if self.is_cut {
+            return false;
+        }
         if text::begins_report(words, self.report.as_ref()) {
             self.close_report(sink);
             self.report = Some(text::Report::begin(line, sink));
         }
         self.report.as_mut().is_some_and(|report| report.line(line, words, sink))
+    }
+
+    fn next_is_cut(&mut self) {
+        self.is_cut = true;
     }
 
     fn finish(&mut self, sink: &mut Sink<'_>) {
@@ -71,7 +80,13 @@ impl LineReader for RasTextReader {
             let text = crate::sink::bounded_text(&refusal.text, 300).into_boxed_str();
             let report = RasReport { unavailable: Some(text), ..RasReport::default() };
             sink.saw(SourceKind::Ras);
-            sink.push(refusal.cite, ringleader_model::Who::default(), None, Fact::Ras(report.into()), &refusal.text);
+            sink.push(
+                refusal.cite,
+                ringleader_model::Who::default(),
+                None,
+                Fact::Ras(report.into()),
+                &refusal.text,
+            );
         }
     }
 }

@@ -114,17 +114,18 @@ fn is_tar(head: &[u8]) -> bool {
 /// the text reader: mpirun's `[1,0]<stdout>:` begins so, and no known format does.
 fn is_json(head: &[u8]) -> bool {
     let mut significant = head.iter().filter(|b| !b.is_ascii_whitespace());
-    match (significant.next(), significant.next()) {
-        (Some(b'{'), Some(b'"' | b'}') | None) => true,
-        (Some(b'['), Some(b'{' | b'[' | b'"')) => true,
-        _ => false,
-    }
+    matches!(
+        (significant.next(), significant.next()),
+        (Some(b'{'), Some(b'"' | b'}') | None) | (Some(b'['), Some(b'{' | b'[' | b'"'))
+    )
 }
 
 /// Chrome's trace format; PyTorch writes the device properties before the events.
 fn is_timeline(head: &[u8]) -> bool {
     let has = |word: &str| memchr::memmem::find(head, word.as_bytes()).is_some();
-    has("\"traceEvents\"") || (has("\"schemaVersion\"") && has("\"deviceProperties\"")) || (has("\"ph\":") && has("\"ts\":"))
+    has("\"traceEvents\"")
+        || (has("\"schemaVersion\"") && has("\"deviceProperties\""))
+        || (has("\"ph\":") && has("\"ts\":"))
 }
 
 #[cfg(test)]

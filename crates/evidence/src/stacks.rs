@@ -4,7 +4,9 @@
 //! a crash (after `Fatal Python error: …`) is a statement about that crash and is left to the torch reader.
 //! Frames are kept innermost first, as all these tools print them.
 
-use ringleader_model::{Cite, Fact, Frame, Pid, ProcessStacks, SourceKind, StackTool, ThreadStack, WallTime, Who};
+use ringleader_model::{
+    Cite, Fact, Frame, Pid, ProcessStacks, SourceKind, StackTool, ThreadStack, WallTime, Who,
+};
 
 use crate::sink::Sink;
 use crate::text::{Line, LineReader};
@@ -24,6 +26,8 @@ pub(crate) struct StackReader {
     crash_until: u32,
     /// Process that a line before said the next stack is of, and the line it said so on.
     announced: Option<(Pid, u32)>,
+    /// The line that comes may lack its end, so that its last number cannot be trusted.
+    is_cut: bool,
 }
 
 /// A process whose stacks are being read.
@@ -140,7 +144,9 @@ impl LineReader for StackReader {
                 self.close(sink);
                 return false;
             }
-            if self.python(body, line, sink) || self.gdb(body, line, sink) || self.kernel(body, line, sink) {
+            if self.python(body, line, sink)
+                || !self.is_cut && (self.gdb(body, line, sink) || self.kernel(body, line, sink))
+            {
                 return true;
             }
         }
@@ -150,6 +156,10 @@ impl LineReader for StackReader {
             open.in_thread = false;
         }
         false
+    }
+
+    fn next_is_cut(&mut self) {
+        self.is_cut = true;
     }
 
     fn finish(&mut self, sink: &mut Sink<'_>) {

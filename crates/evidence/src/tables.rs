@@ -21,6 +21,8 @@ pub(crate) struct TableReader {
     limits: Option<limits::Limits>,
     /// The last line that was a date, which nvidia-smi prints before its table.
     date: Option<(u32, WallTime)>,
+    /// The line that comes may lack its end, so that its last number cannot be trusted.
+    is_cut: bool,
 }
 
 impl LineReader for TableReader {
@@ -29,7 +31,13 @@ impl LineReader for TableReader {
             self.close_ps(sink);
             return false;
         };
-        self.ps_line(line, first, sink) || self.gpu_line(line, first, sink) || self.other_line(line, first, sink)
+        self.ps_line(line, first, sink)
+            || self.gpu_line(line, first, sink)
+            || self.other_line(line, first, sink)
+    }
+
+    fn next_is_cut(&mut self) {
+        self.is_cut = true;
     }
 
     fn finish(&mut self, sink: &mut Sink<'_>) {
@@ -43,7 +51,7 @@ impl LineReader for TableReader {
 impl TableReader {
     fn other_line(&mut self, line: &Line<'_>, first: u8, sink: &mut Sink<'_>) -> bool {
         // First letters of the lines that these readers know.
-        if !matches!(first, b'm' | b'M' | b'o' | b'n' | b'N' | b'-' | b'l' | b'P' | b'S') {
+        if self.is_cut || !matches!(first, b'm' | b'M' | b'o' | b'n' | b'N' | b'-' | b'l' | b'P' | b'S') {
             return false;
         }
         let Ok(body) = std::str::from_utf8(line.body) else { return false };

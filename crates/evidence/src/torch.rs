@@ -105,6 +105,8 @@ pub(crate) struct TorchReader {
     tracebacks: Tracebacks,
     blocks: Vec<Block>,
     found: Vec<Found>,
+    /// How many the sink takes.
+    max_found: usize,
     /// Processes that said they end themselves and whose crash report has not come.
     terminating: Vec<Who>,
     /// Crash reports that may be of any of several processes that had said so.
@@ -120,7 +122,8 @@ pub(crate) struct TorchReader {
 impl LineReader for TorchReader {
     fn line(&mut self, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
         self.line = line.number;
-        if self.is_idle() && !is_of_interest(line.body) {
+        self.max_found = sink.limits.max_observations;
+        if !self.waits_for(line) && !is_of_interest(line.body) {
             return false;
         }
         let body = String::from_utf8_lossy(line.body);
@@ -150,8 +153,14 @@ impl LineReader for TorchReader {
 }
 
 impl TorchReader {
-    fn is_idle(&self) -> bool {
-        self.blocks.is_empty() && self.tracebacks.is_empty()
+    /// Whether something is open that this line may go on with.
+    fn waits_for(&self, line: &Line<'_>) -> bool {
+        if !self.blocks.is_empty() {
+            return true;
+        }
+        // A tag that is still on the line is not in `line.tag`.
+        let own_tag = matches!(line.body, [b'[', b'r', b'a', b'n', b'k', b'0'..=b'9', ..] | [b'(', ..]);
+        !self.tracebacks.is_empty() && (own_tag || self.tracebacks.expects(&line.tag.who))
     }
 
     fn take(&mut self, body: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
@@ -540,7 +549,7 @@ impl TorchReader {
 
     fn keep(&mut self, found: Found) {
         // One more than the sink takes, so that it says so.
-        if self.found.len() <= 200_000 {
+        if self.found.len() <= self.max_found {
             self.found.push(found);
         }
     }

@@ -87,7 +87,7 @@ pub enum TorchEvent {
     Desync {
         /// `joined but didn't finish`: ranks and collective number.
         unfinished: Vec<(RankSet, u64)>,
-        /// `finished #n, but didn't join #n+1`.
+        /// `finished #n, but didn't join #n+1`: ranks and the collective they did not join.
         not_joined: Vec<(RankSet, u64)>,
         /// `never joined any collectives`.
         never_joined: RankSet,

@@ -11,7 +11,7 @@ use ringleader_model::{Severity, SourceKind, Verdict};
 use crate::exit::Code;
 use crate::failure::Failure;
 use crate::report::{self, Detail, Look};
-use crate::{gather, help};
+use crate::{Diagnosis, help};
 
 /// Names the rank that stalls, breaks or poisons a multi-GPU job, and proves it.
 #[derive(Debug, Parser)]
@@ -96,9 +96,9 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<Code, Fail
 }
 
 fn diagnose(args: &Diagnose) -> Result<Code, Failure> {
-    let case = gather::gather(&args.paths, !args.quiet)?;
-    let verdict = ringleader_rules::diagnose(&case);
-    let report = report::json::Report::new(&case, &verdict);
+    let diagnosis = crate::diagnose(&args.paths, !args.quiet)?;
+    let report = diagnosis.report();
+    let Diagnosis { case, verdict } = &diagnosis;
     let text = match args.format {
         Format::Json | Format::JsonV1 => report.to_json().map_err(Failure::Json)?,
         Format::Markdown => report::markdown::render(&report, detail(args)),
@@ -110,7 +110,7 @@ fn diagnose(args: &Diagnose) -> Result<Code, Failure> {
         let n_files = case.sources.iter().filter(|source| !source.kinds.is_empty()).count();
         return Err(Failure::NoUsableEvidence { n_files });
     }
-    Ok(exit_code(&verdict, args.fail_on))
+    Ok(exit_code(verdict, args.fail_on))
 }
 
 fn exit_code(verdict: &Verdict, fail_on: FailOn) -> Code {

@@ -13,9 +13,38 @@ pub mod report;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use ringleader_model::{Case, Verdict};
+
 pub use crate::failure::Failure;
+
+/// What was read and what it means.
+#[derive(Debug)]
+pub struct Diagnosis {
+    /// What was read.
+    pub case: Case,
+    /// What it means.
+    pub verdict: Verdict,
+}
+
+impl Diagnosis {
+    /// The report.
+    pub fn report(&self) -> report::json::Report {
+        report::json::Report::new(&self.case, &self.verdict)
+    }
+}
+
+/// Reads everything under `paths` (`-` is standard input) and judges it.
+///
+/// # Errors
+/// If a path that was named does not exist.
+pub fn diagnose(paths: &[PathBuf], show_progress: bool) -> Result<Diagnosis, Failure> {
+    let case = gather::gather(paths, show_progress)?;
+    let verdict = ringleader_rules::diagnose(&case);
+    Ok(Diagnosis { case, verdict })
+}
 
 /// Runs the program with these arguments (the first is its name). Prints, and answers with the exit code.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {

@@ -1,1 +1,179 @@
-//! Placeholder.
+//! Simulated training jobs with one planted fault, written out as evidence in the real formats. Tests only.
+//!
+//! A seed gives the whole job: how many ranks on which nodes, which process groups, what each rank calls and where, which
+//! fault strikes whom, and every byte of the evidence. The simulation obeys the blocking rules of NCCL and torch (see
+//! `sim`), so that the ranks stop where those of a real job would. Nothing here knows how a diagnosis is made.
+
+pub mod accuracy;
+mod fault;
+mod job;
+mod places;
+mod prng;
+mod program;
+mod sim;
+mod write;
+
+use std::fmt;
+
+pub use crate::fault::{Cause, Fault};
+pub use crate::write::expected::{ExpectedDump, ExpectedOp};
+
+/// What to simulate and what to write.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Which fault; None lets the seed choose.
+    pub fault: Option<Fault>,
+    /// Smallest job.
+    pub min_ranks: u32,
+    /// Largest job.
+    pub max_ranks: u32,
+    /// Which kinds of evidence are written.
+    pub emit: Emit,
+    /// How many of 100 Flight Recorder dumps are left out (each rank's by a throw of its own).
+    pub drop_dumps_pct: u32,
+    /// The nodes' clocks differ by up to this many milliseconds.
+    pub clock_skew_ms: u32,
+    /// Files carry names that say nothing.
+    pub shuffle_names: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            fault: None,
+            min_ranks: 2,
+            max_ranks: 1024,
+            emit: Emit::ALL,
+            drop_dumps_pct: 0,
+            clock_skew_ms: 0,
+            shuffle_names: false,
+        }
+    }
+}
+
+/// Kinds of evidence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Emit {
+    /// Flight Recorder dumps.
+    pub flight: bool,
+    /// NCCL logs.
+    pub nccl: bool,
+    /// COLL lines within NCCL logs.
+    pub calls: bool,
+    /// The launchers' stderr.
+    pub stderr: bool,
+    /// NCCL RAS, text and JSON.
+    pub ras: bool,
+    /// py-spy stacks.
+    pub stacks: bool,
+    /// Process lists.
+    pub processes: bool,
+    /// nvidia-smi tables.
+    pub gpus: bool,
+}
+
+impl Emit {
+    /// Everything.
+    pub const ALL: Self = Self {
+        flight: true,
+        nccl: true,
+        calls: true,
+        stderr: true,
+        ras: true,
+        stacks: true,
+        processes: true,
+        gpus: true,
+    };
+    /// Nothing, to switch single kinds on.
+    pub const NONE: Self = Self {
+        flight: false,
+        nccl: false,
+        calls: false,
+        stderr: false,
+        ras: false,
+        stacks: false,
+        processes: false,
+        gpus: false,
+    };
+}
+
+/// The evidence of one job.
+#[derive(Clone, Debug, Default)]
+pub struct Evidence {
+    /// File name and content.
+    pub files: Vec<(String, Vec<u8>)>,
+}
+
+/// What is really the matter.
+#[derive(Clone, Debug)]
+pub struct Truth {
+    /// The planted fault.
+    pub fault: Fault,
+    /// Ranks of the job.
+    pub n_ranks: u32,
+    /// Cause id.
+    pub cause: Cause,
+    /// Causes that this evidence supports just as well.
+    pub also_right: Vec<Cause>,
+    /// The ranks that did it.
+    pub culprits: Vec<u32>,
+    /// Other sets of ranks that would be an honest answer.
+    pub culprits_also: Vec<Vec<u32>>,
+    /// If not empty: any set within these ranks that holds all `culprits` is right too (a cycle has no beginning).
+    pub culprits_within: Vec<u32>,
+    /// Functions of the program in which the culprit stands or went wrong; empty where the evidence does not tell.
+    pub functions: Vec<String>,
+    /// One line on what was planted, for people.
+    pub story: String,
+}
+
+impl Truth {
+    /// Whether `cause` is right.
+    pub fn accepts_cause(&self, cause: &str) -> bool {
+        self.cause.id() == cause || self.also_right.iter().any(|c| c.id() == cause)
+    }
+
+    /// Whether naming `ranks` (sorted) is right.
+    pub fn accepts_culprits(&self, ranks: &[u32]) -> bool {
+        if self.culprits.is_empty() {
+            return true;
+        }
+        self.culprits == ranks
+            || self.culprits_also.iter().any(|c| c == ranks)
+            || (!self.culprits_within.is_empty()
+                && self.culprits.iter().all(|r| ranks.contains(r))
+                && ranks.iter().all(|r| self.culprits_within.contains(r)))
+    }
+}
+
+impl fmt::Display for Truth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} of {} ranks: {} {:?}; {}",
+            self.fault,
+            self.n_ranks,
+            self.cause.id(),
+            self.culprits,
+            self.story
+        )
+    }
+}
+
+/// Simulates the job of `seed` and writes its evidence.
+pub fn job(seed: u64, options: &Options) -> (Truth, Evidence) {
+    let (truth, evidence, _) = job_with_dumps(seed, options);
+    (truth, evidence)
+}
+
+/// Like [`job`], and says what a reader must find in each Flight Recorder dump that was written.
+pub fn job_with_dumps(seed: u64, options: &Options) -> (Truth, Evidence, Vec<ExpectedDump>) {
+    let mut prng = prng::Prng::new(seed);
+    let fault = options.fault.unwrap_or_else(|| prng.pick(Fault::ALL));
+    let mut job = job::Job::new(&mut prng, fault, options);
+    let mut plant = fault::plant(&mut job, &mut prng, fault);
+    let run = sim::run(&job, &plant);
+    let truth = fault::truth(&job, &mut plant, &run, options);
+    let (evidence, dumps) = write::write(&job, &plant, &run, &prng, options);
+    (truth, evidence, dumps)
+}

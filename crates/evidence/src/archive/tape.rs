@@ -14,7 +14,13 @@ use crate::{Extract, Scratch};
 const MAX_NAME_BYTES: u64 = 16 << 10;
 
 /// Reads every file of the archive.
-pub(super) fn read(place: &Place, input: &mut dyn Read, budget: &Budget<'_>, scratch: &mut Scratch, extract: &mut Extract) {
+pub(super) fn read(
+    place: &Place,
+    input: &mut dyn Read,
+    budget: &Budget<'_>,
+    scratch: &mut Scratch,
+    extract: &mut Extract,
+) {
     let mut notes = Vec::new();
     let mut others = Told::default();
     let mut unsafe_names = Told::default();
@@ -29,7 +35,9 @@ pub(super) fn read(place: &Place, input: &mut dyn Read, budget: &Budget<'_>, scr
                 let mut entry = match entry {
                     Ok(entry) => entry,
                     Err(error) => {
-                        let text = format!("the archive cannot be read further ({error}); {n_files} files before were read");
+                        let text = format!(
+                            "the archive cannot be read further ({error}); {n_files} files before were read"
+                        );
                         notes.push((super::stop_kind(&error), text));
                         break;
                     }
@@ -39,9 +47,10 @@ pub(super) fn read(place: &Place, input: &mut dyn Read, budget: &Budget<'_>, scr
                     let mut bytes = Vec::new();
                     // A failure here shows again at the next header.
                     let _ = (&mut entry).take(MAX_NAME_BYTES).read_to_end(&mut bytes);
-                    long_name = match kind.is_gnu_longname() {
-                        true => Some(bytes.split(|b| *b == 0).next().unwrap_or_default().to_vec()),
-                        false => pax_path(&bytes).or(long_name),
+                    long_name = if kind.is_gnu_longname() {
+                        Some(bytes.split(|b| *b == 0).next().unwrap_or_default().to_vec())
+                    } else {
+                        pax_path(&bytes).or(long_name)
                     };
                     continue;
                 }
@@ -65,28 +74,34 @@ pub(super) fn read(place: &Place, input: &mut dyn Read, budget: &Budget<'_>, scr
                     continue;
                 }
                 let Some(left) = budget.members_left.get().checked_sub(1) else {
-                    let text = format!("more than {} files in this archive; the rest was left out", budget.limits.max_members);
+                    let text = format!(
+                        "more than {} files in this archive; the rest was left out",
+                        budget.limits.max_members
+                    );
                     notes.push((NoteKind::LimitReached, text));
                     break;
                 };
                 budget.members_left.set(left);
                 n_files += 1;
-                let inner = Place {
-                    shown: format!("{}!{shown}", place.shown),
-                    name: shown,
-                    depth: place.depth + 1,
-                };
+                let inner =
+                    Place { shown: format!("{}!{shown}", place.shown), name: shown, depth: place.depth + 1 };
                 let mut member = Member { left: entry.size(), input: &mut entry };
                 super::open(&inner, &mut member, budget, scratch, extract);
             }
         }
     }
     if let Some(first) = &others.first {
-        let text = format!("{} links, devices or other special entries were left out (the first is {first})", others.n);
+        let text = format!(
+            "{} links, devices or other special entries were left out (the first is {first})",
+            others.n
+        );
         notes.push((NoteKind::Remark, text));
     }
     if let Some(first) = &unsafe_names.first {
-        let text = format!("{} names lead out of the archive or hold odd characters (the first is {first}); they are shown tamed, nothing is unpacked", unsafe_names.n);
+        let text = format!(
+            "{} names lead out of the archive or hold odd characters (the first is {first}); they are shown tamed, nothing is unpacked",
+            unsafe_names.n
+        );
         notes.push((NoteKind::Remark, text));
     }
     if n_files == 0 && notes.is_empty() {

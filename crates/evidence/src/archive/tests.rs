@@ -53,7 +53,11 @@ fn layers_open_in_any_order() {
 
 #[test]
 fn utf16_is_decoded() {
-    let text: Vec<u16> = String::from_utf8_lossy(ULIMIT).replace("1024", "1024 \u{1f600}").replace(" \u{1f600}", "").encode_utf16().collect();
+    let text: Vec<u16> = String::from_utf8_lossy(ULIMIT)
+        .replace("1024", "1024 \u{1f600}")
+        .replace(" \u{1f600}", "")
+        .encode_utf16()
+        .collect();
     let little: Vec<u8> = [0xff, 0xfe].into_iter().chain(text.iter().flat_map(|u| u.to_le_bytes())).collect();
     let big: Vec<u8> = [0xfe, 0xff].into_iter().chain(text.iter().flat_map(|u| u.to_be_bytes())).collect();
     check("le", &little, &format!("le {TOLD}"));
@@ -61,7 +65,8 @@ fn utf16_is_decoded() {
     check("mark", &[b"\xef\xbb\xbf", ULIMIT].concat(), &format!("mark {TOLD}"));
     // A surrogate pair may be torn between two reads.
     let pairs: String = "\u{1f600}".repeat(20_000);
-    let bytes: Vec<u8> = std::iter::once(0xfeff).chain(pairs.encode_utf16()).flat_map(u16::to_le_bytes).collect();
+    let bytes: Vec<u8> =
+        std::iter::once(0xfeff).chain(pairs.encode_utf16()).flat_map(u16::to_le_bytes).collect();
     let mut decoded = String::new();
     super::utf16::Utf8From::new(OneByte(&bytes), false).read_to_string(&mut decoded).unwrap();
     assert_eq!(decoded, pairs);
@@ -80,13 +85,32 @@ impl Read for OneByte<'_> {
 #[test]
 fn what_cannot_be_read_is_told() {
     check("e", b"", "e [text] 0 B\n  note Remark line 0: the file is empty");
-    check("b", &[0, 1, 2, 3, 0xfe, 0xff, 7, 8, 9], "b [unknown] 0 B\n  note Unrecognised line 0: binary content that no reader knows; it begins with 00 01 02 03 fe ff 07 08 (........)");
-    check("z.zip", b"PK\x03\x04rest", "z.zip [unknown] 0 B\n  note Unrecognised line 0: a zip archive (or torch.save file): not read");
-    check("t.json", b"{\"schemaVersion\": 1, \"deviceProperties\": [", "t.json [unknown] 0 B\n  note Remark line 0: a profiler timeline: not read yet");
-    check("g.gz", &gz(ULIMIT)[..8], "g.gz [unknown] 0 B\n  note Unreadable line 0: could not be read (unexpected end of file)");
+    check(
+        "b",
+        &[0, 1, 2, 3, 0xfe, 0xff, 7, 8, 9],
+        "b [unknown] 0 B\n  note Unrecognised line 0: binary content that no reader knows; it begins with 00 01 02 03 fe ff 07 08 (........)",
+    );
+    check(
+        "z.zip",
+        b"PK\x03\x04rest",
+        "z.zip [unknown] 0 B\n  note Unrecognised line 0: a zip archive (or torch.save file): not read",
+    );
+    check(
+        "t.json",
+        b"{\"schemaVersion\": 1, \"deviceProperties\": [",
+        "t.json [unknown] 0 B\n  note Remark line 0: a profiler timeline: not read yet",
+    );
+    check(
+        "g.gz",
+        &gz(ULIMIT)[..8],
+        "g.gz [unknown] 0 B\n  note Unreadable line 0: could not be read (unexpected end of file)",
+    );
     let mut failing = OneByte(b"").chain(Failing);
     let extract = crate::read("io", &mut failing, &mut Scratch::default(), &Limits::default());
-    assert_eq!(tell(&extract), "io [unknown] 0 B\n  note Unreadable line 0: could not be read (disk on fire)\n");
+    assert_eq!(
+        tell(&extract),
+        "io [unknown] 0 B\n  note Unreadable line 0: could not be read (disk on fire)\n"
+    );
     let mut failing = ULIMIT.chain(Failing);
     let extract = crate::read("io", &mut failing, &mut Scratch::default(), &Limits::default());
     let note = "note Truncated line 0: reading stopped here (disk on fire); what came before was read";
@@ -131,7 +155,11 @@ fn names_that_lead_out_are_tamed_and_links_left_out() {
 #[test]
 fn caps_hold_and_are_told() {
     let nested = (0..6).fold(ULIMIT.to_vec(), |bytes, _| gz(&bytes));
-    check("n", &nested, "n [unknown] 0 B\n  note LimitReached line 0: packed more than 4 layers deep; unpack it by hand");
+    check(
+        "n",
+        &nested,
+        "n [unknown] 0 B\n  note LimitReached line 0: packed more than 4 layers deep; unpack it by hand",
+    );
 
     let limits = Limits { max_expanded_bytes: 1 << 20, max_members: 2, ..Limits::default() };
     let told = |bytes: &[u8]| tell(&crate::read("b", &mut &*bytes, &mut Scratch::default(), &limits));
@@ -144,7 +172,9 @@ fn caps_hold_and_are_told() {
     let many = tar_of(&[("1", ULIMIT), ("2", ULIMIT), ("3", ULIMIT)]);
     assert_eq!(
         told(&many),
-        format!("b!1 {TOLD}\nb!2 {TOLD}\nb [] 0 B\n  note LimitReached line 0: more than 2 files in this archive; the rest was left out\n")
+        format!(
+            "b!1 {TOLD}\nb!2 {TOLD}\nb [] 0 B\n  note LimitReached line 0: more than 2 files in this archive; the rest was left out\n"
+        )
     );
     // One budget for all members together.
     let two_bombs = tar_of(&[("1.gz", &bomb), ("2.gz", &bomb)]);
@@ -165,8 +195,8 @@ fn a_long_line_is_passed_over_in_bounded_memory() {
 #[test]
 fn a_cut_archive_gives_what_came_before_the_cut() {
     // A gzip that is cut inside its second block of output.
-    let lines: String = (0..200_000).map(|n| format!("{n} is a number\n")).collect();
-    let text = [ULIMIT, lines.as_bytes()].concat();
+    let mut text = ULIMIT.to_vec();
+    (0..200_000).for_each(|n| writeln!(text, "{n} is a number").unwrap());
     let packed = gz(&text);
     let told = tell(&read("c.gz", &packed[..packed.len() / 2]));
     assert!(told.contains("OpenFiles") && told.contains("Truncated"), "{told}");
@@ -181,10 +211,13 @@ fn a_cut_archive_gives_what_came_before_the_cut() {
 /// Small recorded files of every kind that is read here, as they are and packed.
 fn samples() -> Vec<Vec<u8>> {
     let small = |name: &str| {
-        ["ras", "stack_", "ps.txt", "nvidia-smi.txt", "ulimit.txt", "limits.txt"].iter().any(|n| name.starts_with(n))
+        ["ras", "stack_", "ps.txt", "nvidia-smi.txt", "ulimit.txt", "limits.txt"]
+            .iter()
+            .any(|n| name.starts_with(n))
     };
     let files: Vec<(String, Vec<u8>)> = recordings(small).into_iter().step_by(5).collect();
-    let members: Vec<(&str, &[u8])> = files.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice())).collect();
+    let members: Vec<(&str, &[u8])> =
+        files.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice())).collect();
     let tape = tar_of(&members);
     let mut samples = vec![gz(&tape), zst(&tape), tape.clone()];
     samples.extend(files.into_iter().map(|(_, bytes)| bytes));
@@ -238,7 +271,11 @@ fn a_cut_at_any_byte_is_read_up_to_it() {
             let n = observed(&sample[..cut]);
             assert!(n <= whole, "{n} of {whole} observations after {cut} of {} bytes", sample.len());
             // What was seen is not lost by seeing more, but for the last, which may still be judged differently.
-            assert!(n + 1 >= before, "{before} observations became {n} after {cut} of {} bytes", sample.len());
+            assert!(
+                n + 1 >= before,
+                "{before} observations became {n} after {cut} of {} bytes",
+                sample.len()
+            );
             before = n;
         }
     }

@@ -9,7 +9,10 @@ fn check(input: &str, expected: &str) {
 #[test]
 fn unknown_json_is_said_to_be_so() {
     check("{\"a\": [1, 2]}\n", "j [text] 14 B\n  note Unrecognised line 0: JSON that no reader knows");
-    check("{\"a\": 1}\n{\"a\": 2}\n", "j [text] 18 B\n  note Unrecognised line 0: 2 JSON documents that no reader knows");
+    check(
+        "{\"a\": 1}\n{\"a\": 2}\n",
+        "j [text] 18 B\n  note Unrecognised line 0: 2 JSON documents that no reader knows",
+    );
 }
 
 #[test]

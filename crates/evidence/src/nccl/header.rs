@@ -57,8 +57,12 @@ pub(super) fn loose<'a>(body: &'a [u8], marker: &memmem::Finder<'_>) -> Option<H
         let at = from + at;
         from = at + marker.needle().len();
         let (before, after) = (body.get(..at)?, body.get(from..)?);
-        let levels =
-            [(&b"INFO "[..], Level::Info), (b"WARN ", Level::Warn), (b"TRACE ", Level::Trace), (b"CALL ", Level::Trace)];
+        let levels = [
+            (&b"INFO "[..], Level::Info),
+            (b"WARN ", Level::Warn),
+            (b"TRACE ", Level::Trace),
+            (b"CALL ", Level::Trace),
+        ];
         let level = levels.into_iter().find_map(|(word, level)| Some((level, after.strip_prefix(word)?)));
         let Some((level, text)) = level else { continue };
         if let Some(head) = who_and_where(before) {
@@ -70,8 +74,16 @@ pub(super) fn loose<'a>(body: &'a [u8], marker: &memmem::Finder<'_>) -> Option<H
 
 /// Reads backwards what stands before the marker. None if it is no head: then the words are a quotation.
 fn who_and_where(before: &[u8]) -> Option<Head<'_>> {
-    let mut head =
-        Head { host: b"", pid: None, tid: 0, dev: None, origin: None, level: Level::Info, text: b"", torn: false };
+    let mut head = Head {
+        host: b"",
+        pid: None,
+        tid: 0,
+        dev: None,
+        origin: None,
+        level: Level::Info,
+        text: b"",
+        torn: false,
+    };
     let mut left = before.trim_ascii_end();
     if left.is_empty() {
         return Some(head);

@@ -35,7 +35,9 @@ pub(super) enum MaybeColl {
 /// Reads a COLL line. The name is the API's without `nccl`.
 #[inline]
 pub(super) fn coll(text: &[u8]) -> MaybeColl {
-    let Some(colon) = text.iter().take(24).position(|b| !b.is_ascii_alphanumeric()) else { return MaybeColl::No };
+    let Some(colon) = text.iter().take(24).position(|b| !b.is_ascii_alphanumeric()) else {
+        return MaybeColl::No;
+    };
     let Some((name, rest)) = text.split_at_checked(colon) else { return MaybeColl::No };
     let mut scan = Scan(rest);
     if scan.lit(b": opCount ").is_none() {
@@ -71,7 +73,12 @@ fn coll_fields(name: &[u8], mut scan: Scan<'_>) -> Option<Coll> {
     if scan.0.is_empty() {
         return None;
     }
-    let kind = OpKind::from_nccl(std::str::from_utf8(name).ok()?);
+    let kind = match name {
+        b"AllReduce" => OpKind::AllReduce,
+        b"AllGather" => OpKind::AllGather,
+        b"ReduceScatter" => OpKind::ReduceScatter,
+        _ => OpKind::from_nccl(std::str::from_utf8(name).ok()?),
+    };
     Some(Coll { kind, op_count, count, datatype, redop, root, comm, n_ranks })
 }
 

@@ -40,7 +40,8 @@ pub(super) fn set_up(process: &mut NcclProcess, text: &[u8]) -> bool {
     if let Some(version) = version(text) {
         set(&mut process.nccl_version, version);
     } else if let Some(number) = text.strip_prefix(b"cudaDriverVersion ") {
-        process.cuda_driver_version = std::str::from_utf8(number.trim_ascii()).ok().and_then(|n| n.parse().ok());
+        process.cuda_driver_version =
+            std::str::from_utf8(number.trim_ascii()).ok().and_then(|n| n.parse().ok());
     } else if let Some(network) = text.strip_prefix(b"Using network ") {
         set(&mut process.network, network);
     } else if let Some(rest) = text.strip_prefix(b"Bootstrap") {

@@ -106,16 +106,26 @@ fn summary(log: &NcclLog) -> String {
     }
     if let (Some(first), Some(last)) = (log.backtraces.first(), log.backtraces.last()) {
         let n = log.backtraces.len();
-        write!(out, "\nback-traces {n}: {} -> {} … {} -> {}", first.origin, first.result, last.origin, last.result)
-            .unwrap();
+        write!(
+            out,
+            "\nback-traces {n}: {} -> {} … {} -> {}",
+            first.origin, first.result, last.origin, last.result
+        )
+        .unwrap();
     }
     out
 }
 
 fn comm_summary(log: &NcclLog, id: u32, comm: &NcclComm) -> String {
     let line = |c: Option<ringleader_model::Cite>| opt(c.map(|c| c.line));
-    let mut out = format!("comm {id}: process {} rank {}/{} dev {}/{}", comm.process, comm.rank.0, comm.n_ranks,
-        opt(comm.cuda_dev), opt(comm.nvml_dev));
+    let mut out = format!(
+        "comm {id}: process {} rank {}/{} dev {}/{}",
+        comm.process,
+        comm.rank.0,
+        comm.n_ranks,
+        opt(comm.cuda_dev),
+        opt(comm.nvml_dev)
+    );
     write!(out, " gpu {}", opt(comm.gpu)).unwrap();
     if let Some(id) = comm.comm_id {
         write!(out, " id {id:x}").unwrap();
@@ -131,8 +141,18 @@ fn comm_summary(log: &NcclLog, id: u32, comm: &NcclComm) -> String {
     if let Some(last) = calls.last() {
         let kind = last.kind.name();
         let datatype = nccl_datatype_name(last.datatype);
-        write!(out, "\n  calls {}, last {kind} opCount {} count {} {datatype} op {} root {} line {} at {}",
-            calls.len(), last.op_count, last.count, last.redop, last.root, last.line, last.at_s).unwrap();
+        write!(
+            out,
+            "\n  calls {}, last {kind} opCount {} count {} {datatype} op {} root {} line {} at {}",
+            calls.len(),
+            last.op_count,
+            last.count,
+            last.redop,
+            last.root,
+            last.line,
+            last.at_s
+        )
+        .unwrap();
     }
     out
 }
@@ -168,10 +188,29 @@ fn case(name: &str) -> String {
 #[test]
 fn recorded_cases_read_as_an_expert_would() {
     let names = [
-        "healthy", "skipped-allreduce", "mesh-stuck", "p2p-missing-send", "fsdp-extra-collective", "illegal-access",
-        "duplicate-gpu", "missing-rank", "nodes-healthy", "nodes-link-down", "nodes-wrong-ifname", "horovod-3929",
-        "nccl-1412", "nccl-2013", "nccl-342", "nccl-426", "nccl-554", "nccl-905", "nccl-976", "nccl-tests-183",
-        "nccl-tests-206", "spd-957", "cuda-oom",
+        "healthy",
+        "skipped-allreduce",
+        "mesh-stuck",
+        "p2p-missing-send",
+        "fsdp-extra-collective",
+        "illegal-access",
+        "duplicate-gpu",
+        "missing-rank",
+        "nodes-healthy",
+        "nodes-link-down",
+        "nodes-wrong-ifname",
+        "horovod-3929",
+        "nccl-1412",
+        "nccl-2013",
+        "nccl-342",
+        "nccl-426",
+        "nccl-554",
+        "nccl-905",
+        "nccl-976",
+        "nccl-tests-183",
+        "nccl-tests-206",
+        "spd-957",
+        "cuda-oom",
     ];
     for name in names {
         insta::assert_snapshot!(name, case(name));

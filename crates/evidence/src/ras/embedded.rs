@@ -148,5 +148,9 @@ fn close(gathered: &Gathered, sink: &mut Sink<'_>, events: &mut Events) {
     }
     let end = gathered.offset + gathered.bytes.len() as u64;
     let cite = sink.cite(gathered.line, gathered.offset, end);
-    sink.note(cite, NoteKind::Malformed, "JSON that begins like a RAS report but is none that can be read".into());
+    sink.note(
+        cite,
+        NoteKind::Malformed,
+        "JSON that begins like a RAS report but is none that can be read".into(),
+    );
 }

@@ -39,7 +39,9 @@ impl Events {
             },
             None => ("", words),
         };
-        let Some((event, rest)) = event.split_once(':').filter(|(name, _)| is_event(name)) else { return false };
+        let Some((event, rest)) = event.split_once(':').filter(|(name, _)| is_event(name)) else {
+            return false;
+        };
         let rest = rest.trim();
         let mut found = peer::process(rest).unwrap_or_else(|| RasPeer {
             host: peer::host(rest.split([' ', '<']).next().unwrap_or_default()),
@@ -60,7 +62,9 @@ impl Events {
         let address = text(peer, "addr").unwrap_or_default();
         let found = RasPeer {
             line: document.line,
-            host: peer::host(&text(peer, "host").unwrap_or_else(|| address.split('<').next().unwrap_or_default().into())),
+            host: peer::host(
+                &text(peer, "host").unwrap_or_else(|| address.split('<').next().unwrap_or_default().into()),
+            ),
             pid: json::number(peer.get("pid")).map(Pid),
             cuda_dev: match peer.get("cuda_devs").and_then(Value::as_array).map(Vec::as_slice) {
                 Some([one]) => json::number(Some(one)),
@@ -73,19 +77,26 @@ impl Events {
         true
     }
 
-    fn heard(&mut self, event: &str, peer: RasPeer, cite: Cite, at: Option<WallTime>, text: &[u8], sink: &mut Sink<'_>) {
+    fn heard(
+        &mut self,
+        event: &str,
+        peer: RasPeer,
+        cite: Cite,
+        at: Option<WallTime>,
+        text: &[u8],
+        sink: &mut Sink<'_>,
+    ) {
         sink.saw(SourceKind::Ras);
         let dead = matches!(event, "PEER_DEAD" | "PEER_TIMEOUT_DEAD");
         let known = self.gone.iter().position(|g| g.peer.host == peer.host && g.peer.pid == peer.pid);
         match (event, known) {
-            ("PEER_RECOVERED", Some(known)) => {
-                if self.gone.get(known).is_some_and(|g| !g.peer.dead) {
-                    self.gone.remove(known);
-                }
+            ("PEER_RECOVERED", Some(known)) if self.gone.get(known).is_some_and(|g| !g.peer.dead) => {
+                self.gone.remove(known);
             }
             // The first word about a peer stands, unless it got worse.
             ("PEER_DEAD" | "PEER_TIMEOUT_DEAD" | "PEER_UNRESPONSIVE", _) => {
-                let gone = Gone { cite, at, peer: RasPeer { unresponsive: true, dead, ..peer }, text: text.into() };
+                let gone =
+                    Gone { cite, at, peer: RasPeer { unresponsive: true, dead, ..peer }, text: text.into() };
                 let has_room = self.gone.len() < MAX_PEERS;
                 match known.and_then(|k| self.gone.get_mut(k)) {
                     Some(known) if dead && !known.peer.dead => *known = gone,
@@ -100,12 +111,14 @@ impl Events {
 
     pub(super) fn finish(self, sink: &mut Sink<'_>) {
         for gone in self.gone {
-            let report = RasReport { at: gone.at, missing_processes: vec![gone.peer], ..RasReport::default() };
+            let report =
+                RasReport { at: gone.at, missing_processes: vec![gone.peer], ..RasReport::default() };
             sink.push(gone.cite, Who::default(), gone.at, Fact::Ras(report.into()), &gone.text);
         }
     }
 }
 
 fn is_event(name: &str) -> bool {
-    name.strip_prefix("PEER_").is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_uppercase() || b == b'_'))
+    name.strip_prefix("PEER_")
+        .is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_uppercase() || b == b'_'))
 }

@@ -20,7 +20,8 @@ pub(super) fn rank(words: &str) -> Option<(RasPeer, &str)> {
     let (said, gpu) = rest.split_once("-- ").unwrap_or((rest, ""));
     let (number, said) = said.split_once(' ').unwrap_or((said, ""));
     let mut peer = RasPeer { rank: Some(GroupRank(number.parse().ok()?)), ..RasPeer::default() };
-    if let Some((device, rest)) = gpu.strip_prefix("GPU ").and_then(|g| g.split_once(" managed by process ")) {
+    if let Some((device, rest)) = gpu.strip_prefix("GPU ").and_then(|g| g.split_once(" managed by process "))
+    {
         peer.cuda_dev = device.split(' ').next().and_then(|d| d.parse().ok());
         let (pid, node) = rest.split_once(" on node ").unwrap_or((rest, ""));
         peer.pid = pid.parse().ok().map(Pid);

@@ -211,6 +211,9 @@ fn a_service_that_is_not_there_is_told() {
 
 #[test]
 fn prints_that_look_alike_are_no_report() {
-    check("Rank 3 has launched up to operation 5\n{'timestamp': 1}\nNCCL version 2.28.9+cuda13.0\nDEAD\n", "");
+    check(
+        "Rank 3 has launched up to operation 5\n{'timestamp': 1}\nNCCL version 2.28.9+cuda13.0\nDEAD\n",
+        "",
+    );
     check("x\n{\"timestamp\": \"2026-11-20\", \"level\": \"info\"}\n{\n  \"timestamp\": 1\n}\n", "");
 }

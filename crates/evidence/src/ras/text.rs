@@ -7,7 +7,8 @@
 use std::collections::BTreeSet;
 
 use ringleader_model::{
-    Cite, Fact, Host, NoteKind, OpKind, Pid, RasComm, RasGroup, RasPeer, RasRank, RasReport, SourceKind, WallTime, Who,
+    Cite, Fact, Host, NoteKind, OpKind, Pid, RasComm, RasGroup, RasPeer, RasRank, RasReport, SourceKind,
+    WallTime, Who,
 };
 
 use super::peer;
@@ -40,7 +41,9 @@ pub(super) struct Report {
 enum Section {
     Head,
     /// Job-level list of processes that did not answer, or were given up.
-    Job { is_dead: bool },
+    Job {
+        is_dead: bool,
+    },
     /// The last of `fact.comms`.
     Comm,
 }
@@ -77,7 +80,8 @@ pub(super) fn begins_report(words: &str, open: Option<&Report>) -> bool {
     }
     match open {
         None => {
-            words == "Job summary" || (words.starts_with("CUDA runtime version ") && words.contains(", driver version "))
+            words == "Job summary"
+                || (words.starts_with("CUDA runtime version ") && words.contains(", driver version "))
         }
         Some(report) => words == "Job summary" && report.has_summary,
     }
@@ -131,7 +135,11 @@ impl Report {
         if let Some(peer) = peer::process(words) {
             return self.process(RasPeer { line: line.number, ..peer });
         }
-        if self.ranks_share(words) || self.comm_header(words) || self.topic_line(words) || self.group_row(line, words) {
+        if self.ranks_share(words)
+            || self.comm_header(words)
+            || self.topic_line(words)
+            || self.group_row(line, words)
+        {
             return true;
         }
         match words {
@@ -153,22 +161,40 @@ impl Report {
 
     /// Lines of the head and of the verbose form, and those that say nothing more.
     fn heading(&mut self, line: &Line<'_>, words: &str, sink: &mut Sink<'_>) -> bool {
-        if let Some((version, _)) = words.strip_prefix("NCCL version ").and_then(|v| v.split_once(" compiled with CUDA ")) {
+        if let Some((version, _)) =
+            words.strip_prefix("NCCL version ").and_then(|v| v.split_once(" compiled with CUDA "))
+        {
             self.fact.nccl_version = Some(version.into());
-        } else if let Some(rest) = words.strip_prefix("Encountered ").or(words.strip_prefix("Warning: encountered ")) {
+        } else if let Some(rest) =
+            words.strip_prefix("Encountered ").or(words.strip_prefix("Warning: encountered "))
+        {
             let n = rest.split(' ').next().and_then(|n| n.parse().ok());
             self.fact.n_timeouts = self.fact.n_timeouts.saturating_add(n.unwrap_or(0));
         } else if words.starts_with("The missing process") {
             self.go(Section::Job { is_dead: false });
         } else if words.starts_with("Warning: negative travel times") {
             let cite = sink.cite(line.number, line.offset, line.end());
-            let text = "RAS found that the clocks of the nodes differ: stamps of different nodes do not compare";
+            let text =
+                "RAS found that the clocks of the nodes differ: stamps of different nodes do not compare";
             sink.note(cite, NoteKind::Remark, text.into());
         } else {
             const KNOWN: [&str; 16] = [
-                "CUDA runtime version ", "====", "Communicators...", "Group  ", "#  in group", "Nodes  ", "(total)",
-                "The outlier node", "Gathering data about", "Collected data about", "Travel times", "Minimum ",
-                "Missing communicator data", "[could not find information", "No connection data collected", "Node ",
+                "CUDA runtime version ",
+                "====",
+                "Communicators...",
+                "Group  ",
+                "#  in group",
+                "Nodes  ",
+                "(total)",
+                "The outlier node",
+                "Gathering data about",
+                "Collected data about",
+                "Travel times",
+                "Minimum ",
+                "Missing communicator data",
+                "[could not find information",
+                "No connection data collected",
+                "Node ",
             ];
             return KNOWN.iter().any(|k| words.starts_with(k))
                 || words.contains(" considered dead (unreachable via the RAS network)");
@@ -226,8 +252,9 @@ impl Report {
             Topic::InitError
         } else if words.starts_with("Asynchronous error") {
             Topic::AsyncError
-        } else if let Some((_, list)) =
-            words.split_once(": ").filter(|(w, _)| w.starts_with("The missing rank") || w.starts_with("The unknown rank"))
+        } else if let Some((_, list)) = words
+            .split_once(": ")
+            .filter(|(w, _)| w.starts_with("The missing rank") || w.starts_with("The unknown rank"))
         {
             let is_unresponsive = self.topic == Topic::Missing;
             for rank in peer::rank_list(list, MAX_LISTED) {
@@ -352,16 +379,31 @@ impl Report {
         let mut columns = words.split_ascii_whitespace();
         let mut number = || columns.next().and_then(|c| c.split('-').next()?.parse::<u32>().ok());
         let numbers = [number(), number(), number(), number(), number(), number()];
-        let (Some(status), Some(errors), None) = (columns.next(), columns.next(), columns.next()) else { return false };
-        let [Some(number), Some(n_comms), Some(_), Some(_), Some(comm_size), Some(n_ranks)] = numbers else { return false };
+        let (Some(status), Some(errors), None) = (columns.next(), columns.next(), columns.next()) else {
+            return false;
+        };
+        let [Some(number), Some(n_comms), Some(_), Some(_), Some(comm_size), Some(n_ranks)] = numbers else {
+            return false;
+        };
         let (status, errors) = (status.into(), errors.into());
-        self.fact.groups.push(RasGroup { line: line.number, number, n_comms, comm_size, n_ranks, status, errors });
+        self.fact.groups.push(RasGroup {
+            line: line.number,
+            number,
+            n_comms,
+            comm_size,
+            n_ranks,
+            status,
+            errors,
+        });
         true
     }
 }
 
 fn said_of(said: &str) -> Said {
-    if let Some(count) = said.strip_prefix("have launched up to operation ").or(said.strip_prefix("has launched up to operation ")) {
+    if let Some(count) = said
+        .strip_prefix("have launched up to operation ")
+        .or(said.strip_prefix("has launched up to operation "))
+    {
         return count.parse().map_or(Said::Nothing, Said::Count);
     }
     if let Some(status) = said.strip_prefix("have status ").or(said.strip_prefix("has status ")) {
@@ -376,8 +418,13 @@ fn said_of(said: &str) -> Said {
 /// NCCL's result code, from the words RAS has for it.
 fn error_code(words: &str) -> Option<i64> {
     const WORDS: [&str; 7] = [
-        "Unhandled CUDA error", "System error", "Internal error", "Invalid argument", "Invalid usage",
-        "Remote process error", "NCCL operation in progress",
+        "Unhandled CUDA error",
+        "System error",
+        "Internal error",
+        "Invalid argument",
+        "Invalid usage",
+        "Remote process error",
+        "NCCL operation in progress",
     ];
     WORDS.iter().position(|w| *w == words).map(|at| at as i64 + 1)
 }

@@ -24,7 +24,8 @@ impl StackReader {
             let open = self.open_of(StackTool::Gdb, line, sink);
             // The first thread is the process's own, so its id is the process's.
             if head.is_process || (head.number == 1 && open.fact.pid.is_none()) {
-                open.fact.pid = head.thread.tid.and_then(|t| u32::try_from(t).ok()).map(Pid).or(open.fact.pid);
+                open.fact.pid =
+                    head.thread.tid.and_then(|t| u32::try_from(t).ok()).map(Pid).or(open.fact.pid);
             }
             open.thread(head.thread);
             open.took(line, sink);
@@ -45,7 +46,9 @@ impl StackReader {
             return true;
         }
         // A frame that gdb wrapped: `    at ../src/enqueue.cc:1432`.
-        let Some(open) = self.open.as_mut().filter(|o| o.fact.tool == StackTool::Gdb && o.in_thread) else { return false };
+        let Some(open) = self.open.as_mut().filter(|o| o.fact.tool == StackTool::Gdb && o.in_thread) else {
+            return false;
+        };
         let Some(rest) = body.strip_prefix("    ") else { return false };
         if let Some(frame) = open.fact.threads.last_mut().and_then(|t| t.frames.last_mut())
             && frame.file.is_empty()
@@ -102,9 +105,10 @@ fn frame(rest: &str) -> Frame {
         Some((address, rest)) if address.starts_with("0x") => rest,
         _ => rest,
     };
-    let cut = [" at ", " from "].iter().filter_map(|word| rest.rfind(word)).filter(|at| {
-        rest.get(..*at).is_some_and(|before| before.ends_with(')'))
-    });
+    let cut = [" at ", " from "]
+        .iter()
+        .filter_map(|word| rest.rfind(word))
+        .filter(|at| rest.get(..*at).is_some_and(|before| before.ends_with(')')));
     let (call, place) = cut.max().and_then(|at| rest.split_at_checked(at)).unwrap_or((rest, ""));
     let (file, line) = place_of(place.trim_start());
     Frame { function: without_arguments(call.trim_end()).into(), file: file.into(), line }

@@ -21,7 +21,12 @@ pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
         let pid = thread.get("pid").and_then(Value::as_u64).and_then(|p| u32::try_from(p).ok()).map(Pid);
         if processes.last().is_none_or(|p| p.pid != pid) {
             let command = info.and_then(|i| i.get("command_line")).and_then(Value::as_str).map(Into::into);
-            processes.push(ProcessStacks { pid, command, tool: StackTool::PySpy, ..ProcessStacks::default() });
+            processes.push(ProcessStacks {
+                pid,
+                command,
+                tool: StackTool::PySpy,
+                ..ProcessStacks::default()
+            });
         }
         if let Some(process) = processes.last_mut() {
             process.threads.push(thread_of(thread));
@@ -39,7 +44,10 @@ fn thread_of(value: &Value) -> ThreadStack {
     let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(Box::<str>::from);
     let frames = value.get("frames").and_then(Value::as_array).into_iter().flatten().take(MAX_FRAMES);
     ThreadStack {
-        tid: value.get("os_thread_id").and_then(Value::as_u64).or(value.get("thread_id").and_then(Value::as_u64)),
+        tid: value
+            .get("os_thread_id")
+            .and_then(Value::as_u64)
+            .or(value.get("thread_id").and_then(Value::as_u64)),
         name: text(value, "thread_name"),
         active: flag("active"),
         holds_gil: flag("owns_gil").unwrap_or(false),
@@ -47,7 +55,11 @@ fn thread_of(value: &Value) -> ThreadStack {
             .map(|frame| Frame {
                 function: text(frame, "name").unwrap_or_default(),
                 file: text(frame, "short_filename").or(text(frame, "filename")).unwrap_or_default(),
-                line: frame.get("line").and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
+                line: frame
+                    .get("line")
+                    .and_then(Value::as_u64)
+                    .and_then(|n| u32::try_from(n).ok())
+                    .unwrap_or(0),
             })
             .collect(),
         ..ThreadStack::default()

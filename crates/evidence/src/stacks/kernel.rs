@@ -16,7 +16,9 @@ impl StackReader {
         }
         let Some(frame) = frame(body) else { return false };
         let follows = self.open.as_ref().is_some_and(|o| {
-            o.fact.tool == StackTool::Kernel && o.last_line.saturating_add(1) == line.number && o.who == line.tag.who
+            o.fact.tool == StackTool::Kernel
+                && o.last_line.saturating_add(1) == line.number
+                && o.who == line.tag.who
         });
         if !follows {
             self.begin(StackTool::Kernel, line, sink).thread(ThreadStack::default());

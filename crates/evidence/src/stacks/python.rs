@@ -28,12 +28,14 @@ impl StackReader {
             return self.python_thread(body, line, sink);
         }
         if let Some(rest) = body.strip_prefix("Process ") {
-            let Some((pid, command)) = rest.split_once(':').and_then(|(p, c)| Some((p.parse().ok()?, c.trim()))) else {
+            let Some((pid, command)) =
+                rest.split_once(':').and_then(|(p, c)| Some((p.parse().ok()?, c.trim())))
+            else {
                 return false;
             };
             let open = self.begin(StackTool::PySpy, line, sink);
             open.fact.pid = Some(Pid(pid));
-            open.fact.command = Some(command.into()).filter(|c: &Box<str>| !c.is_empty());
+            open.fact.command = (!command.is_empty()).then(|| command.into());
             open.took(line, sink);
             // Others may know the line too: whether it begins a dump is told by what follows.
             return false;
@@ -66,7 +68,8 @@ impl StackReader {
                     true
                 } else {
                     open.fact.threads.is_empty()
-                        && ((body.starts_with("Python v") && body.ends_with(')')) || body.starts_with("Parent Process "))
+                        && ((body.starts_with("Python v") && body.ends_with(')'))
+                            || body.starts_with("Parent Process "))
                 };
                 if is_ours {
                     open.took(line, sink);
@@ -95,7 +98,8 @@ impl StackReader {
                 return false;
             }
             // A second dump of the same process names its threads again.
-            let is_again = self.open.as_ref().is_some_and(|o| o.fact.threads.iter().any(|t| t.tid == head.tid));
+            let is_again =
+                self.open.as_ref().is_some_and(|o| o.fact.threads.iter().any(|t| t.tid == head.tid));
             if is_again {
                 self.close(sink);
             }
@@ -128,7 +132,13 @@ fn pyspy_head(body: &str) -> Option<ThreadStack> {
         _ => return None,
     };
     let tid = thread_id(id)?;
-    Some(ThreadStack { tid: Some(tid), name, active, holds_gil: gil == "gil" || activity == "gil", ..ThreadStack::default() })
+    Some(ThreadStack {
+        tid: Some(tid),
+        name,
+        active,
+        holds_gil: gil == "gil" || activity == "gil",
+        ..ThreadStack::default()
+    })
 }
 
 fn thread_id(id: &str) -> Option<u64> {
@@ -163,8 +173,8 @@ fn faulthandler_head(body: &str) -> Option<(ThreadStack, bool)> {
 /// `File "/srv/train/train.py", line 208 in plain_job`
 fn file_line_frame(inner: &str) -> Option<Frame> {
     let (file, rest) = inner.strip_prefix("File \"")?.rsplit_once("\", line ")?;
-    let (line, function) = rest.split_once(" in ").unwrap_or((rest, ""));
-    Some(Frame { function: function.into(), file: file.into(), line: line.trim().parse().unwrap_or(0) })
+    let (line, function) = rest.split_once(" in ")?;
+    Some(Frame { function: function.into(), file: file.into(), line: line.parse().unwrap_or(0) })
 }
 
 /// What tools say when they cannot take a stack, and nothing else says.
@@ -172,8 +182,14 @@ fn failure_of(body: &str) -> Option<&str> {
     let body = body.trim_end();
     let known = match body.strip_prefix("Error: ") {
         Some(error) => [
-            "stack trace", "python version from target process", "process executable name", "PyInterpreterState",
-            "PyThreadState", "_PyRuntime", "python interpreter", "to suspend process",
+            "stack trace",
+            "python version from target process",
+            "process executable name",
+            "PyInterpreterState",
+            "PyThreadState",
+            "_PyRuntime",
+            "python interpreter",
+            "to suspend process",
         ]
         .iter()
         .any(|words| error.contains(words)),

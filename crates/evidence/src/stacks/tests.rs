@@ -49,7 +49,10 @@ Thread 1400 (idle): "pt_data_worker (x)"
 
 #[test]
 fn a_tool_that_failed_says_so() {
-    check("process is stopped (T)\n", "line 1: PySpy None command None failure Some(\"process is stopped (T)\")");
+    check(
+        "process is stopped (T)\n",
+        "line 1: PySpy None command None failure Some(\"process is stopped (T)\")",
+    );
     check(
         "Error: Failed to get stack traces from process\nReason: Permission denied (os error 13)\n",
         "line 1: PySpy None command None failure Some(\"Error: Failed to get stack traces from process: Permission denied (os error 13)\")",
@@ -76,8 +79,12 @@ fn faulthandler_on_request_is_read_and_a_crash_is_not() {
         Some(139840947467840) worker active None: 2 frames: wait (/usr/lib/python3.12/threading.py:355) < <module> (/srv/train/a "b".py:9)
         Some(139842432145216) - active None current: 1 frames: sync_grads (/srv/train/train.py:83)"#;
     check(FAULTHANDLER, &format!("line 1: {stacks}"));
-    check(&format!("Timeout (0:00:10)!\n{FAULTHANDLER}{FAULTHANDLER}"), &format!("line 2: {stacks}\nline 9: {stacks}"));
-    let crash = tell(&read("x", format!("Fatal Python error: Segmentation fault\n\n{FAULTHANDLER}").as_bytes()));
+    check(
+        &format!("Timeout (0:00:10)!\n{FAULTHANDLER}{FAULTHANDLER}"),
+        &format!("line 2: {stacks}\nline 9: {stacks}"),
+    );
+    let crash =
+        tell(&read("x", format!("Fatal Python error: Segmentation fault\n\n{FAULTHANDLER}").as_bytes()));
     assert!(!crash.contains("Faulthandler"), "{crash}");
 }
 
@@ -97,11 +104,11 @@ Thread 1 (Thread 0x7f2f9a7e1740 (LWP 1347) "python3"):
     at ../src/stream.c:77
 #10 main ()
 "#,
-        r#"
+        r"
         line 3 pid 1347: Gdb Some(Pid(1347)) command None failure None
         Some(1390) pt_main (a) active None: 4 frames: syscall (../sysdeps/unix/sysv/linux/x86_64/syscall.S:38) < std::function<void (int)>::operator()(int) const (/usr/lib/libnccl.so.2:0) < ncclProxyProgress (proxy.cc:912) < ?? (:0)
         Some(1347) python3 active None: 2 frames: cuStreamSynchronize (../src/stream.c:77) < main (:0)
-        "#,
+        ",
     );
     check(
         "#0  0x00007f2f9a8e88dd in poll () from /lib/libc.so.6\n#1  0x01 in main ()\n",
@@ -113,7 +120,10 @@ Thread 1 (Thread 0x7f2f9a7e1740 (LWP 1347) "python3"):
         "line 1 pid 4242: Gdb Some(Pid(4242)) command None failure None
         Some(4242) - active None: 1 frames: poll (/lib/libc.so.6:0)",
     );
-    check("#0 c10::Error::Error(c10::SourceLocation) from ??:0\n#4 x from y.cpp:1\nframe #0: a + 0x1 (0x2 in b.so)\n", "");
+    check(
+        "#0 c10::Error::Error(c10::SourceLocation) from ??:0\n#4 x from y.cpp:1\nframe #0: a + 0x1 (0x2 in b.so)\n",
+        "",
+    );
 }
 
 #[test]

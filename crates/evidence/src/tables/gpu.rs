@@ -67,8 +67,11 @@ impl TableReader {
             };
             table.fact.driver_version = after("Driver Version:");
             table.fact.cuda_version = after("CUDA Version:");
-            table.fact.at =
-                self.date.filter(|(n, _)| line.number <= n.saturating_add(3)).map(|(_, at)| at).or(line.tag.at);
+            table.fact.at = self
+                .date
+                .filter(|(n, _)| line.number <= n.saturating_add(3))
+                .map(|(_, at)| at)
+                .or(line.tag.at);
             table.span.at = table.fact.at;
             self.gpu = Some(table);
             return true;
@@ -130,7 +133,9 @@ impl Table {
             && let Some(gpu) = self.fact.gpus.last_mut()
         {
             let number = |cell: &str, unit: &str| {
-                let word = cell.split_ascii_whitespace().find(|w| w.ends_with(unit) && w.starts_with(|c: char| c.is_ascii_digit()));
+                let word = cell
+                    .split_ascii_whitespace()
+                    .find(|w| w.ends_with(unit) && w.starts_with(|c: char| c.is_ascii_digit()));
                 word.and_then(|w| w.strip_suffix(unit)?.parse::<f32>().ok())
             };
             let (draw, _) = left.rsplit_once('/').unwrap_or((left, ""));

@@ -25,7 +25,8 @@ impl TableReader {
     pub(super) fn limits_line(&mut self, body: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
         let Some((kind, soft, hard)) = limit(body.trim()) else { return false };
         let goes_on = self.limits.as_ref().is_some_and(|l| {
-            line.number <= l.span.last_line.saturating_add(MAX_GAP_LINES) && l.list.iter().all(|known| known.kind != kind)
+            line.number <= l.span.last_line.saturating_add(MAX_GAP_LINES)
+                && l.list.iter().all(|known| known.kind != kind)
         });
         if !goes_on {
             self.close_limits(sink);

@@ -65,7 +65,8 @@ impl TableReader {
 
 /// The columns, if the line is a heading: capital words, a process id and a command among them.
 fn heading(body: &str) -> Option<Vec<Column>> {
-    let is_word = |w: &str| w.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b"%+-_/".contains(&b));
+    let is_word =
+        |w: &str| w.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b"%+-_/".contains(&b));
     let mut columns = Vec::new();
     for word in body.split_ascii_whitespace() {
         columns.push(match word {
@@ -98,7 +99,8 @@ fn row(columns: &[Column], body: &str, line: u32) -> Option<ProcessRow> {
         if *column == Column::Started {
             const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
             // `Fri Nov 20 08:21:32 2026`, and `Nov 20` for what began on another day.
-            let n_more = if DAYS.contains(&word) { 4 } else { usize::from(word.len() == 3 && !word.contains(':')) };
+            let n_more =
+                if DAYS.contains(&word) { 4 } else { usize::from(word.len() == 3 && !word.contains(':')) };
             for _ in 0..n_more {
                 word = next_word(&mut rest)?;
             }

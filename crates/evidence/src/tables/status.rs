@@ -1,5 +1,5 @@
 //! `/proc/PID/status` (Linux: `fs/proc/array.c`), or the lines of it that a script kept:
-//! `Name:	python3`, `State:	T (stopped)`, `Pid:	2240`, `PPid:	2218`.
+//! `Name: python3`, `State: T (stopped)`, `Pid: 2240`, `PPid: 2218`, with tabs after the colons.
 
 use ringleader_model::{Fact, Pid, ProcessRow, ProcessTable, SourceKind};
 
@@ -25,7 +25,10 @@ impl TableReader {
         let value = value.trim();
         let is_state = |v: &str| {
             let (letter, word) = v.split_once(' ').unwrap_or((v, ""));
-            letter.len() == 1 && letter.starts_with(|c: char| "RSDTtZXIKWP".contains(c)) && word.starts_with('(') && word.ends_with(')')
+            letter.len() == 1
+                && letter.starts_with(|c: char| "RSDTtZXIKWP".contains(c))
+                && word.starts_with('(')
+                && word.ends_with(')')
         };
         if key == "State" && !is_state(value) {
             return false;

@@ -128,7 +128,8 @@ impl Stripper {
         let (name, pid) = (program.get(..open)?, program.get(open + 1..)?);
         let mut pid = Scan(pid);
         let number = pid.dec32()?;
-        if !pid.0.is_empty() || !is_host(host) || name.is_empty() || name.contains(&b' ') || name == b"kernel" {
+        if !pid.0.is_empty() || !is_host(host) || name.is_empty() || name.contains(&b' ') || name == b"kernel"
+        {
             return None;
         }
         tag.who.host = Some(self.host(host));
@@ -285,8 +286,19 @@ fn is_host(name: &[u8]) -> bool {
 fn is_node_name(word: &[u8]) -> bool {
     // Counted things, as programs print them: `step-5: `, `gpu0: `.
     const COUNTED: [&[u8]; 13] = [
-        b"rank", b"step", b"epoch", b"iter", b"iteration", b"batch", b"worker", b"cuda", b"gpu", b"device", b"frame",
-        b"line", b"layer",
+        b"rank",
+        b"step",
+        b"epoch",
+        b"iter",
+        b"iteration",
+        b"batch",
+        b"worker",
+        b"cuda",
+        b"gpu",
+        b"device",
+        b"frame",
+        b"line",
+        b"layer",
     ];
     let stem = word;
     let n_end = stem.iter().rev().take_while(|b| b.is_ascii_digit() || matches!(b, b'-' | b'_')).count();
@@ -305,8 +317,14 @@ fn is_node_name(word: &[u8]) -> bool {
 /// Whether a line begins like one that this program reads: then a label before it is a launcher's.
 fn is_known(line: &[u8]) -> bool {
     const STARTS: [&[u8]; 8] = [
-        b"NCCL version ", b"NCCL WARN ", b"NCCL INFO ", b"[rank", b"[default", b"Traceback (most recent call last)",
-        b"  File \"", b"Fatal Python error: ",
+        b"NCCL version ",
+        b"NCCL WARN ",
+        b"NCCL INFO ",
+        b"[rank",
+        b"[default",
+        b"Traceback (most recent call last)",
+        b"  File \"",
+        b"Fatal Python error: ",
     ];
     if STARTS.iter().any(|s| line.starts_with(s)) || stamp::date_time(line, b'T').is_some() {
         return true;

@@ -24,23 +24,40 @@ fn check(lines: &str, expected_body: &str, expected_tag: &str) {
         said.push(format!("pid {pid}"));
     }
     if let Some(WallTime { ns, has_year, .. }) = tag.at {
-        said.push(format!("at {}.{:09}{}", ns / 1_000_000_000, ns % 1_000_000_000, if has_year { "" } else { " no year" }));
+        said.push(format!(
+            "at {}.{:09}{}",
+            ns / 1_000_000_000,
+            ns % 1_000_000_000,
+            if has_year { "" } else { " no year" }
+        ));
     }
-    assert_eq!((String::from_utf8_lossy(&body).as_ref(), said.join(", ").as_str()), (expected_body, expected_tag), "{lines}");
+    assert_eq!(
+        (String::from_utf8_lossy(&body).as_ref(), said.join(", ").as_str()),
+        (expected_body, expected_tag),
+        "{lines}"
+    );
 }
 
 #[test]
 fn launcher_prefixes_are_taken_off_and_used() {
     check("[rank3]: Traceback (most recent call last):", "Traceback (most recent call last):", "rank 3");
     check("[rank3]:   File \"train.py\", line 3", "  File \"train.py\", line 3", "rank 3");
-    check("[rank1]:[E415 19:42:31.52 ProcessGroupNCCL.cpp:552] x", "[E415 19:42:31.52 ProcessGroupNCCL.cpp:552] x", "rank 1");
+    check(
+        "[rank1]:[E415 19:42:31.52 ProcessGroupNCCL.cpp:552] x",
+        "[E415 19:42:31.52 ProcessGroupNCCL.cpp:552] x",
+        "rank 1",
+    );
     check("[rank8] Gloo connectFullMesh failed", "Gloo connectFullMesh failed", "rank 8");
     check("[rank12]:", "", "rank 12");
     check("[default3]:  File \"x\"", "  File \"x\"", "local 3");
     check("[default3]:[rank11]: ValueError: x", "ValueError: x", "rank 11, local 3");
     check("[default0]: vm:1:1 [0] NCCL INFO x", "vm:1:1 [0] NCCL INFO x", "local 0");
     check("0: vm:13:13 [0] NCCL INFO x", "vm:13:13 [0] NCCL INFO x", "rank 0");
-    check(" 7: [2026-11-20 08:21:25] vm:13:13 [0] NCCL INFO x", "[2026-11-20 08:21:25] vm:13:13 [0] NCCL INFO x", "rank 7");
+    check(
+        " 7: [2026-11-20 08:21:25] vm:13:13 [0] NCCL INFO x",
+        "[2026-11-20 08:21:25] vm:13:13 [0] NCCL INFO x",
+        "rank 7",
+    );
     check("12: Traceback (most recent call last):", "Traceback (most recent call last):", "rank 12");
     check("0: starting\n1: starting\n0: a\n1: b", "b", "rank 1");
     check("1: [default3]:step", "step", "local 3");
@@ -50,19 +67,39 @@ fn launcher_prefixes_are_taken_off_and_used() {
     check("[prterun-node0-77@1,12]<stdout>: step", "step", "rank 12");
     check("(train_fn pid=123, ip=10.0.0.1) step 4", "step 4", "host 10.0.0.1, pid 123");
     check("(pid=123)   File \"x\"", "  File \"x\"", "pid 123");
-    check("(Worker_TP1 pid=51220) ERROR 05-28 16:20:11 [x.py:962] y", "ERROR 05-28 16:20:11 [x.py:962] y", "pid 51220");
+    check(
+        "(Worker_TP1 pid=51220) ERROR 05-28 16:20:11 [x.py:962] y",
+        "ERROR 05-28 16:20:11 [x.py:962] y",
+        "pid 51220",
+    );
     check("\x1b[36m(main pid=9)\x1b[0m vm:1:1 [0] NCCL INFO x", "vm:1:1 [0] NCCL INFO x", "pid 9");
-    check("2026-11-20T08:21:34.123456789Z stdout F vm:1:1 [0] NCCL INFO x", "vm:1:1 [0] NCCL INFO x", "at 1795162894.123456789");
+    check(
+        "2026-11-20T08:21:34.123456789Z stdout F vm:1:1 [0] NCCL INFO x",
+        "vm:1:1 [0] NCCL INFO x",
+        "at 1795162894.123456789",
+    );
     check("2026-11-20T08:21:34+00:00 stderr P half", "half", "at 1795162894.000000000");
     check("2026-11-20T08:21:34Z [rank2]: x", "x", "rank 2, at 1795162894.000000000");
     check("2026-11-20T08:21:34+0000 node7 python[88]: x", "x", "host node7, pid 88, at 1795162894.000000000");
-    check("Nov 20 08:21:34 node7.cluster python3[123]: hello", "hello", "host node7, pid 123, at 27937294.000000000 no year");
-    check("Nov  2 08:21:34 node7 slurmstepd[1]: 3: NCCL WARN x", "NCCL WARN x", "rank 3, host node7, pid 1, at 26382094.000000000 no year");
+    check(
+        "Nov 20 08:21:34 node7.cluster python3[123]: hello",
+        "hello",
+        "host node7, pid 123, at 27937294.000000000 no year",
+    );
+    check(
+        "Nov  2 08:21:34 node7 slurmstepd[1]: 3: NCCL WARN x",
+        "NCCL WARN x",
+        "rank 3, host node7, pid 1, at 26382094.000000000 no year",
+    );
     check("node1: vm:1:1 [0] NCCL INFO x", "vm:1:1 [0] NCCL INFO x", "host node1");
     check("gpu-node-4.cluster.local: [rank3]: KeyError: 3", "KeyError: 3", "rank 3, host gpu-node-4");
     check("a-1: x\na-2: x\na-1: y\na-2: z", "z", "host a-2");
     check("10.0.0.7: NCCL version 2.18.5+cuda12.2", "NCCL version 2.18.5+cuda12.2", "host 10.0.0.7");
-    check("[24 similar log lines] [W1008 21:07:10.7 socket.cpp:767] x", "[W1008 21:07:10.7 socket.cpp:767] x", "");
+    check(
+        "[24 similar log lines] [W1008 21:07:10.7 socket.cpp:767] x",
+        "[W1008 21:07:10.7 socket.cpp:767] x",
+        "",
+    );
 }
 
 #[test]

@@ -91,6 +91,11 @@ impl Tracebacks {
         self.streams.is_empty()
     }
 
+    /// Whether this stream has one open.
+    pub(super) fn expects(&self, who: &Who) -> bool {
+        self.streams.contains_key(who)
+    }
+
     /// The message of this stream's last exception has ended, because something else began.
     pub(super) fn settle(&mut self, who: &Who, done: &mut Vec<Traceback>) {
         let Some(stream) = self.streams.get_mut(who) else { return };

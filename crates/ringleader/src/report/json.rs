@@ -277,7 +277,12 @@ fn looked_at(case: &model::Case) -> Vec<LookedAt> {
     let mut entries = Vec::with_capacity(case.sources.len());
     for (id, source) in (0..).map(model::SourceId).zip(&case.sources) {
         let notes = notes.remove(&id).unwrap_or_default();
-        let unread = notes.iter().any(|note| note.kind == model::NoteKind::Unreadable);
+        // Links, pipes and what lies beyond a bound are noted though nobody opened them.
+        let unread = notes.iter().any(|note| match note.kind {
+            model::NoteKind::Unreadable => true,
+            model::NoteKind::Remark | model::NoteKind::LimitReached => source.size_bytes == 0,
+            _ => false,
+        });
         let mut names: Vec<&str> = source.kinds.iter().map(|kind| kind.name()).collect();
         if names.is_empty() {
             names.push(match source.size_bytes {

@@ -10,6 +10,9 @@ use crate::report::text::{citation, decider, headline, notes, others, place, ran
 
 /// Citations shown of one finding unless everything is asked for.
 const MAX_CITATIONS: usize = 8;
+/// Findings shown with proof if none of them decided, and citations of each.
+const MAX_CANDIDATES: usize = 3;
+const MAX_CANDIDATE_CITATIONS: usize = 2;
 /// Other findings, culprits and notes shown unless everything is asked for.
 const MAX_OTHERS: usize = 10;
 /// Columns of the sentence in its fence: trackers do not wrap a fence.
@@ -51,7 +54,8 @@ pub fn render(report: &Report, detail: Detail) -> String {
     let others = others(report);
     if !others.is_empty() {
         heading(&mut out, if decider(report).is_some() { "Other findings" } else { "Findings" });
-        for finding in others.iter().take(limit(MAX_OTHERS)) {
+        let candidates = if decider(report).is_some() { 0 } else { MAX_CANDIDATES };
+        for (n, finding) in others.iter().take(limit(MAX_OTHERS)).enumerate() {
             let text = format!(
                 "- **{}** {} ({}, {})",
                 finding.severity.name(),
@@ -68,6 +72,8 @@ pub fn render(report: &Report, detail: Detail) -> String {
                 for action in &finding.actions {
                     self::action(&mut out, "  - ", action);
                 }
+            } else if n < candidates {
+                evidence(&mut out, "  ", &finding.evidence, MAX_CANDIDATE_CITATIONS);
             }
         }
         more(&mut out, others.len(), limit(MAX_OTHERS), "findings");
@@ -86,7 +92,7 @@ pub fn render(report: &Report, detail: Detail) -> String {
         }
     } else {
         let tally = tally(&report.looked_at);
-        line(&mut out, if tally.is_empty() { "nothing" } else { &tally });
+        line(&mut out, &tally);
     }
     if !report.not_looked_at.is_empty() {
         heading(&mut out, "Not looked at, and what would collect it");

@@ -4,6 +4,11 @@ use ringleader_model::{Case, SourceKind};
 
 use crate::report::json::NotLookedAt;
 
+/// The usual reason.
+pub(crate) const NOT_GIVEN: &str = "not in the evidence";
+/// The reason while there is no reader: saying that it was not given would be untrue.
+const NO_READER: &str = "not read by this version; look for Xid, out-of-memory and link lines";
+
 /// A kind whose absence is worth telling, and how to get it.
 struct Wanted {
     kind: SourceKind,
@@ -53,7 +58,7 @@ pub(crate) fn not_looked_at(case: &Case) -> Vec<NotLookedAt> {
         .filter(|wanted| !seen(&wanted.kind) && !wanted.also.iter().any(seen))
         .map(|wanted| NotLookedAt {
             kind: wanted.kind.name().to_owned(),
-            why: "not in the evidence".to_owned(),
+            why: if wanted.kind == SourceKind::KernelLog { NO_READER } else { NOT_GIVEN }.to_owned(),
             command: wanted.command.to_owned(),
         })
         .collect()

@@ -83,11 +83,15 @@ pub(crate) fn split_columns(text: &str, width: usize) -> (&str, &str) {
 
 /// Breaks prose at spaces into rows of at most `width` columns; a longer word is cut.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
+    wrap_words(text.split(' '), width)
+}
+
+/// Fills rows of at most `width` columns with words that may hold spaces; a longer one is cut.
+pub(crate) fn wrap_words<'a>(words: impl Iterator<Item = &'a str>, width: usize) -> Vec<String> {
     let width = width.max(8);
     let mut rows = Vec::new();
     let mut row = String::new();
-    for word in text.split(' ').filter(|word| !word.is_empty()) {
-        let mut word = word;
+    for mut word in words.filter(|word| !word.is_empty()) {
         if !row.is_empty() && columns(&row) + 1 + columns(word) > width {
             rows.push(std::mem::take(&mut row));
         }

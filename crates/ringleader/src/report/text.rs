@@ -1,11 +1,15 @@
 //! The report for a terminal: verdict, proof, what to do, what else was found, what was not looked at, notes.
 
 use crate::report::json::{Action, Culprit, Evidence, Finding, Impact, LookedAt, Report, Severity};
-use crate::report::quote::{columns, fold, fold_command, plain, plain_lines, shorten, wrap};
+use crate::report::missing::NOT_GIVEN;
+use crate::report::quote::{columns, fold, fold_command, plain, plain_lines, shorten, wrap, wrap_words};
 use crate::report::{Detail, Look};
 
 /// Citations shown of one finding unless everything is asked for.
 const MAX_CITATIONS: usize = 8;
+/// Findings shown with proof if none of them decided, and citations of each.
+const MAX_CANDIDATES: usize = 3;
+const MAX_CANDIDATE_CITATIONS: usize = 2;
 /// Rows of one quoted text unless everything is asked for.
 const MAX_QUOTE_ROWS: usize = 4;
 /// Other findings and notes shown unless everything is asked for.
@@ -81,8 +85,12 @@ pub(crate) fn tally(looked_at: &[LookedAt]) -> String {
             None => counts.push((&entry.kind, 1)),
         }
     }
-    counts.sort_unstable();
-    counts.iter().map(|(kind, count)| format!("{count} {kind}")).collect::<Vec<_>>().join(", ")
+    // What told nothing comes last.
+    counts.sort_unstable_by_key(|(kind, _)| {
+        (matches!(*kind, "text" | "unknown" | "empty" | "not-read"), *kind)
+    });
+    let counts: Vec<String> = counts.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    if counts.is_empty() { "nothing".to_owned() } else { counts.join(", ") }
 }
 
 /// Notes worth showing, with their file: remarks only if everything is asked for.
@@ -220,9 +228,9 @@ impl Page {
         }
     }
 
-    fn evidence(&mut self, indent: usize, evidence: &[Evidence]) {
+    fn evidence(&mut self, indent: usize, evidence: &[Evidence], usual: usize) {
         let all = self.look.detail == Detail::Everything;
-        let shown = if all { usize::MAX } else { MAX_CITATIONS };
+        let shown = if all { usize::MAX } else { usual };
         let pad = " ".repeat(indent);
         for cited in evidence.iter().take(shown) {
             self.item(&pad, &citation(cited));
@@ -246,7 +254,7 @@ impl Page {
     fn proof(&mut self, report: &Report) {
         if let Some(finding) = decider(report).filter(|finding| !finding.evidence.is_empty()) {
             self.heading("proof");
-            self.evidence(2, &finding.evidence);
+            self.evidence(2, &finding.evidence, MAX_CITATIONS);
         }
     }
 
@@ -290,7 +298,9 @@ impl Page {
         let all = self.look.detail == Detail::Everything;
         let shown = if all { usize::MAX } else { MAX_OTHERS };
         self.heading(if decider(report).is_some() { "other findings" } else { "findings" });
-        for finding in others.iter().take(shown) {
+        // Without one that decided, what the candidates rest on is what there is to go by.
+        let candidates = if decider(report).is_some() { 0 } else { MAX_CANDIDATES };
+        for (n, finding) in others.iter().take(shown).enumerate() {
             let (style, name) = match finding.severity {
                 Severity::Error => (Style::Red, "error"),
                 Severity::Warning => (Style::Yellow, "warning"),
@@ -298,8 +308,8 @@ impl Page {
             };
             // severity, two spaces, title: one row, so that a list of them can be scanned
             let title = shorten(&plain(&finding.title), self.look.width.saturating_sub(11));
-            let painted = self.paint(style, &format!("{name:<7}"));
-            self.row(&format!("  {painted}  {title}"));
+            let painted = self.paint(style, name);
+            self.row(&format!("  {painted}{}  {title}", " ".repeat(7 - name.len())));
             if all {
                 let text = format!(
                     "{}, cause {}, {} confidence",
@@ -314,10 +324,12 @@ impl Page {
                         self.item("           at ", &place);
                     }
                 }
-                self.evidence(11, &finding.evidence);
+                self.evidence(11, &finding.evidence, MAX_CITATIONS);
                 for action in &finding.actions {
                     self.action("           - ", action);
                 }
+            } else if n < candidates {
+                self.evidence(11, &finding.evidence, MAX_CANDIDATE_CITATIONS);
             }
         }
         self.more("  ", others.len().saturating_sub(shown), "findings");
@@ -342,7 +354,12 @@ impl Page {
             }
         } else {
             let tally = tally(&report.looked_at);
-            self.item("  ", if tally.is_empty() { "nothing" } else { &tally });
+            // A number stays with its kind.
+            for row in
+                wrap_words(tally.split_inclusive(", ").map(str::trim_end), self.look.width.saturating_sub(2))
+            {
+                self.row(&format!("  {row}"));
+            }
         }
     }
 
@@ -352,7 +369,11 @@ impl Page {
         }
         self.heading("not looked at, and what would collect it");
         for missing in &report.not_looked_at {
-            self.command(&format!("  {:<15}  ", plain(&missing.kind)), &missing.command);
+            let label = format!("  {:<15}  ", plain(&missing.kind));
+            self.command(&label, &missing.command);
+            if missing.why != NOT_GIVEN {
+                self.item(&" ".repeat(columns(&label)), &plain(&missing.why));
+            }
         }
     }
 

@@ -1,0 +1,764 @@
+//! Entries of a dump in the layout torch writes, read straight from the bytes.
+//!
+//! Torch's pickler puts only strings and frame dicts into the memo, so from the second entry on an entry is about 75
+//! opcodes of which all but a handful repeat byte for byte: `}(` then per key `h`+place and its value, then `u`. The
+//! same bytes mean the same while no place of the memo changes. So an entry is first held against the template that
+//! came next the last time ([`super::template`]); failing that it is read field by field here, with whole stacks and
+//! all shapes and types of a call recognised as byte strings; and anything unexpected sends it to the general machine.
+
+use ringleader_model::{FlightOp, NoteKind, OpState};
+
+use super::build::{self, BLANK, GroupKey, OverBudget, Tensors};
+use super::memo::{Memo, Value, Word};
+use super::pickle::{End, Machine, Node, long};
+use super::template::{MAX_VARYING, Span, Templates, Varying};
+use crate::intern::{Index, hash_of};
+
+/// Dimensions and tensors of one call that are kept.
+const MAX_DIMS: usize = 1 << 16;
+
+/// Byte strings that were read before and what they mean.
+#[derive(Default)]
+struct Spans<'a> {
+    spans: Vec<(&'a [u8], u32)>,
+    index: Index,
+}
+
+impl<'a> Spans<'a> {
+    /// Meaning of these bytes.
+    fn find(&self, span: &'a [u8]) -> Option<u32> {
+        let spans = &self.spans;
+        let place = self.index.find(hash_of(span), |at| spans.get(at as usize).is_some_and(|s| s.0 == span))?;
+        self.spans.get(place as usize).map(|s| s.1)
+    }
+
+    /// Learns what bytes mean that [`Self::find`] does not know.
+    fn learn(&mut self, span: &'a [u8], meaning: u32) {
+        self.index.place(hash_of(span), self.spans.len() as u32, |_| false);
+        self.spans.push((span, meaning));
+    }
+}
+
+/// Shapes and types of a call, and the signature that they had last.
+struct Call {
+    tensors: Tensors,
+    name_at: u32,
+    signature: u32,
+}
+
+/// What the entries before have taught.
+#[derive(Default)]
+pub(super) struct Learned<'a> {
+    generation: u32,
+    templates: Templates<'a>,
+    stacks: Spans<'a>,
+    calls: Spans<'a>,
+    call_list: Vec<Call>,
+    /// (call, memo place of the name) to signature, where a call goes by several names.
+    pairs: Index,
+    pair_list: Vec<(u32, u32, u32)>,
+    group: (i64, u32, u32, u16),
+    groups: Index,
+    group_list: Vec<(i64, u32, u32, u16)>,
+    /// Scratch: dimensions, ends of shapes, types; inputs first.
+    dims: Vec<u64>,
+    shapes: [Vec<u32>; 2],
+    dtypes: [Vec<&'a [u8]>; 2],
+}
+
+/// Memo place of a string that has none.
+const NO_PLACE: u32 = u32::MAX;
+/// Not read yet.
+const UNSET: u32 = u32::MAX;
+
+/// A string: its text, what it means as a key, its memo place.
+#[derive(Clone, Copy)]
+struct Text<'a> {
+    text: &'a [u8],
+    word: Word,
+    at: u32,
+}
+
+/// Reads forward; None = not what was expected.
+#[derive(Clone, Copy)]
+struct Cursor<'a> {
+    rest: &'a [u8],
+    /// Something was put into the memo, so the same bytes will not come again.
+    has_put: bool,
+}
+
+impl<'a> Cursor<'a> {
+    #[inline]
+    fn eat(&mut self, literal: &[u8]) -> Option<()> {
+        self.rest = self.rest.strip_prefix(literal)?;
+        Some(())
+    }
+
+    #[inline]
+    fn next_is(&mut self, byte: u8) -> bool {
+        match self.rest {
+            [first, rest @ ..] if *first == byte => {
+                self.rest = rest;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Place named by a memo reference.
+    #[inline]
+    fn place(&mut self) -> Option<u32> {
+        match self.rest {
+            [b'h', at, rest @ ..] => {
+                self.rest = rest;
+                Some((*at).into())
+            }
+            [b'j', a, b, c, d, rest @ ..] => {
+                self.rest = rest;
+                Some(u32::from_le_bytes([*a, *b, *c, *d]))
+            }
+            _ => None,
+        }
+    }
+
+    /// Place into which the value before goes.
+    #[inline]
+    fn put(&mut self) -> Option<u32> {
+        match self.rest {
+            [b'q', at, rest @ ..] => {
+                self.rest = rest;
+                Some((*at).into())
+            }
+            [b'r', a, b, c, d, rest @ ..] => {
+                self.rest = rest;
+                Some(u32::from_le_bytes([*a, *b, *c, *d]))
+            }
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn text(&mut self, memo: &mut Memo<'a>) -> Option<Text<'a>> {
+        if let Some(at) = self.place() {
+            let slot = memo.get(at)?;
+            return match slot.value {
+                Value::Str(text) => Some(Text { text, word: slot.word, at }),
+                _ => None,
+            };
+        }
+        self.new_text(memo)
+    }
+
+    #[cold]
+    fn new_text(&mut self, memo: &mut Memo<'a>) -> Option<Text<'a>> {
+        let (text, rest) = match self.rest {
+            [b'X', a, b, c, d, rest @ ..] => rest.split_at_checked(u32::from_le_bytes([*a, *b, *c, *d]) as usize)?,
+            [0x8c, n, rest @ ..] => rest.split_at_checked((*n).into())?,
+            _ => return None,
+        };
+        self.rest = rest;
+        let at = match self.put() {
+            Some(at) => {
+                self.has_put = true;
+                memo.put(at as usize, Value::Str(text)).then_some(at)?
+            }
+            None => NO_PLACE,
+        };
+        Some(Text { text, word: Word::of(text), at })
+    }
+
+    #[inline]
+    fn int(&mut self) -> Option<i64> {
+        let (n, rest) = match self.rest {
+            [0x8a, 8, rest @ ..] => {
+                let (digits, rest) = rest.split_first_chunk::<8>()?;
+                (i64::from_le_bytes(*digits), rest)
+            }
+            [b'K', a, rest @ ..] => ((*a).into(), rest),
+            [b'M', a, b, rest @ ..] => (u16::from_le_bytes([*a, *b]).into(), rest),
+            [b'J', a, b, c, d, rest @ ..] => (i32::from_le_bytes([*a, *b, *c, *d]).into(), rest),
+            [0x8a, n, rest @ ..] => {
+                let (digits, rest) = rest.split_at_checked((*n).into())?;
+                let Value::Int(n) = long(digits) else { return None };
+                (n, rest)
+            }
+            _ => return None,
+        };
+        self.rest = rest;
+        Some(n)
+    }
+
+    /// A number, or 0 for None.
+    #[inline]
+    fn int_or_none(&mut self) -> Option<i64> {
+        if self.next_is(b'N') { Some(0) } else { self.int() }
+    }
+
+    #[inline]
+    fn varying(&mut self, field: Varying, op: &mut FlightOp) -> Option<()> {
+        match field {
+            Varying::RecordId => op.record_id = build::count(self.int()?),
+            Varying::Seq => op.seq = build::count(self.int()?),
+            Varying::P2pSeq => op.p2p_seq = build::count(self.int()?),
+            Varying::OpId => drop(self.int()?),
+            Varying::Created => op.created_ns = self.int_or_none()?,
+            Varying::Started => op.started_ns = self.int_or_none()?,
+            Varying::Completed => op.completed_ns = self.int_or_none()?,
+            Varying::Duration => op.duration_us = self.duration_us()?,
+        }
+        Some(())
+    }
+
+    fn bool(&mut self) -> Option<bool> {
+        if self.next_is(0x88) {
+            Some(true)
+        } else if self.next_is(0x89) {
+            Some(false)
+        } else {
+            None
+        }
+    }
+
+    fn duration_us(&mut self) -> Option<u32> {
+        match self.rest {
+            [b'G', rest @ ..] => {
+                let (digits, rest) = rest.split_first_chunk::<8>()?;
+                self.rest = rest;
+                Some(build::duration_us(f64::from_be_bytes(*digits)))
+            }
+            [b'N', rest @ ..] => {
+                self.rest = rest;
+                Some(0)
+            }
+            _ => self.int().map(|n| build::duration_us(n as f64)),
+        }
+    }
+}
+
+/// An entry half read.
+struct Draft {
+    varying: [Span; MAX_VARYING],
+    n_varying: usize,
+    op: FlightOp,
+    is_empty: bool,
+    pg_id: i64,
+    name_at: u32,
+    desc_at: u32,
+    call: u32,
+    call_name_at: u32,
+}
+
+/// Why an entry was not read here.
+enum Miss {
+    Unexpected,
+    Over(OverBudget),
+}
+
+impl From<OverBudget> for Miss {
+    fn from(over: OverBudget) -> Self {
+        Self::Over(over)
+    }
+}
+
+impl<'a> Machine<'a> {
+    /// Reads entries as long as they are as expected; what comes next is for the general machine.
+    pub(super) fn read_entries(&mut self) -> Result<(), End> {
+        while self.rest.first() == Some(&b'}') {
+            if self.learned.generation != self.memo.generation {
+                self.learned = Learned { generation: self.memo.generation, ..Learned::default() };
+            }
+            let before = self.rest.len();
+            let op = match self.learned.templates.read(self.rest) {
+                Some((op, rest)) => {
+                    self.rest = rest;
+                    op
+                }
+                None => {
+                    let mut cursor = Cursor { rest: self.rest, has_put: false };
+                    match self.entry(&mut cursor) {
+                        Ok(op) => {
+                            self.rest = cursor.rest;
+                            op
+                        }
+                        Err(Miss::Unexpected) => break,
+                        Err(Miss::Over(over)) => return Err(over.into()),
+                    }
+                }
+            };
+            let ops = &mut self.build.dump.ops;
+            if ops.len() == ops.capacity() {
+                // Entries are alike in size: room for the rest at once, and pages only when they are used.
+                let n_left = self.rest.len() / (before - self.rest.len()).max(64);
+                ops.reserve_exact(if ops.is_empty() { n_left.min(60) } else { n_left + n_left / 16 } + 4);
+            }
+            ops.push(op);
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, cursor: &mut Cursor<'a>) -> Result<FlightOp, Miss> {
+        let start = cursor.rest;
+        let mut draft = Draft {
+            varying: [Span::default(); MAX_VARYING],
+            n_varying: 0,
+            op: FlightOp { stack: UNSET, ..BLANK },
+            is_empty: true,
+            pg_id: -1,
+            name_at: NO_PLACE,
+            desc_at: NO_PLACE,
+            call: UNSET,
+            call_name_at: NO_PLACE,
+        };
+        cursor.eat(b"}(").ok_or(Miss::Unexpected)?;
+        while !cursor.next_is(b'u') {
+            self.field(cursor, &mut draft, start)?;
+        }
+        // A dict goes on in a second batch, or into the memo: not torch's layout.
+        if draft.is_empty || !matches!(cursor.rest.first(), Some(b'}' | b'e')) {
+            return Err(Miss::Unexpected);
+        }
+        if draft.op.stack == UNSET {
+            self.build.stack.clear();
+            draft.op.stack = self.build.stack()?;
+        }
+        draft.op.group = self.group_of(&draft)?;
+        draft.op.signature = self.signature_of(&draft)?;
+        if cursor.has_put {
+            self.learned.templates.forget_last();
+        } else {
+            let entry = start.get(..start.len() - cursor.rest.len()).unwrap_or_default();
+            let varying = draft.varying.get(..draft.n_varying).unwrap_or_default();
+            self.learned.templates.learn(entry, varying, &draft.op);
+        }
+        Ok(draft.op)
+    }
+
+    #[inline]
+    fn field(&mut self, cursor: &mut Cursor<'a>, draft: &mut Draft, start: &'a [u8]) -> Result<(), Miss> {
+        let unexpected = Miss::Unexpected;
+        let key = cursor.text(&mut self.memo).ok_or(Miss::Unexpected)?;
+        let op = &mut draft.op;
+        if let Some(field) = Varying::of(key.word) {
+            let from = start.len() - cursor.rest.len();
+            cursor.varying(field, op).ok_or(Miss::Unexpected)?;
+            let span = draft.varying.get_mut(draft.n_varying).ok_or(Miss::Unexpected)?;
+            *span = Span { field, from: from as u32, to: (start.len() - cursor.rest.len()) as u32 };
+            draft.n_varying += 1;
+            draft.is_empty &= field != Varying::RecordId;
+            return Ok(());
+        }
+        match key.word {
+            Word::Frames => op.stack = self.frames(cursor)?,
+            Word::PgId => draft.pg_id = cursor.int().ok_or(unexpected)?,
+            Word::ProcessGroup => {
+                draft.name_at = cursor.text(&mut self.memo).ok_or(Miss::Unexpected)?.at;
+                draft.desc_at = cursor.text(&mut self.memo).ok_or(Miss::Unexpected)?.at;
+                cursor.eat(&[0x86]).filter(|()| draft.name_at.max(draft.desc_at) != NO_PLACE).ok_or(unexpected)?;
+            }
+            Word::ThreadId => {
+                let id = cursor.text(&mut self.memo).ok_or(unexpected)?;
+                if let Some(slot) = self.memo.get_mut(id.at)
+                    && !slot.is_counted
+                {
+                    slot.is_counted = true;
+                    self.build.thread(id.text);
+                }
+            }
+            Word::ThreadName => drop(cursor.text(&mut self.memo).ok_or(unexpected)?),
+            Word::ProfilingName => {
+                draft.call_name_at =
+                    cursor.text(&mut self.memo).filter(|t| t.at != NO_PLACE).ok_or(unexpected)?.at;
+                draft.is_empty = false;
+            }
+            Word::InputSizes if draft.call == UNSET => draft.call = self.call(cursor)?,
+            Word::State => {
+                op.state = match cursor.text(&mut self.memo).ok_or(Miss::Unexpected)?.word {
+                    Word::IsScheduled => OpState::Scheduled,
+                    Word::IsStarted => OpState::Started,
+                    Word::IsCompleted => OpState::Completed,
+                    _ => return Err(unexpected),
+                };
+            }
+            Word::Retired => op.flags |= u8::from(cursor.bool().ok_or(unexpected)?) * FlightOp::RETIRED,
+            Word::Timeout => op.timeout_ms = build::count(cursor.int_or_none().ok_or(unexpected)?),
+            Word::IsP2p => op.flags |= u8::from(cursor.bool().ok_or(unexpected)?) * FlightOp::P2P,
+            _ => return Err(unexpected),
+        }
+        Ok(())
+    }
+
+    /// `](` frames `e`.
+    #[inline]
+    fn frames(&mut self, cursor: &mut Cursor<'a>) -> Result<u32, Miss> {
+        cursor.eat(b"](").ok_or(Miss::Unexpected)?;
+        let start = cursor.rest;
+        let mut probe = *cursor;
+        while probe.place().is_some() {}
+        if probe.next_is(b'e') {
+            let span = start.get(..start.len() - probe.rest.len()).unwrap_or_default();
+            if let Some(stack) = self.learned.stacks.find(span) {
+                cursor.rest = probe.rest;
+                return Ok(stack);
+            }
+        }
+        self.new_frames(cursor, start)
+    }
+
+    #[cold]
+    fn new_frames(&mut self, cursor: &mut Cursor<'a>, start: &'a [u8]) -> Result<u32, Miss> {
+        let had_put = std::mem::take(&mut cursor.has_put);
+        self.build.stack.clear();
+        while !cursor.next_is(b'e') {
+            let frame = if let Some(at) = cursor.place() {
+                match self.memo.get(at).map(|slot| slot.value) {
+                    Some(Value::Frame(frame)) => frame,
+                    _ => return Err(Miss::Unexpected),
+                }
+            } else {
+                self.new_frame(cursor)?
+            };
+            if self.build.stack.len() >= build::MAX_FRAMES {
+                return Err(Miss::Over(OverBudget));
+            }
+            self.build.stack.push(frame);
+        }
+        let stack = self.build.stack()?;
+        if !cursor.has_put {
+            self.learned.stacks.learn(start.get(..start.len() - cursor.rest.len()).unwrap_or_default(), stack);
+        }
+        cursor.has_put |= had_put;
+        Ok(stack)
+    }
+
+    /// `}(` name, file and line `u`, and its place in the memo.
+    fn new_frame(&mut self, cursor: &mut Cursor<'a>) -> Result<u32, Miss> {
+        cursor.eat(b"}(").ok_or(Miss::Unexpected)?;
+        let (mut function, mut file, mut line): (&[u8], &[u8], u32) = (b"", b"", 0);
+        while !cursor.next_is(b'u') {
+            match cursor.text(&mut self.memo).ok_or(Miss::Unexpected)?.word {
+                Word::FrameName => function = cursor.text(&mut self.memo).ok_or(Miss::Unexpected)?.text,
+                Word::FrameFile => file = cursor.text(&mut self.memo).ok_or(Miss::Unexpected)?.text,
+                Word::FrameLine => line = build::count(cursor.int().ok_or(Miss::Unexpected)?),
+                _ => return Err(Miss::Unexpected),
+            }
+        }
+        let frame = self.build.frame(function, file, line)?;
+        if let Some(at) = cursor.put() {
+            cursor.has_put = true;
+            if !self.memo.put(at as usize, Value::Frame(frame)) {
+                return Err(Miss::Unexpected);
+            }
+        }
+        Ok(frame)
+    }
+
+    /// From the value of `input_sizes` to the last value of the sizes and types.
+    fn call(&mut self, cursor: &mut Cursor<'a>) -> Result<u32, Miss> {
+        let start = cursor.rest;
+        let had_put = std::mem::take(&mut cursor.has_put);
+        self.learned.dims.clear();
+        self.learned.shapes.iter_mut().for_each(Vec::clear);
+        self.learned.dtypes.iter_mut().for_each(Vec::clear);
+        self.sizes(cursor, 0)?;
+        let mut seen = 1_u8;
+        loop {
+            let mut ahead = *cursor;
+            // A key that is new to the memo is put there by the look ahead too, in the same place with the same text.
+            let Some(key) = ahead.text(&mut self.memo) else { break };
+            let bit = match key.word {
+                Word::InputDtypes => 2,
+                Word::OutputSizes => 4,
+                Word::OutputDtypes => 8,
+                _ => break,
+            };
+            if seen & bit != 0 {
+                return Err(Miss::Unexpected);
+            }
+            seen |= bit;
+            *cursor = ahead;
+            match bit {
+                2 => self.dtypes(cursor, 0)?,
+                4 => self.sizes(cursor, 1)?,
+                _ => self.dtypes(cursor, 1)?,
+            }
+        }
+        let span = start.get(..start.len() - cursor.rest.len()).unwrap_or_default();
+        let call = match (cursor.has_put, self.learned.calls.find(span)) {
+            (false, Some(call)) => call,
+            (has_put, _) => {
+                let tensors = self.learned.tensors();
+                self.build.charge(64 + span.len())?;
+                let call = self.learned.call_list.len() as u32;
+                self.learned.call_list.push(Call { tensors, name_at: NO_PLACE, signature: 0 });
+                if !has_put {
+                    self.learned.calls.learn(span, call);
+                }
+                call
+            }
+        };
+        cursor.has_put |= had_put;
+        Ok(call)
+    }
+
+    /// `](` shapes `e`, a shape being `](` numbers `e`.
+    fn sizes(&mut self, cursor: &mut Cursor<'a>, side: usize) -> Result<(), Miss> {
+        cursor.eat(b"](").ok_or(Miss::Unexpected)?;
+        while !cursor.next_is(b'e') {
+            cursor.eat(b"](").ok_or(Miss::Unexpected)?;
+            while !cursor.next_is(b'e') {
+                let n = cursor.int().and_then(|n| u64::try_from(n).ok()).ok_or(Miss::Unexpected)?;
+                self.learned.dims.push(n);
+            }
+            let end = self.learned.dims.len();
+            let shapes = self.learned.shapes.get_mut(side).ok_or(Miss::Unexpected)?;
+            shapes.push(end as u32);
+            if end > MAX_DIMS || shapes.len() > MAX_DIMS {
+                return Err(Miss::Over(OverBudget));
+            }
+        }
+        Ok(())
+    }
+
+    fn dtypes(&mut self, cursor: &mut Cursor<'a>, side: usize) -> Result<(), Miss> {
+        cursor.eat(b"](").ok_or(Miss::Unexpected)?;
+        while !cursor.next_is(b'e') {
+            let name = cursor.text(&mut self.memo).ok_or(Miss::Unexpected)?.text;
+            let dtypes = self.learned.dtypes.get_mut(side).ok_or(Miss::Unexpected)?;
+            dtypes.push(name);
+            if dtypes.len() > MAX_DIMS {
+                return Err(Miss::Over(OverBudget));
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn group_of(&mut self, draft: &Draft) -> Result<u16, Miss> {
+        let (id, name, desc, group) = self.learned.group;
+        if (id, name, desc) == (draft.pg_id, draft.name_at, draft.desc_at) && !self.learned.group_list.is_empty() {
+            return Ok(group);
+        }
+        let key = (draft.pg_id, draft.name_at, draft.desc_at);
+        let list = &self.learned.group_list;
+        let found = self.learned.groups.find(hash_of(&key), |at| {
+            list.get(at as usize).is_some_and(|g| (g.0, g.1, g.2) == key)
+        });
+        if let Some(known) = found.and_then(|at| list.get(at as usize)) {
+            self.learned.group = *known;
+            return Ok(known.3);
+        }
+        let text = |at: u32| match self.memo.get(at).map(|slot| slot.value) {
+            Some(Value::Str(text)) => text,
+            _ => b"",
+        };
+        let group =
+            self.build.group(GroupKey { id: draft.pg_id, name: text(draft.name_at), desc: text(draft.desc_at) })?;
+        self.learned.group = (key.0, key.1, key.2, group);
+        self.learned.groups.place(hash_of(&key), self.learned.group_list.len() as u32, |_| false);
+        self.learned.group_list.push(self.learned.group);
+        Ok(group)
+    }
+
+    #[inline]
+    fn signature_of(&mut self, draft: &Draft) -> Result<u32, Miss> {
+        if let Some(call) = self.learned.call_list.get(draft.call as usize)
+            && call.name_at == draft.call_name_at
+            && call.name_at != NO_PLACE
+        {
+            return Ok(call.signature);
+        }
+        self.next_signature(draft)
+    }
+
+    fn next_signature(&mut self, draft: &Draft) -> Result<u32, Miss> {
+        let key = (draft.call, draft.call_name_at);
+        let list = &self.learned.pair_list;
+        let next = list.len() as u32;
+        let place =
+            self.learned.pairs.place(hash_of(&key), next, |at| list.get(at as usize).is_some_and(|p| (p.0, p.1) == key));
+        let signature = match list.get(place as usize) {
+            Some(pair) => pair.2,
+            None => {
+                let name = match self.memo.get(draft.call_name_at).map(|slot| slot.value) {
+                    Some(Value::Str(text)) => text,
+                    _ => b"",
+                };
+                let tensors =
+                    self.learned.call_list.get(draft.call as usize).map(|c| c.tensors.clone()).unwrap_or_default();
+                let signature = self.build.signature(name, tensors)?;
+                self.learned.pair_list.push((key.0, key.1, signature));
+                signature
+            }
+        };
+        if let Some(call) = self.learned.call_list.get_mut(draft.call as usize) {
+            call.name_at = draft.call_name_at;
+            call.signature = signature;
+        }
+        Ok(signature)
+    }
+
+    /// An entry that the general machine read; unknown keys are passed over.
+    pub(super) fn read_entry_node(&mut self, item: Value<'a>) -> Result<(), End> {
+        let Value::Node(at) = item else {
+            self.build.note(NoteKind::Malformed, self.offset(), "an entry is no dict; passed over");
+            return Ok(());
+        };
+        let Some(Node::Dict(items)) = self.nodes.get(at as usize) else {
+            self.build.note(NoteKind::Malformed, self.offset(), "an entry is no dict; passed over");
+            return Ok(());
+        };
+        let mut op = BLANK;
+        let mut is_empty = true;
+        let mut group = GroupKey { id: -1, ..GroupKey::default() };
+        let mut name: &[u8] = b"";
+        let mut tensors = Tensors::default();
+        let items = items.clone();
+        self.build.stack.clear();
+        let int = |value: Value<'a>| if let Value::Int(n) = value { n } else { 0 };
+        for (key, value) in items.chunks_exact(2).filter_map(|pair| Some((*pair.first()?, *pair.get(1)?))) {
+            let Value::Str(key) = key else { continue };
+            match Word::of(key) {
+                Word::Frames => self.frames_of(value)?,
+                Word::RecordId => {
+                    op.record_id = build::count(int(value));
+                    is_empty = false;
+                }
+                Word::PgId => group.id = int(value),
+                Word::ProcessGroup => {
+                    let mut parts = self.items(value).iter().map(|v| if let Value::Str(s) = v { s } else { b"" as &[u8] });
+                    group.name = parts.next().unwrap_or_default();
+                    group.desc = parts.next().unwrap_or_default();
+                }
+                Word::ThreadId => match value {
+                    Value::Str(id) => self.build.thread(id),
+                    Value::Int(id) => self.build.thread(id.to_string().as_bytes()),
+                    _ => {}
+                },
+                Word::Seq => op.seq = build::count(int(value)),
+                Word::P2pSeq => op.p2p_seq = build::count(int(value)),
+                Word::ProfilingName => {
+                    name = if let Value::Str(name) = value { name } else { b"" };
+                    is_empty = false;
+                }
+                Word::Created => op.created_ns = int(value),
+                Word::Duration => {
+                    op.duration_us = match value {
+                        Value::Float(ms) => build::duration_us(ms),
+                        Value::Int(ms) => build::duration_us(ms as f64),
+                        _ => 0,
+                    };
+                }
+                Word::InputSizes => tensors.input_sizes = self.sizes_of(value)?,
+                Word::OutputSizes => tensors.output_sizes = self.sizes_of(value)?,
+                Word::InputDtypes => tensors.input_dtypes = self.dtypes_of(value)?,
+                Word::OutputDtypes => tensors.output_dtypes = self.dtypes_of(value)?,
+                Word::State => {
+                    let text = if let Value::Str(text) = value { text } else { b"" };
+                    match build::state(text) {
+                        Some(state) => op.state = state,
+                        None => self.build.unknown_state(text, self.bytes.len() - self.rest.len()),
+                    }
+                }
+                Word::Started => op.started_ns = int(value),
+                Word::Completed => op.completed_ns = int(value),
+                Word::Retired => op.flags |= u8::from(value == Value::Bool(true)) * FlightOp::RETIRED,
+                Word::Timeout => op.timeout_ms = build::count(int(value)),
+                Word::IsP2p => op.flags |= u8::from(value == Value::Bool(true)) * FlightOp::P2P,
+                _ => {}
+            }
+        }
+        if is_empty {
+            self.build.note(NoteKind::Malformed, self.offset(), "an entry names no operation; passed over");
+            return Ok(());
+        }
+        op.stack = self.build.stack()?;
+        op.group = self.build.group(group)?;
+        op.signature = self.build.signature(name, tensors)?;
+        self.build.dump.ops.push(op);
+        Ok(())
+    }
+
+    /// Items of a container; none of anything else.
+    pub(super) fn items(&self, value: Value<'a>) -> &[Value<'a>] {
+        match value {
+            Value::Node(at) => self.nodes.get(at as usize).map(Node::items).unwrap_or_default(),
+            _ => &[],
+        }
+    }
+
+    /// Interns the frames of a stack into `build.stack`.
+    fn frames_of(&mut self, value: Value<'a>) -> Result<(), OverBudget> {
+        let n_frames = self.items(value).len().min(build::MAX_FRAMES);
+        self.build.charge(n_frames)?;
+        for i in 0..n_frames {
+            let Some(item) = self.items(value).get(i).copied() else { break };
+            let frame = match item {
+                Value::Frame(frame) => frame,
+                _ => {
+                    let (mut function, mut file, mut line): (&[u8], &[u8], u32) = (b"", b"", 0);
+                    for pair in self.items(item).chunks_exact(2).take(16) {
+                        match pair {
+                            [Value::Str(b"name"), Value::Str(text)] => function = text,
+                            [Value::Str(b"filename"), Value::Str(text)] => file = text,
+                            [Value::Str(b"line"), Value::Int(n)] => line = build::count(*n),
+                            _ => {}
+                        }
+                    }
+                    self.build.frame(function, file, line)?
+                }
+            };
+            self.build.stack.push(frame);
+        }
+        Ok(())
+    }
+
+    fn sizes_of(&mut self, value: Value<'a>) -> Result<Box<[Box<[u64]>]>, OverBudget> {
+        let n_tensors = self.items(value).len();
+        self.build.charge(n_tensors / 8)?;
+        let mut shapes = Vec::new();
+        for i in 0..n_tensors {
+            let Some(shape) = self.items(value).get(i).copied() else { break };
+            self.build.charge(self.items(shape).len() / 2)?;
+            let mut has_negative = false;
+            let shape = self.items(shape).iter().map(|n| match n {
+                Value::Int(n) => u64::try_from(*n).unwrap_or_else(|_| {
+                    has_negative = true;
+                    0
+                }),
+                _ => 0,
+            });
+            shapes.push(shape.collect());
+            if has_negative {
+                self.build.note(NoteKind::Malformed, self.offset(), "a negative size; taken for 0");
+            }
+        }
+        Ok(shapes.into())
+    }
+
+    fn dtypes_of(&mut self, value: Value<'a>) -> Result<Box<[Box<str>]>, OverBudget> {
+        let cost = |v: &Value<'_>| if let Value::Str(name) = v { 1 + name.len() } else { 1 };
+        self.build.charge(self.items(value).iter().map(cost).sum())?;
+        Ok(self.items(value).iter().map(|v| if let Value::Str(name) = v { build::text(name) } else { "".into() }).collect())
+    }
+}
+
+impl Learned<'_> {
+    /// What the scratch holds.
+    fn tensors(&self) -> Tensors {
+        let mut dims = self.dims.as_slice();
+        let mut start = 0_u32;
+        let mut sides = self.shapes.iter().map(|shapes| {
+            let mut side = Vec::with_capacity(shapes.len());
+            for end in shapes {
+                let (shape, rest) = dims.split_at_checked((end - start) as usize).unwrap_or((dims, &[]));
+                side.push(Box::from(shape));
+                (dims, start) = (rest, *end);
+            }
+            side.into_boxed_slice()
+        });
+        let (input_sizes, output_sizes) = (sides.next().unwrap_or_default(), sides.next().unwrap_or_default());
+        let mut types = self.dtypes.iter().map(|names| names.iter().map(|n| build::text(n)).collect());
+        let (input_dtypes, output_dtypes) = (types.next().unwrap_or_default(), types.next().unwrap_or_default());
+        Tensors { input_sizes, output_sizes, input_dtypes, output_dtypes }
+    }
+}

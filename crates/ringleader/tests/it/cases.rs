@@ -1,0 +1,90 @@
+//! Every recorded case, from its folder to its report.
+
+use std::collections::BTreeMap;
+
+use ringleader::diagnose;
+use ringleader::report::json::Report;
+use ringleader::report::{Detail, Look, markdown, text};
+
+use crate::report::{fits, valid};
+
+#[test]
+fn every_report_fits_the_schema_and_the_page() {
+    for (name, evidence) in crate::recorded() {
+        let diagnosis = diagnose(&[evidence], false).unwrap();
+        let report = diagnosis.report();
+        valid(&report);
+        let shown = text::render(&report, &Look { width: 80, color: false, detail: Detail::Usual });
+        fits(&shown, 80);
+        assert!(shown.lines().next().is_some_and(|first| !first.is_empty()), "{name}");
+        assert!(markdown::render(&report, Detail::Usual).starts_with("## ringleader: "), "{name}");
+        assert!(report.looked_at.len() >= diagnosis.case.sources.len(), "{name}");
+        for finding in &report.findings {
+            assert!(!finding.evidence.is_empty(), "{name}: {} has no proof", finding.id);
+            for cited in &finding.evidence {
+                assert!(
+                    report.looked_at.iter().any(|entry| entry.source == cited.source),
+                    "{name}: {}",
+                    cited.source
+                );
+            }
+        }
+    }
+}
+
+/// What must not depend on how files are called: the verdict without its citations.
+fn answer(report: &Report) -> serde_json::Value {
+    serde_json::to_value(&report.verdict).unwrap()
+}
+
+#[test]
+fn names_and_order_of_files_do_not_matter() {
+    for name in ["skipped-allreduce", "segfault", "missing-rank", "healthy"] {
+        let evidence = crate::root().join("cases").join(name).join("evidence");
+        let expected = diagnose(std::slice::from_ref(&evidence), false).unwrap().report();
+
+        // Made in reverse order, so that the directory lists them differently: the same bytes come out.
+        let mut files: Vec<_> =
+            std::fs::read_dir(&evidence).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        files.reverse();
+        let same = tempfile::tempdir().unwrap();
+        for file in &files {
+            std::fs::copy(file, same.path().join(file.file_name().unwrap())).unwrap();
+        }
+        let report = diagnose(&[same.path().to_owned()], false).unwrap().report();
+        assert!(expected.to_json().unwrap() == report.to_json().unwrap(), "{name}");
+
+        // Other names, in the opposite order, some deeper: the same verdict.
+        let other = tempfile::tempdir().unwrap();
+        std::fs::create_dir(other.path().join("deep")).unwrap();
+        for (n, file) in files.iter().enumerate() {
+            let folder = if n % 2 == 0 { "deep" } else { "." };
+            std::fs::copy(file, other.path().join(folder).join(format!("{n:03}.dat"))).unwrap();
+        }
+        let report = diagnose(&[other.path().to_owned()], false).unwrap().report();
+        assert_eq!(answer(&expected), answer(&report), "{name}");
+    }
+}
+
+#[test]
+fn verdicts_of_all_cases() {
+    let mut table: BTreeMap<String, String> = BTreeMap::new();
+    for (name, evidence) in crate::recorded() {
+        let report = diagnose(&[evidence], false).unwrap().report();
+        let verdict = report.verdict;
+        let ranks: Vec<String> =
+            verdict.culprits.iter().filter_map(|c| c.rank.map(|r| r.to_string())).collect();
+        let place = verdict.culprits.iter().find_map(|c| c.place.as_ref().and_then(|p| p.function.clone()));
+        let row = format!(
+            "{:<28} {:<6} rank {:<8} {}",
+            verdict.cause,
+            verdict.confidence.name(),
+            ranks.join(","),
+            place.unwrap_or_default()
+        );
+        table.insert(name, row.trim_end().to_owned());
+    }
+    let table: Vec<String> = table.iter().map(|(name, row)| format!("{name:<28} {row}")).collect();
+    insta::assert_snapshot!(table.join("\n"));
+}

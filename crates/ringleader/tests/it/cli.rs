@@ -1,0 +1,245 @@
+//! The built program: options, exit codes, help, streams.
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// The program with nothing inherited that changes its output.
+pub(crate) fn ringleader() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringleader"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("RINGLEADER_") {
+            command.env_remove(name);
+        }
+    }
+    command.env_remove("NO_COLOR").env_remove("COLUMNS").stdin(Stdio::null());
+    command
+}
+
+pub(crate) fn out(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+pub(crate) fn err(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+fn case(name: &str) -> std::path::PathBuf {
+    crate::root().join("cases").join(name).join("evidence")
+}
+
+#[track_caller]
+fn help(args: &[&str]) -> String {
+    let output = ringleader().args(args).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(output.stderr.is_empty());
+    out(&output).to_owned()
+}
+
+#[test]
+fn short_help() {
+    insta::assert_snapshot!(help(&["--help"]));
+}
+
+#[test]
+fn help_of_diagnose() {
+    insta::assert_snapshot!(help(&["diagnose", "-h"]));
+}
+
+#[test]
+fn help_topics() {
+    insta::assert_snapshot!(help(&["help"]));
+    for topic in ["evidence", "exit-codes", "diagnose"] {
+        let text = help(&["help", topic]);
+        assert!(text.lines().all(|row| row.chars().count() <= 100), "{topic}");
+    }
+    // The topic names every code by its number, and only these.
+    let text = help(&["help", "exit-codes"]);
+    for code in 0..=5 {
+        assert!(text.lines().any(|row| row.starts_with(&format!("  {code}  "))), "{code}");
+    }
+}
+
+/// Each kind that a report says is missing is explained, and the other way round.
+#[test]
+fn help_on_evidence_lists_what_reports_ask_for() {
+    let text = help(&["help", "evidence"]);
+    let empty = ringleader_model::Case::default();
+    let report = ringleader::report::json::Report::new(&empty, &crate::hand_made::healthy());
+    for missing in &report.not_looked_at {
+        assert!(text.lines().any(|row| row.starts_with(&format!("  {} ", missing.kind))), "{}", missing.kind);
+    }
+}
+
+#[test]
+fn what_cannot_be_obeyed_is_2() {
+    for args in [
+        &["diagnose"][..],
+        &["diagnose", "--format", "xml", "."],
+        &["diagnose", "/nope/nowhere"],
+        &["help", "nothing"],
+        &["fly"],
+    ] {
+        let output = ringleader().args(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(output.stdout.is_empty(), "{args:?}");
+        assert!(err(&output).starts_with("error: "), "{}", err(&output));
+    }
+    let output = ringleader().args(["diagnose", "/nope/nowhere"]).output().unwrap();
+    insta::assert_snapshot!(err(&output), @r"
+    error: failed to find /nope/nowhere: No such file or directory (os error 2)
+      help: name a folder, files, or - for standard input: ringleader diagnose PATH…
+    ");
+}
+
+#[test]
+fn no_usable_evidence_is_3_and_still_a_report() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("notes.txt"), "buy milk\n").unwrap();
+    let output = ringleader().args(["diagnose", "--format", "json"]).arg(folder.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["looked_at"][0]["source"], "notes.txt");
+    insta::assert_snapshot!(err(&output), @r"
+    error: failed to find evidence in what was given: 1 files read, none of a known kind
+      help: `ringleader help evidence` lists what is read and how to get it
+    ");
+}
+
+#[test]
+fn never_failing_is_0() {
+    let run =
+        |command: &mut Command| command.arg("diagnose").arg(case("skipped-allreduce")).output().unwrap();
+    assert!(matches!(run(&mut ringleader()).status.code(), Some(4 | 5)));
+    assert_eq!(run(ringleader().env("RINGLEADER_FAIL_ON", "never")).status.code(), Some(0));
+    let output = ringleader()
+        .args(["diagnose", "--fail-on", "never"])
+        .arg(case("skipped-allreduce"))
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn options_are_variables_too() {
+    let by_option =
+        |args: &[&str]| ringleader().arg("diagnose").args(args).arg(case("segfault")).output().unwrap();
+    let by_variable = |name: &str, value: &str| {
+        ringleader().env(name, value).arg("diagnose").arg(case("segfault")).output().unwrap()
+    };
+    for (args, name, value) in [
+        (&["--format", "json"][..], "RINGLEADER_FORMAT", "json-v1"),
+        (&["--format", "markdown"], "RINGLEADER_FORMAT", "markdown"),
+        (&["--color", "always"], "RINGLEADER_COLOR", "always"),
+        (&["--width", "60"], "RINGLEADER_WIDTH", "60"),
+        (&["--quiet"], "RINGLEADER_QUIET", "1"),
+        (&["--verbose"], "RINGLEADER_VERBOSE", "yes"),
+    ] {
+        let (option, variable) = (by_option(args), by_variable(name, value));
+        assert_eq!(out(&option), out(&variable), "{name}");
+        assert_ne!(out(&option), out(&by_option(&[])), "{name} changes nothing");
+    }
+    assert_eq!(out(&by_variable("RINGLEADER_QUIET", "0")), out(&by_option(&[])));
+}
+
+#[test]
+fn no_colour_but_where_asked_for() {
+    let run = |args: &[&str], no_color: bool| {
+        let mut command = ringleader();
+        if no_color {
+            command.env("NO_COLOR", "1");
+        }
+        command.arg("diagnose").args(args).arg(case("skipped-allreduce")).output().unwrap().stdout
+    };
+    assert!(!run(&[], false).contains(&0x1b), "standard output is no terminal");
+    assert!(!run(&["--color", "never"], false).contains(&0x1b));
+    assert!(run(&["--color", "always"], false).contains(&0x1b));
+    assert!(!run(&[], true).contains(&0x1b));
+}
+
+#[test]
+fn standard_input_is_a_path() {
+    let log = std::fs::read(case("skipped-allreduce").join("stderr.log")).unwrap();
+    let mut child = ringleader()
+        .args(["diagnose", "--format", "json", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(&log).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["looked_at"][0]["source"], "stdin");
+}
+
+#[test]
+fn paths_are_shown_as_the_user_finds_them() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a/x.log", "a/deep/y.log", "b/x.log"] {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "hello\n").unwrap();
+    }
+    let sources = |args: &[&str]| {
+        let mut command = ringleader();
+        let output = command
+            .current_dir(folder.path())
+            .args(["diagnose", "--format", "json"])
+            .args(args)
+            .output()
+            .unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["looked_at"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|e| e["source"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(sources(&["."]), ["a/deep/y.log", "a/x.log", "b/x.log"]);
+    assert_eq!(sources(&["a"]), ["deep/y.log", "x.log"]);
+    assert_eq!(sources(&["a/x.log"]), ["a/x.log"]);
+    assert_eq!(sources(&["b/", "a"]), ["a/deep/y.log", "a/x.log", "b/x.log"]);
+    // A file that is named twice is evidence once.
+    assert_eq!(sources(&["a", "a/x.log", "./a"]), ["a/deep/y.log", "a/x.log"]);
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let folder = tempfile::tempdir().unwrap();
+    // More report than a pipe holds.
+    for n in 0..2_000 {
+        std::fs::write(folder.path().join(format!("{n}.txt")), "x\n").unwrap();
+    }
+    let mut child = ringleader()
+        .args(["diagnose", "--format", "json", "--fail-on", "never"])
+        .arg(folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut some = [0; 16];
+    child.stdout.take().unwrap().read_exact(&mut some).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert_eq!(err(&output), "");
+}
+
+#[test]
+fn threads_change_no_byte() {
+    let run = |threads: &str, path: &Path| {
+        ringleader()
+            .env("RAYON_NUM_THREADS", threads)
+            .args(["diagnose", "--format", "json"])
+            .arg(path)
+            .output()
+            .unwrap()
+            .stdout
+    };
+    for name in ["skipped-allreduce", "nodes-healthy"] {
+        let one = run("1", &case(name));
+        assert!(!one.is_empty());
+        assert!(one == run("7", &case(name)), "{name}");
+    }
+}

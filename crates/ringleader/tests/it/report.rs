@@ -1,0 +1,282 @@
+//! The three forms of the report over hand-made verdicts, the laws they keep, and the committed schema.
+
+use proptest::prelude::*;
+use ringleader::report::json::{Report, schema};
+use ringleader::report::{Detail, Look, markdown, quote, text};
+use ringleader_model::{Case, Verdict};
+
+use crate::hand_made;
+
+const PLAIN: Look = Look { width: 80, color: false, detail: Detail::Usual };
+
+fn report(verdict: &Verdict) -> Report {
+    Report::new(&hand_made::case(), verdict)
+}
+
+#[test]
+fn text_of_a_hang() {
+    insta::assert_snapshot!(text::render(&report(&hand_made::hang()), &PLAIN));
+}
+
+#[test]
+fn text_of_a_hang_with_everything() {
+    let look = Look { detail: Detail::Everything, ..PLAIN };
+    insta::assert_snapshot!(text::render(&report(&hand_made::hang()), &look));
+}
+
+#[test]
+fn text_of_a_hang_in_colour() {
+    let look = Look { color: true, ..PLAIN };
+    let painted = text::render(&report(&hand_made::hang()), &look);
+    insta::assert_snapshot!(painted.replace('\u{1b}', "ESC"));
+    // Colour adds sequences of its own and changes nothing else.
+    assert_eq!(uncoloured(&painted), text::render(&report(&hand_made::hang()), &PLAIN));
+}
+
+#[test]
+fn text_of_a_healthy_job() {
+    insta::assert_snapshot!(text::render(&report(&hand_made::healthy()), &PLAIN));
+}
+
+#[test]
+fn text_of_an_open_question() {
+    insta::assert_snapshot!(text::render(&report(&hand_made::undecided()), &PLAIN));
+}
+
+#[test]
+fn text_of_a_verdict_alone() {
+    let look = Look { detail: Detail::Verdict, ..PLAIN };
+    insta::assert_snapshot!(text::render(&report(&hand_made::hang()), &look));
+}
+
+#[test]
+fn narrow_text() {
+    let look = Look { width: 40, ..PLAIN };
+    insta::assert_snapshot!(text::render(&report(&hand_made::hang()), &look));
+}
+
+#[test]
+fn markdown_of_a_hang() {
+    insta::assert_snapshot!(markdown::render(&report(&hand_made::hang()), Detail::Usual));
+}
+
+#[test]
+fn markdown_of_an_open_question() {
+    insta::assert_snapshot!(markdown::render(&report(&hand_made::undecided()), Detail::Everything));
+}
+
+#[test]
+fn json_of_a_hang() {
+    insta::assert_snapshot!(report(&hand_made::hang()).to_json().unwrap());
+}
+
+#[test]
+fn an_empty_case_has_a_report() {
+    let report = Report::new(&Case::default(), &hand_made::healthy());
+    insta::assert_snapshot!(text::render(&report, &PLAIN));
+    valid(&report);
+}
+
+#[test]
+fn hand_made_reports_fit_the_schema() {
+    for verdict in [hand_made::hang(), hand_made::healthy(), hand_made::undecided()] {
+        valid(&report(&verdict));
+    }
+}
+
+#[test]
+fn the_schema_refuses_what_is_no_report() {
+    let schema = serde_json::from_str(&schema()).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let good: serde_json::Value =
+        serde_json::from_str(&report(&hand_made::hang()).to_json().unwrap()).unwrap();
+    assert!(validator.is_valid(&good));
+    for (pointer, bad) in [
+        ("/schema", serde_json::json!("ringleader.report.v2")),
+        ("/verdict/victims", serde_json::json!([0, 1, 3])),
+        ("/verdict/cause", serde_json::json!("Skipped collective")),
+        ("/verdict/culprits/0/gpu", serde_json::json!("GPU 2")),
+        ("/verdict/culprits/0/where/line", serde_json::json!(0)),
+        ("/findings/0/evidence/0/span", serde_json::json!([1])),
+        ("/findings/0/severity", serde_json::json!("fatal")),
+    ] {
+        let mut report = good.clone();
+        *report.pointer_mut(pointer).unwrap() = bad;
+        assert!(!validator.is_valid(&report), "{pointer}");
+    }
+}
+
+#[test]
+fn the_committed_schema_is_the_one_of_the_types() {
+    let committed = std::fs::read_to_string(crate::root().join("docs/report-v1.schema.json")).unwrap();
+    assert!(committed == schema(), "run: cargo xtask gen");
+}
+
+#[test]
+fn the_readme_shows_what_comes_out() {
+    let root = crate::root();
+    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+    let (_, rest) = readme.split_once("<!-- output -->\n").unwrap();
+    let (shown, _) = rest.split_once("<!-- /output -->").unwrap();
+    let evidence = root.join("cases/skipped-allreduce/evidence");
+    let real = text::render(&ringleader::diagnose(&[evidence], false).unwrap().report(), &PLAIN);
+    assert!(shown == format!("```text\n{real}```\n"), "run: cargo xtask gen");
+}
+
+/// Fails unless a report fits the schema.
+pub(crate) fn valid(report: &Report) {
+    let schema = serde_json::from_str(&schema()).unwrap();
+    let value = serde_json::from_str(&report.to_json().unwrap()).unwrap();
+    let errors: Vec<String> = jsonschema::validator_for(&schema)
+        .unwrap()
+        .iter_errors(&value)
+        .map(|error| error.to_string())
+        .collect();
+    assert!(errors.is_empty(), "{errors:#?}");
+}
+
+/// Fails if a row is wider than `width`, unless it is one word of a command, which stays whole to be copied.
+pub(crate) fn fits(text: &str, width: usize) {
+    for row in text.lines() {
+        let one_word =
+            row.trim_start().trim_start_matches("$ ").trim_end_matches(" \\").split(' ').count() == 1;
+        assert!(quote::columns(row) <= width || one_word, "{} columns: {row}", quote::columns(row));
+    }
+}
+
+fn uncoloured(text: &str) -> String {
+    let mut out = String::new();
+    let mut parts = text.split("\u{1b}[");
+    out.push_str(parts.next().unwrap());
+    for part in parts {
+        out.push_str(part.split_once('m').unwrap().1);
+    }
+    out
+}
+
+/// A hang in which every text of the evidence is replaced.
+fn with_words(words: &str) -> (Case, Verdict) {
+    let mut case = hand_made::case();
+    let mut verdict = hand_made::hang();
+    for source in &mut case.sources {
+        source.path = words.into();
+    }
+    for note in &mut case.notes {
+        note.text = words.into();
+    }
+    verdict.summary = words.into();
+    for culprit in &mut verdict.culprits {
+        culprit.host = Some(words.into());
+        let place = culprit.place.as_mut().unwrap();
+        place.file = words.into();
+        place.function = words.into();
+    }
+    for finding in &mut verdict.findings {
+        finding.title = words.into();
+        for evidence in &mut finding.evidence {
+            evidence.text = words.into();
+        }
+        finding.actions.clear();
+    }
+    for action in &mut verdict.actions {
+        action.text = words.into();
+        action.command = None;
+    }
+    (case, verdict)
+}
+
+/// Words of the kind that hurt: escapes, ticks, markup, wide characters, long runs.
+fn nasty() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        any::<char>().prop_map(String::from),
+        "[a-z ]{0,12}",
+        "`{1,5}",
+        "[0-9a-f/_]{60,200}",
+        Just("\u{1b}[31m".to_owned()),
+        Just("\u{1b}]8;;http://x\u{1b}\\".to_owned()),
+        Just("\n".to_owned()),
+        Just("\r\n".to_owned()),
+        Just("\n```\n# @someone".to_owned()),
+        Just("大".repeat(50)),
+    ];
+    proptest::collection::vec(piece, 0..24).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_evidence_acts_on_the_terminal_or_overruns_it(words in nasty(), width in 80_usize..200, everything: bool) {
+        let (case, verdict) = with_words(&words);
+        let report = Report::new(&case, &verdict);
+        let detail = if everything { Detail::Everything } else { Detail::Usual };
+        let shown = text::render(&report, &Look { width, color: false, detail });
+        prop_assert!(shown.chars().all(|c| c == '\n' || !quote::is_active(c)), "{shown:?}");
+        for row in shown.lines() {
+            prop_assert!(quote::columns(row) <= width, "{} of {width}: {row}", quote::columns(row));
+        }
+        let painted = text::render(&report, &Look { width, color: true, detail });
+        prop_assert_eq!(uncoloured(&painted), shown);
+    }
+
+    #[test]
+    fn no_evidence_leaves_its_fence(words in nasty()) {
+        let (case, verdict) = with_words(&words);
+        let shown = markdown::render(&Report::new(&case, &verdict), Detail::Everything);
+        prop_assert!(shown.chars().all(|c| c == '\n' || !quote::is_active(c)));
+        let mut fence: Option<usize> = None;
+        for row in shown.lines() {
+            let row = row.trim_start();
+            let ticks = row.len() - row.trim_start_matches('`').len();
+            let language = row.trim_start_matches('`');
+            match fence {
+                Some(open) if ticks >= open && language.is_empty() => fence = None,
+                Some(_) => {}
+                None if ticks >= 3 && matches!(language, "text" | "sh") => fence = Some(ticks),
+                None => {
+                    prop_assert!(outside(row), "outside of fence and span: {row}");
+                }
+            }
+        }
+        prop_assert_eq!(fence, None);
+    }
+
+    #[test]
+    fn json_keeps_every_character_and_shows_none_that_acts(words in nasty()) {
+        let (case, verdict) = with_words(&words);
+        let json = Report::new(&case, &verdict).to_json().unwrap();
+        prop_assert!(json.chars().all(|c| c == '\n' || !quote::is_active(c)));
+        let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+        prop_assert_eq!(value["verdict"]["summary"].as_str(), Some(words.as_str()));
+    }
+}
+
+/// Whether what stands outside of code spans in a row is free of what evidence could use: markup and mentions.
+fn outside(row: &str) -> bool {
+    let mut rest = row;
+    let mut left = String::new();
+    while let Some(at) = rest.find('`') {
+        left.push_str(&rest[..at]);
+        let ticks: String = rest[at..].chars().take_while(|c| *c == '`').collect();
+        let body = &rest[at + ticks.len()..];
+        // A span ends at a run of exactly as many ticks.
+        let mut end = None;
+        let mut from = 0;
+        while let Some(next) = body[from..].find('`') {
+            let run = body[from + next..].chars().take_while(|c| *c == '`').count();
+            if run == ticks.len() {
+                end = Some(from + next + run);
+                break;
+            }
+            from += next + run;
+        }
+        match end {
+            Some(end) => rest = &body[end..],
+            None => return false,
+        }
+    }
+    left.push_str(rest);
+    let markup = left.replace("**", "").replace("*(", "(").replace(")*", ")");
+    let markup = markup.trim_start_matches('#');
+    !markup.contains(['@', '<', '[', '*', '#', '|'])
+}

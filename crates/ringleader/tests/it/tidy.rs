@@ -1,0 +1,172 @@
+//! The rules of the repository that a machine can hold.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What each crate may import from this workspace. A new edge needs a decision note.
+const EDGES: &[(&str, &[&str])] = &[
+    ("ringleader-model", &[]),
+    ("ringleader-knowledge", &["ringleader-model"]),
+    ("ringleader-evidence", &["ringleader-model", "ringleader-knowledge"]),
+    ("ringleader-rules", &["ringleader-model", "ringleader-knowledge"]),
+    ("ringleader", &["ringleader-model", "ringleader-knowledge", "ringleader-evidence", "ringleader-rules"]),
+    ("ringleader-synth", &["ringleader-model"]),
+    ("xtask", &["ringleader", "ringleader-knowledge"]),
+];
+
+/// Crates that touch nothing outside of their arguments.
+const PURE: &[&str] = &["model", "knowledge", "evidence", "rules"];
+
+/// Rust files that are longer than the bound. This list only shrinks.
+const LONG: &[&str] = &[];
+const MAX_LINES: usize = 800;
+
+#[test]
+fn crates_import_only_lower_floors() {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
+        .current_dir(crate::root())
+        .output()
+        .unwrap();
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    let names: BTreeSet<&str> = packages.iter().map(|package| package["name"].as_str().unwrap()).collect();
+    let mut edges: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for package in packages {
+        let of = edges.entry(package["name"].as_str().unwrap()).or_default();
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let name = dependency["name"].as_str().unwrap();
+            // Tests may look up: rules are tested over what the readers read.
+            if dependency["kind"] != "dev" && names.contains(name) {
+                of.insert(name);
+            }
+        }
+    }
+    let allowed: BTreeMap<&str, BTreeSet<&str>> =
+        EDGES.iter().map(|(name, edges)| (*name, edges.iter().copied().collect())).collect();
+    for (name, edges) in &edges {
+        let allowed = allowed.get(name).unwrap_or_else(|| panic!("{name} has no line in EDGES"));
+        let surplus: Vec<_> = edges.difference(allowed).collect();
+        assert!(surplus.is_empty(), "{name} may not import {surplus:?}");
+    }
+}
+
+#[test]
+fn lower_floors_are_banned_from_the_outside_world() {
+    let lists: BTreeSet<String> = PURE
+        .iter()
+        .map(|name| {
+            std::fs::read_to_string(crate::root().join(format!("crates/{name}/clippy.toml"))).unwrap()
+        })
+        .collect();
+    assert_eq!(lists.len(), 1, "the pure crates ban different things");
+    let list = lists.first().unwrap();
+    for door in [
+        "std::fs::File",
+        "std::process::Command",
+        "std::net::TcpStream",
+        "std::time::Instant",
+        "std::time::SystemTime",
+        "std::env::var",
+        "std::env::var_os",
+    ] {
+        assert!(list.contains(&format!("\"{door}\"")), "{door}");
+    }
+}
+
+/// Doors to the outside world in one file, tests left out.
+fn doors(text: &str) -> Vec<String> {
+    // Unit tests stand last in a file.
+    let text = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+    let mut found = Vec::new();
+    let mut group = false;
+    for (n, line) in text.lines().enumerate() {
+        let code = line.split("//").next().unwrap_or_default();
+        group |= code.contains("std::{");
+        let words = code.split(|c: char| !c.is_alphanumeric() && c != '_').collect::<Vec<_>>();
+        let open = ["std::fs", "std::net", "std::process", "std::env", "std::os", "std::thread"]
+            .iter()
+            .any(|door| code.contains(door))
+            || ["SystemTime", "Instant"].iter().any(|word| words.contains(word))
+            || (group
+                && ["fs", "net", "process", "env", "os", "thread"].iter().any(|word| words.contains(word)));
+        if open {
+            found.push(format!("{}: {}", n + 1, line.trim()));
+        }
+        group &= !code.contains(';');
+    }
+    found
+}
+
+#[test]
+fn lower_floors_touch_nothing_outside() {
+    assert_eq!(
+        doors("use std::{\n    fmt,\n    fs,\n};\nlet now = Instant::now(); // std::env\n").len(),
+        2,
+        "the scan is blind"
+    );
+    for name in PURE {
+        for file in rust_files(&crate::root().join("crates").join(name).join("src")) {
+            if is_test(&file) {
+                continue;
+            }
+            let found = doors(&std::fs::read_to_string(&file).unwrap());
+            assert!(found.is_empty(), "{}: {found:#?}", file.display());
+        }
+    }
+}
+
+#[test]
+fn files_stay_short() {
+    let root = crate::root();
+    let mut long = BTreeSet::new();
+    for folder in ["crates", "xtask", "fuzz"] {
+        for file in rust_files(&root.join(folder)) {
+            if std::fs::read_to_string(&file).unwrap().lines().count() > MAX_LINES {
+                long.insert(file.strip_prefix(&root).unwrap().to_str().unwrap().to_owned());
+            }
+        }
+    }
+    let known: BTreeSet<String> = LONG.iter().map(|name| (*name).to_owned()).collect();
+    assert_eq!(long, known, "left: longer than {MAX_LINES} lines; right: the list, which only shrinks");
+}
+
+#[test]
+fn recorded_evidence_stays_small() {
+    fn size(path: &Path) -> u64 {
+        std::fs::read_dir(path)
+            .unwrap()
+            .map(|entry| entry.unwrap())
+            .map(|entry| {
+                if entry.file_type().unwrap().is_dir() {
+                    size(&entry.path())
+                } else {
+                    entry.metadata().unwrap().len()
+                }
+            })
+            .sum()
+    }
+    let bytes = size(&crate::root().join("cases"));
+    assert!(bytes < 15 << 20, "{bytes} bytes of cases");
+}
+
+fn is_test(path: &Path) -> bool {
+    path.components().any(|part| part.as_os_str() == "tests")
+        || path.file_name().is_some_and(|name| name == "tests.rs")
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let Ok(entries) = std::fs::read_dir(folder) else { return files };
+    for entry in entries {
+        let path = entry.unwrap().path();
+        if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
+            files.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
+}

@@ -1,0 +1,214 @@
+//! Evidence of two jobs, or of two attempts of one, in one folder: told apart before anything is joined.
+//!
+//! Old dumps and logs often lie beside new ones. What tells them apart is that two records claim the same rank: two
+//! dumps of rank 3, two processes that are rank 3 of communicators that share no member, or default groups of
+//! different sizes. Time alone tells nothing: the clocks of one job's nodes may differ by minutes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ringleader_model::{Case, Fact, FlightDump, Host, NcclLog, Observation, Pid, Rank};
+
+/// A process, as logs name it.
+type Process = (Option<Host>, Pid);
+
+/// One job's share of the evidence.
+#[derive(Debug)]
+pub struct Job {
+    /// Its evidence; statements that could belong to any job are in all of them.
+    pub case: Case,
+    /// World size and what its records cite: for people.
+    pub label: String,
+    /// Time of its newest record, ns; older jobs come first.
+    pub newest_ns: i64,
+}
+
+/// Splits a case; None if it is all of one job, as it nearly always is.
+pub fn split(case: &Case) -> Option<Vec<Job>> {
+    let dump_parts = parts_of_dumps(case);
+    let process_parts = parts_of_processes(case);
+    let n_dumps = dump_parts.values().copied().max().map_or(0, |n| n + 1);
+    let n_processes = process_parts.values().copied().max().map_or(0, |n| n + 1);
+    let n_parts = n_dumps.max(n_processes);
+    if n_parts < 2 {
+        return None;
+    }
+    let mut jobs = Vec::new();
+    for part in 0..n_parts {
+        let mine = |at: usize, observation: &Observation| match &observation.fact {
+            Fact::Flight(_) => n_dumps < 2 || dump_parts.get(&at) == Some(&part),
+            Fact::Nccl(log) => {
+                let parts: BTreeSet<usize> = processes_of(log).filter_map(|p| process_parts.get(&p).copied()).collect();
+                parts.is_empty() || parts.contains(&part)
+            }
+            // A report, stack or statement that names a process belongs to that process's job.
+            Fact::Ras(report) => {
+                let pids = report.comms.iter().flat_map(|c| &c.ranks).filter_map(|r| r.peer.pid);
+                belongs(pids, &process_parts, part)
+            }
+            Fact::Stacks(stacks) => belongs(stacks.pid.into_iter(), &process_parts, part),
+            Fact::Torch(_) => belongs(observation.who.pid.into_iter(), &process_parts, part),
+            _ => true,
+        };
+        let observations: Vec<Observation> =
+            case.observations.iter().enumerate().filter(|(at, o)| mine(*at, o)).map(|(_, o)| o.clone()).collect();
+        let newest_ns = observations.iter().filter_map(newest).max().unwrap_or(0);
+        let paths: Vec<&str> = observations
+            .iter()
+            .filter(|o| matches!(o.fact, Fact::Flight(_) | Fact::Nccl(_)))
+            .filter_map(|o| case.sources.get(o.cite.source.0 as usize).map(|s| s.path.as_str()))
+            .collect();
+        let label = match (paths.first(), paths.len()) {
+            (Some(first), n) if n > 1 => format!("{first} and {} more", n - 1),
+            (Some(first), _) => (*first).to_owned(),
+            _ => "no records of its own".to_owned(),
+        };
+        jobs.push(Job { case: Case { sources: case.sources.clone(), observations, notes: Vec::new() }, label, newest_ns });
+    }
+    jobs.retain(|j| j.newest_ns > 0 || j.label != "no records of its own");
+    jobs.sort_by_key(|j| j.newest_ns);
+    (jobs.len() > 1).then_some(jobs)
+}
+
+fn belongs(pids: impl Iterator<Item = Pid>, parts: &BTreeMap<Process, usize>, part: usize) -> bool {
+    let named: BTreeSet<usize> =
+        pids.flat_map(|pid| parts.iter().filter(move |((_, p), _)| *p == pid).map(|(_, part)| *part)).collect();
+    named.is_empty() || named.contains(&part)
+}
+
+fn newest(observation: &Observation) -> Option<i64> {
+    match &observation.fact {
+        Fact::Flight(dump) => dump.ops.iter().map(|op| op.created_ns.max(op.completed_ns)).max(),
+        Fact::Nccl(log) => log.processes.iter().filter_map(|p| p.last_at).filter(|t| t.has_year).map(|t| t.ns).max(),
+        _ => None,
+    }
+}
+
+/// Part of each dump, by index of its observation; empty if all are of one job.
+fn parts_of_dumps(case: &Case) -> BTreeMap<usize, usize> {
+    let dumps: Vec<(usize, &FlightDump)> = case
+        .observations
+        .iter()
+        .enumerate()
+        .filter_map(|(at, o)| match &o.fact {
+            Fact::Flight(dump) => Some((at, &**dump)),
+            _ => None,
+        })
+        .collect();
+    // Default groups of different sizes are different jobs.
+    let world = |dump: &FlightDump| dump.groups.iter().map(|g| g.ranks.len()).max().unwrap_or(0);
+    let mut by_world: BTreeMap<usize, Vec<(usize, &FlightDump)>> = BTreeMap::new();
+    for (at, dump) in dumps {
+        by_world.entry(world(dump)).or_default().push((at, dump));
+    }
+    let unknown = by_world.remove(&0).unwrap_or_default();
+    let mut parts = BTreeMap::new();
+    let mut next = 0;
+    for (size, mut members) in by_world {
+        let hints: Vec<Rank> = members.iter().filter_map(|(_, d)| d.name_hint).collect();
+        let distinct: BTreeSet<Rank> = hints.iter().copied().collect();
+        let doubled = members.len() > size || distinct.len() < hints.len() && times_apart(&members);
+        if doubled {
+            // Two attempts: what lies before the widest silence, and what lies behind it.
+            members.sort_by_key(|(_, d)| span(d).0);
+            let gap = widest_gap(&members);
+            for (place, (at, _)) in members.iter().enumerate() {
+                parts.insert(*at, next + usize::from(place >= gap));
+            }
+            next += 2;
+        } else {
+            for (at, _) in &members {
+                parts.insert(*at, next);
+            }
+            next += 1;
+        }
+    }
+    for (at, _) in unknown {
+        parts.insert(at, next.max(1) - 1);
+    }
+    if next < 2 { BTreeMap::new() } else { parts }
+}
+
+fn span(dump: &FlightDump) -> (i64, i64) {
+    let first = dump.ops.first().map_or(0, |op| op.created_ns);
+    let last = dump.ops.last().map_or(first, |op| op.created_ns.max(op.completed_ns));
+    (first, last)
+}
+
+/// Some two dumps that claim the same rank cover times that do not meet.
+fn times_apart(members: &[(usize, &FlightDump)]) -> bool {
+    members.iter().enumerate().any(|(at, (_, a))| {
+        members.iter().skip(at + 1).any(|(_, b)| {
+            let (a_span, b_span) = (span(a), span(b));
+            a.name_hint.is_some() && a.name_hint == b.name_hint && (a_span.1 < b_span.0 || b_span.1 < a_span.0)
+        })
+    })
+}
+
+/// Index of the first dump behind the widest silence between one dump's end and the next one's start.
+fn widest_gap(members: &[(usize, &FlightDump)]) -> usize {
+    let mut end = i64::MIN;
+    let mut widest = (i64::MIN, members.len());
+    for (place, (_, dump)) in members.iter().enumerate() {
+        let (start, stop) = span(dump);
+        if place > 0 && start.saturating_sub(end) > widest.0 {
+            widest = (start.saturating_sub(end), place);
+        }
+        end = end.max(stop);
+    }
+    widest.1
+}
+
+fn processes_of(log: &NcclLog) -> impl Iterator<Item = Process> + '_ {
+    log.processes.iter().filter_map(|p| Some((p.who.host.clone(), p.who.pid?)))
+}
+
+/// Part of each process; empty if all are of one job. Processes that share a communicator are of one job; two jobs it
+/// is only if each has a process with the same rank of a largest communicator.
+fn parts_of_processes(case: &Case) -> BTreeMap<Process, usize> {
+    // commId -> its processes, with the rank each has in it.
+    let mut comms: BTreeMap<u64, Vec<(Process, u32, u32)>> = BTreeMap::new();
+    for observation in &case.observations {
+        let Fact::Nccl(log) = &observation.fact else { continue };
+        for comm in &log.comms {
+            let process = log.processes.get(comm.process as usize).and_then(|p| Some((p.who.host.clone(), p.who.pid?)));
+            if let (Some(id), Some(process)) = (comm.comm_id, process) {
+                comms.entry(id).or_default().push((process, comm.rank.0, comm.n_ranks));
+            }
+        }
+    }
+    let largest = comms.values().flatten().map(|(_, _, n)| *n).max().unwrap_or(0);
+    let mut part_of: BTreeMap<Process, usize> = BTreeMap::new();
+    let mut ranks: Vec<BTreeSet<u32>> = Vec::new();
+    for members in comms.values() {
+        let known: BTreeSet<usize> = members.iter().filter_map(|(p, ..)| part_of.get(p).copied()).collect();
+        let part = known.first().copied().unwrap_or_else(|| {
+            ranks.push(BTreeSet::new());
+            ranks.len() - 1
+        });
+        for part_to_join in known.into_iter().skip(1) {
+            part_of.values_mut().filter(|p| **p == part_to_join).for_each(|p| *p = part);
+            let moved = ranks.get_mut(part_to_join).map(std::mem::take).unwrap_or_default();
+            if let Some(all) = ranks.get_mut(part) {
+                all.extend(moved);
+            }
+        }
+        for (process, rank, n_ranks) in members {
+            part_of.insert(process.clone(), part);
+            if *n_ranks == largest
+                && let Some(all) = ranks.get_mut(part)
+            {
+                all.insert(*rank);
+            }
+        }
+    }
+    // Parts that claim different ranks may well be one job whose logs are incomplete.
+    let claims: Vec<usize> = (0..ranks.len()).filter(|p| ranks.get(*p).is_some_and(|r| !r.is_empty())).collect();
+    let contested = claims.iter().any(|a| {
+        claims.iter().any(|b| a < b && ranks.get(*a).zip(ranks.get(*b)).is_some_and(|(x, y)| !x.is_disjoint(y)))
+    });
+    if !contested {
+        return BTreeMap::new();
+    }
+    let numbering: BTreeMap<usize, usize> = claims.iter().enumerate().map(|(new, old)| (*old, new)).collect();
+    part_of.into_iter().filter_map(|(process, part)| Some((process, *numbering.get(&part)?))).collect()
+}

@@ -1,0 +1,756 @@
+//! Faults: where they may strike, how they change a program, and what the truth is then.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::job::{Act, Call, Failure, Job, Kind, Layout, Stand};
+use crate::places::Place;
+use crate::prng::Prng;
+use crate::sim::{self, End, Run};
+use crate::{Options, Truth, program};
+
+macro_rules! faults {
+    ($($variant:ident => $name:literal),+ $(,)?) => {
+        /// What is planted.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[expect(missing_docs, reason = "the names are those of the causes, see `Cause`")]
+        pub enum Fault { $($variant),+ }
+
+        impl Fault {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// Name on the command line and in tables.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),+ }
+            }
+        }
+    };
+}
+
+faults! {
+    None => "none",
+    NoneStopped => "none-stopped-from-outside",
+    SkippedCollective => "skipped-collective",
+    ExtraCollective => "extra-collective",
+    OpMismatch => "op-mismatch",
+    RootMismatch => "op-mismatch-root",
+    ShapeMismatch => "shape-mismatch",
+    DtypeMismatch => "dtype-mismatch",
+    OrderMismatch => "collective-order-mismatch",
+    DeadlockCycle => "deadlock-cycle",
+    MissingSend => "unmatched-p2p-send",
+    MissingRecv => "unmatched-p2p-recv",
+    UnevenInputs => "uneven-inputs",
+    ExitedEarly => "rank-exited-early",
+    Killed => "process-killed",
+    Crashed => "process-crashed",
+    Exception => "application-exception",
+    Stopped => "process-stopped",
+    StuckOutside => "stuck-outside-collective",
+    Uninterruptible => "process-uninterruptible",
+    MissingRank => "missing-rank",
+    GpuStuck => "gpu-kernel-stuck",
+    SlowRankStall => "slow-rank-stall",
+    Straggler => "straggler",
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl Fault {
+    /// By [`Fault::name`].
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|f| f.name() == name)
+    }
+
+    /// Whom the majority outvotes needs a majority: faults that only differ from their peers want three ranks.
+    pub(crate) fn min_ranks(self) -> u32 {
+        match self {
+            Self::SkippedCollective
+            | Self::ExtraCollective
+            | Self::OpMismatch
+            | Self::RootMismatch
+            | Self::ShapeMismatch
+            | Self::DtypeMismatch
+            | Self::OrderMismatch
+            | Self::UnevenInputs
+            | Self::Straggler
+            | Self::GpuStuck => 3,
+            Self::DeadlockCycle | Self::MissingSend | Self::MissingRecv => 4,
+            _ => 2,
+        }
+    }
+
+    pub(crate) fn fits(self, layout: Layout) -> bool {
+        match self {
+            Self::MissingSend | Self::MissingRecv => matches!(layout, Layout::Pipe { .. }),
+            Self::UnevenInputs | Self::OrderMismatch => matches!(layout, Layout::Ddp | Layout::Fsdp),
+            Self::RootMismatch => matches!(layout, Layout::Ddp),
+            Self::DeadlockCycle => matches!(layout, Layout::Mesh { .. }),
+            _ => true,
+        }
+    }
+}
+
+/// A cause id of the project's closed list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cause(&'static str);
+
+impl Cause {
+    /// The id.
+    pub fn id(self) -> &'static str {
+        self.0
+    }
+}
+
+/// The fault as planted.
+#[derive(Clone, Debug)]
+pub(crate) struct Plant {
+    pub(crate) fault: Fault,
+    pub(crate) changed: BTreeMap<usize, Vec<Act>>,
+    /// The one it strikes, or the first of them.
+    pub(crate) rank: u32,
+    pub(crate) culprits: Vec<u32>,
+    pub(crate) step: u16,
+    /// Group and position (counted from 1 among the rank's collectives of the group) of the changed call.
+    pub(crate) at: Option<(u16, u32)>,
+    pub(crate) place: Option<Place>,
+    pub(crate) story: String,
+    /// Extra words the faulty rank prints before it goes wrong.
+    pub(crate) print: Option<String>,
+}
+
+impl Plant {
+    fn nothing(fault: Fault) -> Self {
+        Self {
+            fault,
+            changed: BTreeMap::new(),
+            rank: 0,
+            culprits: Vec::new(),
+            step: 0,
+            at: None,
+            place: None,
+            story: String::new(),
+            print: None,
+        }
+    }
+
+    pub(crate) fn programs<'a>(&'a self, job: &'a Job, rank: usize) -> &'a [Act] {
+        self.changed.get(&rank).unwrap_or(&job.programs[rank])
+    }
+}
+
+/// Plants `fault` at a random place. Places at which it would not show (two equal calls swapped) are passed over.
+pub(crate) fn plant(job: &mut Job, prng: &mut Prng, fault: Fault) -> Plant {
+    for _ in 0..60 {
+        let Some(plant) = try_plant(job, prng, fault) else { continue };
+        let run = sim::run(job, &plant);
+        if shows(&plant, &run) {
+            return plant;
+        }
+    }
+    // A tiny job may have no room for the fault: it stays healthy, and the truth says so.
+    Plant::nothing(Fault::None)
+}
+
+/// Whether the fault does what its name says, in the step in which it strikes.
+fn shows(plant: &Plant, run: &Run) -> bool {
+    match plant.fault {
+        Fault::None | Fault::NoneStopped | Fault::Straggler | Fault::MissingRank => !run.hangs(),
+        Fault::Killed | Fault::Crashed | Fault::Exception => true,
+        _ => {
+            // A rank that leaves out the last call of a step stands in the next one.
+            let stuck =
+                run.ranks.iter().flat_map(|r| &r.made).filter(|m| m.done_ns.is_none()).map(|m| m.step);
+            stuck.min() == Some(plant.step)
+        }
+    }
+}
+
+/// Indices of the calls of one step of a rank's program.
+fn calls_of_step(program: &[Act], step: u16) -> Vec<usize> {
+    let mut inside = false;
+    let mut found = Vec::new();
+    for (at, act) in program.iter().enumerate() {
+        match act {
+            Act::StepStart(s) => inside = *s == step,
+            Act::Call { .. } if inside => found.push(at),
+            _ => {}
+        }
+    }
+    found
+}
+
+fn group_of(act: Act) -> Option<u16> {
+    match act {
+        Act::Call { group, .. } => Some(group),
+        _ => None,
+    }
+}
+
+/// Position of the act at `at` among the rank's collectives of its group, from 1.
+fn position(program: &[Act], at: usize) -> Option<(u16, u32)> {
+    let group = group_of(program[at])?;
+    let before =
+        program[..=at].iter().filter(|a| matches!(a, Act::Call { group: g, peer: None, .. } if *g == group));
+    Some((group, before.count() as u32))
+}
+
+fn try_plant(job: &mut Job, prng: &mut Prng, fault: Fault) -> Option<Plant> {
+    let mut plant = Plant::nothing(fault);
+    plant.step = prng.range(1, u64::from(job.n_steps) - 2) as u16;
+    plant.rank = prng.below(u64::from(job.n)) as u32;
+    let rank = plant.rank as usize;
+    let mut program = job.programs[rank].clone();
+    let calls = calls_of_step(&program, plant.step);
+    let big = |job: &Job, at: &usize, program: &[Act]| match program[*at] {
+        Act::Call { group, peer: None, .. } => job.group(group).ranks.len() >= 3,
+        _ => false,
+    };
+    let logic: Vec<usize> = calls.iter().copied().filter(|at| big(job, at, &program)).collect();
+    let start = program.iter().position(|a| *a == Act::StepStart(plant.step))?;
+    match fault {
+        Fault::None | Fault::NoneStopped => return Some(plant),
+        Fault::SkippedCollective => {
+            let at = *pick(prng, &logic)?;
+            note_call(job, &mut plant, &program, at, "leaves out");
+            program.remove(at);
+        }
+        Fault::ExtraCollective => {
+            let at = *pick(prng, &logic)?;
+            let group = group_of(program[at])?;
+            let n = prng.pick(&[1, 3, 7]);
+            let call = job.call(Call {
+                kind: Kind::AllReduce,
+                input: vec![n],
+                output: vec![n],
+                dtype: "Float",
+                root: 0,
+            });
+            let mut places = job.places.clone();
+            let name = places.names.log;
+            let place = places.in_user(places.entry("all_reduce"), name, 77);
+            let wait = places.in_user(vec![places.package("item", "torch/_tensor.py", 1_030)], name, 78);
+            job.places = places;
+            note_call(job, &mut plant, &program, at, "makes a call of its own before");
+            plant.place = Some(place);
+            program.insert(at, Act::Call { group, call, place, peer: None, wait: true });
+            if prng.chance(50) {
+                program.insert(at + 1, Act::Sync(wait));
+            }
+        }
+        Fault::OpMismatch | Fault::RootMismatch | Fault::ShapeMismatch | Fault::DtypeMismatch => {
+            change_call(job, prng, &mut plant, &mut program, &logic)?;
+        }
+        Fault::OrderMismatch => {
+            let pairs: Vec<(usize, usize)> = logic
+                .iter()
+                .zip(logic.iter().skip(1))
+                .map(|(a, b)| (*a, *b))
+                .filter(|(a, b)| {
+                    let Act::Call { group: g, call: c, .. } = program[*a] else { return false };
+                    let Act::Call { group: h, call: d, .. } = program[*b] else { return false };
+                    let fits = job.calls[usize::from(c)].fits(&job.calls[usize::from(d)]);
+                    g == h && !fits && !program[*a..*b].iter().any(|x| matches!(x, Act::Sync(_)))
+                })
+                .collect();
+            let (a, b) = *pick(prng, &pairs)?;
+            note_call(job, &mut plant, &program, a, "swaps with the next call");
+            program.swap(a, b);
+        }
+        Fault::DeadlockCycle => return deadlock(job, prng, plant),
+        Fault::MissingSend | Fault::MissingRecv => {
+            let wanted = if fault == Fault::MissingSend { Kind::Send } else { Kind::Recv };
+            let of_kind = |at: &usize| match program[*at] {
+                Act::Call { call, .. } => job.calls[usize::from(call)].kind == wanted,
+                _ => false,
+            };
+            let transfers: Vec<usize> = calls.iter().copied().filter(of_kind).collect();
+            let at = *pick(prng, &transfers)?;
+            note_call(job, &mut plant, &program, at, "leaves out");
+            program.remove(at);
+        }
+        Fault::UnevenInputs => {
+            let mut places = job.places.clone();
+            let finish = places.names.finish;
+            let mut stack = places.entry("barrier");
+            stack.push(places.user(finish, 377));
+            stack.push(places.user(places.names.main, 404));
+            stack.push(places.user("<module>", 411));
+            let place = places.add(stack);
+            let mut stack = vec![places.package("synchronize", "torch/cuda/__init__.py", 1162)];
+            stack.push(places.user(finish, 378));
+            stack.push(places.user(places.names.main, 404));
+            stack.push(places.user("<module>", 411));
+            let wait = places.add(stack);
+            job.places = places;
+            let call = job.call(Call {
+                kind: Kind::Barrier,
+                input: vec![1],
+                output: vec![1],
+                dtype: "Float",
+                root: 0,
+            });
+            program.truncate(start + 1);
+            program.push(Act::Call { group: 0, call, place, peer: None, wait: true });
+            program.push(Act::Sync(wait));
+            plant.place = Some(place);
+            plant.story =
+                format!("rank {rank} has no batch for step {} and goes to the final barrier", plant.step);
+            plant.print = Some(format!("epoch 0 finished after {} batches", plant.step));
+        }
+        Fault::ExitedEarly => {
+            program.truncate(start);
+            program.push(Act::Exit);
+            plant.story = format!("rank {rank} ends with status 0 before step {}", plant.step);
+            plant.print = prng
+                .chance(60)
+                .then(|| prng.pick(&["early stopping", "nothing left to do", "done"]).to_owned());
+        }
+        Fault::Killed | Fault::Crashed | Fault::Exception => {
+            let at = *pick(prng, &calls)?;
+            let how = match fault {
+                Fault::Killed => Failure::Killed,
+                Fault::Crashed => Failure::Crashed,
+                _ => Failure::Raised,
+            };
+            let mut places = job.places.clone();
+            let name = prng.pick(&[places.names.load, places.names.sync, places.names.forward]);
+            let place = places.in_user(Vec::new(), name, 58);
+            job.places = places;
+            program.truncate(at);
+            program.push(Act::Fail(how, place));
+            plant.place = Some(place);
+            plant.story = format!("rank {rank}: {} in step {}", fault.name(), plant.step);
+        }
+        Fault::Stopped | Fault::StuckOutside | Fault::Uninterruptible | Fault::SlowRankStall => {
+            let at = if prng.chance(60) { start + 1 } else { *pick(prng, &calls)? };
+            let (how, place) = stand(job, prng, fault);
+            program.truncate(at);
+            program.push(Act::Stand(how, place));
+            plant.place = Some(place);
+            plant.story = format!("rank {rank} stands ({how:?}) in step {}", plant.step);
+        }
+        Fault::MissingRank => {
+            plant.story = format!("rank {rank} never starts");
+        }
+        Fault::GpuStuck => {
+            let at = *pick(prng, &logic)?;
+            program.insert(at, Act::GpuStuck);
+            plant.story = format!("a kernel of rank {rank} never ends in step {}", plant.step);
+        }
+        Fault::Straggler => {
+            // On the host: a slower GPU shows in timed recordings only. Long against the watchdog's ten looks a second.
+            let extra_ms = prng.range(250, 600) as u32;
+            for act in &mut program {
+                if let Act::Host { us } = act {
+                    *us += extra_ms * 1_000;
+                }
+            }
+            plant.story = format!("rank {rank} takes {extra_ms} ms longer to load each batch");
+        }
+    }
+    plant.culprits = vec![plant.rank];
+    plant.changed.insert(rank, program);
+    Some(plant)
+}
+
+fn pick<'a, T>(prng: &mut Prng, items: &'a [T]) -> Option<&'a T> {
+    (!items.is_empty()).then(|| &items[prng.below(items.len() as u64) as usize])
+}
+
+fn note_call(job: &Job, plant: &mut Plant, program: &[Act], at: usize, what: &str) {
+    plant.at = position(program, at);
+    if let Act::Call { group, call, place, .. } = program[at] {
+        plant.place = Some(place);
+        let call = &job.calls[usize::from(call)];
+        plant.story = format!(
+            "rank {} {what} {:?} {:?} {} (#{} of group {}) in step {}",
+            plant.rank,
+            call.kind,
+            call.input,
+            call.dtype,
+            plant.at.map_or(0, |a| a.1),
+            job.group(group).name,
+            plant.step
+        );
+    }
+}
+
+fn change_call(
+    job: &mut Job,
+    prng: &mut Prng,
+    plant: &mut Plant,
+    program: &mut [Act],
+    logic: &[usize],
+) -> Option<()> {
+    let wanted: Vec<usize> = logic
+        .iter()
+        .copied()
+        .filter(|at| {
+            let Act::Call { call, .. } = program[*at] else { return false };
+            (job.calls[usize::from(call)].kind == Kind::Broadcast) == (plant.fault == Fault::RootMismatch)
+        })
+        .collect();
+    let at = *pick(prng, &wanted)?;
+    note_call(job, plant, program, at, "changes");
+    let Act::Call { group, call, place, peer, wait } = program[at] else { return None };
+    let mut new = job.calls[usize::from(call)].clone();
+    let mut place = place;
+    match plant.fault {
+        Fault::RootMismatch => {
+            new.root = job.group(group).rank_of(plant.rank).filter(|r| *r != 0)?;
+        }
+        Fault::ShapeMismatch => {
+            let extra = prng.pick(&[1_u64, 8, 64]);
+            let last = new.input.len() - 1;
+            new.input[last] += extra;
+            if new.kind == Kind::AllGather {
+                new.output[0] = new.input[0] * job.group(group).ranks.len() as u64;
+            } else if new.kind == Kind::ReduceScatter {
+                let n = job.group(group).ranks.len() as u64;
+                new.output[0] += extra;
+                new.input[0] = new.output[0] * n;
+            } else {
+                new.output[last] += extra;
+            }
+        }
+        Fault::DtypeMismatch => {
+            new.dtype = match new.dtype {
+                "Float" => prng.pick(&["BFloat16", "Half", "Double"]),
+                "Double" => "Float",
+                _ => "Float",
+            };
+        }
+        _ => {
+            let to = match new.kind {
+                Kind::AllReduce => prng.pick(&[Kind::Reduce, Kind::Broadcast]),
+                Kind::AllGather => {
+                    new.output.clone_from(&new.input);
+                    Kind::AllReduce
+                }
+                _ => {
+                    new.input.clone_from(&new.output);
+                    Kind::AllReduce
+                }
+            };
+            new.kind = to;
+            // The other branch of the same function.
+            let entry = match to {
+                Kind::Reduce => "reduce",
+                Kind::Broadcast => "broadcast",
+                _ => "all_reduce",
+            };
+            let mut stack = job.places.stack(place).to_vec();
+            let entry_frames = job.places.entry(entry);
+            if stack.len() > 2 && stack[1].function == "wrapper" {
+                stack[0] = entry_frames[0].clone();
+            }
+            if let Some(user) = stack.iter_mut().find(|f| f.file == job.places.script) {
+                user.line += 2;
+            }
+            place = job.places.add(stack);
+        }
+    }
+    let call = job.call(new);
+    plant.place = Some(place);
+    program[at] = Act::Call { group, call, place, peer, wait };
+    Some(())
+}
+
+fn stand(job: &mut Job, prng: &mut Prng, fault: Fault) -> (Stand, Place) {
+    let mut places = job.places.clone();
+    let (load, save) = (places.names.load, places.names.save);
+    let found = match fault {
+        Fault::Stopped => (Stand::Stopped, places.in_user(Vec::new(), load, 61)),
+        Fault::SlowRankStall => {
+            let inner = match prng.below(3) {
+                0 => Vec::new(),
+                1 => vec![places.package("_save", "torch/serialization.py", 1_213)],
+                _ => vec![places.package("batch_encode", "transformers/tokenization_utils_fast.py", 552)],
+            };
+            (Stand::Busy, places.in_user(inner, save, 93))
+        }
+        Fault::Uninterruptible => {
+            let inner = if prng.chance(50) {
+                vec![places.package("__getitem__", "datasets/arrow_dataset.py", 2_861)]
+            } else {
+                Vec::new()
+            };
+            (Stand::Uninterruptible, places.in_user(inner, load, 65))
+        }
+        _ => {
+            let inner = match prng.below(3) {
+                0 => Vec::new(),
+                1 => vec![
+                    places.package("_try_get_data", "torch/utils/data/dataloader.py", 1_275),
+                    places.package("_next_data", "torch/utils/data/dataloader.py", 1_448),
+                    places.package("__next__", "torch/utils/data/dataloader.py", 733),
+                ],
+                _ => vec![places.package("acquire", "filelock/_api.py", 331)],
+            };
+            (Stand::Asleep, places.in_user(inner, load, 63))
+        }
+    };
+    job.places = places;
+    found
+}
+
+/// Four ranks on a corner each of two tensor-parallel and two data-parallel groups; the two on one diagonal enter the
+/// data-parallel call first. Nobody is missing anywhere, and nobody goes on.
+fn deadlock(job: &mut Job, prng: &mut Prng, mut plant: Plant) -> Option<Plant> {
+    let Layout::Mesh { tp } = job.layout else { return None };
+    let dp = job.n / tp;
+    let two = |prng: &mut Prng, n: u32| -> Option<(u32, u32)> {
+        let a = prng.below(u64::from(n)) as u32;
+        let b = prng.below(u64::from(n)) as u32;
+        (a < b).then_some((a, b))
+    };
+    let (t0, t1) = two(prng, tp)?;
+    let (d0, d1) = two(prng, dp)?;
+    let at = |d: u32, t: u32| d * tp + t;
+    let corners = [at(d0, t0), at(d0, t1), at(d1, t1), at(d1, t0)];
+    let n = 33;
+    let call =
+        job.call(Call { kind: Kind::AllReduce, input: vec![n], output: vec![n], dtype: "Float", root: 0 });
+    let mut places = job.places.clone();
+    let name = places.names.log;
+    let tensor = places.in_user(places.entry("all_reduce"), name, 84);
+    let data = places.in_user(places.entry("all_reduce"), name, 86);
+    let tensor_else = places.in_user(places.entry("all_reduce"), name, 91);
+    let data_else = places.in_user(places.entry("all_reduce"), name, 89);
+    let sync = |places: &mut crate::places::Places, line: u32| {
+        let inner = vec![places.package("synchronize", "torch/cuda/__init__.py", 1162)];
+        places.in_user(inner, name, line)
+    };
+    let waits = [sync(&mut places, 85), sync(&mut places, 87), sync(&mut places, 90), sync(&mut places, 92)];
+    let _ = program::sync_place(&mut places);
+    job.places = places;
+    for rank in 0..job.n {
+        let Some(t_group) = job.group_of(rank, "TENSOR_MODEL_PARALLEL_GROUP") else { continue };
+        let Some(d_group) = job.group_of(rank, "DATA_PARALLEL_GROUP_WITH_CP") else { continue };
+        let mut program = job.programs[rank as usize].clone();
+        let start = program.iter().position(|a| *a == Act::StepStart(plant.step))?;
+        let make = |group, place| Act::Call { group, call, place, peer: None, wait: true };
+        let turned = rank == corners[1] || rank == corners[3];
+        let acts = if turned {
+            [make(d_group, data_else), Act::Sync(waits[2]), make(t_group, tensor_else), Act::Sync(waits[3])]
+        } else {
+            [make(t_group, tensor), Act::Sync(waits[0]), make(d_group, data), Act::Sync(waits[1])]
+        };
+        program.splice(start + 1..=start, acts);
+        plant.changed.insert(rank as usize, program);
+    }
+    plant.rank = corners[1];
+    plant.culprits = vec![corners[1], corners[3]];
+    plant.culprits.sort_unstable();
+    plant.place = Some(data_else);
+    plant.story = format!("ranks {corners:?} enter two groups in opposite orders in step {}", plant.step);
+    Some(plant)
+}
+
+/// What is right to say about this job, given what of it can be seen.
+pub(crate) fn truth(job: &Job, plant: &mut Plant, run: &Run, options: &Options) -> Truth {
+    let emit = options.emit;
+    let mut truth = Truth {
+        fault: plant.fault,
+        n_ranks: job.n,
+        cause: Cause("none"),
+        also_right: Vec::new(),
+        culprits: plant.culprits.clone(),
+        culprits_also: Vec::new(),
+        culprits_within: Vec::new(),
+        functions: Vec::new(),
+        story: plant.story.clone(),
+    };
+    let sees_processes = emit.processes;
+    let sees_stacks = emit.stacks;
+    let mut also = |ids: &[&'static str]| truth.also_right.extend(ids.iter().map(|id| Cause(id)));
+    let cause = match plant.fault {
+        Fault::None => "none",
+        Fault::NoneStopped => {
+            // Stopped by the scheduler: whether it was well until then cannot be proved.
+            also(&["undecided"]);
+            "none"
+        }
+        Fault::SkippedCollective => {
+            if !shift_shows(plant, run) {
+                // Without a later call of its own in the group, the rank that waits elsewhere might as well have
+                // turned round two calls of two groups.
+                also(&["deadlock-cycle", "op-mismatch", "extra-collective"]);
+            }
+            "skipped-collective"
+        }
+        Fault::ExtraCollective => {
+            if !shift_shows(plant, run) {
+                also(&["op-mismatch"]);
+            }
+            "extra-collective"
+        }
+        Fault::OpMismatch | Fault::RootMismatch => {
+            if !calls_after(plant, run) {
+                // Nothing follows that would show whether the calls fall into step again.
+                also(&["extra-collective", "skipped-collective"]);
+            }
+            if plant.fault == Fault::RootMismatch && !(emit.nccl && emit.calls) {
+                also(&["undecided", "gpu-kernel-stuck"]);
+            }
+            "op-mismatch"
+        }
+        Fault::ShapeMismatch => {
+            if !calls_after(plant, run) {
+                also(&["op-mismatch"]);
+            }
+            "shape-mismatch"
+        }
+        Fault::DtypeMismatch => {
+            if !(emit.flight || emit.nccl && emit.calls) {
+                also(&["undecided", "gpu-kernel-stuck"]);
+            }
+            "dtype-mismatch"
+        }
+        Fault::OrderMismatch => {
+            if !calls_after(plant, run) {
+                also(&["op-mismatch"]);
+            }
+            "collective-order-mismatch"
+        }
+        Fault::DeadlockCycle => {
+            truth.culprits_within = (0..job.n).collect();
+            "deadlock-cycle"
+        }
+        Fault::MissingSend | Fault::MissingRecv => {
+            // The pair: whose list lacks the call can be told only by comparing with other pairs or steps.
+            if let Some(peer) = peer_of_transfer(job, plant) {
+                let mut both = vec![plant.rank, peer];
+                both.sort_unstable();
+                truth.culprits_also.push(both);
+            }
+            "unmatched-p2p"
+        }
+        Fault::UnevenInputs => {
+            also(&["skipped-collective", "extra-collective", "op-mismatch"]);
+            "uneven-inputs"
+        }
+        Fault::ExitedEarly => {
+            also(&["uneven-inputs", "peer-process-died"]);
+            if !sees_processes {
+                also(&["stuck-outside-collective", "process-stopped", "undecided"]);
+            }
+            "rank-exited-early"
+        }
+        Fault::Killed => {
+            also(&["peer-process-died"]);
+            "process-killed"
+        }
+        Fault::Crashed => {
+            also(&["peer-process-died"]);
+            "process-crashed"
+        }
+        Fault::Exception => "application-exception",
+        Fault::Stopped => {
+            if !sees_processes && !sees_stacks {
+                also(&["stuck-outside-collective", "peer-process-died", "rank-exited-early", "undecided"]);
+            }
+            "process-stopped"
+        }
+        Fault::StuckOutside => {
+            if !sees_stacks && !sees_processes {
+                also(&["skipped-collective", "slow-rank-stall", "undecided"]);
+            }
+            "stuck-outside-collective"
+        }
+        Fault::Uninterruptible => {
+            if !sees_processes {
+                also(&["stuck-outside-collective", "slow-rank-stall", "undecided"]);
+            }
+            "process-uninterruptible"
+        }
+        Fault::MissingRank => {
+            if plant.rank == 0 {
+                // Rank 0 hosts the store: nothing answers there, which a filter or a wrong address would explain too.
+                also(&["firewall-or-port", "undecided"]);
+            }
+            "missing-rank"
+        }
+        Fault::GpuStuck => {
+            if !emit.gpus {
+                also(&["undecided"]);
+            }
+            "gpu-kernel-stuck"
+        }
+        Fault::SlowRankStall => {
+            // One sample does not tell busy from stuck.
+            also(&["stuck-outside-collective"]);
+            if !sees_stacks && !sees_processes {
+                also(&["undecided"]);
+            }
+            "slow-rank-stall"
+        }
+        Fault::Straggler => "straggler",
+    };
+    truth.cause = Cause(cause);
+    truth.culprits.sort_unstable();
+    let stands = match run.ranks[plant.rank as usize].end {
+        End::Waiting(place) | End::Standing(_, place) | End::Failed(_, place) => Some(place),
+        End::Finished | End::Exited => None,
+    };
+    if !truth.culprits.is_empty()
+        && !matches!(
+            plant.fault,
+            Fault::Straggler | Fault::GpuStuck | Fault::Killed | Fault::ExitedEarly | Fault::Stopped
+        )
+    {
+        for place in plant.place.into_iter().chain(stands) {
+            if let Some(name) = job.places.user_function(place) {
+                truth.functions.push(name.to_owned());
+            }
+        }
+    }
+    truth
+}
+
+/// Whether the rank called something on the same group after the changed position.
+fn calls_after(plant: &Plant, run: &Run) -> bool {
+    let Some((group, seq)) = plant.at else { return false };
+    run.ranks[plant.rank as usize].made.iter().any(|m| m.group == group && m.coll_seq > seq)
+}
+
+/// Whether the rank's calls from the changed position on can be seen to be its peers' calls, shifted.
+fn shift_shows(plant: &Plant, run: &Run) -> bool {
+    let Some((group, seq)) = plant.at else { return false };
+    let of = |rank: usize| -> BTreeMap<u32, (u16, Place)> {
+        let made = run.ranks[rank].made.iter().filter(|m| m.group == group && m.peer.is_none());
+        made.map(|m| (m.coll_seq, (m.call, m.place))).collect()
+    };
+    let mine = of(plant.rank as usize);
+    let others = (0..run.ranks.len()).filter(|r| *r != plant.rank as usize).map(of);
+    let Some(longest) = others.max_by_key(BTreeMap::len) else { return false };
+    let later = match plant.fault {
+        Fault::SkippedCollective => 1,
+        // The call of its own, then one that the peers have made at the position before.
+        _ => 0,
+    };
+    if plant.fault == Fault::SkippedCollective {
+        mine.range(seq..)
+            .any(|(at, call)| longest.get(at) != Some(call) && longest.get(&(at + later)) == Some(call))
+    } else {
+        mine.range(seq + 1..)
+            .any(|(at, call)| longest.get(at) != Some(call) && longest.get(&(at - 1)) == Some(call))
+    }
+}
+
+/// The other end of the transfer that was left out.
+fn peer_of_transfer(job: &Job, plant: &Plant) -> Option<u32> {
+    let before = &job.programs[plant.rank as usize];
+    let after = plant.changed.get(&(plant.rank as usize))?;
+    let at = before.iter().zip(after).position(|(a, b)| a != b).unwrap_or(after.len());
+    match before.get(at)? {
+        Act::Call { group, peer: Some(peer), .. } => job.group(*group).ranks.get(usize::from(*peer)).copied(),
+        _ => None,
+    }
+}

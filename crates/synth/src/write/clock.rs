@@ -1,0 +1,91 @@
+//! Wall clock times as programs print them.
+
+/// A moment, taken apart.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stamp {
+    pub(crate) year: i64,
+    pub(crate) month: u32,
+    pub(crate) day: u32,
+    pub(crate) hour: u32,
+    pub(crate) minute: u32,
+    pub(crate) second: u32,
+    pub(crate) nanos: u32,
+}
+
+/// ns since 1970 to calendar fields (proleptic Gregorian, UTC).
+pub(crate) fn stamp(ns: i64) -> Stamp {
+    let seconds = ns.div_euclid(1_000_000_000);
+    let days = seconds.div_euclid(86_400);
+    let of_day = seconds.rem_euclid(86_400) as u32;
+    // Days since 0000-03-01, in eras of 400 years.
+    let z = days + 719_468;
+    let era = z.div_euclid(146_097);
+    let doe = z.rem_euclid(146_097);
+    let yoe = (doe - doe / 1_460 + doe / 36_524 - doe / 146_096) / 365;
+    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+    let mp = (5 * doy + 2) / 153;
+    let month = if mp < 10 { mp + 3 } else { mp - 9 };
+    Stamp {
+        year: yoe + era * 400 + i64::from(month <= 2),
+        month: month as u32,
+        day: (doy - (153 * mp + 2) / 5 + 1) as u32,
+        hour: of_day / 3_600,
+        minute: of_day / 60 % 60,
+        second: of_day % 60,
+        nanos: ns.rem_euclid(1_000_000_000) as u32,
+    }
+}
+
+impl Stamp {
+    /// `1120 08:21:34.879176503`, glog's without its letter.
+    pub(crate) fn glog(self) -> String {
+        format!(
+            "{:02}{:02} {:02}:{:02}:{:02}.{:09}",
+            self.month, self.day, self.hour, self.minute, self.second, self.nanos
+        )
+    }
+
+    /// `1120 08:21:50.946000`, that of torch's Python loggers.
+    pub(crate) fn python(self) -> String {
+        format!(
+            "{:02}{:02} {:02}:{:02}:{:02}.{:03}000",
+            self.month,
+            self.day,
+            self.hour,
+            self.minute,
+            self.second,
+            self.nanos / 1_000_000
+        )
+    }
+
+    /// `2026-11-20 08:21:25`.
+    pub(crate) fn plain(self) -> String {
+        format!(
+            "{}-{:02}-{:02} {:02}:{:02}:{:02}",
+            self.year, self.month, self.day, self.hour, self.minute, self.second
+        )
+    }
+
+    /// `2026-11-20_08:21:51`.
+    pub(crate) fn launcher(self) -> String {
+        self.plain().replace(' ', "_")
+    }
+
+    /// `Fri Nov 20 08:21:32 2026`.
+    pub(crate) fn ctime(self, ns: i64) -> String {
+        const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+        const MONTHS: [&str; 12] =
+            ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+        let weekday = ns.div_euclid(86_400_000_000_000).rem_euclid(7) as usize;
+        format!(
+            "{} {} {:2} {:02}:{:02}:{:02} {}",
+            DAYS[weekday],
+            MONTHS[self.month as usize - 1],
+            self.day,
+            self.hour,
+            self.minute,
+            self.second,
+            self.year
+        )
+    }
+}

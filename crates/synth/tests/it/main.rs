@@ -1,0 +1,5 @@
+//! Laws of the simulation, and the accuracy of the diagnosis over it.
+
+mod accuracy;
+mod read_back;
+mod simulation;

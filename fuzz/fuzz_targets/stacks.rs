@@ -1,0 +1,18 @@
+//! Arbitrary bytes to the reader of stacks, alone and after a beginning that opens it.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use ringleader_evidence::{Limits, Scratch};
+
+fn read(path: &str, bytes: &[u8]) {
+    // Small caps, so that a packed bomb costs the fuzzer little.
+    let limits = Limits { max_expanded_bytes: 1 << 20, max_members: 100, ..Limits::default() };
+    let extract = ringleader_evidence::read(path, &mut &*bytes, &mut Scratch::default(), &limits);
+    assert!(!extract.sources.is_empty());
+}
+
+fuzz_target!(|data: &[u8]| {
+    read("stacks.txt", data);
+    read("stacks.txt", &[b"Process 7: python3\nThread 7 (active): \"MainThread\"\n", data].concat());
+    read("stacks.txt", &[b"Thread 1 (LWP 7):\n#0  0x01 in f (", data].concat());
+});
