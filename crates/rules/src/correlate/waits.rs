@@ -200,6 +200,8 @@ fn flight_fronts(at: usize, group: &Group<'_>, oldest: &BTreeMap<Node, Oldest>) 
                 for (member, track) in group.tracks.iter().enumerate() {
                     match track {
                         None => front.unseen.push(member),
+                        // A record that was cut: nothing is known of what followed.
+                        Some(t) if t.entered < seq && t.open_end => front.unseen.push(member),
                         Some(t) if t.entered < seq && has_collectives_or_none(t) => front.behind.push(member),
                         Some(t) if t.finished.unwrap_or(0) >= seq => front.ahead.push(member),
                         Some(_) => {}
@@ -238,6 +240,7 @@ fn settle_pair(group: &Group<'_>, front: &mut Front, from: u32, to: u32, nth: u3
             let rolled = !track.from_start || track_rolled(group, waiter);
             match made {
                 // Numbers are worth nothing once a ring has lost its start; then only "has it anything left" counts.
+                None if track.open_end => {}
                 None if !rolled || track.p2p.iter().all(|p| p.done == Some(true)) => front.behind.push(other as usize),
                 // Entered, but the other has an older operation to finish first.
                 Some(p2p) => {
@@ -260,7 +263,8 @@ fn track_rolled(group: &Group<'_>, at: usize) -> bool {
 
 /// NCCL logs: whoever made fewer calls on a communicator is behind.
 fn count_front(at: usize, group: &Group<'_>) -> Option<Front> {
-    let seen = || group.tracks.iter().enumerate().filter_map(|(m, t)| t.as_ref().filter(|t| t.from_start).map(|t| (m, t)));
+    let seen =
+        || group.tracks.iter().enumerate().filter_map(|(m, t)| t.as_ref().filter(|t| t.from_start && !t.open_end).map(|t| (m, t)));
     let most = seen().map(|(_, t)| t.entered).max().filter(|n| *n > 0)?;
     let behind: Vec<usize> = seen().filter(|(_, t)| t.entered < most).map(|(m, _)| m).collect();
     let least = seen().map(|(_, t)| t.entered).min()?;
@@ -281,14 +285,14 @@ fn pair_fronts(at: usize, group: &Group<'_>) -> Vec<Front> {
     let mut sends: BTreeMap<(u32, u32), u32> = BTreeMap::new();
     let mut recvs: BTreeMap<(u32, u32), u32> = BTreeMap::new();
     for (member, track) in group.tracks.iter().enumerate() {
-        let Some(track) = track.as_ref().filter(|t| t.from_start) else { continue };
+        let Some(track) = track.as_ref().filter(|t| t.from_start && !t.open_end) else { continue };
         for p2p in &track.p2p {
             let counts = if p2p.is_send { &mut sends } else { &mut recvs };
             let key = if p2p.is_send { (member as u32, p2p.peer) } else { (p2p.peer, member as u32) };
             *counts.entry(key).or_default() += 1;
         }
     }
-    let seen = |m: u32| group.tracks.get(m as usize).and_then(Option::as_ref).is_some_and(|t| t.from_start);
+    let seen = |m: u32| group.tracks.get(m as usize).and_then(Option::as_ref).is_some_and(|t| t.from_start && !t.open_end);
     let pairs: BTreeSet<(u32, u32)> = sends.keys().chain(recvs.keys()).copied().collect();
     let mut fronts = Vec::new();
     for (from, to) in pairs {

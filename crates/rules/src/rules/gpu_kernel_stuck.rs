@@ -29,7 +29,7 @@ use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(super) static RULE: Rule = Rule {
     id: "gpu-kernel-stuck",
     title: "a kernel before the collective never ends on one GPU",
     since: "0.1",

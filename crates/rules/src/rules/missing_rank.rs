@@ -28,7 +28,7 @@ use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(super) static RULE: Rule = Rule {
     id: "missing-rank",
     title: "a rank or node never joined",
     since: "0.1",
