@@ -228,6 +228,8 @@ pub struct Group<'a> {
     pub is_world: bool,
     /// RAS only: counts per function, since it keeps no order.
     pub counts: Vec<Option<Vec<(OpKind, u64)>>>,
+    /// RAS only: group ranks that gave no answer. (A rank that a cut report does not list is not among them.)
+    pub silent: Vec<usize>,
 }
 
 impl Group<'_> {
@@ -320,6 +322,7 @@ fn flight_groups<'a>(
                     tracks: Vec::new(),
                     is_world: false,
                     counts: Vec::new(),
+                    silent: Vec::new(),
                 });
                 groups.len() - 1
             });
@@ -566,6 +569,7 @@ fn nccl_groups<'a>(case: &'a Case, roster: &Roster, calls: &mut Calls) -> Vec<Gr
                     tracks: vec![None; comm.n_ranks.min(1 << 20) as usize],
                     is_world: roster.world_size == Some(comm.n_ranks),
                     counts: Vec::new(),
+                    silent: Vec::new(),
                 });
                 groups.len() - 1
             });
@@ -623,7 +627,10 @@ fn ras_groups<'a>(case: &'a Case, roster: &Roster) -> Vec<Group<'a>> {
                 tracks: vec![None; size],
                 is_world: roster.world_size == Some(comm.size),
                 counts: vec![None; size],
+                silent: Vec::new(),
             });
+            let unanswered = comm.missing.iter().filter(|p| p.unresponsive || p.dead);
+            group.silent.extend(unanswered.filter_map(|p| p.rank.map(|r| r.0 as usize)));
             for rank in &comm.ranks {
                 let Some(at) = rank.peer.rank.map(|r| r.0 as usize) else { continue };
                 let global = rank.peer.pid.and_then(|pid| roster.rank_of(pid, rank.peer.host.as_ref()));

@@ -104,8 +104,9 @@ pub fn waits(ledger: &Ledger<'_>, view: View) -> Option<Waits> {
     match view {
         View::Flight => {
             let oldest = oldest_unfinished(&groups);
+            let talkers = talkers(ledger);
             for (at, group) in &groups {
-                fronts.extend(flight_fronts(*at, group, &oldest));
+                fronts.extend(flight_fronts(*at, group, &oldest, &talkers));
             }
         }
         View::Nccl => {
@@ -165,7 +166,28 @@ fn oldest_unfinished(groups: &[(usize, &Group<'_>)]) -> BTreeMap<Node, Oldest> {
     oldest
 }
 
-fn flight_fronts(at: usize, group: &Group<'_>, oldest: &BTreeMap<Node, Oldest>) -> Vec<Front> {
+/// Pairs of ranks of which any record shows that the first sends to the second.
+fn talkers(ledger: &Ledger<'_>) -> BTreeSet<(Rank, Rank)> {
+    let mut talkers = BTreeSet::new();
+    for group in &ledger.groups {
+        for (member, track) in group.tracks.iter().enumerate() {
+            let (Some(track), Some(me)) = (track, group.rank(member)) else { continue };
+            for p2p in &track.p2p {
+                if let Some(peer) = group.rank(p2p.peer as usize) {
+                    talkers.insert(if p2p.is_send { (me, peer) } else { (peer, me) });
+                }
+            }
+        }
+    }
+    talkers
+}
+
+fn flight_fronts(
+    at: usize,
+    group: &Group<'_>,
+    oldest: &BTreeMap<Node, Oldest>,
+    talkers: &BTreeSet<(Rank, Rank)>,
+) -> Vec<Front> {
     let mut by_what: BTreeMap<FrontKind, Front> = BTreeMap::new();
     let fresh = |what| Front {
         group: at,
@@ -208,7 +230,7 @@ fn flight_fronts(at: usize, group: &Group<'_>, oldest: &BTreeMap<Node, Oldest>) 
                     }
                 }
             }
-            FrontKind::P2p { from, to, nth } => settle_pair(group, front, from, to, nth, oldest),
+            FrontKind::P2p { from, to, nth } => settle_pair(group, front, (from, to, nth), oldest, talkers),
             FrontKind::Count(..) => {}
         }
     }
@@ -221,12 +243,25 @@ fn has_collectives_or_none(track: &Track<'_>) -> bool {
 }
 
 /// The other side of a send or receive: not there yet, or there and held up by something older.
-fn settle_pair(group: &Group<'_>, front: &mut Front, from: u32, to: u32, nth: u32, oldest: &BTreeMap<Node, Oldest>) {
+fn settle_pair(
+    group: &Group<'_>,
+    front: &mut Front,
+    (from, to, nth): (u32, u32, u32),
+    oldest: &BTreeMap<Node, Oldest>,
+    talkers: &BTreeSet<(Rank, Rank)>,
+) {
     let waiter = front.waiting.first().copied().unwrap_or(usize::MAX);
     let other = if waiter == to as usize { from } else { to };
     if other == u32::MAX {
         // The watchdog names no peer: whoever left no trace in this group may be it.
-        front.unseen.extend(group.tracks.iter().enumerate().filter(|(_, t)| t.is_none()).map(|(m, _)| m));
+        // Records of others may show who talks to the waiter at all.
+        let silent: Vec<usize> = group.tracks.iter().enumerate().filter(|(_, t)| t.is_none()).map(|(m, _)| m).collect();
+        let pair = |m: usize| {
+            let (Some(me), Some(other)) = (group.rank(waiter), group.rank(m)) else { return false };
+            if waiter == to as usize { talkers.contains(&(other, me)) } else { talkers.contains(&(me, other)) }
+        };
+        let known: Vec<usize> = silent.iter().copied().filter(|m| pair(*m)).collect();
+        front.unseen.extend(if known.is_empty() { silent } else { known });
         return;
     }
     let other_sends = other == from;
@@ -324,7 +359,9 @@ fn ras_fronts(at: usize, group: &Group<'_>) -> Vec<Front> {
         let counts = group.counts.get(m)?.as_ref()?;
         Some(counts.iter().find(|(k, _)| *k == kind).map_or(0, |(_, n)| *n))
     };
-    let unseen: Vec<usize> = (0..group.counts.len()).filter(|m| group.counts.get(*m).is_none_or(Option::is_none)).collect();
+    let mut unseen: Vec<usize> = group.silent.clone();
+    unseen.sort_unstable();
+    unseen.dedup();
     let mut fronts = Vec::new();
     for kind in kinds {
         let all: Vec<(usize, u64)> = (0..group.counts.len()).filter_map(|m| Some((m, count(m, kind)?))).collect();

@@ -152,6 +152,7 @@ impl WatchdogLines {
                     ranks,
                     is_world,
                     counts: Vec::new(),
+                    silent: Vec::new(),
                 }
             })
             .collect()
