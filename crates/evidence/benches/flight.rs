@@ -4,7 +4,13 @@
 //! are made here, in the layout torch 2.10 and newer write: world, tensor- and data-parallel groups, 113 operations a
 //! step. Each figure is the best of several rounds, file by file; the files come from the page cache.
 
-#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a bench")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a bench writes files, reads clocks and prints"
+)]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,29 +34,23 @@ impl Pickler {
     }
 
     fn refer(&mut self, ops: [u8; 2], at: u32) {
-        match u8::try_from(at) {
-            Ok(at) => self.raw(&[ops[0], at]),
-            Err(_) => {
-                self.raw(&[ops[1]]);
-                self.raw(&at.to_le_bytes());
-            }
+        if let Ok(at) = u8::try_from(at) {
+            self.raw(&[ops[0], at]);
+        } else {
+            self.raw(&[ops[1]]);
+            self.raw(&at.to_le_bytes());
         }
     }
 
     /// Refers to what `key` stands for; false if it is new, and then has its place from now on.
     fn known(&mut self, key: &str) -> Result<(), u32> {
         let next = self.memo.len() as u32;
-        match self.memo.get(key) {
-            Some(at) => {
-                let at = *at;
-                self.refer(*b"hj", at);
-                Ok(())
-            }
-            None => {
-                self.memo.insert(key.to_owned(), next);
-                Err(next)
-            }
+        if let Some(at) = self.memo.get(key).copied() {
+            self.refer(*b"hj", at);
+            return Ok(());
         }
+        self.memo.insert(key.to_owned(), next);
+        Err(next)
     }
 
     fn text(&mut self, text: &str) {
@@ -101,7 +101,9 @@ impl Pickler {
 
     fn sizes(&mut self, shape: &[i64]) {
         self.raw(b"](](");
-        shape.iter().for_each(|n| self.int(*n));
+        for n in shape {
+            self.int(*n);
+        }
         self.raw(b"ee");
     }
 

@@ -679,13 +679,10 @@ impl NcclReader {
     /// A version printed without a head is that of the only process, or of one that is not named.
     fn settle_version(&mut self) {
         let Some(version) = self.bare_version.take() else { return };
-        match self.log.processes.as_mut_slice() {
-            [only] => {
-                only.nccl_version.get_or_insert(version);
-            }
-            _ => {
-                self.log.processes.push(NcclProcess { nccl_version: Some(version), ..NcclProcess::default() })
-            }
+        if let [only] = self.log.processes.as_mut_slice() {
+            only.nccl_version.get_or_insert(version);
+        } else {
+            self.log.processes.push(NcclProcess { nccl_version: Some(version), ..NcclProcess::default() });
         }
     }
 

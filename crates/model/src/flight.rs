@@ -32,7 +32,7 @@ pub struct FlightDump {
 /// A process group as the dump's `pg_config`, `pg_status` and entries tell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlightGroup {
-    /// Key in `pg_config`: a creation number, local to the process.
+    /// `pg_id`, the key of `pg_status`: a creation number, local to the process. Empty if nothing tells it.
     pub id: Box<str>,
     /// `name`; equal on all members.
     pub name: Box<str>,

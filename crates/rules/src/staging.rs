@@ -62,10 +62,10 @@ impl Stage {
         let time = WallTime { ns: s * 1_000_000_000, error_ns: 0, has_year: true };
         if let Some(last) = self.case.observations.last_mut() {
             last.at = Some(time);
-            if let Fact::Nccl(log) = &mut last.fact {
-                if let Some(message) = log.messages.last_mut() {
-                    message.at = Some(time);
-                }
+            if let Fact::Nccl(log) = &mut last.fact
+                && let Some(message) = log.messages.last_mut()
+            {
+                message.at = Some(time);
             }
         }
         self

@@ -72,9 +72,10 @@ impl<'s, 'a> Told<'s, 'a> {
         title: impl Into<String>,
         culprits: Vec<Culprit>,
     ) -> Draft {
-        let (weight, confidence) = match self.is_stated() {
-            true => (Weight::Stated, Confidence::High),
-            false => (Weight::Derived, Confidence::Medium),
+        let (weight, confidence) = if self.is_stated() {
+            (Weight::Stated, Confidence::High)
+        } else {
+            (Weight::Derived, Confidence::Medium)
         };
         // What states the cause is cited before what only suggests it.
         let stated = self.claims.iter().filter(|c| c.saying.role == Role::States);

@@ -80,7 +80,11 @@ fn main() -> Result<(), Failure> {
             }
         }
         let one = judge(seed, &options);
-        writeln!(out, "truth:   {}\nalso:    {:?} {:?}", one.truth, one.truth.also_right, one.truth.culprits_also)?;
+        writeln!(
+            out,
+            "truth:   {}\nalso:    {:?} {:?}",
+            one.truth, one.truth.also_right, one.truth.culprits_also
+        )?;
         writeln!(out, "verdict: {} {:?}\n         {}", one.cause, one.culprits, one.summary)?;
         return Ok(());
     }
@@ -100,7 +104,8 @@ fn main() -> Result<(), Failure> {
             started.elapsed().as_secs_f32()
         )?;
         writeln!(out, "{}", table(&judged))?;
-        let misses = judged.iter().filter(|j| !j.void && (!j.right() || (a.verbose && j.place_right == Some(false))));
+        let misses =
+            judged.iter().filter(|j| !j.void && (!j.right() || (a.verbose && j.place_right == Some(false))));
         for one in misses.take(if a.verbose { usize::MAX } else { 40 }) {
             writeln!(
                 out,
@@ -116,14 +121,17 @@ fn main() -> Result<(), Failure> {
                 a.fault.map(|f| format!(" --fault {f}")).unwrap_or_default()
             )?;
         }
-        report.push_str(&format!("\n## {}\n\n{}", mode.name(), table(&judged)));
+        let _ = std::fmt::Write::write_fmt(
+            &mut report,
+            format_args!("\n## {}\n\n{}", mode.name(), table(&judged)),
+        );
     }
     if let Some(path) = &a.markdown {
         let head = format!(
             "# Accuracy over simulated jobs\n\n\
              Written by `cargo run --release -p ringleader-synth --example accuracy -- --seeds {} --mode all --markdown docs/accuracy.md`:\n\
              jobs of 2 to {} ranks, one fault each at a random place (crate `synth`), every second job on nodes whose clocks differ by up\n\
-             to two minutes. *right* = cause and culprit ranks; *place* = the function named, where the verdict names one. All in percent.\n",
+             to two minutes. *right* = cause and culprit ranks, where for some jobs\n             more than one answer is as honest (`truth.rs`); *exact* = the planted cause itself; *place* = the function named, where the verdict names one. All in percent.\n",
             a.seeds, a.max_ranks
         );
         std::fs::write(path, head + &report)?;

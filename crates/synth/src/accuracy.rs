@@ -51,8 +51,11 @@ impl Mode {
 
     /// What is simulated for `seed`. Every second job has nodes whose clocks differ by up to two minutes.
     pub fn options(self, seed: u64, max_ranks: u32) -> Options {
-        let mut options =
-            Options { max_ranks, clock_skew_ms: if seed.is_multiple_of(2) { 0 } else { 120_000 }, ..Options::default() };
+        let mut options = Options {
+            max_ranks,
+            clock_skew_ms: if seed.is_multiple_of(2) { 0 } else { 120_000 },
+            ..Options::default()
+        };
         match self {
             Self::Full => {}
             Self::Half => options.drop_dumps_pct = 50,
@@ -69,8 +72,11 @@ impl Mode {
 pub fn case_of(evidence: &Evidence) -> Case {
     let mut scratch = Scratch::default();
     let limits = Limits::default();
-    let extracts: Vec<Extract> =
-        evidence.files.iter().map(|(name, bytes)| read(name, &mut bytes.as_slice(), &mut scratch, &limits)).collect();
+    let extracts: Vec<Extract> = evidence
+        .files
+        .iter()
+        .map(|(name, bytes)| read(name, &mut bytes.as_slice(), &mut scratch, &limits))
+        .collect();
     merge(extracts)
 }
 
@@ -87,6 +93,8 @@ pub struct Judged {
     pub culprits: Vec<u32>,
     /// The verdict's sentence.
     pub summary: String,
+    /// The cause is the planted one itself, not one that is as right.
+    pub exact: bool,
     /// The cause is right.
     pub cause_right: bool,
     /// The ranks are right (a healthy job has none to name).
@@ -124,10 +132,13 @@ fn compare(seed: u64, truth: Truth, verdict: &Verdict, void: bool) -> Judged {
         seed,
         cause: verdict.cause.to_owned(),
         summary: verdict.summary.clone(),
+        exact: verdict.cause == truth.cause.id(),
         cause_right: truth.accepts_cause(verdict.cause),
-        // An honest "undecided" need not name anybody.
+        // An honest "undecided" or "none" need not name anybody.
         culprit_right: truth.accepts_culprits(&culprits)
-            || (verdict.cause == "undecided" && truth.accepts_cause("undecided") && culprits.is_empty()),
+            || (matches!(verdict.cause, "undecided" | "none")
+                && truth.accepts_cause(verdict.cause)
+                && culprits.is_empty()),
         culprits,
         place_right,
         truth,
@@ -174,6 +185,8 @@ pub struct Tally {
     pub jobs: u64,
     /// Cause and culprits right.
     pub right: u64,
+    /// The planted cause itself.
+    pub exact: u64,
     /// Cause right.
     pub cause: u64,
     /// Culprits right.
@@ -192,6 +205,7 @@ impl Tally {
         }
         self.jobs += 1;
         self.right += u64::from(judged.right());
+        self.exact += u64::from(judged.exact);
         self.cause += u64::from(judged.cause_right);
         self.culprit += u64::from(judged.culprit_right);
         self.placed += u64::from(judged.place_right.is_some());
@@ -216,7 +230,9 @@ pub fn tally(judged: &[Judged]) -> BTreeMap<&'static str, Tally> {
 /// All faults together.
 pub fn total(judged: &[Judged]) -> Tally {
     let mut all = Tally::default();
-    judged.iter().for_each(|one| all.add(one));
+    for one in judged {
+        all.add(one);
+    }
     all
 }
 
@@ -229,14 +245,17 @@ fn pct(part: u64, whole: u64) -> String {
 
 /// A Markdown table of one mode: percentages per fault.
 pub fn table(judged: &[Judged]) -> String {
-    let mut s = String::from("| fault | jobs | right | cause | culprit | place |\n|---|---:|---:|---:|---:|---:|\n");
+    let mut s = String::from(
+        "| fault | jobs | right | cause | exact | culprit | place |\n|---|---:|---:|---:|---:|---:|---:|\n",
+    );
     let mut row = |name: &str, t: &Tally| {
         let _ = writeln!(
             s,
-            "| {name} | {} | {} | {} | {} | {} |",
+            "| {name} | {} | {} | {} | {} | {} | {} |",
             t.jobs,
             pct(t.right, t.jobs),
             pct(t.cause, t.jobs),
+            pct(t.exact, t.jobs),
             pct(t.culprit, t.jobs),
             pct(t.place, t.placed)
         );

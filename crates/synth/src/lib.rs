@@ -11,11 +11,11 @@ mod places;
 mod prng;
 mod program;
 mod sim;
+mod truth;
 mod write;
 
-use std::fmt;
-
-pub use crate::fault::{Cause, Fault};
+pub use crate::fault::Fault;
+pub use crate::truth::{Cause, Truth};
 pub use crate::write::expected::{ExpectedDump, ExpectedOp};
 
 /// What to simulate and what to write.
@@ -104,62 +104,6 @@ pub struct Evidence {
     pub files: Vec<(String, Vec<u8>)>,
 }
 
-/// What is really the matter.
-#[derive(Clone, Debug)]
-pub struct Truth {
-    /// The planted fault.
-    pub fault: Fault,
-    /// Ranks of the job.
-    pub n_ranks: u32,
-    /// Cause id.
-    pub cause: Cause,
-    /// Causes that this evidence supports just as well.
-    pub also_right: Vec<Cause>,
-    /// The ranks that did it.
-    pub culprits: Vec<u32>,
-    /// Other sets of ranks that would be an honest answer.
-    pub culprits_also: Vec<Vec<u32>>,
-    /// If not empty: any set within these ranks that holds all `culprits` is right too (a cycle has no beginning).
-    pub culprits_within: Vec<u32>,
-    /// Functions of the program in which the culprit stands or went wrong; empty where the evidence does not tell.
-    pub functions: Vec<String>,
-    /// One line on what was planted, for people.
-    pub story: String,
-}
-
-impl Truth {
-    /// Whether `cause` is right.
-    pub fn accepts_cause(&self, cause: &str) -> bool {
-        self.cause.id() == cause || self.also_right.iter().any(|c| c.id() == cause)
-    }
-
-    /// Whether naming `ranks` (sorted) is right.
-    pub fn accepts_culprits(&self, ranks: &[u32]) -> bool {
-        if self.culprits.is_empty() {
-            return true;
-        }
-        self.culprits == ranks
-            || self.culprits_also.iter().any(|c| c == ranks)
-            || (!self.culprits_within.is_empty()
-                && self.culprits.iter().all(|r| ranks.contains(r))
-                && ranks.iter().all(|r| self.culprits_within.contains(r)))
-    }
-}
-
-impl fmt::Display for Truth {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} of {} ranks: {} {:?}; {}",
-            self.fault,
-            self.n_ranks,
-            self.cause.id(),
-            self.culprits,
-            self.story
-        )
-    }
-}
-
 /// Simulates the job of `seed` and writes its evidence.
 pub fn job(seed: u64, options: &Options) -> (Truth, Evidence) {
     let (truth, evidence, _) = job_with_dumps(seed, options);
@@ -171,9 +115,12 @@ pub fn job_with_dumps(seed: u64, options: &Options) -> (Truth, Evidence, Vec<Exp
     let mut prng = prng::Prng::new(seed);
     let fault = options.fault.unwrap_or_else(|| prng.pick(Fault::ALL));
     let mut job = job::Job::new(&mut prng, fault, options);
-    let mut plant = fault::plant(&mut job, &mut prng, fault);
+    let plant = fault::plant(&mut job, &mut prng, fault);
     let run = sim::run(&job, &plant);
-    let truth = fault::truth(&job, &mut plant, &run, options);
+    let mut truth = truth::truth(&job, &plant, &run, options);
     let (evidence, dumps) = write::write(&job, &plant, &run, &prng, options);
+    if options.emit.flight {
+        truth::allow_for_missing_dumps(&mut truth, &dumps);
+    }
     (truth, evidence, dumps)
 }

@@ -74,7 +74,7 @@ const UNSET: u32 = u32::MAX;
 /// A string: its text, what it means as a key, its memo place.
 #[derive(Clone, Copy)]
 struct Text<'a> {
-    text: &'a [u8],
+    bytes: &'a [u8],
     word: Word,
     at: u32,
 }
@@ -142,7 +142,7 @@ impl<'a> Cursor<'a> {
         if let Some(at) = self.place() {
             let slot = memo.get(at)?;
             return match slot.value {
-                Value::Str(text) => Some(Text { text, word: slot.word, at }),
+                Value::Str(text) => Some(Text { bytes: text, word: slot.word, at }),
                 _ => None,
             };
         }
@@ -164,7 +164,7 @@ impl<'a> Cursor<'a> {
             }
             None => NO_PLACE,
         };
-        Some(Text { text, word: Word::of(text), at })
+        Some(Text { bytes: text, word: Word::of(text), at })
     }
 
     #[inline]
@@ -207,6 +207,27 @@ impl<'a> Cursor<'a> {
             Varying::Duration => op.duration_us = self.duration_us()?,
         }
         Some(())
+    }
+
+    /// Passes over a value: a string, a number, None, a list or a dict of such.
+    fn pass_over(&mut self, memo: &mut Memo<'a>) -> Option<()> {
+        let mut depth = 0_u32;
+        loop {
+            if self.eat(b"](").is_some() || self.eat(b"}(").is_some() {
+                depth = depth.checked_add(1)?;
+            } else if depth > 0 && (self.next_is(b'e') || self.next_is(b'u')) {
+                depth -= 1;
+            } else if let Some(at) = self.place() {
+                memo.get(at)?;
+            } else if matches!(self.rest, [b'X' | 0x8c, ..]) {
+                self.new_text(memo)?;
+            } else if self.bool().is_none() {
+                self.duration_us()?;
+            }
+            if depth == 0 {
+                return Some(());
+            }
+        }
     }
 
     fn bool(&mut self) -> Option<bool> {
@@ -268,21 +289,18 @@ impl<'a> Machine<'a> {
                 self.learned = Learned { generation: self.memo.generation, ..Learned::default() };
             }
             let before = self.rest.len();
-            let op = match self.learned.templates.read(self.rest) {
-                Some((op, rest)) => {
-                    self.rest = rest;
-                    op
-                }
-                None => {
-                    let mut cursor = Cursor { rest: self.rest, has_put: false };
-                    match self.entry(&mut cursor) {
-                        Ok(op) => {
-                            self.rest = cursor.rest;
-                            op
-                        }
-                        Err(Miss::Unexpected) => break,
-                        Err(Miss::Over(over)) => return Err(over.into()),
+            let op = if let Some((op, rest)) = self.learned.templates.read(self.rest) {
+                self.rest = rest;
+                op
+            } else {
+                let mut cursor = Cursor { rest: self.rest, has_put: false };
+                match self.entry(&mut cursor) {
+                    Ok(op) => {
+                        self.rest = cursor.rest;
+                        op
                     }
+                    Err(Miss::Unexpected) => break,
+                    Err(Miss::Over(over)) => return Err(over.into()),
                 }
             };
             let ops = &mut self.build.dump.ops;
@@ -361,7 +379,7 @@ impl<'a> Machine<'a> {
                     && !slot.is_counted
                 {
                     slot.is_counted = true;
-                    self.build.thread(id.text);
+                    self.build.thread(id.bytes);
                 }
             }
             Word::ThreadName => drop(cursor.text(&mut self.memo).ok_or(unexpected)?),
@@ -382,6 +400,8 @@ impl<'a> Machine<'a> {
             Word::Retired => op.flags |= u8::from(cursor.bool().ok_or(unexpected)?) * FlightOp::RETIRED,
             Word::Timeout => op.timeout_ms = build::count(cursor.int_or_none().ok_or(unexpected)?),
             Word::IsP2p => op.flags |= u8::from(cursor.bool().ok_or(unexpected)?) * FlightOp::P2P,
+            // A field that a newer version added.
+            Word::Other => cursor.pass_over(&mut self.memo).ok_or(unexpected)?,
             _ => return Err(unexpected),
         }
         Ok(())
@@ -436,8 +456,8 @@ impl<'a> Machine<'a> {
         let (mut function, mut file, mut line): (&[u8], &[u8], u32) = (b"", b"", 0);
         while !cursor.next_is(b'u') {
             match cursor.text(&mut self.memo).ok_or(Miss::Unexpected)?.word {
-                Word::FrameName => function = cursor.text(&mut self.memo).ok_or(Miss::Unexpected)?.text,
-                Word::FrameFile => file = cursor.text(&mut self.memo).ok_or(Miss::Unexpected)?.text,
+                Word::FrameName => function = cursor.text(&mut self.memo).ok_or(Miss::Unexpected)?.bytes,
+                Word::FrameFile => file = cursor.text(&mut self.memo).ok_or(Miss::Unexpected)?.bytes,
                 Word::FrameLine => line = build::count(cursor.int().ok_or(Miss::Unexpected)?),
                 _ => return Err(Miss::Unexpected),
             }
@@ -522,7 +542,7 @@ impl<'a> Machine<'a> {
     fn dtypes(&mut self, cursor: &mut Cursor<'a>, side: usize) -> Result<(), Miss> {
         cursor.eat(b"](").ok_or(Miss::Unexpected)?;
         while !cursor.next_is(b'e') {
-            let name = cursor.text(&mut self.memo).ok_or(Miss::Unexpected)?.text;
+            let name = cursor.text(&mut self.memo).ok_or(Miss::Unexpected)?.bytes;
             let dtypes = self.learned.dtypes.get_mut(side).ok_or(Miss::Unexpected)?;
             dtypes.push(name);
             if dtypes.len() > MAX_DIMS {
@@ -576,19 +596,18 @@ impl<'a> Machine<'a> {
         let next = list.len() as u32;
         let place =
             self.learned.pairs.place(hash_of(&key), next, |at| list.get(at as usize).is_some_and(|p| (p.0, p.1) == key));
-        let signature = match list.get(place as usize) {
-            Some(pair) => pair.2,
-            None => {
-                let name = match self.memo.get(draft.call_name_at).map(|slot| slot.value) {
-                    Some(Value::Str(text)) => text,
-                    _ => b"",
-                };
-                let tensors =
-                    self.learned.call_list.get(draft.call as usize).map(|c| c.tensors.clone()).unwrap_or_default();
-                let signature = self.build.signature(name, tensors)?;
-                self.learned.pair_list.push((key.0, key.1, signature));
-                signature
-            }
+        let signature = if let Some(pair) = list.get(place as usize) {
+            pair.2
+        } else {
+            let name = match self.memo.get(draft.call_name_at).map(|slot| slot.value) {
+                Some(Value::Str(text)) => text,
+                _ => b"",
+            };
+            let tensors =
+                self.learned.call_list.get(draft.call as usize).map(|c| c.tensors.clone()).unwrap_or_default();
+            let signature = self.build.signature(name, tensors)?;
+            self.learned.pair_list.push((key.0, key.1, signature));
+            signature
         };
         if let Some(call) = self.learned.call_list.get_mut(draft.call as usize) {
             call.name_at = draft.call_name_at;
@@ -692,20 +711,19 @@ impl<'a> Machine<'a> {
         self.build.charge(n_frames)?;
         for i in 0..n_frames {
             let Some(item) = self.items(value).get(i).copied() else { break };
-            let frame = match item {
-                Value::Frame(frame) => frame,
-                _ => {
-                    let (mut function, mut file, mut line): (&[u8], &[u8], u32) = (b"", b"", 0);
-                    for pair in self.items(item).chunks_exact(2).take(16) {
-                        match pair {
-                            [Value::Str(b"name"), Value::Str(text)] => function = text,
-                            [Value::Str(b"filename"), Value::Str(text)] => file = text,
-                            [Value::Str(b"line"), Value::Int(n)] => line = build::count(*n),
-                            _ => {}
-                        }
+            let frame = if let Value::Frame(frame) = item {
+                frame
+            } else {
+                let (mut function, mut file, mut line): (&[u8], &[u8], u32) = (b"", b"", 0);
+                for pair in self.items(item).chunks_exact(2).take(16) {
+                    match pair {
+                        [Value::Str(b"name"), Value::Str(text)] => function = text,
+                        [Value::Str(b"filename"), Value::Str(text)] => file = text,
+                        [Value::Str(b"line"), Value::Int(n)] => line = build::count(*n),
+                        _ => {}
                     }
-                    self.build.frame(function, file, line)?
                 }
+                self.build.frame(function, file, line)?
             };
             self.build.stack.push(frame);
         }

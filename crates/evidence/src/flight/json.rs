@@ -109,8 +109,8 @@ fn read_entry<'a>(entry: &'a Value, build: &mut Build<'a>) -> Result<Option<Flig
             }
             Word::Created => op.created_ns = int(),
             Word::Duration => op.duration_us = value.as_f64().map_or(0, build::duration_us),
-            Word::InputSizes => tensors.input_sizes = sizes(value, build)?,
-            Word::OutputSizes => tensors.output_sizes = sizes(value, build)?,
+            Word::InputSizes => tensors.input_sizes = sizes(value, build),
+            Word::OutputSizes => tensors.output_sizes = sizes(value, build),
             Word::InputDtypes => tensors.input_dtypes = dtypes(value),
             Word::OutputDtypes => tensors.output_dtypes = dtypes(value),
             Word::State => match build::state(value.as_str().unwrap_or_default().as_bytes()) {
@@ -149,7 +149,7 @@ fn frames(value: &Value, build: &mut Build<'_>) -> Result<(), OverBudget> {
     Ok(())
 }
 
-fn sizes(value: &Value, build: &mut Build<'_>) -> Result<Box<[Box<[u64]>]>, OverBudget> {
+fn sizes(value: &Value, build: &mut Build<'_>) -> Box<[Box<[u64]>]> {
     let mut shapes = Vec::new();
     for shape in value.as_array().into_iter().flatten() {
         let mut has_negative = false;
@@ -164,7 +164,7 @@ fn sizes(value: &Value, build: &mut Build<'_>) -> Result<Box<[Box<[u64]>]>, Over
             build.note(NoteKind::Malformed, 0, "a size that is no count; taken for 0");
         }
     }
-    Ok(shapes.into())
+    shapes.into()
 }
 
 fn dtypes(value: &Value) -> Box<[Box<str>]> {

@@ -401,7 +401,7 @@ impl<'a> Machine<'a> {
         let Value::Node(at) = self.top()? else { return Err(End::Bad("items are added to what holds none".into())) };
         self.keep(items.len())?;
         match self.nodes.get_mut(at as usize) {
-            Some(Node::Dict(to)) if is_dict && items.len() % 2 == 0 => to.extend(items),
+            Some(Node::Dict(to)) if is_dict && items.len().is_multiple_of(2) => to.extend(items),
             Some(Node::List(to)) if !is_dict => to.extend(items),
             _ => return Err(End::Bad("items are added to what holds none such".into())),
         }

@@ -145,7 +145,7 @@ impl<'a> Template<'a> {
     }
 
     /// The operation if `bytes` begin with an entry of this kind, and what follows.
-    #[inline(always)]
+    #[inline]
     fn read(&self, bytes: &'a [u8]) -> Option<(FlightOp, &'a [u8])> {
         let (entry, rest) = bytes.split_at_checked(self.entry.len())?;
         if !matches!(rest.first(), Some(b'}' | b'e')) || !is_same(entry, self.entry, &self.mask) {
@@ -182,13 +182,12 @@ fn is_same(a: &[u8], b: &[u8], mask: &[u8]) -> bool {
     for ((a, b), mask) in a_chunks.iter().zip(b_chunks).zip(mask_chunks) {
         difference |= differ(a, b, mask);
     }
-    match (a.last_chunk(), b.last_chunk(), mask.last_chunk()) {
+    if let (Some(a), Some(b), Some(mask)) = (a.last_chunk(), b.last_chunk(), mask.last_chunk()) {
         // The last sixteen overlap those before.
-        (Some(a), Some(b), Some(mask)) => difference |= differ(a, b, mask),
-        _ => {
-            let pairs = a_rest.iter().zip(b_rest).zip(mask_rest);
-            difference |= pairs.map(|((a, b), mask)| u128::from((a ^ b) & mask)).fold(0, |x, y| x | y);
-        }
+        difference |= differ(a, b, mask);
+    } else {
+        let pairs = a_rest.iter().zip(b_rest).zip(mask_rest);
+        difference |= pairs.map(|((a, b), mask)| u128::from((a ^ b) & mask)).fold(0, |x, y| x | y);
     }
     difference == 0 && a.len() == b.len()
 }

@@ -158,6 +158,27 @@ fn cited(text: &str) -> String {
     }
 }
 
+/// The text without long numbers (addresses, ports, pointers, sizes), so that one message of a thousand ranks is looked
+/// up once. No saying has four digits in a row.
+fn without_numbers(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(|c: char| c.is_ascii_hexdigit()) {
+        let (before, from) = rest.split_at(at);
+        let n = from.bytes().take_while(u8::is_ascii_hexdigit).count();
+        let (run, after) = from.split_at(n);
+        out.push_str(before);
+        if n >= 4 && run.bytes().any(|b| b.is_ascii_digit()) {
+            out.push('#');
+        } else {
+            out.push_str(run);
+        }
+        rest = after;
+    }
+    out.push_str(rest);
+    out
+}
+
 /// The first `TEXT_BYTES` of a text.
 fn bounded(text: &str) -> &str {
     let mut end = text.len().min(TEXT_BYTES);
@@ -171,14 +192,14 @@ fn bounded(text: &str) -> &str {
 struct Reader<'a> {
     claims: Vec<Claim<'a>>,
     own: Vec<OwnException<'a>>,
-    known: BTreeMap<(&'a str, &'a str), Option<&'static Saying>>,
+    known: BTreeMap<(&'a str, String), Option<&'static Saying>>,
 }
 
 impl<'a> Reader<'a> {
     fn nccl(&mut self, message: &'a NcclMessage, process: Option<&'a NcclProcess>) {
         let origin = message.origin.as_deref().unwrap_or_default();
         let text = bounded(&message.text);
-        let saying = *self.known.entry((origin, text)).or_insert_with(|| saying::of(text, origin, true));
+        let saying = *self.known.entry((origin, without_numbers(text))).or_insert_with(|| saying::of(text, origin, true));
         let Some(saying) = saying else { return };
         self.claims.push(Claim {
             saying,
@@ -310,4 +331,41 @@ fn looks_like_exception(text: &str) -> bool {
 /// True for roles that name a cause.
 pub fn names_cause(role: Role) -> bool {
     matches!(role, Role::States | Role::Suggests)
+}
+
+#[cfg(test)]
+mod tests {
+    use ringleader_knowledge::saying;
+
+    use super::{bounded, cited, looks_like_exception, without_numbers};
+
+    #[test]
+    fn long_numbers_do_not_part_equal_messages() {
+        let check = |text: &str, expected: &str| assert_eq!(without_numbers(text), expected);
+        check("comm 0x2c927960 rank 2 failed", "comm 0x# rank 2 failed");
+        check("peer 10.4.0.12<51870> with error 12, len 0", "peer 10.4.0.12<#> with error 12, len 0");
+        check("a faded decade é", "a faded decade é");
+        for s in saying::all() {
+            for part in s.any.iter().chain(s.all).chain(s.none) {
+                assert_eq!(without_numbers(part), **part, "this saying needs its number");
+            }
+        }
+    }
+
+    #[test]
+    fn bare_lines_that_are_exceptions() {
+        let check = |text: &str, expected: bool| assert_eq!(looks_like_exception(text), expected, "{text}");
+        check("jax.errors.JaxRuntimeError: INTERNAL", true);
+        check("AssertionError: sizes differ", true);
+        check("Error: could not read the file", true);
+        check("step 3: loss 0.2", false);
+        check("my error: nothing", false);
+    }
+
+    #[test]
+    fn cuts_keep_characters_whole() {
+        assert!(bounded(&"é".repeat(5000)).chars().all(|c| c == 'é'));
+        assert!(cited(&"é".repeat(5000)).ends_with('…'));
+        assert_eq!(cited("\n\nfirst\nsecond"), "first");
+    }
 }

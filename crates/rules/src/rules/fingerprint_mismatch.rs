@@ -66,7 +66,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let culprits: Vec<Culprit> =
         ranks.ranks().iter().map(|r| Culprit { rank: Some(*r), ..scene.culprit(&Who::rank(r.0)) }).collect();
     let seq = mine.seq.map_or(String::new(), |n| format!(" #{n}"));
-    let title = format!("{} and peers differ in {what} of collective{seq}", who(&culprits));
+    let title = if ranks.len() == prints.len() {
+        format!("{} differ in {what} of collective{seq}", who(&culprits))
+    } else {
+        format!("{} and the others differ in {what} of collective{seq}", who(&culprits))
+    };
     let draft = Draft::new(RULE.id, cause, title)
         .weight(Weight::Stated)
         // Which of the two is wrong, and whether a call was left out before, is not told.

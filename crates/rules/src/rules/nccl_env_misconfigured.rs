@@ -102,7 +102,7 @@ fn refused_values(scene: &Scene<'_>) -> Option<Finding> {
     .weight(Weight::Symptom)
     .confidence(Confidence::Low)
     .culprits(culprits)
-    .evidence(refused.iter().take(4).map(|l| l.evidence()))
+    .evidence(refused.iter().take(4).map(crate::correlate::NcclLine::evidence))
     .advise(Impact::Disruptive, "correct or unset the variable that the text names")
     .build()
 }

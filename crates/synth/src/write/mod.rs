@@ -112,6 +112,10 @@ impl Timeline {
                 if plant.fault == Fault::Straggler || prng.chance(70) {
                     line.dumped = vec![Some(line.end_ns + 200_000_000); n];
                 }
+                // Somebody looked at a healthy job.
+                if plant.fault == Fault::None && prng.chance(50) {
+                    line.looked_ns = Some(line.end_ns);
+                }
                 line.end_ns += 1_000_000_000;
             }
             Outcome::StoppedFromOutside | Outcome::Failed => line.end_ns += 2_000_000_000,

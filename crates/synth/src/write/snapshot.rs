@@ -6,7 +6,7 @@ use super::clock::stamp;
 use super::nccl::bus;
 use super::{Outcome, Scene};
 use crate::fault::Fault;
-use crate::job::Stand;
+use crate::job::{Act, Stand};
 use crate::places::{Place, Places};
 use crate::sim::End;
 
@@ -37,6 +37,14 @@ fn frames(places: &Places, place: Place) -> String {
     s
 }
 
+/// Where a healthy rank is most of the time: at the end of a step.
+fn last_sync(scene: &Scene<'_>, rank: u32) -> Option<Place> {
+    scene.plant.programs(scene.job, rank as usize).iter().rev().find_map(|act| match act {
+        Act::Sync(place) => Some(*place),
+        _ => None,
+    })
+}
+
 pub(crate) fn stacks(scene: &Scene<'_>, files: &mut Vec<(String, Vec<u8>)>) {
     let job = scene.job;
     for rank in 0..job.n {
@@ -63,6 +71,9 @@ pub(crate) fn stacks(scene: &Scene<'_>, files: &mut Vec<(String, Vec<u8>)>) {
                         End::Standing(Stand::Busy, place) => ("active+gil", Some(place)),
                         End::Standing(_, place) => ("idle", Some(place)),
                         End::Waiting(place) => ("active", Some(place)),
+                        End::Finished if scene.line.outcome == Outcome::Finished => {
+                            ("active", last_sync(scene, rank))
+                        }
                         _ => ("idle", None),
                     };
                     let _ = writeln!(s, "{head}Thread {pid} ({state}): \"MainThread\"");
@@ -124,7 +135,7 @@ pub(crate) fn processes(scene: &Scene<'_>, looked_ns: i64, files: &mut Vec<(Stri
                     prng.pick(&["rpc_wait_bit_killable", "folio_wait_bit_common", "cl_sync_io_wait"]),
                     12,
                 ),
-                End::Finished => ("Ssl", "futex_do_wait", 39),
+                End::Finished if scene.line.outcome != Outcome::Finished => ("Ssl", "futex_do_wait", 39),
                 _ => ("Rsl", "-", 93 + prng.below(3)),
             };
             let ppid = if scene.line.outcome == Outcome::NeverBegan { 895 } else { launcher };
@@ -156,7 +167,8 @@ pub(crate) fn gpus(scene: &Scene<'_>, looked_ns: i64, files: &mut Vec<(String, V
             let culprit = scene.plant.culprits.contains(&rank);
             let run = &scene.run.ranks[rank as usize];
             let here = scene.alive(rank);
-            let in_kernel = run.made.iter().any(|m| m.done_ns.is_none());
+            let healthy = scene.line.outcome == Outcome::Finished;
+            let in_kernel = healthy || run.made.iter().any(|m| m.done_ns.is_none());
             let (watts, load, memory) = if scene.line.outcome == Outcome::NeverBegan {
                 if here { (prng.range(114, 121), 0, 529) } else { (prng.range(74, 79), 0, 4) }
             } else if !here {

@@ -298,11 +298,7 @@ impl Node0<'_> {
                         "raise RuntimeError(\"bad sample in shard 17\")",
                     ),
                     ("KeyError", "'labels'", "return batch[\"labels\"]"),
-                    (
-                        "AssertionError",
-                        "loss is not finite at step 3",
-                        "assert torch.isfinite(loss), f\"loss is not finite at step {step}\"",
-                    ),
+("AssertionError", "3 labels for 4 samples", "assert len(labels) == len(batch), f\"{len(labels)} labels for {len(batch)} samples\""),
                     ("ValueError", "could not convert string to float: '1.2.3'", "x = float(field)"),
                 ]);
                 let mut text = format!("[rank{rank}]: Traceback (most recent call last):\n");

@@ -22,9 +22,18 @@ fn accuracy_does_not_fall() {
                 .iter()
                 .filter(|j| !j.void && !j.right())
                 .take(12)
-                .map(|j| format!("  seed {}: {}\n      got {} {:?}: {}", j.seed, j.truth, j.cause, j.culprits, j.summary))
+                .map(|j| {
+                    format!(
+                        "  seed {}: {}\n      got {} {:?}: {}",
+                        j.seed, j.truth, j.cause, j.culprits, j.summary
+                    )
+                })
                 .collect();
-            fallen.push(format!("{}: {right} of 1,000 right, floor {floor}\n{}", mode.name(), misses.join("\n")));
+            fallen.push(format!(
+                "{}: {right} of 1,000 right, floor {floor}\n{}",
+                mode.name(),
+                misses.join("\n")
+            ));
         }
     }
     assert!(

@@ -1,7 +1,9 @@
 //! What synth writes, evidence reads back.
 
 use ringleader_evidence::{Limits, Scratch, read};
-use ringleader_model::{Fact, FlightDump, FlightOp, NcclLog, NoteKind, OpKind, OpState, ProcessTable, StackTool};
+use ringleader_model::{
+    Fact, FlightDump, FlightOp, NcclLog, NoteKind, OpKind, OpState, ProcessTable, StackTool,
+};
 use ringleader_synth::{Emit, ExpectedOp, Fault, Options, job, job_with_dumps};
 
 fn facts(name: &str, bytes: &[u8]) -> Vec<Fact> {
@@ -55,7 +57,9 @@ fn flight_recorder_dumps() {
         assert_eq!(evidence.files.len(), expected.len());
         for ((name, bytes), want) in evidence.files.iter().zip(&expected) {
             let facts = facts(name, bytes);
-            let [Fact::Flight(dump)] = facts.as_slice() else { panic!("seed {seed}: {name} is no single dump") };
+            let [Fact::Flight(dump)] = facts.as_slice() else {
+                panic!("seed {seed}: {name} is no single dump")
+            };
             assert!(!dump.truncated);
             assert_eq!(&*dump.version, "2.10");
             assert_eq!(dump.name_hint.map(|r| r.0), Some(want.rank));
@@ -82,12 +86,16 @@ fn nccl_logs_tell_what_the_dumps_tell() {
         let options = Options { fault: Some(Fault::SkippedCollective), max_ranks: 16, ..Options::default() };
         let (_, evidence, expected) = job_with_dumps(seed, &options);
         for want in &expected {
-            let file = evidence.files.iter().filter(|(name, _)| name.starts_with("nccl_")).nth(want.rank as usize);
+            let file =
+                evidence.files.iter().filter(|(name, _)| name.starts_with("nccl_")).nth(want.rank as usize);
             let (name, bytes) = file.expect("one log a rank");
             let log = log(name, bytes);
             assert_eq!(log.n_calls_dropped, 0);
             assert_eq!(log.processes.len(), 1);
-            assert_eq!(log.comms.iter().filter(|c| c.parent.is_none()).map(|c| c.rank.0).collect::<Vec<_>>(), [want.rank]);
+            assert_eq!(
+                log.comms.iter().filter(|c| c.parent.is_none()).map(|c| c.rank.0).collect::<Vec<_>>(),
+                [want.rank]
+            );
             // The ring may have rolled over: compare the tails.
             let tail = &log.calls[log.calls.len() - want.ops.len()..];
             for (call, op) in tail.iter().zip(&want.ops) {
@@ -128,7 +136,11 @@ fn snapshots() {
                         n_rows += rows.iter().filter(|r| r.command.contains(" -u ")).count();
                     }
                     Fact::Gpus(table) => {
-                        assert!(table.gpus.iter().all(|g| g.power_w.is_some() && g.pci.is_some() && g.utilization_pct.is_some()));
+                        assert!(
+                            table.gpus.iter().all(|g| g.power_w.is_some()
+                                && g.pci.is_some()
+                                && g.utilization_pct.is_some())
+                        );
                         assert_eq!(table.gpus.len(), table.processes.len());
                         n_gpus += table.gpus.len();
                     }
@@ -136,7 +148,10 @@ fn snapshots() {
                         assert_eq!(stacks.tool, StackTool::PySpy);
                         n_stacks += 1;
                         let main = stacks.threads.first();
-                        assert!(stacks.failure.is_some() || main.is_some_and(|t| t.frames.len() >= 4), "{name}: {stacks:?}");
+                        assert!(
+                            stacks.failure.is_some() || main.is_some_and(|t| t.frames.len() >= 4),
+                            "{name}: {stacks:?}"
+                        );
                     }
                     Fact::Ras(report) => {
                         n_ras += 1;

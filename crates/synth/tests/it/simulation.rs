@@ -5,7 +5,8 @@ use ringleader_synth::{Fault, Options, job};
 #[test]
 fn one_seed_one_job() {
     for seed in 0..30 {
-        let options = Options { max_ranks: 32, clock_skew_ms: 1_000, drop_dumps_pct: 30, ..Options::default() };
+        let options =
+            Options { max_ranks: 32, clock_skew_ms: 1_000, drop_dumps_pct: 30, ..Options::default() };
         let (truth, evidence) = job(seed, &options);
         let (again, same) = job(seed, &options);
         assert_eq!(truth.to_string(), again.to_string());
@@ -18,7 +19,10 @@ fn one_seed_one_job() {
 fn every_fault_can_be_planted() {
     for fault in Fault::ALL {
         let planted = (0..20)
-            .filter(|seed| job(*seed, &Options { fault: Some(*fault), max_ranks: 16, ..Options::default() }).0.fault == *fault)
+            .filter(|seed| {
+                job(*seed, &Options { fault: Some(*fault), max_ranks: 16, ..Options::default() }).0.fault
+                    == *fault
+            })
             .count();
         assert!(planted >= 18, "{fault}: planted in {planted} of 20 jobs");
     }
@@ -35,7 +39,11 @@ fn who_waits_complains_and_who_stands_outside_does_not() {
             .filter(|(name, _)| name.starts_with("stderr"))
             .map(|(_, bytes)| String::from_utf8_lossy(bytes).into_owned())
             .collect();
-        let complains = |rank: u32| stderr.lines().any(|l| l.starts_with(&format!("[rank{rank}]:[E")) && l.contains("Watchdog caught"));
+        let complains = |rank: u32| {
+            stderr
+                .lines()
+                .any(|l| l.starts_with(&format!("[rank{rank}]:[E")) && l.contains("Watchdog caught"))
+        };
         assert!((0..truth.n_ranks).any(complains), "seed {seed}: nobody complains");
         // Its own calls may hang too, where it had enqueued some before it got stuck; without those it has none to time out.
         for rank in &truth.culprits {

@@ -7,9 +7,7 @@ use super::{dump_of, lines, note_kinds, read, summary};
 
 /// `head`, then the opcodes, then STOP.
 fn raw(parts: &[&[u8]]) -> Vec<u8> {
-    let mut bytes = vec![0x80, 2];
-    parts.iter().for_each(|part| bytes.extend_from_slice(part));
-    bytes
+    [b"\x80\x02" as &[u8], &parts.concat()].concat()
 }
 
 /// A whole dump of three entries without its end (`u.`), so that more can be put into its top dict.

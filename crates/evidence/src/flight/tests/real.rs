@@ -27,8 +27,9 @@ pub(super) fn dumps() -> Vec<(String, Vec<u8>)> {
 
 #[test]
 fn all_recordings() {
-    let text: String = dumps().iter().map(|(name, bytes)| format!("{name}\n{}\n", summary(&read(name, bytes)))).collect();
-    insta::assert_snapshot!(text);
+    let texts: Vec<String> =
+        dumps().iter().map(|(name, bytes)| format!("{name}\n{}", summary(&read(name, bytes)))).collect();
+    insta::assert_snapshot!(texts.join("\n"));
 }
 
 /// The entries around a missing send, in full.

@@ -204,3 +204,31 @@ fn ranks_in_names() {
     check("_dump_5.pickle", Some(5));
     check("v2.10", Some(10));
 }
+
+/// What a key that is not known holds does not matter: plain values, strings, containers, what the memo holds.
+#[test]
+fn unknown_keys_hold_anything() {
+    let odd = [
+        Obj::Float(0.5),
+        Obj::Int(-1),
+        s("x"),
+        Obj::Tuple(vec![s("a"), s("b")]),
+        Obj::Tuple(vec![]),
+        Obj::List(vec![Obj::List(vec![Obj::None, Obj::Bool(true)]), dict(&[("k", s("v"))])]),
+        frame("step", "/srv/train.py", 80),
+        Obj::List(vec![frame("step", "/srv/train.py", 80)]),
+    ];
+    for value in odd {
+        for place in [0, 1, 5, 21] {
+            let entry = |i| {
+                let mut fields = Entry::new(i).newest();
+                fields.insert(place, ("new_thing", value.clone()));
+                dict(&fields)
+            };
+            let extract = read("x", &pickle(Style::Torch, &whole((0..5).map(entry).collect())));
+            let plain = read("x", &pickle(Style::Torch, &newest(&(0..5).map(Entry::new).collect::<Vec<_>>())));
+            assert_eq!(lines(dump_of(&extract).unwrap()), lines(dump_of(&plain).unwrap()), "{value:?} at {place}");
+            assert_eq!(note_kinds(&extract), []);
+        }
+    }
+}

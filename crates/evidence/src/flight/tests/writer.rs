@@ -118,12 +118,11 @@ impl Writer {
                 if let Some(at) = self.strings.get(text) {
                     return self.get(*at);
                 }
-                match (self.style, u8::try_from(text.len())) {
-                    (Style::CPython(4..), Ok(n)) => self.raw(&[0x8c, n]),
-                    _ => {
-                        self.raw(b"X");
-                        self.raw(&(text.len() as u32).to_le_bytes());
-                    }
+                if let (Style::CPython(4..), Ok(n)) = (self.style, u8::try_from(text.len())) {
+                    self.raw(&[0x8c, n]);
+                } else {
+                    self.raw(b"X");
+                    self.raw(&(text.len() as u32).to_le_bytes());
                 }
                 self.raw(text.as_bytes());
                 let at = self.put();
@@ -189,7 +188,9 @@ impl Writer {
                 if items.len() > 3 {
                     self.raw(b"(");
                 }
-                items.iter().for_each(|item| self.write(item));
+                for item in items {
+                    self.write(item);
+                }
                 match items.len() {
                     n @ 1..=3 => self.raw(&[0x84 + n as u8]),
                     _ => self.raw(b"t"),
@@ -201,7 +202,9 @@ impl Writer {
 
     fn batch(&mut self, items: &[Obj]) {
         self.raw(b"(");
-        items.iter().for_each(|item| self.write(item));
+        for item in items {
+            self.write(item);
+        }
         self.raw(b"e");
     }
 
