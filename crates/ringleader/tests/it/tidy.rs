@@ -82,7 +82,8 @@ fn doors(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut group = false;
     for (n, line) in text.lines().enumerate() {
-        let code = line.split("//").next().unwrap_or_default();
+        // An address is a number; parsing one asks nobody.
+        let code = line.split("//").next().unwrap_or_default().replace("std::net::Ip", "Ip");
         group |= code.contains("std::{");
         let words = code.split(|c: char| !c.is_alphanumeric() && c != '_').collect::<Vec<_>>();
         let open = ["std::fs", "std::net", "std::process", "std::env", "std::os", "std::thread"]
@@ -135,8 +136,12 @@ fn lower_floors_touch_nothing_outside() {
         let tests: BTreeSet<String> = files.iter().flat_map(|(_, text)| test_modules(text)).collect();
         let mut n_scanned = 0;
         for (file, text) in &files {
-            let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap();
-            if tests.contains(stem) {
+            // `tests.rs`, or anything in a folder `tests`.
+            if file
+                .with_extension("")
+                .components()
+                .any(|part| tests.contains(&*part.as_os_str().to_string_lossy()))
+            {
                 continue;
             }
             n_scanned += 1;
