@@ -139,6 +139,7 @@ impl LineReader for NcclReader {
         self.settle_ranks();
         self.settle_strangers();
         let mut log = std::mem::take(&mut self.log);
+        log.truncated = self.is_cut;
         if log.n_calls_dropped == 0 {
             log.dropped_of_comm.clear();
         } else {

@@ -23,6 +23,8 @@ pub struct NcclLog {
     pub n_lines: u64,
     /// COLL lines left out because a bound was reached (0 = none). The oldest are left out.
     pub n_calls_dropped: u64,
+    /// The source ends inside a line: more was written than is here, so counts are lower bounds.
+    pub truncated: bool,
     /// The same per communicator, by index into `comms`; empty if none was left out. What is left of a
     /// communicator's calls begins after this many.
     pub dropped_of_comm: Vec<u64>,

@@ -76,7 +76,7 @@ impl<'a> Scene<'a> {
     /// Joins a case.
     pub fn new(case: &'a Case) -> Self {
         let roster = Roster::new(case);
-        let dumps = dumps::own(case, roster.world_size);
+        let dumps = dumps::own(case, &roster);
         let watchdog = WatchdogLines::new(case);
         let ledger = Ledger::new(case, &roster, &dumps, &watchdog);
         let divergences = align::divergences(&ledger);

@@ -222,6 +222,9 @@ impl<'a> Aligner<'_, 'a> {
         };
         let (mine, theirs) = (tail(odd_track), tail(usual_track));
         let replaced = self.replacement(&mine, &theirs);
+        if mine.len() < 2 {
+            return (self.judge_alone(replaced, odd_track, usual_track, seq), 0);
+        }
         let mut best: Option<(usize, u32, Fault)> = None;
         // A candidate needs at least one call that bears it out, and none that speaks against it.
         let mut offer = |confirmed: Option<usize>, cost: u32, fault: Fault| {

@@ -161,7 +161,9 @@ impl Conditions {
                     }
                 }
                 Fact::Ras(report) => {
-                    let peers = report.missing_processes.iter().chain(report.comms.iter().flat_map(|c| &c.missing));
+                    // A rank without either mark did answer: it has left that communicator.
+                    let no_answer = report.comms.iter().flat_map(|c| &c.missing).filter(|p| p.unresponsive || p.dead);
+                    let peers = report.missing_processes.iter().chain(no_answer);
                     for peer in peers {
                         let Some(rank) = peer.pid.and_then(|pid| roster.rank_of(pid, peer.host.as_ref())) else { continue };
                         let text = format!(

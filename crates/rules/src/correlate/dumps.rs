@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{Case, Fact, FlightDump, GroupLabel, Observation, Rank, TorchEvent};
 
+use super::roster::Roster;
+
 /// A dump with the rank it was given.
 #[derive(Clone, Debug)]
 pub struct OwnedDump<'a> {
@@ -25,11 +27,14 @@ const PROOF: i64 = 1_000;
 const POSITION: i64 = 20;
 /// A position that contradicts the dump: the rank had enqueued more than the dump shows.
 const CONTRADICTION: i64 = -200;
+/// NCCL's own log of a rank stamps its calls with the same seconds at which the dump enqueued them, and no other
+/// rank's log does as well.
+const SAME_SECONDS: i64 = 15;
 /// The file's name.
 const HINT: i64 = 5;
 
 /// Gives each dump its rank.
-pub fn own<'a>(case: &'a Case, world_size: Option<u32>) -> Vec<OwnedDump<'a>> {
+pub fn own<'a>(case: &'a Case, roster: &Roster) -> Vec<OwnedDump<'a>> {
     let mut dumps: Vec<OwnedDump<'a>> = case
         .observations
         .iter()
@@ -43,8 +48,9 @@ pub fn own<'a>(case: &'a Case, world_size: Option<u32>) -> Vec<OwnedDump<'a>> {
     }
     let crash_threads = crash_threads(case);
     let positions = positions(case);
-    let world = world_size.unwrap_or(0).max(dumps.len() as u32);
+    let world = roster.world_size.unwrap_or(0).max(dumps.len() as u32);
     let hints_are_usable = hints_are_usable(&dumps, world);
+    let stamps = if dumps.len() <= MAX_STAMPED { call_seconds(case, roster) } else { BTreeMap::new() };
 
     // Score of every possible owner; only ranks that anything speaks for.
     let mut scored: Vec<(i64, usize, Rank)> = Vec::new();
@@ -61,6 +67,9 @@ pub fn own<'a>(case: &'a Case, world_size: Option<u32>) -> Vec<OwnedDump<'a>> {
         }
         if hints_are_usable && let Some(rank) = owned.dump.name_hint {
             *scores.entry(rank).or_default() += HINT;
+        }
+        if let Some(rank) = same_seconds(owned.dump, &stamps) {
+            *scores.entry(rank).or_default() += SAME_SECONDS;
         }
         for (rank, stated) in &positions {
             for (label, position) in stated {
@@ -102,6 +111,60 @@ pub fn own<'a>(case: &'a Case, world_size: Option<u32>) -> Vec<OwnedDump<'a>> {
     }
     dumps.sort_by_key(|d| (d.rank.is_none(), d.rank, d.observation.cite.source));
     dumps
+}
+
+/// Dumps that are compared call by call with logs; beyond that names and positions have to do.
+const MAX_STAMPED: usize = 64;
+/// Fewest calls that such a comparison rests on.
+const MIN_STAMPED: usize = 8;
+
+/// Seconds of each rank's collective calls on the communicator of the whole job, from logs that stamp them.
+fn call_seconds(case: &Case, roster: &Roster) -> BTreeMap<Rank, Vec<i64>> {
+    let mut seconds: BTreeMap<Rank, Vec<i64>> = BTreeMap::new();
+    for observation in &case.observations {
+        let Fact::Nccl(log) = &observation.fact else { continue };
+        for (at, comm) in log.comms.iter().enumerate() {
+            if roster.world_size != Some(comm.n_ranks) {
+                continue;
+            }
+            let calls = log.calls.iter().filter(|c| c.comm as usize == at && !c.kind.is_p2p() && c.at_s > 0);
+            seconds.entry(Rank(comm.rank.0)).or_insert_with(|| calls.map(|c| i64::from(c.at_s)).collect());
+        }
+    }
+    seconds.retain(|_, s| s.len() >= MIN_STAMPED);
+    seconds
+}
+
+/// The one rank whose log fits this dump's times best.
+fn same_seconds(dump: &FlightDump, stamps: &BTreeMap<Rank, Vec<i64>>) -> Option<Rank> {
+    /// Logs are written in local time: whole quarters of an hour from UTC.
+    const ZONE_S: i64 = 900;
+    let mut best: Option<(usize, Rank)> = None;
+    let mut tied = false;
+    for (rank, seconds) in stamps {
+        let world = dump.groups.iter().position(|g| g.ranks.len() == stamps.len() || g.desc.as_ref() == "default_pg")?;
+        let pairs: Vec<i64> = dump
+            .ops
+            .iter()
+            .filter(|op| usize::from(op.group) == world && !op.is_p2p() && op.seq > 0)
+            .filter_map(|op| Some(seconds.get(op.seq as usize - 1)? - op.created_ns.div_euclid(1_000_000_000)))
+            .collect();
+        if pairs.len() < MIN_STAMPED {
+            return None;
+        }
+        // The zone is what most pairs agree on.
+        let zone = pairs.iter().map(|d| (d + ZONE_S / 2).div_euclid(ZONE_S) * ZONE_S).max_by_key(|z| pairs.iter().filter(|d| *d == z).count())?;
+        let misses = pairs.iter().filter(|d| **d != zone).count();
+        match best {
+            Some((least, _)) if misses > least => {}
+            Some((least, _)) if misses == least => tied = true,
+            _ => {
+                best = Some((misses, *rank));
+                tied = false;
+            }
+        }
+    }
+    best.filter(|_| !tied).map(|(_, rank)| rank)
 }
 
 /// Ranks that are in every group this dump lists; None if no group lists any.

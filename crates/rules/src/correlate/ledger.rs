@@ -137,6 +137,8 @@ pub struct Track<'a> {
     pub p2p: Vec<P2p>,
     /// The first operation is in the record (a ring that rolled over, or a log that begins late, has lost it).
     pub from_start: bool,
+    /// The record may end before the rank did: what it does not show may still have happened.
+    pub open_end: bool,
     /// Lines that back the calls of a track without operations.
     pub lines: Vec<(u32, Cite, String)>,
 }
@@ -226,6 +228,8 @@ pub struct Group<'a> {
     pub is_world: bool,
     /// RAS only: counts per function, since it keeps no order.
     pub counts: Vec<Option<Vec<(OpKind, u64)>>>,
+    /// RAS only: group ranks that gave no answer. (A rank that a cut report does not list is not among them.)
+    pub silent: Vec<usize>,
 }
 
 impl Group<'_> {
@@ -318,6 +322,7 @@ fn flight_groups<'a>(
                     tracks: Vec::new(),
                     is_world: false,
                     counts: Vec::new(),
+                    silent: Vec::new(),
                 });
                 groups.len() - 1
             });
@@ -398,6 +403,7 @@ fn flight_track<'a>(owned: &OwnedDump<'a>) -> Track<'a> {
         finished: Some(0),
         p2p: Vec::new(),
         from_start: owned.dump.ops.first().is_none_or(|op| op.record_id == 0),
+        open_end: owned.dump.truncated,
         lines: Vec::new(),
     }
 }
@@ -495,18 +501,20 @@ fn nccl_groups<'a>(case: &'a Case, roster: &Roster, calls: &mut Calls) -> Vec<Gr
         let mut tracks: Vec<Track<'a>> = log
             .comms
             .iter()
-            .map(|comm| Track {
+            .enumerate()
+            .map(|(at, comm)| Track {
                 rank: log.processes.get(comm.process as usize).and_then(|p| roster.find(&p.who)).and_then(|m| m.rank),
                 cite: comm.started.or(comm.completed).unwrap_or(observation.cite),
                 kind: SourceKind::NcclLog,
                 origin: Origin::Log(log),
-                first_seq: 1,
+                first_seq: 1 + dropped(log, at),
                 calls: Vec::new(),
                 ops: Vec::new(),
-                entered: 0,
+                entered: dropped(log, at),
                 finished: None,
                 p2p: Vec::new(),
-                from_start: (comm.started.is_some() || comm.completed.is_some()) && log.n_calls_dropped == 0,
+                from_start: comm.started.is_some() || comm.completed.is_some(),
+                open_end: log.truncated,
                 lines: Vec::new(),
             })
             .collect();
@@ -561,6 +569,7 @@ fn nccl_groups<'a>(case: &'a Case, roster: &Roster, calls: &mut Calls) -> Vec<Gr
                     tracks: vec![None; comm.n_ranks.min(1 << 20) as usize],
                     is_world: roster.world_size == Some(comm.n_ranks),
                     counts: Vec::new(),
+                    silent: Vec::new(),
                 });
                 groups.len() - 1
             });
@@ -580,6 +589,11 @@ fn nccl_groups<'a>(case: &'a Case, roster: &Roster, calls: &mut Calls) -> Vec<Gr
         name_world_ranks(group);
     }
     groups
+}
+
+/// Calls of a communicator that the reader left out to keep within its bound: the oldest ones.
+fn dropped(log: &NcclLog, comm: usize) -> u32 {
+    log.dropped_of_comm.get(comm).map_or(0, |n| u32::try_from(*n).unwrap_or(u32::MAX))
 }
 
 /// In a communicator of the whole job the group rank is the global rank.
@@ -613,7 +627,10 @@ fn ras_groups<'a>(case: &'a Case, roster: &Roster) -> Vec<Group<'a>> {
                 tracks: vec![None; size],
                 is_world: roster.world_size == Some(comm.size),
                 counts: vec![None; size],
+                silent: Vec::new(),
             });
+            let unanswered = comm.missing.iter().filter(|p| p.unresponsive || p.dead);
+            group.silent.extend(unanswered.filter_map(|p| p.rank.map(|r| r.0 as usize)));
             for rank in &comm.ranks {
                 let Some(at) = rank.peer.rank.map(|r| r.0 as usize) else { continue };
                 let global = rank.peer.pid.and_then(|pid| roster.rank_of(pid, rank.peer.host.as_ref()));
@@ -635,6 +652,7 @@ fn ras_groups<'a>(case: &'a Case, roster: &Roster) -> Vec<Group<'a>> {
                         finished: None,
                         p2p: Vec::new(),
                         from_start: true,
+                        open_end: false,
                         lines: Vec::new(),
                     });
                 }
@@ -665,7 +683,11 @@ fn fill_majority(group: &mut Group<'_>, comm: &ringleader_model::RasComm) {
         return;
     }
     let kinds: Vec<(OpKind, u64)> = comm.majority_counts.iter().map(|(kind, _, count)| (*kind, *count)).collect();
-    for slot in &mut group.counts {
+    let absent: Vec<usize> = comm.missing.iter().filter_map(|p| p.rank.map(|r| r.0 as usize)).collect();
+    for (at, slot) in group.counts.iter_mut().enumerate() {
+        if absent.contains(&at) {
+            continue;
+        }
         let counts = slot.get_or_insert_with(Vec::new);
         for (kind, count) in &kinds {
             if !counts.iter().any(|(k, _)| k == kind) {

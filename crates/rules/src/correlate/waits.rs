@@ -104,8 +104,9 @@ pub fn waits(ledger: &Ledger<'_>, view: View) -> Option<Waits> {
     match view {
         View::Flight => {
             let oldest = oldest_unfinished(&groups);
+            let talkers = talkers(ledger);
             for (at, group) in &groups {
-                fronts.extend(flight_fronts(*at, group, &oldest));
+                fronts.extend(flight_fronts(*at, group, &oldest, &talkers));
             }
         }
         View::Nccl => {
@@ -165,7 +166,28 @@ fn oldest_unfinished(groups: &[(usize, &Group<'_>)]) -> BTreeMap<Node, Oldest> {
     oldest
 }
 
-fn flight_fronts(at: usize, group: &Group<'_>, oldest: &BTreeMap<Node, Oldest>) -> Vec<Front> {
+/// Pairs of ranks of which any record shows that the first sends to the second.
+fn talkers(ledger: &Ledger<'_>) -> BTreeSet<(Rank, Rank)> {
+    let mut talkers = BTreeSet::new();
+    for group in &ledger.groups {
+        for (member, track) in group.tracks.iter().enumerate() {
+            let (Some(track), Some(me)) = (track, group.rank(member)) else { continue };
+            for p2p in &track.p2p {
+                if let Some(peer) = group.rank(p2p.peer as usize) {
+                    talkers.insert(if p2p.is_send { (me, peer) } else { (peer, me) });
+                }
+            }
+        }
+    }
+    talkers
+}
+
+fn flight_fronts(
+    at: usize,
+    group: &Group<'_>,
+    oldest: &BTreeMap<Node, Oldest>,
+    talkers: &BTreeSet<(Rank, Rank)>,
+) -> Vec<Front> {
     let mut by_what: BTreeMap<FrontKind, Front> = BTreeMap::new();
     let fresh = |what| Front {
         group: at,
@@ -200,13 +222,15 @@ fn flight_fronts(at: usize, group: &Group<'_>, oldest: &BTreeMap<Node, Oldest>) 
                 for (member, track) in group.tracks.iter().enumerate() {
                     match track {
                         None => front.unseen.push(member),
+                        // A record that was cut: nothing is known of what followed.
+                        Some(t) if t.entered < seq && t.open_end => front.unseen.push(member),
                         Some(t) if t.entered < seq && has_collectives_or_none(t) => front.behind.push(member),
                         Some(t) if t.finished.unwrap_or(0) >= seq => front.ahead.push(member),
                         Some(_) => {}
                     }
                 }
             }
-            FrontKind::P2p { from, to, nth } => settle_pair(group, front, from, to, nth, oldest),
+            FrontKind::P2p { from, to, nth } => settle_pair(group, front, (from, to, nth), oldest, talkers),
             FrontKind::Count(..) => {}
         }
     }
@@ -219,12 +243,25 @@ fn has_collectives_or_none(track: &Track<'_>) -> bool {
 }
 
 /// The other side of a send or receive: not there yet, or there and held up by something older.
-fn settle_pair(group: &Group<'_>, front: &mut Front, from: u32, to: u32, nth: u32, oldest: &BTreeMap<Node, Oldest>) {
+fn settle_pair(
+    group: &Group<'_>,
+    front: &mut Front,
+    (from, to, nth): (u32, u32, u32),
+    oldest: &BTreeMap<Node, Oldest>,
+    talkers: &BTreeSet<(Rank, Rank)>,
+) {
     let waiter = front.waiting.first().copied().unwrap_or(usize::MAX);
     let other = if waiter == to as usize { from } else { to };
     if other == u32::MAX {
         // The watchdog names no peer: whoever left no trace in this group may be it.
-        front.unseen.extend(group.tracks.iter().enumerate().filter(|(_, t)| t.is_none()).map(|(m, _)| m));
+        // Records of others may show who talks to the waiter at all.
+        let silent: Vec<usize> = group.tracks.iter().enumerate().filter(|(_, t)| t.is_none()).map(|(m, _)| m).collect();
+        let pair = |m: usize| {
+            let (Some(me), Some(other)) = (group.rank(waiter), group.rank(m)) else { return false };
+            if waiter == to as usize { talkers.contains(&(other, me)) } else { talkers.contains(&(me, other)) }
+        };
+        let known: Vec<usize> = silent.iter().copied().filter(|m| pair(*m)).collect();
+        front.unseen.extend(if known.is_empty() { silent } else { known });
         return;
     }
     let other_sends = other == from;
@@ -238,6 +275,7 @@ fn settle_pair(group: &Group<'_>, front: &mut Front, from: u32, to: u32, nth: u3
             let rolled = !track.from_start || track_rolled(group, waiter);
             match made {
                 // Numbers are worth nothing once a ring has lost its start; then only "has it anything left" counts.
+                None if track.open_end => {}
                 None if !rolled || track.p2p.iter().all(|p| p.done == Some(true)) => front.behind.push(other as usize),
                 // Entered, but the other has an older operation to finish first.
                 Some(p2p) => {
@@ -260,7 +298,8 @@ fn track_rolled(group: &Group<'_>, at: usize) -> bool {
 
 /// NCCL logs: whoever made fewer calls on a communicator is behind.
 fn count_front(at: usize, group: &Group<'_>) -> Option<Front> {
-    let seen = || group.tracks.iter().enumerate().filter_map(|(m, t)| t.as_ref().filter(|t| t.from_start).map(|t| (m, t)));
+    let seen =
+        || group.tracks.iter().enumerate().filter_map(|(m, t)| t.as_ref().filter(|t| t.from_start && !t.open_end).map(|t| (m, t)));
     let most = seen().map(|(_, t)| t.entered).max().filter(|n| *n > 0)?;
     let behind: Vec<usize> = seen().filter(|(_, t)| t.entered < most).map(|(m, _)| m).collect();
     let least = seen().map(|(_, t)| t.entered).min()?;
@@ -281,14 +320,14 @@ fn pair_fronts(at: usize, group: &Group<'_>) -> Vec<Front> {
     let mut sends: BTreeMap<(u32, u32), u32> = BTreeMap::new();
     let mut recvs: BTreeMap<(u32, u32), u32> = BTreeMap::new();
     for (member, track) in group.tracks.iter().enumerate() {
-        let Some(track) = track.as_ref().filter(|t| t.from_start) else { continue };
+        let Some(track) = track.as_ref().filter(|t| t.from_start && !t.open_end) else { continue };
         for p2p in &track.p2p {
             let counts = if p2p.is_send { &mut sends } else { &mut recvs };
             let key = if p2p.is_send { (member as u32, p2p.peer) } else { (p2p.peer, member as u32) };
             *counts.entry(key).or_default() += 1;
         }
     }
-    let seen = |m: u32| group.tracks.get(m as usize).and_then(Option::as_ref).is_some_and(|t| t.from_start);
+    let seen = |m: u32| group.tracks.get(m as usize).and_then(Option::as_ref).is_some_and(|t| t.from_start && !t.open_end);
     let pairs: BTreeSet<(u32, u32)> = sends.keys().chain(recvs.keys()).copied().collect();
     let mut fronts = Vec::new();
     for (from, to) in pairs {
@@ -320,7 +359,9 @@ fn ras_fronts(at: usize, group: &Group<'_>) -> Vec<Front> {
         let counts = group.counts.get(m)?.as_ref()?;
         Some(counts.iter().find(|(k, _)| *k == kind).map_or(0, |(_, n)| *n))
     };
-    let unseen: Vec<usize> = (0..group.counts.len()).filter(|m| group.counts.get(*m).is_none_or(Option::is_none)).collect();
+    let mut unseen: Vec<usize> = group.silent.clone();
+    unseen.sort_unstable();
+    unseen.dedup();
     let mut fronts = Vec::new();
     for kind in kinds {
         let all: Vec<(usize, u64)> = (0..group.counts.len()).filter_map(|m| Some((m, count(m, kind)?))).collect();

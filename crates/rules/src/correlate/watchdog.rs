@@ -106,10 +106,21 @@ impl WatchdogLines {
     pub fn complete(&self, group: &mut Group<'_>, mut intern: impl FnMut(Call) -> u32) {
         for at in 0..group.ranks.len() {
             let Some(rank) = group.ranks.get(at).copied().flatten() else { continue };
-            if group.tracks.get(at).is_none_or(Option::is_some) {
+            let Some(stand) = self.stand(&group.name, rank) else { continue };
+            if let Some(Some(track)) = group.tracks.get_mut(at) {
+                // A dump that was cut shows less than the watchdog knew.
+                if track.open_end
+                    && let Some(entered) = stand.last_enqueued
+                    && entered >= track.entered
+                {
+                    track.entered = entered;
+                    track.finished = stand.last_completed.or(track.finished);
+                    track.open_end = false;
+                    track.lines = stand.lines.iter().map(|(cite, text)| (entered, *cite, text.clone())).collect();
+                    extend_to_stand(track, stand, &mut intern);
+                }
                 continue;
             }
-            let Some(stand) = self.stand(&group.name, rank) else { continue };
             let track = track_of(rank, stand, &mut intern);
             if let (Some(slot), Some(track)) = (group.tracks.get_mut(at), track) {
                 *slot = Some(track);
@@ -141,6 +152,7 @@ impl WatchdogLines {
                     ranks,
                     is_world,
                     counts: Vec::new(),
+                    silent: Vec::new(),
                 }
             })
             .collect()
@@ -186,6 +198,35 @@ fn matches(label: &GroupLabel, group: &str) -> bool {
     label_name(label) == group
 }
 
+/// Adds the call that timed out to a record that ends before it.
+fn extend_to_stand(track: &mut Track<'_>, stand: &Stand, intern: &mut impl FnMut(Call) -> u32) {
+    let (Some(work), Some(seq)) = (&stand.work, stand.seq) else { return };
+    let Some(place) = seq.checked_sub(track.first_seq).map(|p| p as usize) else { return };
+    if work.kind.is_p2p() || work.kind == OpKind::Coalesced || place < track.calls.len() || place - track.calls.len() > 1 << 20 {
+        return;
+    }
+    if track.calls.is_empty() {
+        track.first_seq = seq;
+    } else {
+        track.calls.resize(place, Track::GAP);
+        track.ops.resize(place, Track::GAP);
+    }
+    track.calls.push(intern(call_of(work)));
+    track.ops.push(Track::GAP);
+}
+
+fn call_of(work: &WorkDescription) -> Call {
+    let loose = work.kind.sizes_may_differ();
+    Call {
+        kind: if work.kind == OpKind::Barrier { OpKind::AllReduce } else { work.kind },
+        elements_in: if loose { 0 } else { work.numel_in.unwrap_or(0) },
+        elements_out: if loose { 0 } else { work.numel_out.unwrap_or(0) },
+        dtype: "".into(),
+        root: -1,
+        redop: "",
+    }
+}
+
 fn track_of<'a>(rank: Rank, stand: &Stand, intern: &mut impl FnMut(Call) -> u32) -> Option<Track<'a>> {
     let (cite, _) = stand.lines.first()?;
     let mut track = Track {
@@ -200,6 +241,7 @@ fn track_of<'a>(rank: Rank, stand: &Stand, intern: &mut impl FnMut(Call) -> u32)
         finished: stand.last_completed.or(stand.seq.map(|s| s.saturating_sub(1))),
         p2p: Vec::new(),
         from_start: false,
+        open_end: false,
         lines: Vec::new(),
     };
     if let (Some(work), Some(seq)) = (&stand.work, stand.seq) {
@@ -215,16 +257,8 @@ fn track_of<'a>(rank: Rank, stand: &Stand, intern: &mut impl FnMut(Call) -> u32)
                 elements: work.numel_in.unwrap_or(0),
             });
         } else {
-            let loose = work.kind.sizes_may_differ();
             track.first_seq = seq;
-            track.calls.push(intern(Call {
-                kind: if work.kind == OpKind::Barrier { OpKind::AllReduce } else { work.kind },
-                elements_in: if loose { 0 } else { work.numel_in.unwrap_or(0) },
-                elements_out: if loose { 0 } else { work.numel_out.unwrap_or(0) },
-                dtype: "".into(),
-                root: -1,
-                redop: "",
-            }));
+            track.calls.push(intern(call_of(work)));
             track.ops.push(Track::GAP);
             track.entered = track.entered.max(seq);
         }

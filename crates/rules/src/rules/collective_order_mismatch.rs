@@ -26,7 +26,7 @@ use crate::drafting;
 use crate::rule::{Input, Outcome, Rule};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(super) static RULE: Rule = Rule {
     id: "collective-order-mismatch",
     title: "ranks call the same collectives in different orders",
     since: "0.1",

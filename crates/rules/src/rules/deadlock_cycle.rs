@@ -26,7 +26,7 @@ use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(super) static RULE: Rule = Rule {
     id: "deadlock-cycle",
     title: "ranks wait for each other across process groups",
     since: "0.1",

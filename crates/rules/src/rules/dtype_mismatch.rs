@@ -26,7 +26,7 @@ use crate::drafting;
 use crate::rule::{Input, Outcome, Rule};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(super) static RULE: Rule = Rule {
     id: "dtype-mismatch",
     title: "ranks call the same collective with different types",
     since: "0.1",

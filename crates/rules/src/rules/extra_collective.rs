@@ -28,7 +28,7 @@ use crate::drafting;
 use crate::rule::{Input, Outcome, Rule};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(super) static RULE: Rule = Rule {
     id: "extra-collective",
     title: "a rank called a collective that its peers do not call",
     since: "0.1",

@@ -29,7 +29,7 @@ use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(super) static RULE: Rule = Rule {
     id: "gpu-kernel-stuck",
     title: "a kernel before the collective never ends on one GPU",
     since: "0.1",
@@ -51,7 +51,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let timed_out = scene.conditions.all().any(|(_, c)| c.timed_out.is_some());
     let FrontKind::Collective(seq) = front.what else { return Outcome::Clear };
     // In a pipelined ring over a broken path some are ahead: then the network is at fault.
-    if !front.ahead.is_empty() || front.waiting.len() < 2 || !timed_out && scene.gpu_tables().next().is_none() {
+    // Dumps of a running job are taken a moment apart and stand at different places; those of a stuck one do not.
+    let entered: Vec<u32> = group.tracks.iter().flatten().map(|t| t.entered).collect();
+    let at_rest = entered.len() > 2 && entered.iter().all(|e| Some(e) == entered.first());
+    if !front.ahead.is_empty() || front.waiting.len() < 2 || !timed_out && !at_rest {
         return Outcome::Clear;
     }
     let outliers = power_outliers(scene);

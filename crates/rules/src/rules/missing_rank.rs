@@ -28,7 +28,7 @@ use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(super) static RULE: Rule = Rule {
     id: "missing-rank",
     title: "a rank or node never joined",
     since: "0.1",
@@ -42,6 +42,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let mut missing_count = None;
     let mut at = None;
     let mut unset_keys = false;
+    let mut setters: Vec<Rank> = Vec::new();
     for statement in scene.statements() {
         match statement.event {
             TorchEvent::Store(StoreEvent::ClientsMissing { joined, expected }) => {
@@ -49,8 +50,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 evidence.push(statement.evidence());
                 at = at.or(statement.at_ns());
             }
-            TorchEvent::Store(StoreEvent::WaitTimeout { setter, .. }) if setter.is_some() => {
+            TorchEvent::Store(StoreEvent::WaitTimeout { setter: Some(setter), .. }) => {
                 unset_keys = true;
+                setters.push(*setter);
                 evidence.push(statement.evidence());
             }
             _ => {}
@@ -64,6 +66,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let unseen: Vec<Rank> = match missing_count {
         Some(n) if unseen.len() > n as usize => unseen.into_iter().filter(|r| r.0 != 0).collect(),
         _ => unseen,
+    };
+    // Without a count nothing but silence speaks: whoever was to set the key waits like the others.
+    let unseen: Vec<Rank> = match missing_count {
+        None => unseen.into_iter().filter(|r| !setters.contains(r)).collect(),
+        Some(_) => unseen,
     };
     let exact = missing_count.is_none_or(|n| n as usize == unseen.len());
     if missing_count.is_none() && unset_keys && unseen.is_empty() {

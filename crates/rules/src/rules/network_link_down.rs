@@ -26,7 +26,7 @@ use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(super) static RULE: Rule = Rule {
     id: "network-link-down",
     title: "a node's interface lost its link in mid-run",
     since: "0.1",

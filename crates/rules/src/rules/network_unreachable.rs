@@ -17,15 +17,15 @@
 //! # References
 //! NCCL RAS documentation.
 
-use ringleader_model::{Confidence, Impact, RankSet, Weight};
+use ringleader_model::{Confidence, Host, Impact, RankSet, Weight};
 
-use crate::correlate::Scene;
+use crate::correlate::{Member, Scene};
 use crate::correlate::condition::ProcessState;
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(super) static RULE: Rule = Rule {
     id: "network-unreachable",
     title: "a node stopped answering on the network",
     since: "0.1",
@@ -36,13 +36,17 @@ pub static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
-    let hosts: std::collections::BTreeSet<_> = scene.roster.members.iter().filter_map(|m| m.host.clone().or_else(|| m.address.clone())).collect();
+    let several = |name: fn(&Member) -> Option<Host>| {
+        let names: std::collections::BTreeSet<_> = scene.roster.members.iter().filter_map(name).collect();
+        names.len() > 1
+    };
+    let several_nodes = several(|m| m.host.clone()) || several(|m| m.address.clone());
     for (rank, condition) in scene.conditions.all() {
         let Some(missing) = &condition.ras_missing else { continue };
         let running = matches!(condition.state, Some((ProcessState::Running | ProcessState::Sleeping, _)));
         // It lives: it printed its own timeout, or its stack was taken.
         let alive = running || condition.timed_out.is_some() || condition.stand.is_some();
-        if !alive || condition.absent.is_some() || hosts.len() < 2 {
+        if !alive || condition.absent.is_some() || !several_nodes {
             continue;
         }
         let others: RankSet = scene.roster.members.iter().filter_map(|m| m.rank).filter(|r| *r != rank).collect();

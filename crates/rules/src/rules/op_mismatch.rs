@@ -27,7 +27,7 @@ use crate::drafting;
 use crate::rule::{Input, Outcome, Rule};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(super) static RULE: Rule = Rule {
     id: "op-mismatch",
     title: "ranks call different kinds of collective at the same place",
     since: "0.1",

@@ -26,7 +26,7 @@ use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(super) static RULE: Rule = Rule {
     id: "peer-process-died",
     title: "a rank is gone and nothing tells why",
     since: "0.1",
@@ -109,12 +109,12 @@ fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
     for suspect in &scene.suspects {
         let Some(rank) = suspect.node.rank() else { continue };
         let condition = scene.condition(rank);
-        let gone = condition.is_some_and(|c| c.absent.is_some() || c.ras_missing.is_some() && c.state.is_none());
+        let gone = condition.is_some_and(|c| c.absent.is_some() || c.comm_closed.is_some() && c.stand.is_none() || c.ras_missing.is_some() && c.state.is_none());
         let silent = suspect.weak && condition.is_none_or(|c| c.state.is_none() && c.stand.is_none() && c.timed_out.is_none() && c.exit.is_none());
         if !gone && !silent {
             continue;
         }
-        let signs = condition.into_iter().flat_map(|c| [&c.absent, &c.ras_missing]).flatten().cloned();
+        let signs = condition.into_iter().flat_map(|c| [&c.absent, &c.ras_missing, &c.comm_closed]).flatten().cloned();
         findings.extend(
             drafting::from_suspect(
                 scene,

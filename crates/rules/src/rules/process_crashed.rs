@@ -27,7 +27,7 @@ use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(super) static RULE: Rule = Rule {
     id: "process-crashed",
     title: "a rank crashed by itself",
     since: "0.1",

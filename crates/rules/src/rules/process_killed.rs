@@ -25,7 +25,7 @@ use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(super) static RULE: Rule = Rule {
     id: "process-killed",
     title: "a rank was killed from outside",
     since: "0.1",

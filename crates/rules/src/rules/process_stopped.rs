@@ -25,7 +25,7 @@ use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(super) static RULE: Rule = Rule {
     id: "process-stopped",
     title: "a rank is stopped",
     since: "0.1",

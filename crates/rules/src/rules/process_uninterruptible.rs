@@ -25,7 +25,7 @@ use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(super) static RULE: Rule = Rule {
     id: "process-uninterruptible",
     title: "a rank hangs in the kernel",
     since: "0.1",

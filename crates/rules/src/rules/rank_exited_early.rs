@@ -26,7 +26,7 @@ use crate::drafting;
 use crate::rule::{Input, Outcome, Rule};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(super) static RULE: Rule = Rule {
     id: "rank-exited-early",
     title: "a rank ended normally while its peers still communicate",
     since: "0.1",
@@ -49,7 +49,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let unlisted = scene.conditions.has_failure_table && peers_are_listed(scene, rank);
         // Its end must be seen by someone: the process list, RAS, or its own log; and nothing may call it a failure.
         let signs: Vec<_> = [&condition.absent, &condition.ras_missing, &condition.comm_closed].into_iter().flatten().cloned().collect();
-        let orderly = condition.comm_closed.is_some() || unlisted && !signs.is_empty();
+        // An abort alone is what torch does on any way out, an exception's too.
+        let destroyed = condition.comm_closed.as_ref().is_some_and(|e| e.text.contains("Destroy"));
+        let orderly = destroyed || unlisted && !signs.is_empty() || condition.comm_closed.is_some() && condition.absent.is_some();
         if signs.is_empty() || !orderly {
             continue;
         }

@@ -27,7 +27,7 @@ use crate::drafting;
 use crate::rule::{Input, Outcome, Rule};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(super) static RULE: Rule = Rule {
     id: "shape-mismatch",
     title: "ranks call the same collective with different sizes",
     since: "0.1",

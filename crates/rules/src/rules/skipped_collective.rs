@@ -31,7 +31,7 @@ use crate::drafting;
 use crate::rule::{Input, Outcome, Rule};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(super) static RULE: Rule = Rule {
     id: "skipped-collective",
     title: "a rank left out a collective that its peers call",
     since: "0.1",

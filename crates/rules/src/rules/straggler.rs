@@ -26,7 +26,7 @@ use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(super) static RULE: Rule = Rule {
     id: "straggler",
     title: "one rank is persistently slower than its peers",
     since: "0.1",

@@ -26,7 +26,7 @@ use crate::drafting;
 use crate::rule::{Input, Outcome, Rule};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(super) static RULE: Rule = Rule {
     id: "stuck-outside-collective",
     title: "a rank is alive but stands outside any collective",
     since: "0.1",
@@ -41,7 +41,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let Some(rank) = suspect.node.rank() else { continue };
         let condition = scene.condition(rank);
         let dead = condition.is_some_and(|c| {
-            c.absent.is_some() || c.exit.as_ref().is_some_and(|e| !matches!(e.code, -15 | -6)) || c.crash.as_ref().is_some_and(|(reason, ..)| &**reason != "Aborted")
+            c.absent.is_some()
+                || c.comm_closed.is_some() && c.stand.is_none()
+                || c.exit.as_ref().is_some_and(|e| !matches!(e.code, -15 | -6 | -9) || e.code == -9 && e.is_root) || c.crash.as_ref().is_some_and(|(reason, ..)| &**reason != "Aborted")
                 || matches!(c.state, Some((ProcessState::Stopped | ProcessState::Zombie | ProcessState::Uninterruptible, _)))
         });
         if dead || scene.mismatches.iter().any(|m| m.odd.contains(&suspect.node)) {
@@ -51,7 +53,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
         if stand.is_some_and(|s| s.is_leaving() || s.is_joining() || s.waits_in_gpu_or_collective()) {
             continue;
         }
-        let alive = stand.is_some() || condition.is_some_and(|c| c.state.is_some() || c.timed_out.is_some());
+        // Ended only by the launcher, after the others had failed: it lived until then.
+        let outlived = condition.and_then(|c| c.exit.as_ref()).is_some_and(|e| matches!(e.code, -15 | -9) && !e.is_root);
+        let alive = stand.is_some() || outlived || condition.is_some_and(|c| c.state.is_some() || c.timed_out.is_some());
         // Without a sign of life there is only silence, which other rules weigh.
         if suspect.weak && !alive || suspect.in_p2p && stand.is_none() {
             continue;

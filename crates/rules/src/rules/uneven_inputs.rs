@@ -26,7 +26,7 @@ use crate::drafting;
 use crate::rule::{Input, Outcome, Rule};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(super) static RULE: Rule = Rule {
     id: "uneven-inputs",
     title: "a rank left the loop before its peers",
     since: "0.1",

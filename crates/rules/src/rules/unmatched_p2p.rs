@@ -27,7 +27,7 @@ use crate::drafting;
 use crate::rule::{Input, Outcome, Rule};
 
 /// The rule.
-pub static RULE: Rule = Rule {
+pub(super) static RULE: Rule = Rule {
     id: "unmatched-p2p",
     title: "a send without its receive, or the reverse",
     since: "0.1",
