@@ -66,7 +66,9 @@ fn load(path: &Path) -> Recorded {
 pub(crate) fn case_of(files: &[(String, Vec<u8>)]) -> Case {
     let mut scratch = Scratch::default();
     let limits = Limits::default();
-    merge(files.iter().map(|(name, bytes)| read(name, &mut bytes.as_slice(), &mut scratch, &limits)).collect())
+    merge(
+        files.iter().map(|(name, bytes)| read(name, &mut bytes.as_slice(), &mut scratch, &limits)).collect(),
+    )
 }
 
 /// Verdict over files.

@@ -58,7 +58,11 @@ fn without_rank(case: &Recorded, rank: u32) -> Option<Files> {
         .files
         .iter()
         .filter(|(name, _)| {
-            let stem = name.trim_end_matches(".gz").trim_end_matches(".log").trim_end_matches(".txt").trim_end_matches(".json");
+            let stem = name
+                .trim_end_matches(".gz")
+                .trim_end_matches(".log")
+                .trim_end_matches(".txt")
+                .trim_end_matches(".json");
             let own_dump = stem == format!("fr_rank{rank}") || stem == format!("stack_rank{rank}");
             let own_log = is_nccl(name) && nccl_rank(case, name) == Some(rank);
             let own_node = stem.ends_with(&format!("_node{rank}"));
@@ -149,7 +153,11 @@ fn tallies() -> (BTreeMap<&'static str, Tally>, String) {
             let score = case.truth.score(&verdict);
             if !score.right || score.culprit == Some(false) {
                 let ranks: Vec<u32> = verdict.culprits.iter().filter_map(|c| c.rank.map(|r| r.0)).collect();
-                let _ = writeln!(misses, "{variant:24} {:22} want {} got {} {ranks:?}", case.name, case.truth.cause, verdict.cause);
+                let _ = writeln!(
+                    misses,
+                    "{variant:24} {:22} want {} got {} {ranks:?}",
+                    case.name, case.truth.cause, verdict.cause
+                );
             }
             tallies.entry(variant).or_default().add(case, &verdict);
         };
@@ -161,7 +169,10 @@ fn tallies() -> (BTreeMap<&'static str, Tally>, String) {
         for rank in 0..4 {
             if let Some(files) = without_rank(case, rank) {
                 let culprit = case.truth.culprit_ranks.contains(&rank);
-                run(if culprit { "culprit's files missing" } else { "a victim's files missing" }, recorded::diagnose(&files));
+                run(
+                    if culprit { "culprit's files missing" } else { "a victim's files missing" },
+                    recorded::diagnose(&files),
+                );
             }
         }
         for (variant, keep) in [
@@ -191,7 +202,11 @@ fn table(tallies: &BTreeMap<&'static str, Tally>) -> String {
          | evidence | runs | right | culprit | false alarms |\n|---|---|---|---|---|\n",
     );
     for (variant, t) in tallies {
-        let _ = writeln!(text, "| {variant} | {} | {} | {}/{} | {} |", t.n, t.right, t.culprit, t.culprits, t.false_alarms);
+        let _ = writeln!(
+            text,
+            "| {variant} | {} | {} | {}/{} | {} |",
+            t.n, t.right, t.culprit, t.culprits, t.false_alarms
+        );
     }
     text
 }
