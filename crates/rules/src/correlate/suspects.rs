@@ -5,7 +5,7 @@ use ringleader_model::{Evidence, Frame, RankSet, SourceKind, user_frame};
 use super::Scene;
 use super::ledger::{Group, View};
 use super::mismatch::{evidence_of, place_near};
-use super::waits::{FrontKind, Node, Root, Waits, node};
+use super::waits::{Front, FrontKind, Node, Root, Waits, node};
 
 /// A rank that holds others up.
 #[derive(Clone, Debug)]
@@ -55,7 +55,8 @@ pub fn suspects(scene: &Scene<'_>) -> Vec<Suspect> {
         }
     }
     for waits in scene.waits.iter().filter(|w| w.view == View::Flight) {
-        for root in waits.cycles.iter().filter_map(|cycle| broken_pair(scene, waits, cycle)) {
+        let whole = |cycle: &&Vec<Node>| went_on(scene, waits, cycle).is_none();
+        for root in waits.cycles.iter().filter(whole).filter_map(|cycle| broken_pair(scene, waits, cycle)) {
             if !found.iter().any(|s| s.node == root.node) {
                 found.push(describe(scene, waits, &root));
             }
@@ -102,10 +103,26 @@ pub fn broken_pair(scene: &Scene<'_>, waits: &Waits, cycle: &[Node]) -> Option<R
     Some(Root { node, fronts: vec![at], victims, weak: false })
 }
 
+/// In a circle of waiting, a rank that all others of a group wait for went on without the call: nobody else in that
+/// group is missing, and the rank waits elsewhere for one of them.
+pub fn went_on<'w>(scene: &Scene<'_>, waits: &'w Waits, cycle: &[Node]) -> Option<(Node, &'w Front)> {
+    let mut found = waits.fronts.iter().filter(|f| matches!(f.what, FrontKind::Collective(_))).filter_map(|front| {
+        let group = scene.ledger.groups.get(front.group)?;
+        let mut awaited = front.behind.iter().chain(&front.held).filter_map(|m| node(group, *m));
+        let (Some(one), None) = (awaited.next(), awaited.next()) else { return None };
+        let all_others = front.waiting.len() > 1 && front.waiting.len() + 1 == group.tracks.len();
+        (all_others && cycle.contains(&one)).then_some((one, front))
+    });
+    match (found.next(), found.next()) {
+        (Some(one), None) => Some(one),
+        _ => None,
+    }
+}
+
 fn waits_on_somebody(scene: &Scene<'_>, waits: &Waits, who: Node) -> bool {
     waits.fronts.iter().any(|front| {
         let Some(group) = scene.ledger.groups.get(front.group) else { return false };
-        !front.behind.is_empty() && front.waiting.iter().any(|m| node(group, *m) == Some(who))
+        !(front.behind.is_empty() && front.held.is_empty()) && front.waiting.iter().any(|m| node(group, *m) == Some(who))
     })
 }
 
