@@ -65,3 +65,29 @@ fn check(scene: &Scene<'_>) -> Outcome {
     }
     Outcome::from_findings(findings)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::staging::Stage;
+
+    #[test]
+    fn in_the_kernel_while_peers_wait() {
+        Stage::job(3)
+            .logs()
+            .dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"])
+            .ps("S S D:nfs_wait_on_request")
+            .concludes(&RULE, "process-uninterruptible 2, high");
+    }
+
+    #[test]
+    fn a_disk_read_that_nobody_waits_for() {
+        Stage::job(3).logs().dumps(&["ar:1 ar:9"; 3]).ps("S S D:io_schedule").silent(&RULE);
+        Stage::job(3).logs().ps("S S D:io_schedule").silent(&RULE);
+    }
+
+    #[test]
+    fn stopped() {
+        Stage::job(3).logs().dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"]).ps("S S T").silent(&RULE);
+    }
+}
