@@ -272,9 +272,20 @@ impl<'a> Ledger<'a> {
     pub fn new(case: &'a Case, roster: &Roster, dumps: &[OwnedDump<'a>], watchdog: &WatchdogLines) -> Self {
         let mut calls = Calls::default();
         let mut groups = flight_groups(roster, dumps, watchdog, &mut calls);
-        groups.extend(nccl_groups(case, roster, &mut calls));
+        let logged = nccl_groups(case, roster, &mut calls);
+        groups.extend(logged);
         groups.extend(ras_groups(case, roster));
         Self { groups, calls: calls.all }
+    }
+
+    /// Whether the wait-for graph is better drawn from NCCL's logs: dumps of some ranks are missing, and the logs of all
+    /// ranks are whole. Calls counted on every rank say more than states known of some.
+    pub fn logs_know_more(&self) -> bool {
+        let holes = |g: &Group<'_>| g.tracks.iter().any(|t| t.as_ref().is_none_or(|t| matches!(t.origin, Origin::Lines)));
+        let whole = |g: &Group<'_>| g.tracks.iter().all(|t| t.as_ref().is_some_and(|t| t.from_start && !t.open_end));
+        let of = |view: View| self.groups.iter().filter(move |g| g.view == view);
+        let counted = of(View::Nccl).flat_map(|g| g.tracks.iter().flatten()).any(|t| t.entered > 0 || !t.p2p.is_empty());
+        of(View::Flight).any(holes) && of(View::Nccl).count() > 0 && of(View::Nccl).all(whole) && counted
     }
 
     /// Call behind an index.
