@@ -7,7 +7,7 @@
 
 use std::io::Write as _;
 
-use ringleader_synth::accuracy::{Mode, judge, judge_all, table, total};
+use ringleader_synth::accuracy::{Mode, confusions, judge, judge_all, table, total};
 use ringleader_synth::{Fault, Options, job};
 
 type Failure = Box<dyn std::error::Error>;
@@ -104,9 +104,13 @@ fn main() -> Result<(), Failure> {
             started.elapsed().as_secs_f32()
         )?;
         writeln!(out, "{}", table(&judged))?;
+        for (fault, got, culprit_right, n, seed) in confusions(&judged) {
+            let who = if culprit_right { "right" } else { "wrong" };
+            writeln!(out, "{n:5} x {fault} answered as {got}, culprit {who}, e.g. seed {seed}")?;
+        }
         let misses =
             judged.iter().filter(|j| !j.void && (!j.right() || (a.verbose && j.place_right == Some(false))));
-        for one in misses.take(if a.verbose { usize::MAX } else { 40 }) {
+        for one in misses.take(if a.verbose { usize::MAX } else { 12 }) {
             writeln!(
                 out,
                 "seed {}: {}\n    got {} {:?}: {}\n    again: cargo run --release -p ringleader-synth --example accuracy -- --seed {} --mode {} --max-ranks {}{}",
@@ -131,7 +135,8 @@ fn main() -> Result<(), Failure> {
             "# Accuracy over simulated jobs\n\n\
              Written by `cargo run --release -p ringleader-synth --example accuracy -- --seeds {} --mode all --markdown docs/accuracy.md`:\n\
              jobs of 2 to {} ranks, one fault each at a random place (crate `synth`), every second job on nodes whose clocks differ by up\n\
-             to two minutes. *right* = cause and culprit ranks, where for some jobs\n             more than one answer is as honest (`truth.rs`); *exact* = the planted cause itself; *place* = the function named, where the verdict names one. All in percent.\n",
+             to two minutes. *right* = cause and culprit ranks, where for some jobs more than one answer is as honest (`truth.rs`);\n\
+             *exact* = the planted cause itself; *place* = the function named, where the verdict names one. All in percent.\n",
             a.seeds, a.max_ranks
         );
         std::fs::write(path, head + &report)?;

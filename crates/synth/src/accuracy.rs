@@ -236,6 +236,19 @@ pub fn total(judged: &[Judged]) -> Tally {
     all
 }
 
+/// What was answered instead, most frequent first: fault, cause named, whether the culprit was right, jobs, a seed.
+pub fn confusions(judged: &[Judged]) -> Vec<(&'static str, &str, bool, u64, u64)> {
+    let mut counts: BTreeMap<(&'static str, &str, bool), (u64, u64)> = BTreeMap::new();
+    for one in judged.iter().filter(|j| !j.void && !j.right()) {
+        let entry =
+            counts.entry((one.truth.fault.name(), &one.cause, one.culprit_right)).or_insert((0, one.seed));
+        entry.0 += 1;
+    }
+    let mut rows: Vec<_> = counts.into_iter().map(|((f, c, r), (n, seed))| (f, c, r, n, seed)).collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.3));
+    rows
+}
+
 fn pct(part: u64, whole: u64) -> String {
     match (part * 1_000).checked_div(whole) {
         None => "-".into(),

@@ -108,6 +108,8 @@ pub(crate) struct Plant {
     /// Group and position (counted from 1 among the rank's collectives of the group) of the changed call.
     pub(crate) at: Option<(u16, u32)>,
     pub(crate) place: Option<Place>,
+    /// Where the call stands that it was swapped with.
+    pub(crate) other_place: Option<Place>,
     pub(crate) story: String,
     /// Extra words the faulty rank prints before it goes wrong.
     pub(crate) print: Option<String>,
@@ -123,6 +125,7 @@ impl Plant {
             step: 0,
             at: None,
             place: None,
+            other_place: None,
             story: String::new(),
             print: None,
         }
@@ -249,6 +252,9 @@ fn try_plant(job: &mut Job, prng: &mut Prng, fault: Fault) -> Option<Plant> {
                 .collect();
             let (a, b) = *pick(prng, &pairs)?;
             note_call(job, &mut plant, &program, a, "swaps with the next call");
+            if let Act::Call { place, .. } = program[b] {
+                plant.other_place = Some(place);
+            }
             program.swap(a, b);
         }
         Fault::DeadlockCycle => return deadlock(job, prng, plant),

@@ -237,7 +237,7 @@ pub(crate) fn truth(job: &Job, plant: &Plant, run: &Run, options: &Options) -> T
             Fault::Straggler | Fault::GpuStuck | Fault::Killed | Fault::ExitedEarly | Fault::Stopped
         )
     {
-        for place in plant.place.into_iter().chain(stands) {
+        for place in plant.place.into_iter().chain(plant.other_place).chain(stands) {
             if let Some(name) = job.places.user_function(place) {
                 truth.functions.push(name.to_owned());
             }

@@ -127,6 +127,8 @@ fn what_only_looks_like_a_prefix_stays() {
         "train-1.py: error: unrecognized arguments",
         "NET/IB : No device found.",
         "2026-11-20 08:21:34,123 INFO starting",
+        "9926-11-20T08:21:34Z x",
+        "2026-13-20T08:21:34Z x",
         "[0] hello",
         "[step3]: x",
         "[1, 2, 3]",

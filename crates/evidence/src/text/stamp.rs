@@ -57,7 +57,8 @@ pub(crate) fn date_time(bytes: &[u8], between: u8) -> Option<(WallTime, &[u8])> 
     }
     let seconds = clock(bytes.get(11..)?)?;
     let (ns, error_ns, rest) = fraction(bytes.get(19..)?);
-    let ns = (days_from_civil(year, month, day) * 86_400 + seconds) * NS_PER_S + ns;
+    // Nanoseconds end in the year 2262: a later one is no time stamp.
+    let ns = (days_from_civil(year, month, day) * 86_400 + seconds).checked_mul(NS_PER_S)?.checked_add(ns)?;
     Some((WallTime { ns, error_ns, has_year: true }, rest))
 }
 

@@ -295,6 +295,12 @@ impl<'a> Aligner<'_, 'a> {
             (Some(a), Some(b)) => Some(a == b),
             _ => None,
         };
+        // The next call of the others, to the element, and as many calls fewer: left out, wherever it was called from.
+        if let Some(k) = skipped_to
+            && usual.entered.checked_sub(odd.entered) == Some(k)
+        {
+            return Fault::Skipped(k);
+        }
         if same_place == Some(true) {
             return replaced;
         }
@@ -349,6 +355,12 @@ impl<'a> Aligner<'_, 'a> {
             return false;
         }
         let Origin::Dump(dump) = usual.origin else { return false };
+        // A branch inside the function that makes the usual call too is no way out of the loop, unless that function
+        // calls from several places and this one lies behind them all.
+        let usual_frames = usual.op(seq).map(|op| usual.frames(op)).unwrap_or_default();
+        let same_function = ringleader_model::user_frame(&usual_frames)
+            .zip(mine.first())
+            .is_some_and(|(a, b)| a.function == b.function && a.file == b.file);
         // Distinct stacks of the usual rank in this group, up to here.
         let mut stacks: Vec<u32> = Vec::new();
         for op in &usual.ops {
@@ -370,7 +382,8 @@ impl<'a> Aligner<'_, 'a> {
             if lines.is_empty() || lines.contains(&frame.line) {
                 continue;
             }
-            return lines.iter().all(|line| *line < frame.line);
+            let n_places = lines.iter().collect::<std::collections::BTreeSet<_>>().len();
+            return lines.iter().all(|line| *line < frame.line) && (!same_function || n_places > 1);
         }
         false
     }

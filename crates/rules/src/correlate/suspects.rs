@@ -54,6 +54,13 @@ pub fn suspects(scene: &Scene<'_>) -> Vec<Suspect> {
             }
         }
     }
+    for waits in scene.waits.iter().filter(|w| w.view == View::Flight) {
+        for root in waits.cycles.iter().filter_map(|cycle| broken_pair(scene, waits, cycle)) {
+            if !found.iter().any(|s| s.node == root.node) {
+                found.push(describe(scene, waits, &root));
+            }
+        }
+    }
     // A rank that one view shows to be waiting itself is no root, whatever a poorer view says.
     let waiting_elsewhere = |s: &Suspect| {
         scene
@@ -72,6 +79,27 @@ pub fn suspects(scene: &Scene<'_>) -> Vec<Suspect> {
         ))
     });
     found
+}
+
+/// In a circle of waiting that runs over a message whose other side was never posted, that side broke it: the message
+/// cannot come any more, since its rank went on to wait for the circle. The oldest such message counts.
+pub fn broken_pair(scene: &Scene<'_>, waits: &Waits, cycle: &[Node]) -> Option<Root> {
+    let in_cycle = |group: &Group<'_>, members: &[usize]| {
+        members.iter().filter_map(|m| node(group, *m)).find(|n| cycle.contains(n))
+    };
+    let (_, at, node) = waits
+        .fronts
+        .iter()
+        .enumerate()
+        .filter(|(_, f)| matches!(f.what, FrontKind::P2p { .. }))
+        .filter_map(|(at, front)| {
+            let group = scene.ledger.groups.get(front.group)?;
+            in_cycle(group, &front.waiting)?;
+            Some((front.since_ns, at, in_cycle(group, &front.behind)?))
+        })
+        .min_by_key(|(since, at, _)| (since.is_none(), *since, *at))?;
+    let victims = cycle.iter().copied().filter(|n| *n != node).collect();
+    Some(Root { node, fronts: vec![at], victims, weak: false })
 }
 
 fn waits_on_somebody(scene: &Scene<'_>, waits: &Waits, who: Node) -> bool {

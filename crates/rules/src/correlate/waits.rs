@@ -40,10 +40,14 @@ pub struct Front {
     pub waiting: Vec<usize>,
     /// Group ranks that have not entered it, by their own record.
     pub behind: Vec<usize>,
+    /// Group ranks that have entered it, but have an older operation elsewhere to finish first.
+    pub held: Vec<usize>,
     /// Group ranks that have finished it already.
     pub ahead: Vec<usize>,
     /// Group ranks without any record in this group.
     pub unseen: Vec<usize>,
+    /// Group ranks whose record was cut before it: nothing follows for them.
+    pub unknown: Vec<usize>,
     /// Earliest time at which a waiting rank enqueued it, ns.
     pub since_ns: Option<i64>,
 }
@@ -194,8 +198,10 @@ fn flight_fronts(
         what,
         waiting: Vec::new(),
         behind: Vec::new(),
+        held: Vec::new(),
         ahead: Vec::new(),
         unseen: Vec::new(),
+        unknown: Vec::new(),
         since_ns: None,
     };
     for (member, track) in group.tracks.iter().enumerate() {
@@ -223,9 +229,10 @@ fn flight_fronts(
                     match track {
                         None => front.unseen.push(member),
                         // A record that was cut: nothing is known of what followed.
-                        Some(t) if t.entered < seq && t.open_end => front.unseen.push(member),
+                        Some(t) if t.entered < seq && t.open_end => front.unknown.push(member),
                         Some(t) if t.entered < seq && has_collectives_or_none(t) => front.behind.push(member),
                         Some(t) if t.finished.unwrap_or(0) >= seq => front.ahead.push(member),
+                        Some(_) if !front.waiting.contains(&member) => front.held.push(member),
                         Some(_) => {}
                     }
                 }
@@ -267,21 +274,18 @@ fn settle_pair(
     let other_sends = other == from;
     match group.tracks.get(other as usize) {
         Some(Some(track)) => {
-            let made = track
-                .p2p
-                .iter()
-                .filter(|p| p.is_send == other_sends && p.peer == if other_sends { to } else { from })
-                .nth(nth.saturating_sub(1) as usize);
+            let pair = || track.p2p.iter().filter(|p| p.is_send == other_sends && p.peer == if other_sends { to } else { from });
+            // Numbers are worth nothing once a ring has lost its start. Sends and receives of a pair finish together,
+            // so the first unfinished ones on both sides belong to each other.
             let rolled = !track.from_start || track_rolled(group, waiter);
+            let made = if rolled { pair().find(|p| p.done == Some(false)) } else { pair().nth(nth.saturating_sub(1) as usize) };
             match made {
-                // Numbers are worth nothing once a ring has lost its start; then only "has it anything left" counts.
-                None if track.open_end => {}
-                None if !rolled || track.p2p.iter().all(|p| p.done == Some(true)) => front.behind.push(other as usize),
+                None if track.open_end => front.unknown.push(other as usize),
                 // Entered, but the other has an older operation to finish first.
                 Some(p2p) => {
                     let older = node(group, other as usize).and_then(|n| oldest.get(&n)).is_some_and(|o| o.order < i64::from(p2p.op));
                     if older && p2p.done == Some(false) {
-                        front.behind.push(other as usize);
+                        front.held.push(other as usize);
                     }
                 }
                 None => front.behind.push(other as usize),
@@ -312,7 +316,7 @@ fn count_front(at: usize, group: &Group<'_>) -> Option<Front> {
     let behind: Vec<usize> = seen().filter(|(_, t)| t.entered < seq).map(|(m, _)| m).collect();
     let waiting: Vec<usize> = seen().filter(|(_, t)| t.entered >= seq).map(|(m, _)| m).collect();
     let since_ns = seen().filter_map(|(_, t)| t.created_ns(t.op(seq)?)).min();
-    Some(Front { group: at, what: FrontKind::Collective(seq), waiting, behind, ahead: Vec::new(), unseen, since_ns })
+    Some(Front { group: at, what: FrontKind::Collective(seq), waiting, behind, held: Vec::new(), ahead: Vec::new(), unseen, unknown: Vec::new(), since_ns })
 }
 
 /// NCCL logs: pairs with more receives than sends, or the reverse.
@@ -344,8 +348,10 @@ fn pair_fronts(at: usize, group: &Group<'_>) -> Vec<Front> {
             what: FrontKind::P2p { from, to, nth: sent.min(received) + 1 },
             waiting: vec![waiting as usize],
             behind: vec![behind as usize],
+            held: Vec::new(),
             ahead: Vec::new(),
             unseen: Vec::new(),
+            unknown: Vec::new(),
             since_ns: None,
         });
     }
@@ -378,8 +384,10 @@ fn ras_fronts(at: usize, group: &Group<'_>) -> Vec<Front> {
             what: FrontKind::Count(kind, need),
             waiting: all.iter().filter(|(_, n)| *n >= need).map(|(m, _)| *m).collect(),
             behind: all.iter().filter(|(_, n)| *n < need).map(|(m, _)| *m).collect(),
+            held: Vec::new(),
             ahead: Vec::new(),
             unseen: unseen.clone(),
+            unknown: Vec::new(),
             since_ns: None,
         });
     }
@@ -397,10 +405,13 @@ fn solve(ledger: &Ledger<'_>, view: View, fronts: Vec<Front>) -> Waits {
     let mut weak: Vec<Vec<Node>> = Vec::new();
     let mut all_in = Vec::new();
     for (at, front) in fronts.iter().enumerate() {
-        let behind = nodes_of(front, &front.behind);
+        let mut behind = nodes_of(front, &front.behind);
+        behind.extend(nodes_of(front, &front.held));
         let unseen = nodes_of(front, &front.unseen);
         if behind.is_empty() && unseen.is_empty() {
-            all_in.push(at);
+            if front.unknown.is_empty() {
+                all_in.push(at);
+            }
         } else {
             for waiter in nodes_of(front, &front.waiting) {
                 waits_in.entry(waiter).or_default().push(at);
@@ -409,9 +420,11 @@ fn solve(ledger: &Ledger<'_>, view: View, fronts: Vec<Front>) -> Waits {
         awaited.push(behind);
         weak.push(unseen);
     }
+    // Whoever stands in a front that all have entered waits for the GPU or the network, not for a rank: no root.
+    let in_all_in: BTreeSet<Node> = all_in.iter().filter_map(|at| fronts.get(*at)).flat_map(|f| nodes_of(f, &f.waiting)).collect();
     let mut roots: BTreeMap<Node, Root> = BTreeMap::new();
     for (at, nodes) in awaited.iter().enumerate() {
-        for node in nodes.iter().filter(|n| !waits_in.contains_key(n)) {
+        for node in nodes.iter().filter(|n| !waits_in.contains_key(n) && !in_all_in.contains(n)) {
             let root = roots.entry(*node).or_insert_with(|| Root { node: *node, fronts: Vec::new(), victims: Vec::new(), weak: false });
             root.fronts.push(at);
         }

@@ -20,7 +20,7 @@ use ringleader_model::{Confidence, Impact, RankSet, Weight};
 
 use crate::correlate::Scene;
 use crate::correlate::ledger::View;
-use crate::correlate::mismatch;
+use crate::correlate::{mismatch, suspects};
 use crate::correlate::waits::{FrontKind, Node, node};
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
@@ -40,7 +40,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
     // Counts alone (RAS) cannot tell a loop from a chain: the recorder must show it, or NCCL's own lines.
     for waits in scene.waits.iter().filter(|w| w.view != View::Ras).take(1) {
         for cycle in &waits.cycles {
-            if scene.mismatches.iter().any(|m| m.odd.iter().any(|n| cycle.contains(n))) {
+            let broken = suspects::broken_pair(scene, waits, cycle).is_some();
+            if broken || scene.mismatches.iter().any(|m| m.odd.iter().any(|n| cycle.contains(n))) {
                 continue;
             }
             let fronts: Vec<_> = waits

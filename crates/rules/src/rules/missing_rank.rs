@@ -41,7 +41,6 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let mut evidence = Vec::new();
     let mut missing_count = None;
     let mut at = None;
-    let mut unset_keys = false;
     let mut setters: Vec<Rank> = Vec::new();
     for statement in scene.statements() {
         match statement.event {
@@ -51,7 +50,6 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 at = at.or(statement.at_ns());
             }
             TorchEvent::Store(StoreEvent::WaitTimeout { setter: Some(setter), .. }) => {
-                unset_keys = true;
                 setters.push(*setter);
                 evidence.push(statement.evidence());
             }
@@ -73,9 +71,6 @@ fn check(scene: &Scene<'_>) -> Outcome {
         Some(_) => unseen,
     };
     let exact = missing_count.is_none_or(|n| n as usize == unseen.len());
-    if missing_count.is_none() && unset_keys && unseen.is_empty() {
-        return Outcome::Clear;
-    }
     let named: RankSet = if exact { unseen.iter().copied().collect() } else { RankSet::default() };
     let title = match (named.len(), missing_count) {
         (0, Some(n)) => format!("{n} rank{} never joined", if n == 1 { "" } else { "s" }),

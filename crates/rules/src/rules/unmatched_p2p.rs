@@ -41,7 +41,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
     for suspect in scene.suspects.iter().filter(|s| s.in_p2p) {
         let condition = suspect.node.rank().and_then(|r| scene.condition(r));
         let gone = condition.is_some_and(|c| {
-            c.exit.as_ref().is_some_and(|e| !matches!(e.code, 0 | -15 | -6))
+            c.absent.is_some()
+                || c.crash.as_ref().is_some_and(|(reason, ..)| &**reason != "Aborted")
+                || c.ras_missing.is_some() && c.state.is_none() && c.stand.is_none()
+                || c.exit.as_ref().is_some_and(|e| !matches!(e.code, 0 | -15 | -6))
                 || matches!(c.state, Some((ProcessState::Stopped | ProcessState::Uninterruptible, _)))
         });
         let stands_elsewhere = condition

@@ -120,8 +120,8 @@ fn network_inside_a_node(scene: &Scene<'_>) -> Option<Finding> {
     for (_, log) in scene.nccl_logs() {
         for link in log.links.iter().filter(|l| l.transport.starts_with("NET/") && l.from != l.to) {
             // A link does not name its communicator: the process must have but one.
-            let mut ids = log.comms.iter().filter(|c| c.process == link.process).filter_map(|c| c.comm_id);
-            let (Some(id), None) = (ids.next(), ids.next()) else { continue };
+            let mut comms = log.comms.iter().filter(|c| c.process == link.process);
+            let (Some(Some(id)), None) = (comms.next().map(|c| c.comm_id), comms.next()) else { continue };
             let (Some(a), Some(b)) = (host_of.get(&(id, link.from)), host_of.get(&(id, link.to))) else {
                 continue;
             };

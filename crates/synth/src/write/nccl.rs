@@ -39,8 +39,10 @@ fn coll(kind: Kind, numel_in: u64, numel_out: u64) -> (&'static str, u64) {
 
 /// The pointer of a communicator: means nothing outside its process.
 fn pointer(scene: &Scene<'_>, rank: u32, group: u16) -> u64 {
-    let mut prng = scene.prng.fork(20_000 + u64::from(rank) * 64 + u64::from(group) % 64);
-    0x2000_0000 + prng.below(0x3fff_ffff) / 16 * 16 + u64::from(group % 16) * 0x10_0000_0000
+    // A heap address for each communicator of the process.
+    let nth = scene.job.groups_of[rank as usize].iter().position(|g| *g == group).unwrap_or(0) as u64;
+    let mut prng = scene.prng.fork(20_000 + u64::from(rank));
+    0x2000_0000 + prng.below(0x1fff_ffff) / 16 * 16 + nth * 0x0a5c_3b90
 }
 
 struct Log<'a> {
