@@ -121,6 +121,18 @@ pub fn ran_ahead(scene: &Scene<'_>, waits: &Waits) -> Option<Node> {
         }
     }
     let leader = leader?;
+    // Those behind wait too: they say so themselves. A rank that is gone is behind for a reason of its own.
+    let all_wait = waits.fronts.iter().all(|front| {
+        scene.ledger.groups.get(front.group).is_some_and(|group| {
+            front.behind.iter().all(|m| {
+                let condition = group.rank(*m).and_then(|r| scene.condition(r));
+                condition.is_some_and(|c| c.timed_out.is_some())
+            })
+        })
+    });
+    if !all_wait {
+        return None;
+    }
     // Further on by a whole stretch of the program, not by one message that nobody took.
     let collective = waits.fronts.iter().any(|f| matches!(f.what, FrontKind::Collective(_)));
     let both_ways = {
