@@ -327,7 +327,7 @@ impl<'a> Aligner<'_, 'a> {
             offer(self.agree(mine.get(shift..), Some(&theirs)), shift as u32, Fault::Extra(shift as u32));
         }
         match best {
-            Some((n, _, fault)) => (self.narrow(fault, odd_track, usual_track, seq), n),
+            Some((n, _, fault)) => (Self::narrow(fault, odd_track, usual_track, seq), n),
             None => (self.judge_alone(replaced, odd_track, usual_track, seq), 0),
         }
     }
@@ -357,9 +357,9 @@ impl<'a> Aligner<'_, 'a> {
     }
 
     /// A shift may also mean that the rank left the loop.
-    fn narrow(&self, fault: Fault, odd: &Track<'a>, usual: &Track<'a>, seq: u32) -> Fault {
+    fn narrow(fault: Fault, odd: &Track<'a>, usual: &Track<'a>, seq: u32) -> Fault {
         match fault {
-            Fault::Extra(_) if self.is_after_loop(odd, usual, seq) => Fault::LeftEarly,
+            Fault::Extra(_) if Self::is_after_loop(odd, usual, seq) => Fault::LeftEarly,
             other => other,
         }
     }
@@ -373,21 +373,21 @@ impl<'a> Aligner<'_, 'a> {
             let theirs = usual.call(seq + k);
             theirs.is_some() && (theirs == mine || self.same(mine.as_ref(), theirs.as_ref()))
         });
-        let same_place = match (self.place(odd, seq), self.place(usual, seq)) {
+        let same_place = match (Self::place(odd, seq), Self::place(usual, seq)) {
             (Some(a), Some(b)) => Some(a == b),
             _ => None,
         };
         // The next call of the others, to the element, and as many calls fewer: left out, wherever it was called from.
         if let Some(k) = skipped_to
             && usual.entered.checked_sub(odd.entered) == Some(k)
-            && self.place(odd, seq).zip(self.place(usual, seq + k)).is_none_or(|(a, b)| a == b)
+            && Self::place(odd, seq).zip(Self::place(usual, seq + k)).is_none_or(|(a, b)| a == b)
         {
             return Fault::Skipped(k);
         }
         if same_place == Some(true) {
             return replaced;
         }
-        if self.is_after_loop(odd, usual, seq) {
+        if Self::is_after_loop(odd, usual, seq) {
             return Fault::LeftEarly;
         }
         // Only the totals are left to a rank without entries (watchdog lines): one call fewer than its peers means
@@ -403,7 +403,7 @@ impl<'a> Aligner<'_, 'a> {
         }
         if let Some(k) = skipped_to
             && same_place != Some(true)
-            && self.place(odd, seq) == self.place(usual, seq + k)
+            && Self::place(odd, seq) == Self::place(usual, seq + k)
         {
             return Fault::Skipped(k);
         }
@@ -423,14 +423,14 @@ impl<'a> Aligner<'_, 'a> {
     }
 
     /// The line of the user's code from which a call was made.
-    fn place(&self, track: &Track<'a>, seq: u32) -> Option<Frame> {
+    fn place(track: &Track<'a>, seq: u32) -> Option<Frame> {
         let frames = track.frames(track.op(seq)?);
         ringleader_model::user_frame(&frames).cloned()
     }
 
     /// Whether the odd call stands behind the loop from which the group's calls come: in the innermost user function
     /// that the odd stack shares with the others, its line lies after every line they ever called from.
-    fn is_after_loop(&self, odd: &Track<'a>, usual: &Track<'a>, seq: u32) -> bool {
+    fn is_after_loop(odd: &Track<'a>, usual: &Track<'a>, seq: u32) -> bool {
         let Some(op) = odd.op(seq) else { return false };
         let frames = odd.frames(op);
         let mine: Vec<&Frame> = frames.iter().filter(|f| f.owner() == FrameOwner::User).collect();
