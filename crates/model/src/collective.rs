@@ -194,21 +194,22 @@ impl Frame {
         if file.starts_with("torch/") || file.starts_with("torch\\") {
             return FrameOwner::Framework;
         }
-        if let Some(at) = file.find("/lib/python3") {
-            let _ = at;
+        if file.contains("/lib/python3") {
             return FrameOwner::Framework;
         }
-        const STANDARD: [&str; 22] = [
-            "threading.py", "runpy.py", "subprocess.py", "selectors.py", "socket.py", "ssl.py", "queue.py", "contextlib.py",
-            "functools.py", "pickle.py", "json/", "concurrent/", "multiprocessing/", "asyncio/", "importlib/", "ctypes/",
-            "logging/", "unittest/", "_bootstrap_external.py", "_bootstrap.py", "traceback.py", "signal.py",
-        ];
         if !file.starts_with('/') && STANDARD.iter().any(|s| file == *s || (s.ends_with('/') && file.starts_with(s))) {
             return FrameOwner::Framework;
         }
         FrameOwner::User
     }
 }
+
+/// Modules of the standard library as py-spy shortens their paths.
+const STANDARD: [&str; 22] = [
+    "threading.py", "runpy.py", "subprocess.py", "selectors.py", "socket.py", "ssl.py", "queue.py", "contextlib.py",
+    "functools.py", "pickle.py", "json/", "concurrent/", "multiprocessing/", "asyncio/", "importlib/", "ctypes/",
+    "logging/", "unittest/", "_bootstrap_external.py", "_bootstrap.py", "traceback.py", "signal.py",
+];
 
 /// The innermost frame of the user's own code; failing that, of an installed package that is not torch.
 /// `frames` is innermost first. A bare `<module>` line counts only if there is nothing deeper.

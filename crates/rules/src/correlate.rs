@@ -80,8 +80,12 @@ impl<'a> Scene<'a> {
         let watchdog = WatchdogLines::new(case);
         let ledger = Ledger::new(case, &roster, &dumps, &watchdog);
         let divergences = align::divergences(&ledger);
-        let waits: Vec<Waits> =
-            [View::Flight, View::Nccl, View::Ras].into_iter().filter_map(|view| waits::waits(&ledger, view)).collect();
+        let views: &[View] = if ledger.logs_know_more() {
+            &[View::Nccl, View::Ras]
+        } else {
+            &[View::Flight, View::Nccl, View::Ras]
+        };
+        let waits: Vec<Waits> = views.iter().filter_map(|view| waits::waits(&ledger, *view)).collect();
         let conditions = Conditions::new(case, &roster);
         let claims = Claims::new(case);
         let mut scene = Self {

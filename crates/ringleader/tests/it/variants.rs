@@ -41,7 +41,7 @@ fn renamed(files: &Files, seed: u64) -> Files {
     let mut fresh: Files = files
         .iter()
         .map(|(name, bytes)| {
-            let ending = if name.ends_with(".gz") { ".gz" } else { "" };
+            let ending = if name.split('.').next_back() == Some("gz") { ".gz" } else { "" };
             (format!("{:08x}x{ending}", dice.roll(usize::MAX >> 32)), bytes.clone())
         })
         .collect();

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use ringleader_model::{Frame, FrameOwner, Rank};
+use ringleader_model::{FlightDump, Frame, FrameOwner, Rank};
 
 use super::ledger::{Call, Difference, Group, Ledger, Origin, Track, View};
 
@@ -90,7 +90,7 @@ impl<'a> Aligner<'_, 'a> {
         if tracks.len() < 2 {
             return None;
         }
-        let seq = self.first_difference(&tracks)?;
+        let Some(seq) = self.first_difference(&tracks) else { return self.by_places(&tracks) };
         let (usual, halves) = self.usual(&tracks, seq)?;
         let reference = *usual.iter().max_by_key(|at| (self.track(**at).map_or(0, Track::last_seq), std::cmp::Reverse(**at)))?;
         let reference_call = self.call(reference, seq)?;
@@ -124,6 +124,88 @@ impl<'a> Aligner<'_, 'a> {
                 })
                 .collect(),
         )
+    }
+
+    /// All calls of a group are alike to NCCL, but the places in the code they come from tell them apart: a rank whose
+    /// places fit the others' only under a shift left out a call, or made one too many.
+    fn by_places(&self, tracks: &[(usize, &Track<'a>)]) -> Option<Vec<Divergence>> {
+        let stuck = tracks.iter().any(|(_, t)| t.finished.is_some_and(|f| f < t.entered));
+        if self.group.view != View::Flight || !stuck {
+            return None;
+        }
+        let placed: Vec<(usize, &Track<'a>, Vec<u64>)> = tracks
+            .iter()
+            .filter_map(|(at, track)| match track.origin {
+                Origin::Dump(dump) => Some((*at, *track, places_of(dump, track))),
+                _ => None,
+            })
+            .collect();
+        // The reference: the sequence that most ranks share where they differ first.
+        let from = placed.iter().map(|(_, t, _)| t.first_seq).max()?;
+        let to = placed.iter().map(|(_, t, _)| t.last_seq()).min()?;
+        let at = |(_, track, places): &(usize, &Track<'a>, Vec<u64>), seq: u32| {
+            places.get((seq.checked_sub(track.first_seq)?) as usize).copied()
+        };
+        let seq = (from..=to).find(|seq| {
+            let first = placed.first().and_then(|p| at(p, *seq));
+            placed.iter().any(|p| at(p, *seq) != first)
+        })?;
+        let mut votes: BTreeMap<u64, usize> = BTreeMap::new();
+        for place in placed.iter().filter_map(|p| at(p, seq)) {
+            *votes.entry(place).or_default() += 1;
+        }
+        let most = votes.values().copied().max()?;
+        let mut tops = votes.iter().filter(|(_, n)| **n == most).map(|(place, _)| *place);
+        let (Some(top), None) = (tops.next(), tops.next()) else { return None };
+        let usual: Vec<usize> = placed.iter().filter(|p| at(p, seq) == Some(top)).map(|(m, ..)| *m).collect();
+        let reference = placed.iter().filter(|p| at(p, seq) == Some(top)).max_by_key(|(_, t, _)| t.calls.len())?;
+        let tail = |p: &(usize, &Track<'a>, Vec<u64>)| -> Vec<u64> {
+            p.2.iter().skip((seq - p.1.first_seq) as usize).take(MAX_TAIL).copied().collect()
+        };
+        let theirs = tail(reference);
+        let agree = |a: Option<&[u64]>, b: Option<&[u64]>| -> Option<usize> {
+            let (a, b) = (a?, b?);
+            let n = a.len().min(b.len());
+            (n > 0 && a.iter().zip(b).all(|(a, b)| a == b)).then_some(n)
+        };
+        let mut by_fault: BTreeMap<Fault, (Vec<usize>, usize)> = BTreeMap::new();
+        for odd in placed.iter().filter(|p| at(p, seq).is_some_and(|place| place != top)) {
+            let mine = tail(odd);
+            // The same call from another line, and all as before afterwards: two branches that do the same.
+            if mine.len() < 2 || agree(mine.get(1..), theirs.get(1..)).is_some() {
+                continue;
+            }
+            let mut best: Option<(usize, Fault)> = None;
+            for shift in 1..=MAX_SHIFT {
+                let skipped = agree(Some(&mine), theirs.get(shift..)).map(|n| (n, Fault::Skipped(shift as u32)));
+                let extra = agree(mine.get(shift..), Some(&theirs)).map(|n| (n, Fault::Extra(shift as u32)));
+                for (n, fault) in [skipped, extra].into_iter().flatten() {
+                    if best.is_none_or(|(most, _)| n > most) {
+                        best = Some((n, fault));
+                    }
+                }
+            }
+            if let Some((n, fault)) = best {
+                let entry = by_fault.entry(fault).or_default();
+                entry.0.push(odd.0);
+                entry.1 = entry.1.max(n);
+            }
+        }
+        let found: Vec<Divergence> = by_fault
+            .into_iter()
+            .map(|(fault, (odd, n_confirmed))| Divergence {
+                group: self.at,
+                seq,
+                fault,
+                at_ns: odd.first().and_then(|at| self.created_ns(*at, seq)),
+                odd,
+                usual: usual.clone(),
+                reference: reference.0,
+                halves: false,
+                n_confirmed,
+            })
+            .collect();
+        (!found.is_empty()).then_some(found)
     }
 
     fn track(&self, at: usize) -> Option<&Track<'a>> {
@@ -245,7 +327,7 @@ impl<'a> Aligner<'_, 'a> {
             offer(self.agree(mine.get(shift..), Some(&theirs)), shift as u32, Fault::Extra(shift as u32));
         }
         match best {
-            Some((n, _, fault)) => (self.narrow(fault, odd_track, usual_track, seq), n),
+            Some((n, _, fault)) => (Self::narrow(fault, odd_track, usual_track, seq), n),
             None => (self.judge_alone(replaced, odd_track, usual_track, seq), 0),
         }
     }
@@ -275,13 +357,13 @@ impl<'a> Aligner<'_, 'a> {
     }
 
     /// A shift may also mean that the rank left the loop, unless it then makes the loop's calls again.
-    fn narrow(&self, fault: Fault, odd: &Track<'a>, usual: &Track<'a>, seq: u32) -> Fault {
+    fn narrow(fault: Fault, odd: &Track<'a>, usual: &Track<'a>, seq: u32) -> Fault {
         let is_back = |n: u32| {
-            let next = self.place(odd, seq.saturating_add(n));
-            next.is_some() && next == self.place(usual, seq)
+            let next = Self::place(odd, seq.saturating_add(n));
+            next.is_some() && next == Self::place(usual, seq)
         };
         match fault {
-            Fault::Extra(n) if self.is_after_loop(odd, usual, seq) && !is_back(n) => Fault::LeftEarly,
+            Fault::Extra(n) if Self::is_after_loop(odd, usual, seq) && !is_back(n) => Fault::LeftEarly,
             other => other,
         }
     }
@@ -295,20 +377,21 @@ impl<'a> Aligner<'_, 'a> {
             let theirs = usual.call(seq + k);
             theirs.is_some() && (theirs == mine || self.same(mine.as_ref(), theirs.as_ref()))
         });
-        let same_place = match (self.place(odd, seq), self.place(usual, seq)) {
+        let same_place = match (Self::place(odd, seq), Self::place(usual, seq)) {
             (Some(a), Some(b)) => Some(a == b),
             _ => None,
         };
         // The next call of the others, to the element, and as many calls fewer: left out, wherever it was called from.
         if let Some(k) = skipped_to
             && usual.entered.checked_sub(odd.entered) == Some(k)
+            && Self::place(odd, seq).zip(Self::place(usual, seq + k)).is_none_or(|(a, b)| a == b)
         {
             return Fault::Skipped(k);
         }
         if same_place == Some(true) {
             return replaced;
         }
-        if self.is_after_loop(odd, usual, seq) {
+        if Self::is_after_loop(odd, usual, seq) {
             return Fault::LeftEarly;
         }
         // Only the totals are left to a rank without entries (watchdog lines): one call fewer than its peers means
@@ -324,7 +407,7 @@ impl<'a> Aligner<'_, 'a> {
         }
         if let Some(k) = skipped_to
             && same_place != Some(true)
-            && self.place(odd, seq) == self.place(usual, seq + k)
+            && Self::place(odd, seq) == Self::place(usual, seq + k)
         {
             return Fault::Skipped(k);
         }
@@ -344,14 +427,14 @@ impl<'a> Aligner<'_, 'a> {
     }
 
     /// The line of the user's code from which a call was made.
-    fn place(&self, track: &Track<'a>, seq: u32) -> Option<Frame> {
+    fn place(track: &Track<'a>, seq: u32) -> Option<Frame> {
         let frames = track.frames(track.op(seq)?);
         ringleader_model::user_frame(&frames).cloned()
     }
 
     /// Whether the odd call stands behind the loop from which the group's calls come: in the innermost user function
     /// that the odd stack shares with the others, its line lies after every line they ever called from.
-    fn is_after_loop(&self, odd: &Track<'a>, usual: &Track<'a>, seq: u32) -> bool {
+    fn is_after_loop(odd: &Track<'a>, usual: &Track<'a>, seq: u32) -> bool {
         let Some(op) = odd.op(seq) else { return false };
         let frames = odd.frames(op);
         let mine: Vec<&Frame> = frames.iter().filter(|f| f.owner() == FrameOwner::User).collect();
@@ -383,6 +466,26 @@ impl<'a> Aligner<'_, 'a> {
         false
     }
 }
+
+/// A number for the place each call of a track comes from: equal numbers, equal stacks. 0 = unknown.
+fn places_of(dump: &FlightDump, track: &Track<'_>) -> Vec<u64> {
+    let stacks: Vec<u64> = dump
+        .stacks
+        .iter()
+        .map(|stack| {
+            stack.iter().filter_map(|f| dump.frames.get(*f as usize)).fold(FNV_OFFSET, |hash, frame| {
+                let line = frame.line.to_le_bytes();
+                frame.function.as_bytes().iter().chain(&line).fold(hash, |h, b| (h ^ u64::from(*b)).wrapping_mul(FNV_PRIME))
+            })
+        })
+        .collect();
+    let place = |op: &u32| dump.ops.get(*op as usize).and_then(|op| stacks.get(op.stack as usize)).copied().unwrap_or(0);
+    track.ops.iter().map(place).collect()
+}
+
+/// FNV-1a, 64 bits.
+const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x0100_0000_01b3;
 
 impl Divergence {
     /// Global ranks that differ, where known.

@@ -4,6 +4,7 @@
 //! its own rank, a thread handle also stands in that rank's crash report, the watchdog printed where each rank stood,
 //! and a rank can only be a member of groups that list it. The name is a hint that fills what content leaves open.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{Case, Fact, FlightDump, GroupLabel, Observation, Rank, TorchEvent};
@@ -241,12 +242,10 @@ fn position_score(dump: &FlightDump, label: &GroupLabel, position: Position) -> 
     });
     let Some(enqueued) = found.and_then(|g| g.last_enqueued) else { return 0 };
     let completed = found.and_then(|g| g.last_completed).unwrap_or(-1);
-    if enqueued == position.last_enqueued {
+    match enqueued.cmp(&position.last_enqueued) {
         // The completed count goes on being updated after the line was printed; equality is a further sign only.
-        POSITION + i64::from(completed == position.last_completed)
-    } else if enqueued < position.last_enqueued {
-        CONTRADICTION
-    } else {
-        0
+        Ordering::Equal => POSITION + i64::from(completed == position.last_completed),
+        Ordering::Less => CONTRADICTION,
+        Ordering::Greater => 0,
     }
 }

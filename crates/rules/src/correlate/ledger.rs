@@ -4,9 +4,10 @@
 //! Views are kept apart, since they count differently; that two of them say the same is what makes a verdict sure.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use ringleader_model::{
-    Case, Cite, Fact, FlightDump, Frame, NcclLog, OpKind, OpState, Rank, SourceKind, nccl_datatype_name, nccl_redop_name,
+    Case, Cite, Fact, FlightDump, Frame, NcclComm, NcclLog, OpKind, OpState, Rank, SourceKind, nccl_datatype_name, nccl_redop_name,
 };
 
 use super::dumps::OwnedDump;
@@ -72,15 +73,15 @@ impl Call {
         let elements = self.elements_in.max(self.elements_out);
         let mut text = self.kind.name().to_owned();
         if elements > 0 {
-            text.push_str(&format!(" of {elements}"));
+            let _ = write!(text, " of {elements}");
             if !self.dtype.is_empty() {
-                text.push_str(&format!(" {}", self.dtype));
+                let _ = write!(text, " {}", self.dtype);
             }
         } else if !self.dtype.is_empty() {
-            text.push_str(&format!(" ({})", self.dtype));
+            let _ = write!(text, " ({})", self.dtype);
         }
         if self.root >= 0 && matches!(self.kind, OpKind::Broadcast | OpKind::Reduce | OpKind::Gather | OpKind::Scatter) {
-            text.push_str(&format!(" root {}", self.root));
+            let _ = write!(text, " root {}", self.root);
         }
         text
     }
@@ -158,7 +159,7 @@ pub struct P2p {
     pub elements: u64,
 }
 
-impl<'a> Track<'a> {
+impl Track<'_> {
     /// A call that is not known.
     pub const GAP: u32 = u32::MAX;
 
@@ -272,9 +273,20 @@ impl<'a> Ledger<'a> {
     pub fn new(case: &'a Case, roster: &Roster, dumps: &[OwnedDump<'a>], watchdog: &WatchdogLines) -> Self {
         let mut calls = Calls::default();
         let mut groups = flight_groups(roster, dumps, watchdog, &mut calls);
-        groups.extend(nccl_groups(case, roster, &mut calls));
+        let logged = nccl_groups(case, roster, &mut calls);
+        groups.extend(logged);
         groups.extend(ras_groups(case, roster));
         Self { groups, calls: calls.all }
+    }
+
+    /// Whether the wait-for graph is better drawn from NCCL's logs: dumps of some ranks are missing, and the logs of all
+    /// ranks are whole. Calls counted on every rank say more than states known of some.
+    pub fn logs_know_more(&self) -> bool {
+        let holes = |g: &Group<'_>| g.tracks.iter().any(|t| t.as_ref().is_none_or(|t| matches!(t.origin, Origin::Lines)));
+        let whole = |g: &Group<'_>| g.tracks.iter().all(|t| t.as_ref().is_some_and(|t| t.from_start && !t.open_end));
+        let of = |view: View| self.groups.iter().filter(move |g| g.view == view);
+        let counted = of(View::Nccl).flat_map(|g| g.tracks.iter().flatten()).any(|t| t.entered > 0 || !t.p2p.is_empty());
+        of(View::Flight).any(holes) && of(View::Nccl).count() > 0 && of(View::Nccl).all(whole) && counted
     }
 
     /// Call behind an index.
@@ -366,19 +378,16 @@ fn place_track<'a>(group: &mut Group<'a>, track: Track<'a>) {
     }
     // Unknown owner. The last free place is as good as any: its rank is withdrawn, so nobody is blamed by place.
     let free = group.tracks.iter().rposition(Option::is_none);
-    match free {
-        Some(free) => {
-            if let Some(rank) = group.ranks.get_mut(free) {
-                *rank = track.rank;
-            }
-            if let Some(slot) = group.tracks.get_mut(free) {
-                *slot = Some(track);
-            }
+    if let Some(free) = free {
+        if let Some(rank) = group.ranks.get_mut(free) {
+            *rank = track.rank;
         }
-        None => {
-            group.ranks.push(track.rank);
-            group.tracks.push(Some(track));
+        if let Some(slot) = group.tracks.get_mut(free) {
+            *slot = Some(track);
         }
+    } else {
+        group.ranks.push(track.rank);
+        group.tracks.push(Some(track));
     }
 }
 
@@ -542,25 +551,7 @@ fn nccl_groups<'a>(case: &'a Case, roster: &Roster, calls: &mut Calls) -> Vec<Gr
             track.entered += 1;
         }
         for (comm, track) in log.comms.iter().zip(tracks) {
-            let key = match comm.comm_id {
-                Some(id) => (id, 0, 0, comm.n_ranks),
-                None => {
-                    let parent = log
-                        .comms
-                        .iter()
-                        .find(|c| c.process == comm.process && Some(c.ptr) == comm.parent)
-                        .and_then(|c| c.comm_id)
-                        .unwrap_or(0);
-                    // The n-th split with this color from this parent on each process is the same communicator.
-                    let nth = log
-                        .comms
-                        .iter()
-                        .filter(|c| c.process == comm.process && c.parent == comm.parent && c.color == comm.color)
-                        .position(|c| c.ptr == comm.ptr)
-                        .unwrap_or(0) as u64;
-                    (parent, 1 + nth, comm.color.unwrap_or(-1), comm.n_ranks)
-                }
-            };
+            let key = communicator_key(log, comm);
             let at = *keys.entry(key).or_insert_with(|| {
                 groups.push(Group {
                     view: View::Nccl,
@@ -589,6 +580,21 @@ fn nccl_groups<'a>(case: &'a Case, roster: &Roster, calls: &mut Calls) -> Vec<Gr
         name_world_ranks(group);
     }
     groups
+}
+
+/// What makes a communicator the same on all its members: its commId; for splits of versions that print none, the
+/// parent's, the colour, and that it is the n-th such split.
+fn communicator_key(log: &NcclLog, comm: &NcclComm) -> (u64, u64, i64, u32) {
+    if let Some(id) = comm.comm_id {
+        return (id, 0, 0, comm.n_ranks);
+    }
+    let own = || log.comms.iter().filter(|c| c.process == comm.process);
+    let parent = own().find(|c| Some(c.ptr) == comm.parent).and_then(|c| c.comm_id).unwrap_or(0);
+    let nth = own()
+        .filter(|c| c.parent == comm.parent && c.color == comm.color)
+        .position(|c| c.ptr == comm.ptr)
+        .unwrap_or(0) as u64;
+    (parent, 1 + nth, comm.color.unwrap_or(-1), comm.n_ranks)
 }
 
 /// Calls of a communicator that the reader left out to keep within its bound: the oldest ones.

@@ -1,6 +1,8 @@
 //! Divergences joined over views: what Flight Recorder, NCCL's own lines and the watchdogs say of the same fault is
 //! one mismatch with several proofs.
 
+use std::fmt::Write as _;
+
 use ringleader_model::{Evidence, Frame, OpState, RankSet, SourceKind, user_frame};
 
 use super::Scene;
@@ -141,19 +143,21 @@ pub fn evidence_of(scene: &Scene<'_>, track: &Track<'_>, seq: u32) -> Option<Evi
             OpState::Started => "started",
             OpState::Completed => "completed",
         };
-        text.push_str(&format!(", {state}"));
+        let _ = write!(text, ", {state}");
     }
     if let Some(frame) = user_frame(&track.frames(op)) {
-        text.push_str(&format!(", called from {} ({}:{})", frame.function, frame.file, frame.line));
+        let _ = write!(text, ", called from {} ({}:{})", frame.function, frame.file, frame.line);
     }
     Some(Evidence { cite: track.cite_op(op), text, kind: track.kind })
 }
+
+/// How far from a call another one's place still tells something.
+const NEAR: u32 = 64;
 
 /// Place in the user's code of a call; of the nearest call that has one, since operations of a backward pass have no
 /// frame of the user; of the failed collective the watchdog printed, where there is no dump.
 pub fn place_near(scene: &Scene<'_>, track: &Track<'_>, group: &str, seq: u32) -> Option<Frame> {
     let at = |seq: u32| track.op(seq).and_then(|op| user_frame(&track.frames(op)).cloned());
-    const NEAR: u32 = 64;
     (0..=NEAR)
         .flat_map(|d| [seq.checked_add(d), seq.checked_sub(d)])
         .flatten()

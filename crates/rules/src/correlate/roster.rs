@@ -42,11 +42,11 @@ pub struct Roster {
 }
 
 /// Names that many hosts share; they tell nothing.
-fn telling_host(host: &Option<Host>) -> Option<&Host> {
-    host.as_ref().filter(|h| !matches!(&***h, "localhost" | "" | "127.0.0.1" | "::1"))
+fn telling_host(host: Option<&Host>) -> Option<&Host> {
+    host.filter(|h| !matches!(&***h, "localhost" | "" | "127.0.0.1" | "::1"))
 }
 
-fn hosts_agree(a: &Option<Host>, b: &Option<Host>) -> bool {
+fn hosts_agree(a: Option<&Host>, b: Option<&Host>) -> bool {
     match (telling_host(a), telling_host(b)) {
         (Some(a), Some(b)) => a == b,
         _ => true,
@@ -56,7 +56,7 @@ fn hosts_agree(a: &Option<Host>, b: &Option<Host>) -> bool {
 impl Member {
     fn agrees_with(&self, other: &Member) -> bool {
         let same = |a: Option<u32>, b: Option<u32>| a.is_none() || b.is_none() || a == b;
-        let hosts = hosts_agree(&self.host, &other.host);
+        let hosts = hosts_agree(self.host.as_ref(), other.host.as_ref());
         let addresses = match (&self.address, &other.address) {
             (Some(a), Some(b)) => a == b,
             _ => true,
@@ -66,8 +66,8 @@ impl Member {
 
     fn take_in(&mut self, other: &Member) {
         self.rank = self.rank.or(other.rank);
-        if telling_host(&self.host).is_none() {
-            self.host = telling_host(&other.host).cloned().or_else(|| self.host.take());
+        if telling_host(self.host.as_ref()).is_none() {
+            self.host = telling_host(other.host.as_ref()).cloned().or_else(|| self.host.take());
         }
         self.address = self.address.take().or_else(|| other.address.clone());
         self.pid = self.pid.or(other.pid);
@@ -240,7 +240,7 @@ impl Roster {
         }
         let pid = who.pid?;
         let matches = |m: &&Member| {
-            m.pid == Some(pid) && (hosts_agree(&m.host, &who.host) || m.address.is_some() && m.address == who.host)
+            m.pid == Some(pid) && (hosts_agree(m.host.as_ref(), who.host.as_ref()) || m.address.is_some() && m.address == who.host)
         };
         let mut found = self.members.iter().filter(matches);
         match (found.next(), found.next()) {

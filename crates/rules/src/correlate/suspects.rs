@@ -35,7 +35,8 @@ pub struct Suspect {
 /// Joins the roots of all views. Views that know completion count before those that only count calls.
 pub fn suspects(scene: &Scene<'_>) -> Vec<Suspect> {
     let mut found: Vec<Suspect> = Vec::new();
-    for waits in &scene.waits {
+    // Where one rank has run ahead of all, those behind it are not at fault.
+    for waits in scene.waits.iter().filter(|w| ran_ahead(scene, w).is_none()) {
         for root in &waits.roots {
             let fresh = describe(scene, waits, root);
             match found.iter_mut().find(|s| s.node == fresh.node) {
@@ -104,9 +105,54 @@ pub fn broken_pair(scene: &Scene<'_>, waits: &Waits, cycle: &[Node]) -> Option<R
     Some(Root { node, fronts: vec![at], victims, weak: false })
 }
 
+/// The one rank that, by NCCL's own count, made more calls than anybody else in every group that differs, while others
+/// time out: it left out a call that they wait in, and the count of that group hides it behind a later call.
+pub fn ran_ahead(scene: &Scene<'_>, waits: &Waits) -> Option<Node> {
+    if waits.view != View::Nccl || waits.fronts.is_empty() || !scene.conditions.all().any(|(_, c)| c.timed_out.is_some()) {
+        return None;
+    }
+    let mut leader = None;
+    for front in &waits.fronts {
+        let group = scene.ledger.groups.get(front.group)?;
+        let [only] = front.waiting.as_slice() else { return None };
+        let who = node(group, *only)?;
+        if *leader.get_or_insert(who) != who {
+            return None;
+        }
+    }
+    let leader = leader?;
+    // Those behind wait too: they say so themselves. A rank that is gone is behind for a reason of its own.
+    let all_wait = waits.fronts.iter().all(|front| {
+        scene.ledger.groups.get(front.group).is_some_and(|group| {
+            front.behind.iter().all(|m| {
+                let condition = group.rank(*m).and_then(|r| scene.condition(r));
+                condition.is_some_and(|c| c.timed_out.is_some())
+            })
+        })
+    });
+    if !all_wait {
+        return None;
+    }
+    // Further on by a whole stretch of the program, not by one message that nobody took.
+    let collective = waits.fronts.iter().any(|f| matches!(f.what, FrontKind::Collective(_)));
+    let both_ways = {
+        let toward = |send: bool| {
+            waits.fronts.iter().any(|f| {
+                let FrontKind::P2p { from, .. } = f.what else { return false };
+                f.waiting.first().is_some_and(|w| (*w == from as usize) == send)
+            })
+        };
+        toward(true) && toward(false)
+    };
+    (collective || both_ways).then_some(leader)
+}
+
 /// In a circle of waiting, a rank that all others of a group wait for went on without the call: nobody else in that
 /// group is missing, and the rank waits elsewhere for one of them.
 pub fn went_on<'w>(scene: &Scene<'_>, waits: &'w Waits, cycle: &[Node]) -> Option<(Node, &'w Front)> {
+    if waits.view != View::Flight {
+        return None;
+    }
     let mut found = waits.fronts.iter().filter(|f| matches!(f.what, FrontKind::Collective(_))).filter_map(|front| {
         let group = scene.ledger.groups.get(front.group)?;
         let mut awaited = front.behind.iter().chain(&front.held).filter_map(|m| node(group, *m));

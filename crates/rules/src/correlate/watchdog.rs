@@ -131,7 +131,7 @@ impl WatchdogLines {
     /// Groups as the lines name them, without tracks yet: for cases with no dump at all.
     pub fn groups<'a>(&self, roster: &Roster) -> Vec<Group<'a>> {
         let mut labels: BTreeMap<String, Vec<Rank>> = BTreeMap::new();
-        for ((label, rank), _) in &self.stands {
+        for (label, rank) in self.stands.keys() {
             labels.entry(label_name(label)).or_default().push(*rank);
         }
         labels

@@ -42,7 +42,7 @@ pub(super) static RULE: Rule = Rule {
 const OUTLIER_RATIO: f32 = 0.75;
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(waits) = scene.waits_of(View::Flight) else { return Outcome::Clear };
+    let Some(waits) = scene.waits_of(View::Flight) else { return by_count(scene) };
     let stuck: Vec<&Front> = waits.all_in.iter().filter_map(|at| waits.fronts.get(*at)).filter(|f| matches!(f.what, FrontKind::Collective(_))).collect();
     let (Some(front), true, true) = (stuck.first(), scene.mismatches.is_empty(), waits.roots.is_empty() && waits.cycles.is_empty()) else {
         return Outcome::Clear;
@@ -88,6 +88,40 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .at(front.since_ns)
         .advise_command(Impact::Disruptive, "see which kernel runs there (pauses that process)", "cuda-gdb --pid PID -ex 'info cuda kernels'")
         .advise(Impact::Harmless, "run that rank's kernels before this collective with CUDA_LAUNCH_BLOCKING=1 to find the one that does not return")
+        .build()
+        .into_iter()
+        .collect(),
+    )
+}
+
+/// Without dumps of all ranks: NCCL's logs count as many calls on every rank, and yet ranks time out.
+fn by_count(scene: &Scene<'_>) -> Outcome {
+    let Some(waits) = scene.waits_of(View::Nccl) else { return Outcome::Clear };
+    let timed_out: Vec<(Rank, Evidence)> =
+        scene.conditions.all().filter_map(|(rank, c)| Some((rank, c.timed_out.clone()?))).collect();
+    if !scene.ledger.logs_know_more() || !waits.fronts.is_empty() || !scene.mismatches.is_empty() || timed_out.len() < 2 {
+        return Outcome::Clear;
+    }
+    let Some((rank, evidence)) = power_outliers(scene) else {
+        return Outcome::Undecided(vec![Need {
+            question: "all ranks made the same calls and some never finish: on which GPU does an earlier kernel still run?".into(),
+            command: "nvidia-smi   (compare power and utilisation among the GPUs while it hangs)".into(),
+        }]);
+    };
+    let victims: RankSet = timed_out.iter().map(|(r, _)| *r).filter(|r| *r != rank).collect();
+    Outcome::from_findings(
+        Draft::new(
+            RULE.id,
+            "gpu-kernel-stuck",
+            format!("the GPU of {} runs something else: the collective of the others never starts there", drafting::rank(rank)),
+        )
+        .weight(Weight::Derived)
+        .confidence(Confidence::Medium)
+        .culprit(scene.roster.culprit_rank(rank))
+        .victims(victims)
+        .evidence(evidence)
+        .evidence(timed_out.into_iter().take(3).map(|(_, e)| e))
+        .advise_command(Impact::Disruptive, "see which kernel runs there (pauses that process)", "cuda-gdb --pid PID -ex 'info cuda kernels'")
         .build()
         .into_iter()
         .collect(),

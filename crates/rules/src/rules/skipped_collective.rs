@@ -23,7 +23,7 @@
 //! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide, collective communication
 //! semantics.
 
-use ringleader_model::{Confidence, Finding, Impact, RankSet, Weight};
+use ringleader_model::{Confidence, Evidence, Finding, Impact, RankSet, SourceKind, Weight};
 
 use crate::correlate::align::Fault;
 use crate::correlate::ledger::View;
@@ -62,6 +62,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         })
         .collect();
     findings.extend(gone_on(scene));
+    findings.extend(run_ahead(scene));
     Outcome::from_findings(findings)
 }
 
@@ -99,6 +100,34 @@ fn gone_on(scene: &Scene<'_>) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// NCCL's own count shows one rank further on than all the others, who time out in a call that it never made.
+fn run_ahead(scene: &Scene<'_>) -> Option<Finding> {
+    let waits = scene.waits_of(View::Nccl)?;
+    let node = suspects::ran_ahead(scene, waits)?;
+    if scene.mismatches.iter().any(|m| m.odd.contains(&node)) {
+        return None;
+    }
+    let timed_out: Vec<_> = scene.conditions.all().filter(|(r, c)| Some(*r) != node.rank() && c.timed_out.is_some()).collect();
+    let victims: RankSet = timed_out.iter().map(|(rank, _)| *rank).collect();
+    let ahead = waits.fronts.iter().filter_map(|f| {
+        let group = scene.ledger.groups.get(f.group)?;
+        let track = group.tracks.get(*f.waiting.first()?)?.as_ref()?;
+        let others = f.behind.iter().filter_map(|m| group.tracks.get(*m)?.as_ref()).map(|t| t.entered).max()?;
+        let text = format!("{} made {} calls on {}, the others at most {others}", drafting::who(&[node]), track.entered, group.name);
+        Some(Evidence { cite: track.cite, text, kind: SourceKind::NcclLog })
+    });
+    let title = format!("{} went on without a call that {} wait in", drafting::who(&[node]), drafting::ranks(&victims));
+    Draft::new(RULE.id, "skipped-collective", title)
+        .weight(Weight::Stated)
+        .confidence(Confidence::Medium)
+        .culprits(drafting::culprits(scene, &[node], None))
+        .victims(victims)
+        .evidence(ahead.take(3))
+        .evidence(timed_out.iter().take(2).filter_map(|(_, c)| c.timed_out.clone()))
+        .advise(Impact::Harmless, "look for a branch around the collective in which the others timed out")
+        .build()
 }
 
 #[cfg(test)]

@@ -91,10 +91,9 @@ fn slowest(scene: &Scene<'_>, group: &Group<'_>) -> Option<Finding> {
             continue;
         }
         n_used += 1;
-        if let Some(at) = (0..row.len()).min_by_key(|at| row.get(*at)) {
-            if let Some(n) = least.get_mut(at) {
-                *n += 1;
-            }
+        let shortest = (0..row.len()).min_by_key(|at| row.get(*at));
+        if let Some(n) = shortest.and_then(|at| least.get_mut(at)) {
+            *n += 1;
         }
         for (all, one) in waits.iter_mut().zip(row) {
             all.push(one);
