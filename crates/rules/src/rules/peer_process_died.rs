@@ -21,6 +21,7 @@
 
 use ringleader_model::{Confidence, Finding, GlooEvent, Impact, Rank, StoreEvent, TorchEvent, Weight};
 
+use crate::correlate::condition::ProcessState;
 use crate::correlate::{Member, Scene};
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
@@ -109,7 +110,8 @@ fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
     for suspect in &scene.suspects {
         let Some(rank) = suspect.node.rank() else { continue };
         let condition = scene.condition(rank);
-        let gone = condition.is_some_and(|c| c.absent.is_some() || c.comm_closed.is_some() && c.stand.is_none() || c.ras_missing.is_some() && c.state.is_none());
+        let dead = condition.and_then(|c| c.state.as_ref()).filter(|(state, _)| *state == ProcessState::Zombie);
+        let gone = dead.is_some() || condition.is_some_and(|c| c.absent.is_some() || c.comm_closed.is_some() && c.stand.is_none() || c.ras_missing.is_some() && c.state.is_none());
         let silent = suspect.weak && condition.is_none_or(|c| c.state.is_none() && c.stand.is_none() && c.timed_out.is_none() && c.exit.is_none());
         if !gone && !silent {
             continue;
@@ -131,6 +133,7 @@ fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
             .weight(Weight::Symptom)
             .confidence(if gone { Confidence::Medium } else { Confidence::Low })
             .evidence(signs)
+            .evidence(dead.map(|(_, seen)| seen.clone()))
             .advise_command(Impact::Harmless, "see whether it still runs, and in which state", "ps -eo pid,ppid,stat,wchan:32,etime,args")
             .build(),
         );
@@ -189,6 +192,12 @@ mod tests {
             .concludes(&RULE, "peer-process-died 2, high");
         // Its file may just be lost.
         Stage::job(3).dump(0, "ar:1 ar:9?").dump(1, "ar:1 ar:9?").concludes(&RULE, "peer-process-died 2, low");
+    }
+
+    #[test]
+    fn a_zombie_is_gone() {
+        let job = Stage::job(3).logs().dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"]);
+        job.ps("S S Z").concludes(&RULE, "peer-process-died 2, high");
     }
 
     #[test]
