@@ -159,6 +159,15 @@ mod tests {
     }
 
     #[test]
+    fn ahead_by_the_count_of_nccl() {
+        let logs = || Stage::job(3).log(0, "node1", "ar:9*3").log(1, "node1", "ar:9*3").log(2, "node1", "ar:9*4");
+        let waiting = logs().timed_out(0, "ar:9", 3, 3).timed_out(1, "ar:9", 3, 3);
+        waiting.concludes(&RULE, "skipped-collective 2, high");
+        // Nobody waits: the logs end at different moments.
+        logs().silent(&RULE);
+    }
+
+    #[test]
     fn a_changed_size_is_aligned_again() {
         Stage::job(3).dumps(&[USUAL, "ar:100 ar:49? ar:7? ag:3?", USUAL]).silent(&RULE);
     }
