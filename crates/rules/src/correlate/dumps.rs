@@ -56,7 +56,6 @@ pub fn own<'a>(case: &'a Case, roster: &Roster) -> Vec<OwnedDump<'a>> {
     // Score of every possible owner; only ranks that anything speaks for.
     let mut scored: Vec<(i64, usize, Rank)> = Vec::new();
     for (at, owned) in dumps.iter().enumerate() {
-        let members = members(owned.dump);
         let mut scores: BTreeMap<Rank, i64> = BTreeMap::new();
         if let Some(rank) = rank_by_p2p(owned.dump) {
             *scores.entry(rank).or_default() += PROOF;
@@ -81,8 +80,7 @@ pub fn own<'a>(case: &'a Case, roster: &Roster) -> Vec<OwnedDump<'a>> {
             }
         }
         for (rank, score) in scores {
-            let possible = members.as_ref().is_none_or(|m| m.contains(&rank));
-            if possible && score > 0 {
+            if score > 0 && is_member(owned.dump, rank) {
                 scored.push((score, at, rank));
             }
         }
@@ -103,11 +101,15 @@ pub fn own<'a>(case: &'a Case, roster: &Roster) -> Vec<OwnedDump<'a>> {
     let unowned: Vec<usize> = dumps.iter().enumerate().filter(|(_, d)| d.rank.is_none()).map(|(at, _)| at).collect();
     if let [only] = unowned.as_slice()
         && let Some(owned) = dumps.get_mut(*only)
-        && let Some(members) = members(owned.dump)
     {
-        let mut free = members.difference(&taken);
+        let dump = owned.dump;
+        let smallest = dump.groups.iter().filter(|g| !g.ranks.is_empty()).min_by_key(|g| g.ranks.len());
+        let mut free = smallest
+            .iter()
+            .flat_map(|g| g.ranks.iter().copied())
+            .filter(|rank| !taken.contains(rank) && is_member(dump, *rank));
         if let (Some(rank), None) = (free.next(), free.next()) {
-            owned.rank = Some(*rank);
+            owned.rank = Some(rank);
         }
     }
     dumps.sort_by_key(|d| (d.rank.is_none(), d.rank, d.observation.cite.source));
@@ -168,15 +170,11 @@ fn same_seconds(dump: &FlightDump, stamps: &BTreeMap<Rank, Vec<i64>>) -> Option<
     best.filter(|_| !tied).map(|(_, rank)| rank)
 }
 
-/// Ranks that are in every group this dump lists; None if no group lists any.
-fn members(dump: &FlightDump) -> Option<BTreeSet<Rank>> {
-    let mut lists = dump.groups.iter().filter(|g| !g.ranks.is_empty());
-    let mut common: BTreeSet<Rank> = lists.next()?.ranks.iter().copied().collect();
-    for group in lists {
-        let here: BTreeSet<Rank> = group.ranks.iter().copied().collect();
-        common.retain(|r| here.contains(r));
-    }
-    Some(common)
+/// Whether every group that lists its ranks lists this one.
+fn is_member(dump: &FlightDump, rank: Rank) -> bool {
+    // Lists are in ascending order nearly always; a list of ten thousand is not searched from its start.
+    let lists = |ranks: &[Rank]| ranks.is_empty() || ranks.binary_search(&rank).is_ok() || ranks.contains(&rank);
+    dump.groups.iter().all(|g| lists(&g.ranks))
 }
 
 /// The rank that a send or receive names as its own.
