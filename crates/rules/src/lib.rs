@@ -7,10 +7,14 @@ pub mod correlate;
 mod gid;
 mod drafting;
 pub mod jobs;
+#[cfg(test)]
+mod laws;
 mod rule;
 pub mod rules;
 #[cfg(test)]
 mod staging;
+#[cfg(test)]
+mod staging_jobs;
 mod told;
 pub mod verdict;
 

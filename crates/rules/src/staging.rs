@@ -1,7 +1,7 @@
 //! Cases made by hand for the tests of rules.
 
 use ringleader_model::{
-    Case, Cite, Fact, Finding, Fingerprint, Frame, GlooEvent, GroupRank, Limit, LimitKind, NcclComm,
+    Case, Cite, Fact, Finding, Fingerprint, FlightGroup, Frame, GlooEvent, GroupRank, Limit, LimitKind, NcclComm,
     NcclLink, NcclLog, NcclMessage, NcclProcess, NcclSetting, Observation, PciAddress, Pid, PythonException,
     Rank, Source, SourceId, SourceKind, StoreEvent, TorchEvent, WallTime, Who,
 };
@@ -12,8 +12,12 @@ use crate::rule::{Outcome, Rule};
 /// A case in the making.
 #[derive(Default)]
 pub(crate) struct Stage {
-    case: Case,
+    pub(crate) case: Case,
     n_cites: u32,
+    /// Process groups of the job; each rank's dump lists those it is a member of.
+    pub(crate) groups: Vec<FlightGroup>,
+    /// Added to every time stamp, ns.
+    pub(crate) shift_ns: i64,
 }
 
 impl Stage {
@@ -21,14 +25,14 @@ impl Stage {
         Self::default()
     }
 
-    fn source(&mut self, kind: SourceKind) -> SourceId {
+    pub(crate) fn source(&mut self, kind: SourceKind) -> SourceId {
         let id = SourceId(self.case.sources.len() as u32);
         let path = format!("file{}", id.0);
         self.case.sources.push(Source { path, kinds: vec![kind], size_bytes: 1000 });
         id
     }
 
-    fn cite(&mut self, source: SourceId) -> Cite {
+    pub(crate) fn cite(&mut self, source: SourceId) -> Cite {
         self.n_cites += 1;
         let at = u64::from(self.n_cites) * 100;
         Cite { source, line: self.n_cites, start: at, end: at + 99 }
@@ -273,6 +277,14 @@ impl Stage {
             fact,
             text: "".into(),
         });
+        self
+    }
+
+    /// Adds an observation with a source of its own.
+    pub(crate) fn push(mut self, kind: SourceKind, who: Who, fact: Fact) -> Self {
+        let source = self.source(kind);
+        let cite = self.cite(source);
+        self.case.observations.push(Observation { cite, who, at: None, fact, text: "".into() });
         self
     }
 

@@ -356,10 +356,14 @@ impl<'a> Aligner<'_, 'a> {
         a.iter().zip(b).all(|(a, b)| a == b || self.same(Some(a), Some(b))).then_some(n)
     }
 
-    /// A shift may also mean that the rank left the loop.
+    /// A shift may also mean that the rank left the loop, unless it then makes the loop's calls again.
     fn narrow(fault: Fault, odd: &Track<'a>, usual: &Track<'a>, seq: u32) -> Fault {
+        let is_back = |n: u32| {
+            let next = Self::place(odd, seq.saturating_add(n));
+            next.is_some() && next == Self::place(usual, seq)
+        };
         match fault {
-            Fault::Extra(_) if Self::is_after_loop(odd, usual, seq) => Fault::LeftEarly,
+            Fault::Extra(n) if Self::is_after_loop(odd, usual, seq) && !is_back(n) => Fault::LeftEarly,
             other => other,
         }
     }

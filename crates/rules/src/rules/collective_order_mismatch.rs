@@ -50,3 +50,23 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .collect();
     Outcome::from_findings(findings)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::staging::Stage;
+
+    #[test]
+    fn two_calls_the_other_way_round() {
+        let usual = "ar:1 ar:100? bc:5? ar:1?";
+        Stage::job(3)
+            .dumps(&[usual, usual, "ar:1 bc:5@44? ar:100? ar:1?"])
+            .concludes(&RULE, "collective-order-mismatch 2 at step:44, high");
+    }
+
+    #[test]
+    fn two_groups_the_other_way_round_are_a_cycle() {
+        let job = Stage::job(2).group("a", 0..2).group("b", 0..2);
+        job.dumps(&["a/ar:1? b/bc:1?", "b/bc:1? a/ar:1?"]).silent(&RULE);
+    }
+}

@@ -95,3 +95,27 @@ fn check(scene: &Scene<'_>) -> Outcome {
     }
     Outcome::from_findings(findings)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::staging::Stage;
+
+    fn two_groups() -> Stage {
+        Stage::job(3).group("a", 0..2).group("b", 0..2).group("c", 1..3)
+    }
+
+    #[test]
+    fn each_waits_for_the_other() {
+        two_groups()
+            .dumps(&["a/ar:8@20?", "b/ar:8@30?", ""])
+            .concludes(&RULE, "deadlock-cycle 0-1 at step:20, high");
+    }
+
+    #[test]
+    fn a_chain_of_victims_is_no_circle() {
+        two_groups().dumps(&["a/ar:8?", "c/ar:8?", ""]).silent(&RULE);
+        // All in the same order: everybody waits for the GPU.
+        two_groups().dumps(&["a/ar:8? b/ar:8?", "a/ar:8? b/ar:8?", ""]).silent(&RULE);
+    }
+}

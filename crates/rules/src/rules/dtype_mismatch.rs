@@ -50,3 +50,26 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .collect();
     Outcome::from_findings(findings)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::staging::Stage;
+
+    #[test]
+    fn halves_where_the_others_have_floats() {
+        let usual = "ar:100 ar:50? ar:7?";
+        Stage::job(3)
+            .dumps(&[usual, "ar:100 ar:50:Half@33? ar:7?", usual])
+            .concludes(&RULE, "dtype-mismatch 1 at step:33, high");
+        // NCCL's own lines alone: nothing tells that the call was the last one of each rank.
+        let usual = "ar:100 ar:50 ar:7";
+        let logs = Stage::job(3).log(0, "node1", usual).log(1, "node1", "ar:100 ar:50:Half ar:7");
+        logs.log(2, "node1", usual).concludes(&RULE, "dtype-mismatch 1, high");
+    }
+
+    #[test]
+    fn another_view_of_one_tensor() {
+        Stage::job(3).dumps(&["ar:100? ar:7?", "ar:10x10? ar:7?", "ar:100? ar:7?"]).silent(&RULE);
+    }
+}

@@ -58,3 +58,36 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .collect();
     Outcome::from_findings(findings)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::staging::Stage;
+
+    const USUAL: &str = "ar:100 ar:50 ar:100? ar:50? ar:100?";
+
+    #[test]
+    fn what_follows_fits_without_the_call() {
+        Stage::job(3)
+            .dumps(&[USUAL, "ar:100 ar:50 bc:1@77? ar:100? ar:50?", USUAL])
+            .concludes(&RULE, "extra-collective 1 at step:77, high");
+    }
+
+    #[test]
+    fn a_call_nobody_ever_made() {
+        Stage::job(3)
+            .dumps(&[USUAL, USUAL, "ar:100 ar:50 bc:1@77?"])
+            .concludes(&RULE, "extra-collective 2 at step:77, medium");
+    }
+
+    #[test]
+    fn another_kind_in_the_place_of_the_usual_one() {
+        Stage::job(3).dumps(&[USUAL, USUAL, "ar:100 ar:50 bc:1? ar:50? ar:100?"]).silent(&RULE);
+    }
+
+    #[test]
+    fn behind_the_loop() {
+        let usual = "ar:8@main.50 ar:9@main.52 ar:8@main.50? ar:9@main.52?";
+        Stage::job(3).dumps(&[usual, usual, "ar:8@main.50 ar:9@main.52 bc:1@main.90?"]).silent(&RULE);
+    }
+}

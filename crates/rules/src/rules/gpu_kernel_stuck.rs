@@ -169,3 +169,30 @@ fn latest(group: &Group<'_>, front: &Front, seq: u32) -> Option<Rank> {
     });
     times.max().map(|(_, rank)| rank)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::staging::Stage;
+
+    fn all_in() -> Stage {
+        Stage::job(4).logs().dumps(&["ar:1 ar:100?"; 4])
+    }
+
+    #[test]
+    fn one_gpu_draws_less_than_its_peers() {
+        all_in().powers(&[262.0, 260.0, 121.0, 263.0]).concludes(&RULE, "gpu-kernel-stuck 2, high");
+    }
+
+    #[test]
+    fn gpus_that_draw_alike_name_nobody() {
+        all_in().powers(&[71.0, 70.0, 69.0, 72.0]).silent(&RULE);
+        all_in().silent(&RULE);
+    }
+
+    #[test]
+    fn a_cut_path_leaves_some_ahead() {
+        let job = Stage::job(4).logs().dumps(&["ar:1 ar:100?", "ar:1 ar:100?", "ar:1 ar:100?", "ar:1 ar:100 ar:100?"]);
+        job.powers(&[262.0, 260.0, 121.0, 263.0]).silent(&RULE);
+    }
+}

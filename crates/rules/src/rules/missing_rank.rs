@@ -116,3 +116,47 @@ fn half_made_communicator(scene: &Scene<'_>) -> Outcome {
     }
     Outcome::from_findings(findings)
 }
+
+#[cfg(test)]
+mod tests {
+    use ringleader_model::{Rank, StoreEvent};
+
+    use super::RULE;
+    use crate::staging::Stage;
+
+    fn waits(stage: Stage, rank: u32) -> Stage {
+        stage.store(Some(rank), StoreEvent::ClientsMissing { joined: 3, expected: 4 }, "3/4 clients joined")
+    }
+
+    fn no_key(stage: Stage, rank: u32) -> Stage {
+        let event = StoreEvent::WaitTimeout { keys: "/default_pg/0//cuda//0".into(), setter: Some(Rank(0)) };
+        stage.store(Some(rank), event, "wait timeout after 300000ms, keys: /default_pg/0//cuda//0")
+    }
+
+    #[test]
+    fn the_one_who_never_spoke() {
+        [0, 1, 3].into_iter().fold(Stage::new(), waits).concludes(&RULE, "missing-rank 2, high");
+    }
+
+    #[test]
+    fn too_few_voices_name_nobody() {
+        [1, 3].into_iter().fold(Stage::new(), waits).expect(&RULE, &["missing-rank 2"]);
+        waits(Stage::new(), 0).expect(&RULE, &["missing-rank"]);
+    }
+
+    #[test]
+    fn the_setter_that_is_named_waits_too() {
+        [1, 3].into_iter().fold(Stage::new(), no_key).concludes(&RULE, "missing-rank 2, medium");
+    }
+
+    #[test]
+    fn a_communicator_that_only_some_began() {
+        let begun = |stage: Stage, rank: u32| stage.process("node1", 100 + rank, None).comm(rank, 4, 1, false);
+        [0, 1, 3].into_iter().fold(Stage::new(), begun).concludes(&RULE, "missing-rank 2, low");
+    }
+
+    #[test]
+    fn joined_and_failed_later() {
+        Stage::job(4).logs().failed(2, 1, true).silent(&RULE);
+    }
+}

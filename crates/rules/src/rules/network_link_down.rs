@@ -77,3 +77,34 @@ fn check(scene: &Scene<'_>) -> Outcome {
     }
     Outcome::from_findings(findings)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::staging::Stage;
+
+    const NO_ROUTE: &str = "socketStartConnect: Connect to 10.0.0.1<4711> failed : Network is unreachable";
+
+    #[test]
+    fn no_route_is_left_in_mid_run() {
+        Stage::job(2)
+            .log(0, "node1", "ar:1")
+            .log(1, "node2", "ar:1")
+            .warn("socket.cc:510", NO_ROUTE)
+            .concludes(&RULE, "network-link-down 1, medium");
+    }
+
+    #[test]
+    fn others_that_do_not_answer() {
+        let up = || Stage::job(2).log(0, "node1", "ar:1").log(1, "node2", "ar:1");
+        for errno in ["Connection refused", "Connection timed out"] {
+            up().warn("socket.cc:510", &NO_ROUTE.replace("Network is unreachable", errno)).silent(&RULE);
+        }
+    }
+
+    #[test]
+    fn before_any_communicator_was_up() {
+        let start = Stage::new().process("node2", 101, Some(1)).comm(1, 2, 3, false);
+        start.warn("socket.cc:510", NO_ROUTE).silent(&RULE);
+    }
+}

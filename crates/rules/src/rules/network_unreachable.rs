@@ -65,3 +65,26 @@ fn check(scene: &Scene<'_>) -> Outcome {
     }
     Outcome::from_findings(findings)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::staging::Stage;
+
+    fn two_nodes() -> Stage {
+        let job = Stage::job(4).log(0, "node1", "").log(1, "node1", "").log(2, "node2", "").log(3, "node2", "");
+        job.ras_of(&["ar:5", "ar:5", "ar:5", "-"], &[1, 1, 2, 2])
+    }
+
+    #[test]
+    fn silent_to_ras_and_still_speaking() {
+        two_nodes().timed_out(3, "ar:100", 6, 6).concludes(&RULE, "network-unreachable 3, high");
+        two_nodes().ps("S S S R").concludes(&RULE, "network-unreachable 3, high");
+    }
+
+    #[test]
+    fn a_stopped_process_does_not_answer_either() {
+        two_nodes().ps("S S S T").silent(&RULE);
+        two_nodes().silent(&RULE);
+    }
+}

@@ -54,3 +54,24 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .collect();
     Outcome::from_findings(findings)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::staging::Stage;
+
+    const USUAL: &str = "ar:100 ar:50? ar:7? ag:3?";
+
+    #[test]
+    fn a_broadcast_among_reductions() {
+        Stage::job(3)
+            .dumps(&[USUAL, USUAL, "ar:100 bc:50@40? ar:7? ag:3?"])
+            .concludes(&RULE, "op-mismatch 2 at step:40, high");
+    }
+
+    #[test]
+    fn what_fits_when_moved() {
+        Stage::job(3).dumps(&[USUAL, USUAL, "ar:100 ar:7? ag:3?"]).silent(&RULE);
+        Stage::job(3).dumps(&[USUAL, USUAL, "ar:100 bc:1@40? ar:50? ar:7?"]).silent(&RULE);
+    }
+}

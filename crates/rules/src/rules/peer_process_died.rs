@@ -155,3 +155,52 @@ fn bare_launcher_failure(scene: &Scene<'_>) -> Option<Finding> {
         )
         .build()
 }
+
+#[cfg(test)]
+mod tests {
+    use ringleader_model::TorchEvent;
+
+    use super::RULE;
+    use crate::staging::Stage;
+
+    const CLOSED_BY_1: &str = "socketPollConnect: Connection closed by remote peer 10.0.0.2<4711>";
+
+    fn two_nodes() -> Stage {
+        Stage::job(2).log(0, "node1", "ar:1").log(1, "node2", "ar:1")
+    }
+
+    #[test]
+    fn the_reporter_is_a_victim() {
+        two_nodes().nccl_raised(Some(0), CLOSED_BY_1).concludes(&RULE, "peer-process-died 1, medium");
+    }
+
+    #[test]
+    fn connections_that_close_at_the_end() {
+        two_nodes().info(CLOSED_BY_1).silent(&RULE);
+    }
+
+    #[test]
+    fn a_rank_without_any_trace() {
+        Stage::job(3)
+            .logs()
+            .dump(0, "ar:1 ar:9?")
+            .dump(1, "ar:1 ar:9?")
+            .ps("S S -")
+            .concludes(&RULE, "peer-process-died 2, high");
+        // Its file may just be lost.
+        Stage::job(3).dump(0, "ar:1 ar:9?").dump(1, "ar:1 ar:9?").concludes(&RULE, "peer-process-died 2, low");
+    }
+
+    #[test]
+    fn a_launcher_without_a_table() {
+        let failed = || Stage::new().torch(None, TorchEvent::LauncherFailed { script: None }, "train.py FAILED");
+        failed().concludes(&RULE, "peer-process-died , low");
+        failed().failed(1, 1, true).silent(&RULE);
+    }
+
+    #[test]
+    fn one_that_speaks_is_not_gone() {
+        let job = Stage::job(3).logs().dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"]);
+        job.ps("S S S").silent(&RULE);
+    }
+}

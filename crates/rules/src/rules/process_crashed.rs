@@ -106,3 +106,31 @@ fn crash_report<'s>(scene: &'s Scene<'_>, rank: Rank, words: &str, is_abort: boo
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::staging::Stage;
+
+    #[test]
+    fn a_signal_of_its_own_making() {
+        Stage::new()
+            .failed(2, -11, true)
+            .crashed(None, "Segmentation fault", &[("/srv/ops.py", 44, "gather")])
+            .concludes(&RULE, "process-crashed 2 at gather:44, high");
+        Stage::new().failed(1, 128 + 7, true).concludes(&RULE, "process-crashed 1, high");
+    }
+
+    #[test]
+    fn a_watchdog_that_ends_a_victim() {
+        Stage::new().timed_out(0, "ar:100", 6, 6).failed(2, -6, true).silent(&RULE);
+        Stage::new().failed(2, -6, true).expect(&RULE, &["process-crashed 2"]);
+    }
+
+    #[test]
+    fn signals_from_outside_and_plain_exits() {
+        for code in [-9, -15, 1, 0] {
+            Stage::new().failed(2, code, true).silent(&RULE);
+        }
+    }
+}

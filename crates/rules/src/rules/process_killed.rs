@@ -67,3 +67,24 @@ fn check(scene: &Scene<'_>) -> Outcome {
     }
     Outcome::from_findings(findings)
 }
+
+#[cfg(test)]
+mod tests {
+    use ringleader_model::{Pid, TorchEvent};
+
+    use super::RULE;
+    use crate::staging::Stage;
+
+    #[test]
+    fn killed_first_of_all() {
+        Stage::new().failed(1, -9, true).failed(0, -15, false).concludes(&RULE, "process-killed 1, high");
+        Stage::new().failed(1, 137, true).concludes(&RULE, "process-killed 1, high");
+    }
+
+    #[test]
+    fn what_a_launcher_sends_afterwards() {
+        Stage::new().failed(1, 1, true).failed(0, -15, false).silent(&RULE);
+        let kill = TorchEvent::ClosingSignal { pid: Pid(100), signal: "SIGKILL".into() };
+        Stage::new().failed(1, 1, true).torch(None, kill, "closing signal SIGKILL").failed(0, -9, false).silent(&RULE);
+    }
+}

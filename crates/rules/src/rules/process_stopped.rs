@@ -67,3 +67,25 @@ fn check(scene: &Scene<'_>) -> Outcome {
     }
     Outcome::from_findings(findings)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::staging::Stage;
+
+    fn waiting() -> Stage {
+        Stage::job(3).logs().dump(0, "ar:1 ar:9?").dump(1, "ar:1 ar:9?")
+    }
+
+    #[test]
+    fn stopped_while_peers_wait() {
+        waiting().ps("S S T").concludes(&RULE, "process-stopped 2, high");
+        Stage::job(3).logs().ps("S t S").concludes(&RULE, "process-stopped 1, medium");
+    }
+
+    #[test]
+    fn in_the_kernel_or_gone() {
+        waiting().ps("S S D:io_schedule").silent(&RULE);
+        waiting().ps("S S -").silent(&RULE);
+    }
+}

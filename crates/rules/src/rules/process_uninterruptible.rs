@@ -38,27 +38,25 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
     for (rank, condition) in scene.conditions.all() {
         let Some((ProcessState::Uninterruptible, seen)) = &condition.state else { continue };
-        let suspect = scene.suspects.iter().find(|s| s.node.rank() == Some(rank));
+        // One sample is ordinary during disk reads: somebody must wait for this rank.
+        let Some(suspect) = scene.suspects.iter().find(|s| s.node.rank() == Some(rank)) else { continue };
         let place = condition.stand.as_ref().and_then(|s| s.place());
         let title = format!(
             "{} hangs in the kernel (state D){}{}",
             drafting::rank(rank),
             condition.wchan.as_ref().map_or_else(String::new, |w| format!(" in {w}")),
-            suspect.map_or_else(String::new, |s| format!("; {} wait for it", drafting::ranks(&s.victims)))
+            format_args!("; {} wait for it", drafting::ranks(&suspect.victims))
         );
-        let mut draft = Draft::new(RULE.id, "process-uninterruptible", title)
+        let draft = Draft::new(RULE.id, "process-uninterruptible", title)
             .weight(Weight::Stated)
-            .confidence(if suspect.is_some() { Confidence::High } else { Confidence::Medium })
+            .confidence(Confidence::High)
             .culprits(drafting::culprits(scene, &[crate::correlate::waits::Node::Rank(rank)], place))
             .evidence([seen.clone()])
             .evidence(condition.stand_failure.iter().map(|(_, e)| e.clone()))
-            .evidence(condition.stand.iter().map(|s| s.evidence.clone()));
-        if let Some(suspect) = suspect {
-            draft = draft
-                .victims(suspect.victims.clone())
-                .evidence(suspect.evidence.iter().take(3).cloned())
-                .at(suspect.since_ns);
-        }
+            .evidence(condition.stand.iter().map(|s| s.evidence.clone()))
+            .victims(suspect.victims.clone())
+            .evidence(suspect.evidence.iter().take(3).cloned())
+            .at(suspect.since_ns);
         let pid = scene.roster.by_rank(rank).and_then(|m| m.pid).map_or(0, |p| p.0);
         let draft = draft
             .advise_command(Impact::Harmless, "see where in the kernel it waits: a file system, the GPU driver, memory reclaim", format!("cat /proc/{pid}/stack /proc/{pid}/wchan"))
@@ -66,4 +64,30 @@ fn check(scene: &Scene<'_>) -> Outcome {
         findings.extend(draft.build());
     }
     Outcome::from_findings(findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::staging::Stage;
+
+    #[test]
+    fn in_the_kernel_while_peers_wait() {
+        Stage::job(3)
+            .logs()
+            .dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"])
+            .ps("S S D:nfs_wait_on_request")
+            .concludes(&RULE, "process-uninterruptible 2, high");
+    }
+
+    #[test]
+    fn a_disk_read_that_nobody_waits_for() {
+        Stage::job(3).logs().dumps(&["ar:1 ar:9"; 3]).ps("S S D:io_schedule").silent(&RULE);
+        Stage::job(3).logs().ps("S S D:io_schedule").silent(&RULE);
+    }
+
+    #[test]
+    fn stopped() {
+        Stage::job(3).logs().dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"]).ps("S S T").silent(&RULE);
+    }
 }

@@ -82,3 +82,44 @@ fn peers_are_listed(scene: &Scene<'_>, rank: Rank) -> bool {
         other != rank && c.exit.is_some() && (host.is_none() || scene.roster.by_rank(other).and_then(|m| m.host.clone()) == host)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use ringleader_model::NcclLog;
+
+    use super::RULE;
+    use crate::staging::Stage;
+
+    fn without(states: &str) -> Stage {
+        let job = Stage::job(3).logs().dump(0, "ar:1 ar:9?").dump(1, "ar:1 ar:9?").ps(states);
+        job.failed(0, -6, true).failed(1, -6, false)
+    }
+
+    #[test]
+    fn gone_and_in_no_table() {
+        without("S S -").concludes(&RULE, "rank-exited-early 2, high");
+    }
+
+    #[test]
+    fn it_destroyed_its_communicator() {
+        let leaves = |log: &mut NcclLog, _| {
+            for comm in &mut log.comms {
+                comm.destroyed = comm.completed;
+            }
+        };
+        let job = Stage::job(3).logs().change_log(leaves).dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"]);
+        job.concludes(&RULE, "rank-exited-early 2 at step:10, high");
+    }
+
+    #[test]
+    fn killed_or_crashed_ranks_are_listed() {
+        without("S S -").failed(2, -9, true).silent(&RULE);
+        without("S S -").crashed(Some(2), "Segmentation fault", &[]).silent(&RULE);
+    }
+
+    #[test]
+    fn stopped_or_silent_ranks_are_still_there() {
+        without("S S T").silent(&RULE);
+        without("S S S").silent(&RULE);
+    }
+}

@@ -51,3 +51,29 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .collect();
     Outcome::from_findings(findings)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::staging::Stage;
+
+    const USUAL: &str = "ar:100 ar:50? ar:7? ag:3?";
+
+    #[test]
+    fn a_smaller_last_batch() {
+        Stage::job(3)
+            .dumps(&[USUAL, USUAL, "ar:100 ar:49@61? ar:7? ag:3?"])
+            .concludes(&RULE, "shape-mismatch 2 at step:61, high");
+    }
+
+    #[test]
+    fn a_skipped_call_fits_when_moved() {
+        Stage::job(3).dumps(&[USUAL, USUAL, "ar:100 ar:7? ag:3?"]).silent(&RULE);
+    }
+
+    #[test]
+    fn sizes_that_differ_by_nature() {
+        Stage::job(3).dumps(&["aa:100? ar:7?", "aa:50? ar:7?", "aa:75? ar:7?"]).silent(&RULE);
+        Stage::job(3).dumps(&["ga:300? ar:7?", "ga:100? ar:7?", "ga:100? ar:7?"]).silent(&RULE);
+    }
+}

@@ -129,3 +129,43 @@ fn run_ahead(scene: &Scene<'_>) -> Option<Finding> {
         .advise(Impact::Harmless, "look for a branch around the collective in which the others timed out")
         .build()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::staging::Stage;
+
+    const USUAL: &str = "ar:100 ar:50? ar:7? ag:3?";
+
+    #[test]
+    fn one_behind_ever_after() {
+        Stage::job(3)
+            .dumps(&[USUAL, "ar:100 ar:7@61? ag:3?", USUAL])
+            .concludes(&RULE, "skipped-collective 1 at step:61, high");
+    }
+
+    #[test]
+    fn two_calls_left_out() {
+        let usual = "ar:100 ar:50? ar:51? ar:7? ag:3?";
+        let finding = Stage::job(3).dumps(&[usual, usual, "ar:100 ar:7? ag:3?"]).finding(&RULE);
+        assert!(finding.title.contains("and 1 more"), "{}", finding.title);
+    }
+
+    #[test]
+    fn calls_alike_and_ahead_elsewhere() {
+        let job = Stage::job(3).group("dp", 0..3);
+        job.dumps(&["dp/ar:8@30?", "dp/ar:8@30?", "ar:5?"])
+            .concludes(&RULE, "skipped-collective 2 at step:30, medium");
+    }
+
+    #[test]
+    fn a_changed_size_is_aligned_again() {
+        Stage::job(3).dumps(&[USUAL, "ar:100 ar:49? ar:7? ag:3?", USUAL]).silent(&RULE);
+    }
+
+    #[test]
+    fn late_or_stuck() {
+        Stage::job(3).dumps(&[USUAL, "ar:100", USUAL]).silent(&RULE);
+        Stage::job(3).dumps(&["ar:9*4", "ar:9*3 ar:9?", "ar:9*3 ar:9?"]).silent(&RULE);
+    }
+}

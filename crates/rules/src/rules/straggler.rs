@@ -173,3 +173,37 @@ fn median(values: &mut [i64]) -> f64 {
     values.sort_unstable();
     values.get(values.len() / 2).copied().unwrap_or(0) as f64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::staging::Stage;
+
+    const MS: i64 = 1_000_000;
+
+    /// Three ranks, 40 steps of 100 ms; the time rank 1 and its peers spend in the n-th collective, ms.
+    fn steps(mine: fn(u32) -> i64, theirs: fn(u32) -> i64) -> Stage {
+        let dump = |stage: Stage, rank: u32| {
+            let spent = if rank == 1 { mine } else { theirs };
+            stage.timed_dump(rank, "ar:100*40", |nth| (i64::from(nth) * 100 * MS, spent(nth) * MS))
+        };
+        (0..3).fold(Stage::job(3), dump)
+    }
+
+    #[test]
+    fn last_at_every_call() {
+        steps(|_| 5, |_| 60).concludes(&RULE, "straggler 1, high");
+        steps(|_| 5, |_| 30).concludes(&RULE, "straggler 1, medium");
+    }
+
+    #[test]
+    fn occasional_lateness() {
+        steps(|n| if n % 5 == 0 { 5 } else { 60 }, |_| 60).silent(&RULE);
+        steps(|_| 5, |_| 10).silent(&RULE);
+    }
+
+    #[test]
+    fn warm_up() {
+        steps(|_| 5, |n| if n < 5 { 60 } else { 5 }).silent(&RULE);
+    }
+}

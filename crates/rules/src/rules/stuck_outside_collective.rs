@@ -96,3 +96,54 @@ fn check(scene: &Scene<'_>) -> Outcome {
     }
     Outcome::from_findings(findings)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::staging::Stage;
+
+    fn waiting() -> Stage {
+        Stage::job(3).logs().dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"])
+    }
+
+    const FETCH: (&str, u32, &str) = ("/srv/data.py", 31, "fetch");
+
+    #[test]
+    fn it_stands_in_code_of_its_own() {
+        waiting()
+            .stands(2, &[("threading.py", 327, "wait"), FETCH])
+            .concludes(&RULE, "stuck-outside-collective 2 at fetch:31, high");
+        waiting().ps("S S R").concludes(&RULE, "stuck-outside-collective 2 at step:10, low");
+    }
+
+    #[test]
+    fn counts_of_ras_tell_it_too() {
+        let job = Stage::job(3).logs().ras(&["ar:5 bc:1", "ar:5 bc:1", "ar:4 bc:1"]);
+        job.stands(2, &[FETCH]).concludes(&RULE, "stuck-outside-collective 2 at fetch:31, high");
+    }
+
+    #[test]
+    fn stopped_or_dead() {
+        waiting().ps("S S T").stands(2, &[FETCH]).silent(&RULE);
+        waiting().ps("S S -").silent(&RULE);
+        waiting().stands(2, &[FETCH]).failed(2, -11, true).silent(&RULE);
+    }
+
+    #[test]
+    fn it_waits_itself() {
+        let wait = ("/opt/site-packages/torch/distributed/distributed_c10d.py", 4810, "barrier");
+        waiting().stands(2, &[wait, FETCH]).silent(&RULE);
+        // A victim in another group: rank 3 is the one.
+        let chain = Stage::job(4).logs().group("a", 0..3).group("b", 2..4);
+        chain
+            .dumps(&["a/ar:9?", "a/ar:9?", "b/ar:9?", ""])
+            .stands(3, &[FETCH])
+            .expect(&RULE, &["stuck-outside-collective 3"]);
+    }
+
+    #[test]
+    fn on_its_way_out() {
+        let leave = ("/opt/site-packages/torch/distributed/distributed_c10d.py", 2170, "destroy_process_group");
+        waiting().stands(2, &[leave, FETCH]).silent(&RULE);
+    }
+}

@@ -50,3 +50,23 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .collect();
     Outcome::from_findings(findings)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::staging::Stage;
+
+    const USUAL: &str = "ar:8@main.50 ar:9@main.52 ar:8@main.50? ar:9@main.52?";
+
+    #[test]
+    fn behind_every_line_of_the_loop() {
+        Stage::job(3)
+            .dumps(&[USUAL, USUAL, "ar:8@main.50 ar:9@main.52 ar:1@main.90?"])
+            .concludes(&RULE, "uneven-inputs 2 at main:90, medium");
+    }
+
+    #[test]
+    fn an_extra_call_inside_the_loop() {
+        Stage::job(3).dumps(&[USUAL, USUAL, "ar:8@main.50 ar:9@main.52 ar:1@main.51?"]).silent(&RULE);
+    }
+}

@@ -71,3 +71,32 @@ fn check(scene: &Scene<'_>) -> Outcome {
     }
     Outcome::from_findings(findings)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::staging::Stage;
+
+    fn stages() -> Stage {
+        Stage::job(2).logs().dumps(&["send>1:8@20*2 send>1:8@20?", "recv<0:8*2"])
+    }
+
+    #[test]
+    fn one_receive_too_few() {
+        stages().concludes(&RULE, "unmatched-p2p 1 at step:20, medium");
+        // NCCL's own lines count the same.
+        let logs = Stage::job(2).log(0, "node1", "send>1:8*3").log(1, "node1", "recv<0:8*2");
+        logs.concludes(&RULE, "unmatched-p2p 1, medium");
+    }
+
+    #[test]
+    fn a_stage_that_is_late_as_a_whole() {
+        stages().stands(1, &[("/srv/data.py", 31, "fetch")]).silent(&RULE);
+        stages().ps("S T").silent(&RULE);
+    }
+
+    #[test]
+    fn counts_that_fit() {
+        Stage::job(2).dumps(&["send>1:8*3 recv<1:8*2", "recv<0:8*3 send>0:8*2"]).silent(&RULE);
+    }
+}

@@ -1,0 +1,257 @@
+//! Laws of the whole way from a case to a verdict, over small jobs made at random.
+//!
+//! A healthy job is `none`; names of ranks, order of evidence, and the clocks' zero decide nothing; and what is well
+//! never makes anything worse.
+
+use proptest::prelude::*;
+use ringleader_model::{RankSet, SourceKind, Verdict};
+
+use crate::diagnose;
+use crate::staging::Stage;
+
+/// A call that every member of a group makes.
+#[derive(Clone, Debug)]
+struct Call {
+    in_subgroup: bool,
+    kind: &'static str,
+    elements: u64,
+}
+
+/// What one rank does otherwise than its peers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fault {
+    /// Leaves out a call.
+    Skip,
+    /// Makes one more before it.
+    Extra,
+    /// Another size.
+    Size,
+    /// Another type.
+    Type,
+    /// Another kind.
+    Operation,
+    /// Does not come as far as the call.
+    Late,
+}
+
+impl Fault {
+    fn cause(self) -> &'static str {
+        match self {
+            Self::Skip => "skipped-collective",
+            Self::Extra => "extra-collective",
+            Self::Size => "shape-mismatch",
+            Self::Type => "dtype-mismatch",
+            Self::Operation => "op-mismatch",
+            Self::Late => "stuck-outside-collective",
+        }
+    }
+}
+
+/// A job: what its ranks call, under which names they go, and in which order its evidence lies.
+#[derive(Clone, Debug)]
+struct Job {
+    n_ranks: u32,
+    /// Members of the subgroup, before renaming.
+    subgroup: Vec<u32>,
+    calls: Vec<Call>,
+    /// What goes wrong, on which rank, and at which call: the n-th of those on the default group.
+    fault: Option<(Fault, u32, usize)>,
+    /// `names[r]` is the rank under which `r` goes.
+    names: Vec<u32>,
+    /// Order of the pieces of evidence.
+    order: Vec<usize>,
+    shift_ns: i64,
+    /// Process list, healthy.
+    with_ps: bool,
+    /// A text in which no reader found anything.
+    with_text: bool,
+    /// NCCL's logs, with the calls in them.
+    with_logs: bool,
+}
+
+impl Job {
+    /// The script of a rank. From the fault on nothing on the default group finishes.
+    fn script(&self, rank: u32, finished: bool) -> String {
+        let mut words = Vec::new();
+        let mut n_world = 0;
+        for call in &self.calls {
+            if call.in_subgroup {
+                if self.subgroup.contains(&rank) {
+                    words.push(format!("dp/{}:{}", call.kind, call.elements));
+                }
+                continue;
+            }
+            let at = n_world;
+            n_world += 1;
+            let open = if finished && self.fault.is_some_and(|(_, _, nth)| at >= nth) { "?" } else { "" };
+            let mine = self.fault.filter(|(_, odd, nth)| *odd == rank && *nth == at).map(|(fault, ..)| fault);
+            let Call { kind, elements, .. } = call;
+            let line = 10 + n_world;
+            match mine {
+                Some(Fault::Skip) => {}
+                Some(Fault::Late) => break,
+                Some(Fault::Extra) => {
+                    words.push(format!("bc:7@{}{open} {kind}:{elements}@{line}{open}", line + 500));
+                }
+                Some(Fault::Size) => words.push(format!("{kind}:{}@{line}{open}", elements + 5000)),
+                Some(Fault::Type) => words.push(format!("{kind}:{elements}:Half@{line}{open}")),
+                Some(Fault::Operation) => words.push(format!("rd:{elements}@{line}{open}")),
+                None => words.push(format!("{kind}:{elements}@{line}{open}")),
+            }
+        }
+        words.join(" ")
+    }
+
+    fn name(&self, rank: u32) -> u32 {
+        self.names[rank as usize]
+    }
+
+    fn stage(&self) -> Stage {
+        let mut members: Vec<u32> = self.subgroup.iter().map(|r| self.name(*r)).collect();
+        members.sort_unstable();
+        let mut stage = Stage::job(self.n_ranks).group("dp", members);
+        stage.shift_ns = self.shift_ns;
+        let n = self.n_ranks as usize;
+        for piece in &self.order {
+            let rank = (piece % n) as u32;
+            stage = match piece / n {
+                0 => stage.dump(self.name(rank), &self.script(rank, true)),
+                1 if self.with_logs => stage.log(self.name(rank), "node1", &self.world_only(rank)),
+                2 if rank == 0 && self.with_ps => stage.ps(&"S ".repeat(n)),
+                2 if rank == 1 && self.with_text => {
+                    stage.source(SourceKind::PlainText);
+                    stage
+                }
+                _ => stage,
+            };
+        }
+        stage
+    }
+
+    /// The calls on the default group: the communicator of the whole job.
+    fn world_only(&self, rank: u32) -> String {
+        let script = self.script(rank, false);
+        script.split(' ').filter(|w| !w.is_empty() && !w.starts_with("dp/")).collect::<Vec<_>>().join(" ")
+    }
+
+    fn verdict(&self) -> Verdict {
+        diagnose(&self.stage().case)
+    }
+}
+
+fn culprits(verdict: &Verdict) -> RankSet {
+    verdict.culprits.iter().filter_map(|c| c.rank).collect()
+}
+
+/// A job in which all is well. In `distinct` jobs no two calls on the default group are alike.
+fn jobs(distinct: bool) -> impl Strategy<Value = Job> {
+    let call = (any::<bool>(), prop::sample::select(vec!["ar", "ag", "rs", "bc"]), 1..6_u64);
+    (2..=6_u32, prop::collection::vec(call, 1..24), any::<[bool; 3]>()).prop_flat_map(
+        move |(n_ranks, calls, with)| {
+            let all: Vec<u32> = (0..n_ranks).collect();
+            let subgroup = prop::sample::subsequence(all.clone(), 1..=n_ranks as usize);
+            let pieces: Vec<usize> = (0..3 * n_ranks as usize).collect();
+            (subgroup, Just(all), Just(pieces)).prop_map(move |(subgroup, names, order)| Job {
+                n_ranks,
+                subgroup,
+                calls: (0..)
+                    .zip(&calls)
+                    .map(|(nth, (in_subgroup, kind, elements))| Call {
+                        in_subgroup: *in_subgroup,
+                        kind,
+                        elements: if distinct { 100 + nth } else { *elements },
+                    })
+                    .collect(),
+                fault: None,
+                names,
+                order,
+                shift_ns: 0,
+                with_ps: with[0],
+                with_text: with[1],
+                with_logs: with[2],
+            })
+        },
+    )
+}
+
+/// A job of at least three ranks, one of which does otherwise than its peers at a call that two more follow.
+fn faults() -> impl Strategy<Value = Job> {
+    jobs(true).prop_flat_map(|mut job| {
+        job.n_ranks = job.n_ranks.max(3);
+        job.names = (0..job.n_ranks).collect();
+        job.order = (0..3 * job.n_ranks as usize).collect();
+        // Three calls at least, so that what follows the fault tells.
+        job.calls.extend((0..3).map(|nth| Call { in_subgroup: false, kind: "ar", elements: 900 + nth }));
+        let n_world = job.calls.iter().filter(|c| !c.in_subgroup).count();
+        let fault = prop::sample::select(vec![
+            Fault::Skip,
+            Fault::Extra,
+            Fault::Size,
+            Fault::Type,
+            Fault::Operation,
+            Fault::Late,
+        ]);
+        (fault, 0..job.n_ranks, 0..n_world - 2)
+            .prop_map(move |fault| Job { fault: Some(fault), ..job.clone() })
+    })
+}
+
+/// The job with its ranks renamed and its evidence in another order, and the clocks shifted.
+fn changed(job: impl Strategy<Value = Job>) -> impl Strategy<Value = (Job, Job)> {
+    job.prop_flat_map(|job| {
+        let shift = -1_000_000_000_000_000_i64..1_000_000_000_000_000;
+        (Just(job.names.clone()).prop_shuffle(), Just(job.order.clone()).prop_shuffle(), shift, Just(job))
+            .prop_map(|(names, order, shift_ns, job)| {
+                let other = Job { names, order, shift_ns, ..job.clone() };
+                (job, other)
+            })
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_healthy_job_is_none((job, other) in changed(jobs(false))) {
+        for job in [job, other] {
+            let verdict = job.verdict();
+            prop_assert_eq!(verdict.cause, "none", "{:#?}", verdict);
+        }
+    }
+
+    #[test]
+    fn a_planted_fault_is_named(job in faults()) {
+        // A rank that is late is seen to live by a process list.
+        let job = Job { with_ps: true, with_logs: true, ..job };
+        let verdict = job.verdict();
+        let Some((fault, rank, _)) = job.fault else { return Ok(()) };
+        prop_assert_eq!(verdict.cause, fault.cause(), "{:#?}", verdict);
+        prop_assert_eq!(culprits(&verdict).to_string(), rank.to_string());
+    }
+
+    #[test]
+    fn renaming_ranks_renames_the_culprit((job, other) in changed(faults())) {
+        let other = Job { order: job.order.clone(), shift_ns: 0, ..other };
+        let (was, is) = (job.verdict(), other.verdict());
+        prop_assert_eq!(was.cause, is.cause);
+        let renamed: RankSet = culprits(&was).ranks().iter().map(|r| ringleader_model::Rank(other.name(r.0))).collect();
+        prop_assert_eq!(renamed, culprits(&is));
+    }
+
+    #[test]
+    fn order_and_clocks_decide_nothing((job, other) in changed(faults())) {
+        let other = Job { names: job.names.clone(), ..other };
+        let (was, is) = (job.verdict(), other.verdict());
+        prop_assert_eq!((was.cause, was.confidence, culprits(&was)), (is.cause, is.confidence, culprits(&is)));
+    }
+
+    #[test]
+    fn healthy_evidence_adds_nothing(job in prop_oneof![jobs(false), faults()]) {
+        let bare = Job { with_ps: false, with_text: false, ..job.clone() };
+        let more = Job { with_ps: true, with_text: true, ..job };
+        let (was, is) = (bare.verdict(), more.verdict());
+        prop_assert_eq!(was.cause, is.cause);
+        prop_assert_eq!(culprits(&was), culprits(&is));
+        prop_assert_eq!(was.findings.len(), is.findings.len());
+    }
+}
