@@ -361,21 +361,12 @@ impl<'a> Aligner<'_, 'a> {
         let same_function = ringleader_model::user_frame(&usual_frames)
             .zip(mine.first())
             .is_some_and(|(a, b)| a.function == b.function && a.file == b.file);
-        // Distinct stacks of the usual rank in this group, up to here.
-        let mut stacks: Vec<u32> = Vec::new();
-        for op in &usual.ops {
-            if let Some(op) = dump.ops.get(*op as usize)
-                && !stacks.contains(&op.stack)
-            {
-                stacks.push(op.stack);
-            }
-        }
         // Outermost shared function inward: the first whose lines differ is where the ways part.
         for frame in mine.iter().rev() {
-            let lines: Vec<u32> = stacks
+            // Calls of every group count: what follows in the loop may be another group's.
+            let lines: Vec<u32> = dump
+                .frames
                 .iter()
-                .filter_map(|s| dump.stacks.get(*s as usize))
-                .flat_map(|s| s.iter().filter_map(|f| dump.frames.get(*f as usize)))
                 .filter(|f| f.function == frame.function && f.file == frame.file)
                 .map(|f| f.line)
                 .collect();

@@ -3,9 +3,9 @@
 use ringleader_model::{Evidence, Frame, RankSet, SourceKind, user_frame};
 
 use super::Scene;
-use super::ledger::{Group, View};
+use super::ledger::{Group, Track, View};
 use super::mismatch::{evidence_of, place_near};
-use super::waits::{FrontKind, Node, Root, Waits, node};
+use super::waits::{Front, FrontKind, Node, Root, Waits, node};
 
 /// A rank that holds others up.
 #[derive(Clone, Debug)]
@@ -55,9 +55,11 @@ pub fn suspects(scene: &Scene<'_>) -> Vec<Suspect> {
         }
     }
     for waits in scene.waits.iter().filter(|w| w.view == View::Flight) {
-        for root in waits.cycles.iter().filter_map(|cycle| broken_pair(scene, waits, cycle)) {
-            if !found.iter().any(|s| s.node == root.node) {
-                found.push(describe(scene, waits, &root));
+        let whole = |cycle: &&Vec<Node>| went_on(scene, waits, cycle).is_none();
+        for root in waits.cycles.iter().filter(whole).filter_map(|cycle| broken_pair(scene, waits, cycle)) {
+            match found.iter_mut().find(|s| s.node == root.node) {
+                Some(known) => known.views.push(waits.view),
+                None => found.push(describe(scene, waits, &root)),
             }
         }
     }
@@ -102,10 +104,51 @@ pub fn broken_pair(scene: &Scene<'_>, waits: &Waits, cycle: &[Node]) -> Option<R
     Some(Root { node, fronts: vec![at], victims, weak: false })
 }
 
+/// In a circle of waiting, a rank that all others of a group wait for went on without the call: nobody else in that
+/// group is missing, and the rank waits elsewhere for one of them.
+pub fn went_on<'w>(scene: &Scene<'_>, waits: &'w Waits, cycle: &[Node]) -> Option<(Node, &'w Front)> {
+    let mut found = waits.fronts.iter().filter(|f| matches!(f.what, FrontKind::Collective(_))).filter_map(|front| {
+        let group = scene.ledger.groups.get(front.group)?;
+        let mut awaited = front.behind.iter().chain(&front.held).filter_map(|m| node(group, *m));
+        let (Some(one), None) = (awaited.next(), awaited.next()) else { return None };
+        let all_others = front.waiting.len() > 1 && front.waiting.len() + 1 == group.tracks.len();
+        (all_others && cycle.contains(&one) && leads(scene, one, front.group)).then_some((one, front))
+    });
+    match (found.next(), found.next()) {
+        (Some(one), None) => Some(one),
+        _ => None,
+    }
+}
+
+/// Whether a rank is further on than its peers in some group but this one: it made calls there that none of them has
+/// made yet. A rank that is merely kept waiting by one message is not.
+fn leads(scene: &Scene<'_>, who: Node, but: usize) -> bool {
+    let groups = scene.ledger.groups.iter().enumerate().filter(|(at, g)| *at != but && g.view == View::Flight);
+    groups.into_iter().any(|(_, group)| {
+        let Some(me) = (0..group.tracks.len()).find(|m| node(group, *m) == Some(who)) else { return false };
+        let Some(Some(mine)) = group.tracks.get(me) else { return false };
+        let others = || group.tracks.iter().enumerate().filter(|(m, _)| *m != me).filter_map(|(m, t)| Some((m, t.as_ref()?)));
+        let most = others().map(|(_, t)| t.entered).max();
+        if most.is_some_and(|most| mine.entered > most) {
+            return true;
+        }
+        // Messages: more sent and more asked for than the peer has asked for and sent.
+        let count = |track: &Track<'_>, peer: usize, is_send: bool| {
+            track.p2p.iter().filter(|p| p.is_send == is_send && p.peer as usize == peer).count()
+        };
+        others().any(|(m, t)| {
+            mine.from_start
+                && t.from_start
+                && count(mine, m, true) > count(t, me, false)
+                && count(mine, m, false) > count(t, me, true)
+        })
+    })
+}
+
 fn waits_on_somebody(scene: &Scene<'_>, waits: &Waits, who: Node) -> bool {
     waits.fronts.iter().any(|front| {
         let Some(group) = scene.ledger.groups.get(front.group) else { return false };
-        !front.behind.is_empty() && front.waiting.iter().any(|m| node(group, *m) == Some(who))
+        !(front.behind.is_empty() && front.held.is_empty()) && front.waiting.iter().any(|m| node(group, *m) == Some(who))
     })
 }
 

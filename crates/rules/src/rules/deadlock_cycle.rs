@@ -40,7 +40,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
     // Counts alone (RAS) cannot tell a loop from a chain: the recorder must show it, or NCCL's own lines.
     for waits in scene.waits.iter().filter(|w| w.view != View::Ras).take(1) {
         for cycle in &waits.cycles {
-            let broken = suspects::broken_pair(scene, waits, cycle).is_some();
+            let broken =
+                suspects::broken_pair(scene, waits, cycle).is_some() || suspects::went_on(scene, waits, cycle).is_some();
             if broken || scene.mismatches.iter().any(|m| m.odd.iter().any(|n| cycle.contains(n))) {
                 continue;
             }

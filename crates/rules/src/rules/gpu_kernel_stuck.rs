@@ -96,30 +96,35 @@ fn check(scene: &Scene<'_>) -> Outcome {
 
 /// The one rank whose GPU draws much less or much more than those of its peers, which draw alike.
 fn power_outliers(scene: &Scene<'_>) -> Option<(Rank, Vec<Evidence>)> {
+    // The GPUs of all nodes: those inside the same job's collectives draw alike wherever they are.
+    let mut rows: Vec<(Rank, f32, Cite)> = Vec::new();
     for (observation, table) in scene.gpu_tables() {
-        let mut rows: Vec<(Rank, f32, u32)> = Vec::new();
         for gpu in &table.gpus {
             let by_process = table.processes.iter().find(|(index, _)| *index == gpu.index).and_then(|(_, pid)| scene.roster.rank_of(*pid, None));
             let by_address = || scene.roster.members.iter().find(|m| m.gpu.is_some() && m.gpu == gpu.pci).and_then(|m| m.rank);
             if let (Some(rank), Some(power)) = (by_process.or_else(by_address), gpu.power_w) {
-                rows.push((rank, power, gpu.line));
+                let cite = Cite { line: gpu.line, ..observation.cite };
+                // Two tables of one node: the first stands.
+                if !rows.iter().any(|(r, ..)| *r == rank) {
+                    rows.push((rank, power, cite));
+                }
             }
         }
-        if rows.len() < 3 {
-            continue;
-        }
-        let mut powers: Vec<f32> = rows.iter().map(|(_, p, _)| *p).collect();
-        powers.sort_by(f32::total_cmp);
-        let median = powers.get(powers.len() / 2).copied().unwrap_or(0.0);
-        let far = |p: f32| p < median * OUTLIER_RATIO || p * OUTLIER_RATIO > median;
-        let mut odd = rows.iter().filter(|(_, p, _)| far(*p));
-        if let (Some((rank, power, line)), None) = (odd.next(), odd.next()) {
-            let cite = Cite { line: *line, ..observation.cite };
-            let text = format!("the GPU of rank {} draws {power:.0} W; the median of its peers in the same collective is {median:.0} W", rank.0);
-            return Some((*rank, vec![Evidence { cite, text, kind: SourceKind::NvidiaSmi }]));
-        }
     }
-    None
+    if rows.len() < 3 {
+        return None;
+    }
+    let mut powers: Vec<f32> = rows.iter().map(|(_, p, _)| *p).collect();
+    powers.sort_by(f32::total_cmp);
+    let median = powers.get(powers.len() / 2).copied().unwrap_or(0.0);
+    let far = |p: f32| p < median * OUTLIER_RATIO || p * OUTLIER_RATIO > median;
+    let mut odd = rows.iter().filter(|(_, p, _)| far(*p));
+    let (Some((rank, power, cite)), None) = (odd.next(), odd.next()) else { return None };
+    let text = format!(
+        "the GPU of rank {} draws {power:.0} W; the median of its peers in the same collective is {median:.0} W",
+        rank.0
+    );
+    Some((*rank, vec![Evidence { cite: *cite, text, kind: SourceKind::NvidiaSmi }]))
 }
 
 /// The rank that enqueued the operation last: the stuck kernel went before it.

@@ -23,12 +23,14 @@
 //! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide, collective communication
 //! semantics.
 
-use ringleader_model::Impact;
+use ringleader_model::{Confidence, Finding, Impact, RankSet, Weight};
 
-use crate::correlate::Scene;
 use crate::correlate::align::Fault;
+use crate::correlate::ledger::View;
+use crate::correlate::waits::FrontKind;
+use crate::correlate::{Scene, mismatch, suspects};
 use crate::drafting;
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Draft, Input, Outcome, Rule};
 
 /// The rule.
 pub(super) static RULE: Rule = Rule {
@@ -41,7 +43,7 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let findings = scene
+    let mut findings: Vec<_> = scene
         .mismatches
         .iter()
         .filter_map(|m| {
@@ -59,5 +61,42 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 .build()
         })
         .collect();
+    findings.extend(gone_on(scene));
     Outcome::from_findings(findings)
+}
+
+/// The calls of a group are all alike, so the records do not differ; but all its other ranks wait for one that waits
+/// for one of them in another group, in a later call.
+fn gone_on(scene: &Scene<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for waits in scene.waits.iter().filter(|w| w.view == View::Flight) {
+        for (node, front) in waits.cycles.iter().filter_map(|cycle| suspects::went_on(scene, waits, cycle)) {
+            let FrontKind::Collective(seq) = front.what else { continue };
+            let Some(group) = scene.ledger.groups.get(front.group) else { continue };
+            if scene.mismatches.iter().any(|m| m.odd.contains(&node)) {
+                continue;
+            }
+            let waiting = front.waiting.iter().filter_map(|m| group.tracks.get(*m)?.as_ref());
+            let place = waiting.clone().find_map(|t| mismatch::place_near(scene, t, &group.name, seq));
+            let victims: RankSet = front.waiting.iter().filter_map(|m| group.rank(*m)).collect();
+            let title = format!(
+                "{} went on without #{seq} of {}; {} wait in it",
+                drafting::who(&[node]),
+                group.name,
+                drafting::ranks(&victims)
+            );
+            findings.extend(
+                Draft::new(RULE.id, "skipped-collective", title)
+                    .weight(Weight::Stated)
+                    .confidence(Confidence::Medium)
+                    .culprits(drafting::culprits(scene, &[node], place.as_ref()))
+                    .victims(victims)
+                    .evidence(waiting.take(3).filter_map(|t| mismatch::evidence_of(scene, t, seq)))
+                    .at(front.since_ns)
+                    .advise(Impact::Harmless, format!("make every rank reach the call{}", drafting::at(place.as_ref())))
+                    .build(),
+            );
+        }
+    }
+    findings
 }
