@@ -130,11 +130,27 @@ fn step(n_data: i64) -> Vec<Op> {
     }
     for bucket in 0..8 {
         let n = 40_000_000 + 65_536 * bucket;
-        ops.push(Op(2, "_reduce_scatter_base", "grads", 340 + bucket % 2, vec![n * n_data], vec![n], "Float"));
+        ops.push(Op(
+            2,
+            "_reduce_scatter_base",
+            "grads",
+            340 + bucket % 2,
+            vec![n * n_data],
+            vec![n],
+            "Float",
+        ));
     }
     for bucket in 0..8 {
         let n = 40_000_000 + 65_536 * bucket;
-        ops.push(Op(2, "_all_gather_base", "params", 290 + bucket % 2, vec![n], vec![n * n_data], "BFloat16"));
+        ops.push(Op(
+            2,
+            "_all_gather_base",
+            "params",
+            290 + bucket % 2,
+            vec![n],
+            vec![n * n_data],
+            "BFloat16",
+        ));
     }
     ops.push(Op(0, "all_reduce", "norm", 127, vec![1], vec![1], "Float"));
     ops

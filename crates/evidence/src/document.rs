@@ -26,7 +26,7 @@ pub(crate) fn hold(
     whole.extend_from_slice(&head);
     drop(head);
     let room = max_bytes.saturating_sub(whole.len() as u64);
-    let result = input.take(room).read_to_end(whole);
+    let result = fill(&mut input.take(room), whole);
     let end = whole.len() as u64;
     if let Err(error) = result {
         let text = format!("reading stopped here ({error}); what came before was read");
@@ -35,6 +35,28 @@ pub(crate) fn hold(
         let text = format!("larger than {max_bytes} bytes; the rest was left out");
         sink.note(sink.cite(0, end, end), NoteKind::LimitReached, text);
     }
+}
+
+/// Size of one read of a dump: most are taken whole in one or two.
+const READ_BYTES: usize = 512 << 10;
+
+/// Reads to the end in large pieces.
+fn fill(input: &mut dyn Read, whole: &mut Vec<u8>) -> std::io::Result<()> {
+    let mut filled = whole.len();
+    loop {
+        whole.resize(filled + READ_BYTES, 0);
+        match whole.get_mut(filled..).map_or(Ok(0), |room| input.read(room)) {
+            Ok(0) => break,
+            Ok(n) => filled = (filled + n).min(whole.len()),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => {
+                whole.truncate(filled);
+                return Err(error);
+            }
+        }
+    }
+    whole.truncate(filled);
+    Ok(())
 }
 
 /// A JSON document and where it stands, for citations.

@@ -35,7 +35,8 @@ use pickle::{End, Machine};
 pub(crate) use json::read_json;
 
 /// Keys of the top dict; any one tells a dump from other pickles.
-const TOP_KEYS: [&[u8]; 5] = [b"entries", b"pg_config", b"pg_status", b"comm_lib_version", b"nccl_comm_state"];
+const TOP_KEYS: [&[u8]; 5] =
+    [b"entries", b"pg_config", b"pg_status", b"comm_lib_version", b"nccl_comm_state"];
 
 /// Reads a pickle dump. `name` is the file's own name, for the rank it claims.
 pub(crate) fn read_pickle(name: &str, bytes: &[u8], sink: &mut Sink<'_>) {
@@ -68,11 +69,19 @@ pub(crate) fn read_pickle(name: &str, bytes: &[u8], sink: &mut Sink<'_>) {
         }
         End::Bad(why) => {
             machine.build.dump.truncated = true;
-            machine.build.note(NoteKind::Malformed, at, format!("at byte {at}: {why}; {n_entries} entries were read"));
+            machine.build.note(
+                NoteKind::Malformed,
+                at,
+                format!("at byte {at}: {why}; {n_entries} entries were read"),
+            );
         }
         End::Limit(why) => {
             machine.build.dump.truncated = true;
-            machine.build.note(NoteKind::LimitReached, at, format!("at byte {at}: {why}; {n_entries} entries were read"));
+            machine.build.note(
+                NoteKind::LimitReached,
+                at,
+                format!("at byte {at}: {why}; {n_entries} entries were read"),
+            );
         }
     }
     let (mut dump, notes) = machine.build.finish();
@@ -108,7 +117,9 @@ fn refuse(machine: &Machine<'_>, end: &End, items: &[Value<'_>], is_list: bool, 
     let keys: Vec<String> = items
         .iter()
         .step_by(2)
-        .filter_map(|key| if let Value::Str(key) = key { Some(format!("`{}`", build::text(key))) } else { None })
+        .filter_map(
+            |key| if let Value::Str(key) = key { Some(format!("`{}`", build::text(key))) } else { None },
+        )
         .take(4)
         .map(|key| key.chars().take(40).collect())
         .collect();
@@ -128,7 +139,11 @@ fn refuse(machine: &Machine<'_>, end: &End, items: &[Value<'_>], is_list: bool, 
         End::Limit(why) => format!("; at byte {at}: {why}"),
     };
     let cite = sink.cite(0, at as u64, at as u64);
-    sink.note(cite, NoteKind::Unrecognised, format!("a pickle, but no Flight Recorder dump: its top object is {what}{why}"));
+    sink.note(
+        cite,
+        NoteKind::Unrecognised,
+        format!("a pickle, but no Flight Recorder dump: its top object is {what}{why}"),
+    );
 }
 
 /// Takes what stands around the entries.
@@ -153,9 +168,14 @@ fn take_top<'a>(machine: &mut Machine<'a>, items: &[Value<'a>]) {
                                     Some(ranks) => config.ranks = ranks,
                                     None => bad_ranks = Some(text),
                                 },
-                                (b"ranks", list) => config.ranks = build::rank_numbers(machine.items(list).iter().map(
-                                    |n| if let Value::Int(n) = n { Some(*n) } else { None },
-                                )),
+                                (b"ranks", list) => {
+                                    config.ranks = build::rank_numbers(
+                                        machine
+                                            .items(list)
+                                            .iter()
+                                            .map(|n| if let Value::Int(n) = n { Some(*n) } else { None }),
+                                    )
+                                }
                                 _ => {}
                             }
                         }
@@ -173,7 +193,9 @@ fn take_top<'a>(machine: &mut Machine<'a>, items: &[Value<'a>]) {
                         for (key, value) in fields(machine, value) {
                             let n = match value {
                                 Value::Int(n) => Some(n),
-                                Value::Str(text) => std::str::from_utf8(text).ok().and_then(|t| t.parse().ok()),
+                                Value::Str(text) => {
+                                    std::str::from_utf8(text).ok().and_then(|t| t.parse().ok())
+                                }
                                 _ => None,
                             };
                             status.set(key, n);
@@ -189,7 +211,10 @@ fn take_top<'a>(machine: &mut Machine<'a>, items: &[Value<'a>]) {
 }
 
 /// Pairs of a dict of dicts, bounded.
-fn pairs<'m, 'a>(machine: &'m Machine<'a>, value: Value<'a>) -> impl Iterator<Item = (&'a [u8], Value<'a>)> + use<'m, 'a> {
+fn pairs<'m, 'a>(
+    machine: &'m Machine<'a>,
+    value: Value<'a>,
+) -> impl Iterator<Item = (&'a [u8], Value<'a>)> + use<'m, 'a> {
     machine.items(value).chunks_exact(2).take(build::MAX_GROUPS).filter_map(|pair| match *pair {
         [Value::Str(key), value] => Some((key, value)),
         _ => None,
@@ -197,6 +222,9 @@ fn pairs<'m, 'a>(machine: &'m Machine<'a>, value: Value<'a>) -> impl Iterator<It
 }
 
 /// Pairs of a small dict.
-fn fields<'m, 'a>(machine: &'m Machine<'a>, value: Value<'a>) -> impl Iterator<Item = (&'a [u8], Value<'a>)> + use<'m, 'a> {
+fn fields<'m, 'a>(
+    machine: &'m Machine<'a>,
+    value: Value<'a>,
+) -> impl Iterator<Item = (&'a [u8], Value<'a>)> + use<'m, 'a> {
     pairs(machine, value).take(16)
 }

@@ -97,7 +97,11 @@ impl<'a> Sink<'a> {
     pub(crate) fn push(&mut self, cite: Cite, who: Who, at: Option<WallTime>, fact: Fact, text: &[u8]) {
         if self.n_observations == self.limits.max_observations {
             self.n_observations += 1;
-            self.note(cite, NoteKind::LimitReached, "more statements than are kept; the rest of this file was left out".into());
+            self.note(
+                cite,
+                NoteKind::LimitReached,
+                "more statements than are kept; the rest of this file was left out".into(),
+            );
         }
         if self.n_observations > self.limits.max_observations {
             return;

@@ -1,8 +1,8 @@
 //! A case: everything that was read, before anything is concluded.
 
 use crate::{
-    Cite, FlightDump, GpuTable, Limit, NcclLog, Note, ProcessStacks, ProcessTable, RasReport, Source, TorchEvent,
-    WallTime, Who,
+    Cite, FlightDump, GpuTable, Limit, NcclLog, Note, ProcessStacks, ProcessTable, RasReport, Source,
+    TorchEvent, WallTime, Who,
 };
 
 /// One thing seen, with its place.

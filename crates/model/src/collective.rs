@@ -57,12 +57,20 @@ impl OpKind {
         let name = name.strip_prefix("nccl:").unwrap_or(name);
         let word = name.split(' ').next().unwrap_or(name);
         match word {
-            "all_reduce" | "allreduce_coalesced" | "all_reduce_coalesced" | "all_reduce_barrier" | "all_reduce_sparse" => {
-                Self::AllReduce
-            }
-            "all_gather" | "_all_gather_base" | "all_gather_into_tensor" | "all_gather_into_tensor_coalesced"
+            "all_reduce"
+            | "allreduce_coalesced"
+            | "all_reduce_coalesced"
+            | "all_reduce_barrier"
+            | "all_reduce_sparse" => Self::AllReduce,
+            "all_gather"
+            | "_all_gather_base"
+            | "all_gather_into_tensor"
+            | "all_gather_into_tensor_coalesced"
             | "all_gather_coalesced" => Self::AllGather,
-            "reduce_scatter" | "_reduce_scatter_base" | "reduce_scatter_tensor" | "reduce_scatter_tensor_coalesced"
+            "reduce_scatter"
+            | "_reduce_scatter_base"
+            | "reduce_scatter_tensor"
+            | "reduce_scatter_tensor_coalesced"
             | "reduce_scatter_coalesced" => Self::ReduceScatter,
             "broadcast" | "_broadcast_oop" => Self::Broadcast,
             "reduce" | "_reduce_oop" => Self::Reduce,
@@ -81,8 +89,12 @@ impl OpKind {
     pub fn from_op_type(name: &str) -> Self {
         match name {
             "ALLREDUCE" | "ALLREDUCE_COALESCED" | "_ALLREDUCE_SPARSE" => Self::AllReduce,
-            "ALLGATHER" | "_ALLGATHER_BASE" | "ALLGATHER_COALESCED" | "ALLGATHER_INTO_TENSOR_COALESCED" => Self::AllGather,
-            "REDUCE_SCATTER" | "_REDUCE_SCATTER_BASE" | "REDUCE_SCATTER_TENSOR_COALESCED" => Self::ReduceScatter,
+            "ALLGATHER" | "_ALLGATHER_BASE" | "ALLGATHER_COALESCED" | "ALLGATHER_INTO_TENSOR_COALESCED" => {
+                Self::AllGather
+            }
+            "REDUCE_SCATTER" | "_REDUCE_SCATTER_BASE" | "REDUCE_SCATTER_TENSOR_COALESCED" => {
+                Self::ReduceScatter
+            }
             "BROADCAST" => Self::Broadcast,
             "REDUCE" => Self::Reduce,
             "GATHER" => Self::Gather,
@@ -120,14 +132,33 @@ impl OpKind {
 
     /// Whether ranks of one healthy call may state different sizes (a root that gathers, splits of all-to-all).
     pub fn sizes_may_differ(self) -> bool {
-        matches!(self, Self::Gather | Self::Scatter | Self::AllToAll | Self::Send | Self::Recv | Self::Coalesced | Self::Other)
+        matches!(
+            self,
+            Self::Gather
+                | Self::Scatter
+                | Self::AllToAll
+                | Self::Send
+                | Self::Recv
+                | Self::Coalesced
+                | Self::Other
+        )
     }
 }
 
 /// NCCL's datatype number as a name torch uses; empty for an unknown number.
 pub fn nccl_datatype_name(datatype: u8) -> &'static str {
     const NAMES: [&str; 12] = [
-        "Char", "Byte", "Int", "UInt32", "Long", "UInt64", "Half", "Float", "Double", "BFloat16", "Float8_e4m3fn",
+        "Char",
+        "Byte",
+        "Int",
+        "UInt32",
+        "Long",
+        "UInt64",
+        "Half",
+        "Float",
+        "Double",
+        "BFloat16",
+        "Float8_e4m3fn",
         "Float8_e5m2",
     ];
     NAMES.get(datatype as usize).copied().unwrap_or("")
@@ -183,7 +214,10 @@ impl Frame {
         for packages in ["site-packages/", "dist-packages/"] {
             if let Some((_, inside)) = file.rsplit_once(packages) {
                 let top = inside.split('/').next().unwrap_or(inside);
-                return if matches!(top, "torch" | "torchgen" | "functorch" | "torchelastic" | "debugpy" | "_pytest" | "pluggy") {
+                return if matches!(
+                    top,
+                    "torch" | "torchgen" | "functorch" | "torchelastic" | "debugpy" | "_pytest" | "pluggy"
+                ) {
                     FrameOwner::Framework
                 } else {
                     FrameOwner::Library
@@ -197,7 +231,9 @@ impl Frame {
         if file.contains("/lib/python3") {
             return FrameOwner::Framework;
         }
-        if !file.starts_with('/') && STANDARD.iter().any(|s| file == *s || (s.ends_with('/') && file.starts_with(s))) {
+        if !file.starts_with('/')
+            && STANDARD.iter().any(|s| file == *s || (s.ends_with('/') && file.starts_with(s)))
+        {
             return FrameOwner::Framework;
         }
         FrameOwner::User
@@ -206,9 +242,28 @@ impl Frame {
 
 /// Modules of the standard library as py-spy shortens their paths.
 const STANDARD: [&str; 22] = [
-    "threading.py", "runpy.py", "subprocess.py", "selectors.py", "socket.py", "ssl.py", "queue.py", "contextlib.py",
-    "functools.py", "pickle.py", "json/", "concurrent/", "multiprocessing/", "asyncio/", "importlib/", "ctypes/",
-    "logging/", "unittest/", "_bootstrap_external.py", "_bootstrap.py", "traceback.py", "signal.py",
+    "threading.py",
+    "runpy.py",
+    "subprocess.py",
+    "selectors.py",
+    "socket.py",
+    "ssl.py",
+    "queue.py",
+    "contextlib.py",
+    "functools.py",
+    "pickle.py",
+    "json/",
+    "concurrent/",
+    "multiprocessing/",
+    "asyncio/",
+    "importlib/",
+    "ctypes/",
+    "logging/",
+    "unittest/",
+    "_bootstrap_external.py",
+    "_bootstrap.py",
+    "traceback.py",
+    "signal.py",
 ];
 
 /// The innermost frame of the user's own code; failing that, of an installed package that is not torch.

@@ -72,12 +72,18 @@ pub struct Signature {
 impl Signature {
     /// Elements in all input tensors.
     pub fn input_elements(&self) -> u64 {
-        self.input_sizes.iter().map(|s| s.iter().fold(1_u64, |a, b| a.saturating_mul(*b))).fold(0, u64::saturating_add)
+        self.input_sizes
+            .iter()
+            .map(|s| s.iter().fold(1_u64, |a, b| a.saturating_mul(*b)))
+            .fold(0, u64::saturating_add)
     }
 
     /// Elements in all output tensors.
     pub fn output_elements(&self) -> u64 {
-        self.output_sizes.iter().map(|s| s.iter().fold(1_u64, |a, b| a.saturating_mul(*b))).fold(0, u64::saturating_add)
+        self.output_sizes
+            .iter()
+            .map(|s| s.iter().fold(1_u64, |a, b| a.saturating_mul(*b)))
+            .fold(0, u64::saturating_add)
     }
 }
 

@@ -1,19 +1,19 @@
 //! Joins what was seen: who is who, what each rank called, who waits for whom, what came first.
 
 pub mod align;
+pub mod claims;
 pub mod condition;
 pub mod dumps;
 pub mod ledger;
 pub mod mismatch;
-pub mod claims;
 pub mod roster;
 pub mod suspects;
 pub mod waits;
 pub mod watchdog;
 
 use ringleader_model::{
-    Case, Cite, Culprit, Evidence, Fact, GpuTable, Limit, NcclLog, NcclMessage, NcclProcess, Observation, ProcessStacks,
-    ProcessTable, Rank, RasReport, SourceKind, TorchEvent, Who,
+    Case, Cite, Culprit, Evidence, Fact, GpuTable, Limit, NcclLog, NcclMessage, NcclProcess, Observation,
+    ProcessStacks, ProcessTable, Rank, RasReport, SourceKind, TorchEvent, Who,
 };
 
 use align::Divergence;

@@ -34,7 +34,13 @@ pub(crate) fn culprits(scene: &Scene<'_>, nodes: &[Node], place: Option<&Frame>)
 }
 
 /// A finding about ranks that part from their group.
-pub(crate) fn from_mismatch(scene: &Scene<'_>, rule: &'static str, cause: &'static str, m: &Mismatch, title: String) -> Draft {
+pub(crate) fn from_mismatch(
+    scene: &Scene<'_>,
+    rule: &'static str,
+    cause: &'static str,
+    m: &Mismatch,
+    title: String,
+) -> Draft {
     let mut draft = Draft::new(rule, cause, title)
         .severity(Severity::Error)
         .weight(if m.halves { Weight::Derived } else { Weight::Stated })
@@ -53,7 +59,11 @@ pub(crate) fn from_mismatch(scene: &Scene<'_>, rule: &'static str, cause: &'stat
     if m.halves {
         draft = draft.advise(
             ringleader_model::Impact::Harmless,
-            format!("as many ranks do the one as the other: compare the code paths of {} and {}", who(&m.odd), ranks(&m.usual)),
+            format!(
+                "as many ranks do the one as the other: compare the code paths of {} and {}",
+                who(&m.odd),
+                ranks(&m.usual)
+            ),
         );
     }
     draft

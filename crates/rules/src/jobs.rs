@@ -37,7 +37,8 @@ pub fn split(case: &Case) -> Option<Vec<Job>> {
         let mine = |at: usize, observation: &Observation| match &observation.fact {
             Fact::Flight(_) => n_dumps < 2 || dump_parts.get(&at) == Some(&part),
             Fact::Nccl(log) => {
-                let parts: BTreeSet<usize> = processes_of(log).filter_map(|p| process_parts.get(&p).copied()).collect();
+                let parts: BTreeSet<usize> =
+                    processes_of(log).filter_map(|p| process_parts.get(&p).copied()).collect();
                 parts.is_empty() || parts.contains(&part)
             }
             // A report, stack or statement that names a process belongs to that process's job.
@@ -49,8 +50,13 @@ pub fn split(case: &Case) -> Option<Vec<Job>> {
             Fact::Torch(_) => belongs(observation.who.pid.into_iter(), &process_parts, part),
             _ => true,
         };
-        let observations: Vec<Observation> =
-            case.observations.iter().enumerate().filter(|(at, o)| mine(*at, o)).map(|(_, o)| o.clone()).collect();
+        let observations: Vec<Observation> = case
+            .observations
+            .iter()
+            .enumerate()
+            .filter(|(at, o)| mine(*at, o))
+            .map(|(_, o)| o.clone())
+            .collect();
         let newest_ns = observations.iter().filter_map(newest).max().unwrap_or(0);
         let paths: Vec<&str> = observations
             .iter()
@@ -62,7 +68,11 @@ pub fn split(case: &Case) -> Option<Vec<Job>> {
             (Some(first), _) => (*first).to_owned(),
             _ => "no records of its own".to_owned(),
         };
-        jobs.push(Job { case: Case { sources: case.sources.clone(), observations, notes: Vec::new() }, label, newest_ns });
+        jobs.push(Job {
+            case: Case { sources: case.sources.clone(), observations, notes: Vec::new() },
+            label,
+            newest_ns,
+        });
     }
     jobs.retain(|j| j.newest_ns > 0 || j.label != "no records of its own");
     jobs.sort_by_key(|j| j.newest_ns);
@@ -70,15 +80,18 @@ pub fn split(case: &Case) -> Option<Vec<Job>> {
 }
 
 fn belongs(pids: impl Iterator<Item = Pid>, parts: &BTreeMap<Process, usize>, part: usize) -> bool {
-    let named: BTreeSet<usize> =
-        pids.flat_map(|pid| parts.iter().filter(move |((_, p), _)| *p == pid).map(|(_, part)| *part)).collect();
+    let named: BTreeSet<usize> = pids
+        .flat_map(|pid| parts.iter().filter(move |((_, p), _)| *p == pid).map(|(_, part)| *part))
+        .collect();
     named.is_empty() || named.contains(&part)
 }
 
 fn newest(observation: &Observation) -> Option<i64> {
     match &observation.fact {
         Fact::Flight(dump) => dump.ops.iter().map(|op| op.created_ns.max(op.completed_ns)).max(),
-        Fact::Nccl(log) => log.processes.iter().filter_map(|p| p.last_at).filter(|t| t.has_year).map(|t| t.ns).max(),
+        Fact::Nccl(log) => {
+            log.processes.iter().filter_map(|p| p.last_at).filter(|t| t.has_year).map(|t| t.ns).max()
+        }
         _ => None,
     }
 }
@@ -139,7 +152,9 @@ fn times_apart(members: &[(usize, &FlightDump)]) -> bool {
     members.iter().enumerate().any(|(at, (_, a))| {
         members.iter().skip(at + 1).any(|(_, b)| {
             let (a_span, b_span) = (span(a), span(b));
-            a.name_hint.is_some() && a.name_hint == b.name_hint && (a_span.1 < b_span.0 || b_span.1 < a_span.0)
+            a.name_hint.is_some()
+                && a.name_hint == b.name_hint
+                && (a_span.1 < b_span.0 || b_span.1 < a_span.0)
         })
     })
 }
@@ -170,7 +185,8 @@ fn parts_of_processes(case: &Case) -> BTreeMap<Process, usize> {
     for observation in &case.observations {
         let Fact::Nccl(log) = &observation.fact else { continue };
         for comm in &log.comms {
-            let process = log.processes.get(comm.process as usize).and_then(|p| Some((p.who.host.clone(), p.who.pid?)));
+            let process =
+                log.processes.get(comm.process as usize).and_then(|p| Some((p.who.host.clone(), p.who.pid?)));
             if let (Some(id), Some(process)) = (comm.comm_id, process) {
                 comms.entry(id).or_default().push((process, comm.rank.0, comm.n_ranks));
             }
@@ -202,9 +218,12 @@ fn parts_of_processes(case: &Case) -> BTreeMap<Process, usize> {
         }
     }
     // Parts that claim different ranks may well be one job whose logs are incomplete.
-    let claims: Vec<usize> = (0..ranks.len()).filter(|p| ranks.get(*p).is_some_and(|r| !r.is_empty())).collect();
+    let claims: Vec<usize> =
+        (0..ranks.len()).filter(|p| ranks.get(*p).is_some_and(|r| !r.is_empty())).collect();
     let contested = claims.iter().any(|a| {
-        claims.iter().any(|b| a < b && ranks.get(*a).zip(ranks.get(*b)).is_some_and(|(x, y)| !x.is_disjoint(y)))
+        claims
+            .iter()
+            .any(|b| a < b && ranks.get(*a).zip(ranks.get(*b)).is_some_and(|(x, y)| !x.is_disjoint(y)))
     });
     if !contested {
         return BTreeMap::new();

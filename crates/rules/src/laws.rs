@@ -181,10 +181,10 @@ fn jobs(distinct: bool) -> impl Strategy<Value = Job> {
     )
 }
 
-/// A job of at least three ranks, one of which does otherwise than its peers at a call that two more follow.
-fn faults() -> impl Strategy<Value = Job> {
+/// A job of at least so many ranks, one of which does otherwise than its peers at a call that two more follow.
+fn faults(least: u32) -> impl Strategy<Value = Job> {
     jobs(true).prop_flat_map(|mut job| {
-        job.n_ranks = job.n_ranks.max(3);
+        job.n_ranks = job.n_ranks.max(least);
         job.names = (0..job.n_ranks).collect();
         job.order = (0..3 * job.n_ranks as usize).collect();
         // Three calls at least, so that what follows the fault tells.
@@ -227,7 +227,7 @@ proptest! {
     }
 
     #[test]
-    fn a_planted_fault_is_named(job in faults()) {
+    fn a_planted_fault_is_named(job in faults(3)) {
         // A rank that is late is seen to live by a process list.
         let job = Job { with_ps: true, with_logs: true, ..job };
         let verdict = job.verdict();
@@ -237,7 +237,7 @@ proptest! {
     }
 
     #[test]
-    fn renaming_ranks_renames_the_culprit((job, other) in changed(faults())) {
+    fn renaming_ranks_renames_the_culprit((job, other) in changed(faults(3))) {
         let other = Job { order: job.order.clone(), shift_ns: 0, ..other };
         let (was, is) = (job.verdict(), other.verdict());
         prop_assert_eq!(was.cause, is.cause);
@@ -246,31 +246,33 @@ proptest! {
     }
 
     #[test]
-    fn order_and_clocks_decide_nothing((job, other) in changed(faults())) {
+    fn order_and_clocks_decide_nothing((job, other) in changed(faults(3))) {
         let other = Job { names: job.names.clone(), ..other };
         let (was, is) = (job.verdict(), other.verdict());
         prop_assert_eq!((was.cause, was.confidence, culprits(&was)), (is.cause, is.confidence, culprits(&is)));
     }
 
     #[test]
-    fn clocks_of_ranks_may_be_apart(job in faults(), apart_ns in prop::collection::vec(-300_000_000_000_i64..300_000_000_000, 6)) {
+    fn clocks_of_ranks_may_be_apart(job in faults(3), apart_ns in prop::collection::vec(-300_000_000_000_i64..300_000_000_000, 6)) {
         let (was, is) = (job.verdict(), Job { apart_ns, ..job }.verdict());
         prop_assert_eq!((was.cause, culprits(&was)), (is.cause, culprits(&is)));
     }
 
     #[test]
-    fn a_lost_dump_hides_no_fault_of_others(job in faults(), nth in 0..5_u32) {
+    fn a_lost_dump_hides_no_fault_of_others(job in faults(4), nth in 0..5_u32) {
         let Some((fault, odd, _)) = job.fault else { return Ok(()) };
         // Three records are left; a late rank could not be told from the lost one.
         let lost = (odd + 1 + nth % (job.n_ranks - 1)) % job.n_ranks;
-        prop_assume!(job.n_ranks > 3 && fault != Fault::Late);
+        if fault == Fault::Late {
+            return Ok(());
+        }
         let verdict = Job { lost: Some(lost), with_logs: false, ..job }.verdict();
         prop_assert_eq!(verdict.cause, fault.cause(), "{:#?}", verdict);
         prop_assert_eq!(culprits(&verdict).to_string(), odd.to_string());
     }
 
     #[test]
-    fn healthy_evidence_adds_nothing(job in prop_oneof![jobs(false), faults()]) {
+    fn healthy_evidence_adds_nothing(job in prop_oneof![jobs(false), faults(3)]) {
         let bare = Job { with_ps: false, with_text: false, ..job.clone() };
         let more = Job { with_ps: true, with_text: true, ..job };
         let (was, is) = (bare.verdict(), more.verdict());

@@ -4,8 +4,8 @@
 //! nor reads its findings; shared work lives in [`correlate`]; only [`verdict`] sees all findings.
 
 pub mod correlate;
-mod gid;
 mod drafting;
+mod gid;
 pub mod jobs;
 #[cfg(test)]
 mod laws;

@@ -1,9 +1,9 @@
 //! Cases made by hand for the tests of rules.
 
 use ringleader_model::{
-    Case, Cite, Fact, Finding, Fingerprint, FlightGroup, Frame, GlooEvent, GroupRank, Limit, LimitKind, NcclComm,
-    NcclLink, NcclLog, NcclMessage, NcclProcess, NcclSetting, Observation, PciAddress, Pid, PythonException,
-    Rank, Source, SourceId, SourceKind, StoreEvent, TorchEvent, WallTime, Who,
+    Case, Cite, Fact, Finding, Fingerprint, FlightGroup, Frame, GlooEvent, GroupRank, Limit, LimitKind,
+    NcclComm, NcclLink, NcclLog, NcclMessage, NcclProcess, NcclSetting, Observation, PciAddress, Pid,
+    PythonException, Rank, Source, SourceId, SourceKind, StoreEvent, TorchEvent, WallTime, Who,
 };
 
 use crate::correlate::Scene;

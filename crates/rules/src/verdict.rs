@@ -8,7 +8,9 @@ use std::cmp::Reverse;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ringleader_knowledge::cause;
-use ringleader_model::{Category, Confidence, Fact, Finding, Need, RankSet, Severity, TorchEvent, Verdict, Weight};
+use ringleader_model::{
+    Category, Confidence, Fact, Finding, Need, RankSet, Severity, TorchEvent, Verdict, Weight,
+};
 
 use crate::correlate::Scene;
 use crate::rule::{Outcome, Rule};
@@ -24,7 +26,10 @@ pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
             Ok(Outcome::Found(mut found)) => findings.append(&mut found),
             Ok(Outcome::Undecided(mut open)) => needs.append(&mut open),
             Err(_) => needs.push(Need {
-                question: format!("rule {} failed; this is a bug of ringleader, the other rules are not affected", rule.id),
+                question: format!(
+                    "rule {} failed; this is a bug of ringleader, the other rules are not affected",
+                    rule.id
+                ),
                 command: String::new(),
             }),
         }
@@ -32,7 +37,8 @@ pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
     needs.sort();
     needs.dedup();
     order(&mut findings);
-    let decisive = findings.first().filter(|f| f.severity == Severity::Error || f.severity == Severity::Warning);
+    let decisive =
+        findings.first().filter(|f| f.severity == Severity::Error || f.severity == Severity::Warning);
     match decisive {
         Some(first) => {
             let same = same_fault(first, &findings);
@@ -61,7 +67,8 @@ struct Same {
 fn same_fault(first: &Finding, findings: &[Finding]) -> Same {
     let mut same = Same { confidence: first.confidence, culprits: first.culprits.clone() };
     for other in findings.iter().skip(1).filter(|f| f.cause == first.cause && f.weight == first.weight) {
-        let overlap = other.culprits.iter().any(|c| c.rank.is_some() && same.culprits.iter().any(|s| s.rank == c.rank));
+        let overlap =
+            other.culprits.iter().any(|c| c.rank.is_some() && same.culprits.iter().any(|s| s.rank == c.rank));
         if overlap {
             same.confidence = same.confidence.max(other.confidence);
         }
@@ -71,12 +78,22 @@ fn same_fault(first: &Finding, findings: &[Finding]) -> Same {
 
 /// Root first.
 fn order(findings: &mut [Finding]) {
-    findings.sort_by_key(|f| (Reverse(f.severity), Reverse(f.weight), Reverse(f.confidence), f.at_ns.is_none(), f.at_ns, Reverse(f.victims.len())));
+    findings.sort_by_key(|f| {
+        (
+            Reverse(f.severity),
+            Reverse(f.weight),
+            Reverse(f.confidence),
+            f.at_ns.is_none(),
+            f.at_ns,
+            Reverse(f.victims.len()),
+        )
+    });
     // A finding that blames only victims of an equal one is a consequence of it.
     if let Some(first) = findings.first() {
         let weight = first.weight;
         let ranks = |f: &Finding| -> RankSet { f.culprits.iter().filter_map(|c| c.rank).collect() };
-        let equals = findings.iter().take_while(|f| f.weight == weight && f.severity == first.severity).count();
+        let equals =
+            findings.iter().take_while(|f| f.weight == weight && f.severity == first.severity).count();
         let root = (0..equals).find(|at| {
             let mine = findings.get(*at).map(&ranks).unwrap_or_default();
             !mine.is_empty()
@@ -85,7 +102,10 @@ fn order(findings: &mut [Finding]) {
                         && !ranks(f).is_empty()
                         && mine.ranks().iter().all(|r| f.victims.contains(*r))
                         && !ranks(f).ranks().iter().any(|r| mine.contains(*r))
-                        && !ranks(f).ranks().iter().all(|r| findings.get(*at).is_some_and(|m| m.victims.contains(*r)))
+                        && !ranks(f)
+                            .ranks()
+                            .iter()
+                            .all(|r| findings.get(*at).is_some_and(|m| m.victims.contains(*r)))
                 })
         });
         if let Some(root) = root
@@ -134,7 +154,9 @@ fn trouble(scene: &Scene<'_>) -> Option<&'static str> {
             TorchEvent::AsyncError { .. } | TorchEvent::WatchdogDied { .. } => "an NCCL error was reported",
             TorchEvent::Exception(_) => "an exception was raised",
             TorchEvent::Crash { .. } => "a process crashed",
-            TorchEvent::ChildFailure { .. } | TorchEvent::LauncherFailed { .. } => "the launcher reports failed ranks",
+            TorchEvent::ChildFailure { .. } | TorchEvent::LauncherFailed { .. } => {
+                "the launcher reports failed ranks"
+            }
             _ => continue,
         };
         return Some(sign);
@@ -146,8 +168,12 @@ fn trouble(scene: &Scene<'_>) -> Option<&'static str> {
 }
 
 fn trouble_category(scene: &Scene<'_>) -> Category {
-    let hang = scene.statements().any(|s| matches!(s.event, TorchEvent::WatchdogTimeout { .. } | TorchEvent::WatchdogStuck { .. }));
-    let crash = scene.statements().any(|s| matches!(s.event, TorchEvent::Crash { .. } | TorchEvent::ChildFailure { .. }));
+    let hang = scene
+        .statements()
+        .any(|s| matches!(s.event, TorchEvent::WatchdogTimeout { .. } | TorchEvent::WatchdogStuck { .. }));
+    let crash = scene
+        .statements()
+        .any(|s| matches!(s.event, TorchEvent::Crash { .. } | TorchEvent::ChildFailure { .. }));
     if hang {
         Category::Hang
     } else if crash {
@@ -184,7 +210,10 @@ fn general_needs(scene: &Scene<'_>) -> Vec<Need> {
         need("where does each rank stand?", "py-spy dump --pid PID   (on every rank, while it hangs)");
     }
     if scene.nccl_logs().next().is_none() {
-        need("what did NCCL see?", "run again with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,COLL NCCL_DEBUG_FILE=nccl_%h_%p.log");
+        need(
+            "what did NCCL see?",
+            "run again with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,COLL NCCL_DEBUG_FILE=nccl_%h_%p.log",
+        );
     }
     if scene.process_tables().next().is_none() {
         need("is every rank alive?", "ps -eo pid,ppid,stat,wchan:32,pcpu,etime,args");

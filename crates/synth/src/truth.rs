@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::fault::{Fault, Plant};
-use crate::job::{Act, Job};
+use crate::job::{Act, Job, Layout};
 use crate::places::Place;
 use crate::sim::{End, Run};
 use crate::{Emit, ExpectedDump, Options};
@@ -225,6 +225,10 @@ pub(crate) fn truth(job: &Job, plant: &Plant, run: &Run, options: &Options) -> T
             if !emit.flight {
                 truth.also(&["none", "undecided"]);
             }
+            if options.shuffle_names && matches!(job.layout, Layout::Ddp | Layout::Fsdp) {
+                // A healthy dump of a rank that is in the same groups as all others does not say whose it is.
+                truth.culprits_also.push(Vec::new());
+            }
         }
     }
     let stands = match run.ranks[plant.rank as usize].end {
@@ -295,7 +299,13 @@ fn logic(truth: &mut Truth, plant: &Plant, run: &Run, emit: Emit, sight: &Sight)
             truth.also(&["op-mismatch"]);
         }
         Fault::DtypeMismatch if !sight.calls => truth.also(&["undecided", "gpu-kernel-stuck"]),
-        Fault::UnevenInputs => truth.also(&["skipped-collective", "extra-collective", "op-mismatch"]),
+        Fault::UnevenInputs => {
+            // It did leave out a whole step.
+            truth.also(&["skipped-collective"]);
+            if !sight.places {
+                truth.also(&["extra-collective", "op-mismatch"]);
+            }
+        }
         _ => {}
     }
     if !sight.calls {

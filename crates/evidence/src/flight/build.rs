@@ -42,7 +42,8 @@ pub(super) struct Tensors {
 impl Tensors {
     /// Bytes that it takes, about.
     fn cost(&self) -> usize {
-        let shapes = self.input_sizes.iter().chain(&self.output_sizes).map(|s| 24 + s.len() * 8).sum::<usize>();
+        let shapes =
+            self.input_sizes.iter().chain(&self.output_sizes).map(|s| 24 + s.len() * 8).sum::<usize>();
         let types = self.input_dtypes.iter().chain(&self.output_dtypes).map(|d| 24 + d.len()).sum::<usize>();
         128 + shapes + types
     }
@@ -219,7 +220,11 @@ impl<'a> Build<'a> {
         if let Some(list) = bad_ranks {
             let list: String = text(list).chars().take(80).collect();
             let name = text(if config.name.is_empty() { config.key } else { config.name });
-            self.note(NoteKind::Malformed, 0, format!("the ranks of group `{name}` could not be read: `{list}`"));
+            self.note(
+                NoteKind::Malformed,
+                0,
+                format!("the ranks of group `{name}` could not be read: `{list}`"),
+            );
         }
         self.configs.push(config);
     }
@@ -227,7 +232,11 @@ impl<'a> Build<'a> {
     /// Notes a state that no known version writes.
     pub(super) fn unknown_state(&mut self, state: &[u8], offset: usize) {
         let state: String = text(state).chars().take(40).collect();
-        self.note(NoteKind::UnknownVersion, offset, format!("the state `{state}` is not known; taken for scheduled"));
+        self.note(
+            NoteKind::UnknownVersion,
+            offset,
+            format!("the state `{state}` is not known; taken for scheduled"),
+        );
     }
 
     /// Joins groups and closes the dump.
@@ -287,7 +296,11 @@ impl<'a> Build<'a> {
         let lone = unused.into_iter().map(|s| (None, Some(s)));
         for (config, status) in rest.into_iter().map(Some).zip(pairs).chain(lone) {
             if groups.len() >= MAX_GROUPS * 2 {
-                self.note(NoteKind::LimitReached, 0, "more process groups than are kept; the rest was left out");
+                self.note(
+                    NoteKind::LimitReached,
+                    0,
+                    "more process groups than are kept; the rest was left out",
+                );
                 break;
             }
             let mut group = FlightGroup {
@@ -386,14 +399,24 @@ pub(super) fn ranks(list: &[u8]) -> Option<Vec<Rank>> {
     if inside.trim_ascii().is_empty() {
         return Some(Vec::new());
     }
-    let mut ranks = Vec::new();
-    for item in inside.split(|b| *b == b',') {
-        if ranks.len() == MAX_RANKS {
-            return None;
+    // A job of ten thousand ranks repeats this list in every dump: digit by digit, without detours over strings.
+    let mut ranks = Vec::with_capacity((inside.len() / 3).min(MAX_RANKS));
+    let mut rest = inside;
+    loop {
+        rest = rest.trim_ascii_start();
+        let mut number: Option<u32> = None;
+        while let [digit @ b'0'..=b'9', tail @ ..] = rest {
+            number = Some(number.unwrap_or(0).checked_mul(10)?.checked_add(u32::from(digit - b'0'))?);
+            rest = tail;
         }
-        ranks.push(Rank(u32::try_from(decimal(item.trim_ascii())?).ok()?));
+        ranks.push(Rank(number?));
+        rest = rest.trim_ascii_start();
+        match rest {
+            [] => return Some(ranks),
+            [b',', tail @ ..] if ranks.len() < MAX_RANKS => rest = tail,
+            _ => return None,
+        }
     }
-    Some(ranks)
 }
 
 /// Ranks as numbers.

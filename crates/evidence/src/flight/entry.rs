@@ -28,7 +28,8 @@ impl<'a> Spans<'a> {
     /// Meaning of these bytes.
     fn find(&self, span: &'a [u8]) -> Option<u32> {
         let spans = &self.spans;
-        let place = self.index.find(hash_of(span), |at| spans.get(at as usize).is_some_and(|s| s.0 == span))?;
+        let place =
+            self.index.find(hash_of(span), |at| spans.get(at as usize).is_some_and(|s| s.0 == span))?;
         self.spans.get(place as usize).map(|s| s.1)
     }
 
@@ -152,7 +153,9 @@ impl<'a> Cursor<'a> {
     #[cold]
     fn new_text(&mut self, memo: &mut Memo<'a>) -> Option<Text<'a>> {
         let (text, rest) = match self.rest {
-            [b'X', a, b, c, d, rest @ ..] => rest.split_at_checked(u32::from_le_bytes([*a, *b, *c, *d]) as usize)?,
+            [b'X', a, b, c, d, rest @ ..] => {
+                rest.split_at_checked(u32::from_le_bytes([*a, *b, *c, *d]) as usize)?
+            }
             [0x8c, n, rest @ ..] => rest.split_at_checked((*n).into())?,
             _ => return None,
         };
@@ -371,7 +374,10 @@ impl<'a> Machine<'a> {
             Word::ProcessGroup => {
                 draft.name_at = cursor.text(&mut self.memo).ok_or(Miss::Unexpected)?.at;
                 draft.desc_at = cursor.text(&mut self.memo).ok_or(Miss::Unexpected)?.at;
-                cursor.eat(&[0x86]).filter(|()| draft.name_at.max(draft.desc_at) != NO_PLACE).ok_or(unexpected)?;
+                cursor
+                    .eat(&[0x86])
+                    .filter(|()| draft.name_at.max(draft.desc_at) != NO_PLACE)
+                    .ok_or(unexpected)?;
             }
             Word::ThreadId => {
                 let id = cursor.text(&mut self.memo).ok_or(unexpected)?;
@@ -444,7 +450,9 @@ impl<'a> Machine<'a> {
         }
         let stack = self.build.stack()?;
         if !cursor.has_put {
-            self.learned.stacks.learn(start.get(..start.len() - cursor.rest.len()).unwrap_or_default(), stack);
+            self.learned
+                .stacks
+                .learn(start.get(..start.len() - cursor.rest.len()).unwrap_or_default(), stack);
         }
         cursor.has_put |= had_put;
         Ok(stack)
@@ -555,14 +563,17 @@ impl<'a> Machine<'a> {
     #[inline]
     fn group_of(&mut self, draft: &Draft) -> Result<u16, Miss> {
         let (id, name, desc, group) = self.learned.group;
-        if (id, name, desc) == (draft.pg_id, draft.name_at, draft.desc_at) && !self.learned.group_list.is_empty() {
+        if (id, name, desc) == (draft.pg_id, draft.name_at, draft.desc_at)
+            && !self.learned.group_list.is_empty()
+        {
             return Ok(group);
         }
         let key = (draft.pg_id, draft.name_at, draft.desc_at);
         let list = &self.learned.group_list;
-        let found = self.learned.groups.find(hash_of(&key), |at| {
-            list.get(at as usize).is_some_and(|g| (g.0, g.1, g.2) == key)
-        });
+        let found = self
+            .learned
+            .groups
+            .find(hash_of(&key), |at| list.get(at as usize).is_some_and(|g| (g.0, g.1, g.2) == key));
         if let Some(known) = found.and_then(|at| list.get(at as usize)) {
             self.learned.group = *known;
             return Ok(known.3);
@@ -571,8 +582,11 @@ impl<'a> Machine<'a> {
             Some(Value::Str(text)) => text,
             _ => b"",
         };
-        let group =
-            self.build.group(GroupKey { id: draft.pg_id, name: text(draft.name_at), desc: text(draft.desc_at) })?;
+        let group = self.build.group(GroupKey {
+            id: draft.pg_id,
+            name: text(draft.name_at),
+            desc: text(draft.desc_at),
+        })?;
         self.learned.group = (key.0, key.1, key.2, group);
         self.learned.groups.place(hash_of(&key), self.learned.group_list.len() as u32, |_| false);
         self.learned.group_list.push(self.learned.group);
@@ -594,8 +608,10 @@ impl<'a> Machine<'a> {
         let key = (draft.call, draft.call_name_at);
         let list = &self.learned.pair_list;
         let next = list.len() as u32;
-        let place =
-            self.learned.pairs.place(hash_of(&key), next, |at| list.get(at as usize).is_some_and(|p| (p.0, p.1) == key));
+        let place = self
+            .learned
+            .pairs
+            .place(hash_of(&key), next, |at| list.get(at as usize).is_some_and(|p| (p.0, p.1) == key));
         let signature = if let Some(pair) = list.get(place as usize) {
             pair.2
         } else {
@@ -603,8 +619,12 @@ impl<'a> Machine<'a> {
                 Some(Value::Str(text)) => text,
                 _ => b"",
             };
-            let tensors =
-                self.learned.call_list.get(draft.call as usize).map(|c| c.tensors.clone()).unwrap_or_default();
+            let tensors = self
+                .learned
+                .call_list
+                .get(draft.call as usize)
+                .map(|c| c.tensors.clone())
+                .unwrap_or_default();
             let signature = self.build.signature(name, tensors)?;
             self.learned.pair_list.push((key.0, key.1, signature));
             signature
@@ -644,7 +664,10 @@ impl<'a> Machine<'a> {
                 }
                 Word::PgId => group.id = int(value),
                 Word::ProcessGroup => {
-                    let mut parts = self.items(value).iter().map(|v| if let Value::Str(s) = v { s } else { b"" as &[u8] });
+                    let mut parts = self
+                        .items(value)
+                        .iter()
+                        .map(|v| if let Value::Str(s) = v { s } else { b"" as &[u8] });
                     group.name = parts.next().unwrap_or_default();
                     group.desc = parts.next().unwrap_or_default();
                 }
@@ -756,7 +779,11 @@ impl<'a> Machine<'a> {
     fn dtypes_of(&mut self, value: Value<'a>) -> Result<Box<[Box<str>]>, OverBudget> {
         let cost = |v: &Value<'_>| if let Value::Str(name) = v { 1 + name.len() } else { 1 };
         self.build.charge(self.items(value).iter().map(cost).sum())?;
-        Ok(self.items(value).iter().map(|v| if let Value::Str(name) = v { build::text(name) } else { "".into() }).collect())
+        Ok(self
+            .items(value)
+            .iter()
+            .map(|v| if let Value::Str(name) = v { build::text(name) } else { "".into() })
+            .collect())
     }
 }
 
@@ -774,9 +801,11 @@ impl Learned<'_> {
             }
             side.into_boxed_slice()
         });
-        let (input_sizes, output_sizes) = (sides.next().unwrap_or_default(), sides.next().unwrap_or_default());
+        let (input_sizes, output_sizes) =
+            (sides.next().unwrap_or_default(), sides.next().unwrap_or_default());
         let mut types = self.dtypes.iter().map(|names| names.iter().map(|n| build::text(n)).collect());
-        let (input_dtypes, output_dtypes) = (types.next().unwrap_or_default(), types.next().unwrap_or_default());
+        let (input_dtypes, output_dtypes) =
+            (types.next().unwrap_or_default(), types.next().unwrap_or_default());
         Tensors { input_sizes, output_sizes, input_dtypes, output_dtypes }
     }
 }

@@ -35,7 +35,11 @@ pub(crate) fn read_json(name: &str, value: &Value, sink: &mut Sink<'_>) -> bool 
             Ok(None) => build.note(NoteKind::Malformed, 0, "an entry names no operation; passed over"),
             Err(OverBudget) => {
                 build.dump.truncated = true;
-                build.note(NoteKind::LimitReached, 0, "the entries hold more than is kept; the rest was left out");
+                build.note(
+                    NoteKind::LimitReached,
+                    0,
+                    "the entries hold more than is kept; the rest was left out",
+                );
                 break;
             }
         }
@@ -50,7 +54,8 @@ fn take_top<'a>(top: &'a Map<String, Value>, build: &mut Build<'a>) {
     let text = |key: &str| top.get(key).and_then(Value::as_str);
     build.dump.version = text("version").unwrap_or_default().into();
     build.dump.library_version = text("comm_lib_version").or(text("nccl_version")).map(Into::into);
-    let dict = |key: &str| top.get(key).and_then(Value::as_object).into_iter().flatten().take(build::MAX_GROUPS);
+    let dict =
+        |key: &str| top.get(key).and_then(Value::as_object).into_iter().flatten().take(build::MAX_GROUPS);
     for (key, value) in dict("pg_config") {
         let field = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().as_bytes();
         let mut config =
@@ -93,7 +98,8 @@ fn read_entry<'a>(entry: &'a Value, build: &mut Build<'a>) -> Result<Option<Flig
             }
             Word::PgId => group.id = number(value).unwrap_or(-1),
             Word::ProcessGroup => {
-                let mut parts = value.as_array().into_iter().flatten().map(|v| v.as_str().unwrap_or_default());
+                let mut parts =
+                    value.as_array().into_iter().flatten().map(|v| v.as_str().unwrap_or_default());
                 group.name = parts.next().unwrap_or_default().as_bytes();
                 group.desc = parts.next().unwrap_or_default().as_bytes();
             }
@@ -168,5 +174,10 @@ fn sizes(value: &Value, build: &mut Build<'_>) -> Box<[Box<[u64]>]> {
 }
 
 fn dtypes(value: &Value) -> Box<[Box<str>]> {
-    value.as_array().into_iter().flatten().map(|name| build::text(name.as_str().unwrap_or_default().as_bytes())).collect()
+    value
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|name| build::text(name.as_str().unwrap_or_default().as_bytes()))
+        .collect()
 }

@@ -3,7 +3,6 @@
 //! It is the slow and general path. The dump's own layout is read by [`super::entry`]; what that does not expect is
 //! read here, an entry at a time, and so is all that stands around the entries.
 
-
 use super::build::{Build, OverBudget};
 use super::entry::Learned;
 use super::memo::{Memo, Value};
@@ -348,7 +347,11 @@ impl<'a> Machine<'a> {
 
     fn keep(&mut self, n: usize) -> Result<(), End> {
         self.n_kept += n;
-        if self.n_kept > MAX_KEPT { Err(End::Limit("more than four million values in containers")) } else { Ok(()) }
+        if self.n_kept > MAX_KEPT {
+            Err(End::Limit("more than four million values in containers"))
+        } else {
+            Ok(())
+        }
     }
 
     fn long(&mut self, n_bytes: usize) -> Result<(), End> {
@@ -398,7 +401,9 @@ impl<'a> Machine<'a> {
             self.release();
             return Ok(());
         }
-        let Value::Node(at) = self.top()? else { return Err(End::Bad("items are added to what holds none".into())) };
+        let Value::Node(at) = self.top()? else {
+            return Err(End::Bad("items are added to what holds none".into()));
+        };
         self.keep(items.len())?;
         match self.nodes.get_mut(at as usize) {
             Some(Node::Dict(to)) if is_dict && items.len().is_multiple_of(2) => to.extend(items),
@@ -417,7 +422,8 @@ impl<'a> Machine<'a> {
     }
 
     fn get(&mut self, at: u32) -> Result<(), End> {
-        let slot = self.memo.get(at).ok_or_else(|| End::Bad(format!("memo place {at} is used before it is set")))?;
+        let slot =
+            self.memo.get(at).ok_or_else(|| End::Bad(format!("memo place {at} is used before it is set")))?;
         self.push(slot.value)
     }
 

@@ -19,7 +19,10 @@ fn read(path: &str, bytes: &[u8]) -> Extract {
 
 /// The dump of an extract, if it has one.
 fn dump_of(extract: &Extract) -> Option<&FlightDump> {
-    extract.observations.iter().find_map(|o| if let Fact::Flight(dump) = &o.fact { Some(&**dump) } else { None })
+    extract
+        .observations
+        .iter()
+        .find_map(|o| if let Fact::Flight(dump) = &o.fact { Some(&**dump) } else { None })
 }
 
 /// An operation with all that its indices stand for: what the entry says, in one line.
@@ -69,9 +72,10 @@ fn lines(dump: &FlightDump) -> Vec<String> {
 
 /// Checksum (FNV-1a, 64 bits) of all lines, each with its line end.
 fn checksum(lines: &[String]) -> u64 {
-    lines.iter().flat_map(|l| l.bytes().chain(*b"\n")).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    lines
+        .iter()
+        .flat_map(|l| l.bytes().chain(*b"\n"))
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// A dump in a few lines.
@@ -103,7 +107,12 @@ fn summary(extract: &Extract) -> String {
     for g in &dump.groups {
         let ranks: Vec<u32> = g.ranks.iter().map(|r| r.0).collect();
         let status = (g.last_enqueued, g.last_started, g.last_completed);
-        writeln!(out, "group {:?} name {:?} desc {:?} ranks {ranks:?} status {status:?}", g.id, g.name, g.desc).unwrap();
+        writeln!(
+            out,
+            "group {:?} name {:?} desc {:?} ranks {ranks:?} status {status:?}",
+            g.id, g.name, g.desc
+        )
+        .unwrap();
     }
     for l in lines.first().into_iter().chain(lines.get(1..).and_then(<[String]>::last)) {
         writeln!(out, "{l}").unwrap();

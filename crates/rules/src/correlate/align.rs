@@ -92,7 +92,9 @@ impl<'a> Aligner<'_, 'a> {
         }
         let Some(seq) = self.first_difference(&tracks) else { return self.by_places(&tracks) };
         let (usual, halves) = self.usual(&tracks, seq)?;
-        let reference = *usual.iter().max_by_key(|at| (self.track(**at).map_or(0, Track::last_seq), std::cmp::Reverse(**at)))?;
+        let reference = *usual
+            .iter()
+            .max_by_key(|at| (self.track(**at).map_or(0, Track::last_seq), std::cmp::Reverse(**at)))?;
         let reference_call = self.call(reference, seq)?;
         let mut by_fault: BTreeMap<Fault, (Vec<usize>, usize)> = BTreeMap::new();
         for (at, track) in &tracks {
@@ -158,7 +160,8 @@ impl<'a> Aligner<'_, 'a> {
         let mut tops = votes.iter().filter(|(_, n)| **n == most).map(|(place, _)| *place);
         let (Some(top), None) = (tops.next(), tops.next()) else { return None };
         let usual: Vec<usize> = placed.iter().filter(|p| at(p, seq) == Some(top)).map(|(m, ..)| *m).collect();
-        let reference = placed.iter().filter(|p| at(p, seq) == Some(top)).max_by_key(|(_, t, _)| t.calls.len())?;
+        let reference =
+            placed.iter().filter(|p| at(p, seq) == Some(top)).max_by_key(|(_, t, _)| t.calls.len())?;
         let tail = |p: &(usize, &Track<'a>, Vec<u64>)| -> Vec<u64> {
             p.2.iter().skip((seq - p.1.first_seq) as usize).take(MAX_TAIL).copied().collect()
         };
@@ -177,7 +180,8 @@ impl<'a> Aligner<'_, 'a> {
             }
             let mut best: Option<(usize, Fault)> = None;
             for shift in 1..=MAX_SHIFT {
-                let skipped = agree(Some(&mine), theirs.get(shift..)).map(|n| (n, Fault::Skipped(shift as u32)));
+                let skipped =
+                    agree(Some(&mine), theirs.get(shift..)).map(|n| (n, Fault::Skipped(shift as u32)));
                 let extra = agree(mine.get(shift..), Some(&theirs)).map(|n| (n, Fault::Extra(shift as u32)));
                 for (n, fault) in [skipped, extra].into_iter().flatten() {
                     if best.is_none_or(|(most, _)| n > most) {
@@ -228,7 +232,8 @@ impl<'a> Aligner<'_, 'a> {
         let mut first: Option<u32> = None;
         for (_, track) in tracks {
             let from = track.first_seq.max(base.first_seq).max(done + 1);
-            let to = track.last_seq().min(base.last_seq()).min(first.map_or(u32::MAX, |f| f.saturating_sub(1)));
+            let to =
+                track.last_seq().min(base.last_seq()).min(first.map_or(u32::MAX, |f| f.saturating_sub(1)));
             if from > to {
                 continue;
             }
@@ -236,7 +241,9 @@ impl<'a> Aligner<'_, 'a> {
                 let start = (from - t.first_seq) as usize;
                 start..start + (to - from + 1) as usize
             };
-            let (Some(a), Some(b)) = (base.calls.get(part(base)), track.calls.get(part(track))) else { continue };
+            let (Some(a), Some(b)) = (base.calls.get(part(base)), track.calls.get(part(track))) else {
+                continue;
+            };
             if a == b {
                 continue;
             }
@@ -271,7 +278,8 @@ impl<'a> Aligner<'_, 'a> {
         let mut best: Vec<&(Call, Vec<usize>)> = classes.iter().filter(|(_, m)| m.len() == largest).collect();
         if best.len() > 1 {
             // As many on each side: those who do as was done before are the reference.
-            let habits: Vec<usize> = best.iter().map(|(_, m)| m.first().map_or(0, |at| self.habit(*at, seq))).collect();
+            let habits: Vec<usize> =
+                best.iter().map(|(_, m)| m.first().map_or(0, |at| self.habit(*at, seq))).collect();
             let top = habits.iter().copied().max()?;
             if habits.iter().filter(|h| **h == top).count() == 1 {
                 let at = habits.iter().position(|h| *h == top)?;
@@ -285,7 +293,8 @@ impl<'a> Aligner<'_, 'a> {
     /// How often, before `seq`, this rank made the same call after the same predecessor.
     fn habit(&self, at: usize, seq: u32) -> usize {
         let Some(track) = self.track(at) else { return 0 };
-        let (Some(call), Some(before)) = (track.call(seq), seq.checked_sub(1).and_then(|s| track.call(s))) else {
+        let (Some(call), Some(before)) = (track.call(seq), seq.checked_sub(1).and_then(|s| track.call(s)))
+        else {
             return 0;
         };
         let end = (seq - track.first_seq) as usize;
@@ -318,7 +327,11 @@ impl<'a> Aligner<'_, 'a> {
             }
         };
         offer(self.agree(mine.get(1..), theirs.get(1..)), 1, replaced);
-        if mine.len() > 1 && theirs.len() > 1 && self.same(mine.first(), theirs.get(1)) && self.same(mine.get(1), theirs.first()) {
+        if mine.len() > 1
+            && theirs.len() > 1
+            && self.same(mine.first(), theirs.get(1))
+            && self.same(mine.get(1), theirs.first())
+        {
             let rest = self.agree(mine.get(2..), theirs.get(2..)).map(|n| n + 2);
             offer(rest, 1, Fault::Order);
         }
@@ -334,7 +347,10 @@ impl<'a> Aligner<'_, 'a> {
 
     /// What the odd call is, if it took the place of the usual one.
     fn replacement(&self, mine: &[u32], theirs: &[u32]) -> Fault {
-        let pair = mine.first().and_then(|m| self.ledger.get(*m)).zip(theirs.first().and_then(|t| self.ledger.get(*t)));
+        let pair = mine
+            .first()
+            .and_then(|m| self.ledger.get(*m))
+            .zip(theirs.first().and_then(|t| self.ledger.get(*t)));
         match pair.and_then(|(m, t)| m.difference(t)) {
             Some(Difference::Size) | None => Fault::Size,
             Some(Difference::Type) => Fault::Type,
@@ -399,7 +415,10 @@ impl<'a> Aligner<'_, 'a> {
         if matches!(odd.origin, Origin::Lines) || matches!(usual.origin, Origin::Lines) {
             return match usual.entered.checked_sub(odd.entered) {
                 Some(0) => replaced,
-                Some(behind @ 1..=16) if skipped_to.is_some() || matches!(replaced, Fault::Size | Fault::Operation(_)) && odd.entered > seq => {
+                Some(behind @ 1..=16)
+                    if skipped_to.is_some()
+                        || matches!(replaced, Fault::Size | Fault::Operation(_)) && odd.entered > seq =>
+                {
                     Fault::Skipped(skipped_to.unwrap_or(behind))
                 }
                 _ => self.extra_or(replaced, odd, usual, seq, same_place),
@@ -415,13 +434,22 @@ impl<'a> Aligner<'_, 'a> {
     }
 
     /// A call that no rank of the group ever made before, at another place in the code, is one too many.
-    fn extra_or(&self, replaced: Fault, odd: &Track<'a>, usual: &Track<'a>, seq: u32, same_place: Option<bool>) -> Fault {
+    fn extra_or(
+        &self,
+        replaced: Fault,
+        odd: &Track<'a>,
+        usual: &Track<'a>,
+        seq: u32,
+        same_place: Option<bool>,
+    ) -> Fault {
         let Some(mine) = odd.call(seq) else { return replaced };
         let known = usual.calls.iter().any(|c| self.same(Some(c), Some(&mine)));
         let waits_in_it = odd.entered <= seq && usual.entered > seq;
         match same_place {
             Some(false) if !known => Fault::Extra(1),
-            None if !known && waits_in_it && matches!(replaced, Fault::Operation(Difference::Kind)) => Fault::Extra(1),
+            None if !known && waits_in_it && matches!(replaced, Fault::Operation(Difference::Kind)) => {
+                Fault::Extra(1)
+            }
             _ => replaced,
         }
     }
@@ -475,11 +503,18 @@ fn places_of(dump: &FlightDump, track: &Track<'_>) -> Vec<u64> {
         .map(|stack| {
             stack.iter().filter_map(|f| dump.frames.get(*f as usize)).fold(FNV_OFFSET, |hash, frame| {
                 let line = frame.line.to_le_bytes();
-                frame.function.as_bytes().iter().chain(&line).fold(hash, |h, b| (h ^ u64::from(*b)).wrapping_mul(FNV_PRIME))
+                frame
+                    .function
+                    .as_bytes()
+                    .iter()
+                    .chain(&line)
+                    .fold(hash, |h, b| (h ^ u64::from(*b)).wrapping_mul(FNV_PRIME))
             })
         })
         .collect();
-    let place = |op: &u32| dump.ops.get(*op as usize).and_then(|op| stacks.get(op.stack as usize)).copied().unwrap_or(0);
+    let place = |op: &u32| {
+        dump.ops.get(*op as usize).and_then(|op| stacks.get(op.stack as usize)).copied().unwrap_or(0)
+    };
     track.ops.iter().map(place).collect()
 }
 

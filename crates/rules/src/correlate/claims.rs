@@ -199,7 +199,10 @@ impl<'a> Reader<'a> {
     fn nccl(&mut self, message: &'a NcclMessage, process: Option<&'a NcclProcess>) {
         let origin = message.origin.as_deref().unwrap_or_default();
         let text = bounded(&message.text);
-        let saying = *self.known.entry((origin, without_numbers(text))).or_insert_with(|| saying::of(text, origin, true));
+        let saying = *self
+            .known
+            .entry((origin, without_numbers(text)))
+            .or_insert_with(|| saying::of(text, origin, true));
         let Some(saying) = saying else { return };
         self.claims.push(Claim {
             saying,

@@ -56,7 +56,10 @@ impl Stand {
         self.frames.iter().take(4).any(|f| {
             let file = &*f.file;
             let gpu = file.ends_with("torch/cuda/__init__.py") || file.ends_with("torch/cuda/streams.py");
-            let wait = matches!(&*f.function, "synchronize" | "wait" | "query" | "item" | "cpu" | "tolist" | "elapsed_time");
+            let wait = matches!(
+                &*f.function,
+                "synchronize" | "wait" | "query" | "item" | "cpu" | "tolist" | "elapsed_time"
+            );
             let collective = file.ends_with("torch/distributed/distributed_c10d.py") && !self.is_leaving();
             gpu && wait || collective
         })
@@ -65,15 +68,29 @@ impl Stand {
     /// The main thread is on its way out: tearing down, at exit.
     pub fn is_leaving(&self) -> bool {
         self.frames.iter().any(|f| {
-            matches!(&*f.function, "destroy_process_group" | "_shutdown" | "_exit_function" | "atexit" | "_run_exitfuncs" | "shutdown")
-                && f.owner() == ringleader_model::FrameOwner::Framework
+            matches!(
+                &*f.function,
+                "destroy_process_group"
+                    | "_shutdown"
+                    | "_exit_function"
+                    | "atexit"
+                    | "_run_exitfuncs"
+                    | "shutdown"
+            ) && f.owner() == ringleader_model::FrameOwner::Framework
         })
     }
 
     /// The main thread is setting up the job.
     pub fn is_joining(&self) -> bool {
         self.frames.iter().any(|f| {
-            matches!(&*f.function, "init_process_group" | "_create_c10d_store" | "_new_process_group_helper" | "rendezvous" | "next_rendezvous")
+            matches!(
+                &*f.function,
+                "init_process_group"
+                    | "_create_c10d_store"
+                    | "_new_process_group_helper"
+                    | "rendezvous"
+                    | "next_rendezvous"
+            )
         })
     }
 }
@@ -146,14 +163,19 @@ impl Conditions {
                 }
                 Fact::Nccl(log) => {
                     for comm in &log.comms {
-                        let Some(rank) = log.processes.get(comm.process as usize).and_then(|p| roster.find(&p.who)?.rank) else {
+                        let Some(rank) =
+                            log.processes.get(comm.process as usize).and_then(|p| roster.find(&p.who)?.rank)
+                        else {
                             continue;
                         };
                         if let Some(cite) = comm.aborted.or(comm.destroyed) {
                             let word = if comm.aborted.is_some() { "Abort" } else { "Destroy COMPLETE" };
                             let evidence = Evidence {
                                 cite,
-                                text: format!("comm {:#x} rank {} nranks {} - {word}", comm.ptr, comm.rank.0, comm.n_ranks),
+                                text: format!(
+                                    "comm {:#x} rank {} nranks {} - {word}",
+                                    comm.ptr, comm.rank.0, comm.n_ranks
+                                ),
                                 kind: SourceKind::NcclLog,
                             };
                             conditions.by_rank.entry(rank).or_default().comm_closed.get_or_insert(evidence);
@@ -162,10 +184,14 @@ impl Conditions {
                 }
                 Fact::Ras(report) => {
                     // A rank without either mark did answer: it has left that communicator.
-                    let no_answer = report.comms.iter().flat_map(|c| &c.missing).filter(|p| p.unresponsive || p.dead);
+                    let no_answer =
+                        report.comms.iter().flat_map(|c| &c.missing).filter(|p| p.unresponsive || p.dead);
                     let peers = report.missing_processes.iter().chain(no_answer);
                     for peer in peers {
-                        let Some(rank) = peer.pid.and_then(|pid| roster.rank_of(pid, peer.host.as_ref())) else { continue };
+                        let Some(rank) = peer.pid.and_then(|pid| roster.rank_of(pid, peer.host.as_ref()))
+                        else {
+                            continue;
+                        };
                         let text = format!(
                             "RAS got no answer from process {}{}",
                             peer.pid.map_or(0, |p| p.0),
@@ -177,21 +203,36 @@ impl Conditions {
                 }
                 Fact::Torch(event) => {
                     conditions.has_failure_table |= matches!(event, TorchEvent::ChildFailure { .. });
-                    let Some(rank) = observation.who.rank.or_else(|| roster.find(&observation.who)?.rank) else { continue };
+                    let Some(rank) = observation.who.rank.or_else(|| roster.find(&observation.who)?.rank)
+                    else {
+                        continue;
+                    };
                     let condition = conditions.by_rank.entry(rank).or_default();
                     match event {
                         TorchEvent::ChildFailure { exit_code, is_root, .. } => {
-                            let exit = Exit { code: *exit_code, is_root: *is_root, evidence: said(SourceKind::TorchLog) };
+                            let exit = Exit {
+                                code: *exit_code,
+                                is_root: *is_root,
+                                evidence: said(SourceKind::TorchLog),
+                            };
                             if condition.exit.as_ref().is_none_or(|e| !e.is_root) {
                                 condition.exit = Some(exit);
                             }
                         }
                         TorchEvent::ChildExit { exit_code } => {
-                            let exit = Exit { code: *exit_code, is_root: false, evidence: said(SourceKind::TorchLog) };
+                            let exit = Exit {
+                                code: *exit_code,
+                                is_root: false,
+                                evidence: said(SourceKind::TorchLog),
+                            };
                             condition.exit.get_or_insert(exit);
                         }
                         TorchEvent::Crash { reason, threads, .. } => {
-                            condition.crash.get_or_insert((reason.clone(), threads.clone(), said(SourceKind::TorchLog)));
+                            condition.crash.get_or_insert((
+                                reason.clone(),
+                                threads.clone(),
+                                said(SourceKind::TorchLog),
+                            ));
                         }
                         TorchEvent::WatchdogTimeout { .. } => {
                             condition.timed_out.get_or_insert(said(SourceKind::TorchLog));
@@ -229,7 +270,8 @@ impl Conditions {
                 if row.wchan.is_empty() { "-" } else { &row.wchan },
                 row.command
             );
-            let evidence = Evidence { cite: Cite { line: row.line, ..cite }, text, kind: SourceKind::Processes };
+            let evidence =
+                Evidence { cite: Cite { line: row.line, ..cite }, text, kind: SourceKind::Processes };
             condition.wchan = Some(row.wchan.clone()).filter(|w| !w.is_empty());
             condition.state = Some((state, evidence));
         }
@@ -252,7 +294,11 @@ impl Conditions {
             };
             if same_node {
                 let condition = self.by_rank.entry(rank).or_default();
-                let text = format!("pid {} (rank {}) is not in this list of processes; its peers are", member.pid.map_or(0, |p| p.0), rank.0);
+                let text = format!(
+                    "pid {} (rank {}) is not in this list of processes; its peers are",
+                    member.pid.map_or(0, |p| p.0),
+                    rank.0
+                );
                 condition.absent.get_or_insert(Evidence { cite, text, kind: SourceKind::Processes });
             }
         }
@@ -266,7 +312,13 @@ fn main_thread(threads: &[ThreadStack], pid: Pid, tool: StackTool) -> Option<&Th
         .find(|t| t.name.as_deref() == Some("MainThread"))
         .or_else(|| threads.iter().find(|t| t.tid == Some(u64::from(pid.0))))
         // faulthandler prints the most recent thread first and the main thread last.
-        .or_else(|| if tool == StackTool::Faulthandler { threads.iter().rev().find(|t| !t.frames.is_empty()) } else { None })
+        .or_else(|| {
+            if tool == StackTool::Faulthandler {
+                threads.iter().rev().find(|t| !t.frames.is_empty())
+            } else {
+                None
+            }
+        })
         .or_else(|| threads.iter().find(|t| user_frame(&t.frames).is_some()))
         .filter(|t| !t.frames.is_empty())
 }
@@ -285,11 +337,21 @@ fn stand_of(thread: &ThreadStack, cite: Cite) -> Stand {
         .frames
         .iter()
         .take(4)
-        .map(|f| if f.line > 0 { format!("{} ({}:{})", f.function, f.file, f.line) } else { f.function.to_string() })
+        .map(|f| {
+            if f.line > 0 {
+                format!("{} ({}:{})", f.function, f.file, f.line)
+            } else {
+                f.function.to_string()
+            }
+        })
         .collect();
     Stand {
         frames: thread.frames.clone(),
         active: thread.active,
-        evidence: Evidence { cite, text: format!("main thread: {}", chain.join(" < ")), kind: SourceKind::Stacks },
+        evidence: Evidence {
+            cite,
+            text: format!("main thread: {}", chain.join(" < ")),
+            kind: SourceKind::Stacks,
+        },
     }
 }

@@ -56,7 +56,6 @@ pub fn own<'a>(case: &'a Case, roster: &Roster) -> Vec<OwnedDump<'a>> {
     // Score of every possible owner; only ranks that anything speaks for.
     let mut scored: Vec<(i64, usize, Rank)> = Vec::new();
     for (at, owned) in dumps.iter().enumerate() {
-        let members = members(owned.dump);
         let mut scores: BTreeMap<Rank, i64> = BTreeMap::new();
         if let Some(rank) = rank_by_p2p(owned.dump) {
             *scores.entry(rank).or_default() += PROOF;
@@ -81,8 +80,7 @@ pub fn own<'a>(case: &'a Case, roster: &Roster) -> Vec<OwnedDump<'a>> {
             }
         }
         for (rank, score) in scores {
-            let possible = members.as_ref().is_none_or(|m| m.contains(&rank));
-            if possible && score > 0 {
+            if score > 0 && is_member(owned.dump, rank) {
                 scored.push((score, at, rank));
             }
         }
@@ -100,14 +98,19 @@ pub fn own<'a>(case: &'a Case, roster: &Roster) -> Vec<OwnedDump<'a>> {
         }
     }
     // One dump and one member left over: they belong together.
-    let unowned: Vec<usize> = dumps.iter().enumerate().filter(|(_, d)| d.rank.is_none()).map(|(at, _)| at).collect();
+    let unowned: Vec<usize> =
+        dumps.iter().enumerate().filter(|(_, d)| d.rank.is_none()).map(|(at, _)| at).collect();
     if let [only] = unowned.as_slice()
         && let Some(owned) = dumps.get_mut(*only)
-        && let Some(members) = members(owned.dump)
     {
-        let mut free = members.difference(&taken);
+        let dump = owned.dump;
+        let smallest = dump.groups.iter().filter(|g| !g.ranks.is_empty()).min_by_key(|g| g.ranks.len());
+        let mut free = smallest
+            .iter()
+            .flat_map(|g| g.ranks.iter().copied())
+            .filter(|rank| !taken.contains(rank) && is_member(dump, *rank));
         if let (Some(rank), None) = (free.next(), free.next()) {
-            owned.rank = Some(*rank);
+            owned.rank = Some(rank);
         }
     }
     dumps.sort_by_key(|d| (d.rank.is_none(), d.rank, d.observation.cite.source));
@@ -143,18 +146,26 @@ fn same_seconds(dump: &FlightDump, stamps: &BTreeMap<Rank, Vec<i64>>) -> Option<
     let mut best: Option<(usize, Rank)> = None;
     let mut tied = false;
     for (rank, seconds) in stamps {
-        let world = dump.groups.iter().position(|g| g.ranks.len() == stamps.len() || g.desc.as_ref() == "default_pg")?;
+        let world = dump
+            .groups
+            .iter()
+            .position(|g| g.ranks.len() == stamps.len() || g.desc.as_ref() == "default_pg")?;
         let pairs: Vec<i64> = dump
             .ops
             .iter()
             .filter(|op| usize::from(op.group) == world && !op.is_p2p() && op.seq > 0)
-            .filter_map(|op| Some(seconds.get(op.seq as usize - 1)? - op.created_ns.div_euclid(1_000_000_000)))
+            .filter_map(|op| {
+                Some(seconds.get(op.seq as usize - 1)? - op.created_ns.div_euclid(1_000_000_000))
+            })
             .collect();
         if pairs.len() < MIN_STAMPED {
             return None;
         }
         // The zone is what most pairs agree on.
-        let zone = pairs.iter().map(|d| (d + ZONE_S / 2).div_euclid(ZONE_S) * ZONE_S).max_by_key(|z| pairs.iter().filter(|d| *d == z).count())?;
+        let zone = pairs
+            .iter()
+            .map(|d| (d + ZONE_S / 2).div_euclid(ZONE_S) * ZONE_S)
+            .max_by_key(|z| pairs.iter().filter(|d| *d == z).count())?;
         let misses = pairs.iter().filter(|d| **d != zone).count();
         match best {
             Some((least, _)) if misses > least => {}
@@ -168,22 +179,20 @@ fn same_seconds(dump: &FlightDump, stamps: &BTreeMap<Rank, Vec<i64>>) -> Option<
     best.filter(|_| !tied).map(|(_, rank)| rank)
 }
 
-/// Ranks that are in every group this dump lists; None if no group lists any.
-fn members(dump: &FlightDump) -> Option<BTreeSet<Rank>> {
-    let mut lists = dump.groups.iter().filter(|g| !g.ranks.is_empty());
-    let mut common: BTreeSet<Rank> = lists.next()?.ranks.iter().copied().collect();
-    for group in lists {
-        let here: BTreeSet<Rank> = group.ranks.iter().copied().collect();
-        common.retain(|r| here.contains(r));
-    }
-    Some(common)
+/// Whether every group that lists its ranks lists this one.
+fn is_member(dump: &FlightDump, rank: Rank) -> bool {
+    // Lists are in ascending order nearly always; a list of ten thousand is not searched from its start.
+    let lists =
+        |ranks: &[Rank]| ranks.is_empty() || ranks.binary_search(&rank).is_ok() || ranks.contains(&rank);
+    dump.groups.iter().all(|g| lists(&g.ranks))
 }
 
 /// The rank that a send or receive names as its own.
 fn rank_by_p2p(dump: &FlightDump) -> Option<Rank> {
-    let op = dump.ops.iter().find(|op| {
-        dump.signatures.get(op.signature as usize).is_some_and(|s| s.me.is_some())
-    })?;
+    let op = dump
+        .ops
+        .iter()
+        .find(|op| dump.signatures.get(op.signature as usize).is_some_and(|s| s.me.is_some()))?;
     let me = dump.signatures.get(op.signature as usize)?.me?;
     let group = dump.groups.get(op.group as usize)?;
     if group.ranks.is_empty() { Some(Rank(me.0)) } else { group.ranks.get(me.0 as usize).copied() }
@@ -202,7 +211,9 @@ fn crash_threads(case: &Case) -> BTreeMap<u64, Rank> {
     let mut threads = BTreeMap::new();
     let mut shared = BTreeSet::new();
     for observation in &case.observations {
-        if let (Fact::Torch(TorchEvent::Crash { threads: stacks, .. }), Some(rank)) = (&observation.fact, observation.who.rank) {
+        if let (Fact::Torch(TorchEvent::Crash { threads: stacks, .. }), Some(rank)) =
+            (&observation.fact, observation.who.rank)
+        {
             for tid in stacks.iter().filter_map(|t| t.tid) {
                 if threads.insert(tid, rank).is_some_and(|other| other != rank) {
                     shared.insert(tid);
@@ -224,8 +235,10 @@ struct Position {
 fn positions(case: &Case) -> BTreeMap<Rank, Vec<(GroupLabel, Position)>> {
     let mut positions: BTreeMap<Rank, Vec<(GroupLabel, Position)>> = BTreeMap::new();
     for observation in &case.observations {
-        if let (Fact::Torch(TorchEvent::WatchdogPosition { last_enqueued, last_completed, group, .. }), Some(rank)) =
-            (&observation.fact, observation.who.rank)
+        if let (
+            Fact::Torch(TorchEvent::WatchdogPosition { last_enqueued, last_completed, group, .. }),
+            Some(rank),
+        ) = (&observation.fact, observation.who.rank)
         {
             let position = Position { last_enqueued: *last_enqueued, last_completed: *last_completed };
             positions.entry(rank).or_default().push((group.clone(), position));

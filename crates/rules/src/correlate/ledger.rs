@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use ringleader_model::{
-    Case, Cite, Fact, FlightDump, Frame, NcclComm, NcclLog, OpKind, OpState, Rank, SourceKind, nccl_datatype_name, nccl_redop_name,
+    Case, Cite, Fact, FlightDump, Frame, NcclComm, NcclLog, OpKind, OpState, Rank, SourceKind,
+    nccl_datatype_name, nccl_redop_name,
 };
 
 use super::dumps::OwnedDump;
@@ -80,7 +81,9 @@ impl Call {
         } else if !self.dtype.is_empty() {
             let _ = write!(text, " ({})", self.dtype);
         }
-        if self.root >= 0 && matches!(self.kind, OpKind::Broadcast | OpKind::Reduce | OpKind::Gather | OpKind::Scatter) {
+        if self.root >= 0
+            && matches!(self.kind, OpKind::Broadcast | OpKind::Reduce | OpKind::Gather | OpKind::Scatter)
+        {
             let _ = write!(text, " root {}", self.root);
         }
         text
@@ -282,10 +285,15 @@ impl<'a> Ledger<'a> {
     /// Whether the wait-for graph is better drawn from NCCL's logs: dumps of some ranks are missing, and the logs of all
     /// ranks are whole. Calls counted on every rank say more than states known of some.
     pub fn logs_know_more(&self) -> bool {
-        let holes = |g: &Group<'_>| g.tracks.iter().any(|t| t.as_ref().is_none_or(|t| matches!(t.origin, Origin::Lines)));
-        let whole = |g: &Group<'_>| g.tracks.iter().all(|t| t.as_ref().is_some_and(|t| t.from_start && !t.open_end));
+        let holes = |g: &Group<'_>| {
+            g.tracks.iter().any(|t| t.as_ref().is_none_or(|t| matches!(t.origin, Origin::Lines)))
+        };
+        let whole =
+            |g: &Group<'_>| g.tracks.iter().all(|t| t.as_ref().is_some_and(|t| t.from_start && !t.open_end));
         let of = |view: View| self.groups.iter().filter(move |g| g.view == view);
-        let counted = of(View::Nccl).flat_map(|g| g.tracks.iter().flatten()).any(|t| t.entered > 0 || !t.p2p.is_empty());
+        let counted = of(View::Nccl)
+            .flat_map(|g| g.tracks.iter().flatten())
+            .any(|t| t.entered > 0 || !t.p2p.is_empty());
         of(View::Flight).any(holes) && of(View::Nccl).count() > 0 && of(View::Nccl).all(whole) && counted
     }
 
@@ -297,7 +305,8 @@ impl<'a> Ledger<'a> {
 
 fn flight_call(signature: &ringleader_model::Signature) -> Call {
     let loose = signature.kind.sizes_may_differ();
-    let mut dtype: Vec<&str> = signature.input_dtypes.iter().chain(&signature.output_dtypes).map(|d| &**d).collect();
+    let mut dtype: Vec<&str> =
+        signature.input_dtypes.iter().chain(&signature.output_dtypes).map(|d| &**d).collect();
     dtype.dedup();
     dtype.sort_unstable();
     dtype.dedup();
@@ -489,7 +498,9 @@ fn settle_block(
     let Some(block) = dump.ops.get(end as usize) else { return };
     for p2p in track.p2p.iter_mut().rev() {
         match dump.ops.get(p2p.op as usize) {
-            Some(op) if op.seq == block.seq && op.p2p_seq == block.p2p_seq => p2p.done = Some(done || p2p.done == Some(true)),
+            Some(op) if op.seq == block.seq && op.p2p_seq == block.p2p_seq => {
+                p2p.done = Some(done || p2p.done == Some(true));
+            }
             _ => break,
         }
     }
@@ -512,7 +523,11 @@ fn nccl_groups<'a>(case: &'a Case, roster: &Roster, calls: &mut Calls) -> Vec<Gr
             .iter()
             .enumerate()
             .map(|(at, comm)| Track {
-                rank: log.processes.get(comm.process as usize).and_then(|p| roster.find(&p.who)).and_then(|m| m.rank),
+                rank: log
+                    .processes
+                    .get(comm.process as usize)
+                    .and_then(|p| roster.find(&p.who))
+                    .and_then(|m| m.rank),
                 cite: comm.started.or(comm.completed).unwrap_or(observation.cite),
                 kind: SourceKind::NcclLog,
                 origin: Origin::Log(log),
@@ -535,7 +550,8 @@ fn nccl_groups<'a>(case: &'a Case, roster: &Roster, calls: &mut Calls) -> Vec<Gr
                 track.p2p.push(P2p { peer, is_send, done: None, op: at as u32, elements: call.count });
                 continue;
             }
-            let rooted = matches!(call.kind, OpKind::Broadcast | OpKind::Reduce | OpKind::Gather | OpKind::Scatter);
+            let rooted =
+                matches!(call.kind, OpKind::Broadcast | OpKind::Reduce | OpKind::Gather | OpKind::Scatter);
             let reduces = matches!(call.kind, OpKind::AllReduce | OpKind::Reduce | OpKind::ReduceScatter);
             let loose = call.kind.sizes_may_differ();
             track.calls.push(calls.intern(Call {
@@ -555,7 +571,10 @@ fn nccl_groups<'a>(case: &'a Case, roster: &Roster, calls: &mut Calls) -> Vec<Gr
             let at = *keys.entry(key).or_insert_with(|| {
                 groups.push(Group {
                     view: View::Nccl,
-                    name: comm.comm_id.map_or_else(|| "split communicator".to_owned(), |id| format!("communicator {id:016x}")),
+                    name: comm.comm_id.map_or_else(
+                        || "split communicator".to_owned(),
+                        |id| format!("communicator {id:016x}"),
+                    ),
                     ranks: vec![None; comm.n_ranks.min(1 << 20) as usize],
                     tracks: vec![None; comm.n_ranks.min(1 << 20) as usize],
                     is_world: roster.world_size == Some(comm.n_ranks),
@@ -570,7 +589,10 @@ fn nccl_groups<'a>(case: &'a Case, roster: &Roster, calls: &mut Calls) -> Vec<Gr
             }
             if let Some(slot) = group.tracks.get_mut(comm.rank.0 as usize) {
                 // The same log given twice must not count twice; the longer one has more to say.
-                if slot.as_ref().is_none_or(|old| old.calls.len() + old.p2p.len() < track.calls.len() + track.p2p.len()) {
+                if slot
+                    .as_ref()
+                    .is_none_or(|old| old.calls.len() + old.p2p.len() < track.calls.len() + track.p2p.len())
+                {
                     *slot = Some(track);
                 }
             }
@@ -688,7 +710,8 @@ fn fill_majority(group: &mut Group<'_>, comm: &ringleader_model::RasComm) {
     if comm.majority_counts.is_empty() {
         return;
     }
-    let kinds: Vec<(OpKind, u64)> = comm.majority_counts.iter().map(|(kind, _, count)| (*kind, *count)).collect();
+    let kinds: Vec<(OpKind, u64)> =
+        comm.majority_counts.iter().map(|(kind, _, count)| (*kind, *count)).collect();
     let absent: Vec<usize> = comm.missing.iter().filter_map(|p| p.rank.map(|r| r.0 as usize)).collect();
     for (at, slot) in group.counts.iter_mut().enumerate() {
         if absent.contains(&at) {

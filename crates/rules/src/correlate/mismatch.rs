@@ -97,16 +97,11 @@ fn describe(scene: &Scene<'_>, divergence: &Divergence) -> Option<Mismatch> {
             evidence.extend(evidence_of(scene, track, divergence.seq));
         }
     }
-    let place = divergence.odd.iter().find_map(|at| place_near(scene, track(*at)?, &group.name, divergence.seq));
+    let place =
+        divergence.odd.iter().find_map(|at| place_near(scene, track(*at)?, &group.name, divergence.seq));
     let odd: Vec<Node> = divergence.odd.iter().filter_map(|at| node(group, *at)).collect();
     let usual: RankSet = divergence.usual_ranks(&scene.ledger).into_iter().collect();
-    let victims = group
-        .ranks
-        .iter()
-        .copied()
-        .flatten()
-        .filter(|r| !odd.contains(&Node::Rank(*r)))
-        .collect();
+    let victims = group.ranks.iter().copied().flatten().filter(|r| !odd.contains(&Node::Rank(*r))).collect();
     Some(Mismatch {
         fault: divergence.fault,
         odd,
@@ -158,12 +153,8 @@ const NEAR: u32 = 64;
 /// frame of the user; of the failed collective the watchdog printed, where there is no dump.
 pub fn place_near(scene: &Scene<'_>, track: &Track<'_>, group: &str, seq: u32) -> Option<Frame> {
     let at = |seq: u32| track.op(seq).and_then(|op| user_frame(&track.frames(op)).cloned());
-    (0..=NEAR)
-        .flat_map(|d| [seq.checked_add(d), seq.checked_sub(d)])
-        .flatten()
-        .find_map(at)
-        .or_else(|| {
-            let stand = scene.watchdog.stand(group, track.rank?)?;
-            user_frame(&stand.frames).cloned()
-        })
+    (0..=NEAR).flat_map(|d| [seq.checked_add(d), seq.checked_sub(d)]).flatten().find_map(at).or_else(|| {
+        let stand = scene.watchdog.stand(group, track.rank?)?;
+        user_frame(&stand.frames).cloned()
+    })
 }

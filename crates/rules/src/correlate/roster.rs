@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{
-    Case, Culprit, Fact, Host, LocalRank, NcclLog, PciAddress, Pid, Rank, RasReport, StoreEvent, TorchEvent, Who,
+    Case, Culprit, Fact, Host, LocalRank, NcclLog, PciAddress, Pid, Rank, RasReport, StoreEvent, TorchEvent,
+    Who,
 };
 
 /// One process of the job.
@@ -61,7 +62,10 @@ impl Member {
             (Some(a), Some(b)) => a == b,
             _ => true,
         };
-        hosts && addresses && same(self.rank.map(|r| r.0), other.rank.map(|r| r.0)) && same(self.pid.map(|p| p.0), other.pid.map(|p| p.0))
+        hosts
+            && addresses
+            && same(self.rank.map(|r| r.0), other.rank.map(|r| r.0))
+            && same(self.pid.map(|p| p.0), other.pid.map(|p| p.0))
     }
 
     fn take_in(&mut self, other: &Member) {
@@ -220,7 +224,9 @@ impl Roster {
         let member = self.find(who);
         Culprit {
             rank: who.rank.or(member.and_then(|m| m.rank)),
-            host: member.and_then(|m| m.host.clone().or_else(|| m.address.clone())).or_else(|| who.host.clone()),
+            host: member
+                .and_then(|m| m.host.clone().or_else(|| m.address.clone()))
+                .or_else(|| who.host.clone()),
             pid: who.pid.or(member.and_then(|m| m.pid)),
             local_rank: who.local_rank.or(member.and_then(|m| m.local_rank)),
             gpu: member.and_then(|m| m.gpu),
@@ -240,7 +246,9 @@ impl Roster {
         }
         let pid = who.pid?;
         let matches = |m: &&Member| {
-            m.pid == Some(pid) && (hosts_agree(m.host.as_ref(), who.host.as_ref()) || m.address.is_some() && m.address == who.host)
+            m.pid == Some(pid)
+                && (hosts_agree(m.host.as_ref(), who.host.as_ref())
+                    || m.address.is_some() && m.address == who.host)
         };
         let mut found = self.members.iter().filter(matches);
         match (found.next(), found.next()) {
@@ -269,10 +277,19 @@ impl Roster {
 /// Whether a command line is a launcher, not a rank.
 pub fn is_launcher_command(command: &str) -> bool {
     const LAUNCHERS: [&str; 9] = [
-        "torch.distributed.run", "torch.distributed.launch", "torchrun", "mpirun", "mpiexec", "orted", "srun ", "accelerate launch",
+        "torch.distributed.run",
+        "torch.distributed.launch",
+        "torchrun",
+        "mpirun",
+        "mpiexec",
+        "orted",
+        "srun ",
+        "accelerate launch",
         "deepspeed",
     ];
-    LAUNCHERS.iter().any(|l| command.contains(l)) || command.starts_with("/bin/sh -c") || command.starts_with("sh -c")
+    LAUNCHERS.iter().any(|l| command.contains(l))
+        || command.starts_with("/bin/sh -c")
+        || command.starts_with("sh -c")
 }
 
 /// `192.0.2.2` out of `eth0:192.0.2.2<0>`; the bracketed part of IPv6.
@@ -291,7 +308,8 @@ fn world_size(case: &Case) -> Option<u32> {
     for observation in &case.observations {
         match &observation.fact {
             Fact::Flight(dump) => {
-                if let Some(size) = dump.groups.iter().map(|g| g.ranks.len() as u32).max().filter(|n| *n > 0) {
+                if let Some(size) = dump.groups.iter().map(|g| g.ranks.len() as u32).max().filter(|n| *n > 0)
+                {
                     *stated.entry(size).or_default() += 1;
                 }
             }
@@ -340,7 +358,8 @@ mod tests {
             ..Member::default()
         };
         let roster = Roster { members: vec![member("a", 0), member("b", 1)], ..Roster::default() };
-        let who = |host: Option<&str>| Who { pid: Some(Pid(7)), host: host.map(Host::from), ..Who::default() };
+        let who =
+            |host: Option<&str>| Who { pid: Some(Pid(7)), host: host.map(Host::from), ..Who::default() };
         assert_eq!(roster.find(&who(None)), None);
         assert_eq!(roster.find(&who(Some("b"))).and_then(|m| m.rank), Some(Rank(1)));
     }

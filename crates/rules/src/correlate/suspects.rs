@@ -108,7 +108,10 @@ pub fn broken_pair(scene: &Scene<'_>, waits: &Waits, cycle: &[Node]) -> Option<R
 /// The one rank that, by NCCL's own count, made more calls than anybody else in every group that differs, while others
 /// time out: it left out a call that they wait in, and the count of that group hides it behind a later call.
 pub fn ran_ahead(scene: &Scene<'_>, waits: &Waits) -> Option<Node> {
-    if waits.view != View::Nccl || waits.fronts.is_empty() || !scene.conditions.all().any(|(_, c)| c.timed_out.is_some()) {
+    if waits.view != View::Nccl
+        || waits.fronts.is_empty()
+        || !scene.conditions.all().any(|(_, c)| c.timed_out.is_some())
+    {
         return None;
     }
     let mut leader = None;
@@ -153,13 +156,14 @@ pub fn went_on<'w>(scene: &Scene<'_>, waits: &'w Waits, cycle: &[Node]) -> Optio
     if waits.view != View::Flight {
         return None;
     }
-    let mut found = waits.fronts.iter().filter(|f| matches!(f.what, FrontKind::Collective(_))).filter_map(|front| {
-        let group = scene.ledger.groups.get(front.group)?;
-        let mut awaited = front.behind.iter().chain(&front.held).filter_map(|m| node(group, *m));
-        let (Some(one), None) = (awaited.next(), awaited.next()) else { return None };
-        let all_others = front.waiting.len() > 1 && front.waiting.len() + 1 == group.tracks.len();
-        (all_others && cycle.contains(&one) && leads(scene, one, front.group)).then_some((one, front))
-    });
+    let mut found =
+        waits.fronts.iter().filter(|f| matches!(f.what, FrontKind::Collective(_))).filter_map(|front| {
+            let group = scene.ledger.groups.get(front.group)?;
+            let mut awaited = front.behind.iter().chain(&front.held).filter_map(|m| node(group, *m));
+            let (Some(one), None) = (awaited.next(), awaited.next()) else { return None };
+            let all_others = front.waiting.len() > 1 && front.waiting.len() + 1 == group.tracks.len();
+            (all_others && cycle.contains(&one) && leads(scene, one, front.group)).then_some((one, front))
+        });
     match (found.next(), found.next()) {
         (Some(one), None) => Some(one),
         _ => None,
@@ -169,11 +173,19 @@ pub fn went_on<'w>(scene: &Scene<'_>, waits: &'w Waits, cycle: &[Node]) -> Optio
 /// Whether a rank is further on than its peers in some group but this one: it made calls there that none of them has
 /// made yet. A rank that is merely kept waiting by one message is not.
 fn leads(scene: &Scene<'_>, who: Node, but: usize) -> bool {
-    let groups = scene.ledger.groups.iter().enumerate().filter(|(at, g)| *at != but && g.view == View::Flight);
+    let groups =
+        scene.ledger.groups.iter().enumerate().filter(|(at, g)| *at != but && g.view == View::Flight);
     groups.into_iter().any(|(_, group)| {
         let Some(me) = (0..group.tracks.len()).find(|m| node(group, *m) == Some(who)) else { return false };
         let Some(Some(mine)) = group.tracks.get(me) else { return false };
-        let others = || group.tracks.iter().enumerate().filter(|(m, _)| *m != me).filter_map(|(m, t)| Some((m, t.as_ref()?)));
+        let others = || {
+            group
+                .tracks
+                .iter()
+                .enumerate()
+                .filter(|(m, _)| *m != me)
+                .filter_map(|(m, t)| Some((m, t.as_ref()?)))
+        };
         let most = others().map(|(_, t)| t.entered).max();
         if most.is_some_and(|most| mine.entered > most) {
             return true;
@@ -194,7 +206,8 @@ fn leads(scene: &Scene<'_>, who: Node, but: usize) -> bool {
 fn waits_on_somebody(scene: &Scene<'_>, waits: &Waits, who: Node) -> bool {
     waits.fronts.iter().any(|front| {
         let Some(group) = scene.ledger.groups.get(front.group) else { return false };
-        !(front.behind.is_empty() && front.held.is_empty()) && front.waiting.iter().any(|m| node(group, *m) == Some(who))
+        !(front.behind.is_empty() && front.held.is_empty())
+            && front.waiting.iter().any(|m| node(group, *m) == Some(who))
     })
 }
 
@@ -221,25 +234,33 @@ fn describe(scene: &Scene<'_>, waits: &Waits, root: &Root) -> Suspect {
         let first_waiter = front.waiting.first().and_then(|m| group.tracks.get(*m)).and_then(Option::as_ref);
         let what = match front.what {
             FrontKind::Collective(seq) => {
-                let call = first_waiter.and_then(|t| scene.ledger.get(t.call(seq)?)).map_or("collective", |c| c.kind.name());
+                let call = first_waiter
+                    .and_then(|t| scene.ledger.get(t.call(seq)?))
+                    .map_or("collective", |c| c.kind.name());
                 if let Some(track) = first_waiter {
                     suspect.evidence.extend(evidence_of(scene, track, seq).or_else(|| lines_of(track)));
-                    suspect.waiters_place = suspect.waiters_place.take().or_else(|| place_near(scene, track, &group.name, seq));
+                    suspect.waiters_place =
+                        suspect.waiters_place.take().or_else(|| place_near(scene, track, &group.name, seq));
                 }
                 format!("{call} #{seq} of {}", group.name)
             }
             FrontKind::P2p { from, to, nth } => {
                 suspect.in_p2p = true;
                 if let Some(track) = first_waiter {
-                    let open = track.p2p.iter().filter(|p| p.done != Some(true)).find(|p| {
-                        p.peer == u32::MAX || p.peer == from || p.peer == to
-                    });
+                    let open = track
+                        .p2p
+                        .iter()
+                        .filter(|p| p.done != Some(true))
+                        .find(|p| p.peer == u32::MAX || p.peer == from || p.peer == to);
                     if let Some(p2p) = open {
                         let frames = track.frames(p2p.op);
-                        suspect.waiters_place = suspect.waiters_place.take().or_else(|| user_frame(&frames).cloned()).or_else(|| {
-                            let stand = scene.watchdog.stand(&group.name, track.rank?)?;
-                            user_frame(&stand.frames).cloned()
-                        });
+                        suspect.waiters_place =
+                            suspect.waiters_place.take().or_else(|| user_frame(&frames).cloned()).or_else(
+                                || {
+                                    let stand = scene.watchdog.stand(&group.name, track.rank?)?;
+                                    user_frame(&stand.frames).cloned()
+                                },
+                            );
                     }
                     suspect.evidence.push(Evidence {
                         cite: track.cite,
@@ -250,11 +271,23 @@ fn describe(scene: &Scene<'_>, waits: &Waits, root: &Root) -> Suspect {
                 if from == u32::MAX || to == u32::MAX {
                     format!("send or receive of {}", group.name)
                 } else {
-                    format!("message {nth} from {} to {} of {}", name(group, from), name(group, to), group.name)
+                    format!(
+                        "message {nth} from {} to {} of {}",
+                        name(group, from),
+                        name(group, to),
+                        group.name
+                    )
                 }
             }
             FrontKind::Count(kind, need) => {
-                suspect.evidence.extend(count_text(scene, group, front.waiting.first().copied(), root.node, kind, need));
+                suspect.evidence.extend(count_text(
+                    scene,
+                    group,
+                    front.waiting.first().copied(),
+                    root.node,
+                    kind,
+                    need,
+                ));
                 format!("{} #{need} of {}", kind.name(), group.name)
             }
         };
@@ -266,7 +299,8 @@ fn describe(scene: &Scene<'_>, waits: &Waits, root: &Root) -> Suspect {
             && waits.view != View::Ras
         {
             if let Some(op) = track.op(track.last_seq()) {
-                suspect.last_place = suspect.last_place.take().or_else(|| user_frame(&track.frames(op)).cloned());
+                suspect.last_place =
+                    suspect.last_place.take().or_else(|| user_frame(&track.frames(op)).cloned());
             }
             if matches!(front.what, FrontKind::Collective(_)) {
                 let text = format!(
@@ -322,9 +356,13 @@ fn count_text(
 ) -> Option<Evidence> {
     let cite = group.tracks.iter().flatten().map(|t| t.cite).next()?;
     let own = (0..group.counts.len()).find(|m| node(group, *m) == Some(root));
-    let launched = own.and_then(|m| group.counts.get(m)?.as_ref()).and_then(|c| c.iter().find(|(k, _)| *k == kind)).map(|(_, n)| *n);
+    let launched = own
+        .and_then(|m| group.counts.get(m)?.as_ref())
+        .and_then(|c| c.iter().find(|(k, _)| *k == kind))
+        .map(|(_, n)| *n);
     let who = root.rank().map_or_else(|| "a rank".to_owned(), |r| format!("rank {}", r.0));
-    let other = waiter.and_then(|w| group.rank(w)).map_or_else(|| "others".to_owned(), |r| format!("rank {}", r.0));
+    let other =
+        waiter.and_then(|w| group.rank(w)).map_or_else(|| "others".to_owned(), |r| format!("rank {}", r.0));
     let _ = scene;
     let text = match launched {
         Some(n) => format!("RAS: {who} has launched {n} {}, {other} at least {need}", kind.name()),

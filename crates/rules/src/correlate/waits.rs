@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ringleader_model::{OpKind, OpState, Rank, SourceId};
+use ringleader_model::{OpKind, Rank, SourceId};
 
 use super::ledger::{Group, Ledger, Origin, Track, View};
 
@@ -100,7 +100,8 @@ pub struct Waits {
 
 /// Builds the graph of a view; None if the view recorded nothing.
 pub fn waits(ledger: &Ledger<'_>, view: View) -> Option<Waits> {
-    let groups: Vec<(usize, &Group<'_>)> = ledger.groups.iter().enumerate().filter(|(_, g)| g.view == view).collect();
+    let groups: Vec<(usize, &Group<'_>)> =
+        ledger.groups.iter().enumerate().filter(|(_, g)| g.view == view).collect();
     if groups.is_empty() {
         return None;
     }
@@ -209,7 +210,12 @@ fn flight_fronts(
         let Some(wait) = oldest.get(&node).filter(|o| o.group == at) else { continue };
         let (what, op) = if wait.is_p2p {
             let Some(p2p) = track.p2p.get(wait.p2p_at) else { continue };
-            let nth = track.p2p.iter().take(wait.p2p_at + 1).filter(|p| p.peer == p2p.peer && p.is_send == p2p.is_send).count();
+            let nth = track
+                .p2p
+                .iter()
+                .take(wait.p2p_at + 1)
+                .filter(|p| p.peer == p2p.peer && p.is_send == p2p.is_send)
+                .count();
             let (from, to) = if p2p.is_send { (member as u32, p2p.peer) } else { (p2p.peer, member as u32) };
             (FrontKind::P2p { from, to, nth: nth as u32 }, Some(p2p.op))
         } else {
@@ -262,10 +268,15 @@ fn settle_pair(
     if other == u32::MAX {
         // The watchdog names no peer: whoever left no trace in this group may be it.
         // Records of others may show who talks to the waiter at all.
-        let silent: Vec<usize> = group.tracks.iter().enumerate().filter(|(_, t)| t.is_none()).map(|(m, _)| m).collect();
+        let silent: Vec<usize> =
+            group.tracks.iter().enumerate().filter(|(_, t)| t.is_none()).map(|(m, _)| m).collect();
         let pair = |m: usize| {
             let (Some(me), Some(other)) = (group.rank(waiter), group.rank(m)) else { return false };
-            if waiter == to as usize { talkers.contains(&(other, me)) } else { talkers.contains(&(me, other)) }
+            if waiter == to as usize {
+                talkers.contains(&(other, me))
+            } else {
+                talkers.contains(&(me, other))
+            }
         };
         let known: Vec<usize> = silent.iter().copied().filter(|m| pair(*m)).collect();
         front.unseen.extend(if known.is_empty() { silent } else { known });
@@ -274,16 +285,27 @@ fn settle_pair(
     let other_sends = other == from;
     match group.tracks.get(other as usize) {
         Some(Some(track)) => {
-            let pair = || track.p2p.iter().filter(|p| p.is_send == other_sends && p.peer == if other_sends { to } else { from });
+            let pair = || {
+                track
+                    .p2p
+                    .iter()
+                    .filter(|p| p.is_send == other_sends && p.peer == if other_sends { to } else { from })
+            };
             // Numbers are worth nothing once a ring has lost its start. Sends and receives of a pair finish together,
             // so the first unfinished ones on both sides belong to each other.
             let rolled = !track.from_start || track_rolled(group, waiter);
-            let made = if rolled { pair().find(|p| p.done == Some(false)) } else { pair().nth(nth.saturating_sub(1) as usize) };
+            let made = if rolled {
+                pair().find(|p| p.done == Some(false))
+            } else {
+                pair().nth(nth.saturating_sub(1) as usize)
+            };
             match made {
                 None if track.open_end => front.unknown.push(other as usize),
                 // Entered, but the other has an older operation to finish first.
                 Some(p2p) => {
-                    let older = node(group, other as usize).and_then(|n| oldest.get(&n)).is_some_and(|o| o.order < i64::from(p2p.op));
+                    let older = node(group, other as usize)
+                        .and_then(|n| oldest.get(&n))
+                        .is_some_and(|o| o.order < i64::from(p2p.op));
                     if older && p2p.done == Some(false) {
                         front.held.push(other as usize);
                     }
@@ -302,12 +324,18 @@ fn track_rolled(group: &Group<'_>, at: usize) -> bool {
 
 /// NCCL logs: whoever made fewer calls on a communicator is behind.
 fn count_front(at: usize, group: &Group<'_>) -> Option<Front> {
-    let seen =
-        || group.tracks.iter().enumerate().filter_map(|(m, t)| t.as_ref().filter(|t| t.from_start && !t.open_end).map(|t| (m, t)));
+    let seen = || {
+        group
+            .tracks
+            .iter()
+            .enumerate()
+            .filter_map(|(m, t)| t.as_ref().filter(|t| t.from_start && !t.open_end).map(|t| (m, t)))
+    };
     let most = seen().map(|(_, t)| t.entered).max().filter(|n| *n > 0)?;
     let behind: Vec<usize> = seen().filter(|(_, t)| t.entered < most).map(|(m, _)| m).collect();
     let least = seen().map(|(_, t)| t.entered).min()?;
-    let unseen: Vec<usize> = group.tracks.iter().enumerate().filter(|(_, t)| t.is_none()).map(|(m, _)| m).collect();
+    let unseen: Vec<usize> =
+        group.tracks.iter().enumerate().filter(|(_, t)| t.is_none()).map(|(m, _)| m).collect();
     // A rank that has no log at all is no sign of trouble: logs are often kept of one rank only.
     if behind.is_empty() {
         return None;
@@ -316,7 +344,17 @@ fn count_front(at: usize, group: &Group<'_>) -> Option<Front> {
     let behind: Vec<usize> = seen().filter(|(_, t)| t.entered < seq).map(|(m, _)| m).collect();
     let waiting: Vec<usize> = seen().filter(|(_, t)| t.entered >= seq).map(|(m, _)| m).collect();
     let since_ns = seen().filter_map(|(_, t)| t.created_ns(t.op(seq)?)).min();
-    Some(Front { group: at, what: FrontKind::Collective(seq), waiting, behind, held: Vec::new(), ahead: Vec::new(), unseen, unknown: Vec::new(), since_ns })
+    Some(Front {
+        group: at,
+        what: FrontKind::Collective(seq),
+        waiting,
+        behind,
+        held: Vec::new(),
+        ahead: Vec::new(),
+        unseen,
+        unknown: Vec::new(),
+        since_ns,
+    })
 }
 
 /// NCCL logs: pairs with more receives than sends, or the reverse.
@@ -331,14 +369,17 @@ fn pair_fronts(at: usize, group: &Group<'_>) -> Vec<Front> {
             *counts.entry(key).or_default() += 1;
         }
     }
-    let seen = |m: u32| group.tracks.get(m as usize).and_then(Option::as_ref).is_some_and(|t| t.from_start && !t.open_end);
+    let seen = |m: u32| {
+        group.tracks.get(m as usize).and_then(Option::as_ref).is_some_and(|t| t.from_start && !t.open_end)
+    };
     let pairs: BTreeSet<(u32, u32)> = sends.keys().chain(recvs.keys()).copied().collect();
     let mut fronts = Vec::new();
     for (from, to) in pairs {
         if from == to || !seen(from) || !seen(to) {
             continue;
         }
-        let (sent, received) = (sends.get(&(from, to)).copied().unwrap_or(0), recvs.get(&(from, to)).copied().unwrap_or(0));
+        let (sent, received) =
+            (sends.get(&(from, to)).copied().unwrap_or(0), recvs.get(&(from, to)).copied().unwrap_or(0));
         if sent == received {
             continue;
         }
@@ -370,8 +411,13 @@ fn ras_fronts(at: usize, group: &Group<'_>) -> Vec<Front> {
     unseen.dedup();
     let mut fronts = Vec::new();
     for kind in kinds {
-        let all: Vec<(usize, u64)> = (0..group.counts.len()).filter_map(|m| Some((m, count(m, kind)?))).collect();
-        let (Some(most), Some(least)) = (all.iter().map(|(_, n)| *n).max(), all.iter().map(|(_, n)| *n).min()) else { continue };
+        let all: Vec<(usize, u64)> =
+            (0..group.counts.len()).filter_map(|m| Some((m, count(m, kind)?))).collect();
+        let (Some(most), Some(least)) =
+            (all.iter().map(|(_, n)| *n).max(), all.iter().map(|(_, n)| *n).min())
+        else {
+            continue;
+        };
         if most == least && unseen.is_empty() {
             continue;
         }
@@ -421,17 +467,28 @@ fn solve(ledger: &Ledger<'_>, view: View, fronts: Vec<Front>) -> Waits {
         weak.push(unseen);
     }
     // Whoever stands in a front that all have entered waits for the GPU or the network, not for a rank: no root.
-    let in_all_in: BTreeSet<Node> = all_in.iter().filter_map(|at| fronts.get(*at)).flat_map(|f| nodes_of(f, &f.waiting)).collect();
+    let in_all_in: BTreeSet<Node> =
+        all_in.iter().filter_map(|at| fronts.get(*at)).flat_map(|f| nodes_of(f, &f.waiting)).collect();
     let mut roots: BTreeMap<Node, Root> = BTreeMap::new();
     for (at, nodes) in awaited.iter().enumerate() {
         for node in nodes.iter().filter(|n| !waits_in.contains_key(n) && !in_all_in.contains(n)) {
-            let root = roots.entry(*node).or_insert_with(|| Root { node: *node, fronts: Vec::new(), victims: Vec::new(), weak: false });
+            let root = roots.entry(*node).or_insert_with(|| Root {
+                node: *node,
+                fronts: Vec::new(),
+                victims: Vec::new(),
+                weak: false,
+            });
             root.fronts.push(at);
         }
     }
     for (at, nodes) in weak.iter().enumerate() {
         for node in nodes.iter().filter(|n| !waits_in.contains_key(n)) {
-            let root = roots.entry(*node).or_insert_with(|| Root { node: *node, fronts: Vec::new(), victims: Vec::new(), weak: true });
+            let root = roots.entry(*node).or_insert_with(|| Root {
+                node: *node,
+                fronts: Vec::new(),
+                victims: Vec::new(),
+                weak: true,
+            });
             root.fronts.push(at);
         }
     }
@@ -440,7 +497,9 @@ fn solve(ledger: &Ledger<'_>, view: View, fronts: Vec<Front>) -> Waits {
     }
     let cycles = if roots.values().any(|r| !r.weak) { Vec::new() } else { cycles(&waits_in, &awaited) };
     let mut roots: Vec<Root> = roots.into_values().collect();
-    roots.sort_by(|a, b| a.weak.cmp(&b.weak).then(b.victims.len().cmp(&a.victims.len())).then(a.node.cmp(&b.node)));
+    roots.sort_by(|a, b| {
+        a.weak.cmp(&b.weak).then(b.victims.len().cmp(&a.victims.len())).then(a.node.cmp(&b.node))
+    });
     Waits { view, fronts, roots, cycles, all_in }
 }
 
@@ -472,41 +531,93 @@ fn victims_of(
     reached.into_iter().collect()
 }
 
-/// Closed loops among ranks of which each waits for another: the strongly connected parts that nothing leaves.
+/// Closed loops among ranks of which each waits for another: strongly connected parts that nothing leaves. Tarjan's
+/// algorithm without recursion, over ranks and fronts (a rank waits in a front, a front waits for ranks), so that a
+/// world of ten thousand ranks costs ten thousand steps.
 fn cycles(waits_in: &BTreeMap<Node, Vec<usize>>, awaited: &[Vec<Node>]) -> Vec<Vec<Node>> {
-    let reach = |start: Node| -> BTreeSet<Node> {
-        let mut reached = BTreeSet::new();
-        let mut open = vec![start];
-        while let Some(node) = open.pop() {
-            for next in waits_in.get(&node).into_iter().flatten().flat_map(|f| awaited.get(*f).into_iter().flatten()) {
-                if reached.insert(*next) {
-                    open.push(*next);
+    const UNSEEN: usize = usize::MAX;
+    let nodes: Vec<Node> = waits_in
+        .keys()
+        .chain(awaited.iter().flatten())
+        .copied()
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect();
+    let place = |node: &Node| nodes.binary_search(node).unwrap_or(UNSEEN);
+    let n = nodes.len();
+    let edges: Vec<Vec<usize>> = nodes
+        .iter()
+        .map(|node| waits_in.get(node).into_iter().flatten().map(|front| n + front).collect())
+        .chain(awaited.iter().map(|list| list.iter().map(place).collect()))
+        .collect();
+    let mut index = vec![UNSEEN; edges.len()];
+    let mut low = vec![0_usize; edges.len()];
+    let mut part = vec![UNSEEN; edges.len()];
+    let (mut next, mut n_parts) = (0, 0);
+    let mut stack: Vec<usize> = Vec::new();
+    for start in 0..edges.len() {
+        if index.get(start) != Some(&UNSEEN) {
+            continue;
+        }
+        let mut work: Vec<(usize, usize)> = vec![(start, 0)];
+        while let Some((at, edge)) = work.pop() {
+            if edge == 0 {
+                set(&mut index, at, next);
+                set(&mut low, at, next);
+                next += 1;
+                stack.push(at);
+            }
+            if let Some(to) = edges.get(at).and_then(|list| list.get(edge)).copied() {
+                work.push((at, edge + 1));
+                if index.get(to) == Some(&UNSEEN) {
+                    work.push((to, 0));
+                } else if part.get(to) == Some(&UNSEEN) {
+                    let best = get(&low, at).min(get(&index, to));
+                    set(&mut low, at, best);
                 }
+                continue;
+            }
+            if get(&low, at) == get(&index, at) {
+                while let Some(member) = stack.pop() {
+                    set(&mut part, member, n_parts);
+                    if member == at {
+                        break;
+                    }
+                }
+                n_parts += 1;
+            }
+            if let Some((parent, _)) = work.last().copied() {
+                let best = get(&low, parent).min(get(&low, at));
+                set(&mut low, parent, best);
             }
         }
-        reached
-    };
-    let mut cycles: Vec<Vec<Node>> = Vec::new();
-    let mut done: BTreeSet<Node> = BTreeSet::new();
-    for node in waits_in.keys() {
-        if done.contains(node) {
-            continue;
-        }
-        let from_here = reach(*node);
-        if !from_here.contains(node) {
-            continue;
-        }
-        // In the loop: those that are reached and reach back. A sink if nothing reached lies outside.
-        let loop_: Vec<Node> = from_here.iter().copied().filter(|n| reach(*n).contains(node)).collect();
-        done.extend(loop_.iter().copied());
-        if loop_.len() > 1 && loop_.len() == from_here.len() {
-            cycles.push(loop_);
+    }
+    let mut is_open = vec![false; n_parts];
+    for (at, list) in edges.iter().enumerate() {
+        if list.iter().any(|to| get(&part, *to) != get(&part, at))
+            && let Some(open) = is_open.get_mut(get(&part, at))
+        {
+            *open = true;
         }
     }
+    let mut loops: Vec<Vec<Node>> = vec![Vec::new(); n_parts];
+    for (at, node) in nodes.iter().enumerate() {
+        if let Some(members) = loops.get_mut(get(&part, at)) {
+            members.push(*node);
+        }
+    }
+    let closed = loops.into_iter().zip(is_open).filter(|(members, open)| members.len() > 1 && !open);
+    let mut cycles: Vec<Vec<Node>> = closed.map(|(members, _)| members).collect();
+    cycles.sort();
     cycles
 }
 
-/// Whether a state is short of completed.
-pub fn is_open(state: OpState) -> bool {
-    state != OpState::Completed
+fn get(values: &[usize], at: usize) -> usize {
+    values.get(at).copied().unwrap_or(usize::MAX)
+}
+
+fn set(values: &mut [usize], at: usize, to: usize) {
+    if let Some(value) = values.get_mut(at) {
+        *value = to;
+    }
 }

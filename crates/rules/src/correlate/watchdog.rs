@@ -46,7 +46,9 @@ impl WatchdogLines {
         let mut unnamed: BTreeMap<(Rank, u64), Stand> = BTreeMap::new();
         let mut stacks: BTreeMap<Rank, Vec<Frame>> = BTreeMap::new();
         for observation in &case.observations {
-            let (Fact::Torch(event), Some(rank)) = (&observation.fact, observation.who.rank) else { continue };
+            let (Fact::Torch(event), Some(rank)) = (&observation.fact, observation.who.rank) else {
+                continue;
+            };
             let line = || (observation.cite, observation.text.to_string());
             match event {
                 TorchEvent::WatchdogTimeout { work, ran_ms, group } => {
@@ -116,7 +118,8 @@ impl WatchdogLines {
                     track.entered = entered;
                     track.finished = stand.last_completed.or(track.finished);
                     track.open_end = false;
-                    track.lines = stand.lines.iter().map(|(cite, text)| (entered, *cite, text.clone())).collect();
+                    track.lines =
+                        stand.lines.iter().map(|(cite, text)| (entered, *cite, text.clone())).collect();
                     extend_to_stand(track, stand, &mut intern);
                 }
                 continue;
@@ -142,7 +145,9 @@ impl WatchdogLines {
                 // The default group has every rank; of others only the speakers are known to be members.
                 let is_world = name == "default_pg";
                 let ranks: Vec<Option<Rank>> = match roster.world_size {
-                    Some(world) if is_world && world <= 1 << 20 => (0..world).map(|r| Some(Rank(r))).collect(),
+                    Some(world) if is_world && world <= 1 << 20 => {
+                        (0..world).map(|r| Some(Rank(r))).collect()
+                    }
                     _ => seen.into_iter().map(Some).collect(),
                 };
                 Group {
@@ -202,7 +207,11 @@ fn matches(label: &GroupLabel, group: &str) -> bool {
 fn extend_to_stand(track: &mut Track<'_>, stand: &Stand, intern: &mut impl FnMut(Call) -> u32) {
     let (Some(work), Some(seq)) = (&stand.work, stand.seq) else { return };
     let Some(place) = seq.checked_sub(track.first_seq).map(|p| p as usize) else { return };
-    if work.kind.is_p2p() || work.kind == OpKind::Coalesced || place < track.calls.len() || place - track.calls.len() > 1 << 20 {
+    if work.kind.is_p2p()
+        || work.kind == OpKind::Coalesced
+        || place < track.calls.len()
+        || place - track.calls.len() > 1 << 20
+    {
         return;
     }
     if track.calls.is_empty() {

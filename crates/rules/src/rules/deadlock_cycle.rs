@@ -20,8 +20,8 @@ use ringleader_model::{Confidence, Impact, RankSet, Weight};
 
 use crate::correlate::Scene;
 use crate::correlate::ledger::View;
-use crate::correlate::{mismatch, suspects};
 use crate::correlate::waits::{FrontKind, Node, node};
+use crate::correlate::{mismatch, suspects};
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
 
@@ -40,8 +40,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
     // Counts alone (RAS) cannot tell a loop from a chain: the recorder must show it, or NCCL's own lines.
     for waits in scene.waits.iter().filter(|w| w.view != View::Ras).take(1) {
         for cycle in &waits.cycles {
-            let broken =
-                suspects::broken_pair(scene, waits, cycle).is_some() || suspects::went_on(scene, waits, cycle).is_some();
+            let broken = suspects::broken_pair(scene, waits, cycle).is_some()
+                || suspects::went_on(scene, waits, cycle).is_some();
             if broken || scene.mismatches.iter().any(|m| m.odd.iter().any(|n| cycle.contains(n))) {
                 continue;
             }
@@ -54,7 +54,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
             // Whoever goes against the order of most is named; between equals, all are.
             let sides: Vec<Vec<Node>> = fronts
                 .iter()
-                .map(|(f, g)| f.waiting.iter().filter_map(|m| node(g, *m)).filter(|n| cycle.contains(n)).collect())
+                .map(|(f, g)| {
+                    f.waiting.iter().filter_map(|m| node(g, *m)).filter(|n| cycle.contains(n)).collect()
+                })
                 .collect();
             let fewest = sides.iter().map(Vec::len).min().unwrap_or(0);
             let smallest: Vec<&Vec<Node>> = sides.iter().filter(|s| s.len() == fewest).collect();
@@ -70,7 +72,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 }
             });
             let place = fronts.iter().find_map(|(f, g)| {
-                let at = f.waiting.iter().copied().find(|m| node(g, *m).is_some_and(|n| named.contains(&n)))?;
+                let at =
+                    f.waiting.iter().copied().find(|m| node(g, *m).is_some_and(|n| named.contains(&n)))?;
                 let FrontKind::Collective(seq) = f.what else { return None };
                 mismatch::place_near(scene, g.tracks.get(at)?.as_ref()?, &g.name, seq)
             });
@@ -80,7 +83,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 Draft::new(
                     RULE.id,
                     "deadlock-cycle",
-                    format!("{} wait for each other in a circle through {}", drafting::ranks(&all), groups.join(" and ")),
+                    format!(
+                        "{} wait for each other in a circle through {}",
+                        drafting::ranks(&all),
+                        groups.join(" and ")
+                    ),
                 )
                 .weight(Weight::Stated)
                 .confidence(if waits.view == View::Flight { Confidence::High } else { Confidence::Low })
@@ -88,7 +95,13 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 .victims(all)
                 .evidence(evidence)
                 .at(fronts.iter().filter_map(|(f, _)| f.since_ns).min())
-                .advise(Impact::Harmless, format!("enter the groups in one order on all ranks; {} does it the other way round", drafting::who(&named)))
+                .advise(
+                    Impact::Harmless,
+                    format!(
+                        "enter the groups in one order on all ranks; {} does it the other way round",
+                        drafting::who(&named)
+                    ),
+                )
                 .build(),
             );
         }

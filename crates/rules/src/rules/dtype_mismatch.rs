@@ -42,9 +42,15 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .filter_map(|m| {
             let Fault::Type = m.fault else { return None };
             let (odd, usual) = (drafting::who(&m.odd), drafting::ranks(&m.usual));
-            let title = format!("{odd} called {} where {usual} called {} (#{} of {})", m.odd_call, m.usual_call, m.seq, m.group);
+            let title = format!(
+                "{odd} called {} where {usual} called {} (#{} of {})",
+                m.odd_call, m.usual_call, m.seq, m.group
+            );
             drafting::from_mismatch(scene, RULE.id, "dtype-mismatch", m, title)
-                .advise(Impact::Harmless, format!("give the tensor the same type on all ranks{}", drafting::at(m.place.as_ref())))
+                .advise(
+                    Impact::Harmless,
+                    format!("give the tensor the same type on all ranks{}", drafting::at(m.place.as_ref())),
+                )
                 .build()
         })
         .collect();

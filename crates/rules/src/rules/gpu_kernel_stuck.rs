@@ -43,8 +43,15 @@ const OUTLIER_RATIO: f32 = 0.75;
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let Some(waits) = scene.waits_of(View::Flight) else { return by_count(scene) };
-    let stuck: Vec<&Front> = waits.all_in.iter().filter_map(|at| waits.fronts.get(*at)).filter(|f| matches!(f.what, FrontKind::Collective(_))).collect();
-    let (Some(front), true, true) = (stuck.first(), scene.mismatches.is_empty(), waits.roots.is_empty() && waits.cycles.is_empty()) else {
+    let stuck: Vec<&Front> = waits
+        .all_in
+        .iter()
+        .filter_map(|at| waits.fronts.get(*at))
+        .filter(|f| matches!(f.what, FrontKind::Collective(_)))
+        .collect();
+    let (Some(front), true, true) =
+        (stuck.first(), scene.mismatches.is_empty(), waits.roots.is_empty() && waits.cycles.is_empty())
+    else {
         return Outcome::Clear;
     };
     let Some(group) = scene.ledger.groups.get(front.group) else { return Outcome::Clear };
@@ -65,13 +72,24 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .filter_map(|t| mismatch::evidence_of(scene, t, seq));
     let Some((rank, evidence)) = outliers else {
         let all: RankSet = front.waiting.iter().filter_map(|m| group.rank(*m)).collect();
-        let what = format!("all of {} launched #{seq} of {} and none finishes: on which GPU does an earlier kernel still run?", drafting::ranks(&all), group.name);
+        let what = format!(
+            "all of {} launched #{seq} of {} and none finishes: on which GPU does an earlier kernel still run?",
+            drafting::ranks(&all),
+            group.name
+        );
         return Outcome::Undecided(vec![
-            Need { question: what.clone(), command: "nvidia-smi   (compare power and utilisation among the GPUs while it hangs)".into() },
-            Need { question: what, command: "cuda-gdb --pid PID -ex 'info cuda kernels'   (pauses that process)".into() },
+            Need {
+                question: what.clone(),
+                command: "nvidia-smi   (compare power and utilisation among the GPUs while it hangs)".into(),
+            },
+            Need {
+                question: what,
+                command: "cuda-gdb --pid PID -ex 'info cuda kernels'   (pauses that process)".into(),
+            },
         ]);
     };
-    let others: RankSet = front.waiting.iter().filter_map(|m| group.rank(*m)).filter(|r| *r != rank).collect();
+    let others: RankSet =
+        front.waiting.iter().filter_map(|m| group.rank(*m)).filter(|r| *r != rank).collect();
     let late = latest(group, front, seq).filter(|r| *r == rank);
     Outcome::from_findings(
         Draft::new(
@@ -99,7 +117,11 @@ fn by_count(scene: &Scene<'_>) -> Outcome {
     let Some(waits) = scene.waits_of(View::Nccl) else { return Outcome::Clear };
     let timed_out: Vec<(Rank, Evidence)> =
         scene.conditions.all().filter_map(|(rank, c)| Some((rank, c.timed_out.clone()?))).collect();
-    if !scene.ledger.logs_know_more() || !waits.fronts.is_empty() || !scene.mismatches.is_empty() || timed_out.len() < 2 {
+    if !scene.ledger.logs_know_more()
+        || !waits.fronts.is_empty()
+        || !scene.mismatches.is_empty()
+        || timed_out.len() < 2
+    {
         return Outcome::Clear;
     }
     let Some((rank, evidence)) = power_outliers(scene) else {
@@ -113,7 +135,10 @@ fn by_count(scene: &Scene<'_>) -> Outcome {
         Draft::new(
             RULE.id,
             "gpu-kernel-stuck",
-            format!("the GPU of {} runs something else: the collective of the others never starts there", drafting::rank(rank)),
+            format!(
+                "the GPU of {} runs something else: the collective of the others never starts there",
+                drafting::rank(rank)
+            ),
         )
         .weight(Weight::Derived)
         .confidence(Confidence::Medium)
@@ -121,7 +146,11 @@ fn by_count(scene: &Scene<'_>) -> Outcome {
         .victims(victims)
         .evidence(evidence)
         .evidence(timed_out.into_iter().take(3).map(|(_, e)| e))
-        .advise_command(Impact::Disruptive, "see which kernel runs there (pauses that process)", "cuda-gdb --pid PID -ex 'info cuda kernels'")
+        .advise_command(
+            Impact::Disruptive,
+            "see which kernel runs there (pauses that process)",
+            "cuda-gdb --pid PID -ex 'info cuda kernels'",
+        )
         .build()
         .into_iter()
         .collect(),
@@ -134,8 +163,14 @@ fn power_outliers(scene: &Scene<'_>) -> Option<(Rank, Vec<Evidence>)> {
     let mut rows: Vec<(Rank, f32, Cite)> = Vec::new();
     for (observation, table) in scene.gpu_tables() {
         for gpu in &table.gpus {
-            let by_process = table.processes.iter().find(|(index, _)| *index == gpu.index).and_then(|(_, pid)| scene.roster.rank_of(*pid, None));
-            let by_address = || scene.roster.members.iter().find(|m| m.gpu.is_some() && m.gpu == gpu.pci).and_then(|m| m.rank);
+            let by_process = table
+                .processes
+                .iter()
+                .find(|(index, _)| *index == gpu.index)
+                .and_then(|(_, pid)| scene.roster.rank_of(*pid, None));
+            let by_address = || {
+                scene.roster.members.iter().find(|m| m.gpu.is_some() && m.gpu == gpu.pci).and_then(|m| m.rank)
+            };
             if let (Some(rank), Some(power)) = (by_process.or_else(by_address), gpu.power_w) {
                 let cite = Cite { line: gpu.line, ..observation.cite };
                 // Two tables of one node: the first stands.
@@ -192,7 +227,12 @@ mod tests {
 
     #[test]
     fn a_cut_path_leaves_some_ahead() {
-        let job = Stage::job(4).logs().dumps(&["ar:1 ar:100?", "ar:1 ar:100?", "ar:1 ar:100?", "ar:1 ar:100 ar:100?"]);
+        let job = Stage::job(4).logs().dumps(&[
+            "ar:1 ar:100?",
+            "ar:1 ar:100?",
+            "ar:1 ar:100?",
+            "ar:1 ar:100 ar:100?",
+        ]);
         job.powers(&[262.0, 260.0, 121.0, 263.0]).silent(&RULE);
     }
 }

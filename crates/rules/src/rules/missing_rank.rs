@@ -20,7 +20,9 @@
 //! # References
 //! PyTorch docs, distributed rendezvous and TCPStore.
 
-use ringleader_model::{Confidence, Evidence, Impact, Rank, RankSet, SourceKind, StoreEvent, TorchEvent, Weight};
+use ringleader_model::{
+    Confidence, Evidence, Impact, Rank, RankSet, SourceKind, StoreEvent, TorchEvent, Weight,
+};
 
 use crate::correlate::Scene;
 use crate::correlate::ledger::View;
@@ -84,8 +86,15 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .victims(scene.roster.members.iter().filter_map(|m| m.rank).filter(|r| !named.contains(*r)).collect())
         .evidence(evidence)
         .at(at)
-        .advise(Impact::Harmless, "look at the missing rank's own output: was it started, did it fail while importing?")
-        .advise_command(Impact::Harmless, "from its node, see whether the master answers", "nc -zv $MASTER_ADDR $MASTER_PORT");
+        .advise(
+            Impact::Harmless,
+            "look at the missing rank's own output: was it started, did it fail while importing?",
+        )
+        .advise_command(
+            Impact::Harmless,
+            "from its node, see whether the master answers",
+            "nc -zv $MASTER_ADDR $MASTER_PORT",
+        );
     Outcome::from_findings(draft.build().into_iter().collect())
 }
 
@@ -93,25 +102,35 @@ fn check(scene: &Scene<'_>) -> Outcome {
 fn half_made_communicator(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
     for group in scene.ledger.groups.iter().filter(|g| g.view == View::Nccl && g.is_world) {
-        let begun: Vec<usize> = (0..group.tracks.len()).filter(|m| group.tracks.get(*m).is_some_and(Option::is_some)).collect();
-        let absent: RankSet = (0..group.tracks.len()).filter(|m| !begun.contains(m)).filter_map(|m| group.rank(m)).collect();
+        let begun: Vec<usize> =
+            (0..group.tracks.len()).filter(|m| group.tracks.get(*m).is_some_and(Option::is_some)).collect();
+        let absent: RankSet =
+            (0..group.tracks.len()).filter(|m| !begun.contains(m)).filter_map(|m| group.rank(m)).collect();
         let completed = scene.nccl_logs().any(|(_, log)| log.comms.iter().any(|c| c.completed.is_some()));
         if completed || absent.is_empty() || begun.len() * 2 <= group.tracks.len() || begun.len() < 2 {
             continue;
         }
         let seen = begun.iter().filter_map(|m| group.tracks.get(*m)?.as_ref()).take(3).map(|t| Evidence {
             cite: t.cite,
-            text: format!("{} began {} and never completed it", t.rank.map_or_else(|| "a rank".into(), |r| format!("rank {}", r.0)), group.name),
+            text: format!(
+                "{} began {} and never completed it",
+                t.rank.map_or_else(|| "a rank".into(), |r| format!("rank {}", r.0)),
+                group.name
+            ),
             kind: SourceKind::NcclLog,
         });
         findings.extend(
-            Draft::new(RULE.id, "missing-rank", format!("{} never began the communicator that the others wait in", drafting::ranks(&absent)))
-                .weight(Weight::Derived)
-                .confidence(Confidence::Low)
-                .culprits(absent.ranks().iter().map(|r| scene.roster.culprit_rank(*r)))
-                .evidence(seen)
-                .advise(Impact::Harmless, "look at the missing rank's own output: was it started?")
-                .build(),
+            Draft::new(
+                RULE.id,
+                "missing-rank",
+                format!("{} never began the communicator that the others wait in", drafting::ranks(&absent)),
+            )
+            .weight(Weight::Derived)
+            .confidence(Confidence::Low)
+            .culprits(absent.ranks().iter().map(|r| scene.roster.culprit_rank(*r)))
+            .evidence(seen)
+            .advise(Impact::Harmless, "look at the missing rank's own output: was it started?")
+            .build(),
         );
     }
     Outcome::from_findings(findings)
@@ -151,7 +170,8 @@ mod tests {
 
     #[test]
     fn a_communicator_that_only_some_began() {
-        let begun = |stage: Stage, rank: u32| stage.process("node1", 100 + rank, None).comm(rank, 4, 1, false);
+        let begun =
+            |stage: Stage, rank: u32| stage.process("node1", 100 + rank, None).comm(rank, 4, 1, false);
         [0, 1, 3].into_iter().fold(Stage::new(), begun).concludes(&RULE, "missing-rank 2, low");
     }
 

@@ -58,7 +58,13 @@ fn check(scene: &Scene<'_>) -> Outcome {
             let node = culprit.host.clone().map_or_else(String::new, |h| format!(" (node {h})"));
             let suspect = scene.suspects.iter().find(|s| s.node.rank() == culprit.rank);
             let missed = culprit.rank.and_then(|r| scene.condition(r)).and_then(|c| c.ras_missing.clone());
-            let others: RankSet = scene.roster.members.iter().filter_map(|m| m.rank).filter(|r| Some(*r) != culprit.rank).collect();
+            let others: RankSet = scene
+                .roster
+                .members
+                .iter()
+                .filter_map(|m| m.rank)
+                .filter(|r| Some(*r) != culprit.rank)
+                .collect();
             findings.extend(
                 Draft::new(RULE.id, "network-link-down", format!("{name}{node} lost its network in mid-run: no route is left on that node"))
                     .weight(Weight::Stated)

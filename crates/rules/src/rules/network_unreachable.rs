@@ -19,8 +19,8 @@
 
 use ringleader_model::{Confidence, Host, Impact, RankSet, Weight};
 
-use crate::correlate::{Member, Scene};
 use crate::correlate::condition::ProcessState;
+use crate::correlate::{Member, Scene};
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
 
@@ -49,18 +49,31 @@ fn check(scene: &Scene<'_>) -> Outcome {
         if !alive || condition.absent.is_some() || !several_nodes {
             continue;
         }
-        let others: RankSet = scene.roster.members.iter().filter_map(|m| m.rank).filter(|r| *r != rank).collect();
-        let signs = [&condition.timed_out, &condition.state.as_ref().map(|(_, e)| e.clone())].into_iter().flatten().cloned().collect::<Vec<_>>();
+        let others: RankSet =
+            scene.roster.members.iter().filter_map(|m| m.rank).filter(|r| *r != rank).collect();
+        let signs = [&condition.timed_out, &condition.state.as_ref().map(|(_, e)| e.clone())]
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect::<Vec<_>>();
         findings.extend(
-            Draft::new(RULE.id, "network-unreachable", format!("{} is alive but no longer answers on the network", drafting::rank(rank)))
-                .weight(Weight::Derived)
-                .confidence(Confidence::Medium)
-                .culprit(scene.roster.culprit_rank(rank))
-                .victims(others)
-                .evidence([missing.clone()])
-                .evidence(signs)
-                .advise_command(Impact::Harmless, "from another node, see whether it answers, then look at its interface", "ping -c 3 HOST; ssh HOST ip -s link")
-                .build(),
+            Draft::new(
+                RULE.id,
+                "network-unreachable",
+                format!("{} is alive but no longer answers on the network", drafting::rank(rank)),
+            )
+            .weight(Weight::Derived)
+            .confidence(Confidence::Medium)
+            .culprit(scene.roster.culprit_rank(rank))
+            .victims(others)
+            .evidence([missing.clone()])
+            .evidence(signs)
+            .advise_command(
+                Impact::Harmless,
+                "from another node, see whether it answers, then look at its interface",
+                "ping -c 3 HOST; ssh HOST ip -s link",
+            )
+            .build(),
         );
     }
     Outcome::from_findings(findings)
@@ -72,7 +85,8 @@ mod tests {
     use crate::staging::Stage;
 
     fn two_nodes() -> Stage {
-        let job = Stage::job(4).log(0, "node1", "").log(1, "node1", "").log(2, "node2", "").log(3, "node2", "");
+        let job =
+            Stage::job(4).log(0, "node1", "").log(1, "node1", "").log(2, "node2", "").log(3, "node2", "");
         job.ras_of(&["ar:5", "ar:5", "ar:5", "-"], &[1, 1, 2, 2])
     }
 

@@ -45,10 +45,19 @@ fn check(scene: &Scene<'_>) -> Outcome {
             let (odd, usual) = (drafting::who(&m.odd), drafting::ranks(&m.usual));
             let title = {
                 let _ = difference;
-                format!("{odd} called {} where {usual} called {} (#{} of {})", m.odd_call, m.usual_call, m.seq, m.group)
+                format!(
+                    "{odd} called {} where {usual} called {} (#{} of {})",
+                    m.odd_call, m.usual_call, m.seq, m.group
+                )
             };
             drafting::from_mismatch(scene, RULE.id, "op-mismatch", m, title)
-                .advise(Impact::Harmless, format!("make all ranks call the same operation with the same root and reduction{}", drafting::at(m.place.as_ref())))
+                .advise(
+                    Impact::Harmless,
+                    format!(
+                        "make all ranks call the same operation with the same root and reduction{}",
+                        drafting::at(m.place.as_ref())
+                    ),
+                )
                 .build()
         })
         .collect();

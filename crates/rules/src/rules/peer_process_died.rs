@@ -48,15 +48,18 @@ fn check(scene: &Scene<'_>) -> Outcome {
 
 /// Victims that say whose connection closed.
 fn closed_connections(scene: &Scene<'_>) -> Option<Finding> {
-    let mut draft = Draft::new(RULE.id, "peer-process-died", "a peer closed its connection: that rank is gone")
-        .weight(Weight::Symptom)
-        .confidence(Confidence::Medium);
+    let mut draft =
+        Draft::new(RULE.id, "peer-process-died", "a peer closed its connection: that rank is gone")
+            .weight(Weight::Symptom)
+            .confidence(Confidence::Medium);
     let mut any = false;
     let mut peers: Vec<String> = Vec::new();
     for statement in scene.statements() {
         let text = match statement.event {
             TorchEvent::AsyncError { error, last_error, .. } => last_error.as_ref().unwrap_or(error),
-            TorchEvent::Exception(exception) => exception.nccl_last_error.as_ref().unwrap_or(&exception.message),
+            TorchEvent::Exception(exception) => {
+                exception.nccl_last_error.as_ref().unwrap_or(&exception.message)
+            }
             TorchEvent::Gloo(GlooEvent::ClosedByPeer { peer }) => {
                 peers.push(peer.to_string());
                 any = true;
@@ -66,16 +69,25 @@ fn closed_connections(scene: &Scene<'_>) -> Option<Finding> {
             TorchEvent::Store(StoreEvent::ConnectionLost { text }) => text,
             _ => continue,
         };
-        let remote = text.contains(CLOSED) || text.contains("remote process exited") || matches!(statement.event, TorchEvent::Store(_));
+        let remote = text.contains(CLOSED)
+            || text.contains("remote process exited")
+            || matches!(statement.event, TorchEvent::Store(_));
         if remote {
             any = true;
-            peers.extend(text.split(CLOSED).nth(1).map(|p| p.split_whitespace().next().unwrap_or_default().to_owned()));
+            peers.extend(
+                text.split(CLOSED).nth(1).map(|p| p.split_whitespace().next().unwrap_or_default().to_owned()),
+            );
             draft = draft.evidence([statement.evidence()]).at(statement.at_ns());
         }
     }
     for line in scene.nccl_messages().filter(|m| m.message.is_warn && m.text().contains(CLOSED)) {
         any = true;
-        peers.extend(line.text().split(CLOSED).nth(1).map(|p| p.split_whitespace().next().unwrap_or_default().to_owned()));
+        peers.extend(
+            line.text()
+                .split(CLOSED)
+                .nth(1)
+                .map(|p| p.split_whitespace().next().unwrap_or_default().to_owned()),
+        );
         draft = draft.evidence([line.evidence()]);
     }
     if !any {
@@ -87,7 +99,9 @@ fn closed_connections(scene: &Scene<'_>) -> Option<Finding> {
         let address = peer.split('<').next().unwrap_or(peer).trim_matches(|c| c == '[' || c == ']');
         let host = address.split(':').next().unwrap_or(address);
         let mut on_host = scene.roster.members.iter().filter(|m| {
-            m.address.as_deref() == Some(address) || m.address.as_deref() == Some(host) || m.host.as_deref() == Some(address.split('.').next().unwrap_or(address))
+            m.address.as_deref() == Some(address)
+                || m.address.as_deref() == Some(host)
+                || m.host.as_deref() == Some(address.split('.').next().unwrap_or(address))
         });
         if let (Some(one), None) = (on_host.next(), on_host.next()) {
             named.push(one);
@@ -110,13 +124,26 @@ fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
     for suspect in &scene.suspects {
         let Some(rank) = suspect.node.rank() else { continue };
         let condition = scene.condition(rank);
-        let dead = condition.and_then(|c| c.state.as_ref()).filter(|(state, _)| *state == ProcessState::Zombie);
-        let gone = dead.is_some() || condition.is_some_and(|c| c.absent.is_some() || c.comm_closed.is_some() && c.stand.is_none() || c.ras_missing.is_some() && c.state.is_none());
-        let silent = suspect.weak && condition.is_none_or(|c| c.state.is_none() && c.stand.is_none() && c.timed_out.is_none() && c.exit.is_none());
+        let dead =
+            condition.and_then(|c| c.state.as_ref()).filter(|(state, _)| *state == ProcessState::Zombie);
+        let gone = dead.is_some()
+            || condition.is_some_and(|c| {
+                c.absent.is_some()
+                    || c.comm_closed.is_some() && c.stand.is_none()
+                    || c.ras_missing.is_some() && c.state.is_none()
+            });
+        let silent = suspect.weak
+            && condition.is_none_or(|c| {
+                c.state.is_none() && c.stand.is_none() && c.timed_out.is_none() && c.exit.is_none()
+            });
         if !gone && !silent {
             continue;
         }
-        let signs = condition.into_iter().flat_map(|c| [&c.absent, &c.ras_missing, &c.comm_closed]).flatten().cloned();
+        let signs = condition
+            .into_iter()
+            .flat_map(|c| [&c.absent, &c.ras_missing, &c.comm_closed])
+            .flatten()
+            .cloned();
         findings.extend(
             drafting::from_suspect(
                 scene,
@@ -125,16 +152,30 @@ fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
                 suspect,
                 None,
                 if gone {
-                    format!("{} is gone; {} wait for it in {}", drafting::rank(rank), drafting::ranks(&suspect.victims), suspect.awaited_in)
+                    format!(
+                        "{} is gone; {} wait for it in {}",
+                        drafting::rank(rank),
+                        drafting::ranks(&suspect.victims),
+                        suspect.awaited_in
+                    )
                 } else {
-                    format!("{} left no record; {} wait for it in {}", drafting::rank(rank), drafting::ranks(&suspect.victims), suspect.awaited_in)
+                    format!(
+                        "{} left no record; {} wait for it in {}",
+                        drafting::rank(rank),
+                        drafting::ranks(&suspect.victims),
+                        suspect.awaited_in
+                    )
                 },
             )
             .weight(Weight::Symptom)
             .confidence(if gone { Confidence::Medium } else { Confidence::Low })
             .evidence(signs)
             .evidence(dead.map(|(_, seen)| seen.clone()))
-            .advise_command(Impact::Harmless, "see whether it still runs, and in which state", "ps -eo pid,ppid,stat,wchan:32,etime,args")
+            .advise_command(
+                Impact::Harmless,
+                "see whether it still runs, and in which state",
+                "ps -eo pid,ppid,stat,wchan:32,etime,args",
+            )
             .build(),
         );
     }
@@ -191,7 +232,10 @@ mod tests {
             .ps("S S -")
             .concludes(&RULE, "peer-process-died 2, high");
         // Its file may just be lost.
-        Stage::job(3).dump(0, "ar:1 ar:9?").dump(1, "ar:1 ar:9?").concludes(&RULE, "peer-process-died 2, low");
+        Stage::job(3)
+            .dump(0, "ar:1 ar:9?")
+            .dump(1, "ar:1 ar:9?")
+            .concludes(&RULE, "peer-process-died 2, low");
     }
 
     #[test]
@@ -202,7 +246,8 @@ mod tests {
 
     #[test]
     fn a_launcher_without_a_table() {
-        let failed = || Stage::new().torch(None, TorchEvent::LauncherFailed { script: None }, "train.py FAILED");
+        let failed =
+            || Stage::new().torch(None, TorchEvent::LauncherFailed { script: None }, "train.py FAILED");
         failed().concludes(&RULE, "peer-process-died , low");
         failed().failed(1, 1, true).silent(&RULE);
     }

@@ -18,7 +18,9 @@
 //! # References
 //! Python faulthandler; signal(7).
 
-use ringleader_model::{Confidence, Evidence, Fact, Impact, Rank, SourceKind, ThreadStack, TorchEvent, Weight};
+use ringleader_model::{
+    Confidence, Evidence, Fact, Impact, Rank, SourceKind, ThreadStack, TorchEvent, Weight,
+};
 
 use crate::correlate::Scene;
 use crate::correlate::condition;
@@ -71,11 +73,21 @@ fn check(scene: &Scene<'_>) -> Outcome {
             draft = draft.evidence([evidence.clone()]);
         }
         if *number == 7 {
-            draft = draft.advise_command(Impact::Harmless, "SIGBUS is what a full /dev/shm looks like", "df -h /dev/shm");
+            draft = draft.advise_command(
+                Impact::Harmless,
+                "SIGBUS is what a full /dev/shm looks like",
+                "df -h /dev/shm",
+            );
         }
         findings.extend(
             draft
-                .advise(Impact::Harmless, format!("read the native stack{}; with a core dump (ulimit -c unlimited) gdb shows it whole", drafting::at(place)))
+                .advise(
+                    Impact::Harmless,
+                    format!(
+                        "read the native stack{}; with a core dump (ulimit -c unlimited) gdb shows it whole",
+                        drafting::at(place)
+                    ),
+                )
                 .build(),
         );
     }
@@ -87,7 +99,12 @@ fn anybody_timed_out(scene: &Scene<'_>) -> bool {
 }
 
 /// The crash report of a rank: its own, or the only one of its kind that names no rank.
-fn crash_report<'s>(scene: &'s Scene<'_>, rank: Rank, words: &str, is_abort: bool) -> Option<(&'s [ThreadStack], Evidence)> {
+fn crash_report<'s>(
+    scene: &'s Scene<'_>,
+    rank: Rank,
+    words: &str,
+    is_abort: bool,
+) -> Option<(&'s [ThreadStack], Evidence)> {
     if let Some((_, threads, evidence)) = &scene.condition(rank)?.crash {
         return Some((threads, evidence.clone()));
     }
@@ -95,7 +112,9 @@ fn crash_report<'s>(scene: &'s Scene<'_>, rank: Rank, words: &str, is_abort: boo
         return None;
     }
     let mut unclaimed = scene.case.observations.iter().filter_map(|o| match &o.fact {
-        Fact::Torch(TorchEvent::Crash { reason, threads, .. }) if o.who.rank.is_none() && reason.contains(words) => {
+        Fact::Torch(TorchEvent::Crash { reason, threads, .. })
+            if o.who.rank.is_none() && reason.contains(words) =>
+        {
             let evidence = Evidence { cite: o.cite, text: o.text.to_string(), kind: SourceKind::TorchLog };
             Some((threads.as_slice(), evidence))
         }

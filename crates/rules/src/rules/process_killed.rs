@@ -50,19 +50,32 @@ fn check(scene: &Scene<'_>) -> Outcome {
         }
         let pid = scene.roster.by_rank(rank).and_then(|m| m.pid).map_or(0, |p| p.0);
         findings.extend(
-            Draft::new(RULE.id, "process-killed", format!("{} was killed with SIGKILL from outside", drafting::rank(rank)))
-                .weight(Weight::Stated)
-                .confidence(if exit.is_root { Confidence::High } else { Confidence::Medium })
-                .culprit(scene.roster.culprit_rank(rank))
-                .evidence([exit.evidence.clone()])
-                .evidence(scene.suspects.iter().filter(|s| s.node.rank() == Some(rank)).flat_map(|s| s.evidence.iter().take(2).cloned()))
-                .advise_command(
-                    Impact::Harmless,
-                    "see whether the kernel killed it for memory",
-                    format!("dmesg -T | grep -iE 'out of memory|oom-kill|killed process {pid}'"),
-                )
-                .advise(Impact::Harmless, "see who sent the signal: the scheduler's log, a health agent, an operator's shell")
-                .build(),
+            Draft::new(
+                RULE.id,
+                "process-killed",
+                format!("{} was killed with SIGKILL from outside", drafting::rank(rank)),
+            )
+            .weight(Weight::Stated)
+            .confidence(if exit.is_root { Confidence::High } else { Confidence::Medium })
+            .culprit(scene.roster.culprit_rank(rank))
+            .evidence([exit.evidence.clone()])
+            .evidence(
+                scene
+                    .suspects
+                    .iter()
+                    .filter(|s| s.node.rank() == Some(rank))
+                    .flat_map(|s| s.evidence.iter().take(2).cloned()),
+            )
+            .advise_command(
+                Impact::Harmless,
+                "see whether the kernel killed it for memory",
+                format!("dmesg -T | grep -iE 'out of memory|oom-kill|killed process {pid}'"),
+            )
+            .advise(
+                Impact::Harmless,
+                "see who sent the signal: the scheduler's log, a health agent, an operator's shell",
+            )
+            .build(),
         );
     }
     Outcome::from_findings(findings)
@@ -85,6 +98,10 @@ mod tests {
     fn what_a_launcher_sends_afterwards() {
         Stage::new().failed(1, 1, true).failed(0, -15, false).silent(&RULE);
         let kill = TorchEvent::ClosingSignal { pid: Pid(100), signal: "SIGKILL".into() };
-        Stage::new().failed(1, 1, true).torch(None, kill, "closing signal SIGKILL").failed(0, -9, false).silent(&RULE);
+        Stage::new()
+            .failed(1, 1, true)
+            .torch(None, kill, "closing signal SIGKILL")
+            .failed(0, -9, false)
+            .silent(&RULE);
     }
 }

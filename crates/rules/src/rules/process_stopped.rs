@@ -61,8 +61,16 @@ fn check(scene: &Scene<'_>) -> Outcome {
         }
         let pid = scene.roster.by_rank(rank).and_then(|m| m.pid).map_or(0, |p| p.0);
         let draft = draft
-            .advise_command(Impact::Harmless, "see who stopped it: a debugger, job control, a frozen cgroup", format!("grep -E 'State|TracerPid' /proc/{pid}/status"))
-            .advise_command(Impact::Disruptive, "let it go on; a watchdog that has fired already ends the job all the same", format!("kill -CONT {pid}"));
+            .advise_command(
+                Impact::Harmless,
+                "see who stopped it: a debugger, job control, a frozen cgroup",
+                format!("grep -E 'State|TracerPid' /proc/{pid}/status"),
+            )
+            .advise_command(
+                Impact::Disruptive,
+                "let it go on; a watchdog that has fired already ends the job all the same",
+                format!("kill -CONT {pid}"),
+            );
         findings.extend(draft.build());
     }
     Outcome::from_findings(findings)

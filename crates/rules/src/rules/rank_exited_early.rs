@@ -40,7 +40,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
     for suspect in &scene.suspects {
         let Some(rank) = suspect.node.rank() else { continue };
         let Some(condition) = scene.condition(rank) else { continue };
-        if condition.exit.as_ref().is_some_and(|e| e.code != 0) || condition.crash.is_some() || condition.exception.is_some() {
+        if condition.exit.as_ref().is_some_and(|e| e.code != 0)
+            || condition.crash.is_some()
+            || condition.exception.is_some()
+        {
             continue;
         }
         if condition.state.is_some() || condition.stand.is_some() || condition.timed_out.is_some() {
@@ -48,10 +51,16 @@ fn check(scene: &Scene<'_>) -> Outcome {
         }
         let unlisted = scene.conditions.has_failure_table && peers_are_listed(scene, rank);
         // Its end must be seen by someone: the process list, RAS, or its own log; and nothing may call it a failure.
-        let signs: Vec<_> = [&condition.absent, &condition.ras_missing, &condition.comm_closed].into_iter().flatten().cloned().collect();
+        let signs: Vec<_> = [&condition.absent, &condition.ras_missing, &condition.comm_closed]
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect();
         // An abort alone is what torch does on any way out, an exception's too.
         let destroyed = condition.comm_closed.as_ref().is_some_and(|e| e.text.contains("Destroy"));
-        let orderly = destroyed || unlisted && !signs.is_empty() || condition.comm_closed.is_some() && condition.absent.is_some();
+        let orderly = destroyed
+            || unlisted && !signs.is_empty()
+            || condition.comm_closed.is_some() && condition.absent.is_some();
         if signs.is_empty() || !orderly {
             continue;
         }
@@ -63,12 +72,20 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 "rank-exited-early",
                 suspect,
                 place,
-                format!("{} has exited normally; {} wait for it in {}", drafting::rank(rank), drafting::ranks(&suspect.victims), suspect.awaited_in),
+                format!(
+                    "{} has exited normally; {} wait for it in {}",
+                    drafting::rank(rank),
+                    drafting::ranks(&suspect.victims),
+                    suspect.awaited_in
+                ),
             )
             .weight(Weight::Stated)
             .confidence(Confidence::Medium)
             .evidence(signs)
-            .advise(Impact::Harmless, "let the ranks agree on stopping (all_reduce a flag) before any of them leaves the loop")
+            .advise(
+                Impact::Harmless,
+                "let the ranks agree on stopping (all_reduce a flag) before any of them leaves the loop",
+            )
             .build(),
         );
     }
@@ -79,7 +96,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
 fn peers_are_listed(scene: &Scene<'_>, rank: Rank) -> bool {
     let host = scene.roster.by_rank(rank).and_then(|m| m.host.clone());
     scene.conditions.all().any(|(other, c)| {
-        other != rank && c.exit.is_some() && (host.is_none() || scene.roster.by_rank(other).and_then(|m| m.host.clone()) == host)
+        other != rank
+            && c.exit.is_some()
+            && (host.is_none() || scene.roster.by_rank(other).and_then(|m| m.host.clone()) == host)
     })
 }
 

@@ -94,7 +94,10 @@ fn gone_on(scene: &Scene<'_>) -> Vec<Finding> {
                     .victims(victims)
                     .evidence(waiting.take(3).filter_map(|t| mismatch::evidence_of(scene, t, seq)))
                     .at(front.since_ns)
-                    .advise(Impact::Harmless, format!("make every rank reach the call{}", drafting::at(place.as_ref())))
+                    .advise(
+                        Impact::Harmless,
+                        format!("make every rank reach the call{}", drafting::at(place.as_ref())),
+                    )
                     .build(),
             );
         }
@@ -109,16 +112,27 @@ fn run_ahead(scene: &Scene<'_>) -> Option<Finding> {
     if scene.mismatches.iter().any(|m| m.odd.contains(&node)) {
         return None;
     }
-    let timed_out: Vec<_> = scene.conditions.all().filter(|(r, c)| Some(*r) != node.rank() && c.timed_out.is_some()).collect();
+    let timed_out: Vec<_> =
+        scene.conditions.all().filter(|(r, c)| Some(*r) != node.rank() && c.timed_out.is_some()).collect();
     let victims: RankSet = timed_out.iter().map(|(rank, _)| *rank).collect();
     let ahead = waits.fronts.iter().filter_map(|f| {
         let group = scene.ledger.groups.get(f.group)?;
         let track = group.tracks.get(*f.waiting.first()?)?.as_ref()?;
-        let others = f.behind.iter().filter_map(|m| group.tracks.get(*m)?.as_ref()).map(|t| t.entered).max()?;
-        let text = format!("{} made {} calls on {}, the others at most {others}", drafting::who(&[node]), track.entered, group.name);
+        let others =
+            f.behind.iter().filter_map(|m| group.tracks.get(*m)?.as_ref()).map(|t| t.entered).max()?;
+        let text = format!(
+            "{} made {} calls on {}, the others at most {others}",
+            drafting::who(&[node]),
+            track.entered,
+            group.name
+        );
         Some(Evidence { cite: track.cite, text, kind: SourceKind::NcclLog })
     });
-    let title = format!("{} went on without a call that {} wait in", drafting::who(&[node]), drafting::ranks(&victims));
+    let title = format!(
+        "{} went on without a call that {} wait in",
+        drafting::who(&[node]),
+        drafting::ranks(&victims)
+    );
     Draft::new(RULE.id, "skipped-collective", title)
         .weight(Weight::Stated)
         .confidence(Confidence::Medium)
@@ -160,7 +174,8 @@ mod tests {
 
     #[test]
     fn ahead_by_the_count_of_nccl() {
-        let logs = || Stage::job(3).log(0, "node1", "ar:9*3").log(1, "node1", "ar:9*3").log(2, "node1", "ar:9*4");
+        let logs =
+            || Stage::job(3).log(0, "node1", "ar:9*3").log(1, "node1", "ar:9*3").log(2, "node1", "ar:9*4");
         let waiting = logs().timed_out(0, "ar:9", 3, 3).timed_out(1, "ar:9", 3, 3);
         waiting.concludes(&RULE, "skipped-collective 2, high");
         // Nobody waits: the logs end at different moments.

@@ -103,18 +103,25 @@ fn slowest(scene: &Scene<'_>, group: &Group<'_>) -> Option<Finding> {
         return None;
     }
     let medians: Vec<f64> = waits.iter_mut().map(|w| median(w)).collect();
-    let at = (0..medians.len()).min_by(|a, b| medians.get(*a).unwrap_or(&0.0).total_cmp(medians.get(*b).unwrap_or(&0.0)))?;
+    let at = (0..medians.len())
+        .min_by(|a, b| medians.get(*a).unwrap_or(&0.0).total_cmp(medians.get(*b).unwrap_or(&0.0)))?;
     let mine = *medians.get(at)?;
-    let mut others: Vec<f64> = medians.iter().enumerate().filter(|(m, _)| *m != at).map(|(_, v)| *v).collect();
+    let mut others: Vec<f64> =
+        medians.iter().enumerate().filter(|(m, _)| *m != at).map(|(_, v)| *v).collect();
     others.sort_by(f64::total_cmp);
     let theirs = *others.get(others.len() / 2)?;
     let lowest_other = *others.first()?;
     let (member, track, dump) = tracks.get(at)?;
-    let span = (dump.ops.get(track.op(to)? as usize)?.created_ns - dump.ops.get(track.op(from.max(1))? as usize)?.created_ns) as f64;
+    let span = (dump.ops.get(track.op(to)? as usize)?.created_ns
+        - dump.ops.get(track.op(from.max(1))? as usize)?.created_ns) as f64;
     let step = span / n_used as f64;
     let lost = (theirs - mine) / step.max(1.0);
     let habit = *least.get(at)? as f64 / n_used as f64;
-    if lost < MIN_LOST_SHARE || theirs < mine * MIN_RATIO || lowest_other < mine * MIN_RATIO / 2.0 || habit < MIN_HABIT {
+    if lost < MIN_LOST_SHARE
+        || theirs < mine * MIN_RATIO
+        || lowest_other < mine * MIN_RATIO / 2.0
+        || habit < MIN_HABIT
+    {
         return None;
     }
     let rank = group.rank(*member);
@@ -130,7 +137,14 @@ fn slowest(scene: &Scene<'_>, group: &Group<'_>) -> Option<Finding> {
         kind: SourceKind::FlightRecorder,
     };
     let proofs: Vec<Evidence> = std::iter::once(text(track, mine))
-        .chain(tracks.iter().zip(&medians).filter(|((m, ..), _)| m != member).take(3).map(|((_, t, _), ns)| text(t, *ns)))
+        .chain(
+            tracks
+                .iter()
+                .zip(&medians)
+                .filter(|((m, ..), _)| m != member)
+                .take(3)
+                .map(|((_, t, _), ns)| text(t, *ns)),
+        )
         .collect();
     Draft::new(
         RULE.id,

@@ -43,8 +43,14 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let dead = condition.is_some_and(|c| {
             c.absent.is_some()
                 || c.comm_closed.is_some() && c.stand.is_none()
-                || c.exit.as_ref().is_some_and(|e| !matches!(e.code, -15 | -6 | -9) || e.code == -9 && e.is_root) || c.crash.as_ref().is_some_and(|(reason, ..)| &**reason != "Aborted")
-                || matches!(c.state, Some((ProcessState::Stopped | ProcessState::Zombie | ProcessState::Uninterruptible, _)))
+                || c.exit
+                    .as_ref()
+                    .is_some_and(|e| !matches!(e.code, -15 | -6 | -9) || e.code == -9 && e.is_root)
+                || c.crash.as_ref().is_some_and(|(reason, ..)| &**reason != "Aborted")
+                || matches!(
+                    c.state,
+                    Some((ProcessState::Stopped | ProcessState::Zombie | ProcessState::Uninterruptible, _))
+                )
         });
         if dead || scene.mismatches.iter().any(|m| m.odd.contains(&suspect.node)) {
             continue;
@@ -54,14 +60,21 @@ fn check(scene: &Scene<'_>) -> Outcome {
             continue;
         }
         // Ended only by the launcher, after the others had failed: it lived until then.
-        let outlived = condition.and_then(|c| c.exit.as_ref()).is_some_and(|e| matches!(e.code, -15 | -9) && !e.is_root);
-        let alive = stand.is_some() || outlived || condition.is_some_and(|c| c.state.is_some() || c.timed_out.is_some());
+        let outlived =
+            condition.and_then(|c| c.exit.as_ref()).is_some_and(|e| matches!(e.code, -15 | -9) && !e.is_root);
+        let alive = stand.is_some()
+            || outlived
+            || condition.is_some_and(|c| c.state.is_some() || c.timed_out.is_some());
         // Without a sign of life there is only silence, which other rules weigh.
         if suspect.weak && !alive || suspect.in_p2p && stand.is_none() {
             continue;
         }
         let place = stand.and_then(|s| s.place()).or(suspect.last_place.as_ref());
-        let pid = scene.roster.by_rank(rank).and_then(|m| m.pid).map_or_else(|| "PID".to_owned(), |p| p.0.to_string());
+        let pid = scene
+            .roster
+            .by_rank(rank)
+            .and_then(|m| m.pid)
+            .map_or_else(|| "PID".to_owned(), |p| p.0.to_string());
         let mut draft = drafting::from_suspect(
             scene,
             RULE.id,
@@ -143,7 +156,8 @@ mod tests {
 
     #[test]
     fn on_its_way_out() {
-        let leave = ("/opt/site-packages/torch/distributed/distributed_c10d.py", 2170, "destroy_process_group");
+        let leave =
+            ("/opt/site-packages/torch/distributed/distributed_c10d.py", 2170, "destroy_process_group");
         waiting().stands(2, &[leave, FETCH]).silent(&RULE);
     }
 }

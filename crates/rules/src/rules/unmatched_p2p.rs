@@ -65,7 +65,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
             drafting::from_suspect(scene, RULE.id, "unmatched-p2p", suspect, place, title)
                 .weight(if suspect.weak { Weight::Derived } else { Weight::Stated })
                 .evidence(condition.and_then(|c| c.stand.as_ref()).map(|s| s.evidence.clone()))
-                .advise(Impact::Harmless, "compare how many messages each stage of the schedule sends and receives per step")
+                .advise(
+                    Impact::Harmless,
+                    "compare how many messages each stage of the schedule sends and receives per step",
+                )
                 .build(),
         );
     }

@@ -34,7 +34,11 @@ fn check_after_entries(more: &[u8], kind: NoteKind, text: &str) {
 #[test]
 fn calls_are_refused() {
     let system = b"cos\nsystem\n(S'rm -rf /'\ntR.";
-    check_after_entries(system, NoteKind::Malformed, "opcode GLOBAL is not used by Flight Recorder dumps; refused");
+    check_after_entries(
+        system,
+        NoteKind::Malformed,
+        "opcode GLOBAL is not used by Flight Recorder dumps; refused",
+    );
     check_after_entries(b"NR.", NoteKind::Malformed, "opcode REDUCE");
     check_after_entries(b"Nb.", NoteKind::Malformed, "opcode BUILD");
     check_after_entries(b"(i__main__\nX\n.", NoteKind::Malformed, "opcode INST");
@@ -72,7 +76,11 @@ fn stack_and_memo_misuse() {
     check_after_entries(b"Nr\xff\xff\xff\xff", NoteKind::LimitReached, "the memo is larger");
     check_after_entries(b"ee", NoteKind::Malformed, "");
     check_after_entries(b"uuuu", NoteKind::Malformed, "a container ends that never began");
-    check_after_entries(b"0000000000000000000000000000000000", NoteKind::Malformed, "takes a value where there is none");
+    check_after_entries(
+        b"0000000000000000000000000000000000",
+        NoteKind::Malformed,
+        "takes a value where there is none",
+    );
     check_after_entries(b"(", NoteKind::Truncated, "3 whole entries");
     check_after_entries(b"N.", NoteKind::Malformed, "stops before its object is complete");
     check_after_entries(&b"(".repeat(5000), NoteKind::LimitReached, "more than 1,000 deep");
@@ -121,7 +129,12 @@ fn billion_laughs() {
 /// One list of a million numbers in the memo, as a shape of every tensor of every entry.
 #[test]
 fn one_list_used_often() {
-    let mut bytes = raw(&[b"}(X\x01\0\0\0a](", &b"K\x01".repeat(200_000), b"eq\x00X\x01\0\0\0b](", &b"h\x00".repeat(200_000)]);
+    let mut bytes = raw(&[
+        b"}(X\x01\0\0\0a](",
+        &b"K\x01".repeat(200_000),
+        b"eq\x00X\x01\0\0\0b](",
+        &b"h\x00".repeat(200_000),
+    ]);
     bytes.extend_from_slice(b"eq\x01X\x07\0\0\0entries](");
     for _ in 0..1000 {
         bytes.extend_from_slice(b"}(X\x09\0\0\0record_idK\x01X\x0b\0\0\0input_sizesh\x01u");
@@ -138,7 +151,9 @@ fn one_list_used_often() {
 fn one_text_used_often() {
     let mut bytes = raw(&[b"}(X\x01\0\0\0aX\x00\x10\0\0", &b"x".repeat(4096), b"q\x00X\x07\0\0\0entries]("]);
     for line in 0..20_000_u16 {
-        bytes.extend_from_slice(b"}(X\x09\0\0\0record_idK\x01X\x06\0\0\0frames](}(X\x08\0\0\0filenameh\x00X\x04\0\0\0lineM");
+        bytes.extend_from_slice(
+            b"}(X\x09\0\0\0record_idK\x01X\x06\0\0\0frames](}(X\x08\0\0\0filenameh\x00X\x04\0\0\0lineM",
+        );
         bytes.extend_from_slice(&line.to_le_bytes());
         bytes.extend_from_slice(b"ueu");
     }
@@ -163,7 +178,12 @@ fn cycles_through_the_memo() {
     bytes.extend_from_slice(b"eq\x02(h\x02eu.");
     let extract = read("x", &bytes);
     assert_eq!(dump_of(&extract).unwrap().ops.len(), 6);
-    assert!(extract.notes.iter().any(|n| n.text.contains("an entry is no dict") || n.text.contains("no operation")));
+    assert!(
+        extract
+            .notes
+            .iter()
+            .any(|n| n.text.contains("an entry is no dict") || n.text.contains("no operation"))
+    );
 }
 
 #[test]
@@ -217,7 +237,10 @@ fn other_pickles() {
         assert_eq!(note_kinds(&extract), [NoteKind::Unrecognised]);
         assert!(extract.notes[0].text.ends_with(expected), "{}", extract.notes[0].text);
     };
-    check(&dict(&[("state_dict", Obj::None), ("epoch", Obj::Int(3))]), "its top object is a dict with `state_dict`, `epoch`");
+    check(
+        &dict(&[("state_dict", Obj::None), ("epoch", Obj::Int(3))]),
+        "its top object is a dict with `state_dict`, `epoch`",
+    );
     check(&Obj::List(vec![Obj::Int(1)]), "its top object is a list");
     check(&Obj::Int(7), "its top object is a number");
     check(&s("text"), "its top object is a string");
@@ -236,7 +259,14 @@ fn recorder_off() {
 
 #[test]
 fn entries_that_are_none() {
-    let odd = vec![Obj::Int(1), Obj::None, dict(&[]), dict(&Entry::new(4).newest()), s("x"), dict(&[("op_id", Obj::Int(1))])];
+    let odd = vec![
+        Obj::Int(1),
+        Obj::None,
+        dict(&[]),
+        dict(&Entry::new(4).newest()),
+        s("x"),
+        dict(&[("op_id", Obj::Int(1))]),
+    ];
     for style in [Style::Torch, Style::CPython(2), Style::CPython(4)] {
         let extract = read("fr_rank1", &pickle(style, &whole(odd.clone())));
         assert_eq!(dump_of(&extract).unwrap().ops.len(), 1, "{style:?}");
@@ -256,8 +286,12 @@ fn unknown_state_is_said() {
 /// The writer of these tests writes what it should: its own bytes, known from CPython.
 #[test]
 fn writer_is_right() {
-    let object = dict(&[("a", Obj::List(vec![Obj::Int(1), Obj::Int(300)])), ("b", Obj::Tuple(vec![s("a"), Obj::None]))]);
-    let expected: &[u8] = b"\x80\x02}q\x00(X\x01\0\0\0aq\x01]q\x02(K\x01M,\x01eX\x01\0\0\0bq\x03h\x01N\x86q\x04u.";
+    let object = dict(&[
+        ("a", Obj::List(vec![Obj::Int(1), Obj::Int(300)])),
+        ("b", Obj::Tuple(vec![s("a"), Obj::None])),
+    ]);
+    let expected: &[u8] =
+        b"\x80\x02}q\x00(X\x01\0\0\0aq\x01]q\x02(K\x01M,\x01eX\x01\0\0\0bq\x03h\x01N\x86q\x04u.";
     assert_eq!(pickle(Style::CPython(2), &object), expected);
     let _: fn(&mut Writer, &Obj) = Writer::write;
 }

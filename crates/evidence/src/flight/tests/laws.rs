@@ -30,8 +30,14 @@ fn a_prefix_gives_a_prefix() {
 
 /// Entries of few kinds, as they come in a job.
 fn entry() -> impl Strategy<Value = Entry> {
-    let names = prop::sample::select(vec!["nccl:all_reduce", "nccl:send 0->1", "nccl:_all_gather_base", "nccl:coalesced"]);
-    let shapes = prop::sample::select(vec![vec![], vec![1], vec![70_000, 3], vec![5_000_000_000, 2, 1], vec![8; 9]]);
+    let names = prop::sample::select(vec![
+        "nccl:all_reduce",
+        "nccl:send 0->1",
+        "nccl:_all_gather_base",
+        "nccl:coalesced",
+    ]);
+    let shapes =
+        prop::sample::select(vec![vec![], vec![1], vec![70_000, 3], vec![5_000_000_000, 2, 1], vec![8; 9]]);
     let states = prop::sample::select(vec!["scheduled", "started", "completed"]);
     let groups = prop::sample::select(vec![(0, "0", "default_pg"), (1, "12", "TP"), (300, "0", "other")]);
     let dtypes = prop::sample::select(vec!["Float", "BFloat16"]);

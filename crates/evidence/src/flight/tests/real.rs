@@ -35,8 +35,10 @@ fn all_recordings() {
 /// The entries around a missing send, in full.
 #[test]
 fn missing_send() {
-    let (name, bytes) =
-        dumps().into_iter().find(|(name, _)| name.contains("p2p-missing-send") && name.ends_with("rank2")).unwrap();
+    let (name, bytes) = dumps()
+        .into_iter()
+        .find(|(name, _)| name.contains("p2p-missing-send") && name.ends_with("rank2"))
+        .unwrap();
     let extract = read(&name, &bytes);
     insta::assert_snapshot!(lines(dump_of(&extract).unwrap()).join("\n"));
 }

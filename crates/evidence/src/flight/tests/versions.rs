@@ -55,8 +55,9 @@ fn keys_may_come_and_go() {
     assert_eq!(lines(dump_of(&reversed).unwrap()), expected);
     assert_eq!(lines(dump_of(&more).unwrap()), expected);
     for left_out in ["frames", "pg_id", "thread_id", "input_dtypes", "timeout_ms", "retired", "p2p_seq_id"] {
-        let entries =
-            (0..9).map(|i| dict(&fields(i).into_iter().filter(|f| f.0 != left_out).collect::<Vec<_>>())).collect();
+        let entries = (0..9)
+            .map(|i| dict(&fields(i).into_iter().filter(|f| f.0 != left_out).collect::<Vec<_>>()))
+            .collect();
         let extract = read("x", &pickle(Style::Torch, &whole(entries)));
         assert_eq!(dump_of(&extract).unwrap().ops.len(), 9, "{left_out}");
         assert_eq!(note_kinds(&extract), [], "{left_out}");
@@ -100,8 +101,20 @@ fn version_2_3() {
         (
             "pg_status",
             dict(&[
-                ("0", dict(&[("last_enqueued_collective", Obj::Int(9)), ("last_completed_collective", Obj::Int(8))])),
-                ("1", dict(&[("last_enqueued_collective", Obj::Int(3)), ("last_started_collective", Obj::Int(2))])),
+                (
+                    "0",
+                    dict(&[
+                        ("last_enqueued_collective", Obj::Int(9)),
+                        ("last_completed_collective", Obj::Int(8)),
+                    ]),
+                ),
+                (
+                    "1",
+                    dict(&[
+                        ("last_enqueued_collective", Obj::Int(3)),
+                        ("last_started_collective", Obj::Int(2)),
+                    ]),
+                ),
             ]),
         ),
         ("entries", Obj::List((0..3).map(entry).collect())),
@@ -122,7 +135,10 @@ fn bare_list() {
             ("time_created_ns", Obj::Int(1_720_000_000_000_000_000)),
         ])
     };
-    insta::assert_snapshot!(summary(&read("trace7", &pickle(Style::Torch, &Obj::List((0..2).map(entry).collect())))));
+    insta::assert_snapshot!(summary(&read(
+        "trace7",
+        &pickle(Style::Torch, &Obj::List((0..2).map(entry).collect()))
+    )));
 }
 
 /// Plain data as JSON, with frames left out, as torch's JSON form does.
@@ -158,8 +174,12 @@ fn json_says_the_same() {
     let pickled = dump_of(&pickled).unwrap();
     let extract = read("x7.json", to_json(&object, false).to_string().as_bytes());
     let dump = dump_of(&extract).unwrap();
-    let unframed =
-        |lines: Vec<String>| lines.iter().map(|l| l.split("us ").next().unwrap().trim_end_matches("us").to_owned()).collect::<Vec<_>>();
+    let unframed = |lines: Vec<String>| {
+        lines
+            .iter()
+            .map(|l| l.split("us ").next().unwrap().trim_end_matches("us").to_owned())
+            .collect::<Vec<_>>()
+    };
     assert_eq!(unframed(lines(dump)), unframed(lines(pickled)));
     assert_eq!(dump.groups, pickled.groups);
     assert_eq!(dump.signatures, pickled.signatures);
@@ -178,12 +198,15 @@ fn json_without_entries() {
 /// Status of groups that have no entries in the ring: numbers of groups and of creation rise together.
 #[test]
 fn groups_without_entries() {
-    let group = |name: &str, ranks: &str| (name.to_owned(), dict(&[("name", s(name)), ("desc", s("")), ("ranks", s(ranks))]));
+    let group = |name: &str, ranks: &str| {
+        (name.to_owned(), dict(&[("name", s(name)), ("desc", s("")), ("ranks", s(ranks))]))
+    };
     let status = |n: i64| dict(&[("last_enqueued_collective", Obj::Int(n))]);
     let mut entry = Entry::new(0);
     entry.group = (1, "9", "DP");
     let Obj::Dict(mut top) = newest(&[entry]) else { panic!() };
-    let of = |pairs: Vec<(String, Obj)>| Obj::Dict(pairs.into_iter().map(|(k, v)| (Obj::Str(k), v)).collect());
+    let of =
+        |pairs: Vec<(String, Obj)>| Obj::Dict(pairs.into_iter().map(|(k, v)| (Obj::Str(k), v)).collect());
     top[1].1 = of(vec![group("0", "[0, 1]"), group("11", "[1]"), group("9", "[0, 1]")]);
     top[3].1 = of(vec![("2".into(), status(2)), ("0".into(), status(5)), ("1".into(), status(7))]);
     insta::assert_snapshot!(summary(&read("fr_rank1", &pickle(Style::Torch, &Obj::Dict(top)))));
@@ -226,8 +249,13 @@ fn unknown_keys_hold_anything() {
                 dict(&fields)
             };
             let extract = read("x", &pickle(Style::Torch, &whole((0..5).map(entry).collect())));
-            let plain = read("x", &pickle(Style::Torch, &newest(&(0..5).map(Entry::new).collect::<Vec<_>>())));
-            assert_eq!(lines(dump_of(&extract).unwrap()), lines(dump_of(&plain).unwrap()), "{value:?} at {place}");
+            let plain =
+                read("x", &pickle(Style::Torch, &newest(&(0..5).map(Entry::new).collect::<Vec<_>>())));
+            assert_eq!(
+                lines(dump_of(&extract).unwrap()),
+                lines(dump_of(&plain).unwrap()),
+                "{value:?} at {place}"
+            );
             assert_eq!(note_kinds(&extract), []);
         }
     }

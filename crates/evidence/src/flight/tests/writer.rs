@@ -136,7 +136,8 @@ impl Writer {
                 self.raw(b"}");
                 let early = (self.style != Style::Torch).then(|| self.put());
                 self.raw(b"(");
-                for (key, value) in [("name", s(function)), ("filename", s(file)), ("line", Obj::Int(*line))] {
+                for (key, value) in [("name", s(function)), ("filename", s(file)), ("line", Obj::Int(*line))]
+                {
                     self.write(&s(key));
                     self.write(&value);
                 }
@@ -293,7 +294,13 @@ impl Entry {
 pub(super) fn whole(entries: Vec<Obj>) -> Obj {
     dict(&[
         ("version", s("2.10")),
-        ("pg_config", dict(&[("0", dict(&[("name", s("0")), ("desc", s("default_pg")), ("ranks", s("[0, 1, 2, 3]"))]))])),
+        (
+            "pg_config",
+            dict(&[(
+                "0",
+                dict(&[("name", s("0")), ("desc", s("default_pg")), ("ranks", s("[0, 1, 2, 3]"))]),
+            )]),
+        ),
         ("comm_lib_version", s("2.28.9")),
         (
             "pg_status",
