@@ -39,6 +39,8 @@ pub(super) static RULE: Rule = Rule {
 const WARM_UP_SHARE: f64 = 0.15;
 /// Fewer collectives than this show no habit.
 const MIN_COLLECTIVES: usize = 16;
+/// Fewer bursts of collectives than this are chance.
+const MIN_BURSTS: usize = 8;
 /// Share of the time between its collectives that peers lose to one rank before it is worth a verdict.
 const MIN_LOST_SHARE: f64 = 0.15;
 /// How much longer the peers wait than the suspect itself.
@@ -99,7 +101,7 @@ fn slowest(scene: &Scene<'_>, group: &Group<'_>) -> Option<Finding> {
             all.push(one);
         }
     }
-    if n_used < MIN_COLLECTIVES / 4 {
+    if n_used < MIN_BURSTS {
         return None;
     }
     let medians: Vec<f64> = waits.iter_mut().map(|w| median(w)).collect();
