@@ -179,7 +179,7 @@ impl Track<'_> {
 
     /// Last sequence number in `calls`.
     pub fn last_seq(&self) -> u32 {
-        (self.first_seq + self.calls.len() as u32).saturating_sub(1)
+        self.first_seq.saturating_add(self.calls.len() as u32).saturating_sub(1)
     }
 
     /// Stack of an operation, innermost first.

@@ -9,10 +9,14 @@ use ringleader_model::{
 use super::{Call, Calls, Group, Origin, P2p, Track, View};
 use crate::correlate::roster::Roster;
 
+/// Members of all groups together. A log may claim communicators of any size; claims beyond this are passed over.
+const MAX_PLACES: usize = 1 << 19;
+
 pub(super) fn nccl_groups<'a>(case: &'a Case, roster: &Roster, calls: &mut Calls) -> Vec<Group<'a>> {
     // Communicators meet by commId. Splits of newer versions print none: they meet by parent, color and size.
     let mut keys: BTreeMap<(u64, u64, i64, u32), usize> = BTreeMap::new();
     let mut groups: Vec<Group<'a>> = Vec::new();
+    let mut places = MAX_PLACES;
     for observation in &case.observations {
         let Fact::Nccl(log) = &observation.fact else { continue };
         let mut tracks: Vec<Track<'a>> = log
@@ -28,7 +32,7 @@ pub(super) fn nccl_groups<'a>(case: &'a Case, roster: &Roster, calls: &mut Calls
                 cite: comm.started.or(comm.completed).unwrap_or(observation.cite),
                 kind: SourceKind::NcclLog,
                 origin: Origin::Log(log),
-                first_seq: 1 + dropped(log, at),
+                first_seq: dropped(log, at).saturating_add(1),
                 calls: Vec::new(),
                 ops: Vec::new(),
                 entered: dropped(log, at),
@@ -61,10 +65,14 @@ pub(super) fn nccl_groups<'a>(case: &'a Case, roster: &Roster, calls: &mut Calls
                 redop: if reduces && call.redop < 5 { nccl_redop_name(call.redop) } else { "" },
             }));
             track.ops.push(at as u32);
-            track.entered += 1;
+            track.entered = track.entered.saturating_add(1);
         }
         for (comm, track) in log.comms.iter().zip(tracks) {
             let key = communicator_key(log, comm);
+            if !keys.contains_key(&key) {
+                let Some(left) = places.checked_sub(comm.n_ranks as usize) else { continue };
+                places = left;
+            }
             let at = *keys.entry(key).or_insert_with(|| {
                 groups.push(Group {
                     view: View::Nccl,
@@ -72,8 +80,8 @@ pub(super) fn nccl_groups<'a>(case: &'a Case, roster: &Roster, calls: &mut Calls
                         || "split communicator".to_owned(),
                         |id| format!("communicator {id:016x}"),
                     ),
-                    ranks: vec![None; comm.n_ranks.min(1 << 20) as usize],
-                    tracks: vec![None; comm.n_ranks.min(1 << 20) as usize],
+                    ranks: vec![None; comm.n_ranks as usize],
+                    tracks: vec![None; comm.n_ranks as usize],
                     is_world: roster.world_size == Some(comm.n_ranks),
                     counts: Vec::new(),
                     silent: Vec::new(),
@@ -138,13 +146,18 @@ fn name_world_ranks(group: &mut Group<'_>) {
 
 pub(super) fn ras_groups<'a>(case: &'a Case, roster: &Roster) -> Vec<Group<'a>> {
     let mut groups: BTreeMap<u64, Group<'a>> = BTreeMap::new();
+    let mut places = MAX_PLACES;
     for observation in &case.observations {
         let Fact::Ras(report) = &observation.fact else { continue };
         for comm in &report.comms {
-            if comm.size == 0 || comm.size > 1 << 20 {
+            let size = comm.size as usize;
+            if size == 0 {
                 continue;
             }
-            let size = comm.size as usize;
+            if !groups.contains_key(&comm.hash) {
+                let Some(left) = places.checked_sub(size) else { continue };
+                places = left;
+            }
             let group = groups.entry(comm.hash).or_insert_with(|| Group {
                 view: View::Ras,
                 name: format!("communicator {:016x}", comm.hash),
