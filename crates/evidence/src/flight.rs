@@ -18,6 +18,7 @@
 
 mod build;
 mod entry;
+mod general;
 mod json;
 mod memo;
 mod pickle;
@@ -169,12 +170,10 @@ fn take_top<'a>(machine: &mut Machine<'a>, items: &[Value<'a>]) {
                                     None => bad_ranks = Some(text),
                                 },
                                 (b"ranks", list) => {
+                                    let numbers = machine.items(list).iter();
                                     config.ranks = build::rank_numbers(
-                                        machine
-                                            .items(list)
-                                            .iter()
-                                            .map(|n| if let Value::Int(n) = n { Some(*n) } else { None }),
-                                    )
+                                        numbers.map(|n| if let Value::Int(n) = n { Some(*n) } else { None }),
+                                    );
                                 }
                                 _ => {}
                             }

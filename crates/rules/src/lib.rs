@@ -6,6 +6,8 @@
 pub mod correlate;
 mod drafting;
 mod gid;
+#[cfg(test)]
+mod hostile;
 pub mod jobs;
 #[cfg(test)]
 mod laws;

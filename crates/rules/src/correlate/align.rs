@@ -231,7 +231,7 @@ impl<'a> Aligner<'_, 'a> {
         let done = tracks.iter().map(|(_, t)| t.finished.unwrap_or(0)).min().unwrap_or(0);
         let mut first: Option<u32> = None;
         for (_, track) in tracks {
-            let from = track.first_seq.max(base.first_seq).max(done + 1);
+            let from = track.first_seq.max(base.first_seq).max(done.saturating_add(1));
             let to =
                 track.last_seq().min(base.last_seq()).min(first.map_or(u32::MAX, |f| f.saturating_sub(1)));
             if from > to {
@@ -390,7 +390,7 @@ impl<'a> Aligner<'_, 'a> {
         // The usual call's successor, right here and nothing after it: left one out.
         let mine = odd.call(seq);
         let skipped_to = (1..=MAX_SHIFT as u32).find(|k| {
-            let theirs = usual.call(seq + k);
+            let theirs = usual.call(seq.saturating_add(*k));
             theirs.is_some() && (theirs == mine || self.same(mine.as_ref(), theirs.as_ref()))
         });
         let same_place = match (Self::place(odd, seq), Self::place(usual, seq)) {
@@ -400,7 +400,9 @@ impl<'a> Aligner<'_, 'a> {
         // The next call of the others, to the element, and as many calls fewer: left out, wherever it was called from.
         if let Some(k) = skipped_to
             && usual.entered.checked_sub(odd.entered) == Some(k)
-            && Self::place(odd, seq).zip(Self::place(usual, seq + k)).is_none_or(|(a, b)| a == b)
+            && Self::place(odd, seq)
+                .zip(Self::place(usual, seq.saturating_add(k)))
+                .is_none_or(|(a, b)| a == b)
         {
             return Fault::Skipped(k);
         }
@@ -426,7 +428,7 @@ impl<'a> Aligner<'_, 'a> {
         }
         if let Some(k) = skipped_to
             && same_place != Some(true)
-            && Self::place(odd, seq) == Self::place(usual, seq + k)
+            && Self::place(odd, seq) == Self::place(usual, seq.saturating_add(k))
         {
             return Fault::Skipped(k);
         }

@@ -299,6 +299,9 @@ fn address_of(bootstrap: &str) -> Option<&str> {
     rest.get(..end).map(|a| a.trim_matches(|c| c == '[' || c == ']')).filter(|a| !a.is_empty())
 }
 
+/// No job is larger; a number beyond it is torn or made up, and must not cost memory.
+const MAX_WORLD: u32 = 1 << 20;
+
 /// The size of the job: the largest default group, communicator, or "n clients" that anything states; failing that one
 /// more than the largest rank of a launcher's table.
 fn world_size(case: &Case) -> Option<u32> {
@@ -327,15 +330,15 @@ fn world_size(case: &Case) -> Option<u32> {
                 *stated.entry(*expected).or_default() += 1;
             }
             Fact::Torch(TorchEvent::ChildFailure { .. }) => {
-                table_max = table_max.max(observation.who.rank.map(|r| r.0 + 1));
+                table_max = table_max.max(observation.who.rank.map(|r| r.0.saturating_add(1)));
             }
             _ => {}
         }
         if let (Fact::Torch(_), Some(rank)) = (&observation.fact, observation.who.rank) {
-            table_max = table_max.max(Some(rank.0 + 1));
+            table_max = table_max.max(Some(rank.0.saturating_add(1)));
         }
     }
-    stated.into_keys().max().into_iter().chain(table_max).max()
+    stated.into_keys().chain(table_max).filter(|n| *n <= MAX_WORLD).max()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Ranks that hold the others up: awaited by someone, waiting for nobody. What the views agree on is joined.
 
-use ringleader_model::{Evidence, Frame, RankSet, SourceKind, user_frame};
+use ringleader_model::{Evidence, Frame, OpState, Rank, RankSet, SourceKind, user_frame};
 
 use super::Scene;
 use super::ledger::{Group, Track, View};
@@ -291,6 +291,9 @@ fn describe(scene: &Scene<'_>, waits: &Waits, root: &Root) -> Suspect {
                 format!("{} #{need} of {}", kind.name(), group.name)
             }
         };
+        if suspect.waiters_place.is_none() {
+            suspect.waiters_place = first_waiter.and_then(|t| place_of_waiter(scene, t.rank?));
+        }
         if suspect.awaited_in.is_empty() {
             suspect.awaited_in = what;
         }
@@ -315,6 +318,19 @@ fn describe(scene: &Scene<'_>, waits: &Waits, root: &Root) -> Suspect {
     }
     suspect.evidence.dedup();
     suspect
+}
+
+/// Where a rank waits, from its own dump's oldest unfinished operation or its watchdog.
+fn place_of_waiter(scene: &Scene<'_>, rank: Rank) -> Option<Frame> {
+    let owned = scene.dumps.iter().find(|d| d.rank == Some(rank));
+    let from_dump = owned.and_then(|owned| {
+        let op = owned.dump.ops.iter().find(|op| op.state != OpState::Completed)?;
+        let stack = owned.dump.stacks.get(op.stack as usize)?;
+        let frames: Vec<Frame> =
+            stack.iter().filter_map(|f| owned.dump.frames.get(*f as usize)).cloned().collect();
+        user_frame(&frames).cloned()
+    });
+    from_dump.or_else(|| user_frame(scene.watchdog.frames_of(rank)?).cloned())
 }
 
 fn lines_of(track: &super::ledger::Track<'_>) -> Option<Evidence> {

@@ -157,7 +157,7 @@ fn oldest_unfinished(groups: &[(usize, &Group<'_>)]) -> BTreeMap<Node, Oldest> {
             let mut offer = |candidate: Oldest| {
                 oldest.entry(node).and_modify(|o| *o = (*o).min(candidate)).or_insert(candidate);
             };
-            let next = track.finished.unwrap_or(0) + 1;
+            let next = track.finished.unwrap_or(0).saturating_add(1);
             if track.entered >= next {
                 let order = track.op(next).map_or(i64::MIN / 2, i64::from);
                 offer(Oldest { order, group: *at, seq: next, is_p2p: false, p2p_at: 0 });
@@ -340,7 +340,7 @@ fn count_front(at: usize, group: &Group<'_>) -> Option<Front> {
     if behind.is_empty() {
         return None;
     }
-    let seq = least + 1;
+    let seq = least.saturating_add(1);
     let behind: Vec<usize> = seen().filter(|(_, t)| t.entered < seq).map(|(m, _)| m).collect();
     let waiting: Vec<usize> = seen().filter(|(_, t)| t.entered >= seq).map(|(m, _)| m).collect();
     let since_ns = seen().filter_map(|(_, t)| t.created_ns(t.op(seq)?)).min();
@@ -421,7 +421,7 @@ fn ras_fronts(at: usize, group: &Group<'_>) -> Vec<Front> {
         if most == least && unseen.is_empty() {
             continue;
         }
-        let need = if most == least { most } else { least + 1 };
+        let need = if most == least { most } else { least.saturating_add(1) };
         if need == 0 {
             continue;
         }

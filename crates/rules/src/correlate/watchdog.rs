@@ -99,6 +99,14 @@ impl WatchdogLines {
         self.stands.iter().find(|((label, r), _)| *r == rank && matches(label, group)).map(|(_, s)| s)
     }
 
+    /// Stack of the collective that timed out on a rank, in whatever group.
+    pub fn frames_of(&self, rank: Rank) -> Option<&[Frame]> {
+        self.stands
+            .iter()
+            .find(|((_, r), s)| *r == rank && !s.frames.is_empty())
+            .map(|(_, s)| s.frames.as_slice())
+    }
+
     /// All positions.
     pub fn all(&self) -> impl Iterator<Item = (&GroupLabel, Rank, &Stand)> {
         self.stands.iter().map(|((label, rank), stand)| (label, *rank, stand))

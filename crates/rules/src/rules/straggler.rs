@@ -39,6 +39,8 @@ pub(super) static RULE: Rule = Rule {
 const WARM_UP_SHARE: f64 = 0.15;
 /// Fewer collectives than this show no habit.
 const MIN_COLLECTIVES: usize = 16;
+/// Fewer bursts of collectives than this are chance.
+const MIN_BURSTS: usize = 8;
 /// Share of the time between its collectives that peers lose to one rank before it is worth a verdict.
 const MIN_LOST_SHARE: f64 = 0.15;
 /// How much longer the peers wait than the suspect itself.
@@ -99,7 +101,7 @@ fn slowest(scene: &Scene<'_>, group: &Group<'_>) -> Option<Finding> {
             all.push(one);
         }
     }
-    if n_used < MIN_COLLECTIVES / 4 {
+    if n_used < MIN_BURSTS {
         return None;
     }
     let medians: Vec<f64> = waits.iter_mut().map(|w| median(w)).collect();
@@ -112,8 +114,8 @@ fn slowest(scene: &Scene<'_>, group: &Group<'_>) -> Option<Finding> {
     let theirs = *others.get(others.len() / 2)?;
     let lowest_other = *others.first()?;
     let (member, track, dump) = tracks.get(at)?;
-    let span = (dump.ops.get(track.op(to)? as usize)?.created_ns
-        - dump.ops.get(track.op(from.max(1))? as usize)?.created_ns) as f64;
+    let created = |seq: u32| Some(dump.ops.get(track.op(seq)? as usize)?.created_ns);
+    let span = created(to)?.saturating_sub(created(from.max(1))?) as f64;
     let step = span / n_used as f64;
     let lost = (theirs - mine) / step.max(1.0);
     let habit = *least.get(at)? as f64 / n_used as f64;
@@ -178,7 +180,7 @@ const PAUSE_NS: i64 = 1_000_000;
 fn begins_after_pause(track: &Track<'_>, dump: &FlightDump, seq: u32) -> bool {
     let created = |seq: u32| track.op(seq).and_then(|op| dump.ops.get(op as usize)).map(|op| op.created_ns);
     match (seq.checked_sub(1).and_then(created), created(seq)) {
-        (Some(before), Some(now)) => now - before > PAUSE_NS,
+        (Some(before), Some(now)) => now.saturating_sub(before) > PAUSE_NS,
         _ => false,
     }
 }
