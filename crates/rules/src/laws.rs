@@ -183,7 +183,7 @@ fn jobs(distinct: bool) -> impl Strategy<Value = Job> {
 
 /// A job of at least so many ranks, one of which does otherwise than its peers at a call that two more follow.
 fn faults(least: u32) -> impl Strategy<Value = Job> {
-    jobs(true).prop_flat_map(|mut job| {
+    jobs(true).prop_flat_map(move |mut job| {
         job.n_ranks = job.n_ranks.max(least);
         job.names = (0..job.n_ranks).collect();
         job.order = (0..3 * job.n_ranks as usize).collect();
