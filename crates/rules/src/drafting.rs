@@ -28,6 +28,11 @@ pub(crate) fn ranks(set: &RankSet) -> String {
     }
 }
 
+/// `rank 2 waits`, `ranks 0-1,3 wait`.
+pub(crate) fn waiting(set: &RankSet) -> String {
+    format!("{} wait{}", ranks(set), if set.len() == 1 { "s" } else { "" })
+}
+
 /// Culprits of nodes, standing at `place`.
 pub(crate) fn culprits(scene: &Scene<'_>, nodes: &[Node], place: Option<&Frame>) -> Vec<Culprit> {
     nodes.iter().map(|node| Culprit { place: place.cloned(), ..scene.culprit_node(*node) }).collect()

@@ -13,6 +13,8 @@ use ringleader_model::{
 };
 
 use crate::correlate::Scene;
+use crate::correlate::ledger::View;
+use crate::correlate::suspects::Suspect;
 use crate::rule::{Outcome, Rule};
 
 /// Runs every rule and names the root.
@@ -71,6 +73,13 @@ fn same_fault(first: &Finding, findings: &[Finding]) -> Same {
             other.culprits.iter().any(|c| c.rank.is_some() && same.culprits.iter().any(|s| s.rank == c.rank));
         if overlap {
             same.confidence = same.confidence.max(other.confidence);
+        }
+        // Several ranks hold up the same others in the same way: all of them are named.
+        let shared = other.rule == first.rule && !first.victims.is_empty() && other.victims == first.victims;
+        if shared && other.confidence == first.confidence {
+            let fresh: Vec<_> =
+                other.culprits.iter().filter(|c| !same.culprits.contains(c)).cloned().collect();
+            same.culprits.extend(fresh);
         }
     }
     same
@@ -163,6 +172,11 @@ fn trouble(scene: &Scene<'_>) -> Option<&'static str> {
     }
     if scene.nccl_messages().any(|m| m.message.is_warn && m.message.result.is_some_and(|r| r != 0)) {
         return Some("NCCL reports an error");
+    }
+    // Counts of a running job differ for a moment; states that a recorder kept do not.
+    let held_up = |s: &Suspect| !s.weak && s.views.iter().any(|v| *v != View::Ras);
+    if scene.suspects.iter().any(held_up) {
+        return Some("ranks wait for another one");
     }
     None
 }

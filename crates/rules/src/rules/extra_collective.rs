@@ -45,7 +45,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             let Fault::Extra(n) = m.fault else { return None };
             let (odd, usual) = (drafting::who(&m.odd), drafting::ranks(&m.usual));
             let title = format!(
-                "{odd} called {} #{} of {}{}, which {usual} do not call",
+                "{odd} called {} #{} of {}{}, a call that {usual} never made",
                 m.odd_call,
                 m.seq,
                 m.group,

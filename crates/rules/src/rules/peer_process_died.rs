@@ -139,6 +139,10 @@ fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
         if !gone && !silent {
             continue;
         }
+        // Silence of one tells; of several, it may be their files that are missing.
+        if !gone && scene.suspects.iter().filter(|s| s.weak).count() > 1 {
+            continue;
+        }
         let signs = condition
             .into_iter()
             .flat_map(|c| [&c.absent, &c.ras_missing, &c.comm_closed])
@@ -153,16 +157,16 @@ fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
                 None,
                 if gone {
                     format!(
-                        "{} is gone; {} wait for it in {}",
+                        "{} is gone; {} for it in {}",
                         drafting::rank(rank),
-                        drafting::ranks(&suspect.victims),
+                        drafting::waiting(&suspect.victims),
                         suspect.awaited_in
                     )
                 } else {
                     format!(
-                        "{} left no record; {} wait for it in {}",
+                        "{} left no record; {} for it in {}",
                         drafting::rank(rank),
-                        drafting::ranks(&suspect.victims),
+                        drafting::waiting(&suspect.victims),
                         suspect.awaited_in
                     )
                 },

@@ -44,7 +44,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             "{} is stopped (state T){}{}",
             drafting::rank(rank),
             condition.wchan.as_ref().map_or_else(String::new, |w| format!(" in {w}")),
-            suspect.map_or_else(String::new, |s| format!("; {} wait for it", drafting::ranks(&s.victims)))
+            suspect.map_or_else(String::new, |s| format!("; {} for it", drafting::waiting(&s.victims)))
         );
         let mut draft = Draft::new(RULE.id, "process-stopped", title)
             .weight(Weight::Stated)

@@ -45,7 +45,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             "{} hangs in the kernel (state D){}{}",
             drafting::rank(rank),
             condition.wchan.as_ref().map_or_else(String::new, |w| format!(" in {w}")),
-            format_args!("; {} wait for it", drafting::ranks(&suspect.victims))
+            format_args!("; {} for it", drafting::waiting(&suspect.victims))
         );
         let draft = Draft::new(RULE.id, "process-uninterruptible", title)
             .weight(Weight::Stated)

@@ -73,9 +73,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 suspect,
                 place,
                 format!(
-                    "{} has exited normally; {} wait for it in {}",
+                    "{} has exited normally; {} for it in {}",
                     drafting::rank(rank),
-                    drafting::ranks(&suspect.victims),
+                    drafting::waiting(&suspect.victims),
                     suspect.awaited_in
                 ),
             )

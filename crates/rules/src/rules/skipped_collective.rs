@@ -48,9 +48,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .iter()
         .filter_map(|m| {
             let Fault::Skipped(n) = m.fault else { return None };
-            let (odd, usual) = (drafting::who(&m.odd), drafting::ranks(&m.usual));
+            let (odd, waiting) = (drafting::who(&m.odd), drafting::waiting(&m.usual));
             let title = format!(
-                "{odd} left out {} #{} of {}{}; {usual} wait in it",
+                "{odd} left out {} #{} of {}{}; {waiting} in it",
                 m.usual_call,
                 m.seq,
                 m.group,
@@ -81,10 +81,10 @@ fn gone_on(scene: &Scene<'_>) -> Vec<Finding> {
             let place = waiting.clone().find_map(|t| mismatch::place_near(scene, t, &group.name, seq));
             let victims: RankSet = front.waiting.iter().filter_map(|m| group.rank(*m)).collect();
             let title = format!(
-                "{} went on without #{seq} of {}; {} wait in it",
+                "{} went on without #{seq} of {}; {} in it",
                 drafting::who(&[node]),
                 group.name,
-                drafting::ranks(&victims)
+                drafting::waiting(&victims)
             );
             findings.extend(
                 Draft::new(RULE.id, "skipped-collective", title)
@@ -128,11 +128,8 @@ fn run_ahead(scene: &Scene<'_>) -> Option<Finding> {
         );
         Some(Evidence { cite: track.cite, text, kind: SourceKind::NcclLog })
     });
-    let title = format!(
-        "{} went on without a call that {} wait in",
-        drafting::who(&[node]),
-        drafting::ranks(&victims)
-    );
+    let title =
+        format!("{} went on without a call that {} in", drafting::who(&[node]), drafting::waiting(&victims));
     Draft::new(RULE.id, "skipped-collective", title)
         .weight(Weight::Stated)
         .confidence(Confidence::Medium)

@@ -18,10 +18,11 @@
 //! # References
 //! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide.
 
-use ringleader_model::{Confidence, Impact, Weight};
+use ringleader_model::{Confidence, Impact, Need, Weight};
 
 use crate::correlate::Scene;
 use crate::correlate::condition::ProcessState;
+use crate::correlate::ledger::View;
 use crate::drafting;
 use crate::rule::{Input, Outcome, Rule};
 
@@ -37,6 +38,7 @@ pub(super) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
+    let mut needs = Vec::new();
     for suspect in &scene.suspects {
         let Some(rank) = suspect.node.rank() else { continue };
         let condition = scene.condition(rank);
@@ -69,6 +71,19 @@ fn check(scene: &Scene<'_>) -> Outcome {
         if suspect.weak && !alive || suspect.in_p2p && stand.is_none() {
             continue;
         }
+        // RAS counts of a running job differ for a moment. Alone, with nothing that timed out, they show nothing yet.
+        let only_counts = suspect.views.iter().all(|v| *v == View::Ras);
+        if only_counts && stand.is_none() && !scene.conditions.all().any(|(_, c)| c.timed_out.is_some()) {
+            needs.push(Need {
+                question: format!(
+                    "{} has launched fewer collectives than its peers: is it late for a moment, or for good?",
+                    drafting::rank(rank)
+                ),
+                command: "ncclras -v   (again, ten seconds later: the same counts mean that it is stuck)"
+                    .to_owned(),
+            });
+            continue;
+        }
         let place = stand.and_then(|s| s.place()).or(suspect.last_place.as_ref());
         let pid = scene
             .roster
@@ -82,10 +97,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
             suspect,
             place,
             format!(
-                "{} stands outside{}; {} wait for it in {}",
+                "{} stands outside{}; {} for it in {}",
                 drafting::rank(rank),
                 drafting::at(place),
-                drafting::ranks(&suspect.victims),
+                drafting::waiting(&suspect.victims),
                 suspect.awaited_in
             ),
         )
@@ -106,6 +121,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 )
                 .build(),
         );
+    }
+    if findings.is_empty() && !needs.is_empty() {
+        return Outcome::Undecided(needs);
     }
     Outcome::from_findings(findings)
 }

@@ -42,7 +42,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .filter_map(|m| {
             let Fault::LeftEarly = m.fault else { return None };
             let (odd, usual) = (drafting::who(&m.odd), drafting::ranks(&m.usual));
-            let title = format!("{odd} left the loop early and waits in {} (#{} of {}){}; {usual} go on", m.odd_call, m.seq, m.group, drafting::at(m.place.as_ref()));
+            let title = format!("{odd} left the loop early and waits in {} (#{} of {}){}; still in it: {usual}", m.odd_call, m.seq, m.group, drafting::at(m.place.as_ref()));
             drafting::from_mismatch(scene, RULE.id, "uneven-inputs", m, title)
                 .advise(Impact::Harmless, format!("give all ranks the same number of batches (drop_last, an even sampler), or use torch.distributed.algorithms.join; {odd} stands{}", drafting::at(m.place.as_ref())))
                 .build()

@@ -55,10 +55,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
         }
         let place = suspect.waiters_place.as_ref();
         let title = format!(
-            "{} never posted its side of {}; {} wait{}",
+            "{} never posted its side of {}; {}{}",
             drafting::who(&[suspect.node]),
             suspect.awaited_in,
-            drafting::ranks(&suspect.victims),
+            drafting::waiting(&suspect.victims),
             drafting::at(place)
         );
         findings.extend(
