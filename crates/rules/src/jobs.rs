@@ -28,26 +28,35 @@ pub fn split(case: &Case) -> Option<Vec<Job>> {
     let process_parts = parts_of_processes(case);
     let n_dumps = dump_parts.values().copied().max().map_or(0, |n| n + 1);
     let n_processes = process_parts.values().copied().max().map_or(0, |n| n + 1);
-    let n_parts = n_dumps.max(n_processes);
+    // Nothing says which dumps belong to which processes if both are of several jobs: they are judged apart.
+    let apart = n_dumps > 1 && n_processes > 1;
+    let n_parts = if apart { n_dumps + n_processes } else { n_dumps.max(n_processes) };
     if n_parts < 2 {
         return None;
     }
     let mut jobs = Vec::new();
     for part in 0..n_parts {
+        let (dump_part, process_part) = match part.checked_sub(n_dumps) {
+            _ if !apart => (Some(part), Some(part)),
+            Some(process_part) => (None, Some(process_part)),
+            None => (Some(part), None),
+        };
         let mine = |at: usize, observation: &Observation| match &observation.fact {
-            Fact::Flight(_) => n_dumps < 2 || dump_parts.get(&at) == Some(&part),
+            Fact::Flight(_) => {
+                n_dumps < 2 || dump_part.is_some() && dump_parts.get(&at).copied() == dump_part
+            }
             Fact::Nccl(log) => {
                 let parts: BTreeSet<usize> =
                     processes_of(log).filter_map(|p| process_parts.get(&p).copied()).collect();
-                parts.is_empty() || parts.contains(&part)
+                parts.is_empty() || process_part.is_some_and(|p| parts.contains(&p))
             }
             // A report, stack or statement that names a process belongs to that process's job.
             Fact::Ras(report) => {
                 let pids = report.comms.iter().flat_map(|c| &c.ranks).filter_map(|r| r.peer.pid);
-                belongs(pids, &process_parts, part)
+                belongs(pids, &process_parts, process_part)
             }
-            Fact::Stacks(stacks) => belongs(stacks.pid.into_iter(), &process_parts, part),
-            Fact::Torch(_) => belongs(observation.who.pid.into_iter(), &process_parts, part),
+            Fact::Stacks(stacks) => belongs(stacks.pid.into_iter(), &process_parts, process_part),
+            Fact::Torch(_) => belongs(observation.who.pid.into_iter(), &process_parts, process_part),
             _ => true,
         };
         let observations: Vec<Observation> = case
@@ -79,11 +88,11 @@ pub fn split(case: &Case) -> Option<Vec<Job>> {
     (jobs.len() > 1).then_some(jobs)
 }
 
-fn belongs(pids: impl Iterator<Item = Pid>, parts: &BTreeMap<Process, usize>, part: usize) -> bool {
+fn belongs(pids: impl Iterator<Item = Pid>, parts: &BTreeMap<Process, usize>, part: Option<usize>) -> bool {
     let named: BTreeSet<usize> = pids
         .flat_map(|pid| parts.iter().filter(move |((_, p), _)| *p == pid).map(|(_, part)| *part))
         .collect();
-    named.is_empty() || named.contains(&part)
+    named.is_empty() || part.is_some_and(|p| named.contains(&p))
 }
 
 fn newest(observation: &Observation) -> Option<i64> {

@@ -9,7 +9,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ringleader_knowledge::cause;
 use ringleader_model::{
-    Category, Confidence, Fact, Finding, Need, RankSet, Severity, TorchEvent, Verdict, Weight,
+    Category, Confidence, Fact, Finding, Need, RankSet, Severity, Source, SourceKind, TorchEvent, Verdict,
+    Weight,
 };
 
 use crate::correlate::Scene;
@@ -128,9 +129,12 @@ fn order(findings: &mut [Finding]) {
 
 /// Nothing was found: either all is well, or something is wrong that this evidence does not explain.
 fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Need>) -> Verdict {
-    let trouble = trouble(scene);
+    // Nothing that any reader knows: that is not health.
+    let trouble =
+        trouble(scene).or_else(|| is_without_evidence(scene).then_some("there is no usable evidence"));
     let undecided = trouble.is_some() || !needs.is_empty();
     let summary = match (&trouble, undecided) {
+        (Some(sign), _) if is_without_evidence(scene) => (*sign).to_owned(),
         (Some(sign), _) => format!("{sign}, but the evidence does not single out a cause"),
         (None, true) => "the evidence does not single out a cause".to_owned(),
         (None, false) => "nothing wrong was found".to_owned(),
@@ -152,6 +156,12 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
         findings,
         needs,
     }
+}
+
+/// No source holds anything that could be read: that is not health. (The quiet output of a healthy job is text.)
+fn is_without_evidence(scene: &Scene<'_>) -> bool {
+    let unread = |s: &Source| s.kinds.iter().all(|k| *k == SourceKind::Unknown);
+    scene.case.observations.is_empty() && scene.case.sources.iter().all(unread)
 }
 
 /// The first sign that something is wrong, in words.

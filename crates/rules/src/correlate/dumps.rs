@@ -162,10 +162,11 @@ fn same_seconds(dump: &FlightDump, stamps: &BTreeMap<Rank, Vec<i64>>) -> Option<
             return None;
         }
         // The zone is what most pairs agree on.
-        let zone = pairs
-            .iter()
-            .map(|d| (d + ZONE_S / 2).div_euclid(ZONE_S) * ZONE_S)
-            .max_by_key(|z| pairs.iter().filter(|d| *d == z).count())?;
+        let mut zones: BTreeMap<i64, usize> = BTreeMap::new();
+        for pair in pairs.iter().filter(|d| *d % ZONE_S == 0) {
+            *zones.entry(*pair).or_default() += 1;
+        }
+        let Some((zone, _)) = zones.into_iter().max_by_key(|(_, n)| *n) else { continue };
         let misses = pairs.iter().filter(|d| **d != zone).count();
         match best {
             Some((least, _)) if misses > least => {}

@@ -328,6 +328,7 @@ fn flight_groups<'a>(
     // Groups meet by name and description; ids are local to each process.
     let mut by_name: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     let mut groups: Vec<Group<'a>> = Vec::new();
+    let mut places = counted::MAX_PLACES;
     for owned in dumps {
         let dump = owned.dump;
         let table: Vec<u32> = dump.signatures.iter().map(|s| calls.intern(flight_call(s))).collect();
@@ -347,7 +348,9 @@ fn flight_groups<'a>(
                 groups.len() - 1
             });
             let Some(target) = groups.get_mut(at) else { continue };
-            if target.ranks.len() < group.ranks.len() {
+            let more = group.ranks.len().saturating_sub(target.ranks.len());
+            if more > 0 && more <= places {
+                places -= more;
                 target.ranks = group.ranks.iter().copied().map(Some).collect();
                 target.tracks.resize(group.ranks.len(), None);
             }
@@ -425,6 +428,9 @@ fn flight_track<'a>(owned: &OwnedDump<'a>) -> Track<'a> {
     }
 }
 
+/// Numbers that may be missing in a track beyond a few for each entry: a wild number must not cost memory.
+const MAX_HOLE: usize = 1 << 16;
+
 /// Distributes a dump's entries over the tracks of its groups.
 fn fill_tracks(dump: &FlightDump, table: &[u32], tracks: &mut [Track<'_>]) {
     // First unfinished collective per group; everything before it is finished.
@@ -463,7 +469,7 @@ fn fill_tracks(dump: &FlightDump, table: &[u32], tracks: &mut [Track<'_>]) {
             std::cmp::Ordering::Less => continue,
             std::cmp::Ordering::Greater => {
                 // Point-to-point blocks and lost entries leave holes; a wild number must not cost memory.
-                if place - track.calls.len() > 1 << 20 {
+                if place > dump.ops.len().saturating_mul(4).saturating_add(MAX_HOLE) {
                     continue;
                 }
                 track.calls.resize(place, Track::GAP);

@@ -218,7 +218,7 @@ fn extend_to_stand(track: &mut Track<'_>, stand: &Stand, intern: &mut impl FnMut
     if work.kind.is_p2p()
         || work.kind == OpKind::Coalesced
         || place < track.calls.len()
-        || place - track.calls.len() > 1 << 20
+        || place - track.calls.len() > 1 << 16
     {
         return;
     }

@@ -51,7 +51,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
     for (rank, condition) in scene.conditions.all() {
         let Some(exit) = &condition.exit else { continue };
-        let signal = if exit.code < 0 { -exit.code } else { exit.code - 128 };
+        let signal = if exit.code < 0 { exit.code.saturating_neg() } else { exit.code - 128 };
         let Some((number, name, words)) = OWN_SIGNALS.iter().find(|(n, ..)| *n == signal) else { continue };
         // The watchdog aborts its own process: that is what a timeout looks like from outside.
         if *number == 6 && (condition.timed_out.is_some() || anybody_timed_out(scene)) {

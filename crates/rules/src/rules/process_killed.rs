@@ -48,7 +48,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
         if escalated && !exit.is_root {
             continue;
         }
-        let pid = scene.roster.by_rank(rank).and_then(|m| m.pid).map_or(0, |p| p.0);
+        let pid = scene
+            .roster
+            .by_rank(rank)
+            .and_then(|m| m.pid)
+            .map_or_else(|| "PID".to_owned(), |p| p.0.to_string());
         findings.extend(
             Draft::new(
                 RULE.id,

@@ -18,11 +18,12 @@
 //! # References
 //! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide.
 
-use ringleader_model::{Confidence, Impact, Need, Weight};
+use ringleader_model::{Confidence, Impact, Need, Rank, Weight};
 
 use crate::correlate::Scene;
 use crate::correlate::condition::ProcessState;
 use crate::correlate::ledger::View;
+use crate::correlate::suspects::Suspect;
 use crate::drafting;
 use crate::rule::{Input, Outcome, Rule};
 
@@ -73,7 +74,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
         }
         // RAS counts of a running job differ for a moment. Alone, with nothing that timed out, they show nothing yet.
         let only_counts = suspect.views.iter().all(|v| *v == View::Ras);
-        if only_counts && stand.is_none() && !scene.conditions.all().any(|(_, c)| c.timed_out.is_some()) {
+        let nothing_failed = !scene.conditions.all().any(|(_, c)| c.timed_out.is_some());
+        if only_counts && stand.is_none() && nothing_failed && !sleeps_among_spinners(scene, suspect) {
             needs.push(Need {
                 question: format!(
                     "{} has launched fewer collectives than its peers: is it late for a moment, or for good?",
@@ -126,6 +128,15 @@ fn check(scene: &Scene<'_>) -> Outcome {
         return Outcome::Undecided(needs);
     }
     Outcome::from_findings(findings)
+}
+
+/// Ranks inside a collective spin; one that sleeps while all that wait for it spin is not in it.
+fn sleeps_among_spinners(scene: &Scene<'_>, suspect: &Suspect) -> bool {
+    let state = |rank: Rank| scene.condition(rank)?.state.as_ref().map(|(state, _)| *state);
+    let mut waiters = suspect.victims.ranks().iter().filter_map(|r| state(*r)).peekable();
+    suspect.node.rank().and_then(state) == Some(ProcessState::Sleeping)
+        && waiters.peek().is_some()
+        && waiters.all(|s| s == ProcessState::Running)
 }
 
 #[cfg(test)]

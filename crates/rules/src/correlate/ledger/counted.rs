@@ -10,7 +10,7 @@ use super::{Call, Calls, Group, Origin, P2p, Track, View};
 use crate::correlate::roster::Roster;
 
 /// Members of all groups together. A log may claim communicators of any size; claims beyond this are passed over.
-const MAX_PLACES: usize = 1 << 19;
+pub(super) const MAX_PLACES: usize = 1 << 19;
 
 pub(super) fn nccl_groups<'a>(case: &'a Case, roster: &Roster, calls: &mut Calls) -> Vec<Group<'a>> {
     // Communicators meet by commId. Splits of newer versions print none: they meet by parent, color and size.
