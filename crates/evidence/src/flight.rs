@@ -20,6 +20,7 @@ mod build;
 mod entry;
 mod general;
 mod json;
+mod known;
 mod memo;
 mod pickle;
 mod template;
@@ -34,14 +35,15 @@ use memo::Value;
 use pickle::{End, Machine};
 
 pub(crate) use json::read_json;
+pub(crate) use known::Known;
 
 /// Keys of the top dict; any one tells a dump from other pickles.
 const TOP_KEYS: [&[u8]; 5] =
     [b"entries", b"pg_config", b"pg_status", b"comm_lib_version", b"nccl_comm_state"];
 
-/// Reads a pickle dump. `name` is the file's own name, for the rank it claims.
-pub(crate) fn read_pickle(name: &str, bytes: &[u8], sink: &mut Sink<'_>) {
-    let mut machine = Machine::new(bytes);
+/// Reads a pickle dump. `name` is the file's own name, for the rank it claims; `known` is what dumps before have left.
+pub(crate) fn read_pickle(name: &str, bytes: &[u8], known: &mut Known, sink: &mut Sink<'_>) {
+    let mut machine = Machine::new(bytes, std::mem::take(known));
     let end = machine.run();
     let top = machine.root_items();
     let is_list = top.is_none() && matches!(machine.stack.first(), Some(Value::Node(_)));
@@ -85,7 +87,8 @@ pub(crate) fn read_pickle(name: &str, bytes: &[u8], sink: &mut Sink<'_>) {
             );
         }
     }
-    let (mut dump, notes) = machine.build.finish();
+    let (mut dump, notes, left) = machine.build.finish();
+    *known = left;
     dump.name_hint = build::name_hint(name);
     emit(dump, notes, sink);
 }
@@ -159,16 +162,13 @@ fn take_top<'a>(machine: &mut Machine<'a>, items: &[Value<'a>]) {
                 let configs: Vec<_> = pairs(machine, value)
                     .map(|(key, value)| {
                         let mut config = GroupConfig { key, ..GroupConfig::default() };
-                        let mut bad_ranks = None;
+                        let mut list = None;
                         for (key, value) in fields(machine, value) {
                             match (key, value) {
                                 (b"name", Value::Str(text)) => config.name = text,
                                 (b"desc", Value::Str(text)) => config.desc = text,
                                 (b"ranks", Value::Str(b"")) => {}
-                                (b"ranks", Value::Str(text)) => match build::ranks(text) {
-                                    Some(ranks) => config.ranks = ranks,
-                                    None => bad_ranks = Some(text),
-                                },
+                                (b"ranks", Value::Str(text)) => list = Some(text),
                                 (b"ranks", list) => {
                                     let numbers = machine.items(list).iter();
                                     config.ranks = build::rank_numbers(
@@ -178,11 +178,11 @@ fn take_top<'a>(machine: &mut Machine<'a>, items: &[Value<'a>]) {
                                 _ => {}
                             }
                         }
-                        (config, bad_ranks)
+                        (config, list)
                     })
                     .collect();
-                for (config, bad_ranks) in configs {
-                    machine.build.config(config, bad_ranks);
+                for (config, list) in configs {
+                    machine.build.config(config, list);
                 }
             }
             [Value::Str(b"pg_status"), value] => {

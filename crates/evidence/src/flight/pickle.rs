@@ -5,6 +5,7 @@
 
 use super::build::{Build, OverBudget};
 use super::entry::Learned;
+use super::known::Known;
 use super::memo::{Memo, Value};
 
 /// Values on the stack.
@@ -78,7 +79,7 @@ pub(super) struct Machine<'a> {
 }
 
 impl<'a> Machine<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
+    pub(super) fn new(bytes: &'a [u8], known: Known) -> Self {
         Self {
             bytes,
             rest: bytes,
@@ -91,7 +92,7 @@ impl<'a> Machine<'a> {
             entries_at: None,
             is_closed: false,
             learned: Learned::default(),
-            build: Build::new(bytes.len()),
+            build: Build::new(bytes.len(), known),
         }
     }
 

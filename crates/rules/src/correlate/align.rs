@@ -5,6 +5,7 @@
 //! is matched again under every shift, and the explanation that fits most of it wins.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ringleader_model::{FlightDump, Frame, FrameOwner, Rank};
 
@@ -98,7 +99,7 @@ impl<'a> Aligner<'_, 'a> {
         let reference_call = self.call(reference, seq)?;
         let mut by_fault: BTreeMap<Fault, (Vec<usize>, usize)> = BTreeMap::new();
         for (at, track) in &tracks {
-            if usual.contains(at) {
+            if usual.binary_search(at).is_ok() {
                 continue;
             }
             let Some(call) = track.call(seq).and_then(|c| self.ledger.get(c)) else { continue };
@@ -135,23 +136,30 @@ impl<'a> Aligner<'_, 'a> {
         if self.group.view != View::Flight || !stuck {
             return None;
         }
-        let placed: Vec<(usize, &Track<'a>, Vec<u64>)> = tracks
-            .iter()
-            .filter_map(|(at, track)| match track.origin {
-                Origin::Dump(dump) => Some((*at, *track, places_of(dump, track))),
-                _ => None,
-            })
-            .collect();
+        let mut last: Option<(&FlightDump, Vec<u64>)> = None;
+        let mut placed: Vec<(usize, &Track<'a>, Vec<u64>)> = Vec::new();
+        for (at, track) in tracks {
+            let Origin::Dump(dump) = track.origin else { continue };
+            let is_known = last.as_ref().is_some_and(|(old, _)| {
+                Arc::ptr_eq(&old.stacks, &dump.stacks) && Arc::ptr_eq(&old.frames, &dump.frames)
+            });
+            if !is_known {
+                last = Some((dump, places_of_stacks(dump)));
+            }
+            let stacks = last.as_ref().map_or(&[] as &[u64], |(_, stacks)| stacks);
+            placed.push((*at, *track, places_of(dump, track, stacks)));
+        }
         // The reference: the sequence that most ranks share where they differ first.
         let from = placed.iter().map(|(_, t, _)| t.first_seq).max()?;
         let to = placed.iter().map(|(_, t, _)| t.last_seq()).min()?;
         let at = |(_, track, places): &(usize, &Track<'a>, Vec<u64>), seq: u32| {
             places.get((seq.checked_sub(track.first_seq)?) as usize).copied()
         };
-        let seq = (from..=to).find(|seq| {
-            let first = placed.first().and_then(|p| at(p, *seq));
-            placed.iter().any(|p| at(p, *seq) != first)
-        })?;
+        let n_same = placed.iter().filter_map(|placed_one| {
+            let first = shared(placed.first()?, from, to)?;
+            first.iter().zip(shared(placed_one, from, to)?).position(|(a, b)| a != b)
+        });
+        let seq = from + n_same.min()? as u32;
         let mut votes: BTreeMap<u64, usize> = BTreeMap::new();
         for place in placed.iter().filter_map(|p| at(p, seq)) {
             *votes.entry(place).or_default() += 1;
@@ -463,9 +471,7 @@ impl<'a> Aligner<'_, 'a> {
         };
         let from = usual.first_seq.max(seq.saturating_sub(MAX_TAIL as u32));
         let before = (from..seq).rev().find(|at| is(*at, theirs, &their_place))?;
-        (1..=MAX_SHIFT as u32)
-            .take_while(|k| before + k < seq)
-            .find(|k| is(before + k, mine, &my_place))
+        (1..=MAX_SHIFT as u32).take_while(|k| before + k < seq).find(|k| is(before + k, mine, &my_place))
     }
 
     /// A call that no rank of the group ever made before, at another place in the code, is one too many.
@@ -539,23 +545,34 @@ fn gap_after(track: &Track<'_>, seq: u32) -> Option<u32> {
     track.op(seq.saturating_add(1))?.checked_sub(track.op(seq)?)
 }
 
-/// A number for the place each call of a track comes from: equal numbers, equal stacks. 0 = unknown.
-fn places_of(dump: &FlightDump, track: &Track<'_>) -> Vec<u64> {
-    let stacks: Vec<u64> = dump
-        .stacks
-        .iter()
-        .map(|stack| {
-            stack.iter().filter_map(|f| dump.frames.get(*f as usize)).fold(FNV_OFFSET, |hash, frame| {
-                let line = frame.line.to_le_bytes();
-                frame
-                    .function
-                    .as_bytes()
-                    .iter()
-                    .chain(&line)
-                    .fold(hash, |h, b| (h ^ u64::from(*b)).wrapping_mul(FNV_PRIME))
-            })
+/// A number for the place that each stack of a dump is: equal numbers, equal stacks.
+fn places_of_stacks(dump: &FlightDump) -> Vec<u64> {
+    let place = |stack: &[u32]| {
+        stack.iter().filter_map(|f| dump.frames.get(*f as usize)).fold(FNV_OFFSET, |hash, frame| {
+            let line = frame.line.to_le_bytes();
+            frame
+                .function
+                .as_bytes()
+                .iter()
+                .chain(&line)
+                .fold(hash, |h, b| (h ^ u64::from(*b)).wrapping_mul(FNV_PRIME))
         })
-        .collect();
+    };
+    dump.stacks.iter().map(|stack| place(stack)).collect()
+}
+
+/// Places of the calls `from` to `to` of a track.
+fn shared<'p>(
+    (_, track, places): &'p (usize, &Track<'_>, Vec<u64>),
+    from: u32,
+    to: u32,
+) -> Option<&'p [u64]> {
+    let start = from.checked_sub(track.first_seq)? as usize;
+    places.get(start..=start + to.checked_sub(from)? as usize)
+}
+
+/// The same for each call of a track. 0 = unknown.
+fn places_of(dump: &FlightDump, track: &Track<'_>, stacks: &[u64]) -> Vec<u64> {
     let place = |op: &u32| {
         dump.ops.get(*op as usize).and_then(|op| stacks.get(op.stack as usize)).copied().unwrap_or(0)
     };
