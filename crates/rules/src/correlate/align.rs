@@ -61,9 +61,10 @@ pub struct Divergence {
 /// Finds the divergences of all groups.
 pub fn divergences(ledger: &Ledger<'_>) -> Vec<Divergence> {
     let mut found = Vec::new();
+    let mut places = Places::default();
     for (at, group) in ledger.groups.iter().enumerate() {
         if group.view != View::Ras
-            && let Some(divergence) = (Aligner { ledger, group, at }).run()
+            && let Some(divergence) = (Aligner { ledger, group, at }).run(&mut places)
         {
             found.extend(divergence);
         }
@@ -78,7 +79,7 @@ struct Aligner<'l, 'a> {
 }
 
 impl<'a> Aligner<'_, 'a> {
-    fn run(&self) -> Option<Vec<Divergence>> {
+    fn run(&self, places: &mut Places) -> Option<Vec<Divergence>> {
         // An NCCL log that begins late has no absolute numbers to align by.
         let tracks: Vec<(usize, &Track<'a>)> = self
             .group
@@ -91,7 +92,7 @@ impl<'a> Aligner<'_, 'a> {
         if tracks.len() < 2 {
             return None;
         }
-        let Some(seq) = self.first_difference(&tracks) else { return self.by_places(&tracks) };
+        let Some(seq) = self.first_difference(&tracks) else { return self.by_places(&tracks, places) };
         let (usual, halves) = self.usual(&tracks, seq)?;
         let reference = *usual
             .iter()
@@ -131,24 +132,18 @@ impl<'a> Aligner<'_, 'a> {
 
     /// All calls of a group are alike to NCCL, but the places in the code they come from tell them apart: a rank whose
     /// places fit the others' only under a shift left out a call, or made one too many.
-    fn by_places(&self, tracks: &[(usize, &Track<'a>)]) -> Option<Vec<Divergence>> {
+    fn by_places(&self, tracks: &[(usize, &Track<'a>)], known: &mut Places) -> Option<Vec<Divergence>> {
         let stuck = tracks.iter().any(|(_, t)| t.finished.is_some_and(|f| f < t.entered));
         if self.group.view != View::Flight || !stuck {
             return None;
         }
-        let mut last: Option<(&FlightDump, Vec<u64>)> = None;
-        let mut placed: Vec<(usize, &Track<'a>, Vec<u64>)> = Vec::new();
-        for (at, track) in tracks {
-            let Origin::Dump(dump) = track.origin else { continue };
-            let is_known = last.as_ref().is_some_and(|(old, _)| {
-                Arc::ptr_eq(&old.stacks, &dump.stacks) && Arc::ptr_eq(&old.frames, &dump.frames)
-            });
-            if !is_known {
-                last = Some((dump, places_of_stacks(dump)));
-            }
-            let stacks = last.as_ref().map_or(&[] as &[u64], |(_, stacks)| stacks);
-            placed.push((*at, *track, places_of(dump, track, stacks)));
-        }
+        let placed: Vec<(usize, &Track<'a>, Vec<u64>)> = tracks
+            .iter()
+            .filter_map(|(at, track)| match track.origin {
+                Origin::Dump(dump) => Some((*at, *track, places_of(dump, track, known))),
+                _ => None,
+            })
+            .collect();
         // The reference: the sequence that most ranks share where they differ first.
         let from = placed.iter().map(|(_, t, _)| t.first_seq).max()?;
         let to = placed.iter().map(|(_, t, _)| t.last_seq()).min()?;
@@ -571,8 +566,14 @@ fn shared<'p>(
     places.get(start..=start + to.checked_sub(from)? as usize)
 }
 
+/// Places of the stacks of dumps, by where in memory the tables are, which dumps may share.
+type Places = BTreeMap<(usize, usize), Vec<u64>>;
+
 /// The same for each call of a track. 0 = unknown.
-fn places_of(dump: &FlightDump, track: &Track<'_>, stacks: &[u64]) -> Vec<u64> {
+fn places_of(dump: &FlightDump, track: &Track<'_>, known: &mut Places) -> Vec<u64> {
+    let stacks = known
+        .entry((Arc::as_ptr(&dump.stacks).addr(), Arc::as_ptr(&dump.frames).addr()))
+        .or_insert_with(|| places_of_stacks(dump));
     let place = |op: &u32| {
         dump.ops.get(*op as usize).and_then(|op| stacks.get(op.stack as usize)).copied().unwrap_or(0)
     };

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use rayon::prelude::*;
 use ringleader_model::{Case, Cite, FlightDump, Frame, NcclLog, OpKind, OpState, Rank, SourceKind};
 
 use super::dumps::OwnedDump;
@@ -330,17 +331,25 @@ fn flight_groups<'a>(
     let mut by_name: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     let mut groups: Vec<Group<'a>> = Vec::new();
     let mut places = counted::MAX_PLACES;
-    let mut table: Vec<u32> = Vec::new();
-    let mut last: Option<&FlightDump> = None;
-    for owned in dumps {
-        let dump = owned.dump;
-        if !last.is_some_and(|last| Arc::ptr_eq(&last.signatures, &dump.signatures)) {
-            table = dump.signatures.iter().map(|s| calls.intern(flight_call(s))).collect();
-        }
-        last = Some(dump);
-        let mut tracks: Vec<Track<'a>> = dump.groups.iter().map(|_| flight_track(owned)).collect();
-        fill_tracks(dump, &table, &mut tracks);
-        for (group, track) in dump.groups.iter().zip(tracks) {
+    // By the place in memory of a table that dumps may share.
+    let mut tables: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
+    for dump in dumps.iter().map(|owned| owned.dump) {
+        tables
+            .entry(Arc::as_ptr(&dump.signatures).addr())
+            .or_insert_with(|| dump.signatures.iter().map(|s| calls.intern(flight_call(s))).collect());
+    }
+    // Dump by dump on all processors; joined in their order.
+    let of_dumps: Vec<Vec<Track<'a>>> = dumps
+        .par_iter()
+        .map(|owned| {
+            let table = tables.get(&Arc::as_ptr(&owned.dump.signatures).addr());
+            let mut tracks: Vec<Track<'a>> = owned.dump.groups.iter().map(|_| flight_track(owned)).collect();
+            fill_tracks(owned.dump, table.map_or(&[], Vec::as_slice), &mut tracks);
+            tracks
+        })
+        .collect();
+    for (owned, tracks) in dumps.iter().zip(of_dumps) {
+        for (group, track) in owned.dump.groups.iter().zip(tracks) {
             let at = *by_name.entry((&group.name, &group.desc)).or_insert_with(|| {
                 groups.push(Group {
                     view: View::Flight,

@@ -17,6 +17,7 @@
 //! # References
 //! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide.
 
+use rayon::prelude::*;
 use ringleader_model::{
     Confidence, Evidence, Finding, FlightDump, FlightOp, Impact, Severity, SourceKind, Weight,
 };
@@ -51,11 +52,8 @@ const MIN_RATIO: f64 = 2.5;
 const MIN_HABIT: f64 = 0.7;
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let mut findings = Vec::new();
-    for group in scene.ledger.groups.iter().filter(|g| g.view == View::Flight && g.tracks.len() > 2) {
-        findings.extend(slowest(scene, group));
-    }
-    Outcome::from_findings(findings)
+    let groups = scene.ledger.groups.par_iter().filter(|g| g.view == View::Flight && g.tracks.len() > 2);
+    Outcome::from_findings(groups.filter_map(|group| slowest(scene, group)).collect())
 }
 
 /// Time a rank spent in one collective, on its own clock, ns.
@@ -192,35 +190,31 @@ struct Row {
     has_pause: bool,
 }
 
+/// Tracks that are gone through at a time.
+const CHUNK: usize = 64;
+
 impl Rows {
-    /// Goes through the tracks one by one, which is the order in which they lie in memory.
     fn new(tracks: &[(usize, &Track<'_>, &FlightDump)], from: u32, to: u32) -> Option<Self> {
         let n_rows = to.checked_sub(from)? as usize + 1;
-        let mut rows: Vec<Option<Row>> =
-            vec![Some(Row { shortest: i64::MAX, by: 0, has_pause: false }); n_rows];
-        for (by, (_, track, dump)) in tracks.iter().enumerate() {
-            let op = |seq: u32| dump.ops.get(track.op(seq)? as usize);
-            let mut before = from.checked_sub(1).and_then(op);
-            for (seq, slot) in (from..=to).zip(&mut rows) {
-                let op = op(seq);
-                let Some(row) = slot else {
-                    before = op;
-                    continue;
-                };
-                match op.and_then(spent_in) {
-                    Some(ns) => {
-                        if ns < row.shortest {
-                            (row.shortest, row.by) = (ns, by);
-                        }
-                        row.has_pause |= before
-                            .zip(op)
-                            .is_some_and(|(a, b)| b.created_ns.saturating_sub(a.created_ns) > PAUSE_NS);
-                    }
-                    None => *slot = None,
+        let rows = tracks
+            .par_chunks(CHUNK)
+            .enumerate()
+            .map(|(at, chunk)| {
+                let mut rows = vec![Some(Row { shortest: i64::MAX, by: 0, has_pause: false }); n_rows];
+                for (by, (_, track, dump)) in (at * CHUNK..).zip(chunk) {
+                    add_track(&mut rows, by, track, dump, from);
                 }
-                before = op;
-            }
-        }
+                rows
+            })
+            .reduce_with(|mut rows, later| {
+                for (row, later) in rows.iter_mut().zip(later) {
+                    *row = row.zip(later).map(|(a, b)| {
+                        let shorter = if b.shortest < a.shortest { b } else { a };
+                        Row { has_pause: a.has_pause || b.has_pause, ..shorter }
+                    });
+                }
+                rows
+            })?;
         let mut least = vec![0; tracks.len()];
         let mut used = Vec::new();
         for (seq, row) in (from..=to).zip(rows) {
@@ -231,6 +225,29 @@ impl Rows {
             }
         }
         Some(Self { used, least })
+    }
+}
+
+/// Adds one rank's collectives from number `from` on; where it does not tell how long it was in one, that one is out.
+fn add_track(rows: &mut [Option<Row>], by: usize, track: &Track<'_>, dump: &FlightDump, from: u32) {
+    let op = |seq: u32| dump.ops.get(track.op(seq)? as usize);
+    let mut before = from.checked_sub(1).and_then(op);
+    for (seq, slot) in (from..).zip(rows) {
+        let op = op(seq);
+        if let Some(row) = slot {
+            match op.and_then(spent_in) {
+                Some(ns) => {
+                    if ns < row.shortest {
+                        (row.shortest, row.by) = (ns, by);
+                    }
+                    row.has_pause |= before
+                        .zip(op)
+                        .is_some_and(|(a, b)| b.created_ns.saturating_sub(a.created_ns) > PAUSE_NS);
+                }
+                None => *slot = None,
+            }
+        }
+        before = op;
     }
 }
 
