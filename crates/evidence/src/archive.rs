@@ -121,7 +121,7 @@ fn open(
             let mut sink = Sink::open(&place.shown, budget.limits, extract);
             document::hold(&head, &mut rest, budget.limits.max_dump_bytes, &mut scratch.whole, &mut sink);
             let dump = scratch.whole.bytes();
-            crate::flight::read_pickle(&place.name, dump, &mut scratch.known, &mut sink);
+            crate::flight::read_pickle(&place.name, dump, &mut scratch.dumps, &mut sink);
             sink.close(dump.len() as u64);
         }
         Form::Json => {

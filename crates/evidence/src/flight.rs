@@ -21,6 +21,7 @@ mod entry;
 mod general;
 mod json;
 mod known;
+mod lesson;
 mod memo;
 mod pickle;
 mod template;
@@ -31,19 +32,27 @@ use ringleader_model::{Cite, Fact, FlightDump, NoteKind, SourceKind, Who};
 
 use crate::sink::Sink;
 use build::{GroupConfig, GroupStatus};
+use known::Known;
+use lesson::{Lessons, Outcome};
 use memo::Value;
 use pickle::{End, Machine};
 
 pub(crate) use json::read_json;
-pub(crate) use known::Known;
 
 /// Keys of the top dict; any one tells a dump from other pickles.
 const TOP_KEYS: [&[u8]; 5] =
     [b"entries", b"pg_config", b"pg_status", b"comm_lib_version", b"nccl_comm_state"];
 
-/// Reads a pickle dump. `name` is the file's own name, for the rank it claims; `known` is what dumps before have left.
-pub(crate) fn read_pickle(name: &str, bytes: &[u8], known: &mut Known, sink: &mut Sink<'_>) {
-    let mut machine = Machine::new(bytes, std::mem::take(known));
+/// What dumps before have left to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Before {
+    known: Known,
+    lessons: Lessons,
+}
+
+/// Reads a pickle dump. `name` is the file's own name, for the rank it claims.
+pub(crate) fn read_pickle(name: &str, bytes: &[u8], before: &mut Before, sink: &mut Sink<'_>) {
+    let mut machine = Machine::new(bytes, std::mem::take(&mut before.known), &before.lessons);
     let end = machine.run();
     let top = machine.root_items();
     let is_list = top.is_none() && matches!(machine.stack.first(), Some(Value::Node(_)));
@@ -54,6 +63,7 @@ pub(crate) fn read_pickle(name: &str, bytes: &[u8], known: &mut Known, sink: &mu
         return refuse(&machine, &end, &items, is_list, sink);
     }
     take_top(&mut machine, &items);
+    let outcome = Outcome::of(&mut machine, matches!(end, End::Stop));
     let at = machine.offset();
     let n_entries = machine.build.dump.ops.len();
     match end {
@@ -88,7 +98,8 @@ pub(crate) fn read_pickle(name: &str, bytes: &[u8], known: &mut Known, sink: &mu
         }
     }
     let (mut dump, notes, left) = machine.build.finish();
-    *known = left;
+    before.known = left;
+    before.lessons.end(outcome, &dump);
     dump.name_hint = build::name_hint(name);
     emit(dump, notes, sink);
 }

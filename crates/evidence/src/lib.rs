@@ -41,7 +41,7 @@ pub struct Extract {
 pub struct Scratch {
     pub(crate) block: Vec<u8>,
     pub(crate) whole: document::Whole,
-    pub(crate) known: flight::Known,
+    pub(crate) dumps: flight::Before,
 }
 
 /// Reads one file, archive or stream. `path` is what citations will show.

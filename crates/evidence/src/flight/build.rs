@@ -73,6 +73,20 @@ pub(super) struct GroupStatus<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OverBudget;
 
+/// Items of the tables that can be found.
+#[derive(Clone, Copy, Debug, Default)]
+struct Indexed {
+    frames: usize,
+    stacks: usize,
+    signatures: usize,
+}
+
+impl Indexed {
+    fn of(known: &Known) -> Self {
+        Self { frames: known.frames.len(), stacks: known.stacks.len(), signatures: known.signatures.len() }
+    }
+}
+
 /// A dump under construction.
 pub(super) struct Build<'a> {
     pub(super) dump: FlightDump,
@@ -87,6 +101,7 @@ pub(super) struct Build<'a> {
     frame_index: Index,
     stack_index: Index,
     signature_index: Index,
+    indexed: Indexed,
     threads: BTreeSet<u64>,
     budget: usize,
     /// Scratch for whole stacks.
@@ -108,6 +123,7 @@ impl<'a> Build<'a> {
             frame_index: Index::default(),
             stack_index: Index::default(),
             signature_index: Index::default(),
+            indexed: Indexed::default(),
             threads: BTreeSet::new(),
             budget: size_bytes.saturating_mul(12).saturating_add(8 << 20),
             stack: Vec::new(),
@@ -126,7 +142,26 @@ impl<'a> Build<'a> {
         }
     }
 
+    /// Makes findable what was put into the tables without being looked for.
+    fn index(&mut self) {
+        let Self { known, indexed, .. } = self;
+        for (at, frame) in known.frames.items().iter().enumerate().skip(indexed.frames) {
+            let hash = hash_of(&(frame.function.as_bytes(), frame.file.as_bytes(), frame.line));
+            self.frame_index.place(hash, at as u32, |_| false);
+        }
+        for (at, stack) in known.stacks.items().iter().enumerate().skip(indexed.stacks) {
+            self.stack_index.place(hash_of(&**stack), at as u32, |_| false);
+        }
+        for (at, signature) in known.signatures.items().iter().enumerate().skip(indexed.signatures) {
+            self.signature_index.place(hash_of(signature), at as u32, |_| false);
+        }
+        self.indexed = Indexed::of(&self.known);
+    }
+
     pub(super) fn frame(&mut self, function: &[u8], file: &[u8], line: u32) -> Result<u32, OverBudget> {
+        if self.indexed.frames < self.known.frames.len() {
+            self.index();
+        }
         self.charge((function.len() + file.len()) / 64)?;
         let is_same =
             |f: &Frame| f.line == line && f.function.as_bytes() == function && f.file.as_bytes() == file;
@@ -138,12 +173,16 @@ impl<'a> Build<'a> {
             self.charge(64 + function.len() + file.len())?;
             let make = || Frame { function: text(function), file: text(file), line };
             self.known.frames.push(is_same, make);
+            self.indexed.frames += 1;
         }
         Ok(place)
     }
 
     /// Interns `self.stack`.
     pub(super) fn stack(&mut self) -> Result<u32, OverBudget> {
+        if self.indexed.stacks < self.known.stacks.len() {
+            self.index();
+        }
         self.charge(self.stack.len() / 8)?;
         let stack = self.stack.as_slice();
         let stacks = &self.known.stacks;
@@ -154,12 +193,16 @@ impl<'a> Build<'a> {
             self.charge(48 + self.stack.len() * 4)?;
             let stack = self.stack.as_slice();
             self.known.stacks.push(|s| **s == *stack, || stack.into());
+            self.indexed.stacks += 1;
         }
         Ok(place)
     }
 
     /// `profiling_name` and tensors.
     pub(super) fn signature(&mut self, profiling_name: &[u8], tensors: Tensors) -> Result<u32, OverBudget> {
+        if self.indexed.signatures < self.known.signatures.len() {
+            self.index();
+        }
         let cost = tensors.cost() + profiling_name.len();
         self.charge(cost / 64)?;
         let name = String::from_utf8_lossy(profiling_name);
@@ -185,6 +228,7 @@ impl<'a> Build<'a> {
         if place == next {
             self.charge(cost)?;
             self.known.signatures.push(|s| *s == signature, || signature.clone());
+            self.indexed.signatures += 1;
         }
         Ok(place)
     }

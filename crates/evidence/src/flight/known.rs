@@ -22,6 +22,30 @@ pub(crate) struct Known {
     pub(super) lists: RankLists,
 }
 
+impl Known {
+    /// Whether nothing has been put into the tables yet.
+    pub(super) fn is_new(&self) -> bool {
+        self.frames.len() + self.stacks.len() + self.signatures.len() == 0
+    }
+
+    /// Whether all tables are the beginnings of those they began with.
+    pub(super) fn is_shared(&self) -> bool {
+        self.frames.own.is_none() && self.stacks.own.is_none() && self.signatures.own.is_none()
+    }
+
+    /// Compares with these tables instead of the last dump's.
+    pub(super) fn begin_with(
+        &mut self,
+        frames: &Arc<Vec<Frame>>,
+        stacks: &Arc<Vec<Box<[u32]>>>,
+        signatures: &Arc<Vec<Signature>>,
+    ) {
+        self.frames.before = Arc::clone(frames);
+        self.stacks.before = Arc::clone(stacks);
+        self.signatures.before = Arc::clone(signatures);
+    }
+}
+
 /// A table under construction, equal so far to the beginning of the last dump's table, or a table of its own.
 #[derive(Debug)]
 pub(super) struct Table<T> {
@@ -48,7 +72,7 @@ impl<T: Clone> Table<T> {
         self.items().get(at as usize)
     }
 
-    fn items(&self) -> &[T] {
+    pub(super) fn items(&self) -> &[T] {
         match &self.own {
             Some(own) => own,
             None => self.before.get(..self.n_shared).unwrap_or_default(),
@@ -68,6 +92,13 @@ impl<T: Clone> Table<T> {
         own.extend_from_slice(self.items());
         own.push(make());
         self.own = Some(own);
+    }
+
+    /// Says that it has the first `n` items of the table that it is compared with.
+    pub(super) fn advance(&mut self, n: usize) {
+        if self.own.is_none() {
+            self.n_shared = n.clamp(self.n_shared, self.before.len().max(self.n_shared));
+        }
     }
 
     /// The finished table; the next one begins.
