@@ -6,6 +6,7 @@ pub mod condition;
 pub mod dumps;
 pub mod ledger;
 pub mod mismatch;
+pub mod moments;
 pub mod roster;
 pub mod suspects;
 pub mod waits;
@@ -78,7 +79,8 @@ impl<'a> Scene<'a> {
         let roster = Roster::new(case);
         let dumps = dumps::own(case, &roster);
         let watchdog = WatchdogLines::new(case);
-        let ledger = Ledger::new(case, &roster, &dumps, &watchdog);
+        let mut ledger = Ledger::new(case, &roster, &dumps, &watchdog);
+        moments::open_ends(&mut ledger, case);
         let divergences = align::divergences(&ledger);
         let views: &[View] = if ledger.logs_know_more() {
             &[View::Nccl, View::Ras]

@@ -4,6 +4,7 @@ use ringleader_model::{Confidence, Culprit, Frame, Rank, RankSet, Severity, Weig
 
 use crate::correlate::Scene;
 use crate::correlate::mismatch::Mismatch;
+use crate::correlate::moments::stated_failure;
 use crate::correlate::suspects::Suspect;
 use crate::correlate::waits::Node;
 use crate::rule::Draft;
@@ -90,6 +91,12 @@ pub(crate) fn from_suspect(
         .evidence(suspect.evidence.iter().take(4).cloned())
         .culprits(culprits(scene, &[suspect.node], place))
         .at(suspect.since_ns)
+}
+
+/// How sure a finding may be that rests on who waits for whom at one moment: where nothing says that the job failed, it
+/// may go on in the next.
+pub(crate) fn surest_of_one_moment(scene: &Scene<'_>) -> Confidence {
+    if stated_failure(scene.case).is_some() { Confidence::High } else { Confidence::Medium }
 }
 
 /// ` at sync_grads (/srv/train.py:80)`, or nothing.

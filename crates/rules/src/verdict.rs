@@ -15,6 +15,7 @@ use ringleader_model::{
 
 use crate::correlate::Scene;
 use crate::correlate::ledger::View;
+use crate::correlate::moments::stated_failure;
 use crate::correlate::suspects::Suspect;
 use crate::rule::{Outcome, Rule};
 
@@ -137,6 +138,9 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
         (Some(sign), _) if is_without_evidence(scene) => (*sign).to_owned(),
         (Some(sign), _) => format!("{sign}, but the evidence does not single out a cause"),
         (None, true) => "the evidence does not single out a cause".to_owned(),
+        (None, false) if scene.ledger.may_run => {
+            "nothing wrong was found: the job ran on while its records were copied".to_owned()
+        }
         (None, false) => "nothing wrong was found".to_owned(),
     };
     if trouble.is_some() {
@@ -166,22 +170,8 @@ fn is_without_evidence(scene: &Scene<'_>) -> bool {
 
 /// The first sign that something is wrong, in words.
 fn trouble(scene: &Scene<'_>) -> Option<&'static str> {
-    for statement in scene.statements() {
-        let sign = match statement.event {
-            TorchEvent::WatchdogTimeout { .. } => "a collective timed out",
-            TorchEvent::WatchdogStuck { .. } => "a watchdog is stuck",
-            TorchEvent::AsyncError { .. } | TorchEvent::WatchdogDied { .. } => "an NCCL error was reported",
-            TorchEvent::Exception(_) => "an exception was raised",
-            TorchEvent::Crash { .. } => "a process crashed",
-            TorchEvent::ChildFailure { .. } | TorchEvent::LauncherFailed { .. } => {
-                "the launcher reports failed ranks"
-            }
-            _ => continue,
-        };
+    if let Some(sign) = stated_failure(scene.case) {
         return Some(sign);
-    }
-    if scene.nccl_messages().any(|m| m.message.is_warn && m.message.result.is_some_and(|r| r != 0)) {
-        return Some("NCCL reports an error");
     }
     // Counts of a running job differ for a moment; states that a recorder kept do not.
     let held_up = |s: &Suspect| !s.weak && s.views.iter().any(|v| *v != View::Ras);
@@ -209,6 +199,9 @@ fn trouble_category(scene: &Scene<'_>) -> Category {
 
 /// Health is as sure as the evidence that would have shown a fault.
 fn healthy_confidence(scene: &Scene<'_>) -> Confidence {
+    if scene.ledger.may_run {
+        return Confidence::Low;
+    }
     let dumps = scene.case.observations.iter().any(|o| matches!(o.fact, Fact::Flight(_)));
     let logs = scene.nccl_logs().next().is_some();
     match (dumps, logs) {

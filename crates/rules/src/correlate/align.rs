@@ -463,9 +463,7 @@ impl<'a> Aligner<'_, 'a> {
         };
         let from = usual.first_seq.max(seq.saturating_sub(MAX_TAIL as u32));
         let before = (from..seq).rev().find(|at| is(*at, theirs, &their_place))?;
-        (1..=MAX_SHIFT as u32)
-            .take_while(|k| before + k < seq)
-            .find(|k| is(before + k, mine, &my_place))
+        (1..=MAX_SHIFT as u32).take_while(|k| before + k < seq).find(|k| is(before + k, mine, &my_place))
     }
 
     /// A call that no rank of the group ever made before, at another place in the code, is one too many.

@@ -97,7 +97,11 @@ mod tests {
             .concludes(&RULE, "extra-collective 2 at step:77, high");
         // Another branch of the same step: the work between its call and the next one is done.
         job()
-            .dumps(&[usual, usual, "ar:1@40 dp/ar:8@20*3 ar:1@77 dp/ar:8@20? dp/ar:8@20? dp/ar:8@20? ar:1@40?"])
+            .dumps(&[
+                usual,
+                usual,
+                "ar:1@40 dp/ar:8@20*3 ar:1@77 dp/ar:8@20? dp/ar:8@20? dp/ar:8@20? ar:1@40?",
+            ])
             .silent(&RULE);
     }
 
