@@ -196,6 +196,11 @@ impl<'a> Scene<'a> {
         node.rank().map_or_else(Culprit::default, |rank| self.roster.culprit_rank(rank))
     }
 
+    /// Folder of the source that is cited.
+    pub fn folder(&self, cite: Cite) -> &'a str {
+        self.case.sources.get(cite.source.0 as usize).map_or("", ringleader_model::Source::folder)
+    }
+
     /// Kind of a source, for counting independent kinds of evidence.
     pub fn kind_of(&self, cite: Cite) -> SourceKind {
         self.case
