@@ -104,6 +104,12 @@ pub(crate) fn at(place: Option<&Frame>) -> String {
     place.map_or_else(String::new, |f| format!(" at {} ({}:{})", f.function, f.file, f.line))
 }
 
+/// The process of a rank, for a command; `<pid of rank 3>` where it is not known.
+pub(crate) fn pid_of(scene: &Scene<'_>, rank: Rank) -> String {
+    let known = scene.roster.by_rank(rank).and_then(|m| m.pid);
+    known.map_or_else(|| format!("<pid of rank {}>", rank.0), |p| p.0.to_string())
+}
+
 /// `rank 3`.
 pub(crate) fn rank(rank: Rank) -> String {
     format!("rank {}", rank.0)

@@ -41,11 +41,16 @@ pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
     needs.sort();
     needs.dedup();
     order(&mut findings);
+    drop_repeats(&mut findings);
     let decisive =
         findings.first().filter(|f| f.severity == Severity::Error || f.severity == Severity::Warning);
     match decisive {
         Some(first) => {
             let same = same_fault(first, &findings);
+            // What another rule would have needed does not matter any more once a sure cause is known.
+            if same.confidence == Confidence::High && first.severity == Severity::Error {
+                needs.retain(|n| n.command.is_empty());
+            }
             Verdict {
                 cause: first.cause,
                 category: first.category,
@@ -60,6 +65,17 @@ pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
         }
         None => without_finding(scene, findings, needs),
     }
+}
+
+/// That a rank is gone says nothing beside the finding that says how it went.
+fn drop_repeats(findings: &mut Vec<Finding>) {
+    let ranks = |f: &Finding| -> RankSet { f.culprits.iter().filter_map(|c| c.rank).collect() };
+    let Some(first) = findings.first().map(&ranks).filter(|r| !r.is_empty()) else { return };
+    let mut at = 0;
+    findings.retain(|f| {
+        at += 1;
+        at == 1 || f.cause != "peer-process-died" || ranks(f) != first
+    });
 }
 
 /// The finding that decided, with what others of the same cause add to it.
@@ -139,9 +155,9 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
         (Some(sign), _) => format!("{sign}, but the evidence does not single out a cause"),
         (None, true) => "the evidence does not single out a cause".to_owned(),
         (None, false) if scene.ledger.may_run => {
-            "nothing wrong was found: the job ran on while its records were copied".to_owned()
+            "the job ran on while its records were copied; nothing failed or timed out in them".to_owned()
         }
-        (None, false) => "nothing wrong was found".to_owned(),
+        (None, false) => "nothing failed or timed out, and no rank waits for another".to_owned(),
     };
     if trouble.is_some() {
         needs.extend(general_needs(scene));
@@ -220,16 +236,16 @@ fn general_needs(scene: &Scene<'_>) -> Vec<Need> {
     if scene.dumps.is_empty() {
         need(
             "what did each rank call last?",
-            "run again with TORCH_FR_BUFFER_SIZE=20000 TORCH_NCCL_DUMP_ON_TIMEOUT=1 (before torch 2.9: TORCH_NCCL_TRACE_BUFFER_SIZE)",
+            "TORCH_FR_BUFFER_SIZE=20000 TORCH_NCCL_TRACE_BUFFER_SIZE=20000 TORCH_NCCL_DUMP_ON_TIMEOUT=1 torchrun …",
         );
     }
     if scene.stacks().next().is_none() {
-        need("where does each rank stand?", "py-spy dump --pid PID   (on every rank, while it hangs)");
+        need("where does each rank stand while it hangs?", "py-spy dump --pid <pid of each rank>");
     }
     if scene.nccl_logs().next().is_none() {
         need(
             "what did NCCL see?",
-            "run again with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,COLL NCCL_DEBUG_FILE=nccl_%h_%p.log",
+            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,COLL NCCL_DEBUG_FILE=/tmp/nccl_%h_%p.log torchrun …",
         );
     }
     if scene.process_tables().next().is_none() {

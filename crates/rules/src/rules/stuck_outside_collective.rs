@@ -78,20 +78,15 @@ fn check(scene: &Scene<'_>) -> Outcome {
         if only_counts && stand.is_none() && nothing_failed && !sleeps_among_spinners(scene, suspect) {
             needs.push(Need {
                 question: format!(
-                    "{} has launched fewer collectives than its peers: is it late for a moment, or for good?",
+                    "{} has launched fewer collectives than its peers: is it late for a moment, or are the counts the same ten seconds later?",
                     drafting::rank(rank)
                 ),
-                command: "ncclras -v   (again, ten seconds later: the same counts mean that it is stuck)"
-                    .to_owned(),
+                command: "ncclras -v; sleep 10; ncclras -v".to_owned(),
             });
             continue;
         }
         let place = stand.and_then(|s| s.place()).or(suspect.last_place.as_ref());
-        let pid = scene
-            .roster
-            .by_rank(rank)
-            .and_then(|m| m.pid)
-            .map_or_else(|| "PID".to_owned(), |p| p.0.to_string());
+        let pid = drafting::pid_of(scene, rank);
         let mut draft = drafting::from_suspect(
             scene,
             RULE.id,
