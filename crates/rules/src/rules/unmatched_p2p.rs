@@ -64,6 +64,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         );
         findings.extend(
             drafting::from_suspect(scene, RULE.id, "unmatched-p2p", suspect, place, title)
+                .at_most(drafting::surest_of_one_moment(scene))
                 .weight(if suspect.weak || parted(scene, suspect) { Weight::Derived } else { Weight::Stated })
                 .evidence(condition.and_then(|c| c.stand.as_ref()).map(|s| s.evidence.clone()))
                 .advise(
