@@ -96,10 +96,8 @@ pub(super) fn nccl_groups<'a>(
             track.entered = track.entered.saturating_add(1);
         }
         for ((comm, track), key) in log.comms.iter().zip(tracks).zip(communicator_keys(log)) {
-            if !keys.contains_key(&key) {
-                if !room.take(comm.n_ranks as usize) {
-                    continue;
-                }
+            if !keys.contains_key(&key) && !room.take(comm.n_ranks as usize) {
+                continue;
             }
             let at = *keys.entry(key).or_insert_with(|| {
                 groups.push(Group {
@@ -191,10 +189,8 @@ pub(super) fn ras_groups<'a>(case: &'a Case, roster: &Roster, room: &mut Room) -
             if size == 0 {
                 continue;
             }
-            if !groups.contains_key(&comm.hash) {
-                if !room.take(size) {
-                    continue;
-                }
+            if !groups.contains_key(&comm.hash) && !room.take(size) {
+                continue;
             }
             let group = groups.entry(comm.hash).or_insert_with(|| Group {
                 view: View::Ras,
