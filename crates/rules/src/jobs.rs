@@ -6,6 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+mod pairs;
+
 use ringleader_model::{Case, Fact, FlightDump, Host, NcclLog, Observation, Pid, Rank, Source};
 
 /// A process, as logs name it.
@@ -28,30 +30,33 @@ pub fn split(case: &Case) -> Option<Vec<Job>> {
     let process_parts = parts_of_processes(case);
     let n_dumps = dump_parts.values().copied().max().map_or(0, |n| n + 1);
     let n_processes = process_parts.values().copied().max().map_or(0, |n| n + 1);
-    // Nothing says which dumps belong to which processes if both are of several jobs: they are judged apart.
-    let apart = n_dumps > 1 && n_processes > 1;
-    let n_parts = if apart { n_dumps + n_processes } else { n_dumps.max(n_processes) };
-    if n_parts < 2 {
+    if n_dumps < 2 && n_processes < 2 {
         return None;
     }
+    let any = |is: fn(&Fact) -> bool| usize::from(case.observations.iter().any(|o| is(&o.fact)));
+    let n_dumps = n_dumps.max(any(|f| matches!(f, Fact::Flight(_))));
+    let n_processes = n_processes.max(any(|f| matches!(f, Fact::Nccl(_))));
+    let pairs = pairs::pairs(case, (&dump_parts, n_dumps), (&process_parts, n_processes));
+    // Dumps that nothing ties to processes are judged apart: a pid of another job would be worse than none.
+    let with_processes = (0..n_processes).map(|p| (pairs.iter().position(|pair| *pair == Some(p)), Some(p)));
+    let alone = pairs.iter().enumerate().filter(|(_, pair)| pair.is_none()).map(|(d, _)| (Some(d), None));
+    let parts: Vec<(Option<usize>, Option<usize>)> = with_processes.chain(alone).collect();
+    let dump_part_of = |at: &usize| dump_parts.get(at).copied().unwrap_or(0);
+    let process_part_of = |process: &Process| process_parts.get(process).copied().unwrap_or(0);
     // Attempts are often kept in folders of their own: what names nobody belongs with the records beside it.
     let folder = |o: &Observation| case.sources.get(o.cite.source.0 as usize).map_or("", Source::folder);
     let mut beside: BTreeMap<&str, (BTreeSet<usize>, BTreeSet<usize>)> = BTreeMap::new();
     for (at, observation) in case.observations.iter().enumerate() {
         let (dumps, processes) = beside.entry(folder(observation)).or_default();
-        dumps.extend(dump_parts.get(&at));
-        if let Fact::Nccl(log) = &observation.fact {
-            processes.extend(processes_of(log).filter_map(|p| process_parts.get(&p)));
+        match &observation.fact {
+            Fact::Flight(_) => drop(dumps.insert(dump_part_of(&at))),
+            Fact::Nccl(log) => processes.extend(processes_of(log).map(|p| process_part_of(&p))),
+            _ => {}
         }
     }
     let mut jobs = Vec::new();
     let mut records_of: Vec<BTreeSet<&str>> = Vec::new();
-    for part in 0..n_parts {
-        let (dump_part, process_part) = match part.checked_sub(n_dumps) {
-            _ if !apart => (Some(part), Some(part)),
-            Some(process_part) => (None, Some(process_part)),
-            None => (Some(part), None),
-        };
+    for (dump_part, process_part) in parts {
         let is_near = |observation: &Observation| {
             let Some((dumps, processes)) = beside.get(folder(observation)) else { return true };
             dumps.is_empty() && processes.is_empty()
@@ -59,22 +64,23 @@ pub fn split(case: &Case) -> Option<Vec<Job>> {
                 || process_part.is_some_and(|p| processes.contains(&p))
         };
         let mine = |at: usize, observation: &Observation| match &observation.fact {
-            Fact::Flight(_) => {
-                n_dumps < 2 || dump_part.is_some() && dump_parts.get(&at).copied() == dump_part
-            }
+            Fact::Flight(_) => dump_part == Some(dump_part_of(&at)),
             Fact::Nccl(log) => {
-                let parts: BTreeSet<usize> =
-                    processes_of(log).filter_map(|p| process_parts.get(&p).copied()).collect();
+                let parts: BTreeSet<usize> = processes_of(log).map(|p| process_part_of(&p)).collect();
                 parts.is_empty() || process_part.is_some_and(|p| parts.contains(&p))
             }
             // A report, stack or statement that names a process belongs to that process's job.
             Fact::Ras(report) => {
                 let pids = report.comms.iter().flat_map(|c| &c.ranks).filter_map(|r| r.peer.pid);
-                belongs(pids, &process_parts, process_part)
+                belongs(pids, &process_parts, process_part).unwrap_or_else(|| is_near(observation))
             }
-            Fact::Stacks(stacks) => belongs(stacks.pid.into_iter(), &process_parts, process_part),
-            Fact::Torch(_) if observation.who.pid.is_some() => {
-                belongs(observation.who.pid.into_iter(), &process_parts, process_part)
+            Fact::Stacks(stacks) => {
+                let pid = stacks.pid.into_iter();
+                belongs(pid, &process_parts, process_part).unwrap_or_else(|| is_near(observation))
+            }
+            Fact::Torch(_) => {
+                let pid = observation.who.pid.into_iter();
+                belongs(pid, &process_parts, process_part).unwrap_or_else(|| is_near(observation))
             }
             _ => is_near(observation),
         };
@@ -120,11 +126,16 @@ pub fn split(case: &Case) -> Option<Vec<Job>> {
     (jobs.len() > 1).then_some(jobs)
 }
 
-fn belongs(pids: impl Iterator<Item = Pid>, parts: &BTreeMap<Process, usize>, part: Option<usize>) -> bool {
+/// Whether the named processes are of this part; None if no part knows them.
+fn belongs(
+    pids: impl Iterator<Item = Pid>,
+    parts: &BTreeMap<Process, usize>,
+    part: Option<usize>,
+) -> Option<bool> {
     let named: BTreeSet<usize> = pids
         .flat_map(|pid| parts.iter().filter(move |((_, p), _)| *p == pid).map(|(_, part)| *part))
         .collect();
-    named.is_empty() || part.is_some_and(|p| named.contains(&p))
+    (!named.is_empty()).then(|| part.is_some_and(|p| named.contains(&p)))
 }
 
 fn newest(observation: &Observation) -> Option<i64> {
