@@ -32,10 +32,12 @@ pub(super) fn pairs(
                 }
             }
             Fact::Nccl(log) => {
-                let part = |p: &Process| process_parts.get(p).copied().unwrap_or(0);
-                processes.extend(processes_of(log).map(|p| part(&p)));
+                let part = |p: &Process| {
+                    if process_parts.is_empty() { Some(0) } else { process_parts.get(p).copied() }
+                };
+                processes.extend(processes_of(log).filter_map(|p| part(&p)));
                 for (process, rank, calls) in calls_of_log(log) {
-                    if let Some(counts) = in_logs.get_mut(part(&process)) {
+                    if let Some(counts) = part(&process).and_then(|p| in_logs.get_mut(p)) {
                         counts.insert(rank, calls);
                     }
                 }
