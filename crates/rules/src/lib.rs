@@ -7,6 +7,7 @@ mod copies;
 pub mod correlate;
 mod drafting;
 mod gid;
+mod health;
 #[cfg(test)]
 mod hostile;
 pub mod jobs;
