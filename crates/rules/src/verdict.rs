@@ -165,7 +165,7 @@ fn is_without_evidence(scene: &Scene<'_>) -> bool {
 }
 
 /// The first sign that something is wrong, in words.
-fn trouble(scene: &Scene<'_>) -> Option<&'static str> {
+pub(crate) fn trouble(scene: &Scene<'_>) -> Option<&'static str> {
     for statement in scene.statements() {
         let sign = match statement.event {
             TorchEvent::WatchdogTimeout { .. } => "a collective timed out",
