@@ -7,6 +7,7 @@ mod copies;
 pub mod correlate;
 mod drafting;
 mod gid;
+mod hardware;
 mod health;
 #[cfg(test)]
 mod hostile;
@@ -19,6 +20,8 @@ pub mod rules;
 mod staging;
 #[cfg(test)]
 mod staging_jobs;
+#[cfg(test)]
+mod staging_kernel;
 mod told;
 pub mod verdict;
 
