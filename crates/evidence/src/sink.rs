@@ -83,6 +83,11 @@ impl<'a> Sink<'a> {
         }
     }
 
+    /// Takes back that content of this kind is here.
+    pub(crate) fn unsay(&mut self, kind: SourceKind) {
+        self.kinds.retain(|k| *k != kind);
+    }
+
     /// Whether any kind was seen.
     pub(crate) fn saw_nothing(&self) -> bool {
         self.kinds.is_empty()

@@ -115,10 +115,11 @@ fn is_tar(head: &[u8]) -> bool {
 /// the text reader: mpirun's `[1,0]<stdout>:` begins so, and no known format does.
 fn is_json(head: &[u8]) -> bool {
     let mut significant = head.iter().filter(|b| !b.is_ascii_whitespace());
-    matches!(
-        (significant.next(), significant.next()),
-        (Some(b'{'), Some(b'"' | b'}') | None) | (Some(b'['), Some(b'{' | b'[' | b'"'))
-    )
+    !crate::text::is_docker(head)
+        && matches!(
+            (significant.next(), significant.next()),
+            (Some(b'{'), Some(b'"' | b'}') | None) | (Some(b'['), Some(b'{' | b'[' | b'"'))
+        )
 }
 
 /// Chrome's trace format; PyTorch writes the device properties before the events.
