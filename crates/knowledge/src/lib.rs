@@ -6,6 +6,7 @@ pub mod cause;
 pub mod cuda_error;
 pub mod nccl_result;
 pub mod nccl_warn;
+pub mod rate;
 pub mod remedy;
 pub mod saying;
 pub mod sxid;
@@ -19,5 +20,7 @@ mod tables {
 
 #[cfg(test)]
 mod machine_tests;
+#[cfg(test)]
+mod settings_tests;
 #[cfg(test)]
 mod tests;
