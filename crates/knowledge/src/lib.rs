@@ -14,6 +14,7 @@ pub mod variable;
 pub mod version;
 pub mod xid;
 
+#[expect(clippy::unreadable_literal, reason = "generated")]
 mod tables {
     include!(concat!(env!("OUT_DIR"), "/tables.rs"));
 }
