@@ -1,4 +1,4 @@
-//! The tables of result codes, CUDA errors, link rates and bandwidths.
+//! The tables of result codes, CUDA errors, events, link rates and bandwidths.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -10,6 +10,7 @@ use super::{advice, array, list, optional, read, text};
 pub(super) fn write(out: &mut String, causes: &BTreeSet<String>) {
     results(out, causes);
     cuda_errors(out, causes);
+    events(out, causes);
     let table = read("rates.toml");
     links(out, &table);
     bandwidths(out, &table);
@@ -69,6 +70,23 @@ fn cuda_errors(out: &mut String, causes: &BTreeSet<String>) {
             known(row, causes),
             text(row, "is_not"),
             text(&table, "source"),
+        );
+    }
+    out.push_str("];\n");
+}
+
+fn events(out: &mut String, causes: &BTreeSet<String>) {
+    out.push_str("pub(crate) static EVENTS: &[crate::event::Event] = &[\n");
+    for (id, row) in &read("events.toml") {
+        let row = row.as_table().expect("an event is a table");
+        let _ = writeln!(
+            out,
+            "crate::event::Event {{ id: {id:?}, title: {:?}, means: {:?}, is_not: {:?}, causes: &{:?}, source: {:?} }},",
+            text(row, "title"),
+            text(row, "means"),
+            text(row, "is_not"),
+            known(row, causes),
+            text(row, "source"),
         );
     }
     out.push_str("];\n");

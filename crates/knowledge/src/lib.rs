@@ -4,6 +4,7 @@
 
 pub mod cause;
 pub mod cuda_error;
+pub mod event;
 pub mod nccl_result;
 pub mod nccl_warn;
 pub mod rate;

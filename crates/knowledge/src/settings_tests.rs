@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::variable::{Agreement, Parse, Status, misread};
 use crate::version::NcclVersion;
-use crate::{cause, cuda_error, nccl_result, rate, variable};
+use crate::{cause, cuda_error, event, nccl_result, rate, variable};
 
 fn version(text: &str) -> NcclVersion {
     NcclVersion::parse(text).unwrap_or_else(|| panic!("{text}"))
@@ -198,6 +198,18 @@ fn every_cuda_error_is_complete_and_cited() {
     }
     assert!(cuda_error::all().is_sorted_by_key(|e| e.code));
     assert_eq!(cuda_error::get(5), None);
+}
+
+#[test]
+fn every_event_is_complete_and_cited() {
+    for e in event::all() {
+        for field in [e.title, e.means, e.is_not, e.source] {
+            assert!(!field.is_empty(), "{e:?}");
+        }
+        assert!(e.causes.iter().all(|c| cause::get(c).is_some()), "{e:?}");
+        assert_eq!(event::get(e.id), Some(e));
+        assert!(cause::get(e.id).is_none(), "{} is a cause too", e.id);
+    }
 }
 
 #[test]
