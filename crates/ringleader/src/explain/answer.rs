@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::report::json::Action;
+use crate::report::json::{self, Action};
 
 /// The answer to one question.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -46,8 +46,12 @@ pub struct Topic {
     pub why: Vec<String>,
     /// What it looks like and is not.
     pub is_not: Vec<String>,
+    /// What is worth knowing besides.
+    pub notes: Vec<String>,
     /// More that is known of it: versions, defaults, ranges, who reads it.
     pub details: Vec<Detail>,
+    /// What to do, in prose.
+    pub advice: Vec<String>,
     /// What to do, first things first.
     pub actions: Vec<Action>,
     /// Names of other topics worth asking for.
@@ -130,7 +134,9 @@ impl Topic {
             shows: Vec::new(),
             why: Vec::new(),
             is_not: Vec::new(),
+            notes: Vec::new(),
             details: Vec::new(),
+            advice: Vec::new(),
             actions: Vec::new(),
             see_also: Vec::new(),
             sources: Vec::new(),
@@ -168,7 +174,7 @@ impl Explanation {
     /// # Errors
     /// None that is known of: all fields are strings and lists.
     pub fn to_json(&self) -> Result<String, serde_json::Error> {
-        serde_json::to_string_pretty(self).map(|text| text + "\n")
+        json::print(self)
     }
 }
 
