@@ -6,6 +6,7 @@
 
 pub mod answer;
 mod catalog;
+mod kernel;
 mod line;
 mod nearest;
 mod settings;
@@ -183,12 +184,16 @@ fn digits_at_end(text: &str) -> usize {
 /// Texts of messages without the frame of a log line.
 fn by_text(text: &str) -> Vec<Topic> {
     let mut topics: Vec<Topic> = Vec::new();
-    let program = saying::of(text, "", false);
-    let nccl = saying::of(text, "", true);
-    topics.extend(topics::warn_of(text).map(topics::warn));
-    topics.extend(program.map(topics::saying));
-    if nccl != program {
-        topics.extend(nccl.map(topics::saying));
+    match (saying::of(text, "", false), topics::warn_of(text)) {
+        (_, Some(_)) => topics.push(line::said_by_nccl(text, "")),
+        (Some(known), None) => topics.push(topics::saying(known)),
+        (None, None) => topics.extend(saying::of(text, "", true).map(topics::saying)),
+    }
+    let lower = text.to_lowercase();
+    // A few words of what the driver prints with an Xid.
+    if lower.contains(' ') && lower.len() >= 10 {
+        let prints = |x: &&xid::Xid| x.message.to_lowercase().contains(&lower);
+        topics.extend(xid::all().iter().filter(prints).map(topics::xid));
     }
     topics.extend(nccl_result::in_text(text).map(topics::result));
     topics.extend(cuda_error::in_text(text).map(topics::cuda_error));

@@ -8,7 +8,7 @@ use ringleader_model::{
 };
 
 use crate::explain::answer::{Kind, Topic};
-use crate::explain::{settings, topics};
+use crate::explain::{kernel, settings, topics};
 use crate::report::json::Impact;
 
 /// What the readers see in `text`, most telling first; empty if they see nothing.
@@ -47,6 +47,13 @@ fn of_observation(observation: &Observation, found: &mut Vec<(u8, Topic)>) {
             if let Some((order, mut topic)) = torch(event) {
                 who(&mut topic, &observation.who);
                 found.push((order, topic));
+            }
+        }
+        Fact::Kernel(event) => {
+            if let Some(mut topic) = kernel::explained(event) {
+                topic
+                    .read("host", observation.who.host.as_ref().map(ToString::to_string).unwrap_or_default());
+                found.push((ERROR, topic));
             }
         }
         _ => {}
@@ -107,13 +114,14 @@ fn of_message(message: &NcclMessage) -> Topic {
 }
 
 /// What NCCL means by a text.
-fn said_by_nccl(text: &str, origin: &str) -> Topic {
+pub(super) fn said_by_nccl(text: &str, origin: &str) -> Topic {
     let known = saying::of(text, origin, true);
     let mut topic = match (topics::warn_of(text), known) {
         // What is known of the text with its values tells more than what is known of the format.
         (Some(row), Some(known)) => {
             let mut topic = topics::warn(row);
             let own = topics::saying(known);
+            topic.title = own.title;
             topic.meaning = own.meaning;
             topic.is_not = own.is_not;
             topic.actions = if own.actions.is_empty() { topic.actions } else { own.actions };

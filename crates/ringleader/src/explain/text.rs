@@ -42,7 +42,12 @@ fn quoted(name: &str) -> String {
 
 impl Page {
     fn headline(&mut self, topic: &Topic) {
-        let text = plain(&format!("{} ({}): {}", topic.name, topic.kind.words(), topic.title));
+        // A message is told by what it says; its name is a text that was read or is a fact below.
+        let text = match topic.kind {
+            Kind::Message | Kind::NcclMessage => format!("{}: {}", topic.kind.words(), topic.title),
+            kind => format!("{} ({}): {}", topic.name, kind.words(), topic.title),
+        };
+        let text = plain(&text);
         for row in wrap(&text, self.look.width) {
             let row = self.paint(style(topic.kind), &row);
             self.row(&row);

@@ -17,7 +17,7 @@ use ringleader_model::Impact;
 use crate::explain::answer::{Kind, Topic};
 use crate::report::json::Action;
 
-pub(super) use machine::{sxid, xid};
+pub(super) use machine::{instead, sxid, unknown_code, xid};
 pub(super) use rules::{of_cause, of_rule};
 pub(super) use settings::{trap, unread, variable};
 
@@ -82,21 +82,20 @@ pub(super) fn cuda_error(error: &CudaError) -> Topic {
 
 /// What NCCL means by one of its texts.
 pub(super) fn warn(row: &WarnText) -> Topic {
-    let mut topic = Topic::new(Kind::NcclMessage, one_line(row.format), "text of an NCCL WARN");
-    topic.meaning = sentence(row.meaning());
     let known = saying::of(row.format, row.file, true);
+    let title = known.map_or_else(|| row.group().map_or("a warning of NCCL", |g| g.meaning), row_title);
+    let mut topic = Topic::new(Kind::NcclMessage, one_line(row.format), title);
+    topic.meaning = sentence(row.meaning());
     topic.is_not.extend(known.and_then(role_in_words).map(str::to_owned));
     let since = if row.since_or_before { format!("{} or before", row.since) } else { row.since.to_string() };
     let until = row.until.map_or("today".to_owned(), |v| v.to_string());
+    topic.detail("format", one_line(row.format));
     topic.detail("printed by", format!("NCCL {since} to {until}, src/{}", row.file));
     let results: Vec<&str> =
         row.results.iter().filter_map(|r| nccl_result::get(*r)).map(|r| r.name).collect();
     topic.detail("result that follows", results.join(", "));
     if let Some(group) = row.group() {
         topic.actions.push(action(group.action, "", Impact::Harmless));
-        if known.is_none() {
-            topic.detail("group", group.meaning);
-        }
     }
     let causes = row.causes();
     see_causes(&mut topic, &causes);
@@ -152,8 +151,8 @@ pub(super) fn text_of(row: &Saying) -> String {
 
 fn row_title(row: &Saying) -> &'static str {
     match row.role {
-        Role::Benign => "harmless message",
-        Role::Echo => "message that is a consequence",
+        Role::Benign => "nothing is wrong",
+        Role::Echo => "a consequence of something else",
         Role::Suggests | Role::States => cause::meaning(row.cause),
     }
 }

@@ -161,3 +161,20 @@ pub(in crate::explain) fn sxid(s: &Sxid) -> Topic {
     topic.sources.extend(s.cite.iter().map(|c| (*c).to_owned()));
     topic
 }
+
+/// A code that no public catalogue lists.
+pub(in crate::explain) fn unknown_code(family: &str, code: u32) -> Topic {
+    let kind = if family == "Xid" { Kind::Xid } else { Kind::Sxid };
+    let mut topic =
+        Topic::new(kind, format!("{} {code}", family.to_lowercase()), "not in any public catalogue");
+    topic.meaning = format!("{family} {code} is not known publicly: treat it as an error of unknown kind.");
+    topic.actions.push(step(Move::ContactSupport, ""));
+    topic.sources.push("NVIDIA documentation, Analyzing Xid Errors with the Xid Catalog".to_owned());
+    topic
+}
+
+/// The line itself says what to do: that stands before what is known of the code in general.
+pub(in crate::explain) fn instead(topic: &mut Topic, first: Move) {
+    let first = step(first, "as this line says: ");
+    topic.actions.insert(0, first);
+}
