@@ -61,6 +61,7 @@ struct Diagnose {
 
 /// Say what a cause, an Xid, a result code, a variable or a pasted line means, and what to do
 #[derive(Debug, Args)]
+#[command(after_long_help = include_str!("help/explain.txt"))]
 struct Explain {
     /// A name, a number, a setting, a message, or a line of a log; `-` reads it from standard input; nothing lists
     /// what is known

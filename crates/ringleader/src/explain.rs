@@ -114,7 +114,7 @@ fn by_name(name: &str) -> Vec<Topic> {
     {
         topics.push(topics::bandwidth());
     }
-    topics.extend(nccl_warn::all().iter().find(|w| topics::warn(w).name == name).map(topics::warn));
+    topics.extend(nccl_warn::all().iter().find(|w| topics::warn_name(w) == name).map(topics::warn));
     topics.extend(saying::all().iter().find(|s| topics::text_of(s) == name).map(topics::saying));
     topics
 }

@@ -51,7 +51,7 @@ pub fn names() -> Vec<String> {
 
 /// What stands for a row of texts.
 pub fn messages() -> impl Iterator<Item = String> {
-    let warns = nccl_warn::all().iter().map(|w| topics::warn(w).name);
+    let warns = nccl_warn::all().iter().map(topics::warn_name);
     warns.chain(saying::all().iter().map(topics::text_of))
 }
 
@@ -84,7 +84,7 @@ pub fn catalog(look: &Look) -> String {
             section = cause.section;
             page.row(&format!("  {section}"));
         }
-        page.item(&format!("    {:<28} ", cause.id), cause.meaning);
+        page.item(&format!("    {:<29} ", cause.id), cause.meaning);
     }
     page.out
 }

@@ -184,6 +184,7 @@ fn of_xid(event: &Xid) -> Topic {
         topic.see(format!("xid {code}"));
     }
     if let Some(action) = event.recovery_action.and_then(xid::recovery_action) {
+        topic.details.retain(|d| !matches!(&*d.value, "decode" | "depends on the sub-code"));
         topic.read("the GPU now needs", format!("{}: {}", action.name, action.meaning));
         topics::instead(&mut topic, action.action);
     }
@@ -228,6 +229,8 @@ fn sub_code(topic: &mut Topic, event: &Xid, unit: &str, first: u32, second: u32)
         topic.read("decoded", "NVIDIA's sheet has no row for this unit, sub-code and status");
         return;
     };
+    // What depended on the sub-code is told by it now.
+    topic.details.retain(|d| !matches!(&*d.value, "decode" | "depends on the sub-code"));
     let fatal = event.fatal == Some(true) && !rule.resolution_if_fatal.is_empty();
     let resolution = if fatal { rule.resolution_if_fatal } else { rule.resolution };
     topic.read("severity", rule.severity.replace('_', " "));

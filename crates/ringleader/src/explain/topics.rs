@@ -84,12 +84,12 @@ pub(super) fn cuda_error(error: &CudaError) -> Topic {
 pub(super) fn warn(row: &WarnText) -> Topic {
     let known = saying::of(row.format, row.file, true);
     let title = known.map_or_else(|| row.group().map_or("a warning of NCCL", |g| g.meaning), row_title);
-    let mut topic = Topic::new(Kind::NcclMessage, one_line(row.format), title);
+    let mut topic = Topic::new(Kind::NcclMessage, warn_name(row), title);
     topic.meaning = sentence(row.meaning());
     topic.is_not.extend(known.and_then(role_in_words).map(str::to_owned));
     let since = if row.since_or_before { format!("{} or before", row.since) } else { row.since.to_string() };
     let until = row.until.map_or("today".to_owned(), |v| v.to_string());
-    topic.detail("format", one_line(row.format));
+    topic.detail("format", warn_name(row));
     topic.detail("printed by", format!("NCCL {since} to {until}, src/{}", row.file));
     let results: Vec<&str> =
         row.results.iter().filter_map(|r| nccl_result::get(*r)).map(|r| r.name).collect();
@@ -110,6 +110,11 @@ pub(super) fn warn(row: &WarnText) -> Topic {
     topic.sources.extend(known.map(|s| s.cite.to_owned()));
     topic.sources.dedup();
     topic
+}
+
+/// The text of a row as one line: what it is found by.
+pub(super) fn warn_name(row: &WarnText) -> String {
+    one_line(row.format)
 }
 
 fn one_line(format: &str) -> String {
