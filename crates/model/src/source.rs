@@ -17,6 +17,13 @@ pub struct Source {
     pub size_bytes: u64,
 }
 
+impl Source {
+    /// What lies before its name: evidence of one attempt is often kept in a folder of its own.
+    pub fn folder(&self) -> &str {
+        self.path.rfind(['/', '!']).and_then(|at| self.path.get(..at)).unwrap_or_default()
+    }
+}
+
 /// Kinds of evidence that readers know, in the order they are listed in reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SourceKind {

@@ -6,6 +6,7 @@ pub mod condition;
 pub mod dumps;
 pub mod ledger;
 pub mod mismatch;
+pub mod moments;
 pub mod roster;
 pub mod suspects;
 pub mod waits;
@@ -78,7 +79,8 @@ impl<'a> Scene<'a> {
         let roster = Roster::new(case);
         let dumps = dumps::own(case, &roster);
         let watchdog = WatchdogLines::new(case);
-        let ledger = Ledger::new(case, &roster, &dumps, &watchdog);
+        let mut ledger = Ledger::new(case, &roster, &dumps, &watchdog);
+        moments::open_ends(&mut ledger, case);
         let divergences = align::divergences(&ledger);
         let views: &[View] = if ledger.logs_know_more() {
             &[View::Nccl, View::Ras]
@@ -192,6 +194,11 @@ impl<'a> Scene<'a> {
     /// Whom a node means.
     pub fn culprit_node(&self, node: waits::Node) -> Culprit {
         node.rank().map_or_else(Culprit::default, |rank| self.roster.culprit_rank(rank))
+    }
+
+    /// Folder of the source that is cited.
+    pub fn folder(&self, cite: Cite) -> &'a str {
+        self.case.sources.get(cite.source.0 as usize).map_or("", ringleader_model::Source::folder)
     }
 
     /// Kind of a source, for counting independent kinds of evidence.

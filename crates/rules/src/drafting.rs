@@ -4,6 +4,7 @@ use ringleader_model::{Confidence, Culprit, Frame, Rank, RankSet, Severity, Weig
 
 use crate::correlate::Scene;
 use crate::correlate::mismatch::Mismatch;
+use crate::correlate::moments::stated_failure;
 use crate::correlate::suspects::Suspect;
 use crate::correlate::waits::Node;
 use crate::rule::Draft;
@@ -92,9 +93,21 @@ pub(crate) fn from_suspect(
         .at(suspect.since_ns)
 }
 
+/// How sure a finding may be that rests on who waits for whom at one moment: where nothing says that the job failed, it
+/// may go on in the next.
+pub(crate) fn surest_of_one_moment(scene: &Scene<'_>) -> Confidence {
+    if stated_failure(scene.case).is_some() { Confidence::High } else { Confidence::Medium }
+}
+
 /// ` at sync_grads (/srv/train.py:80)`, or nothing.
 pub(crate) fn at(place: Option<&Frame>) -> String {
     place.map_or_else(String::new, |f| format!(" at {} ({}:{})", f.function, f.file, f.line))
+}
+
+/// The process of a rank, for a command; `<pid of rank 3>` where it is not known.
+pub(crate) fn pid_of(scene: &Scene<'_>, rank: Rank) -> String {
+    let known = scene.roster.by_rank(rank).and_then(|m| m.pid);
+    known.map_or_else(|| format!("<pid of rank {}>", rank.0), |p| p.0.to_string())
 }
 
 /// `rank 3`.

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ringleader_model::{Case, Fact, FlightDump, Host, NcclLog, Observation, Pid, Rank};
+use ringleader_model::{Case, Fact, FlightDump, Host, NcclLog, Observation, Pid, Rank, Source};
 
 /// A process, as logs name it.
 type Process = (Option<Host>, Pid);
@@ -16,7 +16,7 @@ type Process = (Option<Host>, Pid);
 pub struct Job {
     /// Its evidence; statements that could belong to any job are in all of them.
     pub case: Case,
-    /// World size and what its records cite: for people.
+    /// Its own records, for people; empty if it shares all of them with other jobs.
     pub label: String,
     /// Time of its newest record, ns; older jobs come first.
     pub newest_ns: i64,
@@ -34,12 +34,29 @@ pub fn split(case: &Case) -> Option<Vec<Job>> {
     if n_parts < 2 {
         return None;
     }
+    // Attempts are often kept in folders of their own: what names nobody belongs with the records beside it.
+    let folder = |o: &Observation| case.sources.get(o.cite.source.0 as usize).map_or("", Source::folder);
+    let mut beside: BTreeMap<&str, (BTreeSet<usize>, BTreeSet<usize>)> = BTreeMap::new();
+    for (at, observation) in case.observations.iter().enumerate() {
+        let (dumps, processes) = beside.entry(folder(observation)).or_default();
+        dumps.extend(dump_parts.get(&at));
+        if let Fact::Nccl(log) = &observation.fact {
+            processes.extend(processes_of(log).filter_map(|p| process_parts.get(&p)));
+        }
+    }
     let mut jobs = Vec::new();
+    let mut records_of: Vec<BTreeSet<&str>> = Vec::new();
     for part in 0..n_parts {
         let (dump_part, process_part) = match part.checked_sub(n_dumps) {
             _ if !apart => (Some(part), Some(part)),
             Some(process_part) => (None, Some(process_part)),
             None => (Some(part), None),
+        };
+        let is_near = |observation: &Observation| {
+            let Some((dumps, processes)) = beside.get(folder(observation)) else { return true };
+            dumps.is_empty() && processes.is_empty()
+                || dump_part.is_some_and(|p| dumps.contains(&p))
+                || process_part.is_some_and(|p| processes.contains(&p))
         };
         let mine = |at: usize, observation: &Observation| match &observation.fact {
             Fact::Flight(_) => {
@@ -56,8 +73,10 @@ pub fn split(case: &Case) -> Option<Vec<Job>> {
                 belongs(pids, &process_parts, process_part)
             }
             Fact::Stacks(stacks) => belongs(stacks.pid.into_iter(), &process_parts, process_part),
-            Fact::Torch(_) => belongs(observation.who.pid.into_iter(), &process_parts, process_part),
-            _ => true,
+            Fact::Torch(_) if observation.who.pid.is_some() => {
+                belongs(observation.who.pid.into_iter(), &process_parts, process_part)
+            }
+            _ => is_near(observation),
         };
         let observations: Vec<Observation> = case
             .observations
@@ -67,23 +86,36 @@ pub fn split(case: &Case) -> Option<Vec<Job>> {
             .map(|(_, o)| o.clone())
             .collect();
         let newest_ns = observations.iter().filter_map(newest).max().unwrap_or(0);
-        let paths: Vec<&str> = observations
+        let records: BTreeSet<&str> = observations
             .iter()
             .filter(|o| matches!(o.fact, Fact::Flight(_) | Fact::Nccl(_)))
             .filter_map(|o| case.sources.get(o.cite.source.0 as usize).map(|s| s.path.as_str()))
             .collect();
-        let label = match (paths.first(), paths.len()) {
-            (Some(first), n) if n > 1 => format!("{first} and {} more", n - 1),
-            (Some(first), _) => (*first).to_owned(),
-            _ => "no records of its own".to_owned(),
-        };
         jobs.push(Job {
             case: Case { sources: case.sources.clone(), observations, notes: Vec::new() },
-            label,
+            label: String::new(),
             newest_ns,
         });
+        records_of.push(records);
     }
-    jobs.retain(|j| j.newest_ns > 0 || j.label != "no records of its own");
+    // A job is called by what is its own: dumps that fit several jobs tell nobody which is meant.
+    for (at, job) in jobs.iter_mut().enumerate() {
+        let of_others: BTreeSet<&str> = records_of
+            .iter()
+            .enumerate()
+            .filter(|(other, _)| *other != at)
+            .flat_map(|(_, r)| r)
+            .copied()
+            .collect();
+        let own: Vec<&str> =
+            records_of.get(at).into_iter().flatten().copied().filter(|p| !of_others.contains(p)).collect();
+        job.label = match own.as_slice() {
+            [] => String::new(),
+            [only] => (*only).to_owned(),
+            [first, rest @ ..] => format!("{first} and {} more", rest.len()),
+        };
+    }
+    jobs.retain(|j| j.newest_ns > 0 || !j.label.is_empty());
     jobs.sort_by_key(|j| j.newest_ns);
     (jobs.len() > 1).then_some(jobs)
 }

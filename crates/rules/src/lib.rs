@@ -30,17 +30,33 @@ pub fn diagnose(case: &Case) -> Verdict {
     let mut verdicts: Vec<(String, Verdict)> =
         jobs.iter().map(|job| (job.label.clone(), diagnose_job(&job.case))).collect();
     let healthy = |v: &Verdict| matches!(v.cause, "none" | "undecided");
-    let at = verdicts.iter().rposition(|(_, v)| !healthy(v)).unwrap_or(verdicts.len().saturating_sub(1));
+    let newest = verdicts.iter().rposition(|(_, v)| !healthy(v)).unwrap_or(verdicts.len().saturating_sub(1));
+    // What cannot be told to be of one job is in all of them: the same fault twice is one, and the surer account stands.
+    let same = |a: &Verdict, b: &Verdict| a.cause == b.cause && a.summary == b.summary;
+    let at = verdicts
+        .iter()
+        .enumerate()
+        .filter(|(_, (_, v))| verdicts.get(newest).is_some_and(|(_, n)| same(v, n)))
+        .max_by_key(|(at, (_, v))| (v.confidence, *at))
+        .map_or(newest, |(at, _)| at);
     let (label, mut verdict) = verdicts.swap_remove(at);
-    for (other, said) in verdicts {
+    let name = |label: &str| {
+        if label.is_empty() { "files that fit any of them".to_owned() } else { label.to_owned() }
+    };
+    for (other, said) in &verdicts {
+        let gives = if same(said, &verdict) {
+            "gives the same".to_owned()
+        } else {
+            format!("gives {} ({})", said.cause, said.summary)
+        };
         verdict.needs.push(Need {
             question: format!(
-                "the evidence holds records of {} jobs or attempts: this verdict is of {label}; {other} gives {} ({})",
+                "the evidence holds records of {} jobs or attempts: this verdict is of {}; {} {gives}",
                 jobs.len(),
-                said.cause,
-                said.summary
+                name(&label),
+                name(other),
             ),
-            command: "ringleader diagnose   (give it the files of one attempt only)".to_owned(),
+            command: "ringleader diagnose <the files of one attempt>".to_owned(),
         });
     }
     verdict

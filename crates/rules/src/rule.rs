@@ -74,25 +74,28 @@ impl Outcome {
 
 /// A finding in the making. [`Draft::build`] refuses one without evidence.
 #[derive(Debug)]
-pub struct Draft(Finding);
+pub struct Draft(Finding, Confidence);
 
 impl Draft {
     /// A finding of `rule` that names `cause`, stated by the failing rank or proven by records unless told otherwise.
     pub fn new(rule: &'static str, cause: &'static str, title: impl Into<String>) -> Self {
-        Self(Finding {
-            rule,
-            cause,
-            category: cause::category(cause),
-            severity: Severity::Error,
-            confidence: Confidence::Medium,
-            title: title.into(),
-            culprits: Vec::new(),
-            victims: RankSet::default(),
-            evidence: Vec::new(),
-            actions: Vec::new(),
-            weight: Weight::Derived,
-            at_ns: None,
-        })
+        Self(
+            Finding {
+                rule,
+                cause,
+                category: cause::category(cause),
+                severity: Severity::Error,
+                confidence: Confidence::Medium,
+                title: title.into(),
+                culprits: Vec::new(),
+                victims: RankSet::default(),
+                evidence: Vec::new(),
+                actions: Vec::new(),
+                weight: Weight::Derived,
+                at_ns: None,
+            },
+            Confidence::High,
+        )
     }
 
     /// What the operator sees, where it is not the cause's usual category.
@@ -113,6 +116,13 @@ impl Draft {
     #[must_use]
     pub fn confidence(mut self, confidence: Confidence) -> Self {
         self.0.confidence = confidence;
+        self
+    }
+
+    /// No surer than this, however many kinds of evidence agree.
+    #[must_use]
+    pub fn at_most(mut self, confidence: Confidence) -> Self {
+        self.1 = confidence;
         self
     }
 
@@ -194,6 +204,7 @@ impl Draft {
         if two_kinds && self.0.confidence == Confidence::Medium {
             self.0.confidence = Confidence::High;
         }
+        self.0.confidence = self.0.confidence.min(self.1);
         Some(self.0)
     }
 }

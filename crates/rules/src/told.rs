@@ -3,7 +3,7 @@
 use ringleader_knowledge::saying::Role;
 use ringleader_knowledge::variable;
 use ringleader_knowledge::version::NcclVersion;
-use ringleader_model::{Confidence, Culprit, RankSet, Weight};
+use ringleader_model::{Cite, Confidence, Culprit, RankSet, Weight};
 
 use crate::correlate::{Claim, Scene};
 use crate::rule::{Draft, Rule};
@@ -33,6 +33,11 @@ impl<'s, 'a> Told<'s, 'a> {
     /// The claims, earliest first.
     pub(crate) fn claims(&self) -> &[&'s Claim<'a>] {
         &self.claims
+    }
+
+    /// Where the claims stand.
+    pub(crate) fn cites(&self) -> impl Iterator<Item = Cite> + '_ {
+        self.claims.iter().map(|c| c.cite)
     }
 
     /// Whether one of the claims states the cause, rather than only suggests it.
@@ -155,9 +160,14 @@ pub(crate) fn reads_variable(scene: &Scene<'_>, name: &str) -> bool {
     variable::is_read_by(name, nccl_version(scene)) != Some(false)
 }
 
-/// Whether a communicator was ever ready in this case: the job got going.
-pub(crate) fn got_going(scene: &Scene<'_>) -> bool {
-    scene.nccl_logs().any(|(_, log)| log.comms.iter().any(|c| c.completed.is_some()))
+/// Whether a communicator was ever ready beside these statements: the job that they are of got going.
+pub(crate) fn got_going(scene: &Scene<'_>, beside: impl IntoIterator<Item = Cite>) -> bool {
+    let folders: Vec<&str> = beside.into_iter().map(|cite| scene.folder(cite)).collect();
+    scene.nccl_logs().any(|(observation, log)| {
+        // Logs of another folder may be of another attempt.
+        let near = folders.is_empty() || folders.contains(&scene.folder(observation.cite));
+        near && log.comms.iter().any(|c| c.completed.is_some())
+    })
 }
 
 /// One finding or none.

@@ -15,6 +15,7 @@ use ringleader_model::{
 
 use crate::correlate::Scene;
 use crate::correlate::ledger::View;
+use crate::correlate::moments::stated_failure;
 use crate::correlate::suspects::Suspect;
 use crate::rule::{Outcome, Rule};
 
@@ -40,11 +41,16 @@ pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
     needs.sort();
     needs.dedup();
     order(&mut findings);
+    drop_repeats(&mut findings);
     let decisive =
         findings.first().filter(|f| f.severity == Severity::Error || f.severity == Severity::Warning);
     match decisive {
         Some(first) => {
             let same = same_fault(first, &findings);
+            // What another rule would have needed does not matter any more once a sure cause is known.
+            if same.confidence == Confidence::High && first.severity == Severity::Error {
+                needs.retain(|n| n.command.is_empty());
+            }
             Verdict {
                 cause: first.cause,
                 category: first.category,
@@ -59,6 +65,17 @@ pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
         }
         None => without_finding(scene, findings, needs),
     }
+}
+
+/// That a rank is gone says nothing beside the finding that says how it went.
+fn drop_repeats(findings: &mut Vec<Finding>) {
+    let ranks = |f: &Finding| -> RankSet { f.culprits.iter().filter_map(|c| c.rank).collect() };
+    let Some(first) = findings.first().map(&ranks).filter(|r| !r.is_empty()) else { return };
+    let mut at = 0;
+    findings.retain(|f| {
+        at += 1;
+        at == 1 || f.cause != "peer-process-died" || ranks(f) != first
+    });
 }
 
 /// The finding that decided, with what others of the same cause add to it.
@@ -137,7 +154,10 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
         (Some(sign), _) if is_without_evidence(scene) => (*sign).to_owned(),
         (Some(sign), _) => format!("{sign}, but the evidence does not single out a cause"),
         (None, true) => "the evidence does not single out a cause".to_owned(),
-        (None, false) => "nothing wrong was found".to_owned(),
+        (None, false) if scene.ledger.may_run => {
+            "the job ran on while its records were copied; nothing failed or timed out in them".to_owned()
+        }
+        (None, false) => "nothing failed or timed out, and no rank waits for another".to_owned(),
     };
     if trouble.is_some() {
         needs.extend(general_needs(scene));
@@ -166,22 +186,8 @@ fn is_without_evidence(scene: &Scene<'_>) -> bool {
 
 /// The first sign that something is wrong, in words.
 fn trouble(scene: &Scene<'_>) -> Option<&'static str> {
-    for statement in scene.statements() {
-        let sign = match statement.event {
-            TorchEvent::WatchdogTimeout { .. } => "a collective timed out",
-            TorchEvent::WatchdogStuck { .. } => "a watchdog is stuck",
-            TorchEvent::AsyncError { .. } | TorchEvent::WatchdogDied { .. } => "an NCCL error was reported",
-            TorchEvent::Exception(_) => "an exception was raised",
-            TorchEvent::Crash { .. } => "a process crashed",
-            TorchEvent::ChildFailure { .. } | TorchEvent::LauncherFailed { .. } => {
-                "the launcher reports failed ranks"
-            }
-            _ => continue,
-        };
+    if let Some(sign) = stated_failure(scene.case) {
         return Some(sign);
-    }
-    if scene.nccl_messages().any(|m| m.message.is_warn && m.message.result.is_some_and(|r| r != 0)) {
-        return Some("NCCL reports an error");
     }
     // Counts of a running job differ for a moment; states that a recorder kept do not.
     let held_up = |s: &Suspect| !s.weak && s.views.iter().any(|v| *v != View::Ras);
@@ -209,6 +215,9 @@ fn trouble_category(scene: &Scene<'_>) -> Category {
 
 /// Health is as sure as the evidence that would have shown a fault.
 fn healthy_confidence(scene: &Scene<'_>) -> Confidence {
+    if scene.ledger.may_run {
+        return Confidence::Low;
+    }
     let dumps = scene.case.observations.iter().any(|o| matches!(o.fact, Fact::Flight(_)));
     let logs = scene.nccl_logs().next().is_some();
     match (dumps, logs) {
@@ -227,16 +236,16 @@ fn general_needs(scene: &Scene<'_>) -> Vec<Need> {
     if scene.dumps.is_empty() {
         need(
             "what did each rank call last?",
-            "run again with TORCH_FR_BUFFER_SIZE=20000 TORCH_NCCL_DUMP_ON_TIMEOUT=1 (before torch 2.9: TORCH_NCCL_TRACE_BUFFER_SIZE)",
+            "TORCH_FR_BUFFER_SIZE=20000 TORCH_NCCL_TRACE_BUFFER_SIZE=20000 TORCH_NCCL_DUMP_ON_TIMEOUT=1 torchrun …",
         );
     }
     if scene.stacks().next().is_none() {
-        need("where does each rank stand?", "py-spy dump --pid PID   (on every rank, while it hangs)");
+        need("where does each rank stand while it hangs?", "py-spy dump --pid <pid of each rank>");
     }
     if scene.nccl_logs().next().is_none() {
         need(
             "what did NCCL see?",
-            "run again with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,COLL NCCL_DEBUG_FILE=nccl_%h_%p.log",
+            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,COLL NCCL_DEBUG_FILE=/tmp/nccl_%h_%p.log torchrun …",
         );
     }
     if scene.process_tables().next().is_none() {

@@ -1,6 +1,6 @@
 //! Kinds of evidence that were not there, and what collects each.
 
-use ringleader_model::{Case, SourceKind};
+use ringleader_model::{Case, Fact, SourceKind, TorchEvent};
 
 use crate::report::json::NotLookedAt;
 
@@ -8,6 +8,9 @@ use crate::report::json::NotLookedAt;
 pub(crate) const NOT_GIVEN: &str = "not in the evidence";
 /// The reason while there is no reader: saying that it was not given would be untrue.
 const NO_READER: &str = "not read by this version; look for Xid, out-of-memory and link lines";
+
+/// The reason for what only a living process can give, once the job has ended.
+const ENDED: &str = "the job has ended: only while the next one hangs can it be taken";
 
 /// A kind whose absence is worth telling, and how to get it.
 struct Wanted {
@@ -23,7 +26,7 @@ const WANTED: &[Wanted] = &[
         kind: SourceKind::Stacks,
         also: &[],
         // Without --nonblocking py-spy stops the process for milliseconds; a stuck rank does not mind.
-        command: "py-spy dump --pid PID --json",
+        command: "py-spy dump --pid <pid of each rank> --json",
     },
     Wanted { kind: SourceKind::Ras, also: &[], command: "ncclras -v -f json" },
     Wanted {
@@ -58,8 +61,21 @@ pub(crate) fn not_looked_at(case: &Case) -> Vec<NotLookedAt> {
         .filter(|wanted| !seen(&wanted.kind) && !wanted.also.iter().any(seen))
         .map(|wanted| NotLookedAt {
             kind: wanted.kind.name().to_owned(),
-            why: if wanted.kind == SourceKind::KernelLog { NO_READER } else { NOT_GIVEN }.to_owned(),
+            why: why(case, wanted.kind).to_owned(),
             command: wanted.command.to_owned(),
         })
         .collect()
+}
+
+fn why(case: &Case, kind: SourceKind) -> &'static str {
+    let ended = || {
+        case.observations.iter().any(|o| {
+            matches!(o.fact, Fact::Torch(TorchEvent::ChildFailure { .. } | TorchEvent::LauncherFailed { .. }))
+        })
+    };
+    match kind {
+        SourceKind::KernelLog => NO_READER,
+        SourceKind::Stacks | SourceKind::Ras | SourceKind::Processes if ended() => ENDED,
+        _ => NOT_GIVEN,
+    }
 }

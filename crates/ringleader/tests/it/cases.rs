@@ -19,6 +19,13 @@ fn every_report_fits_the_schema_and_the_page() {
         assert!(shown.lines().next().is_some_and(|first| !first.is_empty()), "{name}");
         assert!(markdown::render(&report, Detail::Usual).starts_with("## ringleader: "), "{name}");
         assert!(report.looked_at.len() >= diagnosis.case.sources.len(), "{name}");
+        let advice = report.verdict.actions.iter().chain(report.findings.iter().flat_map(|f| &f.actions));
+        let commands = advice.filter_map(|a| a.command.as_deref());
+        let needed = report.undecided.iter().map(|u| u.command.as_str());
+        for command in commands.chain(needed) {
+            // A command can be typed: what there is to say about it stands beside it.
+            assert!(!command.contains("  (") && !command.contains("PID"), "{name}: {command}");
+        }
         for finding in &report.findings {
             assert!(!finding.evidence.is_empty(), "{name}: {} has no proof", finding.id);
             for cited in &finding.evidence {

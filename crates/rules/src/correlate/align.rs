@@ -53,7 +53,7 @@ pub struct Divergence {
     pub halves: bool,
     /// How many calls after the difference bear the explanation out.
     pub n_confirmed: usize,
-    /// For LeftEarly: whether everything of the reference that follows is missing.
+    /// When the first odd rank made its call, ns since 1970.
     pub at_ns: Option<i64>,
 }
 
@@ -174,8 +174,22 @@ impl<'a> Aligner<'_, 'a> {
         let mut by_fault: BTreeMap<Fault, (Vec<usize>, usize)> = BTreeMap::new();
         for odd in placed.iter().filter(|p| at(p, seq).is_some_and(|place| place != top)) {
             let mine = tail(odd);
-            // The same call from another line, and all as before afterwards: two branches that do the same.
-            if mine.len() < 2 || agree(mine.get(1..), theirs.get(1..)).is_some() {
+            if mine.len() < 2 {
+                continue;
+            }
+            // The same call from another line, and all as before afterwards: two branches that do the same. But what
+            // the others make a stretch of other calls later comes at once here: the line is one too many.
+            if agree(mine.get(1..), theirs.get(1..)).is_some() {
+                let comes_at_once = gap_after(odd.1, seq) == Some(1)
+                    && gap_after(reference.1, seq).is_some_and(|gap| gap > 1);
+                if comes_at_once
+                    && !reference.2.contains(mine.first().unwrap_or(&top))
+                    && let Some(n) = agree(mine.get(1..), Some(&theirs))
+                {
+                    let entry = by_fault.entry(Fault::Extra(1)).or_default();
+                    entry.0.push(odd.0);
+                    entry.1 = entry.1.max(n);
+                }
                 continue;
             }
             let mut best: Option<(usize, Fault)> = None;
@@ -409,6 +423,9 @@ impl<'a> Aligner<'_, 'a> {
         if same_place == Some(true) {
             return replaced;
         }
+        if let Some(k) = self.followed_before(odd, usual, seq) {
+            return Fault::Skipped(k);
+        }
         if Self::is_after_loop(odd, usual, seq) {
             return Fault::LeftEarly;
         }
@@ -435,6 +452,20 @@ impl<'a> Aligner<'_, 'a> {
         self.extra_or(replaced, odd, usual, seq, same_place)
     }
 
+    /// All are stuck in their first differing call, so nothing follows that would tell; but the last time round the
+    /// loop, what this rank calls now came after what the others call now.
+    fn followed_before(&self, odd: &Track<'a>, usual: &Track<'a>, seq: u32) -> Option<u32> {
+        let (mine, theirs) = (odd.call(seq)?, usual.call(seq)?);
+        let (my_place, their_place) = (Self::place(odd, seq), Self::place(usual, seq));
+        let is = |at: u32, call: u32, place: &Option<Frame>| {
+            usual.call(at).is_some_and(|c| c == call || self.same(Some(&c), Some(&call)))
+                && (place.is_none() || Self::place(usual, at) == *place)
+        };
+        let from = usual.first_seq.max(seq.saturating_sub(MAX_TAIL as u32));
+        let before = (from..seq).rev().find(|at| is(*at, theirs, &their_place))?;
+        (1..=MAX_SHIFT as u32).take_while(|k| before + k < seq).find(|k| is(before + k, mine, &my_place))
+    }
+
     /// A call that no rank of the group ever made before, at another place in the code, is one too many.
     fn extra_or(
         &self,
@@ -445,7 +476,11 @@ impl<'a> Aligner<'_, 'a> {
         same_place: Option<bool>,
     ) -> Fault {
         let Some(mine) = odd.call(seq) else { return replaced };
-        let known = usual.calls.iter().any(|c| self.same(Some(c), Some(&mine)));
+        // A call like one of another line is not that call.
+        let my_place = Self::place(odd, seq);
+        let known = (usual.first_seq..).zip(&usual.calls).any(|(at, c)| {
+            self.same(Some(c), Some(&mine)) && (my_place.is_none() || Self::place(usual, at) == my_place)
+        });
         let waits_in_it = odd.entered <= seq && usual.entered > seq;
         match same_place {
             Some(false) if !known => Fault::Extra(1),
@@ -495,6 +530,11 @@ impl<'a> Aligner<'_, 'a> {
         }
         false
     }
+}
+
+/// Entries of the same dump, of whatever group, from this call to the group's next.
+fn gap_after(track: &Track<'_>, seq: u32) -> Option<u32> {
+    track.op(seq.saturating_add(1))?.checked_sub(track.op(seq)?)
 }
 
 /// A number for the place each call of a track comes from: equal numbers, equal stacks. 0 = unknown.

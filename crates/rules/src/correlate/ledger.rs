@@ -249,6 +249,8 @@ pub struct Ledger<'a> {
     pub groups: Vec<Group<'a>>,
     /// Distinct calls.
     pub calls: Vec<Call>,
+    /// Records contradict each other as one picture, and nothing failed: the job ran while they were copied.
+    pub may_run: bool,
 }
 
 /// Distinct calls while a ledger is built.
@@ -278,7 +280,7 @@ impl<'a> Ledger<'a> {
         let logged = counted::nccl_groups(case, roster, &mut calls);
         groups.extend(logged);
         groups.extend(counted::ras_groups(case, roster));
-        Self { groups, calls: calls.all }
+        Self { groups, calls: calls.all, may_run: false }
     }
 
     /// Whether the wait-for graph is better drawn from NCCL's logs: dumps of some ranks are missing, and the logs of all

@@ -93,7 +93,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             // Nobody is named, but the place in the code is known.
             culprits.extend(first.place().map(|p| Culprit { place: Some(p.clone()), ..Culprit::default() }));
         }
-        let (weight, confidence, severity) = if ended_in_order(scene) {
+        let (weight, confidence, severity) = if ended_in_order(scene, group) {
             (Weight::Symptom, Confidence::Low, Severity::Warning)
         } else if n > 0 || explained_already(scene, group) {
             (Weight::Symptom, Confidence::Low, Severity::Error)
@@ -124,17 +124,25 @@ fn likeness(headline: &str) -> String {
     headline.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
 
-/// Every communicator of the case was destroyed in order, and no process is known to have failed.
-fn ended_in_order(scene: &Scene<'_>) -> bool {
+/// Every communicator beside the exception was destroyed in order, and no process is known to have failed.
+fn ended_in_order(scene: &Scene<'_>, group: &Group<'_, '_>) -> bool {
     use ringleader_model::TorchEvent::{ChildExit, ChildFailure, Crash, LauncherFailed};
     let failed = scene.statements().any(|s| match s.event {
         ChildFailure { .. } | LauncherFailed { .. } | Crash { .. } => true,
         ChildExit { exit_code } => *exit_code != 0,
         _ => false,
     });
-    let mut comms =
-        scene.nccl_logs().flat_map(|(_, log)| &log.comms).filter(|c| c.completed.is_some()).peekable();
-    !failed && comms.peek().is_some() && comms.all(|c| c.destroyed.is_some())
+    !failed
+        && group.members.iter().all(|own| {
+            let folder = scene.folder(own.observation.cite);
+            let mut comms = scene
+                .nccl_logs()
+                .filter(|(log_of, _)| scene.folder(log_of.cite) == folder)
+                .flat_map(|(_, log)| &log.comms)
+                .filter(|c| c.completed.is_some())
+                .peekable();
+            comms.peek().is_some() && comms.all(|c| c.destroyed.is_some())
+        })
 }
 
 /// The same rank states a cause of its own elsewhere: this exception came out of that.

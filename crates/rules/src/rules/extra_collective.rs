@@ -81,6 +81,31 @@ mod tests {
     }
 
     #[test]
+    fn a_call_like_one_of_another_line() {
+        let usual = "ar:100@20 ar:1@40 ar:100@20?";
+        Stage::job(3)
+            .dumps(&[usual, usual, "ar:100@20 ar:1@40 ar:1@30?"])
+            .concludes(&RULE, "extra-collective 2 at step:30, medium");
+    }
+
+    #[test]
+    fn the_next_call_comes_at_once_where_others_work_first() {
+        let job = || Stage::job(3).group("world", 0..3).group("dp", 0..3);
+        let usual = "ar:1@40 dp/ar:8@20*3 ar:1@40 dp/ar:8@20? dp/ar:8@20? dp/ar:8@20? ar:1@40?";
+        job()
+            .dumps(&[usual, usual, "ar:1@40 dp/ar:8@20*3 ar:1@77 ar:1@40?"])
+            .concludes(&RULE, "extra-collective 2 at step:77, high");
+        // Another branch of the same step: the work between its call and the next one is done.
+        job()
+            .dumps(&[
+                usual,
+                usual,
+                "ar:1@40 dp/ar:8@20*3 ar:1@77 dp/ar:8@20? dp/ar:8@20? dp/ar:8@20? ar:1@40?",
+            ])
+            .silent(&RULE);
+    }
+
+    #[test]
     fn another_kind_in_the_place_of_the_usual_one() {
         Stage::job(3).dumps(&[USUAL, USUAL, "ar:100 ar:50 bc:1? ar:50? ar:100?"]).silent(&RULE);
     }

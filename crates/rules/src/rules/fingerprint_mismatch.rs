@@ -82,7 +82,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .advise_command(
             Impact::Disruptive,
             "record the calls of every rank with their places in the code",
-            "TORCH_FR_BUFFER_SIZE=20000 TORCH_NCCL_DUMP_ON_TIMEOUT=1   (before torch 2.9: TORCH_NCCL_TRACE_BUFFER_SIZE)",
+            "TORCH_FR_BUFFER_SIZE=20000 TORCH_NCCL_TRACE_BUFFER_SIZE=20000 TORCH_NCCL_DUMP_ON_TIMEOUT=1 torchrun …",
         );
     Outcome::from_findings(draft.build().into_iter().collect())
 }

@@ -44,12 +44,13 @@ pub(super) static RULE: Rule = Rule {
 const FILTERED: [i32; 2] = [110, 113];
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    if got_going(scene) {
+    let told = Told::of(scene, "firewall-or-port");
+    if got_going(scene, told.iter().flat_map(Told::cites)) {
         // Ports were open when the communicators were made: a later failure is of another kind.
         return Outcome::Clear;
     }
     let mut findings: Vec<Finding> = Vec::new();
-    if let Some(told) = Told::of(scene, "firewall-or-port") {
+    if let Some(told) = told {
         let title = format!("{}: connections to a peer get no answer", told.who());
         findings.extend(advised(told.draft(&RULE, "firewall-or-port", title)).build());
     } else {

@@ -79,12 +79,12 @@ fn check(scene: &Scene<'_>) -> Outcome {
         );
         return Outcome::Undecided(vec![
             Need {
-                question: what.clone(),
-                command: "nvidia-smi   (compare power and utilisation among the GPUs while it hangs)".into(),
+                question: format!("{what} Compare power and utilisation while it hangs"),
+                command: "nvidia-smi".into(),
             },
             Need {
-                question: what,
-                command: "cuda-gdb --pid PID -ex 'info cuda kernels'   (pauses that process)".into(),
+                question: format!("{what} The debugger shows it (and pauses that process)"),
+                command: "cuda-gdb --pid <pid of each rank> -batch -ex 'info cuda kernels'".into(),
             },
         ]);
     };
@@ -104,7 +104,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .evidence(evidence)
         .evidence(records.take(3))
         .at(front.since_ns)
-        .advise_command(Impact::Disruptive, "see which kernel runs there (pauses that process)", "cuda-gdb --pid PID -ex 'info cuda kernels'")
+        .advise_command(Impact::Disruptive, "see which kernel runs there (pauses that process)", format!("cuda-gdb --pid {} -batch -ex 'info cuda kernels'", drafting::pid_of(scene, rank)))
         .advise(Impact::Harmless, "run that rank's kernels before this collective with CUDA_LAUNCH_BLOCKING=1 to find the one that does not return")
         .build()
         .into_iter()
@@ -126,8 +126,8 @@ fn by_count(scene: &Scene<'_>) -> Outcome {
     }
     let Some((rank, evidence)) = power_outliers(scene) else {
         return Outcome::Undecided(vec![Need {
-            question: "all ranks made the same calls and some never finish: on which GPU does an earlier kernel still run?".into(),
-            command: "nvidia-smi   (compare power and utilisation among the GPUs while it hangs)".into(),
+            question: "all ranks made the same calls and some never finish: on which GPU does an earlier kernel still run? Compare power and utilisation while it hangs".into(),
+            command: "nvidia-smi".into(),
         }]);
     };
     let victims: RankSet = timed_out.iter().map(|(r, _)| *r).filter(|r| *r != rank).collect();
@@ -149,7 +149,7 @@ fn by_count(scene: &Scene<'_>) -> Outcome {
         .advise_command(
             Impact::Disruptive,
             "see which kernel runs there (pauses that process)",
-            "cuda-gdb --pid PID -ex 'info cuda kernels'",
+            format!("cuda-gdb --pid {} -batch -ex 'info cuda kernels'", drafting::pid_of(scene, rank)),
         )
         .build()
         .into_iter()

@@ -45,7 +45,7 @@ pub(super) static RULE: Rule = Rule {
 fn check(scene: &Scene<'_>) -> Outcome {
     let Some(told) = Told::of(scene, "hostname-resolution") else { return Outcome::Clear };
     let raised = told.claims().iter().any(|c| matches!(c.voice, Voice::Exception(_)));
-    if got_going(scene) && !raised {
+    if !raised && got_going(scene, told.cites()) {
         return Outcome::Clear;
     }
     let name = told.claims().iter().find_map(|c| match c.voice {

@@ -72,7 +72,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .advise_command(
             Impact::Harmless,
             "list the GIDs of each port with their kind",
-            "show_gids   (or: grep . /sys/class/infiniband/*/ports/*/gid_attrs/types/* 2>/dev/null)",
+            "show_gids || grep . /sys/class/infiniband/*/ports/*/gid_attrs/types/* 2>/dev/null",
         )
         .advise_command(
             Impact::Disruptive,

@@ -58,8 +58,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
             )
             .advise_command(
                 Impact::Disruptive,
-                "lift it where the job is started, also in what mpirun, srun or the container starts",
-                "ulimit -l unlimited   (LimitMEMLOCK=infinity for slurmd; docker run --ulimit memlock=-1)",
+                "lift it where the job is started: LimitMEMLOCK=infinity for slurmd, --ulimit memlock=-1 for docker run, or the shell",
+                "ulimit -l unlimited",
             ),
     )
 }

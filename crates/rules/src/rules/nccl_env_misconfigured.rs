@@ -62,7 +62,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 "unset NCCL_ALGO NCCL_PROTO NCCL_NET",
             );
         // NCCL that went on to work was not stopped by it.
-        let draft = if !told.is_stated() && got_going(scene) {
+        let draft = if !told.is_stated() && got_going(scene, told.cites()) {
             draft.weight(Weight::Symptom).severity(Severity::Warning).confidence(Confidence::Low)
         } else {
             draft

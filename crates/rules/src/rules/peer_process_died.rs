@@ -198,8 +198,8 @@ fn bare_launcher_failure(scene: &Scene<'_>) -> Option<Finding> {
         .evidence([statement.evidence()])
         .advise_command(
             Impact::Harmless,
-            "keep every rank's output and its error file",
-            "torchrun --log-dir logs --redirects 3 --tee 3 ...   (and decorate main with torch.distributed.elastic.multiprocessing.errors.record)",
+            "keep every rank's output and its error file; decorate main with torch.distributed.elastic.multiprocessing.errors.record",
+            "torchrun --log-dir logs --redirects 3 --tee 3 …",
         )
         .build()
 }

@@ -62,8 +62,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .advise_command(Impact::Harmless, "on the host of rank 0, see which process holds the port", held_by)
         .advise_command(
             Impact::Disruptive,
-            "start the job with a free port; on one node let torchrun choose it",
-            "torchrun --standalone …   (or --rdzv-endpoint=HOST:0, or another --master-port)",
+            "start the job with a free port: another --master-port, --rdzv-endpoint=HOST:0, or on one node let torchrun choose",
+            "torchrun --standalone …",
         )
         .advise(
             Impact::Harmless,

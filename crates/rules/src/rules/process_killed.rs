@@ -48,11 +48,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         if escalated && !exit.is_root {
             continue;
         }
-        let pid = scene
-            .roster
-            .by_rank(rank)
-            .and_then(|m| m.pid)
-            .map_or_else(|| "PID".to_owned(), |p| p.0.to_string());
+        let pid = drafting::pid_of(scene, rank);
         findings.extend(
             Draft::new(
                 RULE.id,

@@ -59,11 +59,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 .evidence(suspect.evidence.iter().take(3).cloned())
                 .at(suspect.since_ns);
         }
-        let pid = scene
-            .roster
-            .by_rank(rank)
-            .and_then(|m| m.pid)
-            .map_or_else(|| "PID".to_owned(), |p| p.0.to_string());
+        let pid = drafting::pid_of(scene, rank);
         let draft = draft
             .advise_command(
                 Impact::Harmless,

@@ -57,11 +57,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             .victims(suspect.victims.clone())
             .evidence(suspect.evidence.iter().take(3).cloned())
             .at(suspect.since_ns);
-        let pid = scene
-            .roster
-            .by_rank(rank)
-            .and_then(|m| m.pid)
-            .map_or_else(|| "PID".to_owned(), |p| p.0.to_string());
+        let pid = drafting::pid_of(scene, rank);
         let draft = draft
             .advise_command(Impact::Harmless, "see where in the kernel it waits: a file system, the GPU driver, memory reclaim", format!("cat /proc/{pid}/stack /proc/{pid}/wchan"))
             .advise_command(Impact::Harmless, "look for a stuck mount", "grep -E ' (nfs|nfs4|lustre|fuse|ceph|gpfs)' /proc/mounts; dmesg -T | grep -i 'blocked for more than'");

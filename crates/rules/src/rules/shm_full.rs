@@ -52,8 +52,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
         )
         .advise_command(
             Impact::Disruptive,
-            "start the container with more shared memory, or with that of the host",
-            "docker run --shm-size=16g …   (or --ipc=host; in Kubernetes an emptyDir with medium: Memory at /dev/shm)",
+            "start the container with more shared memory, or with that of the host (--ipc=host); in Kubernetes mount an emptyDir with medium: Memory at /dev/shm",
+            "docker run --shm-size=16g …",
         );
     found(draft)
 }

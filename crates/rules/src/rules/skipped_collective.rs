@@ -156,6 +156,16 @@ mod tests {
     }
 
     #[test]
+    fn stuck_at_once_in_what_follows_it_in_the_loop() {
+        let usual = "ar:100@20 ar:50@30 ar:7@40 ar:100@20 ar:50@30?";
+        Stage::job(3)
+            .dumps(&[usual, "ar:100@20 ar:50@30 ar:7@40 ar:100@20 ar:7@40?", usual])
+            .concludes(&RULE, "skipped-collective 1 at step:40, medium");
+        // The same line with another size is a size.
+        Stage::job(3).dumps(&[usual, "ar:100@20 ar:50@30 ar:7@40 ar:100@20 ar:7@30?", usual]).silent(&RULE);
+    }
+
+    #[test]
     fn two_calls_left_out() {
         let usual = "ar:100 ar:50? ar:51? ar:7? ag:3?";
         let finding = Stage::job(3).dumps(&[usual, usual, "ar:100 ar:7? ag:3?"]).finding(&RULE);

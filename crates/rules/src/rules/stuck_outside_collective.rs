@@ -78,20 +78,15 @@ fn check(scene: &Scene<'_>) -> Outcome {
         if only_counts && stand.is_none() && nothing_failed && !sleeps_among_spinners(scene, suspect) {
             needs.push(Need {
                 question: format!(
-                    "{} has launched fewer collectives than its peers: is it late for a moment, or for good?",
+                    "{} has launched fewer collectives than its peers: is it late for a moment, or are the counts the same ten seconds later?",
                     drafting::rank(rank)
                 ),
-                command: "ncclras -v   (again, ten seconds later: the same counts mean that it is stuck)"
-                    .to_owned(),
+                command: "ncclras -v; sleep 10; ncclras -v".to_owned(),
             });
             continue;
         }
         let place = stand.and_then(|s| s.place()).or(suspect.last_place.as_ref());
-        let pid = scene
-            .roster
-            .by_rank(rank)
-            .and_then(|m| m.pid)
-            .map_or_else(|| "PID".to_owned(), |p| p.0.to_string());
+        let pid = drafting::pid_of(scene, rank);
         let mut draft = drafting::from_suspect(
             scene,
             RULE.id,
@@ -106,6 +101,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 suspect.awaited_in
             ),
         )
+        .at_most(drafting::surest_of_one_moment(scene))
         .weight(if stand.is_some() { Weight::Stated } else { Weight::Derived })
         .evidence(stand.map(|s| s.evidence.clone()));
         if let Some((_, seen)) = condition.and_then(|c| c.state.as_ref()) {
@@ -154,14 +150,31 @@ mod tests {
     fn it_stands_in_code_of_its_own() {
         waiting()
             .stands(2, &[("threading.py", 327, "wait"), FETCH])
-            .concludes(&RULE, "stuck-outside-collective 2 at fetch:31, high");
+            .concludes(&RULE, "stuck-outside-collective 2 at fetch:31, medium");
+        let in_time = waiting().timed_out(0, "ar:9", 2, 2).stands(2, &[FETCH]);
+        in_time.concludes(&RULE, "stuck-outside-collective 2 at fetch:31, high");
         waiting().ps("S S R").concludes(&RULE, "stuck-outside-collective 2 at step:10, low");
     }
 
     #[test]
     fn counts_of_ras_tell_it_too() {
         let job = Stage::job(3).logs().ras(&["ar:5 bc:1", "ar:5 bc:1", "ar:4 bc:1"]);
-        job.stands(2, &[FETCH]).concludes(&RULE, "stuck-outside-collective 2 at fetch:31, high");
+        job.stands(2, &[FETCH]).concludes(&RULE, "stuck-outside-collective 2 at fetch:31, medium");
+    }
+
+    #[test]
+    fn a_job_that_ran_while_its_records_were_copied() {
+        // Rank 0 has finished what rank 2 has not entered: rank 2's dump is the older one.
+        Stage::job(3).logs().dumps(&["ar:1 ar:9 ar:8?", "ar:1 ar:9?", "ar:1"]).silent(&RULE);
+        // Logs that end at a different call each.
+        let log = |n: u32| format!("ar:9*{n}");
+        let job = |counts: [u32; 4]| {
+            (0..4).zip(counts).fold(Stage::job(4), |job, (rank, n)| job.log(rank, "node1", &log(n)))
+        };
+        job([9, 12, 15, 17]).silent(&RULE);
+        // The same, where a rank timed out.
+        job([9, 12, 15, 17]).timed_out(3, "ar:9", 10, 17).expect(&RULE, &["stuck-outside-collective 0"]);
+        job([9, 12, 12, 12]).expect(&RULE, &["stuck-outside-collective 0"]);
     }
 
     #[test]

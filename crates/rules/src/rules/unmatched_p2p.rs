@@ -23,6 +23,7 @@ use ringleader_model::{Impact, Weight};
 
 use crate::correlate::Scene;
 use crate::correlate::condition::ProcessState;
+use crate::correlate::suspects::Suspect;
 use crate::drafting;
 use crate::rule::{Input, Outcome, Rule};
 
@@ -63,7 +64,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
         );
         findings.extend(
             drafting::from_suspect(scene, RULE.id, "unmatched-p2p", suspect, place, title)
-                .weight(if suspect.weak { Weight::Derived } else { Weight::Stated })
+                .at_most(drafting::surest_of_one_moment(scene))
+                .weight(if suspect.weak || parted(scene, suspect) { Weight::Derived } else { Weight::Stated })
                 .evidence(condition.and_then(|c| c.stand.as_ref()).map(|s| s.evidence.clone()))
                 .advise(
                     Impact::Harmless,
@@ -73,6 +75,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
         );
     }
     Outcome::from_findings(findings)
+}
+
+/// The rank parted from its peers in a collective: messages that it owes are a consequence.
+fn parted(scene: &Scene<'_>, suspect: &Suspect) -> bool {
+    scene.mismatches.iter().any(|m| !m.halves && m.odd.contains(&suspect.node))
 }
 
 #[cfg(test)]
@@ -96,6 +103,18 @@ mod tests {
     fn a_stage_that_is_late_as_a_whole() {
         stages().stands(1, &[("/srv/data.py", 31, "fetch")]).silent(&RULE);
         stages().ps("S T").silent(&RULE);
+    }
+
+    #[test]
+    fn owed_by_a_rank_that_made_another_call() {
+        use ringleader_model::Weight;
+        let job = |other: &str| {
+            let job = Stage::job(3).group("world", 0..3).group("pp", 0..2);
+            let logs = job.log(0, "node1", "recv<1:8*3").log(1, "node1", "send>0:8*2");
+            logs.dumps(&["ar:9@20?", other, "ar:9@20?"]).finding(&RULE)
+        };
+        assert_eq!(job("ar:9@20?").weight, Weight::Stated);
+        assert_eq!(job("bc:1@44?").weight, Weight::Derived);
     }
 
     #[test]

@@ -49,7 +49,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .advise_command(
             Impact::Disruptive,
             "run again with the calls logged, then compare the last ones of both ranks",
-            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL NCCL_DEBUG_FILE=/tmp/nccl.%h.%p",
+            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL NCCL_DEBUG_FILE=/tmp/nccl.%h.%p torchrun …",
         )
         .advise_command(
             Impact::Disruptive,

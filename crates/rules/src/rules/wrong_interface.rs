@@ -61,7 +61,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     if findings.is_empty() {
         findings.extend(gloo_on_loopback(scene));
     }
-    if findings.is_empty() && !got_going(scene) {
+    if findings.is_empty() && !got_going(scene, []) {
         findings.extend(bootstrap_on_local_interface(scene));
     }
     Outcome::from_findings(findings)
