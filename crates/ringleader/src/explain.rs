@@ -71,7 +71,10 @@ fn bounded(text: &str) -> &str {
 /// The question without the quotes and spaces around it, blanks within it as one.
 fn asked(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
-    words.join(" ").trim_matches(['\'', '"', '`']).trim_start_matches('$').to_owned()
+    let text = words.join(" ");
+    let inside = |quote: char| text.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));
+    let bare = ['\'', '"', '`'].into_iter().find_map(inside).unwrap_or(&text);
+    bare.trim().trim_start_matches('$').to_owned()
 }
 
 /// One line has one subject: what else was seen in it is worth a look.

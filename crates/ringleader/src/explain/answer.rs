@@ -162,6 +162,16 @@ impl Topic {
     }
 }
 
+impl Topic {
+    /// Puts names before those that are there already.
+    pub(crate) fn see_first(&mut self, names: Vec<String>) {
+        let rest = std::mem::take(&mut self.see_also);
+        for name in names.into_iter().chain(rest) {
+            self.see(name);
+        }
+    }
+}
+
 fn push(list: &mut Vec<Detail>, name: &str, value: String) {
     if !value.is_empty() {
         list.push(Detail { name: name.to_owned(), value });

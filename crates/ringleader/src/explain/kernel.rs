@@ -3,13 +3,15 @@
 use ringleader_knowledge::{sxid, xid};
 use ringleader_model::{KernelEvent, KernelEventKind, LinkState, OomKill, PcieSeverity, Xid};
 
-use crate::explain::answer::Topic;
+use crate::explain::answer::{Detail, Topic};
 use crate::explain::topics;
 
 /// What a statement of the kernel's log says; None for what says nothing by itself.
 pub(super) fn explained(event: &KernelEvent) -> Option<Topic> {
     let mut topic = of_kind(&event.kind)?;
-    topic.read("device", event.device.map(|d| d.to_string()).unwrap_or_default());
+    if let Some(device) = event.device {
+        topic.read.insert(0, Detail { name: "device".to_owned(), value: device.to_string() });
+    }
     Some(topic)
 }
 
@@ -245,7 +247,7 @@ fn sub_code(topic: &mut Topic, event: &Xid, unit: &str, first: u32, second: u32)
     );
     topic.read("this GPU suffers", effects(rule.local));
     topic.read("its peer suffers", effects(rule.remote));
-    topic.notes.extend((!rule.note.is_empty()).then(|| rule.note.to_owned()));
+    topic.notes.extend((!rule.note.is_empty()).then(|| topics::sentence(rule.note)));
     if resolution == "XID_154_EVAL" {
         topic.see("xid 154");
     }

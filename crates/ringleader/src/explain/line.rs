@@ -1,7 +1,7 @@
 //! Pasted text: what the readers of evidence recognise in it, explained.
 
 use ringleader_evidence::{Limits, Scratch};
-use ringleader_knowledge::{cuda_error, nccl_result, nccl_warn, saying};
+use ringleader_knowledge::{cuda_error, nccl_result, saying};
 use ringleader_model::{
     Fact, GlooEvent, NcclLog, NcclMessage, Observation, PythonException, StoreEvent, TorchEvent, Who,
     WorkDescription,
@@ -9,7 +9,6 @@ use ringleader_model::{
 
 use crate::explain::answer::{Kind, Topic};
 use crate::explain::{kernel, settings, topics};
-use crate::report::json::Impact;
 
 /// What the readers see in `text`, most telling first; empty if they see nothing.
 pub(super) fn read(text: &str) -> Vec<Topic> {
@@ -125,8 +124,7 @@ pub(super) fn said_by_nccl(text: &str, origin: &str) -> Topic {
             topic.meaning = own.meaning;
             topic.is_not = own.is_not;
             topic.actions = if own.actions.is_empty() { topic.actions } else { own.actions };
-            topic.see_also.splice(0..0, own.see_also);
-            topic.see_also.dedup();
+            topic.see_first(own.see_also);
             topic
         }
         (Some(row), None) => topics::warn(row),
@@ -134,9 +132,10 @@ pub(super) fn said_by_nccl(text: &str, origin: &str) -> Topic {
         (None, None) => {
             let mut topic =
                 Topic::new(Kind::NcclMessage, "an NCCL message", "text that no release is known to print");
-            topic.meaning = "NCCL 2.14.3 to 2.30.7 does not print this text as a warning: it is of another release, of a \
-                             plugin, or cut."
-                .to_owned();
+            topic.meaning.push_str(
+                "NCCL 2.14.3 to 2.30.7 does not print this text as a warning: it is of another release, of a plugin, \
+                 or cut.",
+            );
             topic
                 .sources
                 .push("NVIDIA/nccl src/, WARN calls of all release tags 2.14.3 to 2.30.7".to_owned());
@@ -309,13 +308,13 @@ fn store(event: &StoreEvent) -> Option<(u8, Topic)> {
             topic.read("errno", errno.map(|n| n.to_string()).unwrap_or_default());
         }
         StoreEvent::ClientsMissing { joined, expected } => {
-            topic.read("joined", format!("{joined} of {expected}"))
+            topic.read("joined", format!("{joined} of {expected}"));
         }
         StoreEvent::WaitTimeout { setter: Some(rank), .. } => {
-            topic.read("who should have set it", format!("rank {}", rank.0))
+            topic.read("who should have set it", format!("rank {}", rank.0));
         }
         StoreEvent::AddressInUse { port } => {
-            topic.read("port", port.map(|p| p.to_string()).unwrap_or_default())
+            topic.read("port", port.map(|p| p.to_string()).unwrap_or_default());
         }
         _ => {}
     }
@@ -340,23 +339,27 @@ fn exception_topic(exception: &PythonException) -> Option<(u8, Topic)> {
 
 /// The result and NCCL's last error that torch quotes.
 fn backend(topic: &mut Topic, message: &str, last: Option<&str>) {
-    topic.read("text", message);
-    if let Some(result) = nccl_result::in_text(message) {
+    // The last error gets a row of its own.
+    let own = message.split("Last error:").next().unwrap_or_default();
+    topic.read("text", own.split_whitespace().collect::<Vec<_>>().join(" "));
+    let result = nccl_result::in_text(message);
+    if let Some(result) = result {
         topic.read("result", format!("{}: {}", result.name, result.meaning));
-        topic.see(result.name);
     }
     errors_within(topic, message);
-    let Some(last) = last.map(str::trim).filter(|last| !last.is_empty()) else { return };
-    topic.read("last error", last);
-    if nccl_warn::find(last).is_none() && saying::of(last, "", true).is_none() {
-        return;
+    if let Some(last) = last.map(str::trim).filter(|last| !last.is_empty()) {
+        topic.read("last error", last);
+        if topics::warn_of(last).is_some() || saying::of(last, "", true).is_some() {
+            let known = said_by_nccl(last, "");
+            topic.read("which means", known.meaning);
+            topic.is_not.extend(known.is_not);
+            topic.actions = known.actions;
+            // What the last error points at is narrower than what any such failure may be.
+            topic.see_also = known.see_also;
+            topic.sources.extend(known.sources);
+        }
     }
-    let known = said_by_nccl(last, "");
-    topic.read("which means", known.meaning);
-    topic.is_not.extend(known.is_not);
-    if known.actions.iter().any(|a| a.command.is_some() || a.impact != Impact::Harmless) {
-        topic.actions = known.actions;
+    if let Some(result) = result {
+        topic.see(result.name);
     }
-    topic.see_also.splice(0..0, known.see_also);
-    topic.sources.extend(known.sources);
 }

@@ -110,7 +110,7 @@ impl Page {
         for detail in details {
             let name = plain(&detail.name);
             if columns(&name) > widest {
-                self.row(&format!("  {name}"));
+                self.item("  ", &name);
                 self.item(&" ".repeat(widest + 4), &plain(&detail.value));
             } else {
                 let pad = " ".repeat(widest - columns(&name));

@@ -47,7 +47,7 @@ fn advice_of_first(topic: &mut Topic, causes: &[&str]) {
 }
 
 /// A sentence with a capital first letter, and a full stop if it lacks one.
-fn sentence(text: &str) -> String {
+pub(super) fn sentence(text: &str) -> String {
     let mut chars = text.chars();
     let first: String = chars.next().map(|c| c.to_uppercase().collect()).unwrap_or_default();
     let stop = if text.is_empty() || text.ends_with(['.', '!', '?', ':']) { "" } else { "." };
@@ -118,7 +118,7 @@ pub(super) fn warn_name(row: &WarnText) -> String {
 }
 
 fn one_line(format: &str) -> String {
-    format.split("\\n").map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+    format.split("\\n").flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
 }
 
 fn role_in_words(saying: &Saying) -> Option<&'static str> {
@@ -151,7 +151,7 @@ pub(super) fn text_of(row: &Saying) -> String {
     if parts.is_empty() {
         parts.extend(row.file.first());
     }
-    parts.iter().map(|part| part.trim()).collect::<Vec<_>>().join(" … ")
+    one_line(&parts.iter().map(|part| part.trim()).collect::<Vec<_>>().join(" … "))
 }
 
 fn row_title(row: &Saying) -> &'static str {
@@ -215,7 +215,7 @@ pub(super) fn family(family: &str) -> Option<Topic> {
     let links: Vec<&Link> = rate::links().iter().filter(|l| l.family.eq_ignore_ascii_case(family)).collect();
     let first = links.first()?;
     let mut topic = Topic::new(Kind::Link, first.family, "rates by generation");
-    topic.meaning = "GB/s in one direction, as rated; both directions together are double.".to_owned();
+    topic.meaning.push_str("GB/s in one direction, as rated; both directions together are double.");
     for link in &links {
         let of = if link.of.is_empty() { String::new() } else { format!(" ({})", link.of) };
         topic.detail(link.name, format!("{}{of}", gb_s(link.one_way_gb_s)));
@@ -239,10 +239,10 @@ pub(super) fn families() -> Vec<&'static str> {
 /// Bus bandwidth: what nodes reach, and how it is counted.
 pub(super) fn bandwidth() -> Topic {
     let mut topic = Topic::new(Kind::Bandwidth, "busbw", "bus bandwidth that nodes reach");
-    topic.meaning =
-        "What nccl-tests calls busbw: algorithm bandwidth times a factor that makes operations and \
-                     numbers of ranks comparable with the link. Measured at 4 GiB and more."
-            .to_owned();
+    topic.meaning.push_str(
+        "What nccl-tests calls busbw: algorithm bandwidth times a factor that makes operations and numbers of ranks \
+         comparable with the link. Measured at 4 GiB and more.",
+    );
     for b in rate::bandwidths() {
         let range = if (b.high_gb_s - b.low_gb_s).abs() < 0.5 {
             gb_s(b.high_gb_s)

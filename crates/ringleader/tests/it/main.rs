@@ -3,6 +3,7 @@
 
 mod cases;
 mod cli;
+mod explain;
 mod hand_made;
 mod hostile;
 mod recorded;

@@ -175,6 +175,6 @@ pub(in crate::explain) fn unknown_code(family: &str, code: u32) -> Topic {
 
 /// The line itself says what to do: that stands before what is known of the code in general.
 pub(in crate::explain) fn instead(topic: &mut Topic, first: Move) {
-    let first = step(first, "as this line says: ");
-    topic.actions.insert(0, first);
+    topic.actions.retain(|action| !action.text.ends_with(first.sentence()));
+    topic.actions.insert(0, step(first, "as this line says: "));
 }

@@ -64,13 +64,12 @@ pub(in crate::explain) fn of_cause(cause: &Cause) -> Topic {
     let mut topic = Topic::new(Kind::Cause, cause.id, cause.section);
     topic.meaning = sentence(cause.meaning);
     topic.detail("what is seen", category);
-    match rules::ALL.iter().find(|rule| rule.id == cause.id) {
-        Some(rule) => document(&mut topic, rule),
-        None => {
-            topic.shows.extend((!cause.shows.is_empty()).then(|| sentence(cause.shows)));
-            topic.is_not.extend((!cause.is_not.is_empty()).then(|| sentence(cause.is_not)));
-            topic.sources.extend((!cause.source.is_empty()).then(|| cause.source.to_owned()));
-        }
+    if let Some(rule) = rules::ALL.iter().find(|rule| rule.id == cause.id) {
+        document(&mut topic, rule);
+    } else {
+        topic.shows.extend((!cause.shows.is_empty()).then(|| sentence(cause.shows)));
+        topic.is_not.extend((!cause.is_not.is_empty()).then(|| sentence(cause.is_not)));
+        topic.sources.extend((!cause.source.is_empty()).then(|| cause.source.to_owned()));
     }
     topic.actions.extend(advice(cause.advice));
     topic
