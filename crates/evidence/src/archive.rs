@@ -128,6 +128,12 @@ fn open(
             let size = document::read(&place.name, head, &mut rest, scratch, &mut sink);
             sink.close(size);
         }
+        Form::Environ => {
+            let mut sink = Sink::open(&place.shown, budget.limits, extract);
+            document::hold(head, &mut rest, MAX_ENVIRON_BYTES, &mut scratch.whole, &mut sink);
+            crate::environment::read_process(&scratch.whole, &mut sink);
+            sink.close(scratch.whole.len() as u64);
+        }
         Form::Text => {
             let mut sink = Sink::open(&place.shown, budget.limits, extract);
             let head = head.strip_prefix(sniff::UTF8_MARK).unwrap_or(&head);
@@ -136,6 +142,9 @@ fn open(
         }
     }
 }
+
+/// More than Linux lets a process have (128 KiB a variable, a quarter of the stack in all, usually 2 MiB).
+const MAX_ENVIRON_BYTES: u64 = 8 << 20;
 
 /// A source with nothing but a note.
 fn alone(

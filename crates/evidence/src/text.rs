@@ -189,6 +189,7 @@ struct Readers {
     blocks: crate::stacks::StackReader,
     ras: crate::ras::RasTextReader,
     tables: crate::tables::TableReader,
+    environment: crate::environment::EnvironmentReader,
     torch: crate::torch::TorchReader,
 }
 
@@ -203,6 +204,7 @@ impl Readers {
             || self.blocks.line(&line, sink)
             || self.ras.line(&line, sink)
             || self.tables.line(&line, sink)
+            || self.environment.line(&line, sink)
             || self.torch.line(&line, sink);
     }
 
@@ -212,6 +214,7 @@ impl Readers {
         self.blocks.next_is_cut();
         self.ras.next_is_cut();
         self.tables.next_is_cut();
+        self.environment.next_is_cut();
         self.torch.next_is_cut();
     }
 
@@ -221,6 +224,7 @@ impl Readers {
         self.blocks.finish(sink);
         self.ras.finish(sink);
         self.tables.finish(sink);
+        self.environment.finish(sink);
         self.torch.finish(sink);
     }
 }
