@@ -12,6 +12,7 @@ pub(super) fn write(out: &mut String) {
     variables(out, &table);
     unread(out, &table);
     traps(out);
+    conflicts(out, &table);
 }
 
 /// `[["2.3.5", "14"], ["2.14.3", "18"]]` as pairs.
@@ -178,6 +179,49 @@ fn traps(out: &mut String) {
              source: {:?} }},",
             text(row, "example"),
             text(row, "becomes"),
+            text(row, "means"),
+            text(row, "instead"),
+            text(row, "source"),
+        );
+    }
+    out.push_str("];\n");
+}
+
+/// `NAME`, `NAME=a|b` or `NAME!=a` as code.
+fn condition(text: &str, known: &BTreeSet<&str>) -> String {
+    let (name, values) = text.split_once('=').map_or((text, ""), |(name, values)| (name, values));
+    let negated = name.ends_with('!');
+    let name = name.trim_end_matches('!');
+    assert!(known.contains(name), "a conflict names an unknown variable: {text}");
+    let values: Vec<&str> = values.split('|').filter(|v| !v.is_empty()).collect();
+    format!("crate::conflict::Condition {{ name: {name:?}, values: &{values:?}, negated: {negated} }}")
+}
+
+fn conflicts(out: &mut String, variables: &Table) {
+    let mut known: BTreeSet<&str> = BTreeSet::new();
+    for row in ["nccl", "torch", "other"].iter().flat_map(|kind| array(variables, kind)) {
+        known.insert(text(row, "name"));
+        known.extend(list(row, "aliases"));
+    }
+    out.push_str("pub(crate) static CONFLICTS: &[crate::conflict::Conflict] = &[\n");
+    for (id, row) in &read("conflicts.toml") {
+        let row = row.as_table().expect("a conflict is a table");
+        let conditions = |key| {
+            let list: Vec<String> = list(row, key).into_iter().map(|c| condition(c, &known)).collect();
+            assert!(!list.is_empty(), "no `{key}` in {id}");
+            list.join(", ")
+        };
+        let hurts = match text(row, "hurts") {
+            "yes" => true,
+            "no" => false,
+            other => panic!("{id}: hurts = {other}"),
+        };
+        let _ = writeln!(
+            out,
+            "crate::conflict::Conflict {{ id: {id:?}, with: &[{}], and: &[{}], hurts: {hurts}, means: {:?}, \
+             instead: {:?}, source: {:?} }},",
+            conditions("with"),
+            conditions("and"),
             text(row, "means"),
             text(row, "instead"),
             text(row, "source"),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::variable::{Agreement, Parse, Status, misread};
 use crate::version::NcclVersion;
-use crate::{cause, cuda_error, event, nccl_result, rate, variable};
+use crate::{cause, conflict, cuda_error, event, nccl_result, rate, variable};
 
 fn version(text: &str) -> NcclVersion {
     NcclVersion::parse(text).unwrap_or_else(|| panic!("{text}"))
@@ -170,6 +170,46 @@ fn every_trap_is_complete_and_its_example_falls_into_it() {
         assert_eq!(misread(variable, value, None).map(|m| m.trap.id), Some(trap.id), "{trap:?}");
     }
     assert_eq!(variable::traps().len(), 8);
+}
+
+/// Ids of the conflicts among these settings.
+fn clash(settings: &[(&'static str, &'static str)]) -> Vec<&'static str> {
+    let get = |name: &str| settings.iter().find(|(own, _)| *own == name).map(|(_, value)| *value);
+    conflict::found(get).into_iter().map(|(row, _)| row.id).collect()
+}
+
+#[test]
+fn settings_that_cancel_each_other_are_found() {
+    assert_eq!(clash(&[("NCCL_P2P_DISABLE", "1"), ("NCCL_P2P_LEVEL", "NVL")]), ["p2p-off-and-level"]);
+    assert_eq!(clash(&[("NCCL_P2P_DISABLE", "0"), ("NCCL_P2P_LEVEL", "NVL")]), [""; 0]);
+    assert_eq!(clash(&[("NCCL_IB_DISABLE", "1"), ("NCCL_IB_HCA", "mlx5_0")]), ["ib-off-and-ib-settings"]);
+    assert_eq!(clash(&[("NCCL_NET", "socket"), ("NCCL_IB_HCA", "mlx5_0")]), ["sockets-and-ib-settings"]);
+    assert_eq!(clash(&[("NCCL_NET", "IB"), ("NCCL_IB_HCA", "mlx5_0")]), [""; 0]);
+    assert_eq!(
+        clash(&[("TORCH_NCCL_BLOCKING_WAIT", "1"), ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "3")]),
+        ["blocking-wait-and-watchdog"]
+    );
+    assert_eq!(
+        clash(&[("TORCH_NCCL_BLOCKING_WAIT", "1"), ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")]),
+        [""; 0]
+    );
+    assert_eq!(clash(&[]), [""; 0]);
+}
+
+#[test]
+fn every_conflict_is_complete_and_holds_when_its_conditions_do() {
+    for row in conflict::all() {
+        for field in [row.means, row.instead, row.source] {
+            assert!(!field.is_empty(), "{row:?}");
+        }
+        let value =
+            |c: &conflict::Condition| if c.negated { "7" } else { c.values.first().copied().unwrap_or("1") };
+        for second in row.and {
+            let settings: Vec<_> = row.with.iter().chain([second]).map(|c| (c.name, value(c))).collect();
+            assert!(clash(&settings).contains(&row.id), "{row:?}");
+            assert!(!clash(&settings[..row.with.len()]).contains(&row.id), "{row:?}");
+        }
+    }
 }
 
 #[test]
