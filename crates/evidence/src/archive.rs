@@ -131,9 +131,10 @@ fn open(
         }
         Form::Environ => {
             let mut sink = Sink::open(&place.shown, budget.limits, extract);
-            document::hold(head, &mut rest, MAX_ENVIRON_BYTES, &mut scratch.whole, &mut sink);
-            crate::environment::read_process(&scratch.whole, &mut sink);
-            sink.close(scratch.whole.len() as u64);
+            document::hold(&head, &mut rest, MAX_ENVIRON_BYTES, &mut scratch.whole, &mut sink);
+            let bytes = scratch.whole.bytes();
+            crate::environment::read_process(bytes, &mut sink);
+            sink.close(bytes.len() as u64);
         }
         Form::Text => {
             let mut sink = Sink::open(&place.shown, budget.limits, extract);

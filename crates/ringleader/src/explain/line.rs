@@ -48,6 +48,11 @@ fn of_observation(observation: &Observation, found: &mut Vec<(u8, Topic)>) {
                 found.push((order, topic));
             }
         }
+        Fact::Environment(listing) => {
+            for setting in &listing.settings {
+                found.extend(settings::explained(&setting.name, &setting.value, None).map(|t| (ABOUT, t)));
+            }
+        }
         Fact::Kernel(event) => {
             if let Some(mut topic) = kernel::explained(event) {
                 topic
