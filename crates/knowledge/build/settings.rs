@@ -136,8 +136,10 @@ fn variables(out: &mut String, table: &Table) {
     let _ = writeln!(out, "];\npub(crate) static ALIASES: &[(&str, &str)] = &{:?};", Vec::from_iter(aliases));
     let _ = writeln!(
         out,
-        "pub(crate) static PLUGIN_PREFIXES: &[&str] = &{:?};\npub(crate) const NEWEST: \
+        "pub(crate) static LABELS: &[&str] = &{:?};\n\
+         pub(crate) static PLUGIN_PREFIXES: &[&str] = &{:?};\npub(crate) const NEWEST: \
          crate::version::NcclVersion = {};",
+        list(table, "labels"),
         list(table, "plugin_prefixes"),
         version_literal(text(table, "newest_nccl")),
     );

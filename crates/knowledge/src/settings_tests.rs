@@ -75,6 +75,7 @@ fn every_look_alike_says_what_to_use_instead() {
     assert!(names.contains("NCCL_TIMEOUT"));
     assert!(variable::is_of_plugin("NCCL_FASTRAK_ENABLE_CONTROL_CHANNEL"));
     assert!(!variable::is_of_plugin("NCCL_TIMEOUT"));
+    assert!(variable::is_label("NCCL_VERSION") && variable::get("NCCL_VERSION").is_none());
 }
 
 #[test]

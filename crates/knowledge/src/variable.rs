@@ -6,7 +6,7 @@
 
 mod value;
 
-use crate::tables::{ALIASES, NEWEST, PLUGIN_PREFIXES, TRAPS, UNREAD, VARIABLES};
+use crate::tables::{ALIASES, LABELS, NEWEST, PLUGIN_PREFIXES, TRAPS, UNREAD, VARIABLES};
 pub use crate::variable::value::{Misread, misread};
 use crate::version::NcclVersion;
 
@@ -214,6 +214,11 @@ pub fn get_unread(name: &str) -> Option<&'static Unread> {
 /// Whether names like this are read by a plugin or a port of NCCL, so that not knowing one means nothing.
 pub fn is_of_plugin(name: &str) -> bool {
     PLUGIN_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Whether the name labels a container image or a build: nothing reads it when a job runs, and nobody expects that.
+pub fn is_label(name: &str) -> bool {
+    LABELS.contains(&name)
 }
 
 /// Newest NCCL release the table was made from.

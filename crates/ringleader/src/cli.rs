@@ -60,7 +60,7 @@ struct Diagnose {
     verbose: bool,
 }
 
-/// Say what a cause, an Xid, a result code, a variable or a pasted line means, and what to do
+/// Say what a cause, an Xid, a variable or a log line means, and what to do
 #[derive(Debug, Args)]
 #[command(after_long_help = include_str!("help/explain.txt"))]
 struct Explain {

@@ -181,7 +181,9 @@ fn by_itself(
     }
     let Some(known) = variable::get(name) else {
         // Releases newer than the table, plugins and ports read names that the table lacks.
-        let is_foreign = variable::is_of_plugin(name) || version.is_some_and(|v| v > variable::newest());
+        let is_foreign = variable::is_of_plugin(name)
+            || variable::is_label(name)
+            || version.is_some_and(|v| v > variable::newest());
         let is_ours = name.starts_with("NCCL_") || name.starts_with("TORCH_NCCL_");
         return (is_ours && !is_foreign && settings.kind == SourceKind::Environment).then(|| {
             (

@@ -399,3 +399,30 @@ fn an_answer_takes_less_than_20_ms() {
         assert!(best < Some(Duration::from_millis(20)), "{query}: {best:?}");
     }
 }
+
+/// Settings are remarked on beside the verdict; secrets of an environment go nowhere.
+#[test]
+fn a_listing_of_variables_is_checked_and_decides_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let common = "PATH=/bin\0MASTER_ADDR=n0\0WANDB_API_KEY=hunter2\0SLURM_JWT=hunter2\0NCCL_VERSION=2.28.9\0";
+    for (rank, own) in [(0, "NCCL_IB_DISABLE=true\0"), (1, "NCCL_ALGO=Ring\0"), (2, "")] {
+        let text = format!("{common}RANK={rank}\0{own}");
+        std::fs::write(folder.path().join(format!("environ{rank}")), text).unwrap();
+    }
+    let output = ringleader().args(["diagnose", "--format", "json"]).arg(folder.path()).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["verdict"]["cause"], "none", "{report:#}");
+    assert_eq!(output.status.code(), Some(0));
+    let titles: Vec<&str> =
+        report["findings"].as_array().unwrap().iter().map(|f| f["title"].as_str().unwrap()).collect();
+    assert_eq!(
+        titles,
+        [
+            "NCCL_IB_DISABLE=true: true reads as 0",
+            "rank 1 differs in NCCL_ALGO: unset, Ring",
+            "rank 0 differs in NCCL_IB_DISABLE: unset, true",
+        ]
+    );
+    assert!(!out(&output).contains("hunter2"));
+    assert_eq!(report["looked_at"][0]["kind"], "environment");
+}

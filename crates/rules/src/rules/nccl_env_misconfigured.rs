@@ -235,6 +235,7 @@ mod tests {
         assert_eq!(
             remarks(&[
                 ("NCCL_FASTRAK_CTRL_DEV", "eth0"),
+                ("NCCL_VERSION", "2.28.9"),
                 ("OFI_NCCL_X", "1"),
                 ("TORCH_HOME", "/x"),
                 ("CUDA_X", "1")
