@@ -82,9 +82,9 @@ fn what_is_no_listing() {
 fn secrets_are_never_kept() {
     let secrets =
         ["SLURM_JWT", "TORCH_API_KEY", "NCCL_TOKEN", "CUDA_PASSWORD", "UCX_SECRET", "WANDB_API_KEY", "PATH"];
-    let listed: String = secrets.iter().map(|name| format!("{name}=hunter2\n")).collect();
-    let shell: String = secrets.iter().map(|name| format!("export {name}=\"hunter2\"\n")).collect();
-    let process: String = secrets.iter().map(|name| format!("{name}=hunter2\0")).collect();
+    let all = |before: &str, value: &str| secrets.map(|name| [before, name, value].concat()).concat();
+    let (listed, shell, process) =
+        (all("", "=hunter2\n"), all("export ", "=\"hunter2\"\n"), all("", "=hunter2\0"));
     for text in [listed, shell, process] {
         for text in [text.clone(), format!("NCCL_DEBUG=INFO\n{text}NCCL_ALGO=Ring\n")] {
             let extract = read("x", text.as_bytes());
