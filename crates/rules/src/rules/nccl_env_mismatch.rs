@@ -33,10 +33,10 @@ use ringleader_model::{
 };
 
 use crate::correlate::Scene;
+use crate::health;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::settings;
 use crate::told::{add_culprit, who};
-use crate::verdict;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -178,7 +178,7 @@ fn differs(scene: &Scene<'_>, members: &[Member<'_>], name: &str) -> Option<Find
     let subject =
         if culprits.is_empty() { "ranks differ".to_owned() } else { format!("{} differs", who(&culprits)) };
     // In a job in which nothing went wrong it has done no harm so far.
-    let (weight, severity) = match verdict::trouble(scene) {
+    let (weight, severity) = match health::trouble(scene) {
         Some(_) => (Weight::Derived, Severity::Error),
         None => (Weight::Aside, Severity::Warning),
     };
