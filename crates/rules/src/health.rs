@@ -124,7 +124,7 @@ mod tests {
     fn a_launcher_that_was_stopped_did_not_end_by_itself() {
         let stopped = TorchEvent::LauncherKilled { signal: "15".into() };
         says(
-            Stage::new().torch(None, stopped, "Received 15 death signal, shutting down workers"),
+            &Stage::new().torch(None, stopped, "Received 15 death signal, shutting down workers"),
             "undecided, low",
         );
     }
