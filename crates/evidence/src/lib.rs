@@ -6,6 +6,7 @@
 mod archive;
 mod clock;
 mod document;
+mod environment;
 mod flight;
 mod intern;
 mod kernel;

@@ -196,6 +196,7 @@ struct Readers {
     blocks: crate::stacks::StackReader,
     ras: crate::ras::RasTextReader,
     tables: crate::tables::TableReader,
+    environment: crate::environment::EnvironmentReader,
     torch: crate::torch::TorchReader,
 }
 
@@ -217,6 +218,7 @@ impl Readers {
             || self.blocks.line(&line, sink)
             || self.ras.line(&line, sink)
             || self.tables.line(&line, sink)
+            || self.environment.line(&line, sink)
             || self.torch.line(&line, sink);
     }
 
@@ -226,6 +228,7 @@ impl Readers {
         self.blocks.next_is_cut();
         self.ras.next_is_cut();
         self.tables.next_is_cut();
+        self.environment.next_is_cut();
         self.torch.next_is_cut();
     }
 
@@ -238,6 +241,7 @@ impl Readers {
         if self.genre.is_no_log() {
             self.torch.drop_all(sink);
         }
+        self.environment.finish(sink);
         self.torch.finish(sink);
     }
 }

@@ -1,8 +1,8 @@
 //! A case: everything that was read, before anything is concluded.
 
 use crate::{
-    Cite, FlightDump, GpuTable, KernelEvent, Limit, NcclLog, Note, ProcessStacks, ProcessTable, RasReport,
-    Source, TorchEvent, WallTime, Who,
+    Cite, Environment, FlightDump, GpuTable, KernelEvent, Limit, NcclLog, Note, ProcessStacks, ProcessTable,
+    RasReport, Source, TorchEvent, WallTime, Who,
 };
 
 /// One thing seen, with its place.
@@ -37,6 +37,8 @@ pub enum Fact {
     Gpus(Box<GpuTable>),
     /// Limits.
     Limits(Vec<Limit>),
+    /// Environment variables.
+    Environment(Box<Environment>),
     /// A statement of torch, Python or a launcher.
     Torch(TorchEvent),
     /// A statement of the kernel.

@@ -5,6 +5,7 @@
 
 mod case;
 mod collective;
+mod environment;
 mod finding;
 mod flight;
 mod ids;
@@ -17,6 +18,7 @@ mod torch;
 
 pub use case::*;
 pub use collective::*;
+pub use environment::*;
 pub use finding::*;
 pub use flight::*;
 pub use ids::*;

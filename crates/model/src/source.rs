@@ -49,6 +49,8 @@ pub enum SourceKind {
     NcclTests,
     /// Limits of a process or shell.
     Limits,
+    /// Environment variables.
+    Environment,
     /// Text in which no reader found anything it knows.
     PlainText,
     /// Binary or unreadable content.
@@ -70,6 +72,7 @@ impl SourceKind {
             Self::KernelLog => "kernel-log",
             Self::NcclTests => "nccl-tests",
             Self::Limits => "limits",
+            Self::Environment => "environment",
             Self::PlainText => "text",
             Self::Unknown => "unknown",
         }

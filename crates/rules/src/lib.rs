@@ -16,6 +16,7 @@ pub mod jobs;
 mod laws;
 mod rule;
 pub mod rules;
+mod settings;
 #[cfg(test)]
 mod staging;
 #[cfg(test)]

@@ -52,6 +52,8 @@ pub enum Input {
     Gpus,
     /// Limits.
     Limits,
+    /// Environment variables.
+    Environment,
     /// Kernel logs.
     KernelLog,
 }

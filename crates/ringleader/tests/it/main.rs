@@ -3,6 +3,7 @@
 
 mod cases;
 mod cli;
+mod explain;
 mod forms;
 mod hand_made;
 mod hostile;
