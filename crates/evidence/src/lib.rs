@@ -8,6 +8,7 @@ mod clock;
 mod document;
 mod flight;
 mod intern;
+mod kernel;
 mod nccl;
 mod ras;
 mod sink;

@@ -1,8 +1,8 @@
 //! A case: everything that was read, before anything is concluded.
 
 use crate::{
-    Cite, FlightDump, GpuTable, Limit, NcclLog, Note, ProcessStacks, ProcessTable, RasReport, Source,
-    TorchEvent, WallTime, Who,
+    Cite, FlightDump, GpuTable, KernelEvent, Limit, NcclLog, Note, ProcessStacks, ProcessTable, RasReport,
+    Source, TorchEvent, WallTime, Who,
 };
 
 /// One thing seen, with its place.
@@ -39,6 +39,8 @@ pub enum Fact {
     Limits(Vec<Limit>),
     /// A statement of torch, Python or a launcher.
     Torch(TorchEvent),
+    /// A statement of the kernel.
+    Kernel(Box<KernelEvent>),
 }
 
 /// All evidence of one diagnosis.
