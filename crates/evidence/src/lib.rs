@@ -7,6 +7,7 @@ mod archive;
 mod clock;
 mod document;
 mod flight;
+mod gpu;
 mod intern;
 mod kernel;
 mod nccl;

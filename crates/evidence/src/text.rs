@@ -188,6 +188,7 @@ struct Readers {
     kernel: crate::kernel::KernelReader,
     blocks: crate::stacks::StackReader,
     ras: crate::ras::RasTextReader,
+    gpu: crate::gpu::GpuReader,
     tables: crate::tables::TableReader,
     torch: crate::torch::TorchReader,
 }
@@ -202,6 +203,7 @@ impl Readers {
             || self.kernel.line(&line, sink)
             || self.blocks.line(&line, sink)
             || self.ras.line(&line, sink)
+            || self.gpu.line(&line, sink)
             || self.tables.line(&line, sink)
             || self.torch.line(&line, sink);
     }
@@ -211,6 +213,7 @@ impl Readers {
         self.kernel.next_is_cut();
         self.blocks.next_is_cut();
         self.ras.next_is_cut();
+        self.gpu.next_is_cut();
         self.tables.next_is_cut();
         self.torch.next_is_cut();
     }
@@ -220,6 +223,7 @@ impl Readers {
         self.kernel.finish(sink);
         self.blocks.finish(sink);
         self.ras.finish(sink);
+        self.gpu.finish(sink);
         self.tables.finish(sink);
         self.torch.finish(sink);
     }
