@@ -6,6 +6,7 @@
 pub mod correlate;
 mod drafting;
 mod gid;
+mod gpu_state;
 mod hardware;
 #[cfg(test)]
 mod hostile;

@@ -7,8 +7,12 @@ mod counted;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
+use rayon::prelude::*;
 use ringleader_model::{Case, Cite, FlightDump, Frame, NcclLog, OpKind, OpState, Rank, SourceKind};
+
+use counted::Room;
 
 use super::dumps::OwnedDump;
 use super::roster::Roster;
@@ -251,6 +255,8 @@ pub struct Ledger<'a> {
     pub calls: Vec<Call>,
     /// Records contradict each other as one picture, and nothing failed: the job ran while they were copied.
     pub may_run: bool,
+    /// Communicators and process groups for which there was no room.
+    pub n_left_out: usize,
 }
 
 /// Distinct calls while a ledger is built.
@@ -276,11 +282,13 @@ impl<'a> Ledger<'a> {
     /// Builds all views.
     pub fn new(case: &'a Case, roster: &Roster, dumps: &[OwnedDump<'a>], watchdog: &WatchdogLines) -> Self {
         let mut calls = Calls::default();
-        let mut groups = flight_groups(roster, dumps, watchdog, &mut calls);
-        let logged = counted::nccl_groups(case, roster, &mut calls);
+        let [mut of_dumps, mut of_logs, mut of_ras] = [Room::new(), Room::new(), Room::new()];
+        let mut groups = flight_groups(roster, dumps, watchdog, &mut calls, &mut of_dumps);
+        let logged = counted::nccl_groups(case, roster, &mut calls, &mut of_logs);
         groups.extend(logged);
-        groups.extend(counted::ras_groups(case, roster));
-        Self { groups, calls: calls.all, may_run: false }
+        groups.extend(counted::ras_groups(case, roster, &mut of_ras));
+        let n_left_out = [of_dumps, of_logs, of_ras].iter().map(|r| r.n_left_out).sum();
+        Self { groups, calls: calls.all, may_run: false, n_left_out }
     }
 
     /// Whether the wait-for graph is better drawn from NCCL's logs: dumps of some ranks are missing, and the logs of all
@@ -326,17 +334,30 @@ fn flight_groups<'a>(
     dumps: &[OwnedDump<'a>],
     watchdog: &WatchdogLines,
     calls: &mut Calls,
+    room: &mut Room,
 ) -> Vec<Group<'a>> {
     // Groups meet by name and description; ids are local to each process.
     let mut by_name: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     let mut groups: Vec<Group<'a>> = Vec::new();
-    let mut places = counted::MAX_PLACES;
-    for owned in dumps {
-        let dump = owned.dump;
-        let table: Vec<u32> = dump.signatures.iter().map(|s| calls.intern(flight_call(s))).collect();
-        let mut tracks: Vec<Track<'a>> = dump.groups.iter().map(|_| flight_track(owned)).collect();
-        fill_tracks(dump, &table, &mut tracks);
-        for (group, track) in dump.groups.iter().zip(tracks) {
+    // By the place in memory of a table that dumps may share.
+    let mut tables: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
+    for dump in dumps.iter().map(|owned| owned.dump) {
+        tables
+            .entry(Arc::as_ptr(&dump.signatures).addr())
+            .or_insert_with(|| dump.signatures.iter().map(|s| calls.intern(flight_call(s))).collect());
+    }
+    // Dump by dump on all processors; joined in their order.
+    let of_dumps: Vec<Vec<Track<'a>>> = dumps
+        .par_iter()
+        .map(|owned| {
+            let table = tables.get(&Arc::as_ptr(&owned.dump.signatures).addr());
+            let mut tracks: Vec<Track<'a>> = owned.dump.groups.iter().map(|_| flight_track(owned)).collect();
+            fill_tracks(owned.dump, table.map_or(&[], Vec::as_slice), &mut tracks);
+            tracks
+        })
+        .collect();
+    for (owned, tracks) in dumps.iter().zip(of_dumps) {
+        for (group, track) in owned.dump.groups.iter().zip(tracks) {
             let at = *by_name.entry((&group.name, &group.desc)).or_insert_with(|| {
                 groups.push(Group {
                     view: View::Flight,
@@ -351,8 +372,7 @@ fn flight_groups<'a>(
             });
             let Some(target) = groups.get_mut(at) else { continue };
             let more = group.ranks.len().saturating_sub(target.ranks.len());
-            if more > 0 && more <= places {
-                places -= more;
+            if more > 0 && room.take(more) {
                 target.ranks = group.ranks.iter().copied().map(Some).collect();
                 target.tracks.resize(group.ranks.len(), None);
             }
@@ -376,7 +396,11 @@ fn flight_groups<'a>(
 /// Puts a track at its rank's place; one whose rank is unknown goes to a free place, so that its content still counts.
 fn place_track<'a>(group: &mut Group<'a>, track: Track<'a>) {
     let at = match track.rank {
-        Some(rank) => group.ranks.iter().position(|r| *r == Some(rank)),
+        // Nearly always in ascending order: a place among ten thousand is not searched from the first.
+        Some(rank) => match group.ranks.binary_search(&Some(rank)) {
+            Ok(at) => Some(at),
+            Err(_) => group.ranks.iter().position(|r| *r == Some(rank)),
+        },
         None => None,
     };
     if let Some(at) = at
@@ -435,6 +459,16 @@ const MAX_HOLE: usize = 1 << 16;
 
 /// Distributes a dump's entries over the tracks of its groups.
 fn fill_tracks(dump: &FlightDump, table: &[u32], tracks: &mut [Track<'_>]) {
+    let mut n_ops: Vec<usize> = vec![0; tracks.len()];
+    for op in &dump.ops {
+        if let Some(n) = n_ops.get_mut(op.group as usize) {
+            *n += 1;
+        }
+    }
+    for (track, n) in tracks.iter_mut().zip(n_ops) {
+        track.calls.reserve_exact(n);
+        track.ops.reserve_exact(n);
+    }
     // First unfinished collective per group; everything before it is finished.
     let mut unfinished: Vec<Option<u32>> = vec![None; tracks.len()];
     for (at, op) in dump.ops.iter().enumerate() {

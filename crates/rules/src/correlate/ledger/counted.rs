@@ -9,14 +9,42 @@ use ringleader_model::{
 use super::{Call, Calls, Group, Origin, P2p, Track, View};
 use crate::correlate::roster::Roster;
 
-/// Members of all groups together. A log may claim communicators of any size; claims beyond this are passed over.
-pub(super) const MAX_PLACES: usize = 1 << 19;
+/// Room for the members of all groups of one view together. A log may claim communicators of any size; those that find
+/// no room are left out and counted.
+pub(super) struct Room {
+    left: usize,
+    /// Groups left out.
+    pub(super) n_left_out: usize,
+}
 
-pub(super) fn nccl_groups<'a>(case: &'a Case, roster: &Roster, calls: &mut Calls) -> Vec<Group<'a>> {
+impl Room {
+    /// Members of all groups of a view.
+    const PLACES: usize = 1 << 19;
+
+    pub(super) fn new() -> Self {
+        Self { left: Self::PLACES, n_left_out: 0 }
+    }
+
+    /// Takes room for so many members, if there is as much.
+    pub(super) fn take(&mut self, n_members: usize) -> bool {
+        let left = self.left.checked_sub(n_members);
+        match left {
+            Some(left) => self.left = left,
+            None => self.n_left_out += 1,
+        }
+        left.is_some()
+    }
+}
+
+pub(super) fn nccl_groups<'a>(
+    case: &'a Case,
+    roster: &Roster,
+    calls: &mut Calls,
+    room: &mut Room,
+) -> Vec<Group<'a>> {
     // Communicators meet by commId. Splits of newer versions print none: they meet by parent, color and size.
     let mut keys: BTreeMap<(u64, u64, i64, u32), usize> = BTreeMap::new();
     let mut groups: Vec<Group<'a>> = Vec::new();
-    let mut places = MAX_PLACES;
     for observation in &case.observations {
         let Fact::Nccl(log) = &observation.fact else { continue };
         let mut tracks: Vec<Track<'a>> = log
@@ -67,11 +95,9 @@ pub(super) fn nccl_groups<'a>(case: &'a Case, roster: &Roster, calls: &mut Calls
             track.ops.push(at as u32);
             track.entered = track.entered.saturating_add(1);
         }
-        for (comm, track) in log.comms.iter().zip(tracks) {
-            let key = communicator_key(log, comm);
-            if !keys.contains_key(&key) {
-                let Some(left) = places.checked_sub(comm.n_ranks as usize) else { continue };
-                places = left;
+        for ((comm, track), key) in log.comms.iter().zip(tracks).zip(communicator_keys(log)) {
+            if !keys.contains_key(&key) && !room.take(comm.n_ranks as usize) {
+                continue;
             }
             let at = *keys.entry(key).or_insert_with(|| {
                 groups.push(Group {
@@ -111,17 +137,27 @@ pub(super) fn nccl_groups<'a>(case: &'a Case, roster: &Roster, calls: &mut Calls
 
 /// What makes a communicator the same on all its members: its commId; for splits of versions that print none, the
 /// parent's, the colour, and that it is the n-th such split.
-fn communicator_key(log: &NcclLog, comm: &NcclComm) -> (u64, u64, i64, u32) {
-    if let Some(id) = comm.comm_id {
-        return (id, 0, 0, comm.n_ranks);
+fn communicator_keys(log: &NcclLog) -> impl Iterator<Item = (u64, u64, i64, u32)> {
+    // Of each process: the commId of a pointer's first communicator, and how many splits of a parent and colour came
+    // before a pointer's first one.
+    let mut ids: BTreeMap<(u32, u64), Option<u64>> = BTreeMap::new();
+    let mut n_splits: BTreeMap<_, u64> = BTreeMap::new();
+    let mut places: BTreeMap<_, u64> = BTreeMap::new();
+    for comm in &log.comms {
+        ids.entry((comm.process, comm.ptr)).or_insert(comm.comm_id);
+        let split = (comm.process, comm.parent, comm.color);
+        let n = n_splits.entry(split).or_default();
+        places.entry((split, comm.ptr)).or_insert(*n);
+        *n += 1;
     }
-    let own = || log.comms.iter().filter(|c| c.process == comm.process);
-    let parent = own().find(|c| Some(c.ptr) == comm.parent).and_then(|c| c.comm_id).unwrap_or(0);
-    let nth = own()
-        .filter(|c| c.parent == comm.parent && c.color == comm.color)
-        .position(|c| c.ptr == comm.ptr)
-        .unwrap_or(0) as u64;
-    (parent, 1 + nth, comm.color.unwrap_or(-1), comm.n_ranks)
+    log.comms.iter().map(move |comm: &NcclComm| {
+        if let Some(id) = comm.comm_id {
+            return (id, 0, 0, comm.n_ranks);
+        }
+        let parent = comm.parent.and_then(|ptr| ids.get(&(comm.process, ptr)).copied()?).unwrap_or(0);
+        let nth = places.get(&((comm.process, comm.parent, comm.color), comm.ptr)).copied().unwrap_or(0);
+        (parent, 1 + nth, comm.color.unwrap_or(-1), comm.n_ranks)
+    })
 }
 
 /// Calls of a communicator that the reader left out to keep within its bound: the oldest ones.
@@ -144,9 +180,8 @@ fn name_world_ranks(group: &mut Group<'_>) {
     }
 }
 
-pub(super) fn ras_groups<'a>(case: &'a Case, roster: &Roster) -> Vec<Group<'a>> {
+pub(super) fn ras_groups<'a>(case: &'a Case, roster: &Roster, room: &mut Room) -> Vec<Group<'a>> {
     let mut groups: BTreeMap<u64, Group<'a>> = BTreeMap::new();
-    let mut places = MAX_PLACES;
     for observation in &case.observations {
         let Fact::Ras(report) = &observation.fact else { continue };
         for comm in &report.comms {
@@ -154,9 +189,8 @@ pub(super) fn ras_groups<'a>(case: &'a Case, roster: &Roster) -> Vec<Group<'a>> 
             if size == 0 {
                 continue;
             }
-            if !groups.contains_key(&comm.hash) {
-                let Some(left) = places.checked_sub(size) else { continue };
-                places = left;
+            if !groups.contains_key(&comm.hash) && !room.take(size) {
+                continue;
             }
             let group = groups.entry(comm.hash).or_insert_with(|| Group {
                 view: View::Ras,
