@@ -174,17 +174,15 @@ impl<'s, 'a> Both<'s, 'a> {
                 let mut culprits = told.culprits();
                 if seen.is_bound() {
                     // The kernel names the device that failed; who complained of it may be a neighbour.
-                    let of_ranks = seen.culprits().into_iter().filter(|c| c.rank.is_some());
-                    let named: Vec<Culprit> = of_ranks.collect();
-                    if named.is_empty() {
-                        if let ([one], Some(c)) = (culprits.as_mut_slice(), seen.culprits().first()) {
-                            one.gpu = one.gpu.or(c.gpu);
-                        }
-                    } else {
-                        culprits = Vec::new();
-                        for c in named {
-                            add_culprit(&mut culprits, c);
-                        }
+                    let named: Vec<Culprit> =
+                        seen.culprits().into_iter().filter(|c| c.rank.is_some()).collect();
+                    if !named.is_empty() {
+                        culprits.retain(|c| named.iter().any(|n| n.rank == c.rank));
+                    } else if let ([one], Some(c)) = (culprits.as_mut_slice(), seen.culprits().first()) {
+                        one.gpu = one.gpu.or(c.gpu);
+                    }
+                    for c in named {
+                        add_culprit(&mut culprits, c);
                     }
                 }
                 let draft = told.draft_naming(rule, cause, from_told(told), culprits);

@@ -278,6 +278,11 @@ impl Log {
         });
     }
 
+    /// Whether there were lines before this one.
+    pub(super) fn has_begun(&self) -> bool {
+        self.n_lines > 1
+    }
+
     /// Number of the statement that comes next.
     pub(super) fn next_index(&self) -> usize {
         self.held.len()

@@ -12,7 +12,7 @@ const NS_PER_S: i64 = 1_000_000_000;
 pub(super) fn read(log: &mut Log, text: &str, record: &Record<'_>) -> Told {
     if text.starts_with("Linux version ") {
         // The first line of a boot: what came before, in a journal, was another one.
-        if record.uptime_us.is_none() || record.uptime_us > Some(1_000_000) {
+        if log.has_begun() && record.uptime_us.is_none_or(|us| us > 1_000_000) {
             log.clock.next();
         }
         return Told::Part;

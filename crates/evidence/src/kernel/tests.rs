@@ -329,7 +329,7 @@ fn floods_are_bounded_and_told() {
 }
 
 fn logs() -> Vec<(String, Vec<u8>)> {
-    recordings(|name| name == "dmesg.txt")
+    recordings(|name| name.starts_with("dmesg") || name == "kmsg.txt")
 }
 
 #[test]

@@ -57,16 +57,17 @@ fn check(scene: &Scene<'_>) -> Outcome {
         });
         draft = draft.evidence(before.take(2).map(crate::correlate::machine::MachineEvent::evidence));
     }
-    let draft = draft
-        .advise_command(
+    if both.seen().is_none() {
+        draft = draft.advise_command(
             Impact::Harmless,
             "confirm in the kernel log",
             "dmesg -T | grep -iE \"xid.*79|fallen off\"",
-        )
-        .advise(
-            Impact::Disruptive,
-            "drain the node, then power-cycle it and test the GPU before it takes jobs again",
         );
+    }
+    let draft = draft.advise(
+        Impact::Disruptive,
+        "drain the node, then power-cycle it and test the GPU before it takes jobs again",
+    );
     found(draft)
 }
 

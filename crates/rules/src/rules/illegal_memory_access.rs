@@ -87,16 +87,18 @@ fn check(scene: &Scene<'_>) -> Outcome {
             "or let the checker name the access",
             "compute-sanitizer --tool memcheck python train.py",
         )
-        .advise_command(
-            Impact::Harmless,
-            "see whether the driver logged an Xid for this process",
-            "dmesg -T | grep -i xid",
-        )
         .advise(
             Impact::Harmless,
             "keep the node: only if the same GPU faults again under programs known to be good, test it (DCGM)",
         );
-    found(draft)
+    found(match both.seen() {
+        Some(_) => draft,
+        None => draft.advise_command(
+            Impact::Harmless,
+            "see whether the driver logged an Xid for this process",
+            "dmesg -T | grep -i xid",
+        ),
+    })
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@
 //!
 //! Linux mm/oom_kill.c; slurmstepd task/cgroup; Ray memory monitor.
 
-use ringleader_model::{Impact, KernelEventKind, OomKill, Severity, Weight};
+use ringleader_model::{Impact, KernelEventKind, OomKill, Rank, Severity, Weight};
 
 use crate::correlate::Scene;
 use crate::correlate::machine::Bond;
@@ -51,18 +51,20 @@ fn check(scene: &Scene<'_>) -> Outcome {
         "oom-killed",
         |told| format!("host memory ran out: a process of {who} was killed", who = told.who()),
         |seen| {
-            let who = match seen.events().iter().find_map(|e| e.culprit.rank) {
-                Some(rank) => format!("rank {}", rank.0),
-                None => "a process".to_owned(),
-            };
+            let rank = seen.events().iter().find_map(|e| e.culprit.rank);
             match seen.first().map(|e| &e.event.kind) {
                 Some(KernelEventKind::OomKill(kill)) => {
-                    format!("the kernel killed {who} {}", described(kill))
+                    format!("the kernel killed {}", described(kill, rank))
                 }
-                _ => format!("the kernel killed {who} for lack of memory"),
+                _ => "the kernel killed a process for lack of memory".to_owned(),
             }
         },
     );
+    // The launcher saw the same.
+    for rank in both.seen().into_iter().flat_map(Seen::events).filter_map(|e| e.culprit.rank) {
+        let exit = scene.condition(rank).and_then(|c| c.exit.as_ref());
+        draft = draft.evidence(exit.map(|e| e.evidence.clone()));
+    }
     if let Both::Seen(seen) = &both
         && seen.bond() < Bond::Alone
     {
@@ -94,9 +96,13 @@ fn check(scene: &Scene<'_>) -> Outcome {
     found(draft)
 }
 
-/// `python3 (pid 7) at its memory limit, with 64.0 GiB`.
-fn described(kill: &OomKill) -> String {
-    let pid = kill.pid.map_or_else(String::new, |p| format!(" (pid {})", p.0));
+/// `rank 1 (python3, pid 7) at the memory limit of its cgroup, with 64.0 GiB`.
+fn described(kill: &OomKill, rank: Option<Rank>) -> String {
+    let pid = kill.pid.map_or_else(String::new, |p| format!("pid {}", p.0));
+    let who = match rank {
+        Some(rank) => format!("rank {} ({}, {pid})", rank.0, kill.name),
+        None => format!("{} ({pid})", kill.name),
+    };
     let why = match kill.cgroup_limit {
         Some(true) => " at the memory limit of its cgroup",
         Some(false) => " since the host ran out of memory",
@@ -105,7 +111,7 @@ fn described(kill: &OomKill) -> String {
     let used = kill
         .anon_rss_kib
         .map_or_else(String::new, |kib| format!(", with {:.1} GiB", kib as f64 / f64::from(1 << 20)));
-    format!("{}{pid}{why}{used}", kill.name)
+    format!("{who}{why}{used}")
 }
 
 #[cfg(test)]
