@@ -50,11 +50,6 @@ impl<'s, 'a> Shown<'s, 'a> {
         Some(Self { scene, gpus, used })
     }
 
-    /// The GPUs, each once.
-    pub(crate) fn gpus(&self) -> impl Iterator<Item = &'s SeenGpu<'a>> {
-        self.gpus.iter().map(|(gpu, _)| *gpu)
-    }
-
     /// `GPU 3 (0000:3b:00.0) of rank 3`, `3 GPUs`.
     pub(crate) fn who(&self) -> String {
         match self.gpus.as_slice() {
@@ -80,7 +75,13 @@ impl<'s, 'a> Shown<'s, 'a> {
     }
 
     /// A draft that cites and names them.
-    pub(crate) fn draft(&self, rule: &Rule, cause: &'static str, proof: Proof, title: impl Into<String>) -> Draft {
+    pub(crate) fn draft(
+        &self,
+        rule: &Rule,
+        cause: &'static str,
+        proof: Proof,
+        title: impl Into<String>,
+    ) -> Draft {
         graded(self.scene, rule, cause, proof, self.used, title.into())
             .culprits(self.culprits())
             .evidence(self.evidence())
@@ -164,7 +165,10 @@ pub(crate) fn failed_test(
 }
 
 /// Findings of drafts, after those that a rule has already.
-pub(crate) fn with(found: crate::rule::Outcome, drafts: impl IntoIterator<Item = Draft>) -> crate::rule::Outcome {
+pub(crate) fn with(
+    found: crate::rule::Outcome,
+    drafts: impl IntoIterator<Item = Draft>,
+) -> crate::rule::Outcome {
     use crate::rule::Outcome;
     let more: Vec<Finding> = drafts.into_iter().filter_map(Draft::build).collect();
     match found {

@@ -18,6 +18,8 @@ pub mod rules;
 #[cfg(test)]
 mod staging;
 #[cfg(test)]
+mod staging_gpus;
+#[cfg(test)]
 mod staging_jobs;
 #[cfg(test)]
 mod staging_kernel;

@@ -150,7 +150,8 @@ impl<'a> Gpus<'a> {
 
     /// The GPU with this index, as any output near this place shows it.
     pub fn by_index(&self, observation: &Observation, index: u32) -> Option<&SeenGpu<'a>> {
-        let fits = |g: &&SeenGpu<'_>| g.row.index == Some(index) && g.observation.who.host == observation.who.host;
+        let fits =
+            |g: &&SeenGpu<'_>| g.row.index == Some(index) && g.observation.who.host == observation.who.host;
         self.seen.iter().filter(fits).max_by_key(|g| g.used)
     }
 }
@@ -205,7 +206,9 @@ fn owner(roster: &Roster, pci: PciAddress, host: Option<&Host>) -> Owner {
     }
     let mut here: Vec<_> = with_gpu
         .iter()
-        .filter(|m| m.gpu.is_some_and(same) && (host.is_none() || m.host.is_none() || m.host.as_ref() == host))
+        .filter(|m| {
+            m.gpu.is_some_and(same) && (host.is_none() || m.host.is_none() || m.host.as_ref() == host)
+        })
         .collect();
     here.dedup_by_key(|m| (m.rank, m.pid, m.host.clone()));
     match here.as_slice() {
