@@ -81,6 +81,9 @@ impl Csv {
             let fits = columns.iter().all(|c| is_name(c)) && columns.iter().any(|c| is_certain(c));
             return (fits && columns.len() <= 200).then(|| Self { n_columns: columns.len(), columns });
         }
+        if memchr::memchr(b',', text.as_bytes()).is_none() {
+            return None;
+        }
         let values: Vec<&str> = text.split(',').map(str::trim).collect();
         // Digits and colons alone may be a time of day: an address has its domain here.
         let names_gpu = |v: &&str| is_uuid(v) || v.len() == 16 && PciAddress::parse(v).is_some();

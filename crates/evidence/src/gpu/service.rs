@@ -51,6 +51,11 @@ impl GpuReader {
             }
             return true;
         }
+        // Most lines of most logs end here: no prefix was taken off them, and nothing is open.
+        let has_prefix = line.raw.len() > line.body.len();
+        if self.service.is_none() && !has_prefix && !text.starts_with('[') {
+            return false;
+        }
         let raw = std::str::from_utf8(line.raw).unwrap_or_default();
         if let Some((at, level, said)) = log_line(raw) {
             if !self.service.as_ref().is_some_and(|s| s.is_log) {
@@ -62,7 +67,8 @@ impl GpuReader {
             }
             return true;
         }
-        let of_journal = raw.contains(" nv-fabricmanager[") || raw.contains(" nvidia-persistenced[");
+        let of_journal =
+            has_prefix && (raw.contains(" nv-fabricmanager[") || raw.contains(" nvidia-persistenced["));
         if !of_journal && self.service.as_ref().is_none_or(|s| s.is_log) {
             return false;
         }

@@ -43,6 +43,11 @@ pub struct SeenGpu<'a> {
 }
 
 impl SeenGpu<'_> {
+    /// Uncorrectable errors that it counts since the driver was loaded.
+    pub fn uncorrected(&self) -> Option<u64> {
+        self.row.volatile.uncorrected().max(self.row.uncorrected_errors).filter(|n| *n > 0)
+    }
+
     /// Cites its row.
     pub fn cite(&self) -> Cite {
         Cite { line: self.row.line, ..self.observation.cite }

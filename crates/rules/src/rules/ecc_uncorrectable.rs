@@ -107,7 +107,7 @@ fn counted<'s, 'a>(scene: &'s Scene<'a>) -> Option<Shown<'s, 'a>> {
         if row.sram_threshold_exceeded == Some(true) {
             return Some("its on-chip memories had more uncorrectable errors than NVIDIA accepts".to_owned());
         }
-        let n = row.volatile.uncorrected().max(row.uncorrected_errors).filter(|n| *n > 0)?;
+        let n = gpu.uncorrected()?;
         if is_dealt_with(scene, gpu) {
             return None;
         }
