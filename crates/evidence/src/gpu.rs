@@ -96,7 +96,7 @@ impl Open {
             Form::Query(query) => query.line(&mut self.fact, text, line.number),
             Form::Xml(xml) => xml.line(&mut self.fact, text, line.number),
             Form::Csv(csv) => csv.line(&mut self.fact, text, line.number),
-            Form::Links(links) => links.line(&mut self.fact, text, line.number),
+            Form::Links(links::Links) => links::Links::line(&mut self.fact, text, line.number),
             Form::Topology(topology) => topology.line(&mut self.fact, text, line.number),
             Form::Monitor(monitor) => monitor.line(&mut self.fact, text, line.number),
             Form::Failures => false,
@@ -242,7 +242,7 @@ impl GpuReader {
     /// of a topology without its colour.
     fn begin_gpu(&mut self, line: &Line<'_>, text: &str, sink: &mut Sink<'_>) -> bool {
         if links::heading(text).is_some() {
-            self.open(GpuForm::List, Form::Links(links::Links::default()), line, sink);
+            self.open(GpuForm::List, Form::Links(links::Links), line, sink);
         } else if query::gpu_heading(text).is_some() {
             self.open(GpuForm::Query, Form::Query(query::Query::default()), line, sink);
         } else {

@@ -4,9 +4,9 @@ use ringleader_model::{Confidence, Culprit, Evidence, Finding, Severity, SourceK
 
 use crate::correlate::Scene;
 use crate::correlate::gpus::{SeenGpu, Use, failed_tests};
+use crate::health;
 use crate::rule::{Draft, Rule};
 use crate::told::add_culprit;
-use crate::verdict;
 
 /// Citations of one finding.
 const CITATIONS: usize = 6;
@@ -97,7 +97,7 @@ pub(crate) fn graded(
     used: Use,
     title: String,
 ) -> Draft {
-    let in_trouble = verdict::trouble(scene).is_some();
+    let in_trouble = health::trouble(scene).is_some();
     let (severity, weight, confidence) = match (used, proof) {
         (Use::Other, _) => (Severity::Info, Weight::Derived, Confidence::Low),
         (Use::Unknown, Proof::Slow) => (Severity::Warning, Weight::Derived, Confidence::Low),

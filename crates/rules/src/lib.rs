@@ -9,6 +9,7 @@ mod drafting;
 mod gid;
 mod gpu_state;
 mod hardware;
+mod health;
 #[cfg(test)]
 mod hostile;
 pub mod jobs;

@@ -79,11 +79,10 @@ impl Csv {
                 .map(|c| c.split_once('[').map_or(c, |(name, _)| name).trim().to_owned())
                 .collect();
             let fits = columns.iter().all(|c| is_name(c)) && columns.iter().any(|c| is_certain(c));
-            return (fits && columns.len() <= 200).then(|| Self { n_columns: columns.len(), columns });
+            return (fits && columns.len() <= 200).then_some(Self { n_columns: columns.len(), columns });
         }
-        if memchr::memchr(b',', text.as_bytes()).is_none() {
-            return None;
-        }
+        // Most lines end here.
+        memchr::memchr(b',', text.as_bytes())?;
         let values: Vec<&str> = text.split(',').map(str::trim).collect();
         // Digits and colons alone may be a time of day: an address has its domain here.
         let names_gpu = |v: &&str| is_uuid(v) || v.len() == 16 && PciAddress::parse(v).is_some();
@@ -118,7 +117,7 @@ impl Csv {
                 "timestamp" => table.at = table.at.or_else(|| stamp(value)),
                 "count" => table.attached = value.parse().ok(),
                 _ if column.starts_with("ecc.errors.") => {
-                    n_read += u32::from(field::csv_ecc(&mut row, column, value))
+                    n_read += u32::from(field::csv_ecc(&mut row, column, value));
                 }
                 _ => n_read += u32::from(field::set(&mut row, column, value)),
             }

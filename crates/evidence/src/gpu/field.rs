@@ -74,7 +74,7 @@ pub(super) fn set(row: &mut GpuRow, path: &str, value: &str) -> bool {
         "product_name" | "name" | "gpu_name" => row.name = text(),
         "index" => row.index = count().map(|n| n as u32).or(row.index),
         "pci.bus_id" | "pci.pci_bus_id" | "gpu_bus_id" | "pci_bus_id" => {
-            row.pci = PciAddress::parse(value).or(row.pci)
+            row.pci = PciAddress::parse(value).or(row.pci);
         }
         "persistence_mode" => row.persistence = yes(value),
         "mig_mode.current" | "mig_mode.current_mig" | "mig.mode.current" => row.mig = yes(value),
@@ -87,7 +87,7 @@ pub(super) fn set(row: &mut GpuRow, path: &str, value: &str) -> bool {
         "fb_memory_usage.used" | "memory.used" => row.memory_used_mib = count(),
         "utilization.gpu" | "utilization.gpu_util" => row.utilization_pct = number(),
         "temperature.gpu_current_temp" | "temperature.gpu_temp" | "temperature.gpu" => {
-            row.temperature_c = number()
+            row.temperature_c = number();
         }
         "temperature.gpu_t_limit_temp" | "temperature.gpu_temp_tlimit" | "temperature.gpu.tlimit" => {
             row.temperature_left_c = number();
@@ -100,7 +100,7 @@ pub(super) fn set(row: &mut GpuRow, path: &str, value: &str) -> bool {
             row.memory_clock_mhz = count().map(|n| n as u32);
         }
         "max_clocks.sm" | "max_clocks.sm_clock" | "clocks.max.sm" => {
-            row.sm_clock_max_mhz = count().map(|n| n as u32)
+            row.sm_clock_max_mhz = count().map(|n| n as u32);
         }
         "fabric.state" => row.fabric_state = text(),
         "fabric.status" => row.fabric_status = text(),
@@ -273,7 +273,7 @@ fn power(row: &mut GpuRow, path: &str, value: &str) -> bool {
     match leaf {
         "average_power_draw" | "power_draw" | "power.draw" | "power.draw.average" => row.power_w = watts,
         "instantaneous_power_draw" | "instant_power_draw" | "power.draw.instant" => {
-            row.power_w = row.power_w.or(watts)
+            row.power_w = row.power_w.or(watts);
         }
         "current_power_limit"
         | "power_limit"

@@ -14,7 +14,6 @@ use ringleader_model::{GpuForm, GpuRow, GpuTable, NvLink};
 use super::MAX_GPUS;
 
 /// An output that is being read; all its state is in the GPUs read so far.
-#[derive(Default)]
 pub(super) struct Links;
 
 /// Links of one GPU.
@@ -30,11 +29,11 @@ pub(super) fn heading(text: &str) -> Option<(u32, &str, &str)> {
 }
 
 impl Links {
-    pub(super) fn line(&mut self, table: &mut GpuTable, text: &str, line: u32) -> bool {
+    pub(super) fn line(table: &mut GpuTable, text: &str, line: u32) -> bool {
         if let Some((index, name, uuid)) = heading(text) {
             // Another command's output begins where a GPU comes again.
             if table.gpus.iter().any(|g| g.index == Some(index)) {
-                return self.again(table, index);
+                return again(table, index);
             }
             if table.gpus.len() < MAX_GPUS {
                 let (name, uuid) = (Some(name.into()), Some(uuid.into()));
@@ -71,14 +70,14 @@ impl Links {
         }
         true
     }
+}
 
-    /// The GPU comes again: `-s` and `-e` in one file, whose links are the same.
-    fn again(&mut self, table: &mut GpuTable, index: u32) -> bool {
-        let Some(at) = table.gpus.iter().position(|g| g.index == Some(index)) else { return false };
-        let gpu = table.gpus.remove(at);
-        table.gpus.push(gpu);
-        true
-    }
+/// The GPU comes again: `-s` and `-e` in one file, whose links are the same.
+fn again(table: &mut GpuTable, index: u32) -> bool {
+    let Some(at) = table.gpus.iter().position(|g| g.index == Some(index)) else { return false };
+    let gpu = table.gpus.remove(at);
+    table.gpus.push(gpu);
+    true
 }
 
 /// What is said of one link.

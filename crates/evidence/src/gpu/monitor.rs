@@ -40,9 +40,11 @@ struct Mean {
 }
 
 impl Mean {
-    fn add(&mut self, value: f32) {
-        self.sum += f64::from(value);
-        self.n = self.n.saturating_add(1);
+    fn add(&mut self, value: Option<f32>) {
+        if let Some(value) = value {
+            self.sum += f64::from(value);
+            self.n = self.n.saturating_add(1);
+        }
     }
 
     fn get(&self) -> Option<f32> {
@@ -100,9 +102,9 @@ impl Monitor {
             return true;
         }
         let sums = self.sums.entry(index).or_insert_with(|| Sums { line, ..Sums::default() });
-        power.into_iter().for_each(|v| sums.power.add(v));
-        busy.into_iter().for_each(|v| sums.busy.add(v));
-        clock.into_iter().for_each(|v| sums.clock.add(v));
+        sums.power.add(power);
+        sums.busy.add(busy);
+        sums.clock.add(clock);
         let highest = |a: Option<f32>, b: Option<f32>| match (a, b) {
             (Some(a), Some(b)) => Some(a.max(b)),
             _ => a.or(b),

@@ -49,7 +49,7 @@ impl Query {
         if indent == 0 {
             return heading(table, name, value);
         }
-        if indent % 4 != 0 || table.gpus.is_empty() {
+        if !indent.is_multiple_of(4) || table.gpus.is_empty() {
             return false;
         }
         while self.levels.last().is_some_and(|(i, _)| *i >= indent) {

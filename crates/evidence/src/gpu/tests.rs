@@ -178,7 +178,8 @@ line 2: Query at None driver None cuda None failures []
 #[test]
 fn the_xml_says_what_the_text_says() {
     let of = |name: &str| {
-        let files = recordings(|n| n == name).into_iter().filter(|(path, _)| path.starts_with("healthy-host/"));
+        let files =
+            recordings(|n| n == name).into_iter().filter(|(path, _)| path.starts_with("healthy-host/"));
         files.map(|(_, bytes)| one(&read("x", &bytes))).collect::<Vec<_>>()
     };
     assert_eq!(of("nvidia-smi-q-x.xml").len(), 1, "the recording is gone");

@@ -122,7 +122,9 @@ mod tests {
     #[test]
     fn a_kernel_that_died_on_a_gpu_that_lost_data() {
         let stage = |n: u64| {
-            let errors = crate::staging_gpus::gpus(2, |index, row| row.uncorrected_errors = Some(u64::from(index) * n));
+            let errors = crate::staging_gpus::gpus(2, |index, row| {
+                row.uncorrected_errors = Some(u64::from(index) * n);
+            });
             let job = Stage::new().two_ranks().shows(errors);
             job.raised(Some(1), "RuntimeError", "CUDA error: unspecified launch failure", &[])
         };
