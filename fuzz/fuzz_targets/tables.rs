@@ -1,4 +1,5 @@
-//! Arbitrary bytes to the reader of process lists, nvidia-smi tables and limits, alone and after a beginning that opens it.
+//! Arbitrary bytes to the readers of process lists, limits, and what nvidia-smi, dcgmi and the driver's services print,
+//! alone and after a beginning that opens each.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -14,5 +15,18 @@ fn read(path: &str, bytes: &[u8]) {
 fuzz_target!(|data: &[u8]| {
     read("ps.txt", data);
     read("ps.txt", &[b"PID STAT ELAPSED STARTED CMD\n", data].concat());
-    read("nvidia-smi.txt", &[b"| NVIDIA-SMI 1 Driver Version: 1 |\n", data].concat());
+    for head in [
+        &b"| NVIDIA-SMI 1 Driver Version: 1 |\n"[..],
+        b"==============NVSMI LOG==============\nAttached GPUs : 2\nGPU 00000000:00:06.0\n",
+        b"<nvidia_smi_log>\n<gpu id=\"00000000:00:06.0\">",
+        b"index, pci.bus_id, power.draw [W]\n",
+        b"GPU 0: NVIDIA H200 (UUID: GPU-0)\n\t Link 0: ",
+        b"\tGPU0\tGPU1\tCPU Affinity\n",
+        b"# gpu pwr sm pclk\n",
+        b"| Diagnostic | Result |\n| memory | Fail |\n",
+        b"{\"DCGM Diagnostic\": {\"test_categories\": [{\"tests\": [",
+        b"\xe2\x97\x8f nvidia-fabricmanager.service - x\n",
+    ] {
+        read("gpus.txt", &[head, data].concat());
+    }
 });

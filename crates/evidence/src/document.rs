@@ -210,6 +210,7 @@ impl Reader<'_> {
         let is_known = crate::flight::read_json(self.name, value, sink)
             || crate::ras::read_json(&document, sink)
             || crate::torch::read_json(value, sink)
+            || crate::gpu::read_json(&document, sink)
             || crate::stacks::read_json(&document, sink)
             || crate::kernel::read_json(&document, sink);
         self.n_known += u64::from(is_known);

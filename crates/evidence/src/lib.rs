@@ -8,6 +8,7 @@ mod clock;
 mod document;
 mod environment;
 mod flight;
+mod gpu;
 mod intern;
 mod kernel;
 mod nccl;

@@ -1,4 +1,4 @@
-//! Tables of system tools: process lists, nvidia-smi, resource limits.
+//! Tables of system tools: process lists, resource limits.
 //!
 //! Each table is told by its heading and read by its columns' names, wherever in a file it stands.
 
@@ -7,7 +7,6 @@ use ringleader_model::{Cite, Fact, SourceKind, WallTime, Who};
 use crate::sink::Sink;
 use crate::text::{Line, LineReader};
 
-mod gpu;
 mod limits;
 mod ps;
 mod status;
@@ -17,10 +16,7 @@ mod status;
 pub(crate) struct TableReader {
     ps: Option<ps::Listing>,
     status: Option<status::Status>,
-    gpu: Option<gpu::Table>,
     limits: Option<limits::Limits>,
-    /// The last line that was a date, which nvidia-smi prints before its table.
-    date: Option<(u32, WallTime)>,
     /// The line that comes may lack its end, so that its last number cannot be trusted.
     is_cut: bool,
 }
@@ -31,9 +27,7 @@ impl LineReader for TableReader {
             self.close_ps(sink);
             return false;
         };
-        self.ps_line(line, first, sink)
-            || self.gpu_line(line, first, sink)
-            || self.other_line(line, first, sink)
+        self.ps_line(line, first, sink) || self.other_line(line, first, sink)
     }
 
     fn next_is_cut(&mut self) {
@@ -43,7 +37,6 @@ impl LineReader for TableReader {
     fn finish(&mut self, sink: &mut Sink<'_>) {
         self.close_ps(sink);
         self.close_status(sink);
-        self.close_gpu(sink);
         self.close_limits(sink);
     }
 }
@@ -60,17 +53,17 @@ impl TableReader {
 }
 
 /// Lines of one table, for its citation.
-struct Span {
+pub(crate) struct Span {
     first: Cite,
-    end: u64,
-    last_line: u32,
+    pub(crate) end: u64,
+    pub(crate) last_line: u32,
     text: Vec<u8>,
     who: Who,
-    at: Option<WallTime>,
+    pub(crate) at: Option<WallTime>,
 }
 
 impl Span {
-    fn begin(line: &Line<'_>, sink: &Sink<'_>) -> Self {
+    pub(crate) fn begin(line: &Line<'_>, sink: &Sink<'_>) -> Self {
         let first = sink.cite(line.number, line.offset, line.end());
         let (who, at) = (line.tag.who.clone(), line.tag.at);
         let mut span = Self { first, end: 0, last_line: 0, text: Vec::new(), who, at };
@@ -78,7 +71,7 @@ impl Span {
         span
     }
 
-    fn add(&mut self, line: &Line<'_>, sink: &Sink<'_>) {
+    pub(crate) fn add(&mut self, line: &Line<'_>, sink: &Sink<'_>) {
         self.end = line.end();
         self.last_line = line.number;
         if self.text.len() < sink.limits.max_text_chars {
@@ -89,7 +82,7 @@ impl Span {
         }
     }
 
-    fn push(self, kind: SourceKind, fact: Fact, sink: &mut Sink<'_>) {
+    pub(crate) fn push(self, kind: SourceKind, fact: Fact, sink: &mut Sink<'_>) {
         sink.saw(kind);
         sink.push(Cite { end: self.end, ..self.first }, self.who, self.at, fact, &self.text);
     }

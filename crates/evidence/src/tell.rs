@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ringleader_model::{Fact, OpKind, RasPeer, RasReport};
+use ringleader_model::{Fact, GpuTable, OpKind, RasPeer, RasReport};
 
 use crate::{Extract, Limits, Scratch};
 
@@ -35,7 +35,16 @@ pub(crate) fn tell(extract: &Extract) -> String {
 
 /// Facts of other readers have goldens of their own.
 fn is_block(fact: &Fact) -> bool {
-    matches!(fact, Fact::Ras(_) | Fact::Stacks(_) | Fact::Processes(_) | Fact::Gpus(_) | Fact::Limits(_))
+    matches!(
+        fact,
+        Fact::Ras(_)
+            | Fact::Stacks(_)
+            | Fact::Processes(_)
+            | Fact::Gpus(_)
+            | Fact::GpuTests(_)
+            | Fact::GpuService(_)
+            | Fact::Limits(_)
+    )
 }
 
 fn fact(out: &mut String, fact: &Fact) {
@@ -71,33 +80,24 @@ fn fact(out: &mut String, fact: &Fact) {
                 .unwrap();
             }
         }
-        Fact::Gpus(t) => {
-            let at = t.at.map(|a| a.ns / 1_000_000_000);
+        Fact::Gpus(table) => gpus(out, table),
+        Fact::GpuTests(tests) => {
+            writeln!(out, "dcgm {:?} driver {:?}", tests.dcgm_version, tests.driver_version).unwrap();
+            for t in &tests.results {
+                writeln!(out, "    {}: {} GPU {:?} {:?} {:?}", t.line, t.name, t.gpu, t.status, t.warnings)
+                    .unwrap();
+            }
+        }
+        Fact::GpuService(s) => {
             writeln!(
                 out,
-                "at {at:?} driver {:?} cuda {:?} failures {:?}",
-                t.driver_version, t.cuda_version, t.failures
+                "{} {:?} ({}) version {:?} driver {:?}",
+                s.name, s.active, s.detail, s.version, s.driver_version
             )
             .unwrap();
-            for g in &t.gpus {
-                let pci = g.pci.map_or("?".into(), |p| p.to_string());
-                writeln!(
-                    out,
-                    "    {}: GPU {} {pci} {:?} C {:?} W {:?}/{:?} MiB {:?} % errors {:?}{}",
-                    g.line,
-                    g.index,
-                    g.temperature_c,
-                    g.power_w,
-                    g.memory_used_mib,
-                    g.memory_total_mib,
-                    g.utilization_pct,
-                    g.uncorrected_errors,
-                    if g.has_error { " ERR!" } else { "" },
-                )
-                .unwrap();
+            for (line, at, text) in &s.errors {
+                writeln!(out, "    {line}: {:?} {text}", at.map(|a| a.ns / 1_000_000_000)).unwrap();
             }
-            let pairs: Vec<String> = t.processes.iter().map(|(g, p)| format!("{g}:{}", p.0)).collect();
-            writeln!(out, "    processes {}", pairs.join(" ")).unwrap();
         }
         Fact::Limits(list) => {
             let list: Vec<String> =
@@ -105,6 +105,82 @@ fn fact(out: &mut String, fact: &Fact) {
             writeln!(out, "{}", list.join(", ")).unwrap();
         }
         _ => {}
+    }
+}
+
+fn gpus(out: &mut String, t: &GpuTable) {
+    let at = t.at.map(|a| a.ns / 1_000_000_000);
+    let attached = t.attached.map_or(String::new(), |n| format!(" attached {n}"));
+    writeln!(
+        out,
+        "{:?} at {at:?} driver {:?} cuda {:?}{attached} failures {:?}",
+        t.form, t.driver_version, t.cuda_version, t.failures
+    )
+    .unwrap();
+    for g in &t.gpus {
+        let pci = g.pci.map_or("?".into(), |p| p.to_string());
+        let mut row = format!("{}: GPU {} {pci}", g.line, g.index.map_or("?".into(), |i| i.to_string()));
+        macro_rules! tell {
+            ($($name:literal $value:expr),* $(,)?) => { $(
+                if let Some(value) = &$value { write!(row, " {} {value}", $name).unwrap(); }
+            )* };
+        }
+        tell!(
+            "uuid" g.uuid, "name" g.name, "C" g.temperature_c, "C memory" g.memory_temperature_c,
+            "C left" g.temperature_left_c, "W" g.power_w, "of" g.power_limit_w, "by default" g.power_default_w,
+            "MiB" g.memory_used_mib, "of" g.memory_total_mib, "%" g.utilization_pct, "MHz" g.sm_clock_mhz,
+            "of" g.sm_clock_max_mhz, "memory MHz" g.memory_clock_mhz, "P" g.performance_state,
+            "errors" g.uncorrected_errors, "fabric" g.fabric_state, "status" g.fabric_status,
+            "action" g.recovery_action, "compute" g.compute_mode, "persistent" g.persistence, "mig" g.mig,
+            "sram exceeded" g.sram_threshold_exceeded, "unrepairable" g.unrepairable_memory,
+        );
+        if let Some(reasons) = g.clock_reasons {
+            write!(row, " reasons {:#x}", reasons.0).unwrap();
+        }
+        // Structs of counters: `Some` and names of what is absent would drown what is there.
+        let brief =
+            |text: String| text.split(", ").filter(|p| !p.contains("None")).collect::<Vec<_>>().join(", ");
+        for (name, text) in [
+            ("held", format!("{:?}", g.held_down)),
+            ("volatile", format!("{:?}", g.volatile)),
+            ("aggregate", format!("{:?}", g.aggregate)),
+            ("rows", format!("{:?}", g.rows)),
+            ("pages", format!("{:?}", g.pages)),
+            ("pcie", format!("{:?}", g.pcie)),
+        ] {
+            let inner = text.split_once('{').map_or("", |(_, t)| t).trim_matches(['{', '}', ' ']).to_owned();
+            let told = brief(inner).replace("Some(", "").replace(')', "");
+            if !told.is_empty() {
+                write!(row, " {name} [{told}]").unwrap();
+            }
+        }
+        if !g.fabric_health.is_empty() {
+            write!(row, " health {:?}", g.fabric_health).unwrap();
+        }
+        let error = if g.has_error { " ERR!" } else { "" };
+        writeln!(out, "    {row}{error}").unwrap();
+        // Links that say the same stand together.
+        let mut told: Vec<(String, Vec<u32>)> = Vec::new();
+        for l in &g.links {
+            let says = format!(
+                "up {:?} GB/s {:?} replays {:?} recoveries {:?} failed {:?} crc {:?} {:?}",
+                l.active, l.speed_gb_s, l.replays, l.recoveries, l.failed_recoveries, l.crc_errors, l.others
+            );
+            match told.iter_mut().find(|(t, _)| *t == says) {
+                Some((_, numbers)) => numbers.push(l.number),
+                None => told.push((says, vec![l.number])),
+            }
+        }
+        for (says, numbers) in told {
+            writeln!(out, "        {} links {numbers:?}: {says}", numbers.len()).unwrap();
+        }
+    }
+    for p in &t.paths {
+        writeln!(out, "    {}: {} to {} {}", p.line, p.from, p.to, p.kind).unwrap();
+    }
+    let pairs: Vec<String> = t.processes.iter().map(|(g, p)| format!("{g}:{}", p.0)).collect();
+    if !pairs.is_empty() {
+        writeln!(out, "    processes {}", pairs.join(" ")).unwrap();
     }
 }
 

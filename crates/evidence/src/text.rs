@@ -195,6 +195,7 @@ struct Readers {
     kernel: crate::kernel::KernelReader,
     blocks: crate::stacks::StackReader,
     ras: crate::ras::RasTextReader,
+    gpu: crate::gpu::GpuReader,
     tables: crate::tables::TableReader,
     environment: crate::environment::EnvironmentReader,
     torch: crate::torch::TorchReader,
@@ -217,6 +218,7 @@ impl Readers {
         let _taken = of_a_log
             || self.blocks.line(&line, sink)
             || self.ras.line(&line, sink)
+            || self.gpu.line(&line, sink)
             || self.tables.line(&line, sink)
             || self.environment.line(&line, sink)
             || self.torch.line(&line, sink);
@@ -227,6 +229,7 @@ impl Readers {
         self.kernel.next_is_cut();
         self.blocks.next_is_cut();
         self.ras.next_is_cut();
+        self.gpu.next_is_cut();
         self.tables.next_is_cut();
         self.environment.next_is_cut();
         self.torch.next_is_cut();
@@ -237,6 +240,7 @@ impl Readers {
         self.kernel.finish(sink);
         self.blocks.finish(sink);
         self.ras.finish(sink);
+        self.gpu.finish(sink);
         self.tables.finish(sink);
         if self.genre.is_no_log() {
             self.torch.drop_all(sink);

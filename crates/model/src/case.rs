@@ -1,8 +1,8 @@
 //! A case: everything that was read, before anything is concluded.
 
 use crate::{
-    Cite, Environment, FlightDump, GpuTable, KernelEvent, Limit, NcclLog, Note, ProcessStacks, ProcessTable,
-    RasReport, Source, TorchEvent, WallTime, Who,
+    Cite, Environment, FlightDump, GpuService, GpuTable, GpuTests, KernelEvent, Limit, NcclLog, Note,
+    ProcessStacks, ProcessTable, RasReport, Source, TorchEvent, WallTime, Who,
 };
 
 /// One thing seen, with its place.
@@ -33,8 +33,12 @@ pub enum Fact {
     Stacks(Box<ProcessStacks>),
     /// A process list.
     Processes(Box<ProcessTable>),
-    /// A GPU table.
+    /// What nvidia-smi says of GPUs, in any of its forms.
     Gpus(Box<GpuTable>),
+    /// What dcgmi's tests found.
+    GpuTests(Box<GpuTests>),
+    /// A service of the GPU driver: its state, or its log.
+    GpuService(Box<GpuService>),
     /// Limits.
     Limits(Vec<Limit>),
     /// Environment variables.

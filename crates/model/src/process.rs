@@ -1,6 +1,6 @@
-//! Processes: stacks, process lists, GPU tables, limits.
+//! Processes: stacks, process lists, limits.
 
-use crate::{Frame, PciAddress, Pid, WallTime};
+use crate::{Frame, Pid};
 
 /// Stacks of one process, at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -74,49 +74,6 @@ pub struct ProcessRow {
     pub cpu_pct: Option<f32>,
     /// Command line.
     pub command: Box<str>,
-}
-
-/// nvidia-smi's default table.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct GpuTable {
-    /// When it ran.
-    pub at: Option<WallTime>,
-    /// Driver version.
-    pub driver_version: Option<Box<str>>,
-    /// CUDA version the driver supports.
-    pub cuda_version: Option<Box<str>>,
-    /// GPUs.
-    pub gpus: Vec<GpuRow>,
-    /// (GPU index, process) pairs of the process table.
-    pub processes: Vec<(u32, Pid)>,
-    /// What nvidia-smi said instead of a table, or of a GPU it could not ask (`Unable to determine the device handle
-    /// for GPU …`): line and text.
-    pub failures: Vec<(u32, Box<str>)>,
-}
-
-/// One GPU of the table.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct GpuRow {
-    /// Line in the source, counted from 1.
-    pub line: u32,
-    /// Index.
-    pub index: u32,
-    /// PCI address.
-    pub pci: Option<PciAddress>,
-    /// Power draw, watts.
-    pub power_w: Option<f32>,
-    /// Utilisation, percent.
-    pub utilization_pct: Option<f32>,
-    /// Temperature, Celsius.
-    pub temperature_c: Option<f32>,
-    /// Memory used, MiB.
-    pub memory_used_mib: Option<u64>,
-    /// Memory of the GPU, MiB.
-    pub memory_total_mib: Option<u64>,
-    /// Uncorrected memory errors since the driver was loaded; None if not counted.
-    pub uncorrected_errors: Option<u64>,
-    /// Some field reads `ERR!`: the driver does not reach the GPU.
-    pub has_error: bool,
 }
 
 /// One resource limit.

@@ -41,8 +41,14 @@ pub enum SourceKind {
     Stacks,
     /// Process list.
     Processes,
-    /// nvidia-smi table.
+    /// nvidia-smi output, in any form.
     NvidiaSmi,
+    /// dcgmi diag, as a table or as JSON.
+    Dcgmi,
+    /// State or log of the Fabric Manager or the persistence daemon.
+    GpuServices,
+    /// nvidia-bug-report.sh: sections that other readers read.
+    BugReport,
     /// Kernel log.
     KernelLog,
     /// nccl-tests output.
@@ -69,6 +75,9 @@ impl SourceKind {
             Self::Stacks => "stacks",
             Self::Processes => "processes",
             Self::NvidiaSmi => "nvidia-smi",
+            Self::Dcgmi => "dcgmi",
+            Self::GpuServices => "gpu-services",
+            Self::BugReport => "nvidia-bug-report",
             Self::KernelLog => "kernel-log",
             Self::NcclTests => "nccl-tests",
             Self::Limits => "limits",

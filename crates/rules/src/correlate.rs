@@ -4,6 +4,7 @@ pub mod align;
 pub mod claims;
 pub mod condition;
 pub mod dumps;
+pub mod gpus;
 pub mod ledger;
 pub mod links;
 pub mod machine;
@@ -58,6 +59,8 @@ pub struct Scene<'a> {
     pub claims: Claims<'a>,
     /// What the machines' kernels say.
     pub machine: Machine<'a>,
+    /// What the driver's tools show of GPUs.
+    pub gpus: gpus::Gpus<'a>,
 }
 
 /// A statement of torch, Python or a launcher, with its place.
@@ -96,11 +99,13 @@ impl<'a> Scene<'a> {
         let conditions = Conditions::new(case, &roster);
         let claims = Claims::new(case);
         let machine = Machine::new(case, &roster);
+        let gpus = gpus::Gpus::new(case, &roster, machine.has_job);
         let mut scene = Self {
             case,
             roster,
             claims,
             machine,
+            gpus,
             dumps,
             watchdog,
             ledger,

@@ -7,6 +7,7 @@ mod copies;
 pub mod correlate;
 mod drafting;
 mod gid;
+mod gpu_state;
 mod hardware;
 mod health;
 #[cfg(test)]
@@ -19,6 +20,8 @@ pub mod rules;
 mod settings;
 #[cfg(test)]
 mod staging;
+#[cfg(test)]
+mod staging_gpus;
 #[cfg(test)]
 mod staging_jobs;
 #[cfg(test)]

@@ -21,6 +21,7 @@ mod gdr_peermem_missing;
 mod gpu_driver_bug;
 mod gpu_fallen_off_bus;
 mod gpu_kernel_stuck;
+mod gpu_throttled;
 mod gsp_timeout;
 mod hostname_resolution;
 mod ib_errors;
@@ -97,6 +98,7 @@ pub static ALL: &[&Rule] = &[
     &network_link_down::RULE,
     &network_unreachable::RULE,
     &straggler::RULE,
+    &gpu_throttled::RULE,
     &container_config::RULE,
     &cuda_oom::RULE,
     &cumem_config::RULE,

@@ -349,7 +349,7 @@ impl Stage {
     pub(crate) fn powers(self, watts: &[f32]) -> Self {
         let gpus = (0..).zip(watts).map(|(index, power)| GpuRow {
             line: 10 + 4 * index,
-            index,
+            index: Some(index),
             power_w: Some(*power),
             utilization_pct: Some(100.0),
             ..GpuRow::default()

@@ -10,7 +10,7 @@ fn check(input: &str, expected: &str) {
 
 #[test]
 fn recordings() {
-    const NAMES: [&str; 4] = ["ps.txt", "nvidia-smi.txt", "ulimit.txt", "limits.txt"];
+    const NAMES: [&str; 3] = ["ps.txt", "ulimit.txt", "limits.txt"];
     insta::assert_snapshot!(tell_recordings(|name| NAMES.contains(&name)));
 }
 
@@ -67,46 +67,6 @@ fn status_lines_of_a_process() {
     );
     check("State:\tD (disk sleep)\n", "line 1: 1 processes\n1: 0 < 0 D wchan '' Nones None%");
     check("Name: x\nState: RUNNING\nPid: 5\n", "");
-}
-
-#[test]
-fn a_gpu_that_is_lost_and_an_old_layout() {
-    check(
-        "\
-Mon Mar  4 08:21:32 2024
-+-----------------------------------------------------------------------------+
-| NVIDIA-SMI 470.57.02    Driver Version: 470.57.02    CUDA Version: N/A      |
-|-------------------------------+----------------------+----------------------+
-|   0  Tesla V100-SXM2...  On   | 00000000:1A:00.0 Off |                    3 |
-| N/A   34C    P0    42W / 300W |      0MiB / 16160MiB |      0%      Default |
-|                               |                      |                  N/A |
-+-------------------------------+----------------------+----------------------+
-|   1  ERR!                ERR! | 00000000:1B:00.0 ERR!|                 ERR! |
-|ERR!  ERR! ERR!    ERR! / ERR! |   1MiB / 16160MiB    |    ERR!         ERR! |
-+-------------------------------+----------------------+----------------------+
-| MIG devices:                                                                |
-|  0    7   0   0  |     11MiB /  9984MiB | 14      0 |  1   0    0    0    0 |
-+-----------------------------------------------------------------------------+
-| Processes:                                                       GPU Memory |
-|  GPU       PID   Type   Process name                             Usage      |
-|=============================================================================|
-|    0     21474      C   python C G                                 1234MiB |
-|  No running processes found                                                 |
-+-----------------------------------------------------------------------------+
-",
-        "
-        line 3: at Some(1709540492) driver Some(\"470.57.02\") cuda None failures []
-        5: GPU 0 0000:1a:00.0 Some(34.0) C Some(42.0) W Some(0)/Some(16160) MiB Some(0.0) % errors Some(3)
-        9: GPU 1 0000:1b:00.0 None C None W Some(1)/Some(16160) MiB None % errors None ERR!
-        processes 0:21474
-        ",
-    );
-    check(
-        "Unable to determine the device handle for GPU 0000:1B:00.0: Unknown Error\n",
-        "line 1: at None driver None cuda None failures [(1, \"Unable to determine the device handle for GPU 0000:1B:00.0: Unknown Error\")]
-        processes",
-    );
-    check("| a | b |\n+---+---+\nNVIDIA-SMI is nice\n", "");
 }
 
 #[test]

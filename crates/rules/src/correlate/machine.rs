@@ -206,7 +206,12 @@ fn window(case: &Case) -> Window {
     let mut window = Window::default();
     for observation in &case.observations {
         match &observation.fact {
-            Fact::Kernel(_) | Fact::Gpus(_) | Fact::Processes(_) | Fact::Limits(_) => continue,
+            Fact::Kernel(_)
+            | Fact::Gpus(_)
+            | Fact::GpuTests(_)
+            | Fact::GpuService(_)
+            | Fact::Processes(_)
+            | Fact::Limits(_) => continue,
             Fact::Nccl(log) => {
                 let stamps = log
                     .processes

@@ -29,6 +29,8 @@ use ringleader_knowledge::version::{cuda_of_build, cuda_of_code};
 use ringleader_model::{Confidence, Impact, KernelEventKind};
 
 use crate::correlate::Scene;
+use crate::correlate::gpus::Use;
+use crate::gpu_state::{Proof, graded};
 use crate::hardware::{Seen, outcome};
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found};
@@ -119,7 +121,7 @@ fn cuda_of_driver(scene: &Scene<'_>) -> Option<Release> {
 /// another one.
 fn two_versions(scene: &Scene<'_>) -> Outcome {
     let seen = Seen::of(scene, |e| matches!(e.event.kind, KernelEventKind::DriverMismatch { .. }));
-    let Some(seen) = seen.filter(Seen::is_bound) else { return Outcome::Clear };
+    let Some(seen) = seen.filter(Seen::is_bound) else { return refused(scene) };
     let version = |v: &Option<Box<str>>| v.as_deref().unwrap_or("another version").to_owned();
     let versions = seen.first().and_then(|e| match &e.event.kind {
         KernelEventKind::DriverMismatch { client, module, .. } => Some((version(client), version(module))),
@@ -127,15 +129,31 @@ fn two_versions(scene: &Scene<'_>) -> Outcome {
     });
     let (client, module) = versions.unwrap_or_default();
     let title = format!("the driver's library is {client}, its kernel module {module}");
-    let draft = seen
-        .draft(&RULE, "driver-too-old-for-cuda", title)
+    outcome([advise_reload(seen.draft(&RULE, "driver-too-old-for-cuda", title))])
+}
+
+/// nvidia-smi itself is refused for that reason.
+fn refused(scene: &Scene<'_>) -> Outcome {
+    let said = scene.gpu_tables().find_map(|(observation, table)| {
+        let (line, text) = table.failures.iter().find(|(_, t)| t.contains("library version mismatch"))?;
+        let cite = ringleader_model::Cite { line: *line, ..observation.cite };
+        Some((cite, text.to_string()))
+    });
+    let Some((cite, text)) = said else { return Outcome::Clear };
+    let used = if scene.machine.has_job { Use::Unknown } else { Use::Alone };
+    let title = "the driver's library and its kernel module have two versions".to_owned();
+    let draft = graded(scene, &RULE, "driver-too-old-for-cuda", Proof::Broken, used, title);
+    outcome([advise_reload(draft.cite(cite, ringleader_model::SourceKind::NvidiaSmi, text))])
+}
+
+fn advise_reload(draft: crate::rule::Draft) -> crate::rule::Draft {
+    draft
         .advise_command(
             Impact::Harmless,
             "compare what is loaded with what is installed",
             "cat /proc/driver/nvidia/version; modinfo nvidia | grep ^version; nvidia-smi",
         )
-        .advise(Impact::Disruptive, "reboot the node, or load the module of the installed version");
-    outcome([draft])
+        .advise(Impact::Disruptive, "reboot the node, or load the module of the installed version")
 }
 
 #[cfg(test)]
@@ -174,6 +192,13 @@ mod tests {
             })
             .warn("", "Cuda failure 'initialization error'")
             .silent(&RULE);
+    }
+
+    #[test]
+    fn nvidia_smi_says_so() {
+        let text = "Failed to initialize NVML: Driver/library version mismatch";
+        Stage::new().smi_fails(text).expect(&RULE, &["driver-too-old-for-cuda"]);
+        Stage::new().smi_fails("Failed to initialize NVML: Insufficient Permissions").silent(&RULE);
     }
 
     #[test]

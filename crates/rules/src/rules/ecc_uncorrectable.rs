@@ -8,11 +8,13 @@
 //!
 //! # Evidence
 //!
-//! `uncorrectable ECC error encountered` of the process that runs on the GPU.
+//! `uncorrectable ECC error encountered` of the process that runs on the GPU; Xids 48, 94, 95 and 140; counters of
+//! uncorrectable errors since the driver was loaded (nvidia-smi), a failed memory test (dcgmi).
 //!
 //! # What looks like it but is not
 //!
-//! Corrected errors are harmless in small numbers. An illegal access is a fault of the program.
+//! Corrected errors are harmless in small numbers. Errors of the GPU's whole life (aggregate) are over, and so is one
+//! whose row has been remapped already. A counter tells of this boot, not of this job: a job that ran well is not blamed. An illegal access is a fault of the program.
 //!
 //! # What to do
 //!
@@ -26,6 +28,8 @@
 use ringleader_model::Impact;
 
 use crate::correlate::Scene;
+use crate::correlate::gpus::SeenGpu;
+use crate::gpu_state::{Proof, Shown, failed_test, with};
 use crate::hardware::{Both, Seen};
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found};
@@ -39,14 +43,25 @@ pub(super) static RULE: Rule = Rule {
     id: "ecc-uncorrectable",
     title: "uncorrectable GPU memory error",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog, Input::KernelLog],
+    reads: &[Input::NcclLog, Input::TorchLog, Input::KernelLog, Input::Gpus],
     doc: include_str!("ecc_uncorrectable.rs"),
     check,
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let seen = Seen::xids(scene, |x| CODES.contains(&x.code));
-    let Some(both) = Both::of(Told::of(scene, "ecc-uncorrectable"), seen) else { return Outcome::Clear };
+    let counted = counted(scene);
+    let Some(both) = Both::of(Told::of(scene, "ecc-uncorrectable"), seen) else {
+        let draft = counted.map(|shown| {
+            let title = format!("uncorrectable memory errors are counted on {}", shown.who());
+            advise(shown.draft(&RULE, "ecc-uncorrectable", Proof::Happened, title))
+        });
+        let tested = failed_test(scene, &RULE, "ecc-uncorrectable", Proof::Broken, is_memory_test);
+        return match with(Outcome::Clear, draft.into_iter().chain(tested.map(advise))) {
+            Outcome::Clear => reset_wanted(scene),
+            found => found,
+        };
+    };
     let contained =
         both.seen().is_some_and(|s| s.events().iter().all(|e| crate::hardware::is_xid(e.event, &[94])));
     let draft = both.draft(
@@ -62,7 +77,13 @@ fn check(scene: &Scene<'_>) -> Outcome {
             format!("{sort} on {}", seen.gpu())
         },
     );
-    let draft = draft
+    // The counters say which GPU, and that it was no other.
+    let draft = draft.evidence(counted.iter().flat_map(Shown::evidence));
+    found(advise(draft))
+}
+
+fn advise(draft: crate::rule::Draft) -> crate::rule::Draft {
+    draft
         .advise_command(
             Impact::Harmless,
             "read the error counters and the state of row remapping",
@@ -76,14 +97,74 @@ fn check(scene: &Scene<'_>) -> Outcome {
             Impact::Destructive,
             "reset the GPU once no process uses it",
             "nvidia-smi --gpu-reset -i <index>",
-        );
-    found(draft)
+        )
+}
+
+/// GPUs that count uncorrectable errors since the driver was loaded, and have not dealt with them.
+fn counted<'s, 'a>(scene: &'s Scene<'a>) -> Option<Shown<'s, 'a>> {
+    Shown::of(scene, |gpu| {
+        let row = gpu.row;
+        if row.sram_threshold_exceeded == Some(true) {
+            return Some("its on-chip memories had more uncorrectable errors than NVIDIA accepts".to_owned());
+        }
+        let n = gpu.uncorrected()?;
+        if is_dealt_with(scene, gpu) {
+            return None;
+        }
+        let part = |name, n: Option<u64>| n.filter(|n| *n > 0).map(|n| format!("{name} {n}"));
+        let parts: Vec<String> = [
+            part("device memory", row.volatile.dram_uncorrected),
+            part("on-chip memory", row.volatile.sram_uncorrected),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        let parts = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
+        Some(format!("{n} uncorrectable memory errors since the driver was loaded{parts}"))
+    })
+}
+
+/// The bad row has been replaced, and nothing waits for a reset: the GPU is well again.
+fn is_dealt_with(scene: &Scene<'_>, gpu: &SeenGpu<'_>) -> bool {
+    let mut same = scene.gpus.seen.iter().filter(|g| g.is_same(gpu));
+    let remapped = |g: &SeenGpu<'_>| {
+        g.row.rows.uncorrected.is_some_and(|n| n > 0)
+            && g.row.rows.pending == Some(false)
+            && g.row.rows.failed != Some(true)
+    };
+    let on_chip = |g: &SeenGpu<'_>| g.row.volatile.sram_uncorrected.is_some_and(|n| n > 0);
+    same.clone().any(remapped) && !same.any(on_chip)
+}
+
+/// A test that read wrong values, not one that found no room.
+fn is_memory_test(name: &str, warnings: &str) -> bool {
+    let is_memory = matches!(name, "memory" | "gpu memory" | "memtest");
+    let counts = ["uncorrectable", "double bit", "double-bit", "dbe"].iter().any(|w| warnings.contains(w));
+    counts || is_memory && !warnings.contains("alloc") && !warnings.contains("row remap")
+}
+
+/// The driver asks for a reset and nothing says why.
+fn reset_wanted(scene: &Scene<'_>) -> Outcome {
+    let asks = |g: &&SeenGpu<'_>| {
+        let action = g.row.recovery_action.as_deref();
+        action.is_some_and(|a| !matches!(a, "None" | "N/A")) && g.used > crate::correlate::gpus::Use::Other
+    };
+    let Some(gpu) = scene.gpus.seen.iter().find(asks) else { return Outcome::Clear };
+    let action = gpu.row.recovery_action.as_deref().unwrap_or_default();
+    Outcome::Undecided(vec![ringleader_model::Need {
+        question: format!(
+            "the driver asks for the recovery action {action} of {}: after which error?",
+            gpu.whose()
+        ),
+        command: "dmesg -T | grep -iE \"xid|nvrm\"; nvidia-smi -q -d ECC,ROW_REMAPPER".into(),
+    }])
 }
 
 #[cfg(test)]
 mod tests {
     use super::RULE;
     use crate::staging::Stage;
+    use crate::staging_gpus::gpus;
     use crate::staging_kernel::BEGAN_S;
 
     #[test]
@@ -136,6 +217,58 @@ mod tests {
         for code in [63, 92, 154, 171, 172] {
             Stage::new().xid("0000:55:00", code, 0, "x").silent(&RULE);
         }
+    }
+
+    #[test]
+    fn counters_of_the_gpu_say_so() {
+        let bad = |index: u32, row: &mut ringleader_model::GpuRow| {
+            row.volatile.dram_uncorrected = Some(u64::from(index == 1) * 2);
+            row.rows.pending = Some(index == 1);
+        };
+        Stage::new().shows(gpus(4, bad)).expect(&RULE, &["ecc-uncorrectable"]);
+        let failed = Stage::new().two_ranks().raised(Some(0), "RuntimeError", "NCCL timed out", &[]);
+        failed.shows(gpus(4, bad)).expect(&RULE, &["ecc-uncorrectable 1"]);
+        // A job that ran well is not blamed for a counter.
+        let healthy = Stage::new().two_ranks().shows(gpus(4, bad));
+        assert_eq!(healthy.worth(&RULE), ["info Derived"]);
+        // The GPU of somebody else.
+        let other = |index: u32, row: &mut ringleader_model::GpuRow| bad(index.wrapping_sub(2), row);
+        let failed = Stage::new().two_ranks().raised(Some(0), "RuntimeError", "NCCL timed out", &[]);
+        assert_eq!(failed.shows(gpus(4, other)).worth(&RULE), ["info Derived"]);
+    }
+
+    #[test]
+    fn counters_confirm_what_a_rank_says() {
+        let finding = Stage::new()
+            .two_ranks()
+            .raised(Some(1), "RuntimeError", "CUDA error: uncorrectable ECC error encountered", &[])
+            .shows(gpus(2, |index, row| row.uncorrected_errors = Some(u64::from(index))))
+            .finding(&RULE);
+        assert!(finding.evidence.iter().any(|e| e.text.contains("GPU 1 (0000:3b:00.0): 1 uncorrectable")));
+    }
+
+    #[test]
+    fn a_memory_test_fails() {
+        Stage::new().test_fails("memory", Some(3), "").expect(&RULE, &["ecc-uncorrectable"]);
+        Stage::new().test_fails("memory", Some(3), "Unable to allocate enough memory").silent(&RULE);
+        Stage::new().test_fails("software", Some(3), "Persistence mode is off").silent(&RULE);
+    }
+
+    #[test]
+    fn counters_that_are_no_fault() {
+        // Mended ones, ones of the GPU's life, and one whose row has been replaced.
+        let clean = |_: u32, row: &mut ringleader_model::GpuRow| {
+            row.volatile.dram_corrected = Some(4_000);
+            row.volatile.dram_uncorrected = Some(0);
+            row.aggregate.dram_uncorrected = Some(3);
+        };
+        Stage::new().shows(gpus(4, clean)).silent(&RULE);
+        let replaced = |_: u32, row: &mut ringleader_model::GpuRow| {
+            row.volatile.dram_uncorrected = Some(1);
+            row.rows.uncorrected = Some(1);
+            row.rows.pending = Some(false);
+        };
+        Stage::new().shows(gpus(1, replaced)).silent(&RULE);
     }
 
     #[test]

@@ -10,11 +10,14 @@
 //!
 //! # Evidence
 //!
-//! CUDA error 802 `system not yet initialized`; `invalid argument` out of NCCL's NVLS set-up; an IMEX service that
+//! nvidia-smi's `Fabric State` that is not `Completed`; a service that failed, or says that its version does not match the
+//! driver's; CUDA error 802 `system not yet initialized`; `invalid argument` out of NCCL's NVLS set-up; an IMEX service that
 //! does not work between nodes.
 //!
 //! # What looks like it but is not
 //!
+//! A service that is not there or not running where the GPUs' state is `Completed`: in a virtual machine it runs on the
+//! host. A state of `N/A`: no fabric. A Fabric Manager that ends because it found no switch has nothing to do.
 //! Multicast that fails for want of resources is nvls-multicast. A machine without NVSwitch needs no Fabric
 //! Manager.
 //!
@@ -27,10 +30,12 @@
 //!
 //! CUDA runtime reference, enum cudaError. Code 802; Fabric Manager user guide; NVIDIA/nccl src/transport/nvls.cc.
 
-use ringleader_model::Impact;
+use ringleader_model::{Cite, Fact, Impact, SourceKind};
 
 use crate::correlate::Scene;
-use crate::rule::{Input, Outcome, Rule};
+use crate::correlate::gpus::Use;
+use crate::gpu_state::{Proof, Shown, failed_test, graded, with};
+use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::{Told, found};
 
 /// See the module.
@@ -38,16 +43,29 @@ pub(super) static RULE: Rule = Rule {
     id: "fabric-manager-down",
     title: "the NVSwitch fabric is not ready",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog],
+    reads: &[Input::NcclLog, Input::TorchLog, Input::Gpus],
     doc: include_str!("fabric_manager_down.rs"),
     check,
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(told) = Told::of(scene, "fabric-manager-down") else { return Outcome::Clear };
+    let shown = incomplete(scene);
+    let Some(told) = Told::of(scene, "fabric-manager-down") else {
+        let draft = shown.or_else(|| service(scene, false)).or_else(|| {
+            failed_test(scene, &RULE, "fabric-manager-down", Proof::Broken, |name, warnings| {
+                name.contains("fabric manager") || warnings.contains("fabric manager")
+            })
+        });
+        return with(Outcome::Clear, draft.map(advise));
+    };
     let title = format!("{who}: the NVSwitch fabric is not ready (Fabric Manager)", who = told.who());
-    let draft = told
-        .draft(&RULE, "fabric-manager-down", title)
+    let more = shown.into_iter().chain(service(scene, true)).filter_map(Draft::build);
+    let draft = told.draft(&RULE, "fabric-manager-down", title).evidence(more.flat_map(|f| f.evidence));
+    found(advise(draft))
+}
+
+fn advise(draft: Draft) -> Draft {
+    draft
         .advise_command(
             Impact::Harmless,
             "compare the service with the driver",
@@ -62,20 +80,139 @@ fn check(scene: &Scene<'_>) -> Outcome {
             Impact::Disruptive,
             "to run meanwhile without multicast",
             "NCCL_NVLS_ENABLE=0",
-        );
-    found(draft)
+        )
+}
+
+/// GPUs that have not joined the fabric.
+fn incomplete(scene: &Scene<'_>) -> Option<Draft> {
+    let shown = Shown::of(scene, |gpu| {
+        let state = gpu.row.fabric_state.as_deref()?;
+        let status = gpu.row.fabric_status.as_deref().filter(|s| *s != "Success");
+        match (state, status) {
+            ("In Progress" | "Not Started", _) => Some(format!("its fabric state is {state}")),
+            ("Completed", Some(status)) => Some(format!("it joined the fabric with status {status}")),
+            _ => None,
+        }
+    })?;
+    let who = shown.who();
+    let draft = shown.draft(
+        &RULE,
+        "fabric-manager-down",
+        Proof::Broken,
+        format!("{who}: the NVSwitch fabric is not ready"),
+    );
+    // What the service says belongs to it.
+    let said = service(scene, true).and_then(Draft::build);
+    Some(draft.evidence(said.into_iter().flat_map(|f| f.evidence)))
+}
+
+/// The Fabric Manager's own account. `is_needed`: something else says that this machine has a fabric to manage.
+fn service(scene: &Scene<'_>, is_needed: bool) -> Option<Draft> {
+    let states = |state: &str| scene.gpus.seen.iter().any(|g| g.row.fabric_state.as_deref() == Some(state));
+    if !is_needed && states("Completed") {
+        return None;
+    }
+    let driver = scene.gpu_tables().find_map(|(_, t)| t.driver_version.clone());
+    for (observation, service) in scene.case.observations.iter().filter_map(|o| match &o.fact {
+        Fact::GpuService(service) => Some((o, &**service)),
+        _ => None,
+    }) {
+        if !service.name.contains("fabricmanager") {
+            continue;
+        }
+        // It ends at once where there is no switch, and says so.
+        let idle = |t: &str| {
+            ["nothing to do", "NOTHING_TO_DO", "no NVSwitch", "No NVSwitch"].iter().any(|w| t.contains(w))
+        };
+        if service.errors.iter().any(|(_, _, t)| idle(t)) {
+            continue;
+        }
+        let other = service.driver_version.as_ref().or(driver.as_ref());
+        let mismatch = service.version.as_ref().zip(other).filter(|(own, driver)| own != driver);
+        let (is_down, title) = match (mismatch, service.active.as_deref()) {
+            (Some((own, driver)), _) => (true, format!("the Fabric Manager is {own}, the driver {driver}")),
+            (None, Some("failed")) => (true, "the Fabric Manager has failed".to_owned()),
+            (None, Some(state @ ("inactive" | "not-found" | "deactivating"))) => {
+                (is_needed, format!("the Fabric Manager is {state}"))
+            }
+            _ => (false, String::new()),
+        };
+        if !is_down {
+            continue;
+        }
+        let used = if scene.machine.has_job { Use::Unknown } else { Use::Alone };
+        let mut draft = graded(scene, &RULE, "fabric-manager-down", Proof::Broken, used, title.clone());
+        let said = service.errors.last();
+        if service.active.is_some() || said.is_none() {
+            let text = service
+                .active
+                .as_deref()
+                .map_or(title, |a| format!("{}: {a} {}", service.name, service.detail));
+            draft = draft.cite(observation.cite, SourceKind::GpuServices, text.trim());
+        }
+        if let Some((line, _, text)) = said {
+            draft = draft.cite(
+                Cite { line: *line, ..observation.cite },
+                SourceKind::GpuServices,
+                text.to_string(),
+            );
+        }
+        return Some(draft);
+    }
+    None
 }
 
 #[cfg(test)]
 mod tests {
     use super::RULE;
     use crate::staging::Stage;
+    use crate::staging_gpus::gpus;
 
     #[test]
     fn cuda_says_so() {
         Stage::new()
             .raised(Some(0), "RuntimeError", "CUDA error: system not yet initialized", &[])
             .expect(&RULE, &["fabric-manager-down 0"]);
+    }
+
+    fn fabric(state: &str, status: &str) -> Vec<ringleader_model::GpuRow> {
+        gpus(8, |_, row| {
+            row.fabric_state = Some(state.into());
+            row.fabric_status = Some(status.into());
+        })
+    }
+
+    #[test]
+    fn gpus_have_not_joined_the_fabric() {
+        Stage::new().shows(fabric("In Progress", "N/A")).expect(&RULE, &["fabric-manager-down"]);
+        let job = Stage::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
+        job.shows(fabric("Not Started", "N/A")).expect(&RULE, &["fabric-manager-down 0-1"]);
+        Stage::new()
+            .shows(fabric("Completed", "Insufficient Resources"))
+            .expect(&RULE, &["fabric-manager-down"]);
+        Stage::new().shows(fabric("Completed", "Success")).silent(&RULE);
+        Stage::new().shows(fabric("Not Supported", "N/A")).silent(&RULE);
+    }
+
+    #[test]
+    fn the_service_failed() {
+        let said = "fabric manager NVIDIA GPU driver interface version 550.127.05 don't match with driver version 550.120.";
+        let failed = || Stage::new().service("nvidia-fabricmanager", "failed", &[said]);
+        failed().expect(&RULE, &["fabric-manager-down"]);
+        // In a virtual machine it runs on the host; on a machine without switches it ends.
+        failed().shows(fabric("Completed", "Success")).silent(&RULE);
+        Stage::new().service("nvidia-fabricmanager", "not-found", &[]).silent(&RULE);
+        Stage::new().service("nvidia-fabricmanager", "failed", &["NV_WARN_NOTHING_TO_DO"]).silent(&RULE);
+        Stage::new().service("nvidia-persistenced", "failed", &["x"]).silent(&RULE);
+    }
+
+    #[test]
+    fn the_service_confirms_what_a_rank_says() {
+        let finding = Stage::new()
+            .raised(Some(0), "RuntimeError", "CUDA error: system not yet initialized", &[])
+            .service("nvidia-fabricmanager", "inactive", &[])
+            .finding(&RULE);
+        assert!(finding.evidence.iter().any(|e| e.text.contains("inactive")), "{finding:#?}");
     }
 
     #[test]

@@ -9,11 +9,12 @@
 //! # Evidence
 //!
 //! `GPU is lost` or `fallen off the bus` in the text of NCCL, NVML or CUDA; Xid 79 in the kernel log, or the driver's
-//! words without a number. A fatal PCIe error right before it says that the link went first.
+//! words without a number; nvidia-smi that cannot get hold of one GPU (`Unable to determine the device handle`, `ERR!` in
+//! all its fields), or lists the others and not it. A fatal PCIe error right before it says that the link went first.
 //!
 //! # What looks like it but is not
 //!
-//! A GPU that was never given to the container (`No CUDA GPUs are available`) is container-config.
+//! `ERR!` in one field alone (a fan that is not there), or on all GPUs alike. A GPU that was never given to the container (`No CUDA GPUs are available`) is container-config.
 //!
 //! # What to do
 //!
@@ -23,26 +24,38 @@
 //!
 //! NVML reference, nvmlReturn_t 15; kernel log Xid 79.
 
-use ringleader_model::{Impact, KernelEventKind};
+use ringleader_model::{
+    Cite, Culprit, Evidence, GpuForm, GpuRow, Impact, KernelEventKind, Need, PciAddress, Pid, SourceKind, Who,
+};
 
+use crate::correlate::Member;
 use crate::correlate::Scene;
+use crate::correlate::gpus::{Use, of_address};
+use crate::gpu_state::{Proof, Shown, graded, with};
 use crate::hardware::{Both, Seen, is_lost_gpu};
-use crate::rule::{Input, Outcome, Rule};
-use crate::told::{Told, found};
+use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::told::{Told, add_culprit, found};
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
     id: "gpu-fallen-off-bus",
     title: "the GPU is gone from PCIe",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog, Input::KernelLog],
+    reads: &[Input::NcclLog, Input::TorchLog, Input::KernelLog, Input::Gpus, Input::Processes],
     doc: include_str!("gpu_fallen_off_bus.rs"),
     check,
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let seen = Seen::of(scene, |e| is_lost_gpu(e.event));
-    let Some(both) = Both::of(Told::of(scene, "gpu-fallen-off-bus"), seen) else { return Outcome::Clear };
+    let shown = refused(scene).or_else(|| mute(scene)).or_else(|| missing(scene));
+    let Some(both) = Both::of(Told::of(scene, "gpu-fallen-off-bus"), seen) else {
+        let draft = shown.map(|d| confirm(take_out(d.evidence(hanging_tool(scene).map(|(e, _)| e)))));
+        return match with(Outcome::Clear, draft) {
+            Outcome::Clear => asks_about_tool(scene),
+            found => found,
+        };
+    };
     let mut draft = both.draft(
         &RULE,
         "gpu-fallen-off-bus",
@@ -58,17 +71,156 @@ fn check(scene: &Scene<'_>) -> Outcome {
         draft = draft.evidence(before.take(2).map(crate::correlate::machine::MachineEvent::evidence));
     }
     if both.seen().is_none() {
-        draft = draft.advise_command(
-            Impact::Harmless,
-            "confirm in the kernel log",
-            "dmesg -T | grep -iE \"xid.*79|fallen off\"",
-        );
+        draft = confirm(draft);
     }
-    let draft = draft.advise(
+    let shown = shown.and_then(Draft::build);
+    found(take_out(draft.evidence(shown.into_iter().flat_map(|f| f.evidence))))
+}
+
+fn confirm(draft: Draft) -> Draft {
+    draft.advise_command(
+        Impact::Harmless,
+        "confirm in the kernel log",
+        "dmesg -T | grep -iE \"xid.*79|fallen off\"",
+    )
+}
+
+fn take_out(draft: Draft) -> Draft {
+    draft.advise(
         Impact::Disruptive,
         "drain the node, then power-cycle it and test the GPU before it takes jobs again",
-    );
-    found(draft)
+    )
+}
+
+/// nvidia-smi names a GPU that it cannot get hold of.
+fn refused(scene: &Scene<'_>) -> Option<Draft> {
+    let mut used: Option<Use> = None;
+    let mut culprits: Vec<Culprit> = Vec::new();
+    let mut evidence = Vec::new();
+    for (observation, table) in scene.gpu_tables() {
+        for (line, text) in &table.failures {
+            let refuses =
+                text.contains("Unable to determine the device handle") || text.contains("GPU is lost");
+            // A user who may not ask, a module that is not loaded: nothing is known of the GPU.
+            if !refuses || text.contains("Permission") || text.contains("Not Loaded") {
+                continue;
+            }
+            let host = observation.who.host.as_ref();
+            let address = text.split_ascii_whitespace().find_map(|w| {
+                let w = w.trim_start_matches("GPU").trim_end_matches([':', '.', ',']);
+                w.contains(':').then(|| PciAddress::parse(w))?
+            });
+            let nobody = Culprit { host: host.cloned(), ..Culprit::default() };
+            let (mine, culprit) = match address {
+                Some(pci) => of_address(&scene.roster, scene.machine.has_job, pci, host),
+                None if scene.machine.has_job => (Use::Unknown, nobody),
+                None => (Use::Alone, nobody),
+            };
+            used = used.max(Some(mine));
+            if culprit != Culprit::default() {
+                add_culprit(&mut culprits, culprit);
+            }
+            if evidence.len() < 4 {
+                let cite = Cite { line: *line, ..observation.cite };
+                evidence.push(Evidence { cite, text: text.to_string(), kind: SourceKind::NvidiaSmi });
+            }
+        }
+    }
+    let who = match culprits.as_slice() {
+        [one] => match (one.rank, one.gpu) {
+            (Some(rank), _) => format!("the GPU of rank {}", rank.0),
+            (None, Some(gpu)) => format!("GPU {gpu}"),
+            (None, None) => "a GPU".to_owned(),
+        },
+        [] => "a GPU".to_owned(),
+        all => format!("{} GPUs", all.len()),
+    };
+    let title = format!("nvidia-smi cannot reach {who}");
+    let draft = graded(scene, &RULE, "gpu-fallen-off-bus", Proof::Broken, used?, title);
+    Some(draft.culprits(culprits).evidence(evidence))
+}
+
+/// A GPU of which the driver could read nothing, beside others that answer.
+fn mute(scene: &Scene<'_>) -> Option<Draft> {
+    let is_mute = |row: &GpuRow| {
+        row.has_error
+            && row.power_w.is_none()
+            && row.temperature_c.is_none()
+            && row.utilization_pct.is_none()
+            && row.sm_clock_mhz.is_none()
+    };
+    let mut all = Vec::new();
+    for gpus in scene.gpus.tables() {
+        // Where all fail alike it is the driver, or a machine that shows nothing of them.
+        if gpus.iter().any(|g| !is_mute(g.row)) {
+            let mute = gpus.iter().filter(|g| is_mute(g.row));
+            all.extend(mute.map(|g| (g, "the driver cannot read it (ERR!)".to_owned())));
+        }
+    }
+    let shown = Shown::from(scene, all)?;
+    let title = format!("{} does not answer the driver any more", shown.who());
+    Some(shown.draft(&RULE, "gpu-fallen-off-bus", Proof::Broken, title))
+}
+
+/// GPUs that ranks ran on, of which a list of the same machine's others knows nothing.
+fn missing(scene: &Scene<'_>) -> Option<Draft> {
+    let mut hosts: Vec<_> = scene.roster.members.iter().filter_map(|m| m.host.clone()).collect();
+    hosts.sort();
+    hosts.dedup();
+    let same =
+        |a: PciAddress, b: PciAddress| PciAddress { function: 0, ..a } == PciAddress { function: 0, ..b };
+    for gpus in scene.gpus.tables() {
+        let (Some(first), false) = (gpus.first(), gpus.iter().any(|g| g.pci.is_none())) else { continue };
+        if !matches!(first.table.form, GpuForm::Table | GpuForm::Query | GpuForm::Xml | GpuForm::List) {
+            continue;
+        }
+        let host = first.observation.who.host.as_ref();
+        let members = scene.roster.members.iter();
+        let mine: Vec<_> = members
+            .filter(|m| m.gpu.is_some() && (hosts.len() == 1 || host.is_some() && m.host.as_ref() == host))
+            .collect();
+        let is_listed = |gpu: PciAddress| gpus.iter().any(|g| g.pci.is_some_and(|listed| same(gpu, listed)));
+        let gone: Vec<_> = mine.iter().filter(|m| m.gpu.is_some_and(|gpu| !is_listed(gpu))).collect();
+        // Somebody may have asked for one GPU only: most must be there.
+        if gone.is_empty() || gone.len() * 4 > mine.len() {
+            continue;
+        }
+        let whom = |m: &Member| Who { rank: m.rank, pid: m.pid, host: m.host.clone(), ..Who::default() };
+        let culprits: Vec<Culprit> = gone.iter().map(|m| scene.culprit(&whom(m))).collect();
+        let names: Vec<String> = gone.iter().filter_map(|m| m.gpu.map(|g| g.to_string())).collect();
+        let names = names.join(", ");
+        let text = format!("nvidia-smi lists {} GPUs, and not {names}", gpus.len());
+        let title = format!("a GPU that the job used is not listed any more: {names}");
+        let draft = graded(scene, &RULE, "gpu-fallen-off-bus", Proof::Broken, Use::Rank, title);
+        return Some(draft.culprits(culprits).evidence([first.evidence(text)]));
+    }
+    None
+}
+
+/// Time in the kernel after which nvidia-smi hangs: loading a driver takes seconds.
+const HANGS_S: u64 = 30;
+
+/// nvidia-smi that hangs in the kernel itself.
+fn hanging_tool(scene: &Scene<'_>) -> Option<(Evidence, Option<Pid>)> {
+    scene.process_tables().find_map(|(observation, table)| {
+        let row = table.rows.iter().find(|r| {
+            r.state.starts_with('D')
+                && r.command.contains("nvidia-smi")
+                && r.elapsed_s.is_some_and(|s| s >= HANGS_S)
+        })?;
+        let text = format!("{} has hung in the kernel for {} s", row.command, row.elapsed_s.unwrap_or(0));
+        let cite = Cite { line: row.line, ..observation.cite };
+        Some((Evidence { cite, text, kind: SourceKind::Processes }, row.pid))
+    })
+}
+
+fn asks_about_tool(scene: &Scene<'_>) -> Outcome {
+    let Some((_, pid)) = hanging_tool(scene) else { return Outcome::Clear };
+    let pid = pid.map_or_else(|| "<pid of nvidia-smi>".to_owned(), |p| p.0.to_string());
+    Outcome::Undecided(vec![Need {
+        question: "nvidia-smi itself hangs in the kernel: which GPU does not answer the driver?".into(),
+        command: format!("dmesg -T | grep -iE \"xid|nvrm\"; cat /proc/{pid}/stack"),
+    }])
 }
 
 #[cfg(test)]
@@ -77,6 +229,7 @@ mod tests {
 
     use super::RULE;
     use crate::staging::Stage;
+    use crate::staging_gpus::{gpu, gpus};
     use crate::staging_kernel::BEGAN_S;
 
     #[test]
@@ -100,6 +253,53 @@ mod tests {
             .xid("0000:3b:00", 79, 0, "GPU has fallen off the bus.")
             .at_s(BEGAN_S + 600)
             .expect(&RULE, &["gpu-fallen-off-bus 1"]);
+    }
+
+    #[test]
+    fn nvidia_smi_cannot_reach_it() {
+        for text in [
+            "Unable to determine the device handle for GPU 0000:3B:00.0: Unknown Error",
+            "Unable to determine the device handle for GPU1: 0000:3B:00.0: Unknown Error",
+            "Unable to determine the device handle for GPU0000:3B:00.0: GPU is lost.  Reboot the system",
+        ] {
+            Stage::new().smi_fails(text).expect(&RULE, &["gpu-fallen-off-bus"]);
+            let job = Stage::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
+            job.smi_fails(text).expect(&RULE, &["gpu-fallen-off-bus 1"]);
+        }
+        let denied = "Unable to determine the device handle for GPU 0000:3B:00.0: Insufficient Permissions";
+        Stage::new().smi_fails(denied).silent(&RULE);
+        Stage::new().smi_fails("NVIDIA-SMI has failed because it couldn't communicate").silent(&RULE);
+    }
+
+    #[test]
+    fn one_gpu_is_mute_beside_others() {
+        let mute = gpus(4, |index, row| match index {
+            2 => row.has_error = true,
+            _ => row.power_w = Some(80.0),
+        });
+        Stage::new().shows(mute).expect(&RULE, &["gpu-fallen-off-bus"]);
+        // A fan that is not there; all alike.
+        let fan = gpus(4, |index, row| {
+            row.power_w = Some(80.0);
+            row.has_error = index == 2;
+        });
+        Stage::new().shows(fan).silent(&RULE);
+        Stage::new().shows(gpus(4, |_, row| row.has_error = true)).silent(&RULE);
+    }
+
+    #[test]
+    fn a_list_that_lacks_one() {
+        let job = || {
+            (0_u32..8).fold(Stage::new().raised(Some(0), "RuntimeError", "boom", &[]), |stage, rank| {
+                let bus = gpu(rank).pci.map_or(0, |p| p.bus);
+                stage.process("node0", 100 + rank, Some(rank)).comm(rank, 8, bus, true)
+            })
+        };
+        let without = |n: u32| gpus(8, |_, _| {}).into_iter().filter(|g| g.index != Some(n)).collect();
+        job().shows(without(5)).expect(&RULE, &["gpu-fallen-off-bus 5"]);
+        job().shows(without(9)).silent(&RULE);
+        // Somebody asked for one.
+        job().shows(vec![gpu(2)]).silent(&RULE);
     }
 
     #[test]

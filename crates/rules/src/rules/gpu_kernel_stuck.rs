@@ -166,7 +166,7 @@ fn power_outliers(scene: &Scene<'_>) -> Option<(Rank, Vec<Evidence>)> {
             let by_process = table
                 .processes
                 .iter()
-                .find(|(index, _)| *index == gpu.index)
+                .find(|(index, _)| Some(*index) == gpu.index)
                 .and_then(|(_, pid)| scene.roster.rank_of(*pid, None));
             let by_address = || {
                 scene.roster.members.iter().find(|m| m.gpu.is_some() && m.gpu == gpu.pci).and_then(|m| m.rank)

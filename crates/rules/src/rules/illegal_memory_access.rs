@@ -72,6 +72,13 @@ fn check(scene: &Scene<'_>) -> Outcome {
             format!("{who} touched memory that it must not, on {}; the node may stay", seen.gpu())
         },
     );
+    if let Both::Told(told, None) = &both
+        && !told.is_stated()
+        && told.culprits().iter().any(|c| has_bad_memory(scene, c))
+    {
+        // A kernel that died for no stated reason, on a GPU that lost data: the memory explains it.
+        draft = draft.weight(Weight::Echo);
+    }
     if let Both::Seen(_) = &both {
         // The driver saw the access; which kernel made it, and whether that ended the job, it does not say.
         draft = draft.weight(Weight::Derived).confidence(Confidence::Medium).severity(Severity::Error);
@@ -101,10 +108,29 @@ fn check(scene: &Scene<'_>) -> Outcome {
     })
 }
 
+/// The GPU of this rank counts errors that were not mended.
+fn has_bad_memory(scene: &Scene<'_>, culprit: &ringleader_model::Culprit) -> bool {
+    let same = |rank| culprit.rank.is_some() && culprit.rank == rank;
+    scene.gpus.seen.iter().any(|g| same(g.culprit.rank) && g.uncorrected().is_some())
+}
+
 #[cfg(test)]
 mod tests {
     use super::RULE;
     use crate::staging::Stage;
+
+    #[test]
+    fn a_kernel_that_died_on_a_gpu_that_lost_data() {
+        let stage = |n: u64| {
+            let errors = crate::staging_gpus::gpus(2, |index, row| {
+                row.uncorrected_errors = Some(u64::from(index) * n);
+            });
+            let job = Stage::new().two_ranks().shows(errors);
+            job.raised(Some(1), "RuntimeError", "CUDA error: unspecified launch failure", &[])
+        };
+        assert_eq!(stage(2).worth(&RULE), ["error Echo"]);
+        assert_eq!(stage(0).worth(&RULE), ["error Derived"]);
+    }
 
     #[test]
     fn torch_says_so() {

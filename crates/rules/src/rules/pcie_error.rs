@@ -9,9 +9,13 @@
 //! # Evidence
 //!
 //! Uncorrected errors of PCIe's error reporting (AER), of the firmware (APEI) or of port containment (DPC) in the kernel
-//! log; a hot-plug slot that lost its link; Xids 32, 80 and 167, by which the driver says the same.
+//! log; a hot-plug slot that lost its link; Xids 32, 80 and 167, by which the driver says the same. A GPU whose link has
+//! fewer lanes than those of its peers, or a lower generation than theirs while it works.
 //!
 //! # What looks like it but is not
+//!
+//! An idle GPU lowers its link's generation: that is normal. A width that all GPUs share is the slot's. Replays without
+//! a rate say little.
 //!
 //! Corrected errors (`RxErr`, `BadTLP`, `Timeout`) cost a replay each and break nothing. An error right before a GPU
 //! falls off the bus is part of that (gpu-fallen-off-bus). `ACSViol` is redirection of peer traffic (p2p-acs-iommu).
@@ -24,19 +28,21 @@
 //!
 //! Linux Documentation/PCI/pcieaer-howto; PCI Express Base Specification, error logging; Xid Catalog, 32, 80, 167.
 
-use ringleader_model::{Impact, KernelEventKind, PcieSeverity, Weight};
+use ringleader_model::{Category, GpuRow, Impact, KernelEventKind, PcieSeverity, Weight};
 
 use crate::correlate::Scene;
+use crate::correlate::gpus::SeenGpu;
 use crate::correlate::machine::Bond;
+use crate::gpu_state::{Proof, Shown, failed_test, with};
 use crate::hardware::{Seen, follows, is_lost_gpu, is_xid, outcome};
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Draft, Input, Outcome, Rule};
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
     id: "pcie-error",
     title: "PCIe lost data or a link",
     since: "0.2",
-    reads: &[Input::KernelLog],
+    reads: &[Input::KernelLog, Input::Gpus],
     doc: include_str!("pcie_error.rs"),
     check,
 };
@@ -44,6 +50,81 @@ pub(super) static RULE: Rule = Rule {
 const CODES: [u16; 3] = [32, 80, 167];
 
 fn check(scene: &Scene<'_>) -> Outcome {
+    with(said_by_kernel(scene), degraded(scene).into_iter().chain(tested(scene)))
+}
+
+/// GPUs whose link is narrower or slower than that of their peers.
+fn degraded(scene: &Scene<'_>) -> Option<Draft> {
+    let mut all: Vec<(&SeenGpu<'_>, String)> = Vec::new();
+    for gpus in scene.gpus.tables() {
+        all.extend(gpus.iter().filter_map(|gpu| Some((gpu, less_than_peers(gpu.row, gpus)?))));
+    }
+    let shown = Shown::from(scene, all)?;
+    let why = shown.evidence().next().map_or(String::new(), |e| e.text);
+    let why = why.split_once(": ").map_or("", |(_, why)| why).to_owned();
+    let title = format!("the PCIe link of {}: {why}", shown.who());
+    let draft = shown.draft(&RULE, "pcie-error", Proof::Slow, title).category(Category::Performance);
+    Some(advise_link(draft))
+}
+
+fn advise_link(draft: Draft) -> Draft {
+    draft
+        .advise_command(
+            Impact::Harmless,
+            "compare the links of all GPUs while they work",
+            "nvidia-smi --query-gpu=index,pci.bus_id,pcie.link.gen.current,pcie.link.gen.max,pcie.link.width.current,pcie.link.width.max --format=csv",
+        )
+        .advise(
+            Impact::Disruptive,
+            "drain the node, reseat the card and its riser or retimer; replace what stays degraded",
+        )
+}
+
+/// Utilisation at which a link runs at its full generation.
+const BUSY_PCT: f32 = 10.0;
+
+fn less_than_peers(row: &GpuRow, table: &[SeenGpu<'_>]) -> Option<String> {
+    let peers: Vec<&GpuRow> =
+        table.iter().map(|g| g.row).filter(|r| !std::ptr::eq(*r, row) && r.name == row.name).collect();
+    // All peers must agree: half of a machine's slots may be narrower by design.
+    let all_have = |of: fn(&GpuRow) -> Option<u8>| {
+        let first = of(peers.first()?)?;
+        peers.iter().all(|r| of(r) == Some(first)).then_some(first)
+    };
+    if let (Some(width), Some(usual)) = (row.pcie.width, all_have(|r| r.pcie.width))
+        && width < usual
+        && peers.len() > 1
+    {
+        return Some(format!("{width} lanes, its peers have {usual}"));
+    }
+    if let (Some(width), Some(max)) = (row.pcie.width, row.pcie.width_max)
+        && width < max
+        && peers.iter().all(|r| r.pcie.width == r.pcie.width_max && r.pcie.width.is_some())
+        && !peers.is_empty()
+    {
+        return Some(format!("{width} of {max} lanes"));
+    }
+    let works = row.utilization_pct.is_some_and(|u| u >= BUSY_PCT);
+    if let (Some(now), Some(max), Some(usual)) =
+        (row.pcie.generation, row.pcie.generation_max, all_have(|r| r.pcie.generation))
+        && now < usual
+        && works
+    {
+        return Some(format!("generation {now} of {max} while it works, its peers run at {usual}"));
+    }
+    None
+}
+
+fn tested(scene: &Scene<'_>) -> Option<Draft> {
+    let is_pcie = |name: &str, warnings: &str| {
+        name == "pcie"
+            && (warnings.contains("replay") || warnings.contains("width") || warnings.contains("bandwidth"))
+    };
+    let draft = failed_test(scene, &RULE, "pcie-error", Proof::Slow, is_pcie)?;
+    Some(advise_link(draft.category(Category::Performance)))
+}
+
+fn said_by_kernel(scene: &Scene<'_>) -> Outcome {
     let seen = Seen::of(scene, |e| match &e.event.kind {
         KernelEventKind::PcieError(error) => {
             error.severity != PcieSeverity::Corrected && !error.bits.iter().any(|b| &**b == "ACSViol")
@@ -101,7 +182,44 @@ mod tests {
 
     use super::RULE;
     use crate::staging::Stage;
+    use crate::staging_gpus::gpus;
     use crate::staging_kernel::BEGAN_S;
+
+    #[test]
+    fn one_link_is_narrower_than_its_peers() {
+        let with = |width: u8, of: u8| {
+            gpus(8, |index, row| {
+                row.pcie.width = Some(if index == 1 { width } else { of });
+                row.pcie.width_max = Some(16);
+            })
+        };
+        Stage::new().two_ranks().shows(with(8, 16)).expect(&RULE, &["pcie-error 1"]);
+        assert_eq!(Stage::new().two_ranks().shows(with(8, 16)).worth(&RULE), ["warning Derived"]);
+        // The slots of this machine have eight lanes each.
+        Stage::new().two_ranks().shows(with(8, 8)).silent(&RULE);
+    }
+
+    #[test]
+    fn one_link_is_slower_than_its_peers_while_it_works() {
+        let with = |generation: u8, busy: f32| {
+            gpus(4, |index, row| {
+                row.pcie.generation = Some(if index == 0 { generation } else { 5 });
+                row.pcie.generation_max = Some(5);
+                row.utilization_pct = Some(if index == 0 { busy } else { 100.0 });
+            })
+        };
+        Stage::new().two_ranks().shows(with(3, 100.0)).expect(&RULE, &["pcie-error 0"]);
+        // An idle GPU saves power.
+        Stage::new().two_ranks().shows(with(1, 0.0)).silent(&RULE);
+    }
+
+    #[test]
+    fn replays_have_no_rate() {
+        let replays = gpus(4, |index, row| row.pcie.replays = Some(u64::from(index) * 500));
+        Stage::new().shows(replays).silent(&RULE);
+        let slow = "The number of PCIe replays exceeds the threshold";
+        Stage::new().test_fails("PCIe", Some(2), slow).expect(&RULE, &["pcie-error"]);
+    }
 
     #[test]
     fn the_kernel_says_so() {
