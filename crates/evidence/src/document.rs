@@ -194,7 +194,10 @@ impl Reader<'_> {
         let is_known = crate::flight::read_json(self.name, value, sink)
             || crate::ras::read_json(&document, sink)
             || crate::torch::read_json(value, sink)
-            || crate::stacks::read_json(&document, sink);
+            || crate::stacks::read_json(&document, sink)
+            || crate::bench::read_json(&document, sink)
+            || crate::fabric::read_json(&document, sink)
+            || crate::system::read_json(&document, sink);
         self.n_known += u64::from(is_known);
         is_known
     }

@@ -4,8 +4,10 @@
 //! no file: the caller hands it a stream, so that archives, bundles and standard input take the same path.
 
 mod archive;
+mod bench;
 mod clock;
 mod document;
+mod fabric;
 mod flight;
 mod intern;
 mod nccl;
@@ -13,6 +15,7 @@ mod ras;
 mod sink;
 mod sniff;
 mod stacks;
+mod system;
 mod tables;
 #[cfg(test)]
 mod tell;

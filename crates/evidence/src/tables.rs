@@ -2,7 +2,7 @@
 //!
 //! Each table is told by its heading and read by its columns' names, wherever in a file it stands.
 
-use ringleader_model::{Cite, Fact, SourceKind, WallTime, Who};
+use ringleader_model::{Cite, Fact, Host, SourceKind, WallTime, Who};
 
 use crate::sink::Sink;
 use crate::text::{Line, LineReader};
@@ -60,17 +60,18 @@ impl TableReader {
 }
 
 /// Lines of one table, for its citation.
-struct Span {
+#[derive(Clone)]
+pub(crate) struct Span {
     first: Cite,
     end: u64,
-    last_line: u32,
+    pub(crate) last_line: u32,
     text: Vec<u8>,
     who: Who,
     at: Option<WallTime>,
 }
 
 impl Span {
-    fn begin(line: &Line<'_>, sink: &Sink<'_>) -> Self {
+    pub(crate) fn begin(line: &Line<'_>, sink: &Sink<'_>) -> Self {
         let first = sink.cite(line.number, line.offset, line.end());
         let (who, at) = (line.tag.who.clone(), line.tag.at);
         let mut span = Self { first, end: 0, last_line: 0, text: Vec::new(), who, at };
@@ -78,7 +79,14 @@ impl Span {
         span
     }
 
-    fn add(&mut self, line: &Line<'_>, sink: &Sink<'_>) {
+    /// Says whose the table is, unless its own lines do.
+    pub(crate) fn on(&mut self, host: Option<&Host>) {
+        if self.who.host.is_none() {
+            self.who.host = host.cloned();
+        }
+    }
+
+    pub(crate) fn add(&mut self, line: &Line<'_>, sink: &Sink<'_>) {
         self.end = line.end();
         self.last_line = line.number;
         if self.text.len() < sink.limits.max_text_chars {
@@ -89,7 +97,7 @@ impl Span {
         }
     }
 
-    fn push(self, kind: SourceKind, fact: Fact, sink: &mut Sink<'_>) {
+    pub(crate) fn push(self, kind: SourceKind, fact: Fact, sink: &mut Sink<'_>) {
         sink.saw(kind);
         sink.push(Cite { end: self.end, ..self.first }, self.who, self.at, fact, &self.text);
     }

@@ -36,6 +36,7 @@ pub(crate) fn tell(extract: &Extract) -> String {
 /// Facts of other readers have goldens of their own.
 fn is_block(fact: &Fact) -> bool {
     matches!(fact, Fact::Ras(_) | Fact::Stacks(_) | Fact::Processes(_) | Fact::Gpus(_) | Fact::Limits(_))
+        || matches!(fact, Fact::Bench(_) | Fact::Copy(_) | Fact::Net(_) | Fact::System(_))
 }
 
 fn fact(out: &mut String, fact: &Fact) {
@@ -104,7 +105,64 @@ fn fact(out: &mut String, fact: &Fact) {
                 list.iter().map(|l| format!("{}: {:?} {:?}/{:?}", l.line, l.kind, l.soft, l.hard)).collect();
             writeln!(out, "{}", list.join(", ")).unwrap();
         }
+        Fact::Bench(run) => bench(out, run),
+        Fact::Copy(c) => {
+            let answer = if c.is_right { "right" } else { "WRONG" };
+            writeln!(out, "copy {:?} -> {:?} {answer}: {}", c.from, c.to, c.compared).unwrap();
+        }
+        Fact::Net(net) => writeln!(out, "{}", debugged(net)).unwrap(),
+        Fact::System(system) => writeln!(out, "{}", debugged(system)).unwrap(),
         _ => {}
+    }
+}
+
+/// Plain structures, without the fields that are empty.
+fn debugged(value: &impl std::fmt::Debug) -> String {
+    let text = format!("{value:?}");
+    let mut kept: Vec<String> = Vec::new();
+    for part in text.split(", ") {
+        let is_empty = [": None", ": \"\"", ": []", ": false"].iter().any(|e| part.ends_with(e));
+        if !is_empty {
+            kept.push(part.replace("Some(", "("));
+        }
+    }
+    kept.join(", ").chars().take(900).collect()
+}
+
+fn bench(out: &mut String, run: &ringleader_model::BenchRun) {
+    let devices: Vec<String> = run
+        .devices
+        .iter()
+        .map(|d| {
+            let pci = d.pci.map_or("?".into(), |p| p.to_string());
+            format!(
+                "{}:{}/{}/{}/{pci}/{}",
+                d.line,
+                d.rank.map_or(0, |r| r.0),
+                d.host.as_deref().unwrap_or("?"),
+                d.pid.map_or(0, |p| p.0),
+                d.name
+            )
+        })
+        .collect();
+    writeln!(
+        out,
+        "{:?} NCCL {:?} command {:?} settings {:?} out of bounds {:?} average {:?} exit {:?}",
+        run.collective,
+        run.nccl_version,
+        run.command,
+        run.settings,
+        run.out_of_bounds,
+        run.avg_busbw_gbs,
+        run.exit_status
+    )
+    .unwrap();
+    writeln!(out, "    {} GPUs: {}", run.devices.len(), devices.join(" ")).unwrap();
+    for row in &run.rows {
+        let half = |f: Option<ringleader_model::BenchFigure>| {
+            f.map_or("-".into(), |f| format!("{} us {}/{} GB/s wrong {:?}", f.time_us, f.algbw_gbs, f.busbw_gbs, f.n_wrong))
+        };
+        writeln!(out, "    {}: {} B {}, {}", row.line, row.size_bytes, half(row.out_of_place), half(row.in_place)).unwrap();
     }
 }
 

@@ -5,6 +5,7 @@
 
 pub(crate) mod prefix;
 pub(crate) mod scan;
+pub(crate) mod shell;
 pub(crate) mod stamp;
 
 use std::io::Read;
@@ -188,6 +189,9 @@ struct Readers {
     blocks: crate::stacks::StackReader,
     ras: crate::ras::RasTextReader,
     tables: crate::tables::TableReader,
+    bench: crate::bench::BenchReader,
+    fabric: crate::fabric::FabricReader,
+    system: crate::system::SystemReader,
     torch: crate::torch::TorchReader,
 }
 
@@ -201,6 +205,9 @@ impl Readers {
             || self.blocks.line(&line, sink)
             || self.ras.line(&line, sink)
             || self.tables.line(&line, sink)
+            || self.bench.line(&line, sink)
+            || self.fabric.line(&line, sink)
+            || self.system.line(&line, sink)
             || self.torch.line(&line, sink);
     }
 
@@ -209,6 +216,9 @@ impl Readers {
         self.blocks.next_is_cut();
         self.ras.next_is_cut();
         self.tables.next_is_cut();
+        self.bench.next_is_cut();
+        self.fabric.next_is_cut();
+        self.system.next_is_cut();
         self.torch.next_is_cut();
     }
 
@@ -217,6 +227,9 @@ impl Readers {
         self.blocks.finish(sink);
         self.ras.finish(sink);
         self.tables.finish(sink);
+        self.bench.finish(sink);
+        self.fabric.finish(sink);
+        self.system.finish(sink);
         self.torch.finish(sink);
     }
 }

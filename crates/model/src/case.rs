@@ -1,8 +1,8 @@
 //! A case: everything that was read, before anything is concluded.
 
 use crate::{
-    Cite, FlightDump, GpuTable, Limit, NcclLog, Note, ProcessStacks, ProcessTable, RasReport, Source,
-    TorchEvent, WallTime, Who,
+    BenchRun, Cite, CopyTest, FlightDump, GpuTable, Limit, NcclLog, NetFact, Note, ProcessStacks,
+    ProcessTable, RasReport, Source, SystemFact, TorchEvent, WallTime, Who,
 };
 
 /// One thing seen, with its place.
@@ -39,6 +39,14 @@ pub enum Fact {
     Limits(Vec<Limit>),
     /// A statement of torch, Python or a launcher.
     Torch(TorchEvent),
+    /// A run of nccl-tests.
+    Bench(Box<BenchRun>),
+    /// A copy between GPUs, compared afterwards.
+    Copy(Box<CopyTest>),
+    /// The network and its cards.
+    Net(Box<NetFact>),
+    /// The node and its scheduler.
+    System(Box<SystemFact>),
 }
 
 /// All evidence of one diagnosis.
