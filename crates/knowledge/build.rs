@@ -16,18 +16,23 @@ use std::{env, fs};
 
 use toml::{Table, Value};
 
+#[path = "build/machine.rs"]
+mod machine;
+
 /// Rows whose first literal is shorter than this cannot be found by their first bytes.
 const PREFIX_BYTES: usize = 8;
 
 fn main() {
     println!("cargo:rerun-if-changed=data");
     println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=build");
     let mut out = String::new();
     let causes = causes(&mut out);
     warns(&mut out);
     groups(&mut out, &causes);
     sayings(&mut out, &causes);
     variables(&mut out);
+    machine::write(&mut out);
     let dir = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
     fs::write(Path::new(&dir).join("tables.rs"), out).expect("OUT_DIR can be written");
 }

@@ -119,13 +119,14 @@ fn open(
         }
         Form::Pickle => {
             let mut sink = Sink::open(&place.shown, budget.limits, extract);
-            document::hold(head, &mut rest, budget.limits.max_dump_bytes, &mut scratch.whole, &mut sink);
-            crate::flight::read_pickle(&place.name, &scratch.whole, &mut sink);
-            sink.close(scratch.whole.len() as u64);
+            document::hold(&head, &mut rest, budget.limits.max_dump_bytes, &mut scratch.whole, &mut sink);
+            let dump = scratch.whole.bytes();
+            crate::flight::read_pickle(&place.name, dump, &mut scratch.dumps, &mut sink);
+            sink.close(dump.len() as u64);
         }
         Form::Json => {
             let mut sink = Sink::open(&place.shown, budget.limits, extract);
-            let size = document::read(&place.name, head, &mut rest, scratch, &mut sink);
+            let size = document::read(&place.name, &head, &mut rest, scratch, &mut sink);
             sink.close(size);
         }
         Form::Text => {

@@ -14,20 +14,58 @@ mod repair;
 
 pub(crate) use repair::mend;
 
+/// The whole of a file, in a buffer that is kept from file to file: it never shrinks, so that only what a file is longer
+/// than all before it must be cleared first.
+#[derive(Debug, Default)]
+pub(crate) struct Whole {
+    buffer: Vec<u8>,
+    n_filled: usize,
+}
+
+impl Whole {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.buffer.get(..self.n_filled).unwrap_or_default()
+    }
+
+    /// Room for another read.
+    fn room(&mut self, n_bytes: usize) -> &mut [u8] {
+        let end = self.n_filled.saturating_add(n_bytes);
+        if self.buffer.len() < end {
+            self.buffer.resize(end, 0);
+        }
+        self.buffer.get_mut(self.n_filled..end).unwrap_or_default()
+    }
+
+    /// Reads to the end in large pieces.
+    fn fill(&mut self, input: &mut dyn Read) -> std::io::Result<()> {
+        loop {
+            match input.read(self.room(READ_BYTES)) {
+                Ok(0) => return Ok(()),
+                Ok(n) => self.n_filled += n.min(READ_BYTES),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Size of one read of a dump: most are taken whole in one or two.
+const READ_BYTES: usize = 512 << 10;
+
 /// Reads the rest of `input` after `head` into `whole`, up to a bound; says so if reading failed or the bound was hit.
 pub(crate) fn hold(
-    head: Vec<u8>,
+    head: &[u8],
     input: &mut dyn Read,
     max_bytes: u64,
-    whole: &mut Vec<u8>,
+    whole: &mut Whole,
     sink: &mut Sink<'_>,
 ) {
-    whole.clear();
-    whole.extend_from_slice(&head);
-    drop(head);
-    let room = max_bytes.saturating_sub(whole.len() as u64);
-    let result = fill(&mut input.take(room), whole);
-    let end = whole.len() as u64;
+    whole.n_filled = 0;
+    whole.room(head.len()).copy_from_slice(head);
+    whole.n_filled = head.len();
+    let room = max_bytes.saturating_sub(head.len() as u64);
+    let result = whole.fill(&mut input.take(room));
+    let end = whole.n_filled as u64;
     if let Err(error) = result {
         let text = format!("reading stopped here ({error}); what came before was read");
         sink.note(sink.cite(0, end, end), crate::archive::stop_kind(&error), text);
@@ -35,28 +73,6 @@ pub(crate) fn hold(
         let text = format!("larger than {max_bytes} bytes; the rest was left out");
         sink.note(sink.cite(0, end, end), NoteKind::LimitReached, text);
     }
-}
-
-/// Size of one read of a dump: most are taken whole in one or two.
-const READ_BYTES: usize = 512 << 10;
-
-/// Reads to the end in large pieces.
-fn fill(input: &mut dyn Read, whole: &mut Vec<u8>) -> std::io::Result<()> {
-    let mut filled = whole.len();
-    loop {
-        whole.resize(filled + READ_BYTES, 0);
-        match whole.get_mut(filled..).map_or(Ok(0), |room| input.read(room)) {
-            Ok(0) => break,
-            Ok(n) => filled = (filled + n).min(whole.len()),
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => {
-                whole.truncate(filled);
-                return Err(error);
-            }
-        }
-    }
-    whole.truncate(filled);
-    Ok(())
 }
 
 /// A JSON document and where it stands, for citations.
@@ -82,13 +98,13 @@ impl Document<'_> {
 /// Reads a source that looks like JSON. Returns its size.
 pub(crate) fn read(
     name: &str,
-    head: Vec<u8>,
+    head: &[u8],
     input: &mut dyn Read,
     scratch: &mut Scratch,
     sink: &mut Sink<'_>,
 ) -> u64 {
     hold(head, input, sink.limits.max_json_bytes, &mut scratch.whole, sink);
-    let whole = scratch.whole.as_slice();
+    let whole = scratch.whole.bytes();
     let size = whole.len() as u64;
     let mut reader = Reader { name, whole, at: 0, line: 1, n_documents: 0, n_known: 0 };
     if reader.run(sink) {
@@ -195,9 +211,13 @@ impl Reader<'_> {
             || crate::ras::read_json(&document, sink)
             || crate::torch::read_json(value, sink)
             || crate::stacks::read_json(&document, sink)
+<<<<<<< HEAD
             || crate::bench::read_json(&document, sink)
             || crate::fabric::read_json(&document, sink)
             || crate::system::read_json(&document, sink);
+=======
+            || crate::kernel::read_json(&document, sink);
+>>>>>>> kernel
         self.n_known += u64::from(is_known);
         is_known
     }

@@ -20,6 +20,8 @@ mod build;
 mod entry;
 mod general;
 mod json;
+mod known;
+mod lesson;
 mod memo;
 mod pickle;
 mod template;
@@ -30,6 +32,8 @@ use ringleader_model::{Cite, Fact, FlightDump, NoteKind, SourceKind, Who};
 
 use crate::sink::Sink;
 use build::{GroupConfig, GroupStatus};
+use known::Known;
+use lesson::{Lessons, Outcome};
 use memo::Value;
 use pickle::{End, Machine};
 
@@ -39,9 +43,16 @@ pub(crate) use json::read_json;
 const TOP_KEYS: [&[u8]; 5] =
     [b"entries", b"pg_config", b"pg_status", b"comm_lib_version", b"nccl_comm_state"];
 
+/// What dumps before have left to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Before {
+    known: Known,
+    lessons: Lessons,
+}
+
 /// Reads a pickle dump. `name` is the file's own name, for the rank it claims.
-pub(crate) fn read_pickle(name: &str, bytes: &[u8], sink: &mut Sink<'_>) {
-    let mut machine = Machine::new(bytes);
+pub(crate) fn read_pickle(name: &str, bytes: &[u8], before: &mut Before, sink: &mut Sink<'_>) {
+    let mut machine = Machine::new(bytes, std::mem::take(&mut before.known), &before.lessons);
     let end = machine.run();
     let top = machine.root_items();
     let is_list = top.is_none() && matches!(machine.stack.first(), Some(Value::Node(_)));
@@ -52,6 +63,7 @@ pub(crate) fn read_pickle(name: &str, bytes: &[u8], sink: &mut Sink<'_>) {
         return refuse(&machine, &end, &items, is_list, sink);
     }
     take_top(&mut machine, &items);
+    let outcome = Outcome::of(&mut machine, matches!(end, End::Stop));
     let at = machine.offset();
     let n_entries = machine.build.dump.ops.len();
     match end {
@@ -85,7 +97,9 @@ pub(crate) fn read_pickle(name: &str, bytes: &[u8], sink: &mut Sink<'_>) {
             );
         }
     }
-    let (mut dump, notes) = machine.build.finish();
+    let (mut dump, notes, left) = machine.build.finish();
+    before.known = left;
+    before.lessons.end(outcome, &dump);
     dump.name_hint = build::name_hint(name);
     emit(dump, notes, sink);
 }
@@ -159,16 +173,13 @@ fn take_top<'a>(machine: &mut Machine<'a>, items: &[Value<'a>]) {
                 let configs: Vec<_> = pairs(machine, value)
                     .map(|(key, value)| {
                         let mut config = GroupConfig { key, ..GroupConfig::default() };
-                        let mut bad_ranks = None;
+                        let mut list = None;
                         for (key, value) in fields(machine, value) {
                             match (key, value) {
                                 (b"name", Value::Str(text)) => config.name = text,
                                 (b"desc", Value::Str(text)) => config.desc = text,
                                 (b"ranks", Value::Str(b"")) => {}
-                                (b"ranks", Value::Str(text)) => match build::ranks(text) {
-                                    Some(ranks) => config.ranks = ranks,
-                                    None => bad_ranks = Some(text),
-                                },
+                                (b"ranks", Value::Str(text)) => list = Some(text),
                                 (b"ranks", list) => {
                                     let numbers = machine.items(list).iter();
                                     config.ranks = build::rank_numbers(
@@ -178,11 +189,11 @@ fn take_top<'a>(machine: &mut Machine<'a>, items: &[Value<'a>]) {
                                 _ => {}
                             }
                         }
-                        (config, bad_ranks)
+                        (config, list)
                     })
                     .collect();
-                for (config, bad_ranks) in configs {
-                    machine.build.config(config, bad_ranks);
+                for (config, list) in configs {
+                    machine.build.config(config, list);
                 }
             }
             [Value::Str(b"pg_status"), value] => {

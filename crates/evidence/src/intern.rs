@@ -57,7 +57,7 @@ pub(crate) fn hash_of(value: &(impl Hash + ?Sized)) -> u64 {
 pub(crate) type LookupMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<FxHasher>>;
 
 /// Finds equal items of a table that somebody else holds, so that nothing is stored twice.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Index {
     /// Hash and place + 1; 0 = vacant. A power of two long, at most half full.
     slots: Vec<(u64, u32)>,

@@ -10,6 +10,7 @@ mod document;
 mod fabric;
 mod flight;
 mod intern;
+mod kernel;
 mod nccl;
 mod ras;
 mod sink;
@@ -39,11 +40,12 @@ pub struct Extract {
     pub notes: Vec<Note>,
 }
 
-/// Buffers that are kept from file to file.
+/// What is kept from file to file: buffers, and what files of one job share.
 #[derive(Debug, Default)]
 pub struct Scratch {
     pub(crate) block: Vec<u8>,
-    pub(crate) whole: Vec<u8>,
+    pub(crate) whole: document::Whole,
+    pub(crate) dumps: flight::Before,
 }
 
 /// Reads one file, archive or stream. `path` is what citations will show.
@@ -58,8 +60,8 @@ pub fn read(path: &str, input: &mut dyn Read, scratch: &mut Scratch, limits: &Li
 /// Joins extracts into a case, in an order that depends on their content and paths alone, never on the order given.
 pub fn merge(mut extracts: Vec<Extract>) -> Case {
     extracts.sort_by(|a, b| {
-        let key = |e: &Extract| e.sources.first().map(|s| s.path.clone()).unwrap_or_default();
-        key(a).cmp(&key(b))
+        let [a, b] = [a, b].map(|e| e.sources.first().map_or("", |s| s.path.as_str()));
+        a.cmp(b)
     });
     let mut case = Case::default();
     for mut extract in extracts {

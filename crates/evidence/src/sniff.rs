@@ -76,7 +76,8 @@ fn sniff_text(head: &[u8]) -> Form {
     let n_odd = head.iter().filter(|b| matches!(b, 0..=8 | 14..=26 | 28..=31)).count();
     if n_odd * 50 > head.len() {
         Form::Binary(None)
-    } else if !is_json(head.strip_prefix(UTF8_MARK).unwrap_or(head)) {
+    } else if !is_json(head.strip_prefix(UTF8_MARK).unwrap_or(head)) || crate::kernel::is_journal(head) {
+        // A journal is an object a line, without end: it is read line by line like any log.
         Form::Text
     } else if is_timeline(head) {
         Form::Timeline

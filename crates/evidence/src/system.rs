@@ -131,7 +131,7 @@ fn heading(text: &str) -> Option<&str> {
 /// Whether a line that begins so is worth a closer look while nothing is open.
 fn may_begin(first: u8, body: &[u8]) -> bool {
     let any = |starts: &[&str]| starts.iter().any(|s| body.starts_with(s.as_bytes()));
-    match first {
+    let by_first = match first {
         b'0'..=b'9' | b'$' | b'#' | b'=' | b'+' | b'/' | b'-' | b'[' | b'*' => true,
         b'A' => any(&["ACSCtl:"]),
         b'B' => any(&["BOOT_IMAGE="]),
@@ -151,12 +151,10 @@ fn may_begin(first: u8, body: &[u8]) -> bool {
         b's' => any(&["slurmstepd: ", "srun: ", "slurmd"]),
         b't' => any(&["total "]),
         0xe2 => true,
-        _ => {
-            memchr::memmem::find(body, b"==").is_some()
-                || memchr::memmem::find(body, b" Live 0x").is_some()
-                || memchr::memmem::find(body, b"@").is_some()
-        }
-    }
+        _ => false,
+    };
+    let has = |word: &[u8]| memchr::memmem::find(body, word).is_some();
+    by_first || has(b"==") || has(b" Live 0x") || has(b"@")
 }
 
 impl SystemReader {

@@ -118,15 +118,19 @@ fn fact(out: &mut String, fact: &Fact) {
 
 /// Plain structures, without the fields that are empty.
 fn debugged(value: &impl std::fmt::Debug) -> String {
-    let text = format!("{value:?}");
-    let mut kept: Vec<String> = Vec::new();
-    for part in text.split(", ") {
-        let is_empty = [": None", ": \"\"", ": []", ": false"].iter().any(|e| part.ends_with(e));
-        if !is_empty {
-            kept.push(part.replace("Some(", "("));
+    let mut text = format!("{value:?}").replace("Some(", "(");
+    for empty in ["None", "\"\"", "[]", "false"] {
+        for end in [",", " }"] {
+            let wanted = format!(": {empty}{end}");
+            while let Some(at) = text.find(&wanted) {
+                let from = text.get(..at).and_then(|t| t.rfind([',', '{'])).unwrap_or(0);
+                let to = at + wanted.len() - end.len();
+                let mark = if text.get(from..=from) == Some("{") { "{" } else { "" };
+                text.replace_range(from..to, mark);
+            }
         }
     }
-    kept.join(", ").chars().take(900).collect()
+    text.replace("{,", "{").chars().take(900).collect()
 }
 
 fn bench(out: &mut String, run: &ringleader_model::BenchRun) {

@@ -186,6 +186,7 @@ struct Counter {
 #[derive(Default)]
 struct Readers {
     nccl: crate::nccl::NcclReader,
+    kernel: crate::kernel::KernelReader,
     blocks: crate::stacks::StackReader,
     ras: crate::ras::RasTextReader,
     tables: crate::tables::TableReader,
@@ -202,6 +203,7 @@ impl Readers {
         let body = counter.prefixes.strip(raw, &mut counter.tag);
         let line = Line { raw, body, tag: &counter.tag, number: counter.number, offset };
         let _taken = self.nccl.line(&line, sink)
+            || self.kernel.line(&line, sink)
             || self.blocks.line(&line, sink)
             || self.ras.line(&line, sink)
             || self.tables.line(&line, sink)
@@ -213,6 +215,7 @@ impl Readers {
 
     fn next_is_cut(&mut self) {
         self.nccl.next_is_cut();
+        self.kernel.next_is_cut();
         self.blocks.next_is_cut();
         self.ras.next_is_cut();
         self.tables.next_is_cut();
@@ -224,6 +227,7 @@ impl Readers {
 
     fn finish(&mut self, sink: &mut Sink<'_>) {
         self.nccl.finish(sink);
+        self.kernel.finish(sink);
         self.blocks.finish(sink);
         self.ras.finish(sink);
         self.tables.finish(sink);

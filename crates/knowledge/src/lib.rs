@@ -6,13 +6,19 @@ pub mod cause;
 pub mod cuda_error;
 pub mod nccl_result;
 pub mod nccl_warn;
+pub mod remedy;
 pub mod saying;
+pub mod sxid;
 pub mod variable;
 pub mod version;
+pub mod xid;
 
+#[expect(clippy::unreadable_literal, reason = "generated")]
 mod tables {
     include!(concat!(env!("OUT_DIR"), "/tables.rs"));
 }
 
+#[cfg(test)]
+mod machine_tests;
 #[cfg(test)]
 mod tests;

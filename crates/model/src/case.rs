@@ -1,7 +1,7 @@
 //! A case: everything that was read, before anything is concluded.
 
 use crate::{
-    BenchRun, Cite, CopyTest, FlightDump, GpuTable, Limit, NcclLog, NetFact, Note, ProcessStacks,
+    BenchRun, Cite, CopyTest, FlightDump, GpuTable, KernelEvent, Limit, NcclLog, NetFact, Note, ProcessStacks,
     ProcessTable, RasReport, Source, SystemFact, TorchEvent, WallTime, Who,
 };
 
@@ -39,6 +39,8 @@ pub enum Fact {
     Limits(Vec<Limit>),
     /// A statement of torch, Python or a launcher.
     Torch(TorchEvent),
+    /// A statement of the kernel.
+    Kernel(Box<KernelEvent>),
     /// A run of nccl-tests.
     Bench(Box<BenchRun>),
     /// A copy between GPUs, compared afterwards.

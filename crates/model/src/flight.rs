@@ -1,9 +1,13 @@
 //! A Flight Recorder dump, packed: a job of 1,024 ranks has two million entries that repeat a few dozen stacks and
 //! shapes, so both are tables and an entry holds indices.
 
+use std::sync::Arc;
+
 use crate::{Frame, GroupRank, OpKind, OpState, Rank};
 
 /// One dump: what one process recorded. The dump does not say whose it is.
+///
+/// Ranks of one job make the same calls from the same places, so dumps with equal tables share them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FlightDump {
     /// Format version, `2.10`.
@@ -15,11 +19,11 @@ pub struct FlightDump {
     /// The process groups of this process.
     pub groups: Vec<FlightGroup>,
     /// Distinct frames.
-    pub frames: Vec<Frame>,
+    pub frames: Arc<Vec<Frame>>,
     /// Distinct stacks: indices into `frames`, innermost first.
-    pub stacks: Vec<Box<[u32]>>,
+    pub stacks: Arc<Vec<Box<[u32]>>>,
     /// Distinct calls: kind, shapes, types, peers.
-    pub signatures: Vec<Signature>,
+    pub signatures: Arc<Vec<Signature>>,
     /// `thread_id`s of the recording threads (2.10 and newer), as printed: they name the same threads as the
     /// `Thread 0x…` lines of a native crash report, and so tell whose dump this is.
     pub thread_ids: Vec<u64>,
@@ -38,8 +42,9 @@ pub struct FlightGroup {
     pub name: Box<str>,
     /// `desc`: `default_pg`, `undefined`, or the user's.
     pub desc: Box<str>,
-    /// Global ranks of the members in group-rank order; empty if the dump does not tell.
-    pub ranks: Vec<Rank>,
+    /// Global ranks of the members in group-rank order; empty if the dump does not tell. Every dump of a job repeats
+    /// the list of all its ranks.
+    pub ranks: Arc<[Rank]>,
     /// `last_enqueued_collective`; None if absent or -1. Stale on healthy jobs: entries decide.
     pub last_enqueued: Option<i64>,
     /// `last_started_collective`.

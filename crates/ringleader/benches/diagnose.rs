@@ -22,6 +22,10 @@ use std::time::{Duration, Instant};
 use ringleader::gather::gather;
 use ringleader::report::json::Report;
 
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const ROUNDS: usize = 5;
 
 fn main() {

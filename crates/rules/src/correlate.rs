@@ -5,6 +5,8 @@ pub mod claims;
 pub mod condition;
 pub mod dumps;
 pub mod ledger;
+pub mod links;
+pub mod machine;
 pub mod mismatch;
 pub mod moments;
 pub mod roster;
@@ -21,6 +23,7 @@ use align::Divergence;
 use condition::{Condition, Conditions};
 use dumps::OwnedDump;
 use ledger::{Ledger, View};
+use machine::Machine;
 use mismatch::Mismatch;
 use suspects::Suspect;
 use waits::Waits;
@@ -53,6 +56,8 @@ pub struct Scene<'a> {
     pub conditions: Conditions,
     /// What the texts claim.
     pub claims: Claims<'a>,
+    /// What the machines' kernels say.
+    pub machine: Machine<'a>,
 }
 
 /// A statement of torch, Python or a launcher, with its place.
@@ -90,10 +95,12 @@ impl<'a> Scene<'a> {
         let waits: Vec<Waits> = views.iter().filter_map(|view| waits::waits(&ledger, *view)).collect();
         let conditions = Conditions::new(case, &roster);
         let claims = Claims::new(case);
+        let machine = Machine::new(case, &roster);
         let mut scene = Self {
             case,
             roster,
             claims,
+            machine,
             dumps,
             watchdog,
             ledger,

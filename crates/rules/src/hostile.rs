@@ -43,17 +43,18 @@ fn dump(hint: u32, seqs: &[u32], times: [i64; 2]) -> Fact {
         groups: vec![FlightGroup {
             name: "0".into(),
             desc: "default_pg".into(),
-            ranks: vec![Rank(0), Rank(u32::MAX), Rank(1)],
+            ranks: vec![Rank(0), Rank(u32::MAX), Rank(1)].into(),
             last_enqueued: Some(i64::MAX),
             last_completed: Some(i64::MIN),
             ..FlightGroup::default()
         }],
-        frames: vec![Frame { function: "f".into(), file: "f.py".into(), line: u32::MAX }],
-        stacks: vec![vec![0, u32::MAX].into()],
+        frames: vec![Frame { function: "f".into(), file: "f.py".into(), line: u32::MAX }].into(),
+        stacks: vec![vec![0, u32::MAX].into()].into(),
         signatures: vec![
             signature(OpKind::AllReduce, None),
             signature(OpKind::Send, Some(GroupRank(u32::MAX))),
-        ],
+        ]
+        .into(),
         ops: seqs
             .iter()
             .flat_map(|seq| {

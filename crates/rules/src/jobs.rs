@@ -185,18 +185,18 @@ fn parts_of_dumps(case: &Case) -> BTreeMap<usize, usize> {
 fn span(dump: &FlightDump) -> (i64, i64) {
     let first = dump.ops.first().map_or(0, |op| op.created_ns);
     let last = dump.ops.last().map_or(first, |op| op.created_ns.max(op.completed_ns));
-    (first, last)
+    (first.min(last), first.max(last))
 }
 
 /// Some two dumps that claim the same rank cover times that do not meet.
 fn times_apart(members: &[(usize, &FlightDump)]) -> bool {
-    members.iter().enumerate().any(|(at, (_, a))| {
-        members.iter().skip(at + 1).any(|(_, b)| {
-            let (a_span, b_span) = (span(a), span(b));
-            a.name_hint.is_some()
-                && a.name_hint == b.name_hint
-                && (a_span.1 < b_span.0 || b_span.1 < a_span.0)
-        })
+    let mut spans: Vec<(Rank, (i64, i64))> =
+        members.iter().filter_map(|(_, dump)| Some((dump.name_hint?, span(dump)))).collect();
+    spans.sort_unstable();
+    // Of one rank by their start: two do not meet if one begins behind the earliest end.
+    spans.chunk_by(|a, b| a.0 == b.0).any(|of_rank| {
+        let first_end = of_rank.iter().map(|(_, (_, end))| *end).min();
+        of_rank.last().zip(first_end).is_some_and(|((_, (last_start, _)), end)| end < *last_start)
     })
 }
 
@@ -261,11 +261,8 @@ fn parts_of_processes(case: &Case) -> BTreeMap<Process, usize> {
     // Parts that claim different ranks may well be one job whose logs are incomplete.
     let claims: Vec<usize> =
         (0..ranks.len()).filter(|p| ranks.get(*p).is_some_and(|r| !r.is_empty())).collect();
-    let contested = claims.iter().any(|a| {
-        claims
-            .iter()
-            .any(|b| a < b && ranks.get(*a).zip(ranks.get(*b)).is_some_and(|(x, y)| !x.is_disjoint(y)))
-    });
+    let mut claimed: BTreeSet<u32> = BTreeSet::new();
+    let contested = ranks.iter().any(|of_part| of_part.iter().any(|rank| !claimed.insert(*rank)));
     if !contested {
         return BTreeMap::new();
     }

@@ -6,6 +6,7 @@
 pub mod correlate;
 mod drafting;
 mod gid;
+mod hardware;
 #[cfg(test)]
 mod hostile;
 pub mod jobs;
@@ -17,6 +18,8 @@ pub mod rules;
 mod staging;
 #[cfg(test)]
 mod staging_jobs;
+#[cfg(test)]
+mod staging_kernel;
 mod told;
 pub mod verdict;
 

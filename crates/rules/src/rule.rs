@@ -52,6 +52,8 @@ pub enum Input {
     Gpus,
     /// Limits.
     Limits,
+    /// Kernel logs.
+    KernelLog,
 }
 
 /// What a rule answers.

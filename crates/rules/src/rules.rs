@@ -18,8 +18,10 @@ mod fingerprint_mismatch;
 mod firewall_or_port;
 mod framework_build_without_nccl;
 mod gdr_peermem_missing;
+mod gpu_driver_bug;
 mod gpu_fallen_off_bus;
 mod gpu_kernel_stuck;
+mod gsp_timeout;
 mod hostname_resolution;
 mod ib_errors;
 mod ib_gid_or_roce_config;
@@ -39,10 +41,12 @@ mod network_link_down;
 mod network_unreachable;
 mod nvlink_error;
 mod nvls_multicast;
+mod nvswitch_error;
 mod oom_killed;
 mod op_mismatch;
 mod p2p_acs_iommu;
 mod p2p_unsupported;
+mod pcie_error;
 mod peer_process_died;
 mod port_in_use;
 mod process_crashed;
@@ -52,6 +56,7 @@ mod process_uninterruptible;
 mod rank_env_misconfigured;
 mod rank_exited_early;
 mod routing_or_rail;
+mod row_remap_failure;
 mod shape_mismatch;
 mod shm_full;
 mod shm_permission;
@@ -99,7 +104,9 @@ pub static ALL: &[&Rule] = &[
     &ecc_uncorrectable::RULE,
     &fabric_manager_down::RULE,
     &framework_build_without_nccl::RULE,
+    &gpu_driver_bug::RULE,
     &gpu_fallen_off_bus::RULE,
+    &gsp_timeout::RULE,
     &ib_errors::RULE,
     &ib_link_down::RULE,
     &illegal_memory_access::RULE,
@@ -109,8 +116,11 @@ pub static ALL: &[&Rule] = &[
     &net_plugin_error::RULE,
     &nvlink_error::RULE,
     &nvls_multicast::RULE,
+    &nvswitch_error::RULE,
     &oom_killed::RULE,
     &p2p_acs_iommu::RULE,
+    &pcie_error::RULE,
+    &row_remap_failure::RULE,
     &p2p_unsupported::RULE,
     &rank_env_misconfigured::RULE,
     &shm_full::RULE,

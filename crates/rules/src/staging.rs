@@ -288,7 +288,8 @@ impl Stage {
         self
     }
 
-    fn check(&self, rule: &Rule) -> Vec<Finding> {
+    /// All findings of a rule.
+    pub(crate) fn findings(&self, rule: &Rule) -> Vec<Finding> {
         let scene = Scene::new(&self.case);
         match (rule.check)(&scene) {
             Outcome::Clear | Outcome::Undecided(_) => Vec::new(),
@@ -299,7 +300,7 @@ impl Stage {
     /// The findings of a rule, each as `cause ranks`, must be these; all of them are cited and say what to do.
     #[track_caller]
     pub(crate) fn expect(&self, rule: &Rule, expected: &[&str]) {
-        let findings = self.check(rule);
+        let findings = self.findings(rule);
         let got: Vec<String> = findings
             .iter()
             .map(|f| {
@@ -324,7 +325,7 @@ impl Stage {
     /// The one finding of a rule.
     #[track_caller]
     pub(crate) fn finding(&self, rule: &Rule) -> Finding {
-        let findings = self.check(rule);
+        let findings = self.findings(rule);
         assert_eq!(findings.len(), 1, "{findings:#?}");
         findings.into_iter().next().unwrap_or_else(|| unreachable!())
     }

@@ -5,6 +5,8 @@
 //! from line 90, `ar:4@main.90` one called from the function `main`, `send>1:8` and `recv<0:8` messages to and from
 //! group ranks, `ar:100*20` twenty calls alike, `ar:10x10` a tensor of that shape. Rank `r` is process `100 + r` throughout.
 
+use std::sync::Arc;
+
 use ringleader_model::{
     Fact, FlightDump, FlightGroup, FlightOp, Frame, GpuRow, GpuTable, GroupLabel, GroupRank, Host, LocalRank,
     NcclCall, NcclLog, OpKind, OpState, Pid, ProcessRow, ProcessStacks, ProcessTable, Rank, RankSet, RasComm,
@@ -202,12 +204,12 @@ impl Stage {
                 input_dtypes: dtypes.clone(),
                 output_dtypes: dtypes,
             };
-            let signature = index_of(&mut dump.signatures, signature);
+            let signature = index_of(Arc::make_mut(&mut dump.signatures), signature);
             let (function, line) = &word.place;
             let frame =
                 Frame { function: function.as_str().into(), file: "/srv/train.py".into(), line: *line };
-            let frame = index_of(&mut dump.frames, frame);
-            let stack = index_of(&mut dump.stacks, [frame].into());
+            let frame = index_of(Arc::make_mut(&mut dump.frames), frame);
+            let stack = index_of(Arc::make_mut(&mut dump.stacks), [frame].into());
             for _ in 0..word.times {
                 let (seq, p2p_seq) = &mut numbers[group];
                 *(if p2p { &mut *p2p_seq } else { &mut *seq }) += 1;

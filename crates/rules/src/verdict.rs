@@ -185,7 +185,7 @@ fn is_without_evidence(scene: &Scene<'_>) -> bool {
 }
 
 /// The first sign that something is wrong, in words.
-fn trouble(scene: &Scene<'_>) -> Option<&'static str> {
+pub(crate) fn trouble(scene: &Scene<'_>) -> Option<&'static str> {
     if let Some(sign) = stated_failure(scene.case) {
         return Some(sign);
     }

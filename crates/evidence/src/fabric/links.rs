@@ -54,7 +54,8 @@ impl FabricReader {
         let rest: Vec<&str> = words.collect();
         let is_address = |w: &&str| w.contains('/') && w.contains(['.', ':']);
         let is_link = rest.first().is_some_and(|w| w.matches(':').count() == 5 && w.len() == 17);
-        if !is_link && !rest.iter().all(|w| is_address(w) || matches!(*w, "metric" | "peer") || w.len() < 6) {
+        let is_number = |w: &&str| w.bytes().all(|b| b.is_ascii_digit());
+        if !is_link && !rest.iter().all(|w| is_address(w) || matches!(*w, "metric" | "peer") || is_number(w)) {
             return false;
         }
         let interface = Interface {

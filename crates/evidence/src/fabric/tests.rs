@@ -76,10 +76,10 @@ Symbol Errors                      : 12
         r#"
         line 1: Port(RdmaPort { device: "mlx5_1", port: 1, state: ("INIT"), phys_state: ("LINKUP"), rate_gbps: (200.0), lanes: (4), link_layer: ("InfiniBand"), lid: (6) })
         line 12: Port(RdmaPort { device: "mlx5_2", port: 1, state: ("ACTIVE"), link_layer: ("Ethernet"), active_mtu: (1024), max_mtu: (4096), lid: (0) })
-        line 18: Port(RdmaPort { device: "mlx5_4", port: 1, state: ("DOWN"), phys_state: ("DISABLED"), netdev: ("ens5"), lid: None })
-        line 19: Port(RdmaPort { device: "mlx5_5", port: 1, state: ("ACTIVE"), lid: None })
-        line 21: Counters(PortCounters { device: "mlx5_6", port: 1, errors: [(27, "Symbol Errors", 12)], moved: None })
-        line 21: Port(RdmaPort { device: "mlx5_6", port: 1, state: ("POLLING"), phys_state: ("ETHANFSMENABLE"), rate_gbps: (200.0), lanes: (4), lid: None })
+        line 18: Port(RdmaPort { device: "mlx5_4", port: 1, state: ("DOWN"), phys_state: ("DISABLED"), netdev: ("ens5") })
+        line 19: Port(RdmaPort { device: "mlx5_5", port: 1, state: ("ACTIVE") })
+        line 21: Counters(PortCounters { device: "mlx5_6", port: 1, errors: [(27, "Symbol Errors", 12)] })
+        line 21: Port(RdmaPort { device: "mlx5_6", port: 1, state: ("POLLING"), phys_state: ("ETHANFSMENABLE"), rate_gbps: (200.0), lanes: (4) })
         "#,
     );
 }
@@ -108,7 +108,7 @@ NIC statistics:
 ",
         r#"
         line 2: Counters(PortCounters { device: "mlx5_0", port: 1, lid: (17), errors: [(6, "SymbolErrorCounter", 3), (7, "LinkDownedCounter", 1)], moved: (9049592493976) })
-        line 10: Counters(PortCounters { device: "mlx5_1", port: 1, errors: [(10, "symbol_error", 0), (11, "local_ack_timeout_err", 7)], moved: None })
+        line 10: Counters(PortCounters { device: "mlx5_1", port: 1, errors: [(10, "symbol_error", 0), (11, "local_ack_timeout_err", 7)] })
         line 13: Counters(PortCounters { device: "eth2", port: 0, errors: [(16, "rx_discards_phy", 4), (17, "link_down_events_phy", 2)], moved: (99) })
         "#,
     );
@@ -138,12 +138,12 @@ Settings for ens5:
 everybody UP to go
 ",
         r#"
-        line 1: Interface(Interface { name: "lo", state: ("UNKNOWN"), flags: "LOOPBACK,UP,LOWER_UP", mtu: (65536), addresses: ["127.0.0.1"], link_detected: None })
-        line 5: Interface(Interface { name: "eth0", state: ("DOWN"), flags: "NO-CARRIER,BROADCAST,MULTICAST,UP", mtu: (1400), addresses: ["192.0.2.2"], link_detected: None })
-        line 8: Interface(Interface { name: "lo", state: ("UNKNOWN"), addresses: ["127.0.0.1", "::1"], link_detected: None })
-        line 9: Interface(Interface { name: "ifb0", state: ("DOWN"), link_detected: None })
-        line 10: Interface(Interface { name: "eth0", state: ("UP"), addresses: ["192.0.2.2", "fd00::2", "fe80::fc:ff:fe00:1"], link_detected: None })
-        line 11: Route(Route { to: "default", via: ("192.0.2.1"), device: ("eth0"), is_dead: false })
+        line 1: Interface(Interface { name: "lo", state: ("UNKNOWN"), flags: "LOOPBACK,UP,LOWER_UP", mtu: (65536), addresses: ["127.0.0.1"] })
+        line 5: Interface(Interface { name: "eth0", state: ("DOWN"), flags: "NO-CARRIER,BROADCAST,MULTICAST,UP", mtu: (1400), addresses: ["192.0.2.2"] })
+        line 8: Interface(Interface { name: "lo", state: ("UNKNOWN"), addresses: ["127.0.0.1", "::1"] })
+        line 9: Interface(Interface { name: "ifb0", state: ("DOWN") })
+        line 10: Interface(Interface { name: "eth0", state: ("UP"), addresses: ["192.0.2.2", "fd00::2", "fe80::fc:ff:fe00:1"] })
+        line 11: Route(Route { to: "default", via: ("192.0.2.1"), device: ("eth0") })
         line 12: Route(Route { to: "192.0.2.0/24", device: ("eth0"), is_dead: true })
         line 13: Route(Route { to: "198.51.100.0/24", is_dead: true })
         line 14: Interface(Interface { name: "ens5", speed_mbps: (25000), link_detected: (false) })
@@ -177,12 +177,12 @@ $ ib_write_bw -d mlx5_0 192.0.2.3
  65536      5000             11234.25           11198.78              0.170497
 ",
         r#"
-        line 1: Reach(Reach { tool: "nc", host: "192.0.2.3", port: (29500), outcome: Answers, too_large_for: None })
-        line 2: Reach(Reach { tool: "nc", host: "192.0.2.3", port: (29500), outcome: Refused, too_large_for: None })
-        line 3: Reach(Reach { tool: "nc", host: "192.0.2.3", port: (29501), outcome: TimedOut, too_large_for: None })
-        line 5: Reach(Reach { tool: "nc", host: "node7", port: (29500), outcome: TimedOut, too_large_for: None })
-        line 6: Reach(Reach { tool: "bash", host: "192.0.2.3", port: (29500), outcome: NoRoute, too_large_for: None })
-        line 7: Reach(Reach { tool: "ping", host: "node9", outcome: UnknownHost, too_large_for: None })
+        line 1: Reach(Reach { tool: "nc", host: "192.0.2.3", port: (29500), outcome: Answers })
+        line 2: Reach(Reach { tool: "nc", host: "192.0.2.3", port: (29500), outcome: Refused })
+        line 3: Reach(Reach { tool: "nc", host: "192.0.2.3", port: (29501), outcome: TimedOut })
+        line 5: Reach(Reach { tool: "nc", host: "node7", port: (29500), outcome: TimedOut })
+        line 6: Reach(Reach { tool: "bash", host: "192.0.2.3", port: (29500), outcome: NoRoute })
+        line 7: Reach(Reach { tool: "ping", host: "node9", outcome: UnknownHost })
         line 8: Reach(Reach { tool: "ping", host: "node1", outcome: TimedOut, payload_bytes: (8972), too_large_for: (1500) })
         line 12: Listener { local: "0.0.0.0:2024" }
         line 13: Listener { local: "*:29500" }
@@ -204,7 +204,7 @@ mlx5_0\t1\t3\t0000:0000:0000:0000:0000:ffff:c000:0202\t192.0.2.2  \tv2\teth2
 n_gids_found=2
 ",
         r#"
-        line 3: Gid(GidEntry { device: "mlx5_0", port: 1, index: 0, gid: "fe80:0000:0000:0000:063f:72ff:fefb:8d7c", is_v2: false, netdev: "eth2" })
+        line 3: Gid(GidEntry { device: "mlx5_0", port: 1, index: 0, gid: "fe80:0000:0000:0000:063f:72ff:fefb:8d7c", netdev: "eth2" })
         line 4: Gid(GidEntry { device: "mlx5_0", port: 1, index: 3, gid: "0000:0000:0000:0000:0000:ffff:c000:0202", ipv4: ("192.0.2.2"), is_v2: true, netdev: "eth2" })
         "#,
     );

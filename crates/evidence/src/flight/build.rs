@@ -1,11 +1,13 @@
 //! Puts a dump together: interns frames, stacks and calls, joins process groups. Shared by the pickle and JSON forms.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use ringleader_model::{
     FlightDump, FlightGroup, FlightOp, Frame, GroupRank, NoteKind, OpKind, OpState, Rank, Signature,
 };
 
+use super::known::Known;
 use crate::intern::{Index, hash_of};
 
 /// Process groups of one process that are kept.
@@ -55,7 +57,7 @@ pub(super) struct GroupConfig<'a> {
     pub(super) key: &'a [u8],
     pub(super) name: &'a [u8],
     pub(super) desc: &'a [u8],
-    pub(super) ranks: Vec<Rank>,
+    pub(super) ranks: Arc<[Rank]>,
 }
 
 /// One group of `pg_status`.
@@ -71,9 +73,25 @@ pub(super) struct GroupStatus<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OverBudget;
 
+/// Items of the tables that can be found.
+#[derive(Clone, Copy, Debug, Default)]
+struct Indexed {
+    frames: usize,
+    stacks: usize,
+    signatures: usize,
+}
+
+impl Indexed {
+    fn of(known: &Known) -> Self {
+        Self { frames: known.frames.len(), stacks: known.stacks.len(), signatures: known.signatures.len() }
+    }
+}
+
 /// A dump under construction.
 pub(super) struct Build<'a> {
     pub(super) dump: FlightDump,
+    /// Tables of the dump, and what the dump before has left.
+    pub(super) known: Known,
     pub(super) configs: Vec<GroupConfig<'a>>,
     pub(super) statuses: Vec<GroupStatus<'a>>,
     /// Kind, byte offset, text.
@@ -83,6 +101,7 @@ pub(super) struct Build<'a> {
     frame_index: Index,
     stack_index: Index,
     signature_index: Index,
+    indexed: Indexed,
     threads: BTreeSet<u64>,
     budget: usize,
     /// Scratch for whole stacks.
@@ -92,17 +111,10 @@ pub(super) struct Build<'a> {
 impl<'a> Build<'a> {
     /// For a file of `size_bytes`. Tables may take a few times as much, which honest dumps are far from; small files
     /// name a path once and use it often, hence the floor.
-    pub(super) fn new(size_bytes: usize) -> Self {
-        // A dump of a real job has about this many; a small file gets none of it.
-        let n_usual = if size_bytes > 64 << 10 { 128 } else { 0 };
-        let dump = FlightDump {
-            frames: Vec::with_capacity(n_usual),
-            stacks: Vec::with_capacity(n_usual),
-            signatures: Vec::with_capacity(n_usual / 2),
-            ..FlightDump::default()
-        };
+    pub(super) fn new(size_bytes: usize, known: Known) -> Self {
         Self {
-            dump,
+            dump: FlightDump::default(),
+            known,
             configs: Vec::new(),
             statuses: Vec::new(),
             notes: Vec::new(),
@@ -111,6 +123,7 @@ impl<'a> Build<'a> {
             frame_index: Index::default(),
             stack_index: Index::default(),
             signature_index: Index::default(),
+            indexed: Indexed::default(),
             threads: BTreeSet::new(),
             budget: size_bytes.saturating_mul(12).saturating_add(8 << 20),
             stack: Vec::new(),
@@ -129,39 +142,67 @@ impl<'a> Build<'a> {
         }
     }
 
+    /// Makes findable what was put into the tables without being looked for.
+    fn index(&mut self) {
+        let Self { known, indexed, .. } = self;
+        for (at, frame) in known.frames.items().iter().enumerate().skip(indexed.frames) {
+            let hash = hash_of(&(frame.function.as_bytes(), frame.file.as_bytes(), frame.line));
+            self.frame_index.place(hash, at as u32, |_| false);
+        }
+        for (at, stack) in known.stacks.items().iter().enumerate().skip(indexed.stacks) {
+            self.stack_index.place(hash_of(&**stack), at as u32, |_| false);
+        }
+        for (at, signature) in known.signatures.items().iter().enumerate().skip(indexed.signatures) {
+            self.signature_index.place(hash_of(signature), at as u32, |_| false);
+        }
+        self.indexed = Indexed::of(&self.known);
+    }
+
     pub(super) fn frame(&mut self, function: &[u8], file: &[u8], line: u32) -> Result<u32, OverBudget> {
+        if self.indexed.frames < self.known.frames.len() {
+            self.index();
+        }
         self.charge((function.len() + file.len()) / 64)?;
-        let frames = &self.dump.frames;
+        let is_same =
+            |f: &Frame| f.line == line && f.function.as_bytes() == function && f.file.as_bytes() == file;
+        let frames = &self.known.frames;
         let next = frames.len() as u32;
-        let place = self.frame_index.place(hash_of(&(function, file, line)), next, |at| {
-            frames.get(at as usize).is_some_and(|f| {
-                f.line == line && f.function.as_bytes() == function && f.file.as_bytes() == file
-            })
-        });
+        let hash = hash_of(&(function, file, line));
+        let place = self.frame_index.place(hash, next, |at| frames.get(at).is_some_and(is_same));
         if place == next {
             self.charge(64 + function.len() + file.len())?;
-            self.dump.frames.push(Frame { function: text(function), file: text(file), line });
+            let make = || Frame { function: text(function), file: text(file), line };
+            self.known.frames.push(is_same, make);
+            self.indexed.frames += 1;
         }
         Ok(place)
     }
 
     /// Interns `self.stack`.
     pub(super) fn stack(&mut self) -> Result<u32, OverBudget> {
+        if self.indexed.stacks < self.known.stacks.len() {
+            self.index();
+        }
         self.charge(self.stack.len() / 8)?;
-        let (stacks, stack) = (&self.dump.stacks, &self.stack);
+        let stack = self.stack.as_slice();
+        let stacks = &self.known.stacks;
         let next = stacks.len() as u32;
-        let place = self.stack_index.place(hash_of(stack.as_slice()), next, |at| {
-            stacks.get(at as usize).is_some_and(|s| **s == **stack)
-        });
+        let place =
+            self.stack_index.place(hash_of(stack), next, |at| stacks.get(at).is_some_and(|s| **s == *stack));
         if place == next {
             self.charge(48 + self.stack.len() * 4)?;
-            self.dump.stacks.push(self.stack.as_slice().into());
+            let stack = self.stack.as_slice();
+            self.known.stacks.push(|s| **s == *stack, || stack.into());
+            self.indexed.stacks += 1;
         }
         Ok(place)
     }
 
     /// `profiling_name` and tensors.
     pub(super) fn signature(&mut self, profiling_name: &[u8], tensors: Tensors) -> Result<u32, OverBudget> {
+        if self.indexed.signatures < self.known.signatures.len() {
+            self.index();
+        }
         let cost = tensors.cost() + profiling_name.len();
         self.charge(cost / 64)?;
         let name = String::from_utf8_lossy(profiling_name);
@@ -179,14 +220,15 @@ impl<'a> Build<'a> {
             input_dtypes: tensors.input_dtypes,
             output_dtypes: tensors.output_dtypes,
         };
-        let signatures = &self.dump.signatures;
+        let signatures = &self.known.signatures;
         let next = signatures.len() as u32;
-        let place = self.signature_index.place(hash_of(&signature), next, |at| {
-            signatures.get(at as usize).is_some_and(|s| *s == signature)
-        });
+        let place = self
+            .signature_index
+            .place(hash_of(&signature), next, |at| signatures.get(at).is_some_and(|s| *s == signature));
         if place == next {
             self.charge(cost)?;
-            self.dump.signatures.push(signature);
+            self.known.signatures.push(|s| *s == signature, || signature.clone());
+            self.indexed.signatures += 1;
         }
         Ok(place)
     }
@@ -215,16 +257,20 @@ impl<'a> Build<'a> {
         }
     }
 
-    /// A group of `pg_config`; `bad_ranks` is a list of ranks that could not be read.
-    pub(super) fn config(&mut self, config: GroupConfig<'a>, bad_ranks: Option<&[u8]>) {
-        if let Some(list) = bad_ranks {
-            let list: String = text(list).chars().take(80).collect();
-            let name = text(if config.name.is_empty() { config.key } else { config.name });
-            self.note(
-                NoteKind::Malformed,
-                0,
-                format!("the ranks of group `{name}` could not be read: `{list}`"),
-            );
+    /// A group of `pg_config`; `list` is its list of ranks as a text, if it is one.
+    pub(super) fn config(&mut self, mut config: GroupConfig<'a>, list: Option<&[u8]>) {
+        if let Some(list) = list {
+            if let Some(ranks) = self.known.lists.read(list) {
+                config.ranks = ranks;
+            } else {
+                let list: String = text(list).chars().take(80).collect();
+                let name = text(if config.name.is_empty() { config.key } else { config.name });
+                self.note(
+                    NoteKind::Malformed,
+                    0,
+                    format!("the ranks of group `{name}` could not be read: `{list}`"),
+                );
+            }
         }
         self.configs.push(config);
     }
@@ -243,7 +289,7 @@ impl<'a> Build<'a> {
     ///
     /// `pg_config` is keyed by the group's name and `pg_status` by `pg_id`, this process's creation number; only
     /// entries state both.
-    pub(super) fn finish(mut self) -> (FlightDump, Vec<(NoteKind, usize, String)>) {
+    pub(super) fn finish(mut self) -> (FlightDump, Vec<(NoteKind, usize, String)>, Known) {
         let mut groups: Vec<FlightGroup> = self
             .groups
             .iter()
@@ -318,8 +364,11 @@ impl<'a> Build<'a> {
             groups.push(group);
         }
         self.dump.groups = groups;
+        self.dump.frames = self.known.frames.finish();
+        self.dump.stacks = self.known.stacks.finish();
+        self.dump.signatures = self.known.signatures.finish();
         self.dump.thread_ids = self.threads.into_iter().collect();
-        (self.dump, self.notes)
+        (self.dump, self.notes, self.known)
     }
 }
 
@@ -420,7 +469,7 @@ pub(super) fn ranks(list: &[u8]) -> Option<Vec<Rank>> {
 }
 
 /// Ranks as numbers.
-pub(super) fn rank_numbers(list: impl Iterator<Item = Option<i64>>) -> Vec<Rank> {
+pub(super) fn rank_numbers(list: impl Iterator<Item = Option<i64>>) -> Arc<[Rank]> {
     list.take(MAX_RANKS).map_while(|n| u32::try_from(n?).ok().map(Rank)).collect()
 }
 

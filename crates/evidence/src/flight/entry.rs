@@ -9,9 +9,10 @@
 use ringleader_model::{FlightOp, OpState};
 
 use super::build::{self, BLANK, GroupKey, OverBudget, Tensors};
+use super::lesson::{State, Step};
 use super::memo::{Memo, Value, Word};
 use super::pickle::{End, Machine, long};
-use super::template::{MAX_VARYING, Span, Templates, Varying};
+use super::template::{MAX_VARYING, Span, Template, Templates, Varying};
 use crate::intern::{Index, hash_of};
 
 /// Dimensions and tensors of one call that are kept.
@@ -51,7 +52,9 @@ struct Call {
 #[derive(Default)]
 pub(super) struct Learned<'a> {
     generation: u32,
-    templates: Templates<'a>,
+    pub(super) templates: Templates,
+    /// Scratch: fixed bytes of an entry.
+    fixed: Vec<u8>,
     stacks: Spans<'a>,
     calls: Spans<'a>,
     call_list: Vec<Call>,
@@ -152,6 +155,16 @@ impl<'a> Cursor<'a> {
 
     #[cold]
     fn new_text(&mut self, memo: &mut Memo<'a>) -> Option<Text<'a>> {
+        let (text, at) = self.spelled()?;
+        if at != NO_PLACE {
+            self.has_put = true;
+            memo.put(at as usize, Value::Str(text)).then_some(())?;
+        }
+        Some(Text { bytes: text, word: Word::of(text), at })
+    }
+
+    /// A string that stands here, and the place it goes to.
+    fn spelled(&mut self) -> Option<(&'a [u8], u32)> {
         let (text, rest) = match self.rest {
             [b'X', a, b, c, d, rest @ ..] => {
                 rest.split_at_checked(u32::from_le_bytes([*a, *b, *c, *d]) as usize)?
@@ -160,14 +173,18 @@ impl<'a> Cursor<'a> {
             _ => return None,
         };
         self.rest = rest;
-        let at = match self.put() {
-            Some(at) => {
-                self.has_put = true;
-                memo.put(at as usize, Value::Str(text)).then_some(at)?
-            }
-            None => NO_PLACE,
+        Some((text, self.put().unwrap_or(NO_PLACE)))
+    }
+
+    /// The same as [`Self::text`] in an entry that was read before: nothing is put into the memo.
+    fn text_of(&mut self, memo: &Memo<'a>) -> Option<Text<'a>> {
+        let (bytes, at) = if let Some(at) = self.place() {
+            let Value::Str(text) = memo.get(at)?.value else { return None };
+            (text, at)
+        } else {
+            self.spelled()?
         };
-        Some(Text { bytes: text, word: Word::of(text), at })
+        Some(Text { bytes, word: Word::of(bytes), at })
     }
 
     #[inline]
@@ -259,15 +276,58 @@ impl<'a> Cursor<'a> {
     }
 }
 
+/// Calls `fix` with every place of the memo that an entry refers to, but for those of a group's name and description
+/// and of a thread's handle. None if it is not as expected.
+pub(super) fn refs<'a>(entry: &'a [u8], memo: &Memo<'a>, mut fix: impl FnMut(u32)) -> Option<()> {
+    let mut cursor = Cursor { rest: entry, has_put: false };
+    cursor.eat(b"}(")?;
+    while !cursor.next_is(b'u') {
+        let key = cursor.text_of(memo)?;
+        fix(key.at);
+        match key.word {
+            Word::ProcessGroup => {
+                cursor.text_of(memo)?;
+                cursor.text_of(memo)?;
+                cursor.eat(&[0x86])?;
+            }
+            Word::ThreadId => drop(cursor.text_of(memo)?),
+            _ => {
+                let mut depth = 0_u32;
+                loop {
+                    if cursor.eat(b"](").is_some() || cursor.eat(b"}(").is_some() {
+                        depth = depth.checked_add(1)?;
+                    } else if depth > 0 && cursor.next_is(b'e') {
+                        depth -= 1;
+                    } else if depth > 0 && cursor.next_is(b'u') {
+                        depth -= 1;
+                        cursor.put();
+                    } else if let Some(at) = cursor.place() {
+                        fix(at);
+                    } else if matches!(cursor.rest, [b'X' | 0x8c, ..]) {
+                        fix(cursor.text_of(memo)?.at);
+                    } else if cursor.bool().is_none() {
+                        cursor.duration_us()?;
+                    }
+                    if depth == 0 {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    Some(())
+}
+
 /// An entry half read.
-struct Draft {
+pub(super) struct Draft {
     varying: [Span; MAX_VARYING],
     n_varying: usize,
     op: FlightOp,
     is_empty: bool,
-    pg_id: i64,
-    name_at: u32,
-    desc_at: u32,
+    pub(super) pg_id: i64,
+    pub(super) name_at: u32,
+    pub(super) desc_at: u32,
+    pub(super) thread_at: u32,
     call: u32,
     call_name_at: u32,
 }
@@ -287,38 +347,48 @@ impl From<OverBudget> for Miss {
 impl<'a> Machine<'a> {
     /// Reads entries as long as they are as expected; what comes next is for the general machine.
     pub(super) fn read_entries(&mut self) -> Result<(), End> {
+        self.begin_entries();
+        // Of the entry before.
+        let mut n_bytes = 0;
         while self.rest.first() == Some(&b'}') {
             if self.learned.generation != self.memo.generation {
                 self.learned = Learned { generation: self.memo.generation, ..Learned::default() };
+                self.capture = None;
+                self.follower = None;
             }
             let before = self.rest.len();
-            let op = if let Some((op, rest)) = self.learned.templates.read(self.rest) {
+            let ops = &mut self.build.dump.ops;
+            if ops.len() == ops.capacity() {
+                // Entries are alike in size: room for the rest at once, and pages only when they are used.
+                let n_left = before / n_bytes.max(64);
+                ops.reserve_exact(if ops.is_empty() { n_left.min(60) } else { n_left + n_left / 16 } + 4);
+            }
+            if self.follow().is_some() {
+                n_bytes = before - self.rest.len();
+                continue;
+            }
+            let ops = &mut self.build.dump.ops;
+            if let Some(rest) = self.learned.templates.read(self.bytes, self.rest, ops) {
                 self.rest = rest;
-                op
             } else {
                 let mut cursor = Cursor { rest: self.rest, has_put: false };
                 match self.entry(&mut cursor) {
                     Ok(op) => {
                         self.rest = cursor.rest;
-                        op
+                        self.build.dump.ops.push(op);
                     }
                     Err(Miss::Unexpected) => break,
                     Err(Miss::Over(over)) => return Err(over.into()),
                 }
-            };
-            let ops = &mut self.build.dump.ops;
-            if ops.len() == ops.capacity() {
-                // Entries are alike in size: room for the rest at once, and pages only when they are used.
-                let n_left = self.rest.len() / (before - self.rest.len()).max(64);
-                ops.reserve_exact(if ops.is_empty() { n_left.min(60) } else { n_left + n_left / 16 } + 4);
             }
-            ops.push(op);
+            n_bytes = before - self.rest.len();
         }
         Ok(())
     }
 
     fn entry(&mut self, cursor: &mut Cursor<'a>) -> Result<FlightOp, Miss> {
         let start = cursor.rest;
+        let state = self.state();
         let mut draft = Draft {
             varying: [Span::default(); MAX_VARYING],
             n_varying: 0,
@@ -327,6 +397,7 @@ impl<'a> Machine<'a> {
             pg_id: -1,
             name_at: NO_PLACE,
             desc_at: NO_PLACE,
+            thread_at: NO_PLACE,
             call: UNSET,
             call_name_at: NO_PLACE,
         };
@@ -342,16 +413,36 @@ impl<'a> Machine<'a> {
             self.build.stack.clear();
             draft.op.stack = self.build.stack()?;
         }
-        draft.op.group = self.group_of(&draft)?;
+        draft.op.group = self.group_at((draft.pg_id, draft.name_at, draft.desc_at))?;
         draft.op.signature = self.signature_of(&draft)?;
-        if cursor.has_put {
-            self.learned.templates.forget_last();
-        } else {
-            let entry = start.get(..start.len() - cursor.rest.len()).unwrap_or_default();
-            let varying = draft.varying.get(..draft.n_varying).unwrap_or_default();
-            self.learned.templates.learn(entry, varying, &draft.op);
-        }
+        self.teach(&draft, state, start, cursor);
         Ok(draft.op)
+    }
+
+    /// Learns from an entry that was read.
+    fn teach(&mut self, draft: &Draft, before: State, start: &'a [u8], cursor: &Cursor<'a>) {
+        // What puts something into the memo will not come again, unless in another dump.
+        let is_teaching = !cursor.has_put || self.capture.is_some() || self.follower.is_some();
+        let entry = start.get(..start.len() - cursor.rest.len()).unwrap_or_default();
+        let varying = draft.varying.get(..draft.n_varying).unwrap_or_default();
+        let at = self.bytes.len() - start.len();
+        let template = if is_teaching { Template::new(at, entry, varying, &draft.op) } else { None };
+        let mut fixed = std::mem::take(&mut self.learned.fixed);
+        if let Some(template) = &template {
+            template.fix(entry, &mut fixed);
+        }
+        let is_known = self.find_way(template.as_ref(), &fixed);
+        let keeps = !cursor.has_put || self.capture.is_some();
+        if let Some(template) = template.filter(|_| keeps && !is_known) {
+            let is_new = self.learned.templates.learn(self.bytes, template, &fixed);
+            let after = self.state();
+            if let Some(capture) = self.capture.as_mut().filter(|_| is_new) {
+                capture.add(Step::new(before, after, draft));
+            }
+        } else {
+            self.learned.templates.forget_last();
+        }
+        self.learned.fixed = fixed;
     }
 
     #[inline]
@@ -380,13 +471,8 @@ impl<'a> Machine<'a> {
                     .ok_or(unexpected)?;
             }
             Word::ThreadId => {
-                let id = cursor.text(&mut self.memo).ok_or(unexpected)?;
-                if let Some(slot) = self.memo.get_mut(id.at)
-                    && !slot.is_counted
-                {
-                    slot.is_counted = true;
-                    self.build.thread(id.bytes);
-                }
+                draft.thread_at = cursor.text(&mut self.memo).ok_or(unexpected)?.at;
+                self.count_thread(draft.thread_at);
             }
             Word::ThreadName => drop(cursor.text(&mut self.memo).ok_or(unexpected)?),
             Word::ProfilingName => {
@@ -560,15 +646,25 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
+    /// Counts the thread whose handle is in this place of the memo.
     #[inline]
-    fn group_of(&mut self, draft: &Draft) -> Result<u16, Miss> {
-        let (id, name, desc, group) = self.learned.group;
-        if (id, name, desc) == (draft.pg_id, draft.name_at, draft.desc_at)
-            && !self.learned.group_list.is_empty()
+    pub(super) fn count_thread(&mut self, at: u32) {
+        if let Some(slot) = self.memo.get_mut(at)
+            && !slot.is_counted
+            && let Value::Str(id) = slot.value
         {
+            slot.is_counted = true;
+            self.build.thread(id);
+        }
+    }
+
+    /// The group of this `pg_id` and these places of its name and description.
+    #[inline]
+    pub(super) fn group_at(&mut self, key: (i64, u32, u32)) -> Result<u16, OverBudget> {
+        let (id, name, desc, group) = self.learned.group;
+        if (id, name, desc) == key && !self.learned.group_list.is_empty() {
             return Ok(group);
         }
-        let key = (draft.pg_id, draft.name_at, draft.desc_at);
         let list = &self.learned.group_list;
         let found = self
             .learned
@@ -582,11 +678,7 @@ impl<'a> Machine<'a> {
             Some(Value::Str(text)) => text,
             _ => b"",
         };
-        let group = self.build.group(GroupKey {
-            id: draft.pg_id,
-            name: text(draft.name_at),
-            desc: text(draft.desc_at),
-        })?;
+        let group = self.build.group(GroupKey { id: key.0, name: text(key.1), desc: text(key.2) })?;
         self.learned.group = (key.0, key.1, key.2, group);
         self.learned.groups.place(hash_of(&key), self.learned.group_list.len() as u32, |_| false);
         self.learned.group_list.push(self.learned.group);

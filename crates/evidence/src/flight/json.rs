@@ -5,6 +5,7 @@ use ringleader_model::{FlightOp, NoteKind};
 use serde_json::{Map, Value};
 
 use super::build::{self, BLANK, Build, GroupConfig, GroupKey, GroupStatus, OverBudget, Tensors};
+use super::known::Known;
 use super::memo::Word;
 use crate::sink::Sink;
 
@@ -24,7 +25,7 @@ pub(crate) fn read_json(name: &str, value: &Value, sink: &mut Sink<'_>) -> bool 
     }
     let n_entries = entries.map_or(0, Vec::len);
     // The text is gone; an entry of this form takes about this much.
-    let mut build = Build::new(n_entries.saturating_mul(500));
+    let mut build = Build::new(n_entries.saturating_mul(500), Known::default());
     if let Some(top) = top {
         take_top(top, &mut build);
     }
@@ -44,7 +45,7 @@ pub(crate) fn read_json(name: &str, value: &Value, sink: &mut Sink<'_>) -> bool 
             }
         }
     }
-    let (mut dump, notes) = build.finish();
+    let (mut dump, notes, _) = build.finish();
     dump.name_hint = build::name_hint(name);
     super::emit(dump, notes, sink);
     true
@@ -58,18 +59,19 @@ fn take_top<'a>(top: &'a Map<String, Value>, build: &mut Build<'a>) {
         |key: &str| top.get(key).and_then(Value::as_object).into_iter().flatten().take(build::MAX_GROUPS);
     for (key, value) in dict("pg_config") {
         let field = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().as_bytes();
-        let mut config =
-            GroupConfig { key: key.as_bytes(), name: field("name"), desc: field("desc"), ranks: Vec::new() };
-        let mut bad_ranks = None;
+        let mut config = GroupConfig {
+            key: key.as_bytes(),
+            name: field("name"),
+            desc: field("desc"),
+            ..GroupConfig::default()
+        };
+        let mut text = None;
         match value.get("ranks") {
-            Some(Value::String(list)) if !list.is_empty() => match build::ranks(list.as_bytes()) {
-                Some(ranks) => config.ranks = ranks,
-                None => bad_ranks = Some(list.as_bytes()),
-            },
+            Some(Value::String(list)) if !list.is_empty() => text = Some(list.as_bytes()),
             Some(Value::Array(list)) => config.ranks = build::rank_numbers(list.iter().map(Value::as_i64)),
             _ => {}
         }
-        build.config(config, bad_ranks);
+        build.config(config, text);
     }
     for (key, value) in dict("pg_status") {
         let mut status = GroupStatus { key: key.as_bytes(), ..GroupStatus::default() };

@@ -5,6 +5,8 @@
 
 use super::build::{Build, OverBudget};
 use super::entry::Learned;
+use super::known::Known;
+use super::lesson::{Capture, Follower, Lessons};
 use super::memo::{Memo, Value};
 
 /// Values on the stack.
@@ -74,11 +76,17 @@ pub(super) struct Machine<'a> {
     /// The last opcode closed a dict.
     is_closed: bool,
     pub(super) learned: Learned<'a>,
+    /// What dumps before have taught; taken at the first entry.
+    pub(super) lessons: Option<&'a Lessons>,
+    pub(super) follower: Option<Follower<'a>>,
+    /// Entries that were read as a lesson has them; None if there was no lesson.
+    pub(super) n_followed: Option<usize>,
+    pub(super) capture: Option<Capture>,
     pub(super) build: Build<'a>,
 }
 
 impl<'a> Machine<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
+    pub(super) fn new(bytes: &'a [u8], known: Known, lessons: &'a Lessons) -> Self {
         Self {
             bytes,
             rest: bytes,
@@ -91,7 +99,11 @@ impl<'a> Machine<'a> {
             entries_at: None,
             is_closed: false,
             learned: Learned::default(),
-            build: Build::new(bytes.len()),
+            lessons: Some(lessons),
+            follower: None,
+            n_followed: None,
+            capture: None,
+            build: Build::new(bytes.len(), known),
         }
     }
 

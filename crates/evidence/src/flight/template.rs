@@ -87,9 +87,11 @@ impl Number {
 }
 
 /// An entry of which all is known but the varying values.
-struct Template<'a> {
-    entry: &'a [u8],
-    /// As long as `entry`; 0 where a varying value stands.
+#[derive(Debug)]
+pub(super) struct Template {
+    /// Where the entry stands in the dump that it was learned from.
+    at: u32,
+    /// As long as the entry; 0 where a varying value stands.
     mask: Box<[u8]>,
     record_id: Number,
     seq: Number,
@@ -101,13 +103,13 @@ struct Template<'a> {
     duration_end: u32,
     op: FlightOp,
     /// The templates that came after it the last two times.
-    next: [u32; 2],
+    pub(super) next: [u32; 2],
 }
 
-impl<'a> Template<'a> {
-    fn new(entry: &'a [u8], spans: &[Span], op: &FlightOp) -> Option<Self> {
+impl Template {
+    pub(super) fn new(at: usize, entry: &[u8], spans: &[Span], op: &FlightOp) -> Option<Self> {
         let mut template = Self {
-            entry,
+            at: u32::try_from(at).ok()?,
             mask: vec![0xff; entry.len()].into(),
             record_id: Number::ABSENT,
             seq: Number::ABSENT,
@@ -144,98 +146,147 @@ impl<'a> Template<'a> {
         Some(template)
     }
 
-    /// The operation if `bytes` begin with an entry of this kind, and what follows.
+    /// The entry as it was learned, from its dump.
     #[inline]
-    fn read(&self, bytes: &'a [u8]) -> Option<(FlightOp, &'a [u8])> {
-        let (entry, rest) = bytes.split_at_checked(self.entry.len())?;
-        if !matches!(rest.first(), Some(b'}' | b'e')) || !is_same(entry, self.entry, &self.mask) {
-            return None;
-        }
-        let mut op = FlightOp {
-            record_id: build::count(self.record_id.read(entry)?),
-            seq: build::count(self.seq.read(entry)?),
-            p2p_seq: build::count(self.p2p_seq.read(entry)?),
-            created_ns: self.created.read(entry)?,
-            started_ns: self.started.read(entry)?,
-            completed_ns: self.completed.read(entry)?,
-            ..self.op
+    pub(super) fn entry<'h>(&self, home: &'h [u8]) -> Option<&'h [u8]> {
+        home.get(self.at as usize..)?.get(..self.mask.len())
+    }
+
+    /// The entry that `bytes` begin with, if it is of this kind, and what follows. `home` is the dump that the template
+    /// was learned from.
+    #[inline]
+    pub(super) fn split<'a>(&self, home: &[u8], bytes: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+        let (entry, rest) = bytes.split_at_checked(self.mask.len())?;
+        (matches!(rest.first(), Some(b'}' | b'e')) && is_same(entry, self.entry(home)?, &self.mask))
+            .then_some((entry, rest))
+    }
+
+    /// Adds the operation of an entry of this kind.
+    ///
+    /// It is written where it stays: moved there afterwards, it would be read before its parts have left the processor.
+    #[inline]
+    pub(super) fn push(&self, entry: &[u8], ops: &mut Vec<FlightOp>) -> Option<()> {
+        let record_id = build::count(self.record_id.read(entry)?);
+        let seq = build::count(self.seq.read(entry)?);
+        let p2p_seq = build::count(self.p2p_seq.read(entry)?);
+        let created_ns = self.created.read(entry)?;
+        let started_ns = self.started.read(entry)?;
+        let completed_ns = self.completed.read(entry)?;
+        let duration = match self.duration_end {
+            0 => None,
+            end => Some(f64::from_be_bytes(*entry.get(..end as usize)?.last_chunk::<8>()?)),
         };
-        if self.duration_end != 0 {
-            let digits = entry.get(..self.duration_end as usize)?.last_chunk::<8>()?;
-            op.duration_us = build::duration_us(f64::from_be_bytes(*digits));
+        ops.push(self.op);
+        let op = ops.last_mut()?;
+        op.record_id = record_id;
+        op.seq = seq;
+        op.p2p_seq = p2p_seq;
+        op.created_ns = created_ns;
+        op.started_ns = started_ns;
+        op.completed_ns = completed_ns;
+        if let Some(ms) = duration {
+            op.duration_us = build::duration_us(ms);
         }
-        Some((op, rest))
+        Some(())
+    }
+}
+
+impl Template {
+    /// Writes the fixed bytes of an entry, zeros between them.
+    pub(super) fn fix(&self, entry: &[u8], fixed: &mut Vec<u8>) {
+        fixed.clear();
+        fixed.extend(entry.iter().zip(&self.mask).map(|(byte, mask)| byte & mask));
+    }
+
+    fn is_like(&self, home: &[u8], other: &Self, fixed: &[u8]) -> bool {
+        self.mask == other.mask && self.entry(home).is_some_and(|entry| is_same(entry, fixed, &self.mask))
     }
 }
 
 /// Whether two byte strings of one length are the same where the mask is set.
 #[inline]
 fn is_same(a: &[u8], b: &[u8], mask: &[u8]) -> bool {
-    let differ = |a: &[u8; 16], b: &[u8; 16], mask: &[u8; 16]| {
-        let word = |bytes: &[u8; 16]| u128::from_le_bytes(*bytes);
-        (word(a) ^ word(b)) & word(mask)
+    // Two halves side by side, which processors take as one.
+    let halves = |bytes: &[u8; 16]| {
+        let word = u128::from_le_bytes(*bytes);
+        [word as u64, (word >> 64) as u64]
+    };
+    let mut difference = [0_u64; 2];
+    let mut differ = |a: &[u8; 16], b: &[u8; 16], mask: &[u8; 16]| {
+        let ([a0, a1], [b0, b1], [mask0, mask1]) = (halves(a), halves(b), halves(mask));
+        let [low, high] = &mut difference;
+        *low |= (a0 ^ b0) & mask0;
+        *high |= (a1 ^ b1) & mask1;
     };
     let (a_chunks, a_rest) = a.as_chunks::<16>();
     let (b_chunks, b_rest) = b.as_chunks::<16>();
     let (mask_chunks, mask_rest) = mask.as_chunks::<16>();
-    let mut difference = 0;
     for ((a, b), mask) in a_chunks.iter().zip(b_chunks).zip(mask_chunks) {
-        difference |= differ(a, b, mask);
+        differ(a, b, mask);
     }
+    let mut rest = 0;
     if let (Some(a), Some(b), Some(mask)) = (a.last_chunk(), b.last_chunk(), mask.last_chunk()) {
         // The last sixteen overlap those before.
-        difference |= differ(a, b, mask);
+        differ(a, b, mask);
     } else {
         let pairs = a_rest.iter().zip(b_rest).zip(mask_rest);
-        difference |= pairs.map(|((a, b), mask)| u128::from((a ^ b) & mask)).fold(0, |x, y| x | y);
+        rest = pairs.map(|((a, b), mask)| (a ^ b) & mask).fold(0, |x, y| x | y);
     }
-    difference == 0 && a.len() == b.len()
+    difference == [0, 0] && rest == 0 && a.len() == b.len()
 }
 
 /// Templates of the entries that were read.
-#[derive(Default)]
-pub(super) struct Templates<'a> {
-    list: Vec<Template<'a>>,
+#[derive(Debug, Default)]
+pub(super) struct Templates {
+    pub(super) list: Vec<Template>,
     index: Index,
     /// The template of the entry before.
     last: Option<u32>,
-    /// Scratch: fixed bytes of an entry.
-    fixed: Vec<u8>,
 }
 
-impl<'a> Templates<'a> {
-    /// Reads an entry if it is of a kind that came next before.
+impl Templates {
+    /// Reads an entry if it is of a kind that came next before; answers with what follows.
     #[inline]
-    pub(super) fn read(&mut self, bytes: &'a [u8]) -> Option<(FlightOp, &'a [u8])> {
-        let [first, second] = self.list.get(self.last? as usize)?.next;
-        let found = self.list.get(first as usize)?.read(bytes);
-        if found.is_some() {
-            self.last = Some(first);
-            return found;
+    pub(super) fn read<'a>(
+        &mut self,
+        home: &[u8],
+        bytes: &'a [u8],
+        ops: &mut Vec<FlightOp>,
+    ) -> Option<&'a [u8]> {
+        for place in self.list.get(self.last? as usize)?.next {
+            let template = self.list.get(place as usize)?;
+            if let Some((entry, rest)) = template.split(home, bytes) {
+                template.push(entry, ops)?;
+                self.follow(place);
+                return Some(rest);
+            }
         }
-        let found = self.list.get(second as usize)?.read(bytes);
-        if found.is_some() {
-            self.follow(second);
-        }
-        found
+        None
     }
 
-    /// Learns an entry that was read, and that it came after the last one.
-    pub(super) fn learn(&mut self, entry: &'a [u8], varying: &[Span], op: &FlightOp) {
+    /// Place of the template that is as this one. `fixed` are the fixed bytes of its entry.
+    pub(super) fn find(&self, home: &[u8], template: &Template, fixed: &[u8]) -> Option<u32> {
+        let list = &self.list;
+        self.index.find(hash_of(fixed), |at| {
+            list.get(at as usize).is_some_and(|t| t.is_like(home, template, fixed))
+        })
+    }
+
+    /// Learns an entry that was read, and that it came after the last one. Whether it is new.
+    pub(super) fn learn(&mut self, home: &[u8], template: Template, fixed: &[u8]) -> bool {
         if self.list.len() >= MAX_TEMPLATES {
-            return;
+            return false;
         }
-        let Some(template) = Template::new(entry, varying, op) else { return self.forget_last() };
-        self.fixed.clear();
-        self.fixed.extend(entry.iter().zip(&template.mask).map(|(byte, mask)| byte & mask));
-        let (list, fixed) = (&self.list, &self.fixed);
-        let place = self.index.place(hash_of(fixed.as_slice()), list.len() as u32, |at| {
-            list.get(at as usize).is_some_and(|t| t.mask == template.mask && is_same(t.entry, fixed, &t.mask))
+        let list = &self.list;
+        let next = list.len() as u32;
+        let place = self.index.place(hash_of(fixed), next, |at| {
+            list.get(at as usize).is_some_and(|t| t.is_like(home, &template, fixed))
         });
-        if place as usize == self.list.len() {
+        if place == next {
             self.list.push(template);
         }
         self.follow(place);
+        place == next
     }
 
     fn follow(&mut self, place: u32) {

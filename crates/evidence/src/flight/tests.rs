@@ -2,6 +2,7 @@
 
 mod hostile;
 mod laws;
+mod lessons;
 mod real;
 mod versions;
 mod writer;

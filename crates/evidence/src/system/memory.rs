@@ -118,6 +118,8 @@ pub(super) fn meminfo(memory: &mut Memory, text: &str) -> bool {
     let kib = value.trim().strip_suffix(" kB").and_then(|n| n.parse::<u64>().ok());
     let Some(bytes) = kib.and_then(|n| n.checked_mul(1024)) else { return false };
     match key {
+        // That of `free` stands above: this one begins anew.
+        "MemTotal" if memory.total > 0 => return false,
         "MemTotal" => memory.total = bytes,
         "MemAvailable" => memory.available = bytes,
         "Shmem" => memory.shared = Some(bytes),

@@ -70,7 +70,8 @@ pub(super) fn goes_on(form: Form, list: &mut Vec<(Box<str>, Box<str>)>, text: &s
         Form::Columns if text.starts_with(['#', '-']) => return true,
         Form::Columns => {
             let mut words = text.split_ascii_whitespace();
-            words.next().zip(words.next()).filter(|(_, v)| v.starts_with(|c: char| c.is_ascii_digit()))
+            let pair = words.next().zip(words.next());
+            pair.filter(|(name, v)| !name.ends_with(':') && v.starts_with(|c: char| c.is_ascii_digit()))
         }
     };
     let Some((name, version)) = found else {

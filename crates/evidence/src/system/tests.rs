@@ -25,10 +25,10 @@ fn mounts() {
     check(
         DF,
         r#"
-        line 2: Mount(Mount { device: "tmpfs", at: "/dev/shm", size: 67108864, used: 67108864, available: 0, is_inodes: false })
-        line 3: Mount(Mount { device: "/dev/vda", at: "/", size: 270582939648, used: 18253611008, available: 137438953472, is_inodes: false })
-        line 5: Mount(Mount { device: "tmpfs", at: "/dev/shm", size: 274877906944, used: 0, available: 274877906944, is_inodes: false })
-        line 7: Mount(Mount { device: "tmpfs", at: "/dev/shm", size: 67108864, used: 67108864, available: 0, is_inodes: false })
+        line 2: Mount(Mount { device: "tmpfs", at: "/dev/shm", size: 67108864, used: 67108864, available: 0 })
+        line 3: Mount(Mount { device: "/dev/vda", at: "/", size: 270582939648, used: 18253611008, available: 137438953472 })
+        line 5: Mount(Mount { device: "tmpfs", at: "/dev/shm", size: 274877906944, used: 0, available: 274877906944 })
+        line 7: Mount(Mount { device: "tmpfs", at: "/dev/shm", size: 67108864, used: 67108864, available: 0 })
         line 9: Mount(Mount { device: "tmpfs", at: "/dev/shm", size: 32999812, used: 1, available: 32999811, is_inodes: true })
         "#,
     );
@@ -80,7 +80,7 @@ shmem 7544832
 ",
         r#"
         line 2: Memory(Memory { total: 269509197824, available: 269509197824, shared: (7549747) })
-        line 4: Memory(Memory { total: 270334464000, available: 269695115264, shared: None })
+        line 4: Memory(Memory { total: 270334464000, available: 269695115264 })
         line 7: MemoryGroup(MemoryGroup { path: ("/sys/fs/cgroup"), max: ((8, (68719476736))), oom: ((13, 3)), oom_kill: ((14, 2)), shmem: ((17, 7544832)) })
         line 18: MemoryGroup(MemoryGroup { path: ("/sys/fs/cgroup/job_7"), current: ((18, 68719400000)), oom_kill: ((19, 0)), shmem: None })
         "#,
@@ -111,7 +111,7 @@ node 0 free: 3341 MB
 ",
         r#"
         line 1: Modules(["nvidia", "nvidia_peermem", "nvidia_uvm"])
-        line 6: Pci([PciDevice { line: 6, address: (PciAddress { domain: 0, bus: 21, device: 1, function: 0 }), name: "PCI bridge: Broadcom / LSI PEX890xx PCIe Gen 5 Switch (rev b0)", acs: ((9, ["SrcValid", "ReqRedir", "CmpltRedir", "UpstreamFwd"])), link: ((8, 8, 16.0)), link_max: ((16, 32.0)), driver: ("pcieport") }, PciDevice { line: 11, address: (PciAddress { domain: 0, bus: 23, device: 0, function: 0 }), name: "3D controller: NVIDIA Corporation GH100 [H200 SXM] (rev a1)", link: ((12, 16, 32.0)), driver: None }])
+        line 6: Pci([PciDevice { line: 6, address: (PciAddress { domain: 0, bus: 21, device: 1, function: 0 }), name: "PCI bridge: Broadcom / LSI PEX890xx PCIe Gen 5 Switch (rev b0)", acs: ((9, ["SrcValid", "ReqRedir", "CmpltRedir", "UpstreamFwd"])), link: ((8, 8, 16.0)), link_max: ((16, 32.0)), driver: ("pcieport") }, PciDevice { line: 11, address: (PciAddress { domain: 0, bus: 23, device: 0, function: 0 }), name: "3D controller: NVIDIA Corporation GH100 [H200 SXM] (rev a1)", link: ((12, 16, 32.0)) }])
         line 13: KernelOptions("BOOT_IMAGE=/vmlinuz-6.8 root=/dev/sda1 intel_iommu=on")
         line 14: Numa([(0, 4, 4699)])
         "#,
@@ -172,8 +172,8 @@ fn what_slurm_says() {
         line 3: Scheduler(SchedulerEvent { scheduler: "Slurm", kind: Failed, subject: "812", node: ("node[3-4]"), exit_code: (1) })
         line 4: Scheduler(SchedulerEvent { scheduler: "Slurm", kind: OutOfMemory, subject: "812.0", node: ("node3"), exit_code: (-125) })
         line 6: Scheduler(SchedulerEvent { scheduler: "Slurm", kind: Cancelled, subject: "813.0", node: ("node5"), exit_code: (-15) })
-        line 7: Scheduler(SchedulerEvent { scheduler: "Slurm", kind: Preempted, subject: "814.0", node: ("node3"), exit_code: None })
-        line 9: Scheduler(SchedulerEvent { scheduler: "Slurm", kind: NodeFail, node: ("node3"), exit_code: None })
+        line 7: Scheduler(SchedulerEvent { scheduler: "Slurm", kind: Preempted, subject: "814.0", node: ("node3") })
+        line 9: Scheduler(SchedulerEvent { scheduler: "Slurm", kind: NodeFail, node: ("node3") })
         "#,
     );
 }
@@ -199,11 +199,11 @@ Events:
   Warning  Preempted  2m    kubelet  Preempted by pod x on node gpu-8
 ",
         r#"
-        line 3: Scheduler(SchedulerEvent { scheduler: "Kubernetes", kind: Evicted, subject: "pod/worker-3", exit_code: None })
-        line 4: Scheduler(SchedulerEvent { scheduler: "Kubernetes", kind: OutOfMemory, subject: "node/gpu-7", node: ("gpu-7"), pid: (Pid(12345)), exit_code: None })
-        line 7: Scheduler(SchedulerEvent { scheduler: "Kubernetes", kind: OutOfMemory, subject: "worker-1", exit_code: None })
+        line 3: Scheduler(SchedulerEvent { scheduler: "Kubernetes", kind: Evicted, subject: "pod/worker-3" })
+        line 4: Scheduler(SchedulerEvent { scheduler: "Kubernetes", kind: OutOfMemory, subject: "node/gpu-7", node: ("gpu-7"), pid: (Pid(12345)) })
+        line 7: Scheduler(SchedulerEvent { scheduler: "Kubernetes", kind: OutOfMemory, subject: "worker-1" })
         line 12: Scheduler(SchedulerEvent { scheduler: "Kubernetes", kind: OutOfMemory, subject: "pod/worker-2", node: ("gpu-8"), exit_code: (137) })
-        line 15: Scheduler(SchedulerEvent { scheduler: "Kubernetes", kind: Preempted, subject: "pod/worker-2", node: ("gpu-8"), exit_code: None })
+        line 15: Scheduler(SchedulerEvent { scheduler: "Kubernetes", kind: Preempted, subject: "pod/worker-2", node: ("gpu-8") })
         "#,
     );
     check(
@@ -216,7 +216,7 @@ Events:
 #[test]
 fn lines_of_programs_are_left() {
     check(
-        "total 12 steps\nNAME is set\nName: alice\nlow 0.5\nx == 3\nPackage Version\navailable: 2 nodes of mine\nMem: full\n",
+        "total 12 steps\nNAME is set\nName: alice\nlow 0.5\nx == 3\navailable: 2 nodes of mine\nMem: full\n",
         "",
     );
 }
@@ -232,7 +232,7 @@ mod laws {
         for whole in [DF, SLURM] {
             let all = tell(&read("node", whole.as_bytes()));
             let all: Vec<&str> = all.lines().skip(1).collect();
-            for cut in 0..whole.len() {
+            for cut in 1..whole.len() {
                 let part = tell(&read("node", whole.get(..cut).unwrap_or_default().as_bytes()));
                 let part: Vec<&str> = part.lines().skip(1).collect();
                 assert!(all.starts_with(&part), "cut at {cut}: {part:?}");

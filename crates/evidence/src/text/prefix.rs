@@ -326,7 +326,10 @@ fn is_known(line: &[u8]) -> bool {
         b"  File \"",
         b"Fatal Python error: ",
     ];
-    if STARTS.iter().any(|s| line.starts_with(s)) || stamp::date_time(line, b'T').is_some() {
+    if STARTS.iter().any(|s| line.starts_with(s))
+        || stamp::date_time(line, b'T').is_some()
+        || crate::kernel::begins(line)
+    {
         return true;
     }
     // c10's and Python's log stamps: `[E1120 08:17:08.6…`, `[2026-11-20 08:21:25] `, `W1120 08:17:08.6…`.

@@ -11,7 +11,7 @@ pub(crate) fn command(text: &str) -> Option<&str> {
         let inside = inside.trim_matches(['=', '>', '<', ' ']);
         return (!inside.is_empty()).then_some(inside);
     }
-    let (prompt, command) = text.split_once("$ ").or_else(|| text.split_once("]# "))?;
+    let (prompt, command) = text.split_once("$ ").or_else(|| text.split_once("# "))?;
     (prompt.contains('@') && prompt.len() < 80).then_some(command.trim())
 }
 

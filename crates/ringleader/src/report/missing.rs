@@ -6,8 +6,6 @@ use crate::report::json::NotLookedAt;
 
 /// The usual reason.
 pub(crate) const NOT_GIVEN: &str = "not in the evidence";
-/// The reason while there is no reader: saying that it was not given would be untrue.
-const NO_READER: &str = "not read by this version; look for Xid, out-of-memory and link lines";
 
 /// The reason for what only a living process can give, once the job has ended.
 const ENDED: &str = "the job has ended: only while the next one hangs can it be taken";
@@ -74,7 +72,6 @@ fn why(case: &Case, kind: SourceKind) -> &'static str {
         })
     };
     match kind {
-        SourceKind::KernelLog => NO_READER,
         SourceKind::Stacks | SourceKind::Ras | SourceKind::Processes if ended() => ENDED,
         _ => NOT_GIVEN,
     }

@@ -5,6 +5,7 @@
 //! is matched again under every shift, and the explanation that fits most of it wins.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ringleader_model::{FlightDump, Frame, FrameOwner, Rank};
 
@@ -60,9 +61,10 @@ pub struct Divergence {
 /// Finds the divergences of all groups.
 pub fn divergences(ledger: &Ledger<'_>) -> Vec<Divergence> {
     let mut found = Vec::new();
+    let mut places = Places::default();
     for (at, group) in ledger.groups.iter().enumerate() {
         if group.view != View::Ras
-            && let Some(divergence) = (Aligner { ledger, group, at }).run()
+            && let Some(divergence) = (Aligner { ledger, group, at }).run(&mut places)
         {
             found.extend(divergence);
         }
@@ -77,7 +79,7 @@ struct Aligner<'l, 'a> {
 }
 
 impl<'a> Aligner<'_, 'a> {
-    fn run(&self) -> Option<Vec<Divergence>> {
+    fn run(&self, places: &mut Places) -> Option<Vec<Divergence>> {
         // An NCCL log that begins late has no absolute numbers to align by.
         let tracks: Vec<(usize, &Track<'a>)> = self
             .group
@@ -90,7 +92,7 @@ impl<'a> Aligner<'_, 'a> {
         if tracks.len() < 2 {
             return None;
         }
-        let Some(seq) = self.first_difference(&tracks) else { return self.by_places(&tracks) };
+        let Some(seq) = self.first_difference(&tracks) else { return self.by_places(&tracks, places) };
         let (usual, halves) = self.usual(&tracks, seq)?;
         let reference = *usual
             .iter()
@@ -98,7 +100,7 @@ impl<'a> Aligner<'_, 'a> {
         let reference_call = self.call(reference, seq)?;
         let mut by_fault: BTreeMap<Fault, (Vec<usize>, usize)> = BTreeMap::new();
         for (at, track) in &tracks {
-            if usual.contains(at) {
+            if usual.binary_search(at).is_ok() {
                 continue;
             }
             let Some(call) = track.call(seq).and_then(|c| self.ledger.get(c)) else { continue };
@@ -130,7 +132,7 @@ impl<'a> Aligner<'_, 'a> {
 
     /// All calls of a group are alike to NCCL, but the places in the code they come from tell them apart: a rank whose
     /// places fit the others' only under a shift left out a call, or made one too many.
-    fn by_places(&self, tracks: &[(usize, &Track<'a>)]) -> Option<Vec<Divergence>> {
+    fn by_places(&self, tracks: &[(usize, &Track<'a>)], known: &mut Places) -> Option<Vec<Divergence>> {
         let stuck = tracks.iter().any(|(_, t)| t.finished.is_some_and(|f| f < t.entered));
         if self.group.view != View::Flight || !stuck {
             return None;
@@ -138,7 +140,7 @@ impl<'a> Aligner<'_, 'a> {
         let placed: Vec<(usize, &Track<'a>, Vec<u64>)> = tracks
             .iter()
             .filter_map(|(at, track)| match track.origin {
-                Origin::Dump(dump) => Some((*at, *track, places_of(dump, track))),
+                Origin::Dump(dump) => Some((*at, *track, places_of(dump, track, known))),
                 _ => None,
             })
             .collect();
@@ -148,10 +150,11 @@ impl<'a> Aligner<'_, 'a> {
         let at = |(_, track, places): &(usize, &Track<'a>, Vec<u64>), seq: u32| {
             places.get((seq.checked_sub(track.first_seq)?) as usize).copied()
         };
-        let seq = (from..=to).find(|seq| {
-            let first = placed.first().and_then(|p| at(p, *seq));
-            placed.iter().any(|p| at(p, *seq) != first)
-        })?;
+        let n_same = placed.iter().filter_map(|placed_one| {
+            let first = shared(placed.first()?, from, to)?;
+            first.iter().zip(shared(placed_one, from, to)?).position(|(a, b)| a != b)
+        });
+        let seq = from + n_same.min()? as u32;
         let mut votes: BTreeMap<u64, usize> = BTreeMap::new();
         for place in placed.iter().filter_map(|p| at(p, seq)) {
             *votes.entry(place).or_default() += 1;
@@ -537,23 +540,40 @@ fn gap_after(track: &Track<'_>, seq: u32) -> Option<u32> {
     track.op(seq.saturating_add(1))?.checked_sub(track.op(seq)?)
 }
 
-/// A number for the place each call of a track comes from: equal numbers, equal stacks. 0 = unknown.
-fn places_of(dump: &FlightDump, track: &Track<'_>) -> Vec<u64> {
-    let stacks: Vec<u64> = dump
-        .stacks
-        .iter()
-        .map(|stack| {
-            stack.iter().filter_map(|f| dump.frames.get(*f as usize)).fold(FNV_OFFSET, |hash, frame| {
-                let line = frame.line.to_le_bytes();
-                frame
-                    .function
-                    .as_bytes()
-                    .iter()
-                    .chain(&line)
-                    .fold(hash, |h, b| (h ^ u64::from(*b)).wrapping_mul(FNV_PRIME))
-            })
+/// A number for the place that each stack of a dump is: equal numbers, equal stacks.
+fn places_of_stacks(dump: &FlightDump) -> Vec<u64> {
+    let place = |stack: &[u32]| {
+        stack.iter().filter_map(|f| dump.frames.get(*f as usize)).fold(FNV_OFFSET, |hash, frame| {
+            let line = frame.line.to_le_bytes();
+            frame
+                .function
+                .as_bytes()
+                .iter()
+                .chain(&line)
+                .fold(hash, |h, b| (h ^ u64::from(*b)).wrapping_mul(FNV_PRIME))
         })
-        .collect();
+    };
+    dump.stacks.iter().map(|stack| place(stack)).collect()
+}
+
+/// Places of the calls `from` to `to` of a track.
+fn shared<'p>(
+    (_, track, places): &'p (usize, &Track<'_>, Vec<u64>),
+    from: u32,
+    to: u32,
+) -> Option<&'p [u64]> {
+    let start = from.checked_sub(track.first_seq)? as usize;
+    places.get(start..=start + to.checked_sub(from)? as usize)
+}
+
+/// Places of the stacks of dumps, by where in memory the tables are, which dumps may share.
+type Places = BTreeMap<(usize, usize), Vec<u64>>;
+
+/// The same for each call of a track. 0 = unknown.
+fn places_of(dump: &FlightDump, track: &Track<'_>, known: &mut Places) -> Vec<u64> {
+    let stacks = known
+        .entry((Arc::as_ptr(&dump.stacks).addr(), Arc::as_ptr(&dump.frames).addr()))
+        .or_insert_with(|| places_of_stacks(dump));
     let place = |op: &u32| {
         dump.ops.get(*op as usize).and_then(|op| stacks.get(op.stack as usize)).copied().unwrap_or(0)
     };

@@ -5,6 +5,7 @@
 //! and a rank can only be a member of groups that list it. The name is a hint that fills what content leaves open.
 
 use std::cmp::Ordering;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{Case, Fact, FlightDump, GroupLabel, Observation, Rank, TorchEvent};
@@ -127,12 +128,20 @@ fn call_seconds(case: &Case, roster: &Roster) -> BTreeMap<Rank, Vec<i64>> {
     let mut seconds: BTreeMap<Rank, Vec<i64>> = BTreeMap::new();
     for observation in &case.observations {
         let Fact::Nccl(log) = &observation.fact else { continue };
+        // The first such communicator of each rank; a log may hold those of all ranks, so its calls are gone through once.
+        let mut ranks: BTreeMap<usize, Rank> = BTreeMap::new();
         for (at, comm) in log.comms.iter().enumerate() {
-            if roster.world_size != Some(comm.n_ranks) {
-                continue;
+            if roster.world_size == Some(comm.n_ranks)
+                && let Entry::Vacant(vacant) = seconds.entry(Rank(comm.rank.0))
+            {
+                vacant.insert(Vec::new());
+                ranks.insert(at, Rank(comm.rank.0));
             }
-            let calls = log.calls.iter().filter(|c| c.comm as usize == at && !c.kind.is_p2p() && c.at_s > 0);
-            seconds.entry(Rank(comm.rank.0)).or_insert_with(|| calls.map(|c| i64::from(c.at_s)).collect());
+        }
+        for call in log.calls.iter().filter(|c| !c.kind.is_p2p() && c.at_s > 0) {
+            if let Some(of_rank) = ranks.get(&(call.comm as usize)).and_then(|rank| seconds.get_mut(rank)) {
+                of_rank.push(i64::from(call.at_s));
+            }
         }
     }
     seconds.retain(|_, s| s.len() >= MIN_STAMPED);
@@ -190,6 +199,10 @@ fn is_member(dump: &FlightDump, rank: Rank) -> bool {
 
 /// The rank that a send or receive names as its own.
 fn rank_by_p2p(dump: &FlightDump) -> Option<Rank> {
+    // Few dumps hold a send or receive, and no entry need be looked at to know.
+    if dump.signatures.iter().all(|s| s.me.is_none()) {
+        return None;
+    }
     let op = dump
         .ops
         .iter()

@@ -7,7 +7,9 @@ mod counted;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
+use rayon::prelude::*;
 use ringleader_model::{Case, Cite, FlightDump, Frame, NcclLog, OpKind, OpState, Rank, SourceKind};
 
 use super::dumps::OwnedDump;
@@ -331,12 +333,25 @@ fn flight_groups<'a>(
     let mut by_name: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     let mut groups: Vec<Group<'a>> = Vec::new();
     let mut places = counted::MAX_PLACES;
-    for owned in dumps {
-        let dump = owned.dump;
-        let table: Vec<u32> = dump.signatures.iter().map(|s| calls.intern(flight_call(s))).collect();
-        let mut tracks: Vec<Track<'a>> = dump.groups.iter().map(|_| flight_track(owned)).collect();
-        fill_tracks(dump, &table, &mut tracks);
-        for (group, track) in dump.groups.iter().zip(tracks) {
+    // By the place in memory of a table that dumps may share.
+    let mut tables: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
+    for dump in dumps.iter().map(|owned| owned.dump) {
+        tables
+            .entry(Arc::as_ptr(&dump.signatures).addr())
+            .or_insert_with(|| dump.signatures.iter().map(|s| calls.intern(flight_call(s))).collect());
+    }
+    // Dump by dump on all processors; joined in their order.
+    let of_dumps: Vec<Vec<Track<'a>>> = dumps
+        .par_iter()
+        .map(|owned| {
+            let table = tables.get(&Arc::as_ptr(&owned.dump.signatures).addr());
+            let mut tracks: Vec<Track<'a>> = owned.dump.groups.iter().map(|_| flight_track(owned)).collect();
+            fill_tracks(owned.dump, table.map_or(&[], Vec::as_slice), &mut tracks);
+            tracks
+        })
+        .collect();
+    for (owned, tracks) in dumps.iter().zip(of_dumps) {
+        for (group, track) in owned.dump.groups.iter().zip(tracks) {
             let at = *by_name.entry((&group.name, &group.desc)).or_insert_with(|| {
                 groups.push(Group {
                     view: View::Flight,
@@ -376,7 +391,11 @@ fn flight_groups<'a>(
 /// Puts a track at its rank's place; one whose rank is unknown goes to a free place, so that its content still counts.
 fn place_track<'a>(group: &mut Group<'a>, track: Track<'a>) {
     let at = match track.rank {
-        Some(rank) => group.ranks.iter().position(|r| *r == Some(rank)),
+        // Nearly always in ascending order: a place among ten thousand is not searched from the first.
+        Some(rank) => match group.ranks.binary_search(&Some(rank)) {
+            Ok(at) => Some(at),
+            Err(_) => group.ranks.iter().position(|r| *r == Some(rank)),
+        },
         None => None,
     };
     if let Some(at) = at
@@ -435,6 +454,16 @@ const MAX_HOLE: usize = 1 << 16;
 
 /// Distributes a dump's entries over the tracks of its groups.
 fn fill_tracks(dump: &FlightDump, table: &[u32], tracks: &mut [Track<'_>]) {
+    let mut n_ops: Vec<usize> = vec![0; tracks.len()];
+    for op in &dump.ops {
+        if let Some(n) = n_ops.get_mut(op.group as usize) {
+            *n += 1;
+        }
+    }
+    for (track, n) in tracks.iter_mut().zip(n_ops) {
+        track.calls.reserve_exact(n);
+        track.ops.reserve_exact(n);
+    }
     // First unfinished collective per group; everything before it is finished.
     let mut unfinished: Vec<Option<u32>> = vec![None; tracks.len()];
     for (at, op) in dump.ops.iter().enumerate() {

@@ -48,7 +48,8 @@ pub fn open_ends(ledger: &mut Ledger<'_>, case: &Case) {
     for group in groups.iter_mut().filter(|g| g.view == View::Flight) {
         open_older(group, calls);
     }
-    if groups.iter().any(|g| g.view == View::Nccl && is_scattered(g)) {
+    let moved = |g: &Group<'_>| is_scattered(g) || is_steps_ahead(g) || went_on(g, groups);
+    if groups.iter().any(|g| g.view == View::Nccl && moved(g)) {
         let logs = groups.iter_mut().filter(|g| g.view == View::Nccl);
         logs.flat_map(|g| g.tracks.iter_mut().flatten()).for_each(|t| t.open_end = true);
     }
@@ -85,12 +86,78 @@ fn open_older(group: &mut Group<'_>, calls: &[Call]) {
     }
 }
 
+/// RAS, asked later, counts more launches of a rank than its log holds.
+fn went_on(log: &Group<'_>, groups: &[Group<'_>]) -> bool {
+    let Some(ras) = groups.iter().find(|g| g.view == View::Ras && g.name == log.name) else { return false };
+    log.tracks.iter().zip(&ras.tracks).any(|pair| match pair {
+        (Some(log), Some(ras)) => log.from_start && ras.entered > log.entered,
+        _ => false,
+    })
+}
+
+/// Calls entered by the ranks of a group whose log is whole.
+fn entered(group: &Group<'_>) -> Vec<u32> {
+    group.tracks.iter().flatten().filter(|t| t.from_start && !t.open_end).map(|t| t.entered).collect()
+}
+
 /// Ranks that wait stand still at the same call; those of a running job were copied wherever they were.
 fn is_scattered(group: &Group<'_>) -> bool {
-    let entered: Vec<u32> =
-        group.tracks.iter().flatten().filter(|t| t.from_start && !t.open_end).map(|t| t.entered).collect();
+    let entered = entered(group);
     let Some(least) = entered.iter().min() else { return false };
     let ahead: Vec<u32> = entered.iter().filter(|n| *n > least).copied().collect();
     let same = |n: u32| ahead.iter().filter(|m| **m == n).count();
     ahead.len() > 1 && ahead.iter().map(|n| same(*n)).max().is_some_and(|n| n * 2 < ahead.len())
+}
+
+/// Whole steps that no rank runs ahead of one that has stopped: its queue fills, or it reads a result.
+const STEPS: u32 = 2;
+/// The same in calls, where the program shows no steps.
+const CALLS: u32 = 128;
+/// Calls at the end of a log in which its steps are looked for.
+const TAIL: usize = 512;
+
+/// Some rank is further ahead of another one than it could be if that one had stopped.
+fn is_steps_ahead(group: &Group<'_>) -> bool {
+    let entered = entered(group);
+    let (Some(least), Some(most)) = (entered.iter().min(), entered.iter().max()) else { return false };
+    if most == least {
+        return false;
+    }
+    let leader = group.tracks.iter().flatten().find(|t| t.entered == *most && !t.open_end);
+    let step = leader.and_then(|t| period(t.calls.get(t.calls.len().saturating_sub(TAIL)..)?));
+    most - least > step.map_or(CALLS, |calls| calls.saturating_mul(STEPS))
+}
+
+/// The number of calls after which the calls repeat, by the borders of the reversed sequence (Knuth, Morris, Pratt);
+/// None if it does not repeat three times, or is the same call all over.
+fn period(calls: &[u32]) -> Option<u32> {
+    let at = |i: usize| calls.len().checked_sub(i + 1).and_then(|i| calls.get(i));
+    let mut borders = vec![0_usize];
+    for i in 1..calls.len() {
+        let mut k = borders.last().copied()?;
+        while k > 0 && at(i) != at(k) {
+            k = borders.get(k - 1).copied()?;
+        }
+        borders.push(if at(i) == at(k) { k + 1 } else { 0 });
+    }
+    // The longest stretch from the end that repeats; what came before it was another phase.
+    let found = borders.iter().enumerate().filter_map(|(i, border)| {
+        let period = i + 1 - border;
+        (period > 1 && period * 3 <= i + 1).then_some((i, period))
+    });
+    found.max_by_key(|(i, _)| *i).and_then(|(_, period)| u32::try_from(period).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::period;
+
+    #[test]
+    fn steps_are_the_stretch_that_repeats_at_the_end() {
+        assert_eq!(period(&[9, 1, 2, 3, 1, 2, 3, 1, 2, 3]), Some(3));
+        assert_eq!(period(&[1, 2, 3, 1, 2, 3, 1, 2]), None, "less than three times");
+        assert_eq!(period(&[5, 5, 5, 5, 5, 5]), None, "one call all over shows no steps");
+        assert_eq!(period(&[]), None);
+        assert_eq!(period(&[7, 7, 8, 7, 7, 8, 7, 7, 8, 7]), Some(3));
+    }
 }

@@ -281,7 +281,6 @@ fn describe(scene: &Scene<'_>, waits: &Waits, root: &Root) -> Suspect {
             }
             FrontKind::Count(kind, need) => {
                 suspect.evidence.extend(count_text(
-                    scene,
                     group,
                     front.waiting.first().copied(),
                     root.node,
@@ -363,7 +362,6 @@ fn pair_text(group: &Group<'_>, from: u32, to: u32, nth: u32, view: View) -> Str
 }
 
 fn count_text(
-    scene: &Scene<'_>,
     group: &Group<'_>,
     waiter: Option<usize>,
     root: Node,
@@ -379,7 +377,6 @@ fn count_text(
     let who = root.rank().map_or_else(|| "a rank".to_owned(), |r| format!("rank {}", r.0));
     let other =
         waiter.and_then(|w| group.rank(w)).map_or_else(|| "others".to_owned(), |r| format!("rank {}", r.0));
-    let _ = scene;
     let text = match launched {
         Some(n) => format!("RAS: {who} has launched {n} {}, {other} at least {need}", kind.name()),
         None => format!("RAS has no data of {who}; {other} has launched {need} {}", kind.name()),

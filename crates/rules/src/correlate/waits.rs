@@ -238,7 +238,8 @@ fn flight_fronts(
                         Some(t) if t.entered < seq && t.open_end => front.unknown.push(member),
                         Some(t) if t.entered < seq && has_collectives_or_none(t) => front.behind.push(member),
                         Some(t) if t.finished.unwrap_or(0) >= seq => front.ahead.push(member),
-                        Some(_) if !front.waiting.contains(&member) => front.held.push(member),
+                        // In ascending order, as they were met.
+                        Some(_) if front.waiting.binary_search(&member).is_err() => front.held.push(member),
                         Some(_) => {}
                     }
                 }
@@ -492,8 +493,19 @@ fn solve(ledger: &Ledger<'_>, view: View, fronts: Vec<Front>) -> Waits {
             root.fronts.push(at);
         }
     }
+    let mut awaited_in: BTreeMap<Node, Vec<usize>> = BTreeMap::new();
+    for (at, (strong, faint)) in awaited.iter().zip(&weak).enumerate() {
+        for node in strong.iter().chain(faint) {
+            awaited_in.entry(*node).or_default().push(at);
+        }
+    }
+    // Ranks that left no record are awaited in the same fronts, by the thousand.
+    let mut known: BTreeMap<Vec<usize>, Vec<Node>> = BTreeMap::new();
     for root in roots.values_mut() {
-        root.victims = victims_of(root, &fronts, &awaited, &weak, &nodes_of);
+        let reached = known
+            .entry(root.fronts.clone())
+            .or_insert_with(|| victims_of(&root.fronts, &fronts, &awaited_in, &nodes_of));
+        root.victims = reached.iter().copied().filter(|node| *node != root.node).collect();
     }
     let cycles = if roots.values().any(|r| !r.weak) { Vec::new() } else { cycles(&waits_in, &awaited) };
     let mut roots: Vec<Root> = roots.into_values().collect();
@@ -503,29 +515,24 @@ fn solve(ledger: &Ledger<'_>, view: View, fronts: Vec<Front>) -> Waits {
     Waits { view, fronts, roots, cycles, all_in }
 }
 
-/// Everyone who reaches the root by waiting.
+/// Everyone who reaches these fronts by waiting.
 fn victims_of(
-    root: &Root,
+    in_fronts: &[usize],
     fronts: &[Front],
-    awaited: &[Vec<Node>],
-    weak: &[Vec<Node>],
+    awaited_in: &BTreeMap<Node, Vec<usize>>,
     nodes_of: &impl Fn(&Front, &[usize]) -> Vec<Node>,
 ) -> Vec<Node> {
     let mut reached: BTreeSet<Node> = BTreeSet::new();
-    let mut open = root.fronts.clone();
+    let mut open = in_fronts.to_vec();
     let mut seen: BTreeSet<usize> = open.iter().copied().collect();
     while let Some(at) = open.pop() {
         let Some(front) = fronts.get(at) else { continue };
         for waiter in nodes_of(front, &front.waiting) {
-            if waiter == root.node || !reached.insert(waiter) {
+            if !reached.insert(waiter) {
                 continue;
             }
-            for (next, (strong, faint)) in awaited.iter().zip(weak).enumerate() {
-                if !seen.contains(&next) && (strong.contains(&waiter) || faint.contains(&waiter)) {
-                    seen.insert(next);
-                    open.push(next);
-                }
-            }
+            let next = awaited_in.get(&waiter).into_iter().flatten();
+            open.extend(next.copied().filter(|at| seen.insert(*at)));
         }
     }
     reached.into_iter().collect()

@@ -26,9 +26,10 @@
 
 use ringleader_knowledge::saying::Role;
 use ringleader_knowledge::version::{cuda_of_build, cuda_of_code};
-use ringleader_model::{Confidence, Impact};
+use ringleader_model::{Confidence, Impact, KernelEventKind};
 
 use crate::correlate::Scene;
+use crate::hardware::{Seen, outcome};
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found};
 
@@ -37,7 +38,7 @@ pub(super) static RULE: Rule = Rule {
     id: "driver-too-old-for-cuda",
     title: "the driver is older than CUDA or NCCL needs",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog, Input::Gpus],
+    reads: &[Input::NcclLog, Input::TorchLog, Input::Gpus, Input::KernelLog],
     doc: include_str!("driver_too_old_for_cuda.rs"),
     check,
 };
@@ -52,7 +53,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .of("driver-too-old-for-cuda")
         .filter(|c| c.saying.role == Role::States || !is_newer)
         .collect();
-    let Some(told) = Told::from(scene, claims) else { return Outcome::Clear };
+    let Some(told) = Told::from(scene, claims) else { return two_versions(scene) };
     let title = match (build, driver) {
         (Some(build), Some(driver)) if driver < build => format!(
             "{}: the driver supports CUDA {}.{}, NCCL was built for {}.{}",
@@ -114,6 +115,29 @@ fn cuda_of_driver(scene: &Scene<'_>) -> Option<Release> {
     })
 }
 
+/// Library and kernel module of the driver have two versions: it was updated without a reboot, or a container brings
+/// another one.
+fn two_versions(scene: &Scene<'_>) -> Outcome {
+    let seen = Seen::of(scene, |e| matches!(e.event.kind, KernelEventKind::DriverMismatch { .. }));
+    let Some(seen) = seen.filter(Seen::is_bound) else { return Outcome::Clear };
+    let version = |v: &Option<Box<str>>| v.as_deref().unwrap_or("another version").to_owned();
+    let versions = seen.first().and_then(|e| match &e.event.kind {
+        KernelEventKind::DriverMismatch { client, module, .. } => Some((version(client), version(module))),
+        _ => None,
+    });
+    let (client, module) = versions.unwrap_or_default();
+    let title = format!("the driver's library is {client}, its kernel module {module}");
+    let draft = seen
+        .draft(&RULE, "driver-too-old-for-cuda", title)
+        .advise_command(
+            Impact::Harmless,
+            "compare what is loaded with what is installed",
+            "cat /proc/driver/nvidia/version; modinfo nvidia | grep ^version; nvidia-smi",
+        )
+        .advise(Impact::Disruptive, "reboot the node, or load the module of the installed version");
+    outcome([draft])
+}
+
 #[cfg(test)]
 mod tests {
     use super::RULE;
@@ -150,5 +174,17 @@ mod tests {
             })
             .warn("", "Cuda failure 'initialization error'")
             .silent(&RULE);
+    }
+
+    #[test]
+    fn the_kernel_says_so() {
+        let kind = ringleader_model::KernelEventKind::DriverMismatch {
+            client: Some("535.104.05".into()),
+            module: Some("535.129.03".into()),
+            pid: Some(ringleader_model::Pid(1234)),
+        };
+        Stage::new().kernel("", kind.clone()).expect(&RULE, &["driver-too-old-for-cuda"]);
+        // Somebody's nvidia-smi beside a job.
+        Stage::new().two_ranks().kernel("", kind).silent(&RULE);
     }
 }

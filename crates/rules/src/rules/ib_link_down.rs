@@ -24,10 +24,11 @@
 //!
 //! NVIDIA/nccl src/transport/net_ib*; verbs ibv_get_async_event, IBV_EVENT_PORT_ERR.
 
-use ringleader_model::Impact;
+use ringleader_model::{Impact, Severity};
 
 use crate::correlate::Scene;
-use crate::rule::{Input, Outcome, Rule};
+use crate::hardware::link_down;
+use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::{Told, found};
 
 /// See the module.
@@ -35,16 +36,26 @@ pub(super) static RULE: Rule = Rule {
     id: "ib-link-down",
     title: "an InfiniBand or RoCE port went down",
     since: "0.1",
-    reads: &[Input::NcclLog],
+    reads: &[Input::NcclLog, Input::KernelLog],
     doc: include_str!("ib_link_down.rs"),
     check,
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(told) = Told::of(scene, "ib-link-down") else { return Outcome::Clear };
-    let title = format!("an InfiniBand or RoCE port failed at {who}", who = told.who());
-    let draft = told
-        .draft(&RULE, "ib-link-down", title)
+    let by_kernel = link_down(scene, &RULE, "ib-link-down", true);
+    let draft = match Told::of(scene, "ib-link-down") {
+        Some(told) => {
+            let title = format!("an InfiniBand or RoCE port failed at {who}", who = told.who());
+            let confirmed = by_kernel.and_then(Draft::build).filter(|f| f.severity == Severity::Error);
+            told.draft(&RULE, "ib-link-down", title)
+                .evidence(confirmed.into_iter().flat_map(|f| f.evidence).take(3))
+        }
+        None => match by_kernel {
+            Some(draft) => draft,
+            None => return Outcome::Clear,
+        },
+    };
+    let draft = draft
         .advise_command(
             Impact::Harmless,
             "look at port state and error counters on these nodes",
@@ -100,5 +111,21 @@ mod tests {
                 "NET/IB : Got completion with error 12, opcode 1, len 0, vendor err 129",
             )
             .silent(&RULE);
+    }
+
+    #[test]
+    fn the_kernel_says_so() {
+        use crate::staging_kernel::BEGAN_S;
+        let down = |stage: Stage, name: &str| stage.link_state(name, "down", true);
+        down(Stage::new(), "mlx5_5").expect(&RULE, &["ib-link-down"]);
+        let job = || {
+            let stage = Stage::new().two_ranks().about(|p| p.ib_devices = Some("[0]mlx5_5:1/IB".into()));
+            stage.raised(Some(0), "RuntimeError", "boom", &[])
+        };
+        down(job(), "mlx5_5").at_s(BEGAN_S + 60).expect(&RULE, &["ib-link-down"]);
+        // Another card of the machine.
+        down(job(), "mlx5_7").at_s(BEGAN_S + 60).silent(&RULE);
+        // Before the job.
+        down(job(), "mlx5_5").at_s(BEGAN_S - 7_200).silent(&RULE);
     }
 }

@@ -27,9 +27,10 @@
 //!
 //! CUDA runtime reference, enum cudaError. Codes 700, 715, 716, 719.
 
-use ringleader_model::Impact;
+use ringleader_model::{Confidence, Impact, Severity, Weight};
 
 use crate::correlate::Scene;
+use crate::hardware::{Both, Seen, follows, is_lost_gpu, is_xid};
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found};
 
@@ -38,16 +39,44 @@ pub(super) static RULE: Rule = Rule {
     id: "illegal-memory-access",
     title: "a kernel touched bad memory",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog],
+    reads: &[Input::NcclLog, Input::TorchLog, Input::KernelLog],
     doc: include_str!("illegal_memory_access.rs"),
     check,
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(told) = Told::of(scene, "illegal-memory-access") else { return Outcome::Clear };
-    let title = format!("{who}: a GPU kernel touched memory that it must not", who = told.who());
-    let draft = told
-        .draft(&RULE, "illegal-memory-access", title)
+    // A GPU whose memory, link or bus fails makes such faults too: then they follow.
+    let machine = |root: &ringleader_model::KernelEvent| {
+        is_lost_gpu(root) || is_xid(root, &[48, 74, 94, 95, 119, 120, 140, 149])
+    };
+    let seen = Seen::xids(scene, |x| matches!(x.code, 13 | 31))
+        .and_then(|s| s.without(|e| follows(scene, e, 60.0, true, machine)));
+    let told = Told::of(scene, "illegal-memory-access");
+    // Without a word of the job's own it must be this job's fault for certain.
+    if told.is_none() && seen.as_ref().is_some_and(|s| !s.is_bound()) {
+        return Outcome::Clear;
+    }
+    let Some(both) = Both::of(told, seen) else { return Outcome::Clear };
+    let mut draft = both.draft(
+        &RULE,
+        "illegal-memory-access",
+        |told| format!("{who}: a GPU kernel touched memory that it must not", who = told.who()),
+        |seen| {
+            let who = seen.events().iter().find_map(|e| match &e.event.kind {
+                ringleader_model::KernelEventKind::Xid(x) => {
+                    Some(format!("{} (pid {})", x.name.as_deref().unwrap_or("a program"), x.pid?.0))
+                }
+                _ => None,
+            });
+            let who = who.unwrap_or_else(|| "a program".to_owned());
+            format!("{who} touched memory that it must not, on {}; the node may stay", seen.gpu())
+        },
+    );
+    if let Both::Seen(_) = &both {
+        // The driver saw the access; which kernel made it, and whether that ended the job, it does not say.
+        draft = draft.weight(Weight::Derived).confidence(Confidence::Medium).severity(Severity::Error);
+    }
+    let draft = draft
         .advise_command(
             Impact::Disruptive,
             "run again with synchronous launches: the traceback then names the kernel that fails",
@@ -58,12 +87,18 @@ fn check(scene: &Scene<'_>) -> Outcome {
             "or let the checker name the access",
             "compute-sanitizer --tool memcheck python train.py",
         )
-        .advise_command(
+        .advise(
+            Impact::Harmless,
+            "keep the node: only if the same GPU faults again under programs known to be good, test it (DCGM)",
+        );
+    found(match both.seen() {
+        Some(_) => draft,
+        None => draft.advise_command(
             Impact::Harmless,
             "see whether the driver logged an Xid for this process",
             "dmesg -T | grep -i xid",
-        );
-    found(draft)
+        ),
+    })
 }
 
 #[cfg(test)]
@@ -109,6 +144,43 @@ mod tests {
     fn the_hint_alone_says_nothing() {
         Stage::new()
             .error_line(Some(1), "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.")
+            .silent(&RULE);
+    }
+
+    const FAULT: &str =
+        "MMU Fault: ENGINE GRAPHICS GPC1 faulted @ 0xbfbf_b1a00000. Fault is of type FAULT_PDE";
+
+    #[test]
+    fn the_kernel_says_so() {
+        Stage::new().xid("0000:00:08", 31, 1456, FAULT).concludes(&RULE, "illegal-memory-access , medium");
+        Stage::new()
+            .two_ranks()
+            .xid("0000:3b:00", 31, 101, FAULT)
+            .concludes(&RULE, "illegal-memory-access 1, medium");
+        let confirmed = Stage::new()
+            .two_ranks()
+            .raised(Some(1), "RuntimeError", "CUDA error: an illegal memory access was encountered", &[])
+            .xid("0000:3b:00", 31, 101, FAULT)
+            .finding(&RULE);
+        assert!(confirmed.evidence.iter().any(|e| e.kind == ringleader_model::SourceKind::KernelLog));
+    }
+
+    #[test]
+    fn a_fault_of_another_process() {
+        Stage::new().two_ranks().xid("0000:3b:00", 31, 9_999, FAULT).silent(&RULE);
+        Stage::new().two_ranks().xid("0000:77:00", 31, 9_999, FAULT).silent(&RULE);
+    }
+
+    #[test]
+    fn stopped_channels_are_no_cause() {
+        Stage::new().xid("0000:3b:00", 43, 5, "channel 0xa").xid("0000:3b:00", 45, 5, "Ch 1").silent(&RULE);
+    }
+
+    #[test]
+    fn a_fault_that_broken_memory_makes() {
+        Stage::new()
+            .xid("0000:3b:00", 48, 0, "An uncorrectable double bit error (DBE)")
+            .xid("0000:3b:00", 31, 5, FAULT)
             .silent(&RULE);
     }
 }

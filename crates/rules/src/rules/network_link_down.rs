@@ -23,6 +23,7 @@ use ringleader_model::{Confidence, Impact, RankSet, Weight};
 
 use crate::correlate::{NcclLine, Scene};
 use crate::drafting;
+use crate::hardware::link_down;
 use crate::rule::{Draft, Input, Outcome, Rule};
 
 /// The rule.
@@ -30,7 +31,7 @@ pub(super) static RULE: Rule = Rule {
     id: "network-link-down",
     title: "a node's interface lost its link in mid-run",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::FlightRecorder, Input::Ras],
+    reads: &[Input::NcclLog, Input::FlightRecorder, Input::Ras, Input::KernelLog],
     doc: include_str!("network_link_down.rs"),
     check,
 };
@@ -81,6 +82,18 @@ fn check(scene: &Scene<'_>) -> Outcome {
             );
         }
     }
+    if findings.is_empty()
+        && let Some(draft) = link_down(scene, &RULE, "network-link-down", false)
+    {
+        let draft = draft
+            .advise_command(
+                Impact::Harmless,
+                "see when the link changed, and what the switch says of that port",
+                "dmesg -T | grep -iE \"link (is )?(down|up)\"; ethtool INTERFACE | grep -E \"Link|Speed\"; ethtool -S INTERFACE | grep -iE \"err|drop|discard\"",
+            )
+            .advise(Impact::Disruptive, "reseat or replace cable and transceiver, or move to another port");
+        findings.extend(draft.build());
+    }
     Outcome::from_findings(findings)
 }
 
@@ -112,5 +125,35 @@ mod tests {
     fn before_any_communicator_was_up() {
         let start = Stage::new().process("node2", 101, Some(1)).comm(1, 2, 3, false);
         start.warn("socket.cc:510", NO_ROUTE).silent(&RULE);
+    }
+
+    #[test]
+    fn the_kernel_says_so() {
+        use crate::staging_kernel::BEGAN_S;
+        Stage::new().link_state("ens1f0", "down", false).expect(&RULE, &["network-link-down"]);
+        let job = || {
+            let stage = Stage::new().two_ranks().about(|p| p.bootstrap = Some("ens1f0:192.0.2.2<0>".into()));
+            stage.raised(Some(0), "RuntimeError", "boom", &[])
+        };
+        job().link_state("ens1f0", "down", false).at_s(BEGAN_S + 60).expect(&RULE, &["network-link-down"]);
+        job().link_state("ens2f0", "down", false).at_s(BEGAN_S + 60).silent(&RULE);
+    }
+
+    #[test]
+    fn links_that_are_set_up_or_torn_down() {
+        // Never up, at boot.
+        Stage::new().link_state("ens1f0", "down", false).up_s(12.0).silent(&RULE);
+        // Removed at once.
+        Stage::new()
+            .link_state("veth1", "up", false)
+            .up_s(400.0)
+            .link_state("veth1", "down", false)
+            .up_s(900.0)
+            .link_state("veth1", "removed", false)
+            .up_s(900.1)
+            .silent(&RULE);
+        // A job that runs well.
+        let healthy = Stage::new().two_ranks().link_state("ens1f0", "down", false);
+        assert_eq!(healthy.worth(&RULE), ["info Derived"]);
     }
 }

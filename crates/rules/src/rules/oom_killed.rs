@@ -9,11 +9,13 @@
 //!
 //! # Evidence
 //!
-//! Lines of Slurm (`oom_kill event`), Ray, Kubernetes or the kernel among the output.
+//! Lines of Slurm (`oom_kill event`), Ray, Kubernetes or the kernel among the output; the kernel log, whose victim is
+//! matched by process.
 //!
 //! # What looks like it but is not
 //!
-//! Exit by signal 9 alone does not tell who sent it (process-killed). GPU memory is cuda-oom.
+//! Exit by signal 9 alone does not tell who sent it (process-killed). GPU memory is cuda-oom. A kernel log holds the
+//! kills of other jobs and days.
 //!
 //! # What to do
 //!
@@ -23,9 +25,11 @@
 //!
 //! Linux mm/oom_kill.c; slurmstepd task/cgroup; Ray memory monitor.
 
-use ringleader_model::Impact;
+use ringleader_model::{Impact, KernelEventKind, OomKill, Rank, Severity, Weight};
 
 use crate::correlate::Scene;
+use crate::correlate::machine::Bond;
+use crate::hardware::{Both, Seen};
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found};
 
@@ -34,16 +38,55 @@ pub(super) static RULE: Rule = Rule {
     id: "oom-killed",
     title: "host memory ran out",
     since: "0.1",
-    reads: &[Input::TorchLog],
+    reads: &[Input::TorchLog, Input::KernelLog],
     doc: include_str!("oom_killed.rs"),
     check,
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(told) = Told::of(scene, "oom-killed") else { return Outcome::Clear };
-    let title = format!("host memory ran out: a process of {who} was killed", who = told.who());
-    let draft = told
-        .draft(&RULE, "oom-killed", title)
+    let seen = Seen::of(scene, |e| matches!(e.event.kind, KernelEventKind::OomKill(_)));
+    let Some(both) = Both::of(Told::of(scene, "oom-killed"), seen) else { return Outcome::Clear };
+    let mut draft = both.draft(
+        &RULE,
+        "oom-killed",
+        |told| format!("host memory ran out: a process of {who} was killed", who = told.who()),
+        |seen| {
+            let rank = seen.events().iter().find_map(|e| e.culprit.rank);
+            match seen.first().map(|e| &e.event.kind) {
+                Some(KernelEventKind::OomKill(kill)) => {
+                    format!("the kernel killed {}", described(kill, rank))
+                }
+                _ => "the kernel killed a process for lack of memory".to_owned(),
+            }
+        },
+    );
+    // The launcher saw the same.
+    for rank in both.seen().into_iter().flat_map(Seen::events).filter_map(|e| e.culprit.rank) {
+        let exit = scene.condition(rank).and_then(|c| c.exit.as_ref());
+        draft = draft.evidence(exit.map(|e| e.evidence.clone()));
+    }
+    if let Both::Seen(seen) = &both
+        && seen.bond() < Bond::Alone
+    {
+        // Its number is none of the job's. In a container a process has two: then a rank must have died of SIGKILL.
+        let a_rank_was_killed =
+            scene.conditions.all().any(|(_, c)| c.exit.as_ref().is_some_and(|e| matches!(e.code, -9 | 137)));
+        draft = match (seen.bond(), a_rank_was_killed) {
+            (Bond::Time, true) => draft.weight(Weight::Derived),
+            (_, true) => draft.severity(Severity::Warning),
+            _ => draft.severity(Severity::Info),
+        };
+    }
+    let cgroup = both.seen().and_then(Seen::first).is_some_and(
+        |e| matches!(&e.event.kind, KernelEventKind::OomKill(k) if k.cgroup_limit == Some(true)),
+    );
+    if cgroup {
+        draft = draft.advise(
+            Impact::Disruptive,
+            "the limit of its container or job was hit, not the host's: raise that limit or use less",
+        );
+    }
+    let draft = draft
         .advise_command(
             Impact::Harmless,
             "see the limit and what was used",
@@ -51,6 +94,24 @@ fn check(scene: &Scene<'_>) -> Outcome {
         )
         .advise(Impact::Disruptive, "use fewer data-loader workers or ask for more memory per node");
     found(draft)
+}
+
+/// `rank 1 (python3, pid 7) at the memory limit of its cgroup, with 64.0 GiB`.
+fn described(kill: &OomKill, rank: Option<Rank>) -> String {
+    let pid = kill.pid.map_or_else(String::new, |p| format!("pid {}", p.0));
+    let who = match rank {
+        Some(rank) => format!("rank {} ({}, {pid})", rank.0, kill.name),
+        None => format!("{} ({pid})", kill.name),
+    };
+    let why = match kill.cgroup_limit {
+        Some(true) => " at the memory limit of its cgroup",
+        Some(false) => " since the host ran out of memory",
+        None => " for lack of memory",
+    };
+    let used = kill
+        .anon_rss_kib
+        .map_or_else(String::new, |kib| format!(", with {:.1} GiB", kib as f64 / f64::from(1 << 20)));
+    format!("{who}{why}{used}")
 }
 
 #[cfg(test)]
@@ -66,5 +127,28 @@ mod tests {
     #[test]
     fn gpu_memory_is_another_thing() {
         Stage::new().raised(Some(2), "torch.OutOfMemoryError", "CUDA out of memory.", &[]).silent(&RULE);
+    }
+
+    #[test]
+    fn the_kernel_says_so() {
+        Stage::new().oom(15_784, "python3").expect(&RULE, &["oom-killed"]);
+        Stage::new().two_ranks().oom(101, "pt_main_thread").expect(&RULE, &["oom-killed 1"]);
+        // A worker of rank 1's loader.
+        Stage::new()
+            .two_ranks()
+            .raised(Some(1), "RuntimeError", "DataLoader worker (pid 4711) is killed by signal: Killed.", &[])
+            .oom(4_711, "pt_data_worker")
+            .expect(&RULE, &["oom-killed 1"]);
+    }
+
+    #[test]
+    fn a_kill_of_another_job_decides_nothing() {
+        use crate::staging_kernel::BEGAN_S;
+        Stage::new().two_ranks().oom(9_999, "java").at_s(BEGAN_S - 86_400).silent(&RULE);
+        let other = Stage::new().two_ranks().raised(Some(0), "ValueError", "bad", &[]).oom(9_999, "java");
+        assert_eq!(other.worth(&RULE), ["info Derived"]);
+        // Numbers of a container are not the host's: a rank that died of SIGKILL may be the victim.
+        let maybe = Stage::new().two_ranks().failed(1, -9, true).oom(9_999, "python3");
+        assert_eq!(maybe.worth(&RULE), ["warning Derived"]);
     }
 }

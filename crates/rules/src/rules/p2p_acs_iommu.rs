@@ -23,9 +23,12 @@
 //!
 //! CUDA runtime reference, enum cudaError. Code 205; NCCL user guide, troubleshooting, PCI Access Control Services.
 
-use ringleader_model::Impact;
+use std::collections::BTreeSet;
+
+use ringleader_model::{Impact, KernelEventKind, PciAddress};
 
 use crate::correlate::Scene;
+use crate::hardware::{Both, Seen};
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found};
 
@@ -34,16 +37,41 @@ pub(super) static RULE: Rule = Rule {
     id: "p2p-acs-iommu",
     title: "peer memory cannot be mapped",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog],
+    reads: &[Input::NcclLog, Input::TorchLog, Input::KernelLog],
     doc: include_str!("p2p_acs_iommu.rs"),
     check,
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(told) = Told::of(scene, "p2p-acs-iommu") else { return Outcome::Clear };
-    let title = format!("{who}: memory of a peer GPU could not be mapped", who = told.who());
-    let draft = told
-        .draft(&RULE, "p2p-acs-iommu", title)
+    // Devices known to be GPUs, from the job or from the driver's own lines.
+    let driver = scene.machine.all().iter().filter(|e| matches!(e.event.kind, KernelEventKind::Xid(_)));
+    let gpus: BTreeSet<PciAddress> = scene
+        .roster
+        .members
+        .iter()
+        .filter_map(|m| m.gpu)
+        .chain(driver.filter_map(|e| e.event.device))
+        .map(|gpu| PciAddress { function: 0, ..gpu })
+        .collect();
+    let seen = Seen::of(scene, |e| match &e.event.kind {
+        KernelEventKind::IommuFault => {
+            e.event.device.is_some_and(|d| gpus.contains(&d)) || e.observation.text.contains("nvidia ")
+        }
+        KernelEventKind::PcieError(error) => error.bits.iter().any(|b| &**b == "ACSViol"),
+        _ => false,
+    });
+    let Some(both) = Both::of(Told::of(scene, "p2p-acs-iommu"), seen) else { return Outcome::Clear };
+    let draft = both.draft(
+        &RULE,
+        "p2p-acs-iommu",
+        |told| format!("{who}: memory of a peer GPU could not be mapped", who = told.who()),
+        |seen| {
+            let device = seen.first().and_then(|e| e.event.device);
+            let device = device.map_or_else(|| "a GPU".to_owned(), |d| d.to_string());
+            format!("the IOMMU or ACS stopped traffic of {device}")
+        },
+    );
+    let draft = draft
         .advise_command(
             Impact::Disruptive,
             "run without peer access: if that works the platform is at fault",
@@ -79,5 +107,26 @@ mod tests {
                 "Cuda failure 217 'peer access is not supported between these two devices'",
             )
             .silent(&RULE);
+    }
+
+    #[test]
+    fn the_kernel_says_so() {
+        use ringleader_model::{KernelEventKind, PcieSeverity};
+
+        use crate::staging_kernel::BEGAN_S;
+        Stage::new()
+            .two_ranks()
+            .kernel("0000:3b:00.0", KernelEventKind::IommuFault)
+            .at_s(BEGAN_S + 9)
+            .expect(&RULE, &["p2p-acs-iommu 1"]);
+        Stage::new()
+            .pcie("0000:00:1c.0", "pcieport", PcieSeverity::NonFatal, "ACSViol")
+            .expect(&RULE, &["p2p-acs-iommu"]);
+    }
+
+    #[test]
+    fn a_fault_of_another_device() {
+        use ringleader_model::KernelEventKind;
+        Stage::new().two_ranks().kernel("0000:00:1f.0", KernelEventKind::IommuFault).silent(&RULE);
     }
 }

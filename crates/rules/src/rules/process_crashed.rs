@@ -19,13 +19,15 @@
 //! Python faulthandler; signal(7).
 
 use ringleader_model::{
-    Confidence, Evidence, Fact, Impact, Rank, SourceKind, ThreadStack, TorchEvent, Weight,
+    Confidence, Evidence, Fact, Impact, KernelEventKind, Rank, SourceKind, ThreadStack, TorchEvent, Weight,
 };
 
 use crate::correlate::Scene;
 use crate::correlate::condition;
+use crate::correlate::machine::Bond;
 use crate::correlate::waits::Node;
 use crate::drafting;
+use crate::hardware::Seen;
 use crate::rule::{Draft, Input, Outcome, Rule};
 
 /// The rule.
@@ -33,7 +35,7 @@ pub(super) static RULE: Rule = Rule {
     id: "process-crashed",
     title: "a rank crashed by itself",
     since: "0.1",
-    reads: &[Input::TorchLog],
+    reads: &[Input::TorchLog, Input::KernelLog],
     doc: include_str!("process_crashed.rs"),
     check,
 };
@@ -49,6 +51,15 @@ const OWN_SIGNALS: [(i64, &str, &str); 5] = [
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
+    let seen = Seen::of(scene, |e| match &e.event.kind {
+        // Any program of a machine may crash: without a rank only one that could be of a job counts.
+        KernelEventKind::Crash { name, .. } | KernelEventKind::MemoryFailure { name, .. } => {
+            e.culprit.rank.is_some() || e.bond == Bond::Alone && may_be_of_a_job(name)
+        }
+        _ => false,
+    });
+    let kernels: Vec<_> = seen.filter(Seen::is_bound).map_or_else(Vec::new, |s| s.events().to_vec());
+    let of_rank = |rank| kernels.iter().find(move |e| e.culprit.rank == rank);
     for (rank, condition) in scene.conditions.all() {
         let Some(exit) = &condition.exit else { continue };
         let signal = if exit.code < 0 { exit.code.saturating_neg() } else { exit.code - 128 };
@@ -72,6 +83,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         if let Some((_, evidence)) = report {
             draft = draft.evidence([evidence.clone()]);
         }
+        draft = draft.evidence(of_rank(Some(rank)).map(|e| e.evidence()));
         if *number == 7 {
             draft = draft.advise_command(
                 Impact::Harmless,
@@ -91,7 +103,47 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 .build(),
         );
     }
+    // What only the kernel tells.
+    let mut told: Vec<Option<Rank>> = findings.iter().flat_map(|f| &f.culprits).map(|c| c.rank).collect();
+    for event in &kernels {
+        let rank = event.culprit.rank;
+        if told.contains(&rank) {
+            continue;
+        }
+        told.push(rank);
+        let (name, what) = match &event.event.kind {
+            KernelEventKind::Crash { name, what, object, .. } => {
+                let place = object.as_ref().map_or_else(String::new, |o| format!(" in {o}"));
+                (name, format!("{what}{place}"))
+            }
+            KernelEventKind::MemoryFailure { name, .. } => {
+                (name, "bad memory of the host (SIGBUS)".to_owned())
+            }
+            _ => continue,
+        };
+        let who = rank.map_or_else(|| name.to_string(), drafting::rank);
+        findings.extend(
+            Draft::new(RULE.id, "process-crashed", format!("{who} crashed: {what}"))
+                .weight(Weight::Stated)
+                .confidence(Confidence::Medium)
+                .culprit(event.culprit.clone())
+                .at(event.at_ns())
+                .evidence([event.evidence()])
+                .advise(
+                    Impact::Harmless,
+                    "get a core dump (ulimit -c unlimited) and read the native stack with gdb",
+                )
+                .build(),
+        );
+    }
     Outcome::from_findings(findings)
+}
+
+/// Names of programs that ranks run as, at most 15 characters.
+fn may_be_of_a_job(name: &str) -> bool {
+    ["python", "pt_", "ray", "torch", "nccl", "cuda", "mpi", "train", "all_reduce", "vllm"]
+        .iter()
+        .any(|p| name.to_ascii_lowercase().starts_with(p))
 }
 
 fn anybody_timed_out(scene: &Scene<'_>) -> bool {
@@ -151,5 +203,27 @@ mod tests {
         for code in [-9, -15, 1, 0] {
             Stage::new().failed(2, code, true).silent(&RULE);
         }
+    }
+
+    #[test]
+    fn the_kernel_says_so() {
+        use ringleader_model::{KernelEventKind, Pid};
+        let crash = |stage: Stage, pid, name: &str| {
+            let kind = KernelEventKind::Crash {
+                pid: Some(Pid(pid)),
+                name: name.into(),
+                what: "segfault".into(),
+                object: Some("libnccl.so.2".into()),
+            };
+            stage.kernel("", kind)
+        };
+        crash(Stage::new(), 2_536_443, "pt_main_thread").expect(&RULE, &["process-crashed"]);
+        crash(Stage::new().two_ranks(), 101, "python3").expect(&RULE, &["process-crashed 1"]);
+        // One finding where launcher and kernel agree.
+        crash(Stage::new().two_ranks().failed(1, -11, true), 101, "python3")
+            .expect(&RULE, &["process-crashed 1"]);
+        // Somebody else's.
+        crash(Stage::new().two_ranks(), 9_999, "python3").silent(&RULE);
+        crash(Stage::new(), 9_999, "gnome-shell").silent(&RULE);
     }
 }

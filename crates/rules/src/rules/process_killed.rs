@@ -29,7 +29,7 @@ pub(super) static RULE: Rule = Rule {
     id: "process-killed",
     title: "a rank was killed from outside",
     since: "0.1",
-    reads: &[Input::TorchLog],
+    reads: &[Input::TorchLog, Input::KernelLog],
     doc: include_str!("process_killed.rs"),
     check,
 };
@@ -45,7 +45,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
     for (rank, condition) in scene.conditions.all() {
         let Some(exit) = condition.exit.as_ref().filter(|e| KILLED.contains(&e.code)) else { continue };
-        if escalated && !exit.is_root {
+        // Then the kernel's out-of-memory killer did it, which is a cause of its own.
+        if escalated && !exit.is_root || scene.machine.oom_killed(rank) {
             continue;
         }
         let pid = drafting::pid_of(scene, rank);
@@ -103,5 +104,15 @@ mod tests {
             .torch(None, kill, "closing signal SIGKILL")
             .failed(0, -9, false)
             .silent(&RULE);
+    }
+
+    #[test]
+    fn killed_for_lack_of_memory_is_another_thing() {
+        Stage::new().two_ranks().failed(1, -9, true).oom(101, "pt_main_thread").silent(&RULE);
+        Stage::new()
+            .two_ranks()
+            .failed(1, -9, true)
+            .oom(9_999, "java")
+            .concludes(&RULE, "process-killed 1, high");
     }
 }

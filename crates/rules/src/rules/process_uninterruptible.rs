@@ -5,7 +5,8 @@
 //! A file system that does not answer, a driver call that hangs, memory reclaim under pressure.
 //!
 //! # Evidence
-//! A process list with state D and the kernel function (WCHAN); its peers wait for it.
+//! A process list with state D and the kernel function (WCHAN); its peers wait for it. Or the kernel's own word that the
+//! task was blocked for minutes, or a processor stuck in it.
 //!
 //! # What looks like it but is not
 //! One sample of D is ordinary during disk reads: it counts only together with peers that wait for this rank,
@@ -17,11 +18,13 @@
 //! # References
 //! proc(5); kernel documentation, hung task detector.
 
-use ringleader_model::{Confidence, Impact, Weight};
+use ringleader_model::{Confidence, Impact, KernelEventKind, Weight};
 
 use crate::correlate::Scene;
 use crate::correlate::condition::ProcessState;
+use crate::correlate::machine::Bond;
 use crate::drafting;
+use crate::hardware::Seen;
 use crate::rule::{Draft, Input, Outcome, Rule};
 
 /// The rule.
@@ -29,7 +32,7 @@ pub(super) static RULE: Rule = Rule {
     id: "process-uninterruptible",
     title: "a rank hangs in the kernel",
     since: "0.1",
-    reads: &[Input::Processes, Input::FlightRecorder, Input::Ras, Input::Stacks],
+    reads: &[Input::Processes, Input::FlightRecorder, Input::Ras, Input::Stacks, Input::KernelLog],
     doc: include_str!("process_uninterruptible.rs"),
     check,
 };
@@ -63,7 +66,40 @@ fn check(scene: &Scene<'_>) -> Outcome {
             .advise_command(Impact::Harmless, "look for a stuck mount", "grep -E ' (nfs|nfs4|lustre|fuse|ceph|gpfs)' /proc/mounts; dmesg -T | grep -i 'blocked for more than'");
         findings.extend(draft.build());
     }
+    if findings.is_empty() {
+        findings.extend(blocked(scene));
+    }
     Outcome::from_findings(findings)
+}
+
+/// What the kernel's hung-task and lockup detectors say.
+fn blocked(scene: &Scene<'_>) -> Option<ringleader_model::Finding> {
+    let seen = Seen::of(scene, |e| {
+        matches!(e.event.kind, KernelEventKind::HungTask { .. } | KernelEventKind::Lockup { .. })
+            && (e.culprit.rank.is_some() || e.bond == Bond::Alone)
+    })?;
+    let first = seen.first()?;
+    let (name, what) = match &first.event.kind {
+        KernelEventKind::HungTask { name, seconds, .. } => {
+            (name, format!("blocked for more than {seconds} s"))
+        }
+        KernelEventKind::Lockup { name, seconds, .. } => {
+            (name, format!("a processor stuck for {} s", seconds.unwrap_or(0)))
+        }
+        _ => return None,
+    };
+    let who = first.culprit.rank.map_or_else(|| format!("a process ({name})"), drafting::rank);
+    let draft = seen
+        .draft(&RULE, "process-uninterruptible", format!("{who} hangs in the kernel: {what}"))
+        // A rank may be blocked and go on later; without a job it may be any service of the machine.
+        .weight(if first.culprit.rank.is_some() { Weight::Stated } else { Weight::Derived })
+        .confidence(Confidence::Medium)
+        .advise_command(
+            Impact::Harmless,
+            "see in the call trace below that line what it waits for, and look for a stuck mount",
+            "dmesg -T | grep -A 20 'blocked for more than'; grep -E ' (nfs|nfs4|lustre|fuse|ceph|gpfs)' /proc/mounts",
+        );
+    draft.build()
 }
 
 #[cfg(test)]
@@ -89,5 +125,17 @@ mod tests {
     #[test]
     fn stopped() {
         Stage::job(3).logs().dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"]).ps("S S T").silent(&RULE);
+    }
+
+    #[test]
+    fn the_kernel_says_so() {
+        use ringleader_model::{KernelEventKind, Pid};
+        let hung = |stage: Stage, pid, name: &str| {
+            let kind = KernelEventKind::HungTask { pid: Some(Pid(pid)), name: name.into(), seconds: 120 };
+            stage.kernel("", kind)
+        };
+        hung(Stage::new().two_ranks(), 101, "python3").expect(&RULE, &["process-uninterruptible 1"]);
+        hung(Stage::new(), 136_986, "jfsmount").expect(&RULE, &["process-uninterruptible"]);
+        hung(Stage::new().two_ranks(), 136_986, "jfsmount").silent(&RULE);
     }
 }

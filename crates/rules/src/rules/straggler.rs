@@ -17,7 +17,10 @@
 //! # References
 //! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide.
 
-use ringleader_model::{Confidence, Evidence, Finding, FlightDump, Impact, Severity, SourceKind, Weight};
+use rayon::prelude::*;
+use ringleader_model::{
+    Confidence, Evidence, Finding, FlightDump, FlightOp, Impact, Severity, SourceKind, Weight,
+};
 
 use crate::correlate::Scene;
 use crate::correlate::ledger::{Group, Origin, Track, View};
@@ -49,16 +52,16 @@ const MIN_RATIO: f64 = 2.5;
 const MIN_HABIT: f64 = 0.7;
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let mut findings = Vec::new();
-    for group in scene.ledger.groups.iter().filter(|g| g.view == View::Flight && g.tracks.len() > 2) {
-        findings.extend(slowest(scene, group));
-    }
-    Outcome::from_findings(findings)
+    let groups = scene.ledger.groups.par_iter().filter(|g| g.view == View::Flight && g.tracks.len() > 2);
+    Outcome::from_findings(groups.filter_map(|group| slowest(scene, group)).collect())
 }
 
 /// Time a rank spent in one collective, on its own clock, ns.
 fn spent(dump: &FlightDump, op: u32) -> Option<i64> {
-    let op = dump.ops.get(op as usize)?;
+    dump.ops.get(op as usize).and_then(spent_in)
+}
+
+fn spent_in(op: &FlightOp) -> Option<i64> {
     (op.completed_ns > 0 && op.created_ns > 0).then(|| op.completed_ns - op.created_ns).filter(|n| *n >= 0)
 }
 
@@ -82,29 +85,22 @@ fn slowest(scene: &Scene<'_>, group: &Group<'_>) -> Option<Finding> {
         return None;
     }
     let from = from + (f64::from(to - from) * WARM_UP_SHARE) as u32;
-    // Enqueued in one go with its predecessor, an operation tells nothing of arrival: only the first after a pause does.
-    let mut waits: Vec<Vec<i64>> = vec![Vec::new(); tracks.len()];
-    let mut least: Vec<usize> = vec![0; tracks.len()];
-    let mut n_used = 0_usize;
-    for seq in from.max(1)..=to {
-        let row: Option<Vec<i64>> = tracks.iter().map(|(_, t, d)| spent(d, t.op(seq)?)).collect();
-        let Some(row) = row else { continue };
-        if !tracks.iter().any(|(_, t, d)| begins_after_pause(t, d, seq)) {
-            continue;
-        }
-        n_used += 1;
-        let shortest = (0..row.len()).min_by_key(|at| row.get(*at));
-        if let Some(n) = shortest.and_then(|at| least.get_mut(at)) {
-            *n += 1;
-        }
-        for (all, one) in waits.iter_mut().zip(row) {
-            all.push(one);
-        }
-    }
-    if n_used < MIN_BURSTS {
+    let from = from.max(1);
+    let rows = Rows::new(&tracks, from, to)?;
+    let n_used = rows.used.len();
+    // Nobody waited least often enough: the waits themselves need not be weighed.
+    if n_used < MIN_BURSTS || rows.least.iter().all(|n| *n as f64 / (n_used as f64) < MIN_HABIT) {
         return None;
     }
-    let medians: Vec<f64> = waits.iter_mut().map(|w| median(w)).collect();
+    let least = rows.least;
+    let medians: Vec<f64> = tracks
+        .iter()
+        .map(|(_, track, dump)| {
+            let mut waits: Vec<i64> =
+                rows.used.iter().filter_map(|seq| spent(dump, track.op(*seq)?)).collect();
+            median(&mut waits)
+        })
+        .collect();
     let at = (0..medians.len())
         .min_by(|a, b| medians.get(*a).unwrap_or(&0.0).total_cmp(medians.get(*b).unwrap_or(&0.0)))?;
     let mine = *medians.get(at)?;
@@ -115,7 +111,7 @@ fn slowest(scene: &Scene<'_>, group: &Group<'_>) -> Option<Finding> {
     let lowest_other = *others.first()?;
     let (member, track, dump) = tracks.get(at)?;
     let created = |seq: u32| Some(dump.ops.get(track.op(seq)? as usize)?.created_ns);
-    let span = created(to)?.saturating_sub(created(from.max(1))?) as f64;
+    let span = created(to)?.saturating_sub(created(from)?) as f64;
     let step = span / n_used as f64;
     let lost = (theirs - mine) / step.max(1.0);
     let habit = *least.get(at)? as f64 / n_used as f64;
@@ -177,11 +173,81 @@ fn slowest(scene: &Scene<'_>, group: &Group<'_>) -> Option<Finding> {
 /// A pause before an enqueue that is long against the gaps inside a burst of enqueues.
 const PAUSE_NS: i64 = 1_000_000;
 
-fn begins_after_pause(track: &Track<'_>, dump: &FlightDump, seq: u32) -> bool {
-    let created = |seq: u32| track.op(seq).and_then(|op| dump.ops.get(op as usize)).map(|op| op.created_ns);
-    match (seq.checked_sub(1).and_then(created), created(seq)) {
-        (Some(before), Some(now)) => now.saturating_sub(before) > PAUSE_NS,
-        _ => false,
+/// The collectives of a group that tell who came last.
+struct Rows {
+    /// Their numbers: all ranks tell how long they were in it, and some rank made a pause before it. Enqueued in one go
+    /// with its predecessor, an operation tells nothing of arrival.
+    used: Vec<u32>,
+    /// In how many of them each track waited least.
+    least: Vec<usize>,
+}
+
+/// One collective, from all tracks seen so far.
+#[derive(Clone, Copy)]
+struct Row {
+    shortest: i64,
+    by: usize,
+    has_pause: bool,
+}
+
+/// Tracks that are gone through at a time.
+const CHUNK: usize = 64;
+
+impl Rows {
+    fn new(tracks: &[(usize, &Track<'_>, &FlightDump)], from: u32, to: u32) -> Option<Self> {
+        let n_rows = to.checked_sub(from)? as usize + 1;
+        let rows = tracks
+            .par_chunks(CHUNK)
+            .enumerate()
+            .map(|(at, chunk)| {
+                let mut rows = vec![Some(Row { shortest: i64::MAX, by: 0, has_pause: false }); n_rows];
+                for (by, (_, track, dump)) in (at * CHUNK..).zip(chunk) {
+                    add_track(&mut rows, by, track, dump, from);
+                }
+                rows
+            })
+            .reduce_with(|mut rows, later| {
+                for (row, later) in rows.iter_mut().zip(later) {
+                    *row = row.zip(later).map(|(a, b)| {
+                        let shorter = if b.shortest < a.shortest { b } else { a };
+                        Row { has_pause: a.has_pause || b.has_pause, ..shorter }
+                    });
+                }
+                rows
+            })?;
+        let mut least = vec![0; tracks.len()];
+        let mut used = Vec::new();
+        for (seq, row) in (from..=to).zip(rows) {
+            let Some(row) = row.filter(|row| row.has_pause) else { continue };
+            used.push(seq);
+            if let Some(n) = least.get_mut(row.by) {
+                *n += 1;
+            }
+        }
+        Some(Self { used, least })
+    }
+}
+
+/// Adds one rank's collectives from number `from` on; where it does not tell how long it was in one, that one is out.
+fn add_track(rows: &mut [Option<Row>], by: usize, track: &Track<'_>, dump: &FlightDump, from: u32) {
+    let op = |seq: u32| dump.ops.get(track.op(seq)? as usize);
+    let mut before = from.checked_sub(1).and_then(op);
+    for (seq, slot) in (from..).zip(rows) {
+        let op = op(seq);
+        if let Some(row) = slot {
+            match op.and_then(spent_in) {
+                Some(ns) => {
+                    if ns < row.shortest {
+                        (row.shortest, row.by) = (ns, by);
+                    }
+                    row.has_pause |= before
+                        .zip(op)
+                        .is_some_and(|(a, b)| b.created_ns.saturating_sub(a.created_ns) > PAUSE_NS);
+                }
+                None => *slot = None,
+            }
+        }
+        before = op;
     }
 }
 

@@ -23,9 +23,10 @@
 //!
 //! Linux errno 24, EMFILE; NVIDIA/nccl src/misc/socket.cc; pytorch torch.multiprocessing file_descriptor sharing.
 
-use ringleader_model::{Cite, Impact, LimitKind, SourceKind};
+use ringleader_model::{Cite, Impact, KernelEventKind, LimitKind, SourceKind};
 
 use crate::correlate::Scene;
+use crate::hardware::{Both, Seen};
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found};
 
@@ -34,15 +35,20 @@ pub(super) static RULE: Rule = Rule {
     id: "too-many-open-files",
     title: "the open-files limit is too low",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog, Input::Limits],
+    reads: &[Input::NcclLog, Input::TorchLog, Input::Limits, Input::KernelLog],
     doc: include_str!("too_many_open_files.rs"),
     check,
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(told) = Told::of(scene, "too-many-open-files") else { return Outcome::Clear };
-    let title = format!("{} ran into the limit of open files", told.who());
-    let mut draft = told.draft(&RULE, "too-many-open-files", title);
+    let seen = Seen::of(scene, |e| matches!(e.event.kind, KernelEventKind::FileLimit));
+    let Some(both) = Both::of(Told::of(scene, "too-many-open-files"), seen) else { return Outcome::Clear };
+    let mut draft = both.draft(
+        &RULE,
+        "too-many-open-files",
+        |told| format!("{} ran into the limit of open files", told.who()),
+        |_| "the whole machine ran into its limit of open files (fs.file-max)".to_owned(),
+    );
     let finite = scene.limits().filter(|(_, l)| l.kind == LimitKind::OpenFiles && l.soft.is_some());
     for (observation, limit) in finite {
         let cite = Cite { line: limit.line, ..observation.cite };
@@ -83,5 +89,12 @@ mod tests {
     #[test]
     fn a_low_limit_alone_does_no_harm() {
         Stage::new().limit(ringleader_model::LimitKind::OpenFiles, Some(1024), None).silent(&RULE);
+    }
+
+    #[test]
+    fn the_kernel_says_so() {
+        Stage::new()
+            .kernel("", ringleader_model::KernelEventKind::FileLimit)
+            .expect(&RULE, &["too-many-open-files"]);
     }
 }

@@ -29,7 +29,7 @@ fn a_prefix_gives_a_prefix() {
 }
 
 /// Entries of few kinds, as they come in a job.
-fn entry() -> impl Strategy<Value = Entry> {
+pub(super) fn entry() -> impl Strategy<Value = Entry> {
     let names = prop::sample::select(vec![
         "nccl:all_reduce",
         "nccl:send 0->1",

@@ -67,8 +67,7 @@ pub(super) fn nccl_groups<'a>(case: &'a Case, roster: &Roster, calls: &mut Calls
             track.ops.push(at as u32);
             track.entered = track.entered.saturating_add(1);
         }
-        for (comm, track) in log.comms.iter().zip(tracks) {
-            let key = communicator_key(log, comm);
+        for ((comm, track), key) in log.comms.iter().zip(tracks).zip(communicator_keys(log)) {
             if !keys.contains_key(&key) {
                 let Some(left) = places.checked_sub(comm.n_ranks as usize) else { continue };
                 places = left;
@@ -111,17 +110,27 @@ pub(super) fn nccl_groups<'a>(case: &'a Case, roster: &Roster, calls: &mut Calls
 
 /// What makes a communicator the same on all its members: its commId; for splits of versions that print none, the
 /// parent's, the colour, and that it is the n-th such split.
-fn communicator_key(log: &NcclLog, comm: &NcclComm) -> (u64, u64, i64, u32) {
-    if let Some(id) = comm.comm_id {
-        return (id, 0, 0, comm.n_ranks);
+fn communicator_keys(log: &NcclLog) -> impl Iterator<Item = (u64, u64, i64, u32)> {
+    // Of each process: the commId of a pointer's first communicator, and how many splits of a parent and colour came
+    // before a pointer's first one.
+    let mut ids: BTreeMap<(u32, u64), Option<u64>> = BTreeMap::new();
+    let mut n_splits: BTreeMap<_, u64> = BTreeMap::new();
+    let mut places: BTreeMap<_, u64> = BTreeMap::new();
+    for comm in &log.comms {
+        ids.entry((comm.process, comm.ptr)).or_insert(comm.comm_id);
+        let split = (comm.process, comm.parent, comm.color);
+        let n = n_splits.entry(split).or_default();
+        places.entry((split, comm.ptr)).or_insert(*n);
+        *n += 1;
     }
-    let own = || log.comms.iter().filter(|c| c.process == comm.process);
-    let parent = own().find(|c| Some(c.ptr) == comm.parent).and_then(|c| c.comm_id).unwrap_or(0);
-    let nth = own()
-        .filter(|c| c.parent == comm.parent && c.color == comm.color)
-        .position(|c| c.ptr == comm.ptr)
-        .unwrap_or(0) as u64;
-    (parent, 1 + nth, comm.color.unwrap_or(-1), comm.n_ranks)
+    log.comms.iter().map(move |comm: &NcclComm| {
+        if let Some(id) = comm.comm_id {
+            return (id, 0, 0, comm.n_ranks);
+        }
+        let parent = comm.parent.and_then(|ptr| ids.get(&(comm.process, ptr)).copied()?).unwrap_or(0);
+        let nth = places.get(&((comm.process, comm.parent, comm.color), comm.ptr)).copied().unwrap_or(0);
+        (parent, 1 + nth, comm.color.unwrap_or(-1), comm.n_ranks)
+    })
 }
 
 /// Calls of a communicator that the reader left out to keep within its bound: the oldest ones.

@@ -1,0 +1,218 @@
+//! Xids: the numbers under which NVIDIA's driver reports faults in the kernel log
+//! (`NVRM: Xid (PCI:0000:3b:00): 79, …`).
+//!
+//! Source: `nverror.h` of NVIDIA/open-gpu-kernel-modules 595.45.04 and NVIDIA's Xid Catalog of 2025-10-29; the rest is
+//! named in `data/xid.toml`, row by row.
+
+pub use crate::remedy::{Class, Exclude, Grade, Kills, Move};
+use crate::tables::{CHAINS, NVLINK5_RULES, RECOVERY_ACTIONS, XID_GROUPS, XID74_BITS, XIDS};
+
+/// One code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Xid {
+    /// Number.
+    pub code: u16,
+    /// Name in the catalogue, `ROBUST_CHANNEL_` and all.
+    pub mnemonic: &'static str,
+    /// Further names in the driver's header, where they differ.
+    pub header_names: &'static [&'static str],
+    /// A few words.
+    pub name: &'static str,
+    /// A sentence or two.
+    pub meaning: &'static str,
+    /// Where the fault usually lies.
+    pub class: Class,
+    /// How bad.
+    pub severity: Grade,
+    /// What to do first.
+    pub action: Move,
+    /// What to do if it comes again, or if the first did not help.
+    pub then: Move,
+    /// Whether a job on the GPU dies.
+    pub kills_job: Kills,
+    /// Whether the node must leave.
+    pub exclude_node: Exclude,
+    /// NVIDIA's own bucket for the first move; empty if it published none.
+    pub nvidia_immediate: &'static str,
+    /// NVIDIA's own bucket for the inquiry; empty if it published none.
+    pub nvidia_investigate: &'static str,
+    /// NVIDIA's last matrix of possible causes (`hardware`, `driver`, `application`, `system_memory`, `bus`, `thermal`,
+    /// `framebuffer`); empty if it published none.
+    pub may_be: &'static [&'static str],
+    /// Not used on Ampere and newer.
+    pub unused: bool,
+    /// How the line's body reads and what its words tell; may be empty.
+    pub message: &'static str,
+    /// More; may be empty.
+    pub note: &'static str,
+    /// NVIDIA's workflow in short; may be empty.
+    pub workflow: &'static str,
+    /// Sources.
+    pub cite: &'static [&'static str],
+}
+
+/// A ready-made set of codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// `application`, `never_root_cause`, `memory_ecc`, …
+    pub id: &'static str,
+    /// Its codes, ascending.
+    pub codes: &'static [u16],
+}
+
+/// What the driver says a GPU needs now (Xid 154, NVML's and nvidia-smi's "GPU Recovery Action").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecoveryAction {
+    /// Number.
+    pub value: u8,
+    /// As printed.
+    pub name: &'static str,
+    /// What it means.
+    pub meaning: &'static str,
+    /// What to do.
+    pub action: Move,
+    /// New work must not start on the GPU.
+    pub blocks_new_jobs: bool,
+    /// Sources.
+    pub cite: &'static [&'static str],
+}
+
+/// Bits of one register word of Xid 74 (`detected on link N(r0, r1, …, r6)`), NVLink 4 and older.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkBits {
+    /// Index of the word, 0 to 6.
+    pub word: u8,
+    /// The bits, as a mask.
+    pub mask: u32,
+    /// `ignore`, `sympathetic` (alone: report), `hw_if_repeated` (twice on a link in 24 h), `check_mechanical`,
+    /// `signal_integrity`, `report_if_repeated`, `field_diag_if_repeated`, `fabric_reset`.
+    pub verdict: &'static str,
+    /// Sources.
+    pub cite: &'static [&'static str],
+}
+
+/// One row of the decode sheet of Xids 144 to 150 (NVLink 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NvlinkRule {
+    /// Code.
+    pub xid: u16,
+    /// Names of the unit.
+    pub units: &'static [&'static str],
+    /// Sub-code, bits 20 to 25 of the first word.
+    pub subcode: u8,
+    /// Mask and value of the first word before R575.
+    pub first_v1: (u32, u32),
+    /// Mask and value of the first word since R575.
+    pub first_v2: (u32, u32),
+    /// The second word.
+    pub error_status: u32,
+    /// `IGNORE`, `RESET_GPU`, `XID_154_EVAL` (do what the recovery action that follows says).
+    pub resolution: &'static str,
+    /// The same where the line says `Fatal`; empty = no difference.
+    pub resolution_if_fatal: &'static str,
+    /// NVIDIA's bucket for the inquiry.
+    pub investigate: &'static str,
+    /// `nonfatal`, `fatal`, `link_fatal`.
+    pub severity: &'static str,
+    /// `HW`, `SW`, `HW/SW`, `FW`, `NA`.
+    pub side: &'static str,
+    /// What the GPU that says it suffers: `none`, `ecc48`, `app_crash45`, `packet_loss`, `poison94`, `fatal`, joined by
+    /// `+`; `?` = possible.
+    pub local: &'static str,
+    /// What its peer suffers, in the same words.
+    pub remote: &'static str,
+    /// More; may be empty.
+    pub note: &'static str,
+    /// Sources.
+    pub cite: &'static [&'static str],
+}
+
+/// A series of codes of which one is the root and the others follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chain {
+    /// Name.
+    pub name: &'static str,
+    /// The root or roots, `xid:48`; empty = nothing is wrong.
+    pub root: &'static [&'static str],
+    /// What comes in which order.
+    pub sequence: &'static [&'static str],
+    /// Within how many seconds.
+    pub window_s: u32,
+    /// More; may be empty.
+    pub note: &'static str,
+    /// Sources.
+    pub cite: &'static [&'static str],
+}
+
+/// All codes, ascending.
+pub fn all() -> &'static [Xid] {
+    XIDS
+}
+
+/// By number.
+pub fn get(code: u16) -> Option<&'static Xid> {
+    XIDS.binary_search_by_key(&code, |x| x.code).ok().and_then(|i| XIDS.get(i))
+}
+
+/// All sets.
+pub fn groups() -> &'static [Group] {
+    XID_GROUPS
+}
+
+/// The codes of a set; empty for an unknown one.
+pub fn group(id: &str) -> &'static [u16] {
+    XID_GROUPS.iter().find(|g| g.id == id).map_or(&[], |g| g.codes)
+}
+
+/// All recovery actions.
+pub fn recovery_actions() -> &'static [RecoveryAction] {
+    RECOVERY_ACTIONS
+}
+
+/// A recovery action by number.
+pub fn recovery_action(value: u8) -> Option<&'static RecoveryAction> {
+    RECOVERY_ACTIONS.iter().find(|a| a.value == value)
+}
+
+/// All bits of Xid 74 that mean something.
+pub fn link_bits() -> &'static [LinkBits] {
+    XID74_BITS
+}
+
+/// What the register words of an Xid 74 say, in the order of the table. Bits that no row knows stay unmentioned.
+pub fn link_bits_of(registers: &[u32]) -> Vec<&'static LinkBits> {
+    XID74_BITS.iter().filter(|b| registers.get(b.word as usize).is_some_and(|r| r & b.mask != 0)).collect()
+}
+
+/// All rows for NVLink 5.
+pub fn nvlink_rules() -> &'static [NvlinkRule] {
+    NVLINK5_RULES
+}
+
+/// The row for a line of Xids 144 to 150: by unit, then the first word, then the second.
+pub fn nvlink_rule(xid: u16, unit: &str, first: u32, error_status: u32) -> Option<&'static NvlinkRule> {
+    let fits = |(mask, value): (u32, u32)| first & mask == value;
+    NVLINK5_RULES.iter().find(|r| {
+        r.xid == xid
+            && r.units.contains(&unit)
+            && r.error_status == error_status
+            && (fits(r.first_v1) || fits(r.first_v2))
+    })
+}
+
+/// All known series.
+pub fn chains() -> &'static [Chain] {
+    CHAINS
+}
+
+impl Xid {
+    /// In this set.
+    pub fn is_in(&self, group: &str) -> bool {
+        self::group(group).contains(&self.code)
+    }
+
+    /// Always the consequence of something else.
+    pub fn is_never_root(&self) -> bool {
+        self.is_in("never_root_cause")
+    }
+}

@@ -1,0 +1,312 @@
+//! What the kernel's log says: the machine's own account of its devices and processes.
+
+use crate::{PciAddress, Pid, WallTime};
+
+/// One statement of a kernel log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KernelEvent {
+    /// Microseconds since boot, if the line is stamped so.
+    pub uptime_us: Option<u64>,
+    /// Boot of the source it belongs to, counted from 0: uptimes of two boots do not compare.
+    pub boot: u32,
+    /// The device it is about: a GPU, a switch, a network card, or the port that reports for one below it.
+    pub device: Option<PciAddress>,
+    /// What it says.
+    pub kind: KernelEventKind,
+}
+
+/// What a statement says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum KernelEventKind {
+    /// `NVRM: Xid (PCI:0000:3b:00): 79, …`.
+    Xid(Box<Xid>),
+    /// `nvidia-nvswitch0: SXid (PCI:0000:a9:00.0): 20034, Fatal, Link 30 …`.
+    Sxid(Box<Sxid>),
+    /// `GPU has fallen off the bus` without an Xid number.
+    GpuLost,
+    /// `RmInitAdapter failed!`, or the driver's probe failed.
+    GpuInitFailed {
+        /// `0x26:0x56:1463`, if printed.
+        code: Option<Box<str>>,
+    },
+    /// The GPU's system processor does not answer, told without an Xid number.
+    GspSilent,
+    /// A check inside the driver failed.
+    DriverAssertion,
+    /// User library and kernel module of the driver have two versions.
+    DriverMismatch {
+        /// Of the program.
+        client: Option<Box<str>>,
+        /// Of the module.
+        module: Option<Box<str>>,
+        /// The program.
+        pid: Option<Pid>,
+    },
+    /// The driver was loaded: a boundary between what came before and after.
+    DriverLoaded {
+        /// `580.82.07`.
+        version: Box<str>,
+    },
+    /// PCIe's own error reporting.
+    PcieError(Box<PcieError>),
+    /// A hot-plug slot lost its link or its card.
+    PcieLinkDown,
+    /// A fault that the IOMMU caught.
+    IommuFault,
+    /// A machine check of a processor.
+    MachineCheck {
+        /// The hardware could not correct it.
+        uncorrected: bool,
+    },
+    /// Errors of the host's memory that its controller counts.
+    MemoryErrors {
+        /// How many.
+        count: u64,
+        /// They could not be corrected.
+        uncorrected: bool,
+        /// Which module, as printed.
+        place: Box<str>,
+    },
+    /// A page of the host's memory is bad; the process that used it may be named.
+    MemoryFailure {
+        /// The process that is killed for it.
+        pid: Option<Pid>,
+        /// Its name.
+        name: Box<str>,
+    },
+    /// The out-of-memory killer took a process.
+    OomKill(Box<OomKill>),
+    /// A network card or its firmware has trouble.
+    NicTrouble {
+        /// `mlx5_core`, `bnxt_en`, `efa`.
+        driver: Box<str>,
+        /// Network interface or verbs device, if named.
+        interface: Option<Box<str>>,
+        /// What sort.
+        trouble: NicTrouble,
+    },
+    /// A link changed.
+    Link {
+        /// Network interface or verbs device.
+        interface: Box<str>,
+        /// What it became.
+        state: LinkState,
+        /// What it belongs to.
+        medium: LinkMedium,
+    },
+    /// `INFO: task NAME:PID blocked for more than N seconds.`
+    HungTask {
+        /// Process.
+        pid: Option<Pid>,
+        /// Name, at most 15 characters.
+        name: Box<str>,
+        /// Seconds.
+        seconds: u64,
+    },
+    /// A processor made no progress.
+    Lockup {
+        /// Process on it.
+        pid: Option<Pid>,
+        /// Its name.
+        name: Box<str>,
+        /// Seconds, if printed.
+        seconds: Option<u64>,
+    },
+    /// A program crashed: `python[123]: segfault at …`, `traps: …`.
+    Crash {
+        /// Process (or thread: the kernel prints the thread's id).
+        pid: Option<Pid>,
+        /// Name, at most 15 characters.
+        name: Box<str>,
+        /// `segfault`, `trap invalid opcode`, `general protection fault`.
+        what: Box<str>,
+        /// Library or program it stood in.
+        object: Option<Box<str>>,
+    },
+    /// Storage fails or hangs.
+    Storage {
+        /// File system, disk or server as printed.
+        name: Box<str>,
+        /// What sort.
+        trouble: StorageTrouble,
+    },
+    /// The limit of open files of the whole machine was reached.
+    FileLimit,
+    /// Processors were slowed down for heat.
+    Throttled,
+    /// The kernel itself failed.
+    Panic,
+    /// What the log covers; one for each source, cited as a whole.
+    Covers(Box<KernelCoverage>),
+}
+
+/// One Xid.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Xid {
+    /// Number.
+    pub code: u16,
+    /// Process, if known.
+    pub pid: Option<Pid>,
+    /// Its name, if known.
+    pub name: Option<Box<str>>,
+    /// UUID of the GPU, if the log says which address has which.
+    pub uuid: Option<Box<str>>,
+    /// MIG instance: GPU instance.
+    pub gpu_instance: Option<u32>,
+    /// What follows pid and name.
+    pub body: Box<str>,
+    /// NVLink number, if the body names one; -1 = the whole port.
+    pub link: Option<i32>,
+    /// `Fatal` or `Nonfatal` in the body.
+    pub fatal: Option<bool>,
+    /// Unit of an NVLink 5 message: `NETIR_LINK_EVT`.
+    pub unit: Option<Box<str>>,
+    /// The words in parentheses of Xids 74 and 144 to 150.
+    pub registers: Vec<u32>,
+    /// `caused by previous Xid N`.
+    pub caused_by: Option<u16>,
+    /// Xid 154: what the GPU needs now.
+    pub recovery_action: Option<u8>,
+    /// `RST: Yes` of Xids 94 and 95: a reset is needed.
+    pub needs_reset: Option<bool>,
+}
+
+/// One SXid.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sxid {
+    /// Number of the switch on its host.
+    pub switch: u32,
+    /// Number, five digits.
+    pub code: u32,
+    /// `Fatal` or `Non-fatal`.
+    pub fatal: Option<bool>,
+    /// Port of the switch.
+    pub link: Option<u32>,
+    /// First error of a burst.
+    pub first: bool,
+    /// Text.
+    pub text: Box<str>,
+}
+
+/// One report of PCIe's error reporting (AER), of a machine's firmware (APEI) or of port containment (DPC).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PcieError {
+    /// How bad.
+    pub severity: PcieSeverity,
+    /// Driver of the device that reports: `pcieport`, `nvidia`, `mlx5_core`.
+    pub driver: Box<str>,
+    /// `Physical Layer`, `Data Link Layer`, `Transaction Layer`.
+    pub layer: Box<str>,
+    /// Names of the bits that are set: `SDES`, `CmpltTO`.
+    pub bits: Vec<Box<str>>,
+    /// Recovery failed, or there is none.
+    pub unrecovered: bool,
+}
+
+/// How bad a PCIe error is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PcieSeverity {
+    /// Corrected by a replay.
+    #[default]
+    Corrected,
+    /// A transaction was lost.
+    NonFatal,
+    /// The link cannot be trusted any more.
+    Fatal,
+}
+
+/// One kill for lack of memory.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OomKill {
+    /// Victim, as the host counts.
+    pub pid: Option<Pid>,
+    /// Its name.
+    pub name: Box<str>,
+    /// Who asked for memory.
+    pub invoked_by: Option<Box<str>>,
+    /// The limit of a memory cgroup was hit; None if the log does not tell.
+    pub cgroup_limit: Option<bool>,
+    /// `CONSTRAINT_MEMCG`, as printed.
+    pub constraint: Option<Box<str>>,
+    /// The cgroup whose limit was hit.
+    pub limited_cgroup: Option<Box<str>>,
+    /// The victim's cgroup.
+    pub cgroup: Option<Box<str>>,
+    /// Address space, KiB.
+    pub total_vm_kib: Option<u64>,
+    /// Anonymous memory, KiB.
+    pub anon_rss_kib: Option<u64>,
+    /// Mapped files, KiB.
+    pub file_rss_kib: Option<u64>,
+    /// Shared memory, KiB.
+    pub shmem_rss_kib: Option<u64>,
+}
+
+/// Sorts of trouble of a network card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum NicTrouble {
+    /// The firmware died, or the card no longer answers.
+    Dead,
+    /// A command to the firmware ran out of time.
+    CommandTimeout,
+    /// Packets are not sent.
+    TransmitTimeout,
+    /// The cable or its module is bad, hot or gone.
+    Module,
+    /// The slot gives too little power.
+    Power,
+    /// A completion with an error, which its program gets too.
+    Completion,
+    /// Something else that names an error.
+    Other,
+}
+
+/// What a link became.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LinkState {
+    /// It works.
+    Up,
+    /// It does not.
+    Down,
+    /// The interface is being removed.
+    Removed,
+}
+
+/// What sort of link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LinkMedium {
+    /// Ethernet or an interface of unknown sort.
+    Ethernet,
+    /// InfiniBand port of a verbs device.
+    InfiniBand,
+    /// Port of a software bridge.
+    Bridge,
+}
+
+/// Sorts of trouble of storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum StorageTrouble {
+    /// A file system turned read-only or shut down.
+    ReadOnly,
+    /// Reads or writes fail.
+    IoError,
+    /// The device or server does not answer.
+    NotResponding,
+}
+
+/// What a kernel log covers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KernelCoverage {
+    /// First uptime of the last boot, microseconds.
+    pub first_us: Option<u64>,
+    /// Last uptime of the last boot, microseconds.
+    pub last_us: Option<u64>,
+    /// First wall time.
+    pub first_at: Option<WallTime>,
+    /// Last wall time.
+    pub last_at: Option<WallTime>,
+    /// Wall time of the last boot, if it can be told.
+    pub booted_at: Option<WallTime>,
+    /// Lines.
+    pub n_lines: u64,
+}

@@ -1,0 +1,146 @@
+//! Links that went down while something ran, as kernels tell it: neither the downs of setting up nor those of tearing
+//! down.
+
+use std::collections::BTreeSet;
+
+use ringleader_model::{Case, Fact, KernelEventKind, LinkMedium, LinkState, NicTrouble};
+
+use super::machine::{Bond, Machine, MachineEvent};
+
+/// Uptime below which a link that was never up is still being set up, seconds.
+const SETTING_UP_US: u64 = 300_000_000;
+/// An interface that is removed this soon after went down for that.
+const TEARING_DOWN_S: f64 = 5.0;
+
+/// Interfaces and verbs devices that the job's logs name.
+#[derive(Clone, Debug, Default)]
+pub struct Used {
+    /// Network interfaces: of the bootstrap, and of sockets.
+    pub interfaces: BTreeSet<String>,
+    /// Verbs devices: `mlx5_0`.
+    pub devices: BTreeSet<String>,
+}
+
+impl Used {
+    /// What NCCL's logs say.
+    pub fn new(case: &Case) -> Self {
+        let mut used = Self::default();
+        let logs = case.observations.iter().filter_map(|o| match &o.fact {
+            Fact::Nccl(log) => Some(log),
+            _ => None,
+        });
+        for process in logs.flat_map(|log| &log.processes) {
+            // `eth0:192.0.2.2<0>`, `[0]eth0:192.0.2.2<0> [1]…`
+            for text in [&process.bootstrap, &process.socket_devices].into_iter().flatten() {
+                used.interfaces.extend(names(text));
+            }
+            // `[0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]; OOB eth0:192.0.2.2<0>`
+            if let Some(text) = &process.ib_devices {
+                used.devices.extend(names(text.split(';').next().unwrap_or(text)));
+            }
+        }
+        used
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.interfaces.contains(name) || self.devices.contains(name)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.interfaces.is_empty() && self.devices.is_empty()
+    }
+}
+
+/// Words before a colon, the number in brackets left away.
+fn names(text: &str) -> impl Iterator<Item = String> + '_ {
+    text.split_ascii_whitespace().filter_map(|word| {
+        let word = word.rsplit(']').next().unwrap_or(word);
+        let (name, _) = word.split_once(':')?;
+        (!name.is_empty() && name.bytes().any(|b| b.is_ascii_alphabetic())).then(|| name.to_owned())
+    })
+}
+
+/// A link that went down in mid-run.
+#[derive(Clone, Debug)]
+pub struct Down<'s, 'a> {
+    /// The statement.
+    pub event: &'s MachineEvent<'a>,
+    /// Its name.
+    pub name: &'s str,
+    /// An InfiniBand port, or a card whose firmware died.
+    pub is_infiniband: bool,
+    /// It came back.
+    pub came_back: bool,
+    /// The job's logs name it.
+    pub is_used: bool,
+}
+
+/// Downs in mid-run of links that the job may use, in source order.
+pub fn downs<'s, 'a>(machine: &'s Machine<'a>, used: &Used) -> Vec<Down<'s, 'a>> {
+    let mut found = Vec::new();
+    for event in machine.near() {
+        let (name, is_infiniband) = match &event.event.kind {
+            KernelEventKind::Link { interface, state: LinkState::Down, medium }
+                if *medium != LinkMedium::Bridge =>
+            {
+                (&**interface, *medium == LinkMedium::InfiniBand)
+            }
+            KernelEventKind::NicTrouble {
+                driver,
+                interface,
+                trouble: NicTrouble::Dead | NicTrouble::Module,
+            } => (interface.as_deref().unwrap_or(driver), driver.starts_with("mlx")),
+            _ => continue,
+        };
+        let same = |other: &&MachineEvent<'a>| {
+            other.observation.cite.source == event.observation.cite.source
+                && matches!(&other.event.kind, KernelEventKind::Link { interface, .. } if **interface == *name)
+        };
+        let state = |other: &MachineEvent<'a>| match &other.event.kind {
+            KernelEventKind::Link { state, .. } => Some(*state),
+            _ => None,
+        };
+        let others: Vec<&MachineEvent<'a>> = machine.all().iter().filter(same).collect();
+        let was_up = others
+            .iter()
+            .any(|o| state(o) == Some(LinkState::Up) && o.seconds_to(event).is_some_and(|s| s > 0.0));
+        let is_removed = others.iter().any(|o| {
+            state(o) == Some(LinkState::Removed)
+                && event.seconds_to(o).is_some_and(|s| (0.0..=TEARING_DOWN_S).contains(&s))
+        });
+        let is_setting_up = !was_up && event.event.uptime_us.is_some_and(|us| us < SETTING_UP_US);
+        let is_used = used.has(name);
+        // Another card of the same machine is no business of the job's.
+        let is_foreign = machine.has_job && !used.is_empty() && !is_used && is_named(event);
+        if is_removed || is_setting_up || is_foreign || event.bond == Bond::Foreign {
+            continue;
+        }
+        let came_back = others
+            .iter()
+            .any(|o| state(o) == Some(LinkState::Up) && event.seconds_to(o).is_some_and(|s| s > 0.0));
+        found.push(Down { event, name, is_infiniband, came_back, is_used });
+    }
+    found
+}
+
+/// The statement names an interface, rather than a card by its driver alone.
+fn is_named(event: &MachineEvent<'_>) -> bool {
+    match &event.event.kind {
+        KernelEventKind::Link { interface, .. } => !interface.contains("_core") && &**interface != "bnxt_en",
+        KernelEventKind::NicTrouble { interface, .. } => interface.is_some(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_interfaces_and_devices() {
+        let of = |text| names(text).collect::<Vec<_>>();
+        assert_eq!(of("eth0:192.0.2.2<0>"), ["eth0"]);
+        assert_eq!(of("[0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]"), ["mlx5_0", "mlx5_1"]);
+        assert_eq!(of("[0]ens1f0:10.0.0.1<0> [1]ens1f1:10.0.1.1<0>"), ["ens1f0", "ens1f1"]);
+    }
+}

@@ -1,0 +1,438 @@
+//! What the machines' kernels say, and how each statement belongs to the job: by process, by GPU, by time, or not.
+//!
+//! A kernel log holds the machine's life: boots, other jobs, other days. A statement counts against this job only if it
+//! names a process of it, or a GPU of it while it ran, or happened on one of its hosts while it ran. Without any job in
+//! the evidence the log stands for itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ringleader_model::{
+    Case, Culprit, Evidence, Fact, Host, KernelEvent, KernelEventKind, Observation, PciAddress, Pid, Rank,
+    SourceKind, WallTime, Who,
+};
+
+use super::roster::{Member, Roster};
+
+const SECOND_NS: i64 = 1_000_000_000;
+/// How far a statement may lie before the first sign of the job: clocks of hosts differ, and setting up takes time.
+const BEFORE_NS: i64 = 120 * SECOND_NS;
+/// Longest text of a statement that is cited.
+const CITED_CHARS: usize = 400;
+
+/// How a statement belongs to the job, the weakest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Bond {
+    /// It is of another process, or from before the job began.
+    Foreign,
+    /// Nothing says whether it is of this job.
+    Loose,
+    /// On a host of the job while it ran, of a device that nothing ties to a rank.
+    Time,
+    /// Of a GPU of the job, at a time that cannot be compared.
+    Device,
+    /// There is no job in the evidence: the log stands for itself.
+    Alone,
+    /// Of a GPU of the job, while it ran.
+    DeviceInTime,
+    /// Of a process of the job.
+    Process,
+}
+
+/// A statement of a kernel with what it has to do with the job.
+#[derive(Clone, Debug)]
+pub struct MachineEvent<'a> {
+    /// Where it stands.
+    pub observation: &'a Observation,
+    /// What it says.
+    pub event: &'a KernelEvent,
+    /// How it belongs to the job.
+    pub bond: Bond,
+    /// Whom it is about.
+    pub culprit: Culprit,
+}
+
+impl MachineEvent<'_> {
+    /// When, ns on its host's wall clock, if that has a year.
+    pub fn at_ns(&self) -> Option<i64> {
+        self.observation.at.filter(|t| t.has_year).map(|t| t.ns)
+    }
+
+    /// As cited evidence.
+    pub fn evidence(&self) -> Evidence {
+        let mut text: String = self.observation.text.chars().take(CITED_CHARS).collect();
+        if text.len() < self.observation.text.len() {
+            text.push('…');
+        }
+        Evidence { cite: self.observation.cite, text, kind: SourceKind::KernelLog }
+    }
+
+    /// Seconds from this statement to another one of the same log and boot, or of the same host's clock.
+    pub fn seconds_to(&self, other: &Self) -> Option<f64> {
+        let same_log = self.observation.cite.source == other.observation.cite.source;
+        if same_log && self.event.boot == other.event.boot {
+            if let (Some(a), Some(b)) = (self.event.uptime_us, other.event.uptime_us) {
+                return Some((b as f64 - a as f64) / 1e6);
+            }
+            // A log without stamps: its lines follow each other.
+            if self.observation.at.is_none() && other.observation.at.is_none() {
+                let lines = i64::from(other.observation.cite.line) - i64::from(self.observation.cite.line);
+                return Some(lines as f64 * 0.01);
+            }
+        }
+        if self.observation.who.host != other.observation.who.host {
+            return None;
+        }
+        let (a, b) = (self.observation.at?, other.observation.at?);
+        (a.has_year == b.has_year).then(|| (b.ns - a.ns) as f64 / 1e9)
+    }
+}
+
+/// All statements of kernels.
+#[derive(Clone, Debug, Default)]
+pub struct Machine<'a> {
+    events: Vec<MachineEvent<'a>>,
+    /// There is a job in the evidence at all.
+    pub has_job: bool,
+}
+
+/// The time that a job's own evidence spans.
+#[derive(Clone, Copy, Debug, Default)]
+struct Window {
+    /// With year, ns.
+    first: Option<i64>,
+    /// Month, day and time alone, ns.
+    first_in_year: Option<i64>,
+}
+
+impl Window {
+    fn widen(&mut self, at: WallTime) {
+        if at.ns <= 0 {
+            return;
+        }
+        if at.has_year {
+            self.first = Some(self.first.map_or(at.ns, |f| f.min(at.ns)));
+        }
+        let ns = in_year(at);
+        self.first_in_year = Some(self.first_in_year.map_or(ns, |f| f.min(ns)));
+    }
+
+    /// Whether a moment is before the job; None if they cannot be compared.
+    fn is_before(&self, at: Option<WallTime>) -> Option<bool> {
+        let at = at?;
+        let (now, first) = match (at.has_year, self.first) {
+            (true, Some(first)) => (at.ns, first),
+            _ => (in_year(at), self.first_in_year?),
+        };
+        Some(now.saturating_add(at.error_ns) < first.saturating_sub(BEFORE_NS))
+    }
+}
+
+/// Month, day and time of a moment, as if its year were 1970.
+fn in_year(at: WallTime) -> i64 {
+    const DAY_NS: i64 = 86_400 * SECOND_NS;
+    // Days of 1970 before each month, March first.
+    const BEFORE: [i64; 12] = [59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 0, 31];
+    if !at.has_year {
+        return at.ns;
+    }
+    let (days, of_day) = (at.ns.div_euclid(DAY_NS), at.ns.rem_euclid(DAY_NS));
+    // The usual era arithmetic: years that begin in March, so that a leap day is the last day of one.
+    let shifted = days + 719_468;
+    let of_era = shifted.rem_euclid(146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5;
+    let before = usize::try_from(month).ok().and_then(|m| BEFORE.get(m)).copied().unwrap_or(0);
+    (before + day) * DAY_NS + of_day
+}
+
+impl<'a> Machine<'a> {
+    /// Joins what kernels say with the job.
+    pub fn new(case: &'a Case, roster: &Roster) -> Self {
+        let mut machine = Self { has_job: has_job(case), ..Self::default() };
+        if !case.observations.iter().any(|o| matches!(o.fact, Fact::Kernel(_))) {
+            return machine;
+        }
+        let window = window(case);
+        let join = Join::new(case, roster, window, machine.has_job);
+        machine.events = case
+            .observations
+            .iter()
+            .filter_map(|o| match &o.fact {
+                Fact::Kernel(event) => Some((o, &**event)),
+                _ => None,
+            })
+            .filter(|(_, event)| !matches!(event.kind, KernelEventKind::Covers(_)))
+            .map(|(observation, event)| {
+                let (bond, culprit) = join.bond(observation, event);
+                MachineEvent { observation, event, bond, culprit }
+            })
+            .collect();
+        machine
+    }
+
+    /// All statements, foreign ones too, in source order.
+    pub fn all(&self) -> &[MachineEvent<'a>] {
+        &self.events
+    }
+
+    /// Statements that may concern the job.
+    pub fn near(&self) -> impl Iterator<Item = &MachineEvent<'a>> {
+        self.events.iter().filter(|e| e.bond > Bond::Foreign)
+    }
+
+    /// Whether the out-of-memory killer is known to have taken this rank.
+    pub fn oom_killed(&self, rank: Rank) -> bool {
+        self.events.iter().any(|e| {
+            e.bond > Bond::Foreign
+                && e.culprit.rank == Some(rank)
+                && matches!(e.event.kind, KernelEventKind::OomKill(_))
+        })
+    }
+}
+
+/// Evidence that a job leaves.
+fn has_job(case: &Case) -> bool {
+    case.observations
+        .iter()
+        .any(|o| matches!(o.fact, Fact::Nccl(_) | Fact::Torch(_) | Fact::Flight(_) | Fact::Ras(_)))
+}
+
+fn window(case: &Case) -> Window {
+    let mut window = Window::default();
+    for observation in &case.observations {
+        match &observation.fact {
+            Fact::Kernel(_) | Fact::Gpus(_) | Fact::Processes(_) | Fact::Limits(_) => continue,
+            Fact::Nccl(log) => {
+                let stamps = log
+                    .processes
+                    .iter()
+                    .filter_map(|p| p.last_at)
+                    .chain(log.comms.iter().filter_map(|c| c.at))
+                    .chain(log.messages.iter().filter_map(|m| m.at));
+                stamps.for_each(|at| window.widen(at));
+                if let Some(call) = log.calls.iter().find(|c| c.at_s > 0) {
+                    let ns = i64::from(call.at_s) * SECOND_NS;
+                    window.widen(WallTime { ns, error_ns: SECOND_NS, has_year: true });
+                }
+            }
+            Fact::Flight(dump) => {
+                if let Some(op) = dump.ops.iter().find(|op| op.created_ns > 0) {
+                    window.widen(WallTime { ns: op.created_ns, error_ns: 0, has_year: true });
+                }
+            }
+            _ => {}
+        }
+        if let Some(at) = observation.at {
+            window.widen(at);
+        }
+    }
+    window
+}
+
+/// What statements are joined by.
+struct Join<'r> {
+    roster: &'r Roster,
+    window: Window,
+    has_job: bool,
+    /// The job's hosts, as far as logs name them.
+    hosts: BTreeSet<Host>,
+    /// Ranks that have each GPU.
+    gpus: BTreeMap<PciAddress, Vec<&'r Member>>,
+    /// Processes that the job's own statements name beside the ranks: workers of a data loader.
+    named: BTreeMap<Pid, Who>,
+}
+
+impl<'r> Join<'r> {
+    fn new(case: &Case, roster: &'r Roster, window: Window, has_job: bool) -> Self {
+        let mut gpus: BTreeMap<PciAddress, Vec<&Member>> = BTreeMap::new();
+        for member in &roster.members {
+            if let Some(gpu) = member.gpu {
+                gpus.entry(PciAddress { function: 0, ..gpu }).or_default().push(member);
+            }
+        }
+        let mut named = BTreeMap::new();
+        for observation in &case.observations {
+            if matches!(observation.fact, Fact::Torch(_)) {
+                for pid in pids_in(&observation.text) {
+                    named.entry(pid).or_insert_with(|| observation.who.clone());
+                }
+            }
+        }
+        let hosts = roster
+            .members
+            .iter()
+            .filter_map(|m| m.host.clone())
+            .filter(|h| !matches!(&**h, "localhost" | "" | "127.0.0.1" | "::1"))
+            .collect();
+        Self { roster, window, has_job, hosts, gpus, named }
+    }
+
+    fn bond(&self, observation: &Observation, event: &KernelEvent) -> (Bond, Culprit) {
+        let host = observation.who.host.as_ref();
+        let pid = pid_of(&event.kind);
+        let mut culprit = Culprit { host: host.cloned(), pid, gpu: gpu_of(event), ..Culprit::default() };
+        if !self.has_job {
+            return (Bond::Alone, culprit);
+        }
+        let before = self.window.is_before(observation.at);
+        if before == Some(true) {
+            return (Bond::Foreign, culprit);
+        }
+        // A host that the job's logs do not know, where they know some.
+        let elsewhere = host.is_some_and(|h| !self.hosts.is_empty() && !self.hosts.contains(h));
+        if elsewhere && !self.is_alias(host) {
+            return (Bond::Loose, culprit);
+        }
+        let is_person = |m: &&Member| m.rank.is_some() || m.pid.is_some();
+        if let Some(pid) = pid
+            && let Some(member) = self
+                .roster
+                .find(&Who { pid: Some(pid), host: host.cloned(), ..Who::default() })
+                .filter(is_person)
+        {
+            let gpu = culprit.gpu;
+            culprit = self.roster.culprit(&Who { rank: member.rank, pid: Some(pid), ..Who::default() });
+            culprit.gpu = gpu.or(culprit.gpu);
+            culprit.host = culprit.host.or_else(|| host.cloned());
+            return (Bond::Process, culprit);
+        }
+        if let Some(who) = pid.and_then(|pid| self.named.get(&pid)) {
+            let about = self.roster.culprit(who);
+            culprit = Culprit { rank: about.rank, host: culprit.host.or(about.host), ..culprit };
+            return (Bond::Process, culprit);
+        }
+        if let Some(gpu) = event.device
+            && let Some(member) = self.member_with(gpu, host)
+        {
+            culprit.rank = member.rank;
+            culprit.local_rank = member.local_rank;
+            culprit.gpu = member.gpu;
+            culprit.host = culprit.host.or_else(|| member.host.clone());
+            if culprit.pid.is_none() || culprit.pid != member.pid {
+                // Another process on this rank's GPU: the number may be that of another namespace.
+                let other = culprit.pid.is_some();
+                culprit.pid = member.pid;
+                if other && before.is_none() && names_culprit(&event.kind) {
+                    return (Bond::Foreign, culprit);
+                }
+            }
+            let bond = if before == Some(false) { Bond::DeviceInTime } else { Bond::Device };
+            return (bond, culprit);
+        }
+        // The GPUs of this host are known, and this is none of them.
+        let knows_gpus = self.gpus.values().flatten().any(|m| host.is_none() || m.host.as_ref() == host);
+        if event.device.is_some() && knows_gpus && is_of_gpu(&event.kind) {
+            return (Bond::Loose, culprit);
+        }
+        // A process that is none of the job's, where those are known by the kernel's own numbers.
+        if before == Some(false) { (Bond::Time, culprit) } else { (Bond::Loose, culprit) }
+    }
+
+    /// The rank with this GPU; with several hosts, the one of this host.
+    fn member_with(&self, gpu: PciAddress, host: Option<&Host>) -> Option<&'r Member> {
+        let all = self.gpus.get(&PciAddress { function: 0, ..gpu })?;
+        let here: Vec<&&Member> =
+            all.iter().filter(|m| host.is_none() || m.host.is_none() || m.host.as_ref() == host).collect();
+        match (here.as_slice(), all.as_slice()) {
+            ([one], _) => Some(*one),
+            // One process may stand twice, with and without its rank.
+            (_, [one]) => Some(*one),
+            ([first, rest @ ..], _) if rest.iter().all(|m| m.pid == first.pid && m.host == first.host) => {
+                Some(*first)
+            }
+            _ => None,
+        }
+    }
+
+    /// Hosts whose logs call it otherwise (`vm`, an address) cannot be told from it: one host, one log.
+    fn is_alias(&self, host: Option<&Host>) -> bool {
+        self.hosts.len() == 1
+            && host
+                .is_some_and(|h| self.hosts.iter().all(|own| own.starts_with(&**h) || h.starts_with(&**own)))
+    }
+}
+
+/// Process ids that a statement names in words: `(pid 123)`, `(pid(s) 123, 124)`, `pid: 123`.
+fn pids_in(text: &str) -> Vec<Pid> {
+    let mut pids = Vec::new();
+    for key in ["(pid ", "pid(s) ", "pid: ", "pid="] {
+        for (at, _) in text.match_indices(key).take(8) {
+            let rest = text.get(at + key.len()..).unwrap_or_default();
+            for word in rest.split([',', ' ']).take(8) {
+                let digits: String = word.chars().take_while(char::is_ascii_digit).collect();
+                match digits.parse() {
+                    Ok(number) => pids.push(Pid(number)),
+                    Err(_) if word.is_empty() => {}
+                    Err(_) => break,
+                }
+                if digits.len() < word.len() {
+                    break;
+                }
+            }
+        }
+    }
+    pids
+}
+
+/// The process a statement names.
+fn pid_of(kind: &KernelEventKind) -> Option<Pid> {
+    match kind {
+        KernelEventKind::Xid(xid) => xid.pid,
+        KernelEventKind::OomKill(kill) => kill.pid,
+        KernelEventKind::HungTask { pid, .. }
+        | KernelEventKind::Lockup { pid, .. }
+        | KernelEventKind::Crash { pid, .. }
+        | KernelEventKind::MemoryFailure { pid, .. }
+        | KernelEventKind::DriverMismatch { pid, .. } => *pid,
+        _ => None,
+    }
+}
+
+/// The process that an Xid names made the fault itself; of others it is whoever happened to ask or to suffer.
+fn names_culprit(kind: &KernelEventKind) -> bool {
+    match kind {
+        KernelEventKind::Xid(xid) => ringleader_knowledge::xid::get(xid.code)
+            .is_none_or(|x| x.class == ringleader_knowledge::xid::Class::Application || x.is_never_root()),
+        _ => true,
+    }
+}
+
+fn is_of_gpu(kind: &KernelEventKind) -> bool {
+    matches!(
+        kind,
+        KernelEventKind::Xid(_)
+            | KernelEventKind::GpuLost
+            | KernelEventKind::GpuInitFailed { .. }
+            | KernelEventKind::GspSilent
+    )
+}
+
+fn gpu_of(event: &KernelEvent) -> Option<PciAddress> {
+    event.device.filter(|_| is_of_gpu(&event.kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_year_is_left_away() {
+        let at = |ns, has_year| WallTime { ns, error_ns: 0, has_year };
+        // 2026-11-20 08:21:34 and `Nov 20 08:21:34`
+        assert_eq!(in_year(at(1_795_162_894 * SECOND_NS, true)), 27_937_294 * SECOND_NS);
+        assert_eq!(in_year(at(27_937_294 * SECOND_NS, false)), 27_937_294 * SECOND_NS);
+        // 2024-02-29 is as far as 1970-03-01; 2024-03-01 is the same: 1970 had no such day.
+        assert_eq!(in_year(at(1_704_067_200 * SECOND_NS, true)), 0, "2024-01-01");
+        assert_eq!(in_year(at(1_735_603_200 * SECOND_NS, true)), 364 * 86_400 * SECOND_NS, "2024-12-31");
+    }
+
+    #[test]
+    fn processes_are_found_in_words() {
+        let pids = |text| pids_in(text).iter().map(|p| p.0).collect::<Vec<_>>();
+        assert_eq!(pids("DataLoader worker (pid(s) 12, 13) exited unexpectedly"), [12, 13]);
+        assert_eq!(pids("DataLoader worker (pid 4711) is killed by signal: Killed."), [4711]);
+        assert_eq!(pids("rapid 12"), Vec::<u32>::new());
+    }
+}

@@ -1,0 +1,150 @@
+//! # What it shows
+//!
+//! The PCIe path of a GPU or a network card lost transactions or its link.
+//!
+//! # Why it happens
+//!
+//! A card or riser that is not seated, a retimer or switch, heat, power, a failing device.
+//!
+//! # Evidence
+//!
+//! Uncorrected errors of PCIe's error reporting (AER), of the firmware (APEI) or of port containment (DPC) in the kernel
+//! log; a hot-plug slot that lost its link; Xids 32, 80 and 167, by which the driver says the same.
+//!
+//! # What looks like it but is not
+//!
+//! Corrected errors (`RxErr`, `BadTLP`, `Timeout`) cost a replay each and break nothing. An error right before a GPU
+//! falls off the bus is part of that (gpu-fallen-off-bus). `ACSViol` is redirection of peer traffic (p2p-acs-iommu).
+//!
+//! # What to do
+//!
+//! Find what hangs below the port that reports; reseat or replace it.
+//!
+//! # References
+//!
+//! Linux Documentation/PCI/pcieaer-howto; PCI Express Base Specification, error logging; Xid Catalog, 32, 80, 167.
+
+use ringleader_model::{Impact, KernelEventKind, PcieSeverity, Weight};
+
+use crate::correlate::Scene;
+use crate::correlate::machine::Bond;
+use crate::hardware::{Seen, follows, is_lost_gpu, is_xid, outcome};
+use crate::rule::{Input, Outcome, Rule};
+
+/// See the module.
+pub(super) static RULE: Rule = Rule {
+    id: "pcie-error",
+    title: "PCIe lost data or a link",
+    since: "0.2",
+    reads: &[Input::KernelLog],
+    doc: include_str!("pcie_error.rs"),
+    check,
+};
+
+const CODES: [u16; 3] = [32, 80, 167];
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    let seen = Seen::of(scene, |e| match &e.event.kind {
+        KernelEventKind::PcieError(error) => {
+            error.severity != PcieSeverity::Corrected && !error.bits.iter().any(|b| &**b == "ACSViol")
+        }
+        KernelEventKind::PcieLinkDown => true,
+        _ => is_xid(e.event, &CODES),
+    });
+    // A program's own fault stops its channels with such numbers too.
+    let Some(seen) = seen.and_then(|s| {
+        s.without(|e| is_xid(e.event, &[32]) && follows(scene, e, 10.0, true, |root| is_xid(root, &[13, 31])))
+    }) else {
+        return Outcome::Clear;
+    };
+    // A GPU that then fell off the bus is the finding.
+    let lost = scene.machine.near().any(|lost| {
+        is_lost_gpu(lost.event)
+            && seen.events().iter().any(|e| e.seconds_to(lost).is_some_and(|s| (-5.0..=60.0).contains(&s)))
+    });
+    let Some(first) = seen.first() else { return Outcome::Clear };
+    let device = first.event.device.map_or_else(|| "a device".to_owned(), |d| d.to_string());
+    let what = match &first.event.kind {
+        KernelEventKind::PcieError(error) => {
+            let sort = if error.severity == PcieSeverity::Fatal { "fatal" } else { "uncorrected" };
+            let bits = error.bits.join(", ");
+            let bits = if bits.is_empty() { bits } else { format!(" ({bits})") };
+            let port = if &*error.driver == "pcieport" { "at the port" } else { "of" };
+            format!("{sort} PCIe error {port} {device}{bits}")
+        }
+        KernelEventKind::PcieLinkDown => format!("the PCIe slot below {device} lost its link"),
+        _ => format!("the driver lost data on PCIe at {}", seen.gpu()),
+    };
+    let mut draft = seen.draft(&RULE, "pcie-error", what);
+    if lost {
+        draft = draft.weight(Weight::Echo);
+    } else if is_xid(first.event, &[32]) && seen.bond() != Bond::Alone {
+        // A bad command stream is the link's fault more often than not, and not always.
+        draft = draft.weight(Weight::Derived);
+    }
+    let draft = draft
+        .advise_command(
+            Impact::Harmless,
+            "see which device hangs below that port, and its link's speed and width",
+            format!("lspci -tv; lspci -vvv -s {device} | grep -E \"LnkSta|UESta|CESta\""),
+        )
+        .advise(
+            Impact::Disruptive,
+            "drain the node, reseat the card and its riser or retimer; replace what reports again",
+        );
+    outcome([draft])
+}
+
+#[cfg(test)]
+mod tests {
+    use ringleader_model::{KernelEventKind, PcieSeverity};
+
+    use super::RULE;
+    use crate::staging::Stage;
+    use crate::staging_kernel::BEGAN_S;
+
+    #[test]
+    fn the_kernel_says_so() {
+        Stage::new()
+            .pcie("0000:3b:00.0", "nvidia", PcieSeverity::NonFatal, "CmpltTO")
+            .expect(&RULE, &["pcie-error"]);
+        Stage::new()
+            .pcie("0000:00:03.0", "pcieport", PcieSeverity::Fatal, "SDES")
+            .expect(&RULE, &["pcie-error"]);
+        Stage::new().kernel("0000:00:03.0", KernelEventKind::PcieLinkDown).expect(&RULE, &["pcie-error"]);
+        Stage::new().xid("0000:3b:00", 167, 0, "x").expect(&RULE, &["pcie-error"]);
+        Stage::new()
+            .two_ranks()
+            .pcie("0000:3b:00.0", "nvidia", PcieSeverity::NonFatal, "CmpltTO")
+            .at_s(BEGAN_S + 60)
+            .expect(&RULE, &["pcie-error 1"]);
+    }
+
+    #[test]
+    fn corrected_errors_break_nothing() {
+        Stage::new().pcie("0000:3b:00.0", "nvidia", PcieSeverity::Corrected, "BadTLP").silent(&RULE);
+        Stage::new().pcie("0000:00:1c.0", "pcieport", PcieSeverity::Corrected, "RxErr Timeout").silent(&RULE);
+    }
+
+    #[test]
+    fn redirected_peer_traffic_is_another_thing() {
+        Stage::new().pcie("0000:00:1c.0", "pcieport", PcieSeverity::NonFatal, "ACSViol").silent(&RULE);
+    }
+
+    #[test]
+    fn part_of_a_gpu_that_fell_off_the_bus() {
+        let finding = Stage::new()
+            .pcie("0000:00:03.0", "pcieport", PcieSeverity::Fatal, "SDES")
+            .xid("0000:03:00", 79, 0, "GPU has fallen off the bus.")
+            .finding(&RULE);
+        assert_eq!(finding.weight, ringleader_model::Weight::Echo);
+    }
+
+    #[test]
+    fn a_channel_that_a_program_broke() {
+        Stage::new()
+            .xid("0000:3b:00", 31, 5, "MMU Fault")
+            .xid("0000:3b:00", 32, 5, "Channel ID 2")
+            .silent(&RULE);
+    }
+}
