@@ -227,8 +227,7 @@ fn collective(word: &str) -> Option<Box<str>> {
 /// `NCCL_P2P_DISABLE=1`, before the program or as an argument of a launcher.
 fn setting(word: &str) -> Option<(Box<str>, Box<str>)> {
     let (name, value) = word.trim_matches(['"', '\'']).split_once('=')?;
-    let is_name =
-        name.starts_with("NCCL_") && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    let is_name = name.starts_with("NCCL_") && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     is_name.then(|| (name.into(), value.into()))
 }
 
@@ -243,9 +242,9 @@ fn device(rest: &str, line: u32) -> Option<BenchDevice> {
     let ["Pid", pid, "on", host, "device", number, pci, name @ ..] = tail else { return None };
     let pci = pci.strip_prefix('[')?.strip_suffix(']')?;
     let pci = match pci.strip_prefix("0x") {
-        Some(bus) => u8::from_str_radix(bus, 16)
-            .ok()
-            .map(|bus| PciAddress { domain: 0, bus, device: 0, function: 0 }),
+        Some(bus) => {
+            u8::from_str_radix(bus, 16).ok().map(|bus| PciAddress { domain: 0, bus, device: 0, function: 0 })
+        }
         None => PciAddress::parse(pci),
     };
     Some(BenchDevice {

@@ -211,13 +211,10 @@ impl Reader<'_> {
             || crate::ras::read_json(&document, sink)
             || crate::torch::read_json(value, sink)
             || crate::stacks::read_json(&document, sink)
-<<<<<<< HEAD
             || crate::bench::read_json(&document, sink)
             || crate::fabric::read_json(&document, sink)
-            || crate::system::read_json(&document, sink);
-=======
+            || crate::system::read_json(&document, sink)
             || crate::kernel::read_json(&document, sink);
->>>>>>> kernel
         self.n_known += u64::from(is_known);
         is_known
     }

@@ -140,8 +140,17 @@ fn may_begin(first: u8, body: &[u8]) -> bool {
         b'U' => any(&["Unable to Connect"]),
         b'(' => any(&["(UNKNOWN) ["]),
         _ => {
-            any(&["hca_id:", "link ", "default ", "unreachable ", "blackhole ", "nc: ", "ping: ", "tcp", "bash: "])
-                || links::is_brief(body)
+            any(&[
+                "hca_id:",
+                "link ",
+                "default ",
+                "unreachable ",
+                "blackhole ",
+                "nc: ",
+                "ping: ",
+                "tcp",
+                "bash: ",
+            ]) || links::is_brief(body)
                 || memchr::memmem::find(body, b"@").is_some()
         }
     }

@@ -175,6 +175,9 @@ impl SystemReader {
     fn goes_on(&mut self, text: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
         let Some(Open { table, span }) = &mut self.open else { return false };
         let trimmed = text.trim_start();
+        if matches!(table, Table::Accounting(_) | Table::Pods(_)) && scheduler::is_heading(text) {
+            return false;
+        }
         let taken = match table {
             Table::Df(columns) => match files::mount(columns, trimmed) {
                 Some(mount) => {

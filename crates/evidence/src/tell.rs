@@ -164,9 +164,19 @@ fn bench(out: &mut String, run: &ringleader_model::BenchRun) {
     writeln!(out, "    {} GPUs: {}", run.devices.len(), devices.join(" ")).unwrap();
     for row in &run.rows {
         let half = |f: Option<ringleader_model::BenchFigure>| {
-            f.map_or("-".into(), |f| format!("{} us {}/{} GB/s wrong {:?}", f.time_us, f.algbw_gbs, f.busbw_gbs, f.n_wrong))
+            f.map_or("-".into(), |f| {
+                format!("{} us {}/{} GB/s wrong {:?}", f.time_us, f.algbw_gbs, f.busbw_gbs, f.n_wrong)
+            })
         };
-        writeln!(out, "    {}: {} B {}, {}", row.line, row.size_bytes, half(row.out_of_place), half(row.in_place)).unwrap();
+        writeln!(
+            out,
+            "    {}: {} B {}, {}",
+            row.line,
+            row.size_bytes,
+            half(row.out_of_place),
+            half(row.in_place)
+        )
+        .unwrap();
     }
 }
 

@@ -1,8 +1,8 @@
 //! A case: everything that was read, before anything is concluded.
 
 use crate::{
-    BenchRun, Cite, CopyTest, FlightDump, GpuTable, KernelEvent, Limit, NcclLog, NetFact, Note, ProcessStacks,
-    ProcessTable, RasReport, Source, SystemFact, TorchEvent, WallTime, Who,
+    BenchRun, Cite, CopyTest, FlightDump, GpuTable, KernelEvent, Limit, NcclLog, NetFact, Note,
+    ProcessStacks, ProcessTable, RasReport, Source, SystemFact, TorchEvent, WallTime, Who,
 };
 
 /// One thing seen, with its place.

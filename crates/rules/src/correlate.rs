@@ -10,6 +10,7 @@ pub mod machine;
 pub mod mismatch;
 pub mod moments;
 pub mod roster;
+pub mod site;
 pub mod suspects;
 pub mod waits;
 pub mod watchdog;

@@ -20,6 +20,8 @@ mod staging;
 mod staging_jobs;
 #[cfg(test)]
 mod staging_kernel;
+#[cfg(test)]
+mod staging_node;
 mod told;
 pub mod verdict;
 

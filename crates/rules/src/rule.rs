@@ -54,6 +54,14 @@ pub enum Input {
     Limits,
     /// Kernel logs.
     KernelLog,
+    /// Tools of the fabric and the network.
+    Network,
+    /// Tools of the node.
+    System,
+    /// Slurm, Kubernetes.
+    Scheduler,
+    /// nccl-tests and other known-answer tests.
+    Bench,
 }
 
 /// What a rule answers.

@@ -74,8 +74,7 @@ impl Copies {
             && is_name(name)
         {
             if self.tensors.len() < MAX_NAMES || self.tensors.contains_key(name) {
-                let origin =
-                    value.split_once('.').map(|(o, _)| o).filter(|o| self.tensors.contains_key(*o));
+                let origin = value.split_once('.').map(|(o, _)| o).filter(|o| self.tensors.contains_key(*o));
                 let tensor = Tensor { gpu: gpu(value), origin: origin.map(Into::into) };
                 self.tensors.insert(name.into(), tensor);
             }
@@ -139,10 +138,7 @@ fn is_name(name: &str) -> bool {
 
 /// The GPU that `device="cuda:1"`, `.to("cuda:1")` or `.cuda(1)` names.
 fn gpu(value: &str) -> Option<u32> {
-    let after = value
-        .rsplit_once("cuda:")
-        .or_else(|| value.rsplit_once(".cuda("))
-        .map(|(_, after)| after)?;
+    let after = value.rsplit_once("cuda:").or_else(|| value.rsplit_once(".cuda(")).map(|(_, after)| after)?;
     let digits = after.bytes().take_while(u8::is_ascii_digit).count();
     after.get(..digits)?.parse().ok()
 }

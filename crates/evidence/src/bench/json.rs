@@ -60,7 +60,8 @@ fn version(code: u64) -> Box<str> {
 
 fn devices(value: &Value, line: u32) -> Vec<BenchDevice> {
     let list = value.pointer("/config/devices").or_else(|| value.get("devices")).and_then(Value::as_array);
-    let number = |v: &Value, key: &str| v.get(key).and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok());
+    let number =
+        |v: &Value, key: &str| v.get(key).and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok());
     list.into_iter()
         .flatten()
         .take(MAX_ROWS)

@@ -100,7 +100,10 @@ Test failed!
 
 #[test]
 fn lines_of_others_are_left() {
-    check("# Using devices of the lab\n8 2 float sum\n8 2 float sum -1 fast 1 1 0\n# size matters\n124\n", "");
+    check(
+        "# Using devices of the lab\n8 2 float sum\n8 2 float sum -1 fast 1 1 0\n# size matters\n124\n",
+        "",
+    );
     check(">>> a = 1\n>>> a == 1\nTrue\n", "");
 }
 
@@ -131,7 +134,9 @@ False
             assert!(part.observations.len() <= whole.observations.len(), "cut at {cut}");
             for (p, w) in part.observations.iter().zip(&whole.observations) {
                 assert_eq!((p.cite.line, p.cite.start), (w.cite.line, w.cite.start), "cut at {cut}");
-                if let (ringleader_model::Fact::Bench(p), ringleader_model::Fact::Bench(w)) = (&p.fact, &w.fact) {
+                if let (ringleader_model::Fact::Bench(p), ringleader_model::Fact::Bench(w)) =
+                    (&p.fact, &w.fact)
+                {
                     assert!(w.rows.starts_with(&p.rows) && w.devices.starts_with(&p.devices), "cut at {cut}");
                 }
             }

@@ -53,7 +53,8 @@ const MAX_ERRORS: usize = 64;
 impl FabricReader {
     /// `# Port counters: Lid 134 port 1 (CapMask: 0x5A00)`, also `extended`.
     pub(super) fn perfquery(&mut self, text: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
-        let Some((_, rest)) = text.strip_prefix("# Port ").and_then(|r| r.split_once("counters: Lid ")) else {
+        let Some((_, rest)) = text.strip_prefix("# Port ").and_then(|r| r.split_once("counters: Lid "))
+        else {
             return false;
         };
         let words: Vec<&str> = rest.split_ascii_whitespace().collect();
@@ -95,8 +96,7 @@ impl FabricReader {
                     o.form == Form::Sysfs && *c.device == **device && c.port == port
                 };
                 if !self.open.as_ref().is_some_and(is_same) {
-                    let counters =
-                        PortCounters { device: (*device).into(), port, ..PortCounters::default() };
+                    let counters = PortCounters { device: (*device).into(), port, ..PortCounters::default() };
                     self.open(Form::Sysfs, NetFact::Counters(counters), line, sink);
                 }
                 let Some(open) = &mut self.open else { return false };

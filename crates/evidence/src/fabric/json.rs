@@ -19,7 +19,9 @@ pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
     }
     let words = |v: Option<&Value>, key: Option<&str>| -> Vec<Box<str>> {
         let list = v.and_then(Value::as_array).into_iter().flatten().take(64);
-        list.filter_map(|v| key.map_or(Some(v), |k| v.get(k)).and_then(Value::as_str)).map(Into::into).collect()
+        list.filter_map(|v| key.map_or(Some(v), |k| v.get(k)).and_then(Value::as_str))
+            .map(Into::into)
+            .collect()
     };
     sink.saw(SourceKind::Network);
     for value in list.iter().filter(|v| is_interface(v)).take(MAX_INTERFACES) {

@@ -55,7 +55,8 @@ impl FabricReader {
         let is_address = |w: &&str| w.contains('/') && w.contains(['.', ':']);
         let is_link = rest.first().is_some_and(|w| w.matches(':').count() == 5 && w.len() == 17);
         let is_number = |w: &&str| w.bytes().all(|b| b.is_ascii_digit());
-        if !is_link && !rest.iter().all(|w| is_address(w) || matches!(*w, "metric" | "peer") || is_number(w)) {
+        if !is_link && !rest.iter().all(|w| is_address(w) || matches!(*w, "metric" | "peer") || is_number(w))
+        {
             return false;
         }
         let interface = Interface {
@@ -81,8 +82,8 @@ impl FabricReader {
             rest => (None, rest),
         };
         let [to, tail @ ..] = rest else { return false };
-        let is_network = *to == "default"
-            || to.split('/').next().is_some_and(|a| a.parse::<std::net::IpAddr>().is_ok());
+        let is_network =
+            *to == "default" || to.split('/').next().is_some_and(|a| a.parse::<std::net::IpAddr>().is_ok());
         if !is_network || (kind.is_none() && !matches!(tail.first(), Some(&("via" | "dev")))) {
             return false;
         }
@@ -141,9 +142,20 @@ pub(super) fn field(open: &mut Open, text: &str) -> bool {
     match key.trim() {
         "Speed" => interface.speed_mbps = value.strip_suffix("Mb/s").and_then(|n| n.parse().ok()),
         "Link detected" => interface.link_detected = Some(value.starts_with("yes")),
-        "Duplex" | "Auto-negotiation" | "Port" | "PHYAD" | "Transceiver" | "MDI-X" | "Supports Wake-on"
-        | "Wake-on" | "Supported ports" | "Supported link modes" | "Advertised link modes"
-        | "Supported FEC modes" | "Advertised FEC modes" | "Link partner advertised link modes"
+        "Duplex"
+        | "Auto-negotiation"
+        | "Port"
+        | "PHYAD"
+        | "Transceiver"
+        | "MDI-X"
+        | "Supports Wake-on"
+        | "Wake-on"
+        | "Supported ports"
+        | "Supported link modes"
+        | "Advertised link modes"
+        | "Supported FEC modes"
+        | "Advertised FEC modes"
+        | "Link partner advertised link modes"
         | "Current message level" => {}
         _ => return false,
     }

@@ -167,7 +167,10 @@ pub(super) fn mlxlink_field(open: &mut Open, text: &str, line: u32) -> bool {
         "Physical state" => port.phys_state = Some(state(value)),
         "Width" => port.lanes = value.trim_end_matches('x').parse().ok(),
         "Speed" => port.rate_gbps = speed(value),
-        "Symbol Errors" | "Effective Physical Errors" | "Link Down Counter" | "Link Error Recovery Counter" => {
+        "Symbol Errors"
+        | "Effective Physical Errors"
+        | "Link Down Counter"
+        | "Link Error Recovery Counter" => {
             if let Ok(n) = value.parse() {
                 open.counters.device = port.device.clone();
                 open.counters.port = port.port;

@@ -43,19 +43,13 @@ impl FabricReader {
             let mut words = rest.split_ascii_whitespace();
             let (host, _) = (words.next().unwrap_or_default(), words.next());
             let payload = words.next().and_then(|w| w.split('(').next()?.parse().ok());
-            let reach = Reach {
-                tool: "ping".into(),
-                host: host.into(),
-                payload_bytes: payload,
-                ..Reach::default()
-            };
+            let reach =
+                Reach { tool: "ping".into(), host: host.into(), payload_bytes: payload, ..Reach::default() };
             self.open(Form::Ping, NetFact::Reach(reach), line, sink);
             return true;
         }
-        let Some(reach) = nc(text)
-            .or_else(|| ping_failure(text))
-            .or_else(|| self.ncat(text))
-            .or_else(|| bash(text))
+        let Some(reach) =
+            nc(text).or_else(|| ping_failure(text)).or_else(|| self.ncat(text)).or_else(|| bash(text))
         else {
             return false;
         };

@@ -22,10 +22,11 @@ impl SystemReader {
         }
         let words: Vec<&str> = text.split_ascii_whitespace().collect();
         let is_inodes = words.contains(&"Inodes");
-        let unit = words
-            .iter()
-            .find_map(|w| size(w.strip_suffix("-blocks")?, 1))
-            .unwrap_or(if is_inodes { 1 } else { 1024 });
+        let unit = words.iter().find_map(|w| size(w.strip_suffix("-blocks")?, 1)).unwrap_or(if is_inodes {
+            1
+        } else {
+            1024
+        });
         let columns = Columns { unit, is_inodes, has_type: words.get(1) == Some(&"Type") };
         self.open(Table::Df(columns), line, sink);
         true
@@ -159,5 +160,6 @@ pub(super) fn is_of_interest(listing: &Listing) -> bool {
         let name = name.strip_prefix("/dev/shm/").unwrap_or(name);
         ["nccl-", "torch_", "cuda.shm.", "sem.", "psm_"].iter().any(|p| name.starts_with(p))
     };
-    listing.folder.as_deref().is_some_and(|f| f.ends_with("/shm")) || listing.files.iter().any(|f| known(&f.name))
+    listing.folder.as_deref().is_some_and(|f| f.ends_with("/shm"))
+        || listing.files.iter().any(|f| known(&f.name))
 }

@@ -64,8 +64,7 @@ impl SystemReader {
     /// `● nvidia-fabricmanager.service - NVIDIA fabric manager service`.
     pub(super) fn service(&mut self, text: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
         if let Some(name) = text.strip_prefix("Unit ").and_then(|r| r.strip_suffix(" could not be found.")) {
-            let service =
-                Service { name: name.into(), state: "not-found".into(), detail: Box::default() };
+            let service = Service { name: name.into(), state: "not-found".into(), detail: Box::default() };
             self.push(SourceKind::System, SystemFact::Service(service), line, sink);
             return true;
         }
@@ -178,5 +177,8 @@ pub(super) fn service_field(service: &mut Service, text: &str) -> bool {
         service.detail =
             detail.strip_prefix('(').and_then(|d| d.split_once(')')).map_or("", |(d, _)| d).into();
     }
-    matches!(key, "Active" | "Loaded" | "Main PID" | "Process" | "Tasks" | "Docs" | "Status" | "Memory" | "CGroup")
+    matches!(
+        key,
+        "Active" | "Loaded" | "Main PID" | "Process" | "Tasks" | "Docs" | "Status" | "Memory" | "CGroup"
+    )
 }

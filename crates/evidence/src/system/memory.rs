@@ -32,8 +32,20 @@ fn file_of(path: &str) -> Option<(Option<&str>, &str)> {
     let known = file.strip_prefix("memory.")?;
     let is_known = matches!(
         known,
-        "max" | "current" | "peak" | "events" | "events.local" | "stat" | "limit_in_bytes" | "usage_in_bytes"
-            | "max_usage_in_bytes" | "oom_control" | "failcnt" | "high" | "swap.max" | "swap.current"
+        "max"
+            | "current"
+            | "peak"
+            | "events"
+            | "events.local"
+            | "stat"
+            | "limit_in_bytes"
+            | "usage_in_bytes"
+            | "max_usage_in_bytes"
+            | "oom_control"
+            | "failcnt"
+            | "high"
+            | "swap.max"
+            | "swap.current"
     );
     is_known.then_some((group, file))
 }
@@ -81,7 +93,9 @@ impl SystemReader {
     }
 
     fn group_value(&mut self, value: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
-        let Some(super::Open { table: Table::MemoryGroup(group), span }) = &mut self.open else { return false };
+        let Some(super::Open { table: Table::MemoryGroup(group), span }) = &mut self.open else {
+            return false;
+        };
         let taken = goes_on(group, value, line.number);
         if taken {
             span.add(line, sink);

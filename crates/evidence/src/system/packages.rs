@@ -57,8 +57,7 @@ fn single<'a>(text: &'a str, words: &[&'a str]) -> Option<(&'a str, &'a str)> {
 
 fn frozen(text: &str) -> Option<(&str, &str)> {
     let (name, version) = text.split_once("==")?;
-    let is_name = !name.is_empty()
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
+    let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
     let is_version = version.starts_with(|c: char| c.is_ascii_digit()) && !version.contains([' ', '=']);
     (is_name && is_version).then_some((name, version))
 }

@@ -48,7 +48,9 @@ impl SystemReader {
             text.split_ascii_whitespace().map(|n| n.to_ascii_lowercase().into()).collect()
         };
         let has = |name: &str| names.iter().any(|n| **n == *name);
-        if (has("jobid") || has("jobidraw")) && has("state") || has("partition") && has("nodelist") && has("state") {
+        if (has("jobid") || has("jobidraw")) && has("state")
+            || has("partition") && has("nodelist") && has("state")
+        {
             self.open(Table::Accounting(Columns { names, widths: Vec::new(), is_parsable }), line, sink);
             return true;
         }
@@ -73,10 +75,26 @@ impl SystemReader {
     }
 }
 
+/// Whether a line begins a table or description of its own, or is a sentence.
+pub(super) fn is_heading(text: &str) -> bool {
+    let text = text.trim_start();
+    text.starts_with("JobID")
+        || text.starts_with("JOBID")
+        || text.starts_with("PARTITION ")
+        || text.starts_with("LAST SEEN")
+        || text.starts_with("NAME ") && text.contains(" STATUS ")
+        || text.starts_with("Name:")
+        || text.starts_with("slurmstepd:")
+        || text.starts_with("srun:")
+}
+
 impl Columns {
     /// Takes the row of dashes below the heading.
     pub(super) fn widths(&mut self, text: &str) -> bool {
-        if !self.widths.is_empty() || !text.starts_with("---") || !text.bytes().all(|b| b == b'-' || b == b' ') {
+        if !self.widths.is_empty()
+            || !text.starts_with("---")
+            || !text.bytes().all(|b| b == b'-' || b == b' ')
+        {
             return false;
         }
         let mut at = 0;
@@ -110,7 +128,10 @@ impl Columns {
     /// Whether a line is a row at all.
     pub(super) fn fits(&self, text: &str) -> bool {
         let cells = self.cells(text);
-        cells.len() >= 2 && self.cell(&cells, &["state"]).is_some_and(|s| s.starts_with(|c: char| c.is_ascii_alphabetic()))
+        let id = self.cell(&cells, &["jobid", "jobidraw"]);
+        id.is_none_or(|id| id.starts_with(|c: char| c.is_ascii_digit()))
+            && cells.len() >= 2
+            && self.cell(&cells, &["state"]).is_some_and(|s| s.starts_with(|c: char| c.is_ascii_alphabetic()))
     }
 
     /// What a row says that matters.

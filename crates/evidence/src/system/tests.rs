@@ -82,7 +82,7 @@ shmem 7544832
         line 2: Memory(Memory { total: 269509197824, available: 269509197824, shared: (7549747) })
         line 4: Memory(Memory { total: 270334464000, available: 269695115264 })
         line 7: MemoryGroup(MemoryGroup { path: ("/sys/fs/cgroup"), max: ((8, (68719476736))), oom: ((13, 3)), oom_kill: ((14, 2)), shmem: ((17, 7544832)) })
-        line 18: MemoryGroup(MemoryGroup { path: ("/sys/fs/cgroup/job_7"), current: ((18, 68719400000)), oom_kill: ((19, 0)), shmem: None })
+        line 18: MemoryGroup(MemoryGroup { path: ("/sys/fs/cgroup/job_7"), current: ((18, 68719400000)), oom_kill: ((19, 0)) })
         "#,
     );
 }
@@ -242,10 +242,28 @@ mod laws {
 
     /// Beginnings that open something.
     const STARTS: [&str; 22] = [
-        "Filesystem 1K-blocks Mounted on", "tmpfs 1 2 3 4% /", "total ", "-rw------- 1 a b 1 ", "drwxrwxrwt 2 r r 4 ",
-        "/sys/fs/cgroup/memory.max:", "# memory.events", "oom_kill ", "low ", "Mem: ", "MemTotal: ", "Module Size Used by",
-        "nvidia 1 2 ", "17:00.0 x: ", "\tLnkSta: Speed ", "\tACSCtl: ", "x==", "● a.service", "  Active: ",
-        "JobID State", "---- ----", "LAST SEEN REASON OBJECT ",
+        "Filesystem 1K-blocks Mounted on",
+        "tmpfs 1 2 3 4% /",
+        "total ",
+        "-rw------- 1 a b 1 ",
+        "drwxrwxrwt 2 r r 4 ",
+        "/sys/fs/cgroup/memory.max:",
+        "# memory.events",
+        "oom_kill ",
+        "low ",
+        "Mem: ",
+        "MemTotal: ",
+        "Module Size Used by",
+        "nvidia 1 2 ",
+        "17:00.0 x: ",
+        "\tLnkSta: Speed ",
+        "\tACSCtl: ",
+        "x==",
+        "● a.service",
+        "  Active: ",
+        "JobID State",
+        "---- ----",
+        "LAST SEEN REASON OBJECT ",
     ];
 
     proptest! {

@@ -1,0 +1,217 @@
+//! What the nodes' tools show, and how it belongs to the job: by host, by device, by address.
+//!
+//! A tool's output counts against a job only if the job uses what it is about. Output without a host's name belongs to
+//! the host whose address it lists, or to the only host there is.
+
+use std::collections::BTreeSet;
+
+use ringleader_model::{
+    BenchRun, Cite, CopyTest, Culprit, Evidence, Fact, Host, Interface, NcclLog, NcclProcess, NetFact,
+    Observation, SourceKind, SystemFact,
+};
+
+use super::Scene;
+use super::moments::stated_failure;
+
+/// Longest text of a tool that is cited, characters.
+const CITED_CHARS: usize = 300;
+
+/// A verbs port as a process of the job uses it.
+#[derive(Clone, Copy)]
+pub struct VerbsUser<'a> {
+    /// The log.
+    pub log: &'a NcclLog,
+    /// Index of the process in it.
+    pub index: u32,
+    /// The process.
+    pub process: &'a NcclProcess,
+    /// Index of the device in NCCL's list, which `NET/IB/3` names.
+    pub slot: usize,
+}
+
+impl<'a> Scene<'a> {
+    /// What tools of the fabric and the network say, in source order.
+    pub fn net(&self) -> impl Iterator<Item = (&'a Observation, &'a NetFact)> + use<'a> {
+        self.case.observations.iter().filter_map(|o| match &o.fact {
+            Fact::Net(fact) => Some((o, &**fact)),
+            _ => None,
+        })
+    }
+
+    /// What tools of the node say, in source order.
+    pub fn system(&self) -> impl Iterator<Item = (&'a Observation, &'a SystemFact)> + use<'a> {
+        self.case.observations.iter().filter_map(|o| match &o.fact {
+            Fact::System(fact) => Some((o, &**fact)),
+            _ => None,
+        })
+    }
+
+    /// Runs of nccl-tests.
+    pub fn benches(&self) -> impl Iterator<Item = (&'a Observation, &'a BenchRun)> + use<'a> {
+        self.case.observations.iter().filter_map(|o| match &o.fact {
+            Fact::Bench(run) => Some((o, &**run)),
+            _ => None,
+        })
+    }
+
+    /// Copies between GPUs.
+    pub fn copies(&self) -> impl Iterator<Item = (&'a Observation, &'a CopyTest)> + use<'a> {
+        self.case.observations.iter().filter_map(|o| match &o.fact {
+            Fact::Copy(test) => Some((o, &**test)),
+            _ => None,
+        })
+    }
+
+    /// Whether anything in the evidence says that the job failed.
+    pub fn has_failed(&self) -> bool {
+        stated_failure(self.case).is_some()
+    }
+
+    /// Hosts of the job, each once.
+    pub fn hosts(&self) -> BTreeSet<&Host> {
+        self.roster.members.iter().filter_map(|m| m.host.as_ref()).collect()
+    }
+
+    /// The host that a tool ran on, if anything tells.
+    pub fn host_of(&self, observation: &Observation) -> Option<Host> {
+        if let Some(host) = &observation.who.host {
+            return Some(host.clone());
+        }
+        let listed: BTreeSet<&str> = self
+            .net()
+            .filter(|(o, _)| o.cite.source == observation.cite.source)
+            .filter_map(|(_, fact)| match fact {
+                NetFact::Interface(interface) => Some(interface.addresses.iter().map(|a| &**a)),
+                _ => None,
+            })
+            .flatten()
+            .filter(|a| !matches!(*a, "127.0.0.1" | "::1"))
+            .collect();
+        let by_address: BTreeSet<&Host> = self
+            .roster
+            .members
+            .iter()
+            .filter(|m| m.address.as_ref().is_some_and(|a| listed.contains(&**a)))
+            .filter_map(|m| m.host.as_ref())
+            .collect();
+        let all = self.hosts();
+        match (by_address.len(), all.len()) {
+            (1, _) => by_address.first().map(|h| (*h).clone()),
+            (0, 1) => all.first().map(|h| (*h).clone()),
+            _ => None,
+        }
+    }
+
+    /// Whether output of `tool_host` may be of a process on `host`: nothing says otherwise.
+    pub fn may_be_on(&self, tool_host: Option<&Host>, host: Option<&Host>) -> bool {
+        match (tool_host, host) {
+            (Some(a), Some(b)) => a == b,
+            _ => true,
+        }
+    }
+
+    /// Processes that said they use this port: `[0]mlx5_0:1/IB`.
+    pub fn verbs_users(&self, host: Option<&Host>, device: &str, port: u32) -> Vec<VerbsUser<'a>> {
+        let mut users = Vec::new();
+        for (_, log) in self.nccl_logs() {
+            for (index, process) in log.processes.iter().enumerate() {
+                if !self.may_be_on(host, process.who.host.as_ref()) {
+                    continue;
+                }
+                let devices = verbs_devices(process);
+                if let Some(slot) =
+                    devices.iter().position(|(name, number)| *name == device && *number == port)
+                {
+                    users.push(VerbsUser { log, index: index as u32, process, slot });
+                }
+            }
+        }
+        // Those with a channel over this very device, where the log tells of channels at all.
+        let over_it = |u: &VerbsUser<'_>| {
+            let name = format!("NET/IB/{}", u.slot);
+            u.log.links.iter().any(|l| {
+                l.process == u.index
+                    && (*l.transport == *name || l.transport.starts_with(&format!("{name}/")))
+            })
+        };
+        if users.iter().any(over_it) {
+            users.retain(over_it);
+        }
+        users
+    }
+
+    /// Processes whose bootstrap or sockets go over this interface.
+    pub fn interface_users(
+        &self,
+        host: Option<&Host>,
+        interface: &Interface,
+    ) -> Vec<(&'a NcclProcess, Cite)> {
+        let mut users = Vec::new();
+        for (_, log) in self.nccl_logs() {
+            for process in &log.processes {
+                let (Some(first), true) = (process.first, self.may_be_on(host, process.who.host.as_ref()))
+                else {
+                    continue;
+                };
+                let of_bootstrap = process.bootstrap.as_deref().and_then(|b| b.split_once(':'));
+                let of_sockets = process.socket_devices.as_deref().unwrap_or_default();
+                let named = of_bootstrap.is_some_and(|(name, _)| name == &*interface.name)
+                    || of_sockets.contains(&format!("]{}:", interface.name));
+                // Without a host's name an address has to agree too: every node has an eth0.
+                let agrees = host.is_some()
+                    || interface
+                        .addresses
+                        .iter()
+                        .any(|a| process.bootstrap.as_deref().is_some_and(|b| b.contains(&**a)));
+                if named && agrees {
+                    users.push((process, first));
+                }
+            }
+        }
+        users
+    }
+
+    /// Processes as culprits, each once.
+    pub fn culprits_of<'p>(&self, processes: impl IntoIterator<Item = &'p NcclProcess>) -> Vec<Culprit> {
+        processes.into_iter().fold(Vec::new(), |mut all, p| {
+            crate::told::add_culprit(&mut all, self.culprit(&p.who));
+            all
+        })
+    }
+}
+
+/// Devices of `NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]; OOB eth0:…`: name and port.
+pub fn verbs_devices(process: &NcclProcess) -> Vec<(&str, u32)> {
+    let list = process.ib_devices.as_deref().unwrap_or_default();
+    let list = list.split(';').next().unwrap_or_default();
+    list.split('[')
+        .filter_map(|part| {
+            let (number, device) = part.split_once(']')?;
+            number.parse::<u32>().ok()?;
+            let (name, rest) = device.trim().split_once(':')?;
+            let port = rest.split('/').next()?.trim();
+            Some((name, port.parse().ok()?))
+        })
+        .collect()
+}
+
+/// What a tool printed, as cited evidence.
+pub fn shown(
+    observation: &Observation,
+    line: Option<u32>,
+    kind: SourceKind,
+    text: impl Into<String>,
+) -> Evidence {
+    let mut text: String = text.into();
+    if text.is_empty() {
+        text = observation.text.chars().take(CITED_CHARS).collect();
+    }
+    let cite = Cite { line: line.unwrap_or(observation.cite.line), ..observation.cite };
+    Evidence { cite, text, kind }
+}
+
+/// The devices that a process of the log uses, as cited evidence.
+pub fn uses(process: &NcclProcess, cite: Cite) -> Evidence {
+    let devices = process.ib_devices.as_deref().or(process.bootstrap.as_deref()).unwrap_or_default();
+    Evidence { cite, text: format!("NCCL uses {devices}"), kind: SourceKind::NcclLog }
+}
