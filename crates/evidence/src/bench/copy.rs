@@ -65,10 +65,6 @@ impl Copies {
         self.sample(text, line, sink)
     }
 
-    pub(super) fn finish(&mut self, _sink: &mut Sink<'_>) {
-        self.asked = None;
-    }
-
     fn statement(&mut self, statement: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
         if let Some((name, value)) = statement.split_once(" = ")
             && is_name(name)

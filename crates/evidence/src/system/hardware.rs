@@ -72,7 +72,7 @@ impl SystemReader {
             return false;
         };
         let name = rest.split(' ').next().unwrap_or(rest);
-        if !name.ends_with(".service") {
+        if name.strip_suffix(".service").is_none() {
             return false;
         }
         self.open(Table::Service(Service { name: name.into(), ..Service::default() }), line, sink);

@@ -5,8 +5,9 @@
 
 use std::collections::BTreeSet;
 
+use ringleader_knowledge::saying::Role;
 use ringleader_model::{
-    BenchRun, Cite, CopyTest, Culprit, Evidence, Fact, Host, Interface, NcclLog, NcclProcess, NetFact,
+    BenchRun, Cite, CopyTest, Culprit, Evidence, Fact, Host, Interface, Mount, NcclLog, NcclProcess, NetFact,
     Observation, SourceKind, SystemFact,
 };
 
@@ -62,9 +63,19 @@ impl<'a> Scene<'a> {
         })
     }
 
-    /// Whether anything in the evidence says that the job failed.
+    /// Whether anything in the evidence says that the job failed: that one ended so, or that an operation did.
     pub fn has_failed(&self) -> bool {
-        stated_failure(self.case).is_some()
+        stated_failure(self.case).is_some() || self.claims.all().iter().any(|c| c.saying.role != Role::Benign)
+    }
+
+    /// Whether /dev/shm of a host is full, or as small as containers have it by default.
+    pub fn has_tight_shm(&self, host: Option<&Host>) -> bool {
+        self.system().any(|(o, fact)| match fact {
+            SystemFact::Mount(mount) if mount.at.ends_with("/shm") => {
+                (is_full(mount) || is_small(mount)) && self.may_be_on(self.host_of(o).as_ref(), host)
+            }
+            _ => false,
+        })
     }
 
     /// Hosts of the job, each once.
@@ -178,6 +189,22 @@ impl<'a> Scene<'a> {
             all
         })
     }
+}
+
+/// Size of /dev/shm in a container by default: less than two ranks of NCCL and a few data loaders take.
+const SMALL_BYTES: u64 = 64 << 20;
+/// Room below which a segment of NCCL (about 9 MB) cannot be had.
+const LEAST_BYTES: u64 = 4 << 20;
+
+/// No room is left in a mount.
+pub fn is_full(mount: &Mount) -> bool {
+    let rest = !mount.is_inodes && mount.available < LEAST_BYTES && mount.used / 9 > mount.size / 10;
+    mount.size > 0 && (mount.available == 0 || rest)
+}
+
+/// A mount is as small as that of a container by default.
+pub fn is_small(mount: &Mount) -> bool {
+    !mount.is_inodes && mount.size > 0 && mount.size <= SMALL_BYTES
 }
 
 /// Devices of `NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]; OOB eth0:…`: name and port.

@@ -31,7 +31,7 @@ use ringleader_model::{
 };
 
 use crate::correlate::Scene;
-use crate::correlate::site::shown;
+use crate::correlate::site::{is_full, is_small, shown};
 use crate::rule::{Draft, Input, Outcome, Rule};
 
 /// See the module.
@@ -46,11 +46,6 @@ pub(super) static RULE: Rule = Rule {
 
 /// SIGBUS, as Python and as a shell count it: what a write into a full tmpfs ends with.
 const BUS_ERROR: [i64; 2] = [-7, 135];
-/// A default of containers: less than two ranks of NCCL and a few data loaders take.
-const SMALL_BYTES: u64 = 64 << 20;
-/// Room below which a segment of NCCL (about 9 MB) cannot be had.
-const LEAST_BYTES: u64 = 4 << 20;
-
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings: Vec<Finding> = Vec::new();
     let mounts = scene.system().filter_map(|(o, fact)| match fact {
@@ -103,10 +98,7 @@ fn full(
     let host = scene.host_of(observation);
     let on_host = |c: &Culprit| scene.may_be_on(host.as_ref(), c.host.as_ref());
     let dead: Vec<_> = bus_errors(scene).into_iter().filter(|(c, _)| on_host(c)).collect();
-    let is_full = mount.size > 0
-        && (mount.available == 0
-            || (!mount.is_inodes && mount.available < LEAST_BYTES && mount.used * 10 > mount.size * 9));
-    let is_small = !mount.is_inodes && mount.size > 0 && mount.size <= SMALL_BYTES;
+    let (is_full, is_small) = (is_full(mount), is_small(mount));
     if !is_full && !(is_small && !dead.is_empty()) {
         return None;
     }
