@@ -177,6 +177,8 @@ fn the_largest_numbers_cost_nothing() {
         };
         let verdict = diagnose(&case);
         assert!(!verdict.summary.is_empty());
+        // What finds no room is said.
+        assert!(verdict.needs.iter().any(|n| n.question.contains("communicators were left out")));
         // Each fact alone as well: together they may hide one another.
         for fact in &facts {
             let alone = Case { observations: vec![observed(fact.clone(), who.clone())], ..case.clone() };

@@ -6,7 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ringleader_model::{Case, Fact, FlightDump, Host, NcclLog, Observation, Pid, Rank, Source};
+mod pairs;
+
+use ringleader_model::{Case, Fact, FlightDump, Host, NcclLog, Observation, PciAddress, Pid, Rank, Source};
 
 /// A process, as logs name it.
 type Process = (Option<Host>, Pid);
@@ -25,33 +27,39 @@ pub struct Job {
 /// Splits a case; None if it is all of one job, as it nearly always is.
 pub fn split(case: &Case) -> Option<Vec<Job>> {
     let dump_parts = parts_of_dumps(case);
-    let process_parts = parts_of_processes(case);
+    let mut process_parts = parts_of_processes(case);
+    add_unjoined(case, &mut process_parts);
     let n_dumps = dump_parts.values().copied().max().map_or(0, |n| n + 1);
     let n_processes = process_parts.values().copied().max().map_or(0, |n| n + 1);
-    // Nothing says which dumps belong to which processes if both are of several jobs: they are judged apart.
-    let apart = n_dumps > 1 && n_processes > 1;
-    let n_parts = if apart { n_dumps + n_processes } else { n_dumps.max(n_processes) };
-    if n_parts < 2 {
+    if n_dumps < 2 && n_processes < 2 {
         return None;
     }
+    let any = |is: fn(&Fact) -> bool| usize::from(case.observations.iter().any(|o| is(&o.fact)));
+    let n_dumps = n_dumps.max(any(|f| matches!(f, Fact::Flight(_))));
+    let n_processes = n_processes.max(any(|f| matches!(f, Fact::Nccl(_))));
+    let pairs = pairs::pairs(case, (&dump_parts, n_dumps), (&process_parts, n_processes));
+    // Dumps that nothing ties to processes are judged apart: a pid of another job would be worse than none.
+    let with_processes = (0..n_processes).map(|p| (pairs.iter().position(|pair| *pair == Some(p)), Some(p)));
+    let alone = pairs.iter().enumerate().filter(|(_, pair)| pair.is_none()).map(|(d, _)| (Some(d), None));
+    let parts: Vec<(Option<usize>, Option<usize>)> = with_processes.chain(alone).collect();
+    let dump_part_of = |at: &usize| dump_parts.get(at).copied().unwrap_or(0);
+    let process_part_of = |process: &Process| {
+        if process_parts.is_empty() { Some(0) } else { process_parts.get(process).copied() }
+    };
     // Attempts are often kept in folders of their own: what names nobody belongs with the records beside it.
     let folder = |o: &Observation| case.sources.get(o.cite.source.0 as usize).map_or("", Source::folder);
     let mut beside: BTreeMap<&str, (BTreeSet<usize>, BTreeSet<usize>)> = BTreeMap::new();
     for (at, observation) in case.observations.iter().enumerate() {
         let (dumps, processes) = beside.entry(folder(observation)).or_default();
-        dumps.extend(dump_parts.get(&at));
-        if let Fact::Nccl(log) = &observation.fact {
-            processes.extend(processes_of(log).filter_map(|p| process_parts.get(&p)));
+        match &observation.fact {
+            Fact::Flight(_) => drop(dumps.insert(dump_part_of(&at))),
+            Fact::Nccl(log) => processes.extend(processes_of(log).filter_map(|p| process_part_of(&p))),
+            _ => {}
         }
     }
     let mut jobs = Vec::new();
     let mut records_of: Vec<BTreeSet<&str>> = Vec::new();
-    for part in 0..n_parts {
-        let (dump_part, process_part) = match part.checked_sub(n_dumps) {
-            _ if !apart => (Some(part), Some(part)),
-            Some(process_part) => (None, Some(process_part)),
-            None => (Some(part), None),
-        };
+    for (dump_part, process_part) in parts {
         let is_near = |observation: &Observation| {
             let Some((dumps, processes)) = beside.get(folder(observation)) else { return true };
             dumps.is_empty() && processes.is_empty()
@@ -59,22 +67,27 @@ pub fn split(case: &Case) -> Option<Vec<Job>> {
                 || process_part.is_some_and(|p| processes.contains(&p))
         };
         let mine = |at: usize, observation: &Observation| match &observation.fact {
-            Fact::Flight(_) => {
-                n_dumps < 2 || dump_part.is_some() && dump_parts.get(&at).copied() == dump_part
-            }
+            Fact::Flight(_) => dump_part == Some(dump_part_of(&at)),
             Fact::Nccl(log) => {
-                let parts: BTreeSet<usize> =
-                    processes_of(log).filter_map(|p| process_parts.get(&p).copied()).collect();
-                parts.is_empty() || process_part.is_some_and(|p| parts.contains(&p))
+                let parts: BTreeSet<usize> = processes_of(log).filter_map(|p| process_part_of(&p)).collect();
+                if parts.is_empty() {
+                    is_near(observation)
+                } else {
+                    process_part.is_some_and(|p| parts.contains(&p))
+                }
             }
             // A report, stack or statement that names a process belongs to that process's job.
             Fact::Ras(report) => {
                 let pids = report.comms.iter().flat_map(|c| &c.ranks).filter_map(|r| r.peer.pid);
-                belongs(pids, &process_parts, process_part)
+                belongs(pids, &process_parts, process_part).unwrap_or_else(|| is_near(observation))
             }
-            Fact::Stacks(stacks) => belongs(stacks.pid.into_iter(), &process_parts, process_part),
-            Fact::Torch(_) if observation.who.pid.is_some() => {
-                belongs(observation.who.pid.into_iter(), &process_parts, process_part)
+            Fact::Stacks(stacks) => {
+                let pid = stacks.pid.into_iter();
+                belongs(pid, &process_parts, process_part).unwrap_or_else(|| is_near(observation))
+            }
+            Fact::Torch(_) => {
+                let pid = observation.who.pid.into_iter();
+                belongs(pid, &process_parts, process_part).unwrap_or_else(|| is_near(observation))
             }
             _ => is_near(observation),
         };
@@ -120,11 +133,16 @@ pub fn split(case: &Case) -> Option<Vec<Job>> {
     (jobs.len() > 1).then_some(jobs)
 }
 
-fn belongs(pids: impl Iterator<Item = Pid>, parts: &BTreeMap<Process, usize>, part: Option<usize>) -> bool {
+/// Whether the named processes are of this part; None if no part knows them.
+fn belongs(
+    pids: impl Iterator<Item = Pid>,
+    parts: &BTreeMap<Process, usize>,
+    part: Option<usize>,
+) -> Option<bool> {
     let named: BTreeSet<usize> = pids
         .flat_map(|pid| parts.iter().filter(move |((_, p), _)| *p == pid).map(|(_, part)| *part))
         .collect();
-    named.is_empty() || part.is_some_and(|p| named.contains(&p))
+    (!named.is_empty()).then(|| part.is_some_and(|p| named.contains(&p)))
 }
 
 fn newest(observation: &Observation) -> Option<i64> {
@@ -219,53 +237,111 @@ fn processes_of(log: &NcclLog) -> impl Iterator<Item = Process> + '_ {
 }
 
 /// Part of each process; empty if all are of one job. Processes that share a communicator are of one job; two jobs it
-/// is only if each has a process with the same rank of a largest communicator.
+/// is only if each has a process with the same rank of a largest communicator, or on the same GPU.
 fn parts_of_processes(case: &Case) -> BTreeMap<Process, usize> {
-    // commId -> its processes, with the rank each has in it.
-    let mut comms: BTreeMap<u64, Vec<(Process, u32, u32)>> = BTreeMap::new();
+    // commId -> its processes, with what each of them takes alone in its job.
+    let mut comms: BTreeMap<u64, Vec<(Process, u32, Vec<Seat>)>> = BTreeMap::new();
     for observation in &case.observations {
         let Fact::Nccl(log) = &observation.fact else { continue };
         for comm in &log.comms {
             let process =
                 log.processes.get(comm.process as usize).and_then(|p| Some((p.who.host.clone(), p.who.pid?)));
             if let (Some(id), Some(process)) = (comm.comm_id, process) {
-                comms.entry(id).or_default().push((process, comm.rank.0, comm.n_ranks));
+                let gpu = comm.gpu.map(|gpu| Seat::Gpu(process.0.clone(), gpu));
+                let seats = gpu.into_iter().chain([Seat::Rank(comm.rank.0)]).collect();
+                comms.entry(id).or_default().push((process, comm.n_ranks, seats));
             }
         }
     }
-    let largest = comms.values().flatten().map(|(_, _, n)| *n).max().unwrap_or(0);
+    let largest = comms.values().flatten().map(|(_, n, _)| *n).max().unwrap_or(0);
     let mut part_of: BTreeMap<Process, usize> = BTreeMap::new();
-    let mut ranks: Vec<BTreeSet<u32>> = Vec::new();
+    let mut seats: Vec<BTreeSet<Seat>> = Vec::new();
     for members in comms.values() {
         let known: BTreeSet<usize> = members.iter().filter_map(|(p, ..)| part_of.get(p).copied()).collect();
         let part = known.first().copied().unwrap_or_else(|| {
-            ranks.push(BTreeSet::new());
-            ranks.len() - 1
+            seats.push(BTreeSet::new());
+            seats.len() - 1
         });
         for part_to_join in known.into_iter().skip(1) {
             part_of.values_mut().filter(|p| **p == part_to_join).for_each(|p| *p = part);
-            let moved = ranks.get_mut(part_to_join).map(std::mem::take).unwrap_or_default();
-            if let Some(all) = ranks.get_mut(part) {
+            let moved = seats.get_mut(part_to_join).map(std::mem::take).unwrap_or_default();
+            if let Some(all) = seats.get_mut(part) {
                 all.extend(moved);
             }
         }
-        for (process, rank, n_ranks) in members {
+        for (process, n_ranks, taken) in members {
             part_of.insert(process.clone(), part);
-            if *n_ranks == largest
-                && let Some(all) = ranks.get_mut(part)
-            {
-                all.insert(*rank);
+            if let Some(all) = seats.get_mut(part) {
+                // A rank is taken once in the communicator of all; in smaller ones there are many of the same number.
+                let counts = |seat: &&Seat| *n_ranks == largest || matches!(seat, Seat::Gpu(..));
+                all.extend(taken.iter().filter(counts).cloned());
             }
         }
     }
-    // Parts that claim different ranks may well be one job whose logs are incomplete.
-    let claims: Vec<usize> =
-        (0..ranks.len()).filter(|p| ranks.get(*p).is_some_and(|r| !r.is_empty())).collect();
-    let mut claimed: BTreeSet<u32> = BTreeSet::new();
-    let contested = ranks.iter().any(|of_part| of_part.iter().any(|rank| !claimed.insert(*rank)));
-    if !contested {
+    // Parts that take nothing from each other may well be one job whose logs are incomplete.
+    let mut first: BTreeMap<&Seat, usize> = BTreeMap::new();
+    let mut contested: BTreeSet<usize> = BTreeSet::new();
+    for (part, taken) in seats.iter().enumerate() {
+        for seat in taken {
+            let before = *first.entry(seat).or_insert(part);
+            if before != part {
+                contested.extend([before, part]);
+            }
+        }
+    }
+    if contested.is_empty() {
         return BTreeMap::new();
     }
-    let numbering: BTreeMap<usize, usize> = claims.iter().enumerate().map(|(new, old)| (*old, new)).collect();
+    let is_whole = |taken: &BTreeSet<Seat>| taken.iter().any(|s| matches!(s, Seat::Rank(_)));
+    let numbering: BTreeMap<usize, usize> = seats
+        .iter()
+        .enumerate()
+        .filter(|(part, taken)| contested.contains(part) || is_whole(taken))
+        .enumerate()
+        .map(|(new, (old, _))| (old, new))
+        .collect();
     part_of.into_iter().filter_map(|(process, part)| Some((process, *numbering.get(&part)?))).collect()
+}
+
+/// Processes whose logs hold no communicator, in a folder where none does, while elsewhere communicators came up: an
+/// attempt of its own, which did not get that far.
+fn add_unjoined(case: &Case, parts: &mut BTreeMap<Process, usize>) {
+    let mut folders: BTreeMap<&str, (bool, BTreeSet<Process>)> = BTreeMap::new();
+    for observation in &case.observations {
+        let Fact::Nccl(log) = &observation.fact else { continue };
+        let folder = case.sources.get(observation.cite.source.0 as usize).map_or("", Source::folder);
+        let (joined, processes) = folders.entry(folder).or_default();
+        *joined |= log.comms.iter().any(|c| c.completed.is_some());
+        // A log that was cut, or begins late, may have lost its communicators.
+        if log.comms.is_empty() && log.calls.is_empty() && !log.truncated {
+            processes.extend(processes_of(log));
+        }
+    }
+    let unjoined: BTreeSet<Process> =
+        folders.values().filter(|(joined, _)| !joined).flat_map(|(_, p)| p.iter().cloned()).collect();
+    let joined: Vec<Process> = case
+        .observations
+        .iter()
+        .filter_map(|o| if let Fact::Nccl(log) = &o.fact { Some(log) } else { None })
+        .filter(|log| log.comms.iter().any(|c| c.completed.is_some()))
+        .flat_map(|log| processes_of(log))
+        .filter(|p| !unjoined.contains(p))
+        .collect();
+    if unjoined.is_empty() || joined.is_empty() {
+        return;
+    }
+    if parts.is_empty() {
+        parts.extend(joined.into_iter().map(|p| (p, 0)));
+    }
+    let next = parts.values().copied().max().map_or(0, |n| n + 1);
+    parts.extend(unjoined.into_iter().map(|p| (p, next)));
+}
+
+/// What only one process of a job can have.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Seat {
+    /// A rank of the communicator of all.
+    Rank(u32),
+    /// A GPU of a host. (Two ranks that share one fail at once, within one communicator.)
+    Gpu(Option<Host>, PciAddress),
 }

@@ -3,6 +3,7 @@
 //! Everything here is a pure function of the case: the same case gives the same verdict. A rule neither calls another
 //! nor reads its findings; shared work lives in [`correlate`]; only [`verdict`] sees all findings.
 
+mod copies;
 pub mod correlate;
 mod drafting;
 mod gid;
@@ -31,11 +32,33 @@ pub use crate::rule::{Draft, Input, Outcome, Rule};
 
 /// Diagnoses a case. Evidence of several jobs is told apart; the newest job's verdict stands, and the others are said.
 pub fn diagnose(case: &Case) -> Verdict {
+    let copies = copies::copies(case);
+    if copies.is_empty() {
+        return diagnose_jobs(case);
+    }
+    diagnose_jobs(&Case {
+        sources: case.sources.clone(),
+        observations: case
+            .observations
+            .iter()
+            .filter(|o| !copies.contains(&o.cite.source))
+            .cloned()
+            .collect(),
+        notes: case.notes.clone(),
+    })
+}
+
+fn diagnose_jobs(case: &Case) -> Verdict {
     let Some(jobs) = jobs::split(case) else { return diagnose_job(case) };
     let mut verdicts: Vec<(String, Verdict)> =
         jobs.iter().map(|job| (job.label.clone(), diagnose_job(&job.case))).collect();
-    let healthy = |v: &Verdict| matches!(v.cause, "none" | "undecided");
-    let newest = verdicts.iter().rposition(|(_, v)| !healthy(v)).unwrap_or(verdicts.len().saturating_sub(1));
+    // A job that failed comes before one that is slow or fares well; then the newest.
+    let gravity = |v: &Verdict| v.findings.first().map(|f| f.severity).filter(|_| v.cause != "undecided");
+    let newest = verdicts
+        .iter()
+        .enumerate()
+        .max_by_key(|(at, (_, v))| (gravity(v), v.cause != "none", *at))
+        .map_or(0, |(at, _)| at);
     // What cannot be told to be of one job is in all of them: the same fault twice is one, and the surer account stands.
     let same = |a: &Verdict, b: &Verdict| a.cause == b.cause && a.summary == b.summary;
     let at = verdicts
@@ -48,6 +71,9 @@ pub fn diagnose(case: &Case) -> Verdict {
     let name = |label: &str| {
         if label.is_empty() { "files that fit any of them".to_owned() } else { label.to_owned() }
     };
+    // What another job failed of is a finding too, behind those of this one.
+    let others = verdicts.iter().filter(|(_, v)| v.cause != "undecided" && !same(v, &verdict));
+    let of_others: Vec<_> = others.filter_map(|(_, v)| v.findings.first().cloned()).collect();
     for (other, said) in &verdicts {
         let gives = if same(said, &verdict) {
             "gives the same".to_owned()
@@ -64,6 +90,7 @@ pub fn diagnose(case: &Case) -> Verdict {
             command: "ringleader diagnose <the files of one attempt>".to_owned(),
         });
     }
+    verdict.findings.extend(of_others);
     verdict
 }
 

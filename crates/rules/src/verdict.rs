@@ -38,6 +38,15 @@ pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
             }),
         }
     }
+    if scene.ledger.n_left_out > 0 {
+        needs.push(Need {
+            question: format!(
+                "{} communicators were left out: the evidence claims more members than any one job has",
+                scene.ledger.n_left_out
+            ),
+            command: String::new(),
+        });
+    }
     needs.sort();
     needs.dedup();
     order(&mut findings);

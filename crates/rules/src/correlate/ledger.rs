@@ -12,6 +12,8 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use ringleader_model::{Case, Cite, FlightDump, Frame, NcclLog, OpKind, OpState, Rank, SourceKind};
 
+use counted::Room;
+
 use super::dumps::OwnedDump;
 use super::roster::Roster;
 use super::watchdog::WatchdogLines;
@@ -253,6 +255,8 @@ pub struct Ledger<'a> {
     pub calls: Vec<Call>,
     /// Records contradict each other as one picture, and nothing failed: the job ran while they were copied.
     pub may_run: bool,
+    /// Communicators and process groups for which there was no room.
+    pub n_left_out: usize,
 }
 
 /// Distinct calls while a ledger is built.
@@ -278,11 +282,13 @@ impl<'a> Ledger<'a> {
     /// Builds all views.
     pub fn new(case: &'a Case, roster: &Roster, dumps: &[OwnedDump<'a>], watchdog: &WatchdogLines) -> Self {
         let mut calls = Calls::default();
-        let mut groups = flight_groups(roster, dumps, watchdog, &mut calls);
-        let logged = counted::nccl_groups(case, roster, &mut calls);
+        let [mut of_dumps, mut of_logs, mut of_ras] = [Room::new(), Room::new(), Room::new()];
+        let mut groups = flight_groups(roster, dumps, watchdog, &mut calls, &mut of_dumps);
+        let logged = counted::nccl_groups(case, roster, &mut calls, &mut of_logs);
         groups.extend(logged);
-        groups.extend(counted::ras_groups(case, roster));
-        Self { groups, calls: calls.all, may_run: false }
+        groups.extend(counted::ras_groups(case, roster, &mut of_ras));
+        let n_left_out = [of_dumps, of_logs, of_ras].iter().map(|r| r.n_left_out).sum();
+        Self { groups, calls: calls.all, may_run: false, n_left_out }
     }
 
     /// Whether the wait-for graph is better drawn from NCCL's logs: dumps of some ranks are missing, and the logs of all
@@ -328,11 +334,11 @@ fn flight_groups<'a>(
     dumps: &[OwnedDump<'a>],
     watchdog: &WatchdogLines,
     calls: &mut Calls,
+    room: &mut Room,
 ) -> Vec<Group<'a>> {
     // Groups meet by name and description; ids are local to each process.
     let mut by_name: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     let mut groups: Vec<Group<'a>> = Vec::new();
-    let mut places = counted::MAX_PLACES;
     // By the place in memory of a table that dumps may share.
     let mut tables: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
     for dump in dumps.iter().map(|owned| owned.dump) {
@@ -366,8 +372,7 @@ fn flight_groups<'a>(
             });
             let Some(target) = groups.get_mut(at) else { continue };
             let more = group.ranks.len().saturating_sub(target.ranks.len());
-            if more > 0 && more <= places {
-                places -= more;
+            if more > 0 && room.take(more) {
                 target.ranks = group.ranks.iter().copied().map(Some).collect();
                 target.tracks.resize(group.ranks.len(), None);
             }

@@ -40,7 +40,7 @@ pub fn open_ends(ledger: &mut Ledger<'_>, case: &Case) {
     if stated_failure(case).is_some() {
         return;
     }
-    let Ledger { groups, calls, may_run } = ledger;
+    let Ledger { groups, calls, may_run, .. } = ledger;
     let n_open = |groups: &[Group<'_>]| {
         groups.iter().flat_map(|g| g.tracks.iter().flatten()).filter(|t| t.open_end).count()
     };

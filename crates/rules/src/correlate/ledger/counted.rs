@@ -9,14 +9,42 @@ use ringleader_model::{
 use super::{Call, Calls, Group, Origin, P2p, Track, View};
 use crate::correlate::roster::Roster;
 
-/// Members of all groups together. A log may claim communicators of any size; claims beyond this are passed over.
-pub(super) const MAX_PLACES: usize = 1 << 19;
+/// Room for the members of all groups of one view together. A log may claim communicators of any size; those that find
+/// no room are left out and counted.
+pub(super) struct Room {
+    left: usize,
+    /// Groups left out.
+    pub(super) n_left_out: usize,
+}
 
-pub(super) fn nccl_groups<'a>(case: &'a Case, roster: &Roster, calls: &mut Calls) -> Vec<Group<'a>> {
+impl Room {
+    /// Members of all groups of a view.
+    const PLACES: usize = 1 << 19;
+
+    pub(super) fn new() -> Self {
+        Self { left: Self::PLACES, n_left_out: 0 }
+    }
+
+    /// Takes room for so many members, if there is as much.
+    pub(super) fn take(&mut self, n_members: usize) -> bool {
+        let left = self.left.checked_sub(n_members);
+        match left {
+            Some(left) => self.left = left,
+            None => self.n_left_out += 1,
+        }
+        left.is_some()
+    }
+}
+
+pub(super) fn nccl_groups<'a>(
+    case: &'a Case,
+    roster: &Roster,
+    calls: &mut Calls,
+    room: &mut Room,
+) -> Vec<Group<'a>> {
     // Communicators meet by commId. Splits of newer versions print none: they meet by parent, color and size.
     let mut keys: BTreeMap<(u64, u64, i64, u32), usize> = BTreeMap::new();
     let mut groups: Vec<Group<'a>> = Vec::new();
-    let mut places = MAX_PLACES;
     for observation in &case.observations {
         let Fact::Nccl(log) = &observation.fact else { continue };
         let mut tracks: Vec<Track<'a>> = log
@@ -68,9 +96,8 @@ pub(super) fn nccl_groups<'a>(case: &'a Case, roster: &Roster, calls: &mut Calls
             track.entered = track.entered.saturating_add(1);
         }
         for ((comm, track), key) in log.comms.iter().zip(tracks).zip(communicator_keys(log)) {
-            if !keys.contains_key(&key) {
-                let Some(left) = places.checked_sub(comm.n_ranks as usize) else { continue };
-                places = left;
+            if !keys.contains_key(&key) && !room.take(comm.n_ranks as usize) {
+                continue;
             }
             let at = *keys.entry(key).or_insert_with(|| {
                 groups.push(Group {
@@ -153,9 +180,8 @@ fn name_world_ranks(group: &mut Group<'_>) {
     }
 }
 
-pub(super) fn ras_groups<'a>(case: &'a Case, roster: &Roster) -> Vec<Group<'a>> {
+pub(super) fn ras_groups<'a>(case: &'a Case, roster: &Roster, room: &mut Room) -> Vec<Group<'a>> {
     let mut groups: BTreeMap<u64, Group<'a>> = BTreeMap::new();
-    let mut places = MAX_PLACES;
     for observation in &case.observations {
         let Fact::Ras(report) = &observation.fact else { continue };
         for comm in &report.comms {
@@ -163,9 +189,8 @@ pub(super) fn ras_groups<'a>(case: &'a Case, roster: &Roster) -> Vec<Group<'a>> 
             if size == 0 {
                 continue;
             }
-            if !groups.contains_key(&comm.hash) {
-                let Some(left) = places.checked_sub(size) else { continue };
-                places = left;
+            if !groups.contains_key(&comm.hash) && !room.take(size) {
+                continue;
             }
             let group = groups.entry(comm.hash).or_insert_with(|| Group {
                 view: View::Ras,
