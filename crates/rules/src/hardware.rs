@@ -101,9 +101,11 @@ impl<'s, 'a> Seen<'s, 'a> {
             Bond::Process | Bond::DeviceInTime | Bond::Alone => {
                 (Severity::Error, Weight::Stated, Confidence::High)
             }
-            Bond::Device | Bond::Time if in_trouble => (Severity::Error, Weight::Derived, Confidence::Medium),
+            Bond::Device | Bond::Time | Bond::Untold if in_trouble => {
+                (Severity::Error, Weight::Derived, Confidence::Medium)
+            }
             Bond::Loose if in_trouble => (Severity::Warning, Weight::Derived, Confidence::Low),
-            Bond::Device | Bond::Time | Bond::Loose | Bond::Foreign => {
+            Bond::Device | Bond::Time | Bond::Untold | Bond::Loose | Bond::Foreign => {
                 (Severity::Info, Weight::Derived, Confidence::Low)
             }
         };

@@ -186,3 +186,32 @@ fn the_largest_numbers_cost_nothing() {
         }
     }
 }
+
+#[test]
+fn a_kernel_log_of_made_up_numbers() {
+    use ringleader_model::{KernelEvent, KernelEventKind, OomKill, PciAddress, WallTime, Xid};
+    let mut case = Case::default();
+    case.sources.push(Source { path: "dmesg".into(), kinds: Vec::new(), size_bytes: 1 });
+    let gpu = PciAddress { domain: u32::MAX, bus: 255, device: 255, function: 255 };
+    for (ns, has_year) in [(i64::MIN, true), (i64::MAX, true), (i64::MAX, false), (0, false)] {
+        for kind in [
+            KernelEventKind::Xid(Box::new(Xid { code: u16::MAX, link: Some(i32::MIN), ..Xid::default() })),
+            KernelEventKind::Xid(Box::new(Xid { code: 79, ..Xid::default() })),
+            KernelEventKind::OomKill(Box::new(OomKill {
+                anon_rss_kib: Some(u64::MAX),
+                ..OomKill::default()
+            })),
+            KernelEventKind::HungTask { pid: Some(Pid(u32::MAX)), name: "".into(), seconds: u64::MAX },
+        ] {
+            let event = KernelEvent { uptime_us: Some(u64::MAX), boot: u32::MAX, device: Some(gpu), kind };
+            let mut seen = observed(Fact::Kernel(event.into()), Who::default());
+            seen.at = Some(WallTime { ns, error_ns: i64::MAX, has_year });
+            case.observations.push(seen);
+        }
+    }
+    assert_eq!(diagnose(&case).cause, "gpu-fallen-off-bus");
+    let mut exit = observed(Fact::Torch(TorchEvent::ChildExit { exit_code: -9 }), Who::rank(1));
+    exit.at = Some(WallTime { ns: i64::MIN, error_ns: 0, has_year: true });
+    case.observations.push(exit);
+    assert!(!diagnose(&case).summary.is_empty());
+}

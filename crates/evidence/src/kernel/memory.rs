@@ -37,7 +37,8 @@ pub(super) fn read(log: &mut Log, text: &str, record: &Record<'_>) -> Told {
     }
     if let Some(rest) = after(text, "Memory failure: ") {
         // `0x1f2a3b: Killing python3:1234 due to hardware memory corruption`
-        return match after(rest, "illing ").and_then(|r| r.split_once(" due to ")) {
+        let victim = after(rest, "illing ").or_else(|| after(rest, "ending SIGBUS to "));
+        return match victim.and_then(|r| r.split_once(" due to ")) {
             Some((who, _)) => {
                 let (name, number) = who.rsplit_once(':').unwrap_or((who, ""));
                 let pid = number.parse().ok().and_then(pid);

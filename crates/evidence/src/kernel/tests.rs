@@ -158,6 +158,7 @@ kernel: mce: [Hardware Error]: CPU 0: Machine Check: 0 Bank 4: a600000000020408
 EDAC MC1: 262 CE memory read error on CPU_SrcID#0_Ha#0_Chan#1_DIMM#0 (channel:1 slot:0 page:0x849923)
 EDAC MC1: 1 UE memory read error on CPU_SrcID#0_Ha#0_Chan#1_DIMM#0 (channel:1 slot:0 page:0x849923)
 Memory failure: 0x1f2a3b: Killing python3:4242 due to hardware memory corruption
+Memory failure: 0x1f2a3b: Sending SIGBUS to python3:4242 due to hardware memory corruption
 mlx5_core 0000:5e:00.0: device's health compromised - reached miss count
 mlx5_core 0000:0d:00.0: poll_health:801:(pid 0): device's health compromised - reached miss count
 mlx5_core 0000:06:00.0: wait_func_handle_exec_timeout:1128:(pid 185911): cmd[-22]: CREATE_UCTX(0xa04) No done completion

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{
     Case, Culprit, Evidence, Fact, Host, KernelEvent, KernelEventKind, Observation, PciAddress, Pid, Rank,
-    SourceKind, WallTime, Who,
+    SourceKind, TorchEvent, WallTime, Who,
 };
 
 use super::roster::{Member, Roster};
@@ -16,6 +16,7 @@ use super::roster::{Member, Roster};
 const SECOND_NS: i64 = 1_000_000_000;
 /// How far a statement may lie before the first sign of the job: clocks of hosts differ, and setting up takes time.
 const BEFORE_NS: i64 = 120 * SECOND_NS;
+const MINUTE_NS: i64 = 60 * SECOND_NS;
 /// Longest text of a statement that is cited.
 const CITED_CHARS: usize = 400;
 
@@ -24,8 +25,10 @@ const CITED_CHARS: usize = 400;
 pub enum Bond {
     /// It is of another process, or from before the job began.
     Foreign,
-    /// Nothing says whether it is of this job.
+    /// Nothing says whether it is of this job, and something would if it were.
     Loose,
+    /// The evidence of the job names neither times nor processes nor GPUs that it could be compared with.
+    Untold,
     /// On a host of the job while it ran, of a device that nothing ties to a rank.
     Time,
     /// Of a GPU of the job, at a time that cannot be compared.
@@ -83,7 +86,7 @@ impl MachineEvent<'_> {
             return None;
         }
         let (a, b) = (self.observation.at?, other.observation.at?);
-        (a.has_year == b.has_year).then(|| (b.ns - a.ns) as f64 / 1e9)
+        (a.has_year == b.has_year).then(|| b.ns.saturating_sub(a.ns) as f64 / 1e9)
     }
 }
 
@@ -240,6 +243,8 @@ struct Join<'r> {
     hosts: BTreeSet<Host>,
     /// Ranks that have each GPU.
     gpus: BTreeMap<PciAddress, Vec<&'r Member>>,
+    /// Ranks that their launcher saw end by SIGKILL, and when.
+    killed: Vec<(Who, WallTime)>,
     /// Processes that the job's own statements name beside the ranks: workers of a data loader.
     named: BTreeMap<Pid, Who>,
 }
@@ -266,13 +271,20 @@ impl<'r> Join<'r> {
             .filter_map(|m| m.host.clone())
             .filter(|h| !matches!(&**h, "localhost" | "" | "127.0.0.1" | "::1"))
             .collect();
-        Self { roster, window, has_job, hosts, gpus, named }
+        let killed = case.observations.iter().filter_map(|o| match &o.fact {
+            Fact::Torch(TorchEvent::ChildExit { exit_code: -9 | 137 }) => Some((o.who.clone(), o.at?)),
+            _ => None,
+        });
+        Self { roster, window, has_job, hosts, gpus, killed: killed.collect(), named }
     }
 
     fn bond(&self, observation: &Observation, event: &KernelEvent) -> (Bond, Culprit) {
         let host = observation.who.host.as_ref();
         let pid = pid_of(&event.kind);
-        let mut culprit = Culprit { host: host.cloned(), pid, gpu: gpu_of(event), ..Culprit::default() };
+        // Of a failing GPU the process is whoever asked, or suffered.
+        let blamed = pid.filter(|_| names_culprit(&event.kind));
+        let mut culprit =
+            Culprit { host: host.cloned(), pid: blamed, gpu: gpu_of(event), ..Culprit::default() };
         if !self.has_job {
             return (Bond::Alone, culprit);
         }
@@ -310,14 +322,11 @@ impl<'r> Join<'r> {
             culprit.local_rank = member.local_rank;
             culprit.gpu = member.gpu;
             culprit.host = culprit.host.or_else(|| member.host.clone());
-            if culprit.pid.is_none() || culprit.pid != member.pid {
-                // Another process on this rank's GPU: the number may be that of another namespace.
-                let other = culprit.pid.is_some();
-                culprit.pid = member.pid;
-                if other && before.is_none() && names_culprit(&event.kind) {
-                    return (Bond::Foreign, culprit);
-                }
+            // Another process on this rank's GPU: in a container the number is that of another namespace.
+            if blamed.is_some() && blamed != member.pid && before.is_none() {
+                return (Bond::Foreign, culprit);
             }
+            culprit.pid = member.pid;
             let bond = if before == Some(false) { Bond::DeviceInTime } else { Bond::Device };
             return (bond, culprit);
         }
@@ -326,8 +335,33 @@ impl<'r> Join<'r> {
         if event.device.is_some() && knows_gpus && is_of_gpu(&event.kind) {
             return (Bond::Loose, culprit);
         }
-        // A process that is none of the job's, where those are known by the kernel's own numbers.
-        if before == Some(false) { (Bond::Time, culprit) } else { (Bond::Loose, culprit) }
+        // In a container a process has two numbers: a kill for lack of memory in the minute in which a rank died of
+        // SIGKILL is that rank's.
+        if matches!(event.kind, KernelEventKind::OomKill(_))
+            && let Some(who) = self.killed_at(observation)
+        {
+            let about = self.roster.culprit(who);
+            culprit = Culprit { host: about.host.clone().or(culprit.host), ..about };
+            return (Bond::Process, culprit);
+        }
+        let bond = match before {
+            Some(false) => Bond::Time,
+            None if pid.is_none() || self.roster.members.iter().all(|m| m.pid.is_none()) => Bond::Untold,
+            _ => Bond::Loose,
+        };
+        (bond, culprit)
+    }
+
+    /// The one rank whose launcher saw it end by SIGKILL within a minute of a statement.
+    fn killed_at(&self, observation: &Observation) -> Option<&Who> {
+        let at = observation.at?;
+        let near = |killed: &WallTime| match (killed.has_year, at.has_year) {
+            (true, true) => killed.ns.saturating_sub(at.ns).saturating_abs() < MINUTE_NS,
+            _ => in_year(*killed).saturating_sub(in_year(at)).saturating_abs() < MINUTE_NS,
+        };
+        let mut found = self.killed.iter().filter(|(_, killed)| near(killed)).map(|(who, _)| who);
+        let first = found.next()?;
+        found.all(|who| self.roster.culprit(who).rank == self.roster.culprit(first).rank).then_some(first)
     }
 
     /// The rank with this GPU; with several hosts, the one of this host.

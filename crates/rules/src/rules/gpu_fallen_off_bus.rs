@@ -120,6 +120,9 @@ mod tests {
         let raised = |stage: Stage| stage.raised(Some(0), "ValueError", "bad batch", &[]);
         let other = raised(Stage::new().two_ranks()).xid("0000:3b:00", 79, 0, "x").on("node9");
         assert_eq!(other.worth(&RULE), ["warning Derived"]);
+        // A post with two snippets and no clock: it may be, and a program's own statement stands above it.
+        let post = raised(Stage::new()).xid("0000:3b:00", 79, 0, "x");
+        assert_eq!(post.worth(&RULE), ["error Derived"]);
         // Of a rank's GPU, at a time that cannot be compared: less than what a program states.
         let untimed = raised(Stage::new().two_ranks()).xid("0000:3b:00", 79, 0, "x");
         assert_eq!(untimed.worth(&RULE), ["error Derived"]);

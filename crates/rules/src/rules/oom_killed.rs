@@ -72,7 +72,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let a_rank_was_killed =
             scene.conditions.all().any(|(_, c)| c.exit.as_ref().is_some_and(|e| matches!(e.code, -9 | 137)));
         draft = match (seen.bond(), a_rank_was_killed) {
-            (Bond::Time, true) => draft.weight(Weight::Derived),
+            (Bond::Time, true) | (Bond::Untold, _) => draft.weight(Weight::Derived),
             (_, true) => draft.severity(Severity::Warning),
             _ => draft.severity(Severity::Info),
         };
@@ -150,5 +150,19 @@ mod tests {
         // Numbers of a container are not the host's: a rank that died of SIGKILL may be the victim.
         let maybe = Stage::new().two_ranks().failed(1, -9, true).oom(9_999, "python3");
         assert_eq!(maybe.worth(&RULE), ["warning Derived"]);
+    }
+
+    #[test]
+    fn a_container_counts_its_processes_anew() {
+        use crate::staging_kernel::BEGAN_S;
+        let exit = ringleader_model::TorchEvent::ChildExit { exit_code: -9 };
+        let job = || {
+            let stage = Stage::new().two_ranks().torch(Some(1), exit.clone(), "failed (exitcode: -9)");
+            stage.at_s(BEGAN_S + 600).failed(1, -9, true)
+        };
+        job().oom(77_123, "pt_main_thread").at_s(BEGAN_S + 598).expect(&RULE, &["oom-killed 1"]);
+        // At another time it is another one's.
+        let other = job().oom(77_123, "pt_main_thread").at_s(BEGAN_S + 100);
+        assert_eq!(other.worth(&RULE), ["error Derived"]);
     }
 }

@@ -19,7 +19,8 @@
 //! Python faulthandler; signal(7).
 
 use ringleader_model::{
-    Confidence, Evidence, Fact, Impact, KernelEventKind, Rank, SourceKind, ThreadStack, TorchEvent, Weight,
+    Confidence, Evidence, Fact, Impact, KernelEventKind, Need, Rank, SourceKind, ThreadStack, TorchEvent,
+    Weight,
 };
 
 use crate::correlate::Scene;
@@ -140,7 +141,31 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 .build(),
         );
     }
-    Outcome::from_findings(findings)
+    if findings.is_empty() { host_failed(scene) } else { Outcome::Found(findings) }
+}
+
+/// The host itself failed: no cause of a job's, and no health either.
+fn host_failed(scene: &Scene<'_>) -> Outcome {
+    let seen = Seen::of(scene, |e| {
+        matches!(
+            e.event.kind,
+            KernelEventKind::MachineCheck { uncorrected: true }
+                | KernelEventKind::MemoryErrors { uncorrected: true, .. }
+                | KernelEventKind::MemoryFailure { .. }
+                | KernelEventKind::Panic
+        )
+    });
+    let Some(first) = seen.as_ref().filter(|s| s.is_bound() || s.bond() == Bond::Time).and_then(Seen::first)
+    else {
+        return Outcome::Clear;
+    };
+    let host = first.culprit.host.as_ref().map_or_else(|| "the host".to_owned(), |h| format!("host {h}"));
+    let text: String = first.observation.text.chars().take(160).collect();
+    Outcome::Undecided(vec![Need {
+        question: format!("did {host} fail under the job? Its kernel reports: {text}"),
+        command: "journalctl -k -b -1; ipmitool sel elist; take the node out until its memory is tested"
+            .to_owned(),
+    }])
 }
 
 /// Names of programs that ranks run as, at most 15 characters.
@@ -229,5 +254,25 @@ mod tests {
         // Somebody else's.
         crash(Stage::new().two_ranks(), 9_999, "python3").silent(&RULE);
         crash(Stage::new(), 9_999, "gnome-shell").silent(&RULE);
+    }
+
+    #[test]
+    fn a_host_that_fails_is_an_open_question() {
+        use ringleader_model::KernelEventKind;
+
+        use crate::correlate::Scene;
+        use crate::rule::Outcome;
+        let open = |kind| {
+            let stage = Stage::new().kernel("", kind);
+            matches!((RULE.check)(&Scene::new(&stage.case)), Outcome::Undecided(_))
+        };
+        assert!(open(KernelEventKind::MachineCheck { uncorrected: true }));
+        assert!(open(KernelEventKind::Panic));
+        assert!(!open(KernelEventKind::MachineCheck { uncorrected: false }));
+        assert!(!open(KernelEventKind::MemoryErrors {
+            count: 262,
+            uncorrected: false,
+            place: "DIMM 0".into()
+        }));
     }
 }
