@@ -4,12 +4,12 @@
 //! |---|---|
 //! | ibstat | `CA 'mlx5_0'`, `Port 1:` |
 //! | ibstatus | `Infiniband device 'mlx5_0' port 1 status:` |
-//! | ibv_devinfo | `hca_id:	mlx5_0`, `port:	1` |
+//! | ibv_devinfo | `hca_id: mlx5_0`, `port: 1` |
 //! | `rdma link` | `link mlx5_0/1 state ACTIVE physical_state LINK_UP` |
 //! | mlxlink | `Operational Info` |
 //! | sysfs | `/sys/class/infiniband/mlx5_0/ports/1/state:4: ACTIVE` |
 //! | perfquery | `# Port counters: Lid 1 port 1` |
-//! | show_gids | `DEV	PORT	INDEX	GID` |
+//! | show_gids | `DEV PORT INDEX GID` |
 //! | ibdiagnet | `-E- …` |
 //! | `ip addr`, `ip -br addr`, `ip route` | `2: eth0: <…> mtu 1500`, `eth0 UP 192.0.2.2/24`, `default via … dev …` |
 //! | ethtool, `ethtool -S` | `Settings for eth0:`, `NIC statistics:` |

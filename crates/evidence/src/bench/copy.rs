@@ -90,7 +90,7 @@ impl Copies {
             let origin = tensor.origin.as_deref()?;
             let from = self.tensors.get(origin)?;
             let is_other = tensor.gpu.is_some() && from.gpu.is_some() && tensor.gpu != from.gpu;
-            (is_other && named.contains(&origin)).then(|| (from.gpu, tensor.gpu))
+            (is_other && named.contains(&origin)).then_some((from.gpu, tensor.gpu))
         })?;
         let compares = statement.contains("equal(")
             || statement.contains("allclose(")

@@ -18,7 +18,8 @@ impl SystemReader {
             && words.next() == Some("Used")
             && words.next() == Some("by");
         let mut names = Vec::new();
-        if !is_heading && !(text.contains(" Live 0x") && module(&mut names, text)) {
+        let is_row = text.contains(" Live 0x");
+        if !is_heading && (!is_row || !module(&mut names, text)) {
             return false;
         }
         self.open(Table::Modules(names), line, sink);
@@ -137,7 +138,7 @@ pub(super) fn pci_field(devices: &mut Vec<PciDevice>, text: &str, line: u32) -> 
     true
 }
 
-/// `	Port #0, Speed 32GT/s, Width x16, ASPM …`, `	Speed 16GT/s (downgraded), Width x8 (downgraded)`.
+/// `Port #0, Speed 32GT/s, Width x16, ASPM …`, `Speed 16GT/s (downgraded), Width x8 (downgraded)`.
 fn link(value: &str) -> Option<(u32, f64)> {
     let speed = value.split_once("Speed ")?.1.split_once("GT/s")?.0.parse().ok()?;
     let width = value.split_once("Width x")?.1;

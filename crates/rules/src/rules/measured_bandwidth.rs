@@ -140,7 +140,8 @@ fn against_rate(scene: &Scene<'_>) -> Option<Finding> {
 /// Runs of one sort on single nodes, compared with each other.
 fn against_peers(scene: &Scene<'_>) -> Vec<Finding> {
     type Sort<'a> = (&'a str, usize, u64);
-    let mut sorts: BTreeMap<Sort<'_>, Vec<(&Observation, &BenchRun, (u32, u64, f64))>> = BTreeMap::new();
+    type Measured<'a> = (&'a Observation, &'a BenchRun, (u32, u64, f64));
+    let mut sorts: BTreeMap<Sort<'_>, Vec<Measured<'_>>> = BTreeMap::new();
     for (observation, run) in scene.benches() {
         let (Some(figure), Some(name), [_]) =
             (largest(run, COMPARED_BYTES), run.collective.as_deref(), run.hosts().as_slice())

@@ -106,11 +106,11 @@ fn names(scene: &Scene<'_>) -> BTreeSet<String> {
         names.extend(member.host.iter().chain(&member.address).map(ToString::to_string));
     }
     for statement in scene.statements() {
-        let address = match statement.event {
-            TorchEvent::Store(
-                StoreEvent::ConnectTimeout { address, .. } | StoreEvent::ConnectFailed { address, .. },
-            ) => address,
-            _ => continue,
+        let TorchEvent::Store(
+            StoreEvent::ConnectTimeout { address, .. } | StoreEvent::ConnectFailed { address, .. },
+        ) = statement.event
+        else {
+            continue;
         };
         // `[node0]:29500`, `(node0, 29500)`.
         let host = address.trim_start_matches(['[', '(']).split([']', ',', ':']).next().unwrap_or_default();

@@ -130,7 +130,9 @@ fn told_of(scene: &Scene<'_>, kind: SchedulerKind) -> Option<Finding> {
             // Several ranks on a node: which one it was is not told, unless all of them went.
             let all_go = kind != SchedulerKind::OutOfMemory;
             if all_go || on_host.len() == 1 {
-                on_host.into_iter().for_each(|c| told::add_culprit(&mut culprits, c));
+                for culprit in on_host {
+                    told::add_culprit(&mut culprits, culprit);
+                }
             } else {
                 told::add_culprit(&mut culprits, Culprit { host: host.clone(), ..Culprit::default() });
             }

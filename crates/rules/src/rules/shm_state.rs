@@ -99,7 +99,7 @@ fn full(
     let on_host = |c: &Culprit| scene.may_be_on(host.as_ref(), c.host.as_ref());
     let dead: Vec<_> = bus_errors(scene).into_iter().filter(|(c, _)| on_host(c)).collect();
     let (is_full, is_small) = (is_full(mount), is_small(mount));
-    if !is_full && !(is_small && !dead.is_empty()) {
+    if !is_full && (!is_small || dead.is_empty()) {
         return None;
     }
     // Segments of dead jobs: most of what is used, while none of a running one stays.
