@@ -8,6 +8,7 @@ pub mod correlate;
 mod drafting;
 mod gid;
 mod hardware;
+mod health;
 #[cfg(test)]
 mod hostile;
 pub mod jobs;

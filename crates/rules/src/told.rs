@@ -3,7 +3,7 @@
 use ringleader_knowledge::saying::Role;
 use ringleader_knowledge::variable;
 use ringleader_knowledge::version::NcclVersion;
-use ringleader_model::{Cite, Confidence, Culprit, RankSet, Weight};
+use ringleader_model::{Cite, Confidence, Culprit, RankSet, Severity, TorchEvent, Weight};
 
 use crate::correlate::{Claim, Scene};
 use crate::rule::{Draft, Rule};
@@ -33,6 +33,11 @@ impl<'s, 'a> Told<'s, 'a> {
     /// The claims, earliest first.
     pub(crate) fn claims(&self) -> &[&'s Claim<'a>] {
         &self.claims
+    }
+
+    /// Whether the job went on to its end in spite of what was said.
+    fn ended_in_order(&self) -> bool {
+        self.claims.iter().all(|c| ended_in_order(self.scene, c.cite))
     }
 
     /// Where the claims stand.
@@ -77,7 +82,11 @@ impl<'s, 'a> Told<'s, 'a> {
         title: impl Into<String>,
         culprits: Vec<Culprit>,
     ) -> Draft {
-        let (weight, confidence) = if self.is_stated() {
+        let ended = self.ended_in_order();
+        let (weight, confidence) = if ended {
+            // The program caught it and went on.
+            (Weight::Symptom, Confidence::Low)
+        } else if self.is_stated() {
             (Weight::Stated, Confidence::High)
         } else {
             (Weight::Derived, Confidence::Medium)
@@ -95,6 +104,8 @@ impl<'s, 'a> Told<'s, 'a> {
         Draft::new(rule.id, cause, title)
             .weight(weight)
             .confidence(confidence)
+            .severity(if ended { Severity::Warning } else { Severity::Error })
+            .at_most(if ended { Confidence::Low } else { Confidence::High })
             .at(self.claims.iter().find_map(|c| c.at_ns))
             .culprits(culprits)
             .evidence(cited.iter().map(|c| c.evidence()))
@@ -168,6 +179,24 @@ pub(crate) fn got_going(scene: &Scene<'_>, beside: impl IntoIterator<Item = Cite
         let near = folders.is_empty() || folders.contains(&scene.folder(observation.cite));
         near && log.comms.iter().any(|c| c.completed.is_some())
     })
+}
+
+/// Every communicator beside this statement was destroyed in order, and no process is known to have failed.
+pub(crate) fn ended_in_order(scene: &Scene<'_>, beside: Cite) -> bool {
+    use TorchEvent::{ChildExit, ChildFailure, Crash, LauncherFailed};
+    let failed = scene.statements().any(|s| match s.event {
+        ChildFailure { .. } | LauncherFailed { .. } | Crash { .. } => true,
+        ChildExit { exit_code } => *exit_code != 0,
+        _ => false,
+    });
+    let folder = scene.folder(beside);
+    let mut comms = scene
+        .nccl_logs()
+        .filter(|(log_of, _)| scene.folder(log_of.cite) == folder)
+        .flat_map(|(_, log)| &log.comms)
+        .filter(|c| c.completed.is_some())
+        .peekable();
+    !failed && comms.peek().is_some() && comms.all(|c| c.destroyed.is_some())
 }
 
 /// One finding or none.

@@ -8,15 +8,10 @@ use std::cmp::Reverse;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ringleader_knowledge::cause;
-use ringleader_model::{
-    Category, Confidence, Fact, Finding, Need, RankSet, Severity, Source, SourceKind, TorchEvent, Verdict,
-    Weight,
-};
+use ringleader_model::{Category, Confidence, Finding, Need, RankSet, Severity, TorchEvent, Verdict, Weight};
 
 use crate::correlate::Scene;
-use crate::correlate::ledger::View;
-use crate::correlate::moments::stated_failure;
-use crate::correlate::suspects::Suspect;
+use crate::health;
 use crate::rule::{Outcome, Rule};
 
 /// Runs every rule and names the root.
@@ -156,11 +151,11 @@ fn order(findings: &mut [Finding]) {
 /// Nothing was found: either all is well, or something is wrong that this evidence does not explain.
 fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Need>) -> Verdict {
     // Nothing that any reader knows: that is not health.
-    let trouble =
-        trouble(scene).or_else(|| is_without_evidence(scene).then_some("there is no usable evidence"));
-    let undecided = trouble.is_some() || !needs.is_empty();
+    let nothing = health::is_without_evidence(scene.case);
+    let trouble = if nothing { None } else { health::trouble(scene) };
+    let undecided = nothing || trouble.is_some() || !needs.is_empty();
     let summary = match (&trouble, undecided) {
-        (Some(sign), _) if is_without_evidence(scene) => (*sign).to_owned(),
+        _ if nothing => "there is no usable evidence".to_owned(),
         (Some(sign), _) => format!("{sign}, but the evidence does not single out a cause"),
         (None, true) => "the evidence does not single out a cause".to_owned(),
         (None, false) if scene.ledger.may_run => {
@@ -168,7 +163,7 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
         }
         (None, false) => "nothing failed or timed out, and no rank waits for another".to_owned(),
     };
-    if trouble.is_some() {
+    if nothing || trouble.is_some() {
         needs.extend(general_needs(scene));
         needs.sort();
         needs.dedup();
@@ -177,7 +172,7 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
     Verdict {
         cause,
         category: if undecided { trouble_category(scene) } else { cause::category("none") },
-        confidence: if undecided { Confidence::Low } else { healthy_confidence(scene) },
+        confidence: if undecided { Confidence::Low } else { health::confidence(scene) },
         summary,
         culprits: Vec::new(),
         victims: RankSet::default(),
@@ -185,25 +180,6 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
         findings,
         needs,
     }
-}
-
-/// No source holds anything that could be read: that is not health. (The quiet output of a healthy job is text.)
-fn is_without_evidence(scene: &Scene<'_>) -> bool {
-    let unread = |s: &Source| s.kinds.iter().all(|k| *k == SourceKind::Unknown);
-    scene.case.observations.is_empty() && scene.case.sources.iter().all(unread)
-}
-
-/// The first sign that something is wrong, in words.
-pub(crate) fn trouble(scene: &Scene<'_>) -> Option<&'static str> {
-    if let Some(sign) = stated_failure(scene.case) {
-        return Some(sign);
-    }
-    // Counts of a running job differ for a moment; states that a recorder kept do not.
-    let held_up = |s: &Suspect| !s.weak && s.views.iter().any(|v| *v != View::Ras);
-    if scene.suspects.iter().any(held_up) {
-        return Some("ranks wait for another one");
-    }
-    None
 }
 
 fn trouble_category(scene: &Scene<'_>) -> Category {
@@ -219,20 +195,6 @@ fn trouble_category(scene: &Scene<'_>) -> Category {
         Category::Crash
     } else {
         Category::Error
-    }
-}
-
-/// Health is as sure as the evidence that would have shown a fault.
-fn healthy_confidence(scene: &Scene<'_>) -> Confidence {
-    if scene.ledger.may_run {
-        return Confidence::Low;
-    }
-    let dumps = scene.case.observations.iter().any(|o| matches!(o.fact, Fact::Flight(_)));
-    let logs = scene.nccl_logs().next().is_some();
-    match (dumps, logs) {
-        (true, true) => Confidence::High,
-        (false, false) => Confidence::Low,
-        _ => Confidence::Medium,
     }
 }
 

@@ -246,6 +246,10 @@ impl Conditions {
                 _ => {}
             }
         }
+        // Whose stack was taken is alive, whatever a list leaves out: it may have been cut.
+        for condition in conditions.by_rank.values_mut().filter(|c| c.stand.is_some()) {
+            condition.absent = None;
+        }
         conditions
     }
 

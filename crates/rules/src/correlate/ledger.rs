@@ -146,6 +146,8 @@ pub struct Track<'a> {
     pub from_start: bool,
     /// The record may end before the rank did: what it does not show may still have happened.
     pub open_end: bool,
+    /// The same for sends and receives, of which the watchdog's lines tell no number.
+    pub p2p_open: bool,
     /// Lines that back the calls of a track without operations.
     pub lines: Vec<(u32, Cite, String)>,
 }
@@ -450,6 +452,7 @@ fn flight_track<'a>(owned: &OwnedDump<'a>) -> Track<'a> {
         p2p: Vec::new(),
         from_start: owned.dump.ops.first().is_none_or(|op| op.record_id == 0),
         open_end: owned.dump.truncated,
+        p2p_open: owned.dump.truncated,
         lines: Vec::new(),
     }
 }

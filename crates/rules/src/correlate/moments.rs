@@ -90,7 +90,8 @@ fn open_older(group: &mut Group<'_>, calls: &[Call]) {
 fn went_on(log: &Group<'_>, groups: &[Group<'_>]) -> bool {
     let Some(ras) = groups.iter().find(|g| g.view == View::Ras && g.name == log.name) else { return false };
     log.tracks.iter().zip(&ras.tracks).any(|pair| match pair {
-        (Some(log), Some(ras)) => log.from_start && ras.entered > log.entered,
+        // A log without calls was not asked for them.
+        (Some(log), Some(ras)) => log.from_start && log.entered > 0 && ras.entered > log.entered,
         _ => false,
     })
 }

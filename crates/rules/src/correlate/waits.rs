@@ -301,7 +301,7 @@ fn settle_pair(
                 pair().nth(nth.saturating_sub(1) as usize)
             };
             match made {
-                None if track.open_end => front.unknown.push(other as usize),
+                None if track.open_end || track.p2p_open => front.unknown.push(other as usize),
                 // Entered, but the other has an older operation to finish first.
                 Some(p2p) => {
                     let older = node(group, other as usize)

@@ -259,6 +259,7 @@ fn track_of<'a>(rank: Rank, stand: &Stand, intern: &mut impl FnMut(Call) -> u32)
         p2p: Vec::new(),
         from_start: false,
         open_end: false,
+        p2p_open: false,
         lines: Vec::new(),
     };
     if let (Some(work), Some(seq)) = (&stand.work, stand.seq) {

@@ -35,7 +35,7 @@ use ringleader_model::{Confidence, Culprit, Impact, Severity, Weight};
 use crate::correlate::Scene;
 use crate::correlate::claims::{OwnException, names_cause};
 use crate::rule::{Draft, Input, Outcome, Rule};
-use crate::told::{add_culprit, who};
+use crate::told::{add_culprit, ended_in_order, who};
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -93,15 +93,16 @@ fn check(scene: &Scene<'_>) -> Outcome {
             // Nobody is named, but the place in the code is known.
             culprits.extend(first.place().map(|p| Culprit { place: Some(p.clone()), ..Culprit::default() }));
         }
-        let (weight, confidence, severity) = if ended_in_order(scene, group) {
-            (Weight::Symptom, Confidence::Low, Severity::Warning)
-        } else if n > 0 || explained_already(scene, group) {
-            (Weight::Symptom, Confidence::Low, Severity::Error)
-        } else if first.exception.is_none() {
-            (Weight::Derived, Confidence::Medium, Severity::Error)
-        } else {
-            (Weight::Stated, Confidence::High, Severity::Error)
-        };
+        let (weight, confidence, severity) =
+            if group.members.iter().all(|own| ended_in_order(scene, own.observation.cite)) {
+                (Weight::Symptom, Confidence::Low, Severity::Warning)
+            } else if n > 0 || explained_already(scene, group) {
+                (Weight::Symptom, Confidence::Low, Severity::Error)
+            } else if first.exception.is_none() {
+                (Weight::Derived, Confidence::Medium, Severity::Error)
+            } else {
+                (Weight::Stated, Confidence::High, Severity::Error)
+            };
         let headline: String = first.headline().chars().take(TITLE_CHARS).collect();
         Draft::new(RULE.id, "application-exception", format!("{} raised {headline}", who(&culprits)))
             .weight(weight)
@@ -122,27 +123,6 @@ fn check(scene: &Scene<'_>) -> Outcome {
 /// Equal for one exception on several ranks: numbers in its text differ (ranks, addresses, sizes).
 fn likeness(headline: &str) -> String {
     headline.chars().filter(|c| !c.is_ascii_digit()).collect()
-}
-
-/// Every communicator beside the exception was destroyed in order, and no process is known to have failed.
-fn ended_in_order(scene: &Scene<'_>, group: &Group<'_, '_>) -> bool {
-    use ringleader_model::TorchEvent::{ChildExit, ChildFailure, Crash, LauncherFailed};
-    let failed = scene.statements().any(|s| match s.event {
-        ChildFailure { .. } | LauncherFailed { .. } | Crash { .. } => true,
-        ChildExit { exit_code } => *exit_code != 0,
-        _ => false,
-    });
-    !failed
-        && group.members.iter().all(|own| {
-            let folder = scene.folder(own.observation.cite);
-            let mut comms = scene
-                .nccl_logs()
-                .filter(|(log_of, _)| scene.folder(log_of.cite) == folder)
-                .flat_map(|(_, log)| &log.comms)
-                .filter(|c| c.completed.is_some())
-                .peekable();
-            comms.peek().is_some() && comms.all(|c| c.destroyed.is_some())
-        })
 }
 
 /// The same rank states a cause of its own elsewhere: this exception came out of that.

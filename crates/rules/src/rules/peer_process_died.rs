@@ -143,6 +143,14 @@ fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
         if !gone && scene.suspects.iter().filter(|s| s.weak).count() > 1 {
             continue;
         }
+        // RAS calls exited, stopped and cut-off processes all the same.
+        let seen_to_be_gone = dead.is_some()
+            || condition.is_some_and(|c| c.absent.is_some() || c.comm_closed.is_some() && c.stand.is_none());
+        let how = match (seen_to_be_gone, gone) {
+            (true, _) => "is gone",
+            (false, true) => "does not answer RAS: it has exited, is stopped or is cut off",
+            (false, false) => "left no record",
+        };
         let signs = condition
             .into_iter()
             .flat_map(|c| [&c.absent, &c.ras_missing, &c.comm_closed])
@@ -155,22 +163,14 @@ fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
                 "peer-process-died",
                 suspect,
                 None,
-                if gone {
-                    format!(
-                        "{} is gone; {} for it in {}",
-                        drafting::rank(rank),
-                        drafting::waiting(&suspect.victims),
-                        suspect.awaited_in
-                    )
-                } else {
-                    format!(
-                        "{} left no record; {} for it in {}",
-                        drafting::rank(rank),
-                        drafting::waiting(&suspect.victims),
-                        suspect.awaited_in
-                    )
-                },
+                format!(
+                    "{} {how}; {} for it in {}",
+                    drafting::rank(rank),
+                    drafting::waiting(&suspect.victims),
+                    suspect.awaited_in
+                ),
             )
+            .at_most(if seen_to_be_gone { Confidence::High } else { Confidence::Medium })
             .weight(Weight::Symptom)
             .confidence(if gone { Confidence::Medium } else { Confidence::Low })
             .evidence(signs)

@@ -75,7 +75,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
         // RAS counts of a running job differ for a moment. Alone, with nothing that timed out, they show nothing yet.
         let only_counts = suspect.views.iter().all(|v| *v == View::Ras);
         let nothing_failed = !scene.conditions.all().any(|(_, c)| c.timed_out.is_some());
-        if only_counts && stand.is_none() && nothing_failed && !sleeps_among_spinners(scene, suspect) {
+        let unseen = stand.is_none() && !sleeps_among_spinners(scene, suspect);
+        // What the records prove to have run a moment ago, one stack does not prove to be stuck.
+        if only_counts && nothing_failed && (unseen || scene.ledger.may_run) {
             needs.push(Need {
                 question: format!(
                     "{} has launched fewer collectives than its peers: is it late for a moment, or are the counts the same ten seconds later?",

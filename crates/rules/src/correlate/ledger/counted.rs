@@ -68,6 +68,7 @@ pub(super) fn nccl_groups<'a>(
                 p2p: Vec::new(),
                 from_start: comm.started.is_some() || comm.completed.is_some(),
                 open_end: log.truncated,
+                p2p_open: log.truncated,
                 lines: Vec::new(),
             })
             .collect();
@@ -225,6 +226,7 @@ pub(super) fn ras_groups<'a>(case: &'a Case, roster: &Roster, room: &mut Room) -
                         p2p: Vec::new(),
                         from_start: true,
                         open_end: false,
+                        p2p_open: false,
                         lines: Vec::new(),
                     });
                 }
