@@ -26,6 +26,7 @@ use dumps::OwnedDump;
 use ledger::{Ledger, View};
 use machine::Machine;
 use mismatch::Mismatch;
+use site::Sites;
 use suspects::Suspect;
 use waits::Waits;
 use watchdog::WatchdogLines;
@@ -59,6 +60,8 @@ pub struct Scene<'a> {
     pub claims: Claims<'a>,
     /// What the machines' kernels say.
     pub machine: Machine<'a>,
+    /// What the nodes' tools show, and whose it is.
+    pub sites: Sites<'a>,
 }
 
 /// A statement of torch, Python or a launcher, with its place.
@@ -97,11 +100,13 @@ impl<'a> Scene<'a> {
         let conditions = Conditions::new(case, &roster);
         let claims = Claims::new(case);
         let machine = Machine::new(case, &roster);
+        let sites = Sites::new(case, &roster);
         let mut scene = Self {
             case,
             roster,
             claims,
             machine,
+            sites,
             dumps,
             watchdog,
             ledger,

@@ -3,16 +3,17 @@
 //! A tool's output counts against a job only if the job uses what it is about. Output without a host's name belongs to
 //! the host whose address it lists, or to the only host there is.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_knowledge::saying::Role;
 use ringleader_model::{
-    BenchRun, Cite, CopyTest, Culprit, Evidence, Fact, Host, Interface, Mount, NcclLog, NcclProcess, NetFact,
-    Observation, SourceKind, SystemFact,
+    BenchRun, Case, Cite, CopyTest, Culprit, Evidence, Fact, Host, Interface, Mount, NcclLog, NcclProcess,
+    NetFact, Observation, SourceId, SourceKind, SystemFact,
 };
 
 use super::Scene;
 use super::moments::stated_failure;
+use super::roster::Roster;
 
 /// Longest text of a tool that is cited, characters.
 const CITED_CHARS: usize = 300;
@@ -28,6 +29,76 @@ pub struct VerbsUser<'a> {
     pub process: &'a NcclProcess,
     /// Index of the device in NCCL's list, which `NET/IB/3` names.
     pub slot: usize,
+}
+
+/// What is looked up for each statement of a tool, made once: there may be very many of them.
+#[derive(Default)]
+pub struct Sites<'a> {
+    /// Hosts of sources that list an address of theirs.
+    by_source: BTreeMap<SourceId, Host>,
+    /// The only host of the job.
+    only: Option<Host>,
+    /// Users of each verbs port.
+    verbs: BTreeMap<(&'a str, u32), Vec<VerbsUser<'a>>>,
+    /// Processes whose bootstrap or sockets go over an interface of this name, with their first lines.
+    interfaces: BTreeMap<&'a str, Vec<(&'a NcclProcess, Cite)>>,
+}
+
+impl<'a> Sites<'a> {
+    /// Joins what the tools list with who the job is.
+    pub fn new(case: &'a Case, roster: &Roster) -> Self {
+        let hosts: BTreeSet<&Host> = roster.members.iter().filter_map(|m| m.host.as_ref()).collect();
+        let mut sites = Self::default();
+        if hosts.len() == 1 {
+            sites.only = hosts.first().map(|h| (*h).clone());
+        }
+        let mut of_address: BTreeMap<&str, BTreeSet<&Host>> = BTreeMap::new();
+        for member in &roster.members {
+            if let (Some(address), Some(host)) = (&member.address, &member.host) {
+                of_address.entry(address).or_default().insert(host);
+            }
+        }
+        let mut listed: BTreeMap<SourceId, BTreeSet<&Host>> = BTreeMap::new();
+        for observation in &case.observations {
+            match &observation.fact {
+                Fact::Net(fact) => {
+                    let NetFact::Interface(interface) = &**fact else { continue };
+                    let of_job = interface
+                        .addresses
+                        .iter()
+                        .filter(|a| !matches!(&***a, "127.0.0.1" | "::1"))
+                        .filter_map(|a| of_address.get(&**a));
+                    listed.entry(observation.cite.source).or_default().extend(of_job.flatten().copied());
+                }
+                Fact::Nccl(log) => sites.add_log(log),
+                _ => {}
+            }
+        }
+        for (source, hosts) in listed {
+            if let (1, Some(host)) = (hosts.len(), hosts.first()) {
+                sites.by_source.insert(source, (*host).clone());
+            }
+        }
+        sites
+    }
+
+    fn add_log(&mut self, log: &'a NcclLog) {
+        for (index, process) in log.processes.iter().enumerate() {
+            for (slot, port) in verbs_devices(process).into_iter().enumerate() {
+                let user = VerbsUser { log, index: index as u32, process, slot };
+                self.verbs.entry(port).or_default().push(user);
+            }
+            let Some(first) = process.first else { continue };
+            let bootstrap =
+                process.bootstrap.as_deref().and_then(|b| b.split_once(':')).map(|(name, _)| name);
+            let sockets = process.socket_devices.as_deref().unwrap_or_default().split(']').skip(1);
+            let sockets = sockets.filter_map(|part| part.split_once(':')).map(|(name, _)| name.trim());
+            let names: BTreeSet<&str> = bootstrap.into_iter().chain(sockets).collect();
+            for name in names {
+                self.interfaces.entry(name).or_default().push((process, first));
+            }
+        }
+    }
 }
 
 impl<'a> Scene<'a> {
@@ -88,29 +159,8 @@ impl<'a> Scene<'a> {
         if let Some(host) = &observation.who.host {
             return Some(host.clone());
         }
-        let listed: BTreeSet<&str> = self
-            .net()
-            .filter(|(o, _)| o.cite.source == observation.cite.source)
-            .filter_map(|(_, fact)| match fact {
-                NetFact::Interface(interface) => Some(interface.addresses.iter().map(|a| &**a)),
-                _ => None,
-            })
-            .flatten()
-            .filter(|a| !matches!(*a, "127.0.0.1" | "::1"))
-            .collect();
-        let by_address: BTreeSet<&Host> = self
-            .roster
-            .members
-            .iter()
-            .filter(|m| m.address.as_ref().is_some_and(|a| listed.contains(&**a)))
-            .filter_map(|m| m.host.as_ref())
-            .collect();
-        let all = self.hosts();
-        match (by_address.len(), all.len()) {
-            (1, _) => by_address.first().map(|h| (*h).clone()),
-            (0, 1) => all.first().map(|h| (*h).clone()),
-            _ => None,
-        }
+        // Every file that is read stands on one host.
+        self.sites.by_source.get(&observation.cite.source).or(self.sites.only.as_ref()).cloned()
     }
 
     /// Whether output of `tool_host` may be of a process on `host`: nothing says otherwise.
@@ -123,20 +173,9 @@ impl<'a> Scene<'a> {
 
     /// Processes that said they use this port: `[0]mlx5_0:1/IB`.
     pub fn verbs_users(&self, host: Option<&Host>, device: &str, port: u32) -> Vec<VerbsUser<'a>> {
-        let mut users = Vec::new();
-        for (_, log) in self.nccl_logs() {
-            for (index, process) in log.processes.iter().enumerate() {
-                if !self.may_be_on(host, process.who.host.as_ref()) {
-                    continue;
-                }
-                let devices = verbs_devices(process);
-                if let Some(slot) =
-                    devices.iter().position(|(name, number)| *name == device && *number == port)
-                {
-                    users.push(VerbsUser { log, index: index as u32, process, slot });
-                }
-            }
-        }
+        let all = self.sites.verbs.get(&(device, port)).map(Vec::as_slice).unwrap_or_default();
+        let here = |u: &&VerbsUser<'a>| self.may_be_on(host, u.process.who.host.as_ref());
+        let mut users: Vec<VerbsUser<'a>> = all.iter().filter(here).copied().collect();
         // Those with a channel over this very device, where the log tells of channels at all.
         let over_it = |u: &VerbsUser<'_>| {
             let name = format!("NET/IB/{}", u.slot);
@@ -157,29 +196,13 @@ impl<'a> Scene<'a> {
         host: Option<&Host>,
         interface: &Interface,
     ) -> Vec<(&'a NcclProcess, Cite)> {
-        let mut users = Vec::new();
-        for (_, log) in self.nccl_logs() {
-            for process in &log.processes {
-                let (Some(first), true) = (process.first, self.may_be_on(host, process.who.host.as_ref()))
-                else {
-                    continue;
-                };
-                let of_bootstrap = process.bootstrap.as_deref().and_then(|b| b.split_once(':'));
-                let of_sockets = process.socket_devices.as_deref().unwrap_or_default();
-                let named = of_bootstrap.is_some_and(|(name, _)| name == &*interface.name)
-                    || of_sockets.contains(&format!("]{}:", interface.name));
-                // Without a host's name an address has to agree too: every node has an eth0.
-                let agrees = host.is_some()
-                    || interface
-                        .addresses
-                        .iter()
-                        .any(|a| process.bootstrap.as_deref().is_some_and(|b| b.contains(&**a)));
-                if named && agrees {
-                    users.push((process, first));
-                }
-            }
-        }
-        users
+        let all = self.sites.interfaces.get(&*interface.name).map(Vec::as_slice).unwrap_or_default();
+        // Without a host's name an address has to agree: every node has an eth0.
+        let agrees = |process: &NcclProcess| {
+            let bootstrap = process.bootstrap.as_deref().unwrap_or_default();
+            host.is_some() || interface.addresses.iter().any(|a| bootstrap.contains(&**a))
+        };
+        all.iter().filter(|(p, _)| self.may_be_on(host, p.who.host.as_ref()) && agrees(p)).copied().collect()
     }
 
     /// Processes as culprits, each once.

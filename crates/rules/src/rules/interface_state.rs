@@ -54,6 +54,9 @@ struct Seen<'a> {
     users: Vec<(&'a NcclProcess, Cite)>,
 }
 
+/// More interfaces that are down say nothing more.
+const MAX_FINDINGS: usize = 64;
+
 fn check(scene: &Scene<'_>) -> Outcome {
     let all: Vec<Seen<'_>> = scene
         .net()
@@ -64,7 +67,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
             Some(Seen { observation, interface, host, users })
         })
         .collect();
-    let mut findings: Vec<Finding> = all.iter().filter_map(|seen| down(scene, seen, &all)).collect();
+    let mut findings: Vec<Finding> =
+        all.iter().filter_map(|seen| down(scene, seen, &all)).take(MAX_FINDINGS).collect();
     findings.extend(packets(scene, &all));
     findings.extend(too_large(scene, &all));
     findings.extend(unknown_name(scene, &all));

@@ -24,6 +24,8 @@
 //!
 //! linux-rdma/rdma-core ibstat, ibv_devinfo; InfiniBand architecture, port states; NCCL log grammar.
 
+use std::collections::BTreeSet;
+
 use ringleader_model::{
     Confidence, Finding, Host, Impact, NetFact, Observation, RdmaPort, Severity, SourceKind, Weight,
 };
@@ -49,6 +51,18 @@ struct Seen<'a> {
     users: Vec<VerbsUser<'a>>,
 }
 
+/// A port by host, device and number.
+type Name<'s> = (Option<&'s Host>, &'s str, u32);
+
+impl Seen<'_> {
+    fn name(&self) -> Name<'_> {
+        (self.host.as_ref(), &self.port.device, self.port.port)
+    }
+}
+
+/// More ports that are down say nothing more.
+const MAX_FINDINGS: usize = 64;
+
 fn check(scene: &Scene<'_>) -> Outcome {
     let ports: Vec<Seen<'_>> = scene
         .net()
@@ -59,23 +73,21 @@ fn check(scene: &Scene<'_>) -> Outcome {
             Some(Seen { observation, port, host, users })
         })
         .collect();
-    let mut findings: Vec<Finding> = ports.iter().filter_map(|seen| down(scene, seen, &ports)).collect();
+    let up: BTreeSet<Name<'_>> =
+        ports.iter().filter(|s| s.port.is_up() == Some(true)).map(Seen::name).collect();
+    let mut findings: Vec<Finding> =
+        ports.iter().filter_map(|seen| down(scene, seen, &up)).take(MAX_FINDINGS).collect();
     findings.extend(slower(scene, &ports));
     Outcome::from_findings(findings)
 }
 
-fn down(scene: &Scene<'_>, seen: &Seen<'_>, all: &[Seen<'_>]) -> Option<Finding> {
+fn down(scene: &Scene<'_>, seen: &Seen<'_>, up: &BTreeSet<Name<'_>>) -> Option<Finding> {
     let port = seen.port;
     if port.is_up() != Some(false) || seen.users.is_empty() {
         return None;
     }
     // The same port was seen up elsewhere in the evidence: it is not known which is newer.
-    let again = all.iter().any(|o| {
-        o.host == seen.host
-            && o.port.device == port.device
-            && o.port.port == port.port
-            && o.port.is_up() == Some(true)
-    });
+    let again = up.contains(&seen.name());
     let is_sure = seen.host.is_some() && !again;
     let state = port.state.as_deref().unwrap_or("DOWN");
     let physical = port.phys_state.as_deref().map_or_else(String::new, |p| format!(", {p}"));

@@ -46,9 +46,10 @@ pub(super) static RULE: Rule = Rule {
 
 /// SIGBUS, as Python and as a shell count it: what a write into a full tmpfs ends with.
 const BUS_ERROR: [i64; 2] = [-7, 135];
+
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings: Vec<Finding> = Vec::new();
-    let mounts = scene.system().filter_map(|(o, fact)| match fact {
+    let mut mounts = scene.system().filter_map(|(o, fact)| match fact {
         SystemFact::Mount(mount) if mount.at.ends_with("/shm") => Some((o, mount)),
         _ => None,
     });
@@ -59,10 +60,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             _ => None,
         })
         .collect();
-    for (observation, mount) in mounts {
-        findings.extend(full(scene, observation, mount, &listings));
-    }
-    findings.truncate(1);
+    findings.extend(mounts.find_map(|(observation, mount)| full(scene, observation, mount, &listings)));
     for (observation, listing) in &listings {
         findings.extend(closed(scene, observation, listing));
         if findings.is_empty() {
