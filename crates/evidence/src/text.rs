@@ -7,6 +7,7 @@ mod docker;
 mod genre;
 pub(crate) mod prefix;
 pub(crate) mod scan;
+pub(crate) mod shell;
 pub(crate) mod stamp;
 
 use std::io::Read;
@@ -198,6 +199,9 @@ struct Readers {
     gpu: crate::gpu::GpuReader,
     tables: crate::tables::TableReader,
     environment: crate::environment::EnvironmentReader,
+    bench: crate::bench::BenchReader,
+    fabric: crate::fabric::FabricReader,
+    system: crate::system::SystemReader,
     torch: crate::torch::TorchReader,
 }
 
@@ -221,6 +225,9 @@ impl Readers {
             || self.gpu.line(&line, sink)
             || self.tables.line(&line, sink)
             || self.environment.line(&line, sink)
+            || self.bench.line(&line, sink)
+            || self.fabric.line(&line, sink)
+            || self.system.line(&line, sink)
             || self.torch.line(&line, sink);
     }
 
@@ -232,6 +239,9 @@ impl Readers {
         self.gpu.next_is_cut();
         self.tables.next_is_cut();
         self.environment.next_is_cut();
+        self.bench.next_is_cut();
+        self.fabric.next_is_cut();
+        self.system.next_is_cut();
         self.torch.next_is_cut();
     }
 
@@ -246,6 +256,9 @@ impl Readers {
             self.torch.drop_all(sink);
         }
         self.environment.finish(sink);
+        self.bench.finish(sink);
+        self.fabric.finish(sink);
+        self.system.finish(sink);
         self.torch.finish(sink);
     }
 }

@@ -1,8 +1,9 @@
 //! A case: everything that was read, before anything is concluded.
 
 use crate::{
-    Cite, Environment, FlightDump, GpuService, GpuTable, GpuTests, KernelEvent, Limit, NcclLog, Note,
-    ProcessStacks, ProcessTable, RasReport, Source, TorchEvent, WallTime, Who,
+    BenchRun, Cite, CopyTest, Environment, FlightDump, GpuService, GpuTable, GpuTests, KernelEvent, Limit,
+    NcclLog, NetFact, Note, ProcessStacks, ProcessTable, RasReport, Source, SystemFact, TorchEvent, WallTime,
+    Who,
 };
 
 /// One thing seen, with its place.
@@ -47,6 +48,14 @@ pub enum Fact {
     Torch(TorchEvent),
     /// A statement of the kernel.
     Kernel(Box<KernelEvent>),
+    /// A run of nccl-tests.
+    Bench(Box<BenchRun>),
+    /// A copy between GPUs, compared afterwards.
+    Copy(Box<CopyTest>),
+    /// The network and its cards.
+    Net(Box<NetFact>),
+    /// The node and its scheduler.
+    System(Box<SystemFact>),
 }
 
 /// All evidence of one diagnosis.

@@ -26,6 +26,8 @@ mod staging_gpus;
 mod staging_jobs;
 #[cfg(test)]
 mod staging_kernel;
+#[cfg(test)]
+mod staging_node;
 mod told;
 pub mod verdict;
 

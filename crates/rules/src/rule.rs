@@ -56,6 +56,14 @@ pub enum Input {
     Environment,
     /// Kernel logs.
     KernelLog,
+    /// Tools of the fabric and the network.
+    Network,
+    /// Tools of the node.
+    System,
+    /// Slurm, Kubernetes.
+    Scheduler,
+    /// nccl-tests and other known-answer tests.
+    Bench,
 }
 
 /// What a rule answers.
