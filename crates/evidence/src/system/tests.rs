@@ -136,7 +136,7 @@ ii  libnccl2  2.18.3-1+cuda12.2  amd64  NVIDIA Collective Communication Library
 ● slurmd.service - Slurm node daemon
      Loaded: loaded (/usr/lib/systemd/system/slurmd.service; enabled)
      Active: failed (Result: exit-code) since Fri 2026-11-20 08:00:00 UTC; 1h ago
-Unit nvidia-imex.service could not be found.
+Unit slurmctld.service could not be found.
 x==3
 ",
         r#"
@@ -146,7 +146,7 @@ x==3
         line 10: Packages([("libnccl", "2.9.9-1+cuda11.3")])
         line 11: Packages([("libnccl2", "2.18.3-1+cuda12.2")])
         line 12: Service(Service { name: "slurmd.service", state: "failed", detail: "Result: exit-code" })
-        line 15: Service(Service { name: "nvidia-imex.service", state: "not-found" })
+        line 15: Service(Service { name: "slurmctld.service", state: "not-found" })
         "#,
     );
 }

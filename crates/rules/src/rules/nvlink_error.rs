@@ -105,12 +105,14 @@ fn fewer_links(scene: &Scene<'_>) -> Option<Draft> {
             let (mine, most) = (n_up(gpu), peers.max().unwrap_or(0));
             // Cards that plug into PCIe are bridged in pairs, or not at all.
             let is_card = gpu.row.name.as_deref().is_some_and(|n| n.contains("PCI") || n.contains("NVL"));
-            if mine < most && !(mine == 0 && is_card) {
+            // A list that was cut shows fewer links, not links that are down.
+            let down = gpu.row.links.iter().filter(|l| l.active == Some(false)).count();
+            if mine < most && mine + down >= most && !(mine == 0 && is_card) {
                 let down: Vec<String> = gpu
                     .row
                     .links
                     .iter()
-                    .filter(|l| l.active != Some(true))
+                    .filter(|l| l.active == Some(false))
                     .take(8)
                     .map(|l| l.number.to_string())
                     .collect();
@@ -274,6 +276,9 @@ mod tests {
         let job = || Stage::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
         job().shows(up(0)).expect(&RULE, &["nvlink-error 1"]);
         job().shows(up(18)).silent(&RULE);
+        // The file was cut within the last GPU's links.
+        let cut = gpus(4, |index, row| row.links = links(18, if index == 3 { 9 } else { 18 }));
+        Stage::new().shows(cut).silent(&RULE);
     }
 
     #[test]
