@@ -16,8 +16,12 @@ use std::{env, fs};
 
 use toml::{Table, Value};
 
+#[path = "build/figures.rs"]
+mod figures;
 #[path = "build/machine.rs"]
 mod machine;
+#[path = "build/settings.rs"]
+mod settings;
 
 /// Rows whose first literal is shorter than this cannot be found by their first bytes.
 const PREFIX_BYTES: usize = 8;
@@ -31,7 +35,8 @@ fn main() {
     warns(&mut out);
     groups(&mut out, &causes);
     sayings(&mut out, &causes);
-    variables(&mut out);
+    settings::write(&mut out);
+    figures::write(&mut out, &causes);
     machine::write(&mut out);
     let dir = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
     fs::write(Path::new(&dir).join("tables.rs"), out).expect("OUT_DIR can be written");
@@ -72,6 +77,28 @@ fn array<'a>(table: &'a Table, key: &str) -> Vec<&'a Table> {
         .collect()
 }
 
+/// What to do, from a row's `do`.
+fn advice(row: &Table) -> String {
+    let items = array(row, "do");
+    assert!(!items.is_empty(), "nothing to do in {row:?}");
+    let mut out = String::new();
+    for item in items {
+        let impact = match text(item, "impact") {
+            "harmless" => "Harmless",
+            "disruptive" => "Disruptive",
+            "destructive" => "Destructive",
+            other => panic!("unknown impact {other}"),
+        };
+        let _ = write!(
+            out,
+            "crate::cause::Advice {{ text: {:?}, command: {:?}, impact: ringleader_model::Impact::{impact} }}, ",
+            text(item, "text"),
+            optional(item, "command"),
+        );
+    }
+    out
+}
+
 fn causes(out: &mut String) -> BTreeSet<String> {
     let table = read("causes.toml");
     let source = fs::read_to_string("data/causes.toml").expect("it was just read");
@@ -94,9 +121,13 @@ fn causes(out: &mut String) -> BTreeSet<String> {
         let _ = writeln!(
             out,
             "crate::cause::Cause {{ id: {id:?}, section: {:?}, category: ringleader_model::Category::{category}, \
-             meaning: {:?} }},",
+             meaning: {:?}, shows: {:?}, is_not: {:?}, advice: &[{}], source: {:?} }},",
             text(row, "section"),
             text(row, "meaning"),
+            optional(row, "shows"),
+            optional(row, "is_not"),
+            advice(row),
+            optional(row, "source"),
         );
         ids.insert(id.clone());
     }
@@ -136,6 +167,9 @@ fn pieces(format: &str) -> Vec<String> {
 
 fn warns(out: &mut String) {
     let table = read("nccl_warn.toml");
+    let results = read("nccl_results.toml");
+    let names: Vec<String> =
+        array(&results, "result").into_iter().map(|row| text(row, "name").to_owned()).collect();
     let mut rows: Vec<(Vec<String>, &Table)> =
         array(&table, "warn").into_iter().map(|row| (pieces(text(row, "fmt")), row)).collect();
     rows.sort_by(|a, b| {
@@ -150,7 +184,8 @@ fn warns(out: &mut String) {
         if pieces.first().is_none_or(|p| p.len() < PREFIX_BYTES) {
             short.push(index);
         }
-        let results: Vec<u8> = list(row, "result").into_iter().map(result_code).collect();
+        let results: Vec<u8> =
+            list(row, "result").into_iter().map(|name| result_code(&names, name)).collect();
         let (since, at_or_before) = match text(row, "since").strip_prefix("<=") {
             Some(version) => (version, true),
             None => (text(row, "since"), false),
@@ -184,19 +219,8 @@ fn version_literal(version: &str) -> String {
     format!("crate::version::NcclVersion {{ major: {major}, minor: {minor}, patch: {patch} }}")
 }
 
-fn result_code(name: &str) -> u8 {
-    const NAMES: [&str; 9] = [
-        "ncclSuccess",
-        "ncclUnhandledCudaError",
-        "ncclSystemError",
-        "ncclInternalError",
-        "ncclInvalidArgument",
-        "ncclInvalidUsage",
-        "ncclRemoteError",
-        "ncclInProgress",
-        "ncclTimeout",
-    ];
-    NAMES.iter().position(|n| *n == name).unwrap_or_else(|| panic!("unknown result {name}")) as u8
+fn result_code(names: &[String], name: &str) -> u8 {
+    names.iter().position(|n| *n == name).unwrap_or_else(|| panic!("unknown result {name}")) as u8
 }
 
 fn groups(out: &mut String, causes: &BTreeSet<String>) {
@@ -255,57 +279,6 @@ fn sayings(out: &mut String, causes: &BTreeSet<String>) {
              means: {:?}, cite: {:?} }},",
             text(row, "means"),
             text(row, "cite"),
-        );
-    }
-    out.push_str("];\n");
-}
-
-fn variables(out: &mut String) {
-    let table = read("nccl_env.toml");
-    let mut seen = BTreeSet::new();
-    out.push_str("pub(crate) static VARIABLES: &[crate::variable::Variable] = &[\n");
-    let mut rows: Vec<(&str, &Table)> = Vec::new();
-    for reader in ["nccl", "torch"] {
-        rows.extend(array(&table, reader).into_iter().map(|row| (reader, row)));
-    }
-    rows.sort_by_key(|(reader, row)| (text(row, "name"), *reader));
-    for (reader, row) in rows {
-        let name = text(row, "name");
-        assert!(seen.insert((name, reader)), "variable {name} twice");
-        let (since, last) = if reader == "nccl" {
-            let version = |v: &str| version_literal(v.trim_start_matches("<="));
-            (
-                format!("Some({})", version(text(row, "since"))),
-                format!("Some({})", version(text(row, "last"))),
-            )
-        } else {
-            ("None".to_owned(), "None".to_owned())
-        };
-        let agree = match optional(row, "same_on_all_ranks") {
-            "must" => "Must",
-            "should" => "Should",
-            _ => "Free",
-        };
-        let _ = writeln!(
-            out,
-            "crate::variable::Variable {{ name: {name:?}, reader: {reader:?}, since: {since}, last: {last}, \
-             replaced_by: {:?}, values: {:?}, default: {:?}, agreement: crate::variable::Agreement::{agree}, \
-             does: {:?}, note: {:?} }},",
-            optional(row, "replaced_by"),
-            optional(row, "values"),
-            optional(row, "default"),
-            text(row, "does"),
-            optional(row, "note"),
-        );
-    }
-    out.push_str("];\npub(crate) static UNREAD: &[crate::variable::Unread] = &[\n");
-    for row in array(&table, "bogus") {
-        let _ = writeln!(
-            out,
-            "crate::variable::Unread {{ name: {:?}, meant: {:?}, note: {:?} }},",
-            text(row, "name"),
-            optional(row, "meant"),
-            optional(row, "note"),
         );
     }
     out.push_str("];\n");

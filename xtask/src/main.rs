@@ -25,6 +25,7 @@ fn main() -> ExitCode {
 fn generate() -> io::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     std::fs::write(root.join("docs/report-v1.schema.json"), ringleader::report::json::schema())?;
+    std::fs::write(root.join("docs/explain-v1.schema.json"), ringleader::explain::answer::schema())?;
     let readme = std::fs::read_to_string(root.join("README.md"))?;
     std::fs::write(root.join("README.md"), with_output(&root, &readme)?)
 }

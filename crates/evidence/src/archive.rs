@@ -129,6 +129,13 @@ fn open(
             let size = document::read(&place.name, &head, &mut rest, scratch, &mut sink);
             sink.close(size);
         }
+        Form::Environ => {
+            let mut sink = Sink::open(&place.shown, budget.limits, extract);
+            document::hold(&head, &mut rest, MAX_ENVIRON_BYTES, &mut scratch.whole, &mut sink);
+            let bytes = scratch.whole.bytes();
+            crate::environment::read_process(bytes, &mut sink);
+            sink.close(bytes.len() as u64);
+        }
         Form::Text => {
             let mut sink = Sink::open(&place.shown, budget.limits, extract);
             let head = head.strip_prefix(sniff::UTF8_MARK).unwrap_or(&head);
@@ -137,6 +144,9 @@ fn open(
         }
     }
 }
+
+/// More than Linux lets a process have (128 KiB a variable, a quarter of the stack in all, usually 2 MiB).
+const MAX_ENVIRON_BYTES: u64 = 8 << 20;
 
 /// A source with nothing but a note.
 fn alone(

@@ -212,6 +212,9 @@ impl Reader<'_> {
             || crate::torch::read_json(value, sink)
             || crate::gpu::read_json(&document, sink)
             || crate::stacks::read_json(&document, sink)
+            || crate::bench::read_json(&document, sink)
+            || crate::fabric::read_json(&document, sink)
+            || crate::system::read_json(&document, sink)
             || crate::kernel::read_json(&document, sink);
         self.n_known += u64::from(is_known);
         is_known

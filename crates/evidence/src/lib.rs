@@ -4,8 +4,11 @@
 //! no file: the caller hands it a stream, so that archives, bundles and standard input take the same path.
 
 mod archive;
+mod bench;
 mod clock;
 mod document;
+mod environment;
+mod fabric;
 mod flight;
 mod gpu;
 mod intern;
@@ -15,6 +18,7 @@ mod ras;
 mod sink;
 mod sniff;
 mod stacks;
+mod system;
 mod tables;
 #[cfg(test)]
 mod tell;

@@ -83,6 +83,11 @@ impl<'a> Sink<'a> {
         }
     }
 
+    /// Takes back that content of this kind is here.
+    pub(crate) fn unsay(&mut self, kind: SourceKind) {
+        self.kinds.retain(|k| *k != kind);
+    }
+
     /// Whether any kind was seen.
     pub(crate) fn saw_nothing(&self) -> bool {
         self.kinds.is_empty()
@@ -140,8 +145,11 @@ pub(crate) fn bounded_text(text: &[u8], max_chars: usize) -> String {
 
 /// Moves every citation inside a fact by `base` sources, when extracts are joined.
 pub(crate) fn shift_sources(fact: &mut Fact, base: u32) {
-    let Fact::Nccl(log) = fact else { return };
     let shift = |cite: &mut Cite| cite.source.0 += base;
+    if let Fact::Environment(environment) = fact {
+        environment.settings.iter_mut().for_each(|s| shift(&mut s.cite));
+    }
+    let Fact::Nccl(log) = fact else { return };
     for process in &mut log.processes {
         process.first.iter_mut().chain(&mut process.last).for_each(shift);
     }

@@ -24,6 +24,8 @@ pub(crate) enum Form {
         /// Most significant byte first.
         big_endian: bool,
     },
+    /// `/proc/PID/environ`: records that end with NUL.
+    Environ,
     /// Text in UTF-8 or a superset of ASCII.
     Text,
     /// Something else; a known format is named.
@@ -73,6 +75,9 @@ pub(crate) fn sniff(head: &[u8]) -> Form {
 }
 
 fn sniff_text(head: &[u8]) -> Form {
+    if crate::environment::is_process(head) {
+        return Form::Environ;
+    }
     let n_odd = head.iter().filter(|b| matches!(b, 0..=8 | 14..=26 | 28..=31)).count();
     if n_odd * 50 > head.len() {
         Form::Binary(None)
@@ -115,10 +120,11 @@ fn is_tar(head: &[u8]) -> bool {
 /// the text reader: mpirun's `[1,0]<stdout>:` begins so, and no known format does.
 fn is_json(head: &[u8]) -> bool {
     let mut significant = head.iter().filter(|b| !b.is_ascii_whitespace());
-    matches!(
-        (significant.next(), significant.next()),
-        (Some(b'{'), Some(b'"' | b'}') | None) | (Some(b'['), Some(b'{' | b'[' | b'"'))
-    )
+    !crate::text::is_docker(head)
+        && matches!(
+            (significant.next(), significant.next()),
+            (Some(b'{'), Some(b'"' | b'}') | None) | (Some(b'['), Some(b'{' | b'[' | b'"'))
+        )
 }
 
 /// Chrome's trace format; PyTorch writes the device properties before the events.

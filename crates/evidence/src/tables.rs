@@ -2,7 +2,7 @@
 //!
 //! Each table is told by its heading and read by its columns' names, wherever in a file it stands.
 
-use ringleader_model::{Cite, Fact, SourceKind, WallTime, Who};
+use ringleader_model::{Cite, Fact, Host, SourceKind, WallTime, Who};
 
 use crate::sink::Sink;
 use crate::text::{Line, LineReader};
@@ -53,6 +53,7 @@ impl TableReader {
 }
 
 /// Lines of one table, for its citation.
+#[derive(Clone)]
 pub(crate) struct Span {
     first: Cite,
     pub(crate) end: u64,
@@ -69,6 +70,13 @@ impl Span {
         let mut span = Self { first, end: 0, last_line: 0, text: Vec::new(), who, at };
         span.add(line, sink);
         span
+    }
+
+    /// Says whose the table is, unless its own lines do.
+    pub(crate) fn on(&mut self, host: Option<&Host>) {
+        if self.who.host.is_none() {
+            self.who.host = host.cloned();
+        }
     }
 
     pub(crate) fn add(&mut self, line: &Line<'_>, sink: &Sink<'_>) {

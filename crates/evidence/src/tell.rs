@@ -44,6 +44,10 @@ fn is_block(fact: &Fact) -> bool {
             | Fact::GpuTests(_)
             | Fact::GpuService(_)
             | Fact::Limits(_)
+            | Fact::Bench(_)
+            | Fact::Copy(_)
+            | Fact::Net(_)
+            | Fact::System(_)
     )
 }
 
@@ -104,6 +108,13 @@ fn fact(out: &mut String, fact: &Fact) {
                 list.iter().map(|l| format!("{}: {:?} {:?}/{:?}", l.line, l.kind, l.soft, l.hard)).collect();
             writeln!(out, "{}", list.join(", ")).unwrap();
         }
+        Fact::Bench(run) => bench(out, run),
+        Fact::Copy(c) => {
+            let answer = if c.is_right { "right" } else { "WRONG" };
+            writeln!(out, "copy {:?} -> {:?} {answer}: {}", c.from, c.to, c.compared).unwrap();
+        }
+        Fact::Net(net) => writeln!(out, "{}", debugged(net)).unwrap(),
+        Fact::System(system) => writeln!(out, "{}", debugged(system)).unwrap(),
         _ => {}
     }
 }
@@ -181,6 +192,70 @@ fn gpus(out: &mut String, t: &GpuTable) {
     let pairs: Vec<String> = t.processes.iter().map(|(g, p)| format!("{g}:{}", p.0)).collect();
     if !pairs.is_empty() {
         writeln!(out, "    processes {}", pairs.join(" ")).unwrap();
+    }
+}
+
+/// Plain structures, without the fields that are empty.
+fn debugged(value: &impl std::fmt::Debug) -> String {
+    let mut text = format!("{value:?}").replace("Some(", "(");
+    for empty in ["None", "\"\"", "[]", "false"] {
+        for end in [",", " }"] {
+            let wanted = format!(": {empty}{end}");
+            while let Some(at) = text.find(&wanted) {
+                let from = text.get(..at).and_then(|t| t.rfind([',', '{'])).unwrap_or(0);
+                let to = at + wanted.len() - end.len();
+                let mark = if text.get(from..=from) == Some("{") { "{" } else { "" };
+                text.replace_range(from..to, mark);
+            }
+        }
+    }
+    text.replace("{,", "{").chars().take(900).collect()
+}
+
+fn bench(out: &mut String, run: &ringleader_model::BenchRun) {
+    let devices: Vec<String> = run
+        .devices
+        .iter()
+        .map(|d| {
+            let pci = d.pci.map_or("?".into(), |p| p.to_string());
+            format!(
+                "{}:{}/{}/{}/{pci}/{}",
+                d.line,
+                d.rank.map_or(0, |r| r.0),
+                d.host.as_deref().unwrap_or("?"),
+                d.pid.map_or(0, |p| p.0),
+                d.name
+            )
+        })
+        .collect();
+    writeln!(
+        out,
+        "{:?} NCCL {:?} command {:?} settings {:?} out of bounds {:?} average {:?} exit {:?}",
+        run.collective,
+        run.nccl_version,
+        run.command,
+        run.settings,
+        run.out_of_bounds,
+        run.avg_busbw_gbs,
+        run.exit_status
+    )
+    .unwrap();
+    writeln!(out, "    {} GPUs: {}", run.devices.len(), devices.join(" ")).unwrap();
+    for row in &run.rows {
+        let half = |f: Option<ringleader_model::BenchFigure>| {
+            f.map_or("-".into(), |f| {
+                format!("{} us {}/{} GB/s wrong {:?}", f.time_us, f.algbw_gbs, f.busbw_gbs, f.n_wrong)
+            })
+        };
+        writeln!(
+            out,
+            "    {}: {} B {}, {}",
+            row.line,
+            row.size_bytes,
+            half(row.out_of_place),
+            half(row.in_place)
+        )
+        .unwrap();
     }
 }
 

@@ -3,8 +3,11 @@
 //! One file may mix several kinds (a launcher's stderr holds NCCL lines, torch's messages, tracebacks and prints of
 //! many ranks), so every reader sees every line that none before it took.
 
+mod docker;
+mod genre;
 pub(crate) mod prefix;
 pub(crate) mod scan;
+pub(crate) mod shell;
 pub(crate) mod stamp;
 
 use std::io::Read;
@@ -13,6 +16,8 @@ use memchr::{memchr_iter, memrchr};
 use ringleader_model::{NoteKind, SourceKind, WallTime, Who};
 
 use crate::sink::Sink;
+
+pub(crate) use self::docker::is_docker;
 
 /// One line, without its end.
 #[derive(Clone, Copy, Debug)]
@@ -25,14 +30,16 @@ pub(crate) struct Line<'a> {
     pub(crate) tag: &'a Tag,
     /// Counted from 1.
     pub(crate) number: u32,
-    /// Byte offset of `raw` in the source.
+    /// Byte offset in the source.
     pub(crate) offset: u64,
+    /// Bytes it takes there: those of `raw`, or more if a container runtime packed it.
+    pub(crate) size: u64,
 }
 
 impl Line<'_> {
     /// Byte offset of the end.
     pub(crate) fn end(&self) -> u64 {
-        self.offset + self.raw.len() as u64
+        self.offset + self.size
     }
 }
 
@@ -184,12 +191,17 @@ struct Counter {
 /// All line readers, in the order in which they are offered a line: cheap and certain ones first.
 #[derive(Default)]
 struct Readers {
+    genre: genre::Genre,
     nccl: crate::nccl::NcclReader,
     kernel: crate::kernel::KernelReader,
     blocks: crate::stacks::StackReader,
     ras: crate::ras::RasTextReader,
     gpu: crate::gpu::GpuReader,
     tables: crate::tables::TableReader,
+    environment: crate::environment::EnvironmentReader,
+    bench: crate::bench::BenchReader,
+    fabric: crate::fabric::FabricReader,
+    system: crate::system::SystemReader,
     torch: crate::torch::TorchReader,
 }
 
@@ -197,14 +209,25 @@ impl Readers {
     fn offer(&mut self, counter: &mut Counter, raw: &[u8], offset: u64, sink: &mut Sink<'_>) {
         counter.number = counter.number.saturating_add(1);
         let raw = raw.strip_suffix(b"\r").unwrap_or(raw);
+        let size = raw.len() as u64;
+        let packed = docker::unpack(raw);
+        let raw = packed.as_ref().map_or(raw, |line| &line.text);
         let body = counter.prefixes.strip(raw, &mut counter.tag);
-        let line = Line { raw, body, tag: &counter.tag, number: counter.number, offset };
-        let _taken = self.nccl.line(&line, sink)
-            || self.kernel.line(&line, sink)
+        if let Some(packed) = &packed {
+            counter.tag.at = counter.tag.at.or(packed.at);
+        }
+        let line = Line { raw, body, tag: &counter.tag, number: counter.number, offset, size };
+        let of_a_log = self.nccl.line(&line, sink) || self.kernel.line(&line, sink);
+        self.genre.line(&line, of_a_log);
+        let _taken = of_a_log
             || self.blocks.line(&line, sink)
             || self.ras.line(&line, sink)
             || self.gpu.line(&line, sink)
             || self.tables.line(&line, sink)
+            || self.environment.line(&line, sink)
+            || self.bench.line(&line, sink)
+            || self.fabric.line(&line, sink)
+            || self.system.line(&line, sink)
             || self.torch.line(&line, sink);
     }
 
@@ -215,6 +238,10 @@ impl Readers {
         self.ras.next_is_cut();
         self.gpu.next_is_cut();
         self.tables.next_is_cut();
+        self.environment.next_is_cut();
+        self.bench.next_is_cut();
+        self.fabric.next_is_cut();
+        self.system.next_is_cut();
         self.torch.next_is_cut();
     }
 
@@ -225,6 +252,13 @@ impl Readers {
         self.ras.finish(sink);
         self.gpu.finish(sink);
         self.tables.finish(sink);
+        if self.genre.is_no_log() {
+            self.torch.drop_all(sink);
+        }
+        self.environment.finish(sink);
+        self.bench.finish(sink);
+        self.fabric.finish(sink);
+        self.system.finish(sink);
         self.torch.finish(sink);
     }
 }

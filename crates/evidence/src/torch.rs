@@ -153,6 +153,26 @@ impl LineReader for TorchReader {
 }
 
 impl TorchReader {
+    /// The source is no log: forgets all that was read, and says so.
+    pub(crate) fn drop_all(&mut self, sink: &mut Sink<'_>) {
+        let mut done = Vec::new();
+        self.tracebacks.finish(&mut done);
+        self.conclude(done, sink);
+        for block in std::mem::take(&mut self.blocks) {
+            self.close(block, sink);
+        }
+        let found = std::mem::take(self).found;
+        sink.unsay(SourceKind::TorchLog);
+        if let Some(first) = found.iter().min_by_key(|f| f.start) {
+            let cite = sink.cite(first.line, first.start, first.end);
+            let text = format!(
+                "this is program text or a document, not a log: errors that it names ({}) were left out",
+                found.len()
+            );
+            sink.note(cite, NoteKind::Remark, text);
+        }
+    }
+
     /// Whether something is open that this line may go on with.
     fn waits_for(&self, line: &Line<'_>) -> bool {
         if !self.blocks.is_empty() {
@@ -574,6 +594,14 @@ impl TorchReader {
 /// What stands before the body: the launcher's prefixes.
 fn prefix_of<'a>(line: &Line<'a>) -> &'a [u8] {
     line.raw.get(..line.raw.len().saturating_sub(line.body.len())).unwrap_or_default()
+}
+
+/// Whether a line begins as an exception's last line does, or is what a shell or a scheduler says of a dead process.
+pub(crate) fn begins_error(text: &str) -> bool {
+    traceback::class_line(text)
+        .is_some_and(|(class, message)| traceback::is_exception_name(class) && !message.is_empty())
+        || crash::one_line(text).is_some()
+        || ["Error: ", "error: ", "ERROR", "FATAL", "CRITICAL"].iter().any(|s| text.starts_with(s))
 }
 
 /// Whether a line calls itself an error.

@@ -1,6 +1,6 @@
 //! The closed list of causes that a verdict may name.
 
-use ringleader_model::Category;
+use ringleader_model::{Category, Impact};
 
 use crate::tables::CAUSES;
 
@@ -15,6 +15,25 @@ pub struct Cause {
     pub category: Category,
     /// One line.
     pub meaning: &'static str,
+    /// How it shows in the evidence; empty where a rule says so.
+    pub shows: &'static str,
+    /// What looks like it; empty where a rule says so.
+    pub is_not: &'static str,
+    /// What to do first.
+    pub advice: &'static [Advice],
+    /// Source; empty where a rule says so.
+    pub source: &'static str,
+}
+
+/// Something to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Advice {
+    /// One sentence.
+    pub text: &'static str,
+    /// Command or setting to type; may be empty.
+    pub command: &'static str,
+    /// What it costs.
+    pub impact: Impact,
 }
 
 /// All causes, in the order of `data/causes.toml`.

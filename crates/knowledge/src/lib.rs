@@ -3,9 +3,12 @@
 //! The tables are static Rust made by `build.rs`, so that nothing is parsed when the program runs.
 
 pub mod cause;
+pub mod conflict;
 pub mod cuda_error;
+pub mod event;
 pub mod nccl_result;
 pub mod nccl_warn;
+pub mod rate;
 pub mod remedy;
 pub mod saying;
 pub mod sxid;
@@ -20,5 +23,7 @@ mod tables {
 
 #[cfg(test)]
 mod machine_tests;
+#[cfg(test)]
+mod settings_tests;
 #[cfg(test)]
 mod tests;

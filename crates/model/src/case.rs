@@ -1,8 +1,9 @@
 //! A case: everything that was read, before anything is concluded.
 
 use crate::{
-    Cite, FlightDump, GpuService, GpuTable, GpuTests, KernelEvent, Limit, NcclLog, Note, ProcessStacks,
-    ProcessTable, RasReport, Source, TorchEvent, WallTime, Who,
+    BenchRun, Cite, CopyTest, Environment, FlightDump, GpuService, GpuTable, GpuTests, KernelEvent, Limit,
+    NcclLog, NetFact, Note, ProcessStacks, ProcessTable, RasReport, Source, SystemFact, TorchEvent, WallTime,
+    Who,
 };
 
 /// One thing seen, with its place.
@@ -41,10 +42,20 @@ pub enum Fact {
     GpuService(Box<GpuService>),
     /// Limits.
     Limits(Vec<Limit>),
+    /// Environment variables.
+    Environment(Box<Environment>),
     /// A statement of torch, Python or a launcher.
     Torch(TorchEvent),
     /// A statement of the kernel.
     Kernel(Box<KernelEvent>),
+    /// A run of nccl-tests.
+    Bench(Box<BenchRun>),
+    /// A copy between GPUs, compared afterwards.
+    Copy(Box<CopyTest>),
+    /// The network and its cards.
+    Net(Box<NetFact>),
+    /// The node and its scheduler.
+    System(Box<SystemFact>),
 }
 
 /// All evidence of one diagnosis.

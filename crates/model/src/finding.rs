@@ -151,6 +151,8 @@ pub struct Finding {
 /// How a finding stands to the others when they are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Weight {
+    /// Worth a word, and no cause by itself: it never decides.
+    Aside,
     /// Known to be a consequence wherever something else explains it.
     Echo,
     /// A symptom that many causes share (a peer is gone, a rank is behind).

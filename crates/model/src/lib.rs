@@ -3,28 +3,36 @@
 //! This crate holds plain data and no input or output: no files, clocks, environment, network or processes, and
 //! no serialisation (the printed report has types of its own, so that these can change freely).
 
+mod bench;
 mod case;
 mod collective;
+mod environment;
 mod finding;
 mod flight;
 mod gpu;
 mod ids;
 mod kernel;
 mod nccl;
+mod net;
 mod process;
 mod ras;
 mod source;
+mod system;
 mod torch;
 
+pub use bench::*;
 pub use case::*;
 pub use collective::*;
+pub use environment::*;
 pub use finding::*;
 pub use flight::*;
 pub use gpu::*;
 pub use ids::*;
 pub use kernel::*;
 pub use nccl::*;
+pub use net::*;
 pub use process::*;
 pub use ras::*;
 pub use source::*;
+pub use system::*;
 pub use torch::*;

@@ -55,6 +55,16 @@ pub enum SourceKind {
     NcclTests,
     /// Limits of a process or shell.
     Limits,
+    /// Environment variables.
+    Environment,
+    /// Copies between GPUs, compared afterwards.
+    CopyTest,
+    /// Tools of the fabric and the network.
+    Network,
+    /// Tools of the node: memory, mounts, modules, services.
+    System,
+    /// What a scheduler says: Slurm, Kubernetes.
+    Scheduler,
     /// Text in which no reader found anything it knows.
     PlainText,
     /// Binary or unreadable content.
@@ -79,6 +89,11 @@ impl SourceKind {
             Self::KernelLog => "kernel-log",
             Self::NcclTests => "nccl-tests",
             Self::Limits => "limits",
+            Self::Environment => "environment",
+            Self::CopyTest => "copy-test",
+            Self::Network => "network",
+            Self::System => "system",
+            Self::Scheduler => "scheduler",
             Self::PlainText => "text",
             Self::Unknown => "unknown",
         }

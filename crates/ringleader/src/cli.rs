@@ -1,7 +1,7 @@
 //! The command line.
 
 use std::ffi::OsString;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::mem::ManuallyDrop;
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use ringleader_model::{Severity, SourceKind, Verdict};
 use crate::exit::Code;
 use crate::failure::Failure;
 use crate::report::{self, Detail, Look};
-use crate::{Diagnosis, help};
+use crate::{Diagnosis, explain, help, pager};
 
 /// Names the rank that stalls, breaks or poisons a multi-GPU job, and proves it.
 #[derive(Debug, Parser)]
@@ -25,7 +25,8 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Diagnose(Diagnose),
-    /// Say more: `help exit-codes`, `help evidence`, `help diagnose`
+    Explain(Explain),
+    /// Say more: `help exit-codes`, `help evidence`, `help diagnose`, `help explain`
     Help {
         /// What about
         topic: Option<String>,
@@ -57,6 +58,39 @@ struct Diagnose {
     /// Print every finding with its proof, and every note
     #[arg(long, short, env = "RINGLEADER_VERBOSE", hide_env = true, value_parser = FalseyValueParser::new())]
     verbose: bool,
+}
+
+/// Say what a cause, an Xid, a variable or a log line means, and what to do
+#[derive(Debug, Args)]
+#[command(after_long_help = include_str!("help/explain.txt"))]
+struct Explain {
+    /// A name, a number, a setting, a message, or a line of a log; `-` reads it from standard input; nothing lists
+    /// what is known
+    #[arg(value_name = "WHAT")]
+    what: Vec<OsString>,
+    /// Form of the answer; json is json-v1
+    #[arg(long, value_enum, default_value_t = ExplainFormat::Text, env = "RINGLEADER_FORMAT", hide_env = true)]
+    format: ExplainFormat,
+    /// Colour in the text; auto obeys NO_COLOR
+    #[arg(long, value_enum, default_value_t = Color::Auto, value_name = "WHEN", env = "RINGLEADER_COLOR", hide_env = true)]
+    color: Color,
+    /// Columns of the text, 40 to 400 [default: the terminal's, else 80]
+    #[arg(long, value_name = "COLUMNS", env = "RINGLEADER_WIDTH", hide_env = true,
+          value_parser = clap::value_parser!(u16).range(40..=400))]
+    width: Option<u16>,
+    /// If it may be several things, print all of each
+    #[arg(long, short, env = "RINGLEADER_VERBOSE", hide_env = true, value_parser = FalseyValueParser::new())]
+    verbose: bool,
+    /// Do not page on a terminal
+    #[arg(long, env = "RINGLEADER_NO_PAGER", hide_env = true, value_parser = FalseyValueParser::new())]
+    no_pager: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ExplainFormat {
+    Text,
+    Json,
+    JsonV1,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -92,6 +126,7 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<Code, Fail
     };
     match cli.command {
         Command::Diagnose(args) => diagnose(&args),
+        Command::Explain(args) => explain(&args),
         Command::Help { topic } => print(&help::topic::<Cli>(topic.as_deref())?).map(|()| Code::NothingFound),
     }
 }
@@ -104,7 +139,7 @@ fn diagnose(args: &Diagnose) -> Result<Code, Failure> {
     let text = match args.format {
         Format::Json | Format::JsonV1 => report.to_json().map_err(Failure::Json)?,
         Format::Markdown => report::markdown::render(&report, detail(args)),
-        Format::Text => report::text::render(&report, &look(args)),
+        Format::Text => report::text::render(&report, &look(args.color, args.width, detail(args))),
     };
     print(&text)?;
     let known = |kind: &SourceKind| !matches!(kind, SourceKind::PlainText | SourceKind::Unknown);
@@ -138,10 +173,41 @@ fn detail(args: &Diagnose) -> Detail {
     }
 }
 
-fn look(args: &Diagnose) -> Look {
+/// Bytes of a question that are read from standard input.
+const MAX_STDIN: u64 = 1 << 20;
+
+fn explain(args: &Explain) -> Result<Code, Failure> {
+    let detail = if args.verbose { Detail::Everything } else { Detail::Usual };
+    let look = look(args.color, args.width, detail);
+    if args.what.is_empty() {
+        pager::print(&explain::catalog(&look), !args.no_pager).map_err(Failure::Write)?;
+        return Ok(Code::NothingFound);
+    }
+    let query = if args.what == ["-"] {
+        let mut bytes = Vec::new();
+        io::stdin().lock().take(MAX_STDIN).read_to_end(&mut bytes).map_err(Failure::Stdin)?;
+        String::from_utf8_lossy(&bytes).into_owned()
+    } else {
+        args.what.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    };
+    let answer = explain::explain(&query);
+    match args.format {
+        ExplainFormat::Json | ExplainFormat::JsonV1 => print(&answer.to_json().map_err(Failure::Json)?)?,
+        ExplainFormat::Text if answer.topics.is_empty() => {}
+        ExplainFormat::Text => {
+            pager::print(&explain::text::render(&answer, &look), !args.no_pager).map_err(Failure::Write)?;
+        }
+    }
+    if answer.topics.is_empty() {
+        return Err(Failure::Unknown { query: answer.query, nearest: answer.nearest });
+    }
+    Ok(Code::NothingFound)
+}
+
+fn look(color: Color, width: Option<u16>, detail: Detail) -> Look {
     let terminal = io::stdout().is_terminal();
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let color = match args.color {
+    let color = match color {
         Color::Always => true,
         Color::Never => false,
         Color::Auto => {
@@ -150,8 +216,8 @@ fn look(args: &Diagnose) -> Look {
     };
     let own =
         || terminal.then(terminal_size::terminal_size).flatten().map(|(width, _)| width.0.clamp(40, 120));
-    let width = args.width.or_else(own).unwrap_or(80);
-    Look { width: width.into(), color, detail: detail(args) }
+    let width = width.or_else(own).unwrap_or(80);
+    Look { width: width.into(), color, detail }
 }
 
 fn print(text: &str) -> Result<(), Failure> {

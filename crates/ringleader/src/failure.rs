@@ -28,6 +28,17 @@ pub enum Failure {
         /// Files that were read.
         n_files: usize,
     },
+    /// Nothing is known by the name that was to be explained.
+    #[error("explain '{query}': nothing is known by that name")]
+    Unknown {
+        /// What was asked.
+        query: String,
+        /// Names that are spelled alike.
+        nearest: Vec<String>,
+    },
+    /// Standard input could not be read.
+    #[error("read standard input")]
+    Stdin(#[source] io::Error),
     /// The report could not be written.
     #[error("write the report")]
     Write(#[source] io::Error),
@@ -41,8 +52,8 @@ impl Failure {
     pub fn exit_code(&self) -> Code {
         match self {
             Self::Usage(error) if !error.use_stderr() => Code::NothingFound,
-            Self::Usage(_) | Self::NoSuchPath { .. } => Code::Usage,
-            Self::NoUsableEvidence { .. } => Code::NoUsableEvidence,
+            Self::Usage(_) | Self::NoSuchPath { .. } | Self::Unknown { .. } => Code::Usage,
+            Self::NoUsableEvidence { .. } | Self::Stdin(_) => Code::NoUsableEvidence,
             Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => Code::NothingFound,
             // A full disk is no finding and no usage error; a script must not take it for either.
             Self::Write(_) | Self::Json(_) => Code::OurBug,
@@ -53,6 +64,14 @@ impl Failure {
     pub fn message(&self) -> String {
         let (why, help) = match self {
             Self::Usage(error) => return error.render().to_string(),
+            Self::Unknown { nearest, .. } => {
+                let help = if nearest.is_empty() {
+                    "`ringleader explain` lists what can be explained".to_owned()
+                } else {
+                    format!("did you mean {}?", nearest.join(", "))
+                };
+                return format!("error: failed to {}\n  help: {help}\n", quote::plain(&self.to_string()));
+            }
             Self::NoSuchPath { source, .. } => (
                 source.to_string(),
                 "name a folder, files, or - for standard input: ringleader diagnose PATH…",
@@ -60,6 +79,7 @@ impl Failure {
             Self::NoUsableEvidence { .. } => {
                 (String::new(), "`ringleader help evidence` lists what is read and how to get it")
             }
+            Self::Stdin(error) => (error.to_string(), "give the text as an argument"),
             Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => return String::new(),
             Self::Write(error) => (error.to_string(), "is there room where standard output goes?"),
             Self::Json(error) => {

@@ -5,9 +5,11 @@
 
 mod cli;
 pub mod exit;
+pub mod explain;
 mod failure;
 pub mod gather;
 mod help;
+mod pager;
 mod progress;
 pub mod report;
 

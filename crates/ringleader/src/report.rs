@@ -6,6 +6,7 @@
 pub mod json;
 pub mod markdown;
 mod missing;
+pub(crate) mod page;
 pub mod quote;
 pub mod text;
 

@@ -80,7 +80,9 @@ mod tests {
         let n = case.sources.len();
         case.sources.extend(case.sources.clone());
         let mut again = case.observations.clone();
-        again.iter_mut().for_each(|o| o.cite.source.0 += n as u32);
+        for observation in &mut again {
+            observation.cite.source.0 += n as u32;
+        }
         case.observations.extend(again);
         assert_eq!(copies(&case).len(), n);
         assert_eq!(copies(&case).first().map(|id| id.0 as usize), Some(n), "the first one stays");

@@ -11,6 +11,7 @@ pub mod machine;
 pub mod mismatch;
 pub mod moments;
 pub mod roster;
+pub mod site;
 pub mod suspects;
 pub mod waits;
 pub mod watchdog;
@@ -26,6 +27,7 @@ use dumps::OwnedDump;
 use ledger::{Ledger, View};
 use machine::Machine;
 use mismatch::Mismatch;
+use site::Sites;
 use suspects::Suspect;
 use waits::Waits;
 use watchdog::WatchdogLines;
@@ -61,6 +63,8 @@ pub struct Scene<'a> {
     pub machine: Machine<'a>,
     /// What the driver's tools show of GPUs.
     pub gpus: gpus::Gpus<'a>,
+    /// What the nodes' tools show, and whose it is.
+    pub sites: Sites<'a>,
 }
 
 /// A statement of torch, Python or a launcher, with its place.
@@ -100,12 +104,14 @@ impl<'a> Scene<'a> {
         let claims = Claims::new(case);
         let machine = Machine::new(case, &roster);
         let gpus = gpus::Gpus::new(case, &roster, machine.has_job);
+        let sites = Sites::new(case, &roster);
         let mut scene = Self {
             case,
             roster,
             claims,
             machine,
             gpus,
+            sites,
             dumps,
             watchdog,
             ledger,

@@ -97,7 +97,7 @@ mod tests {
     use crate::staging::Stage;
 
     #[track_caller]
-    fn says(stage: Stage, expected: &str) {
+    fn says(stage: &Stage, expected: &str) {
         let verdict = diagnose(&stage.case);
         assert_eq!(format!("{}, {}", verdict.cause, verdict.confidence), expected, "{verdict:#?}");
     }
@@ -105,26 +105,26 @@ mod tests {
     #[test]
     fn health_is_as_sure_as_the_records_of_every_rank() {
         let ended = ["ar:1 ar:9", "ar:1 ar:9", "ar:1 ar:9"];
-        says(Stage::job(3).dumps(&ended), "none, medium");
-        says(Stage::job(3).dump(0, "ar:1 ar:9"), "none, low");
+        says(&Stage::job(3).dumps(&ended), "none, medium");
+        says(&Stage::job(3).dump(0, "ar:1 ar:9"), "none, low");
         assert!(Confidence::Low < Confidence::Medium);
     }
 
     #[test]
     fn what_is_unfinished_has_not_ended() {
-        says(Stage::job(3).dump(0, "ar:1 ar:9?"), "undecided, low");
+        says(&Stage::job(3).dump(0, "ar:1 ar:9?"), "undecided, low");
     }
 
     #[test]
     fn a_dump_without_entries_is_no_evidence() {
-        says(Stage::job(3).dumps(&["", "", ""]), "undecided, low");
+        says(&Stage::job(3).dumps(&["", "", ""]), "undecided, low");
     }
 
     #[test]
     fn a_launcher_that_was_stopped_did_not_end_by_itself() {
         let stopped = TorchEvent::LauncherKilled { signal: "15".into() };
         says(
-            Stage::new().torch(None, stopped, "Received 15 death signal, shutting down workers"),
+            &Stage::new().torch(None, stopped, "Received 15 death signal, shutting down workers"),
             "undecided, low",
         );
     }

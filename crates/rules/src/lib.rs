@@ -17,6 +17,7 @@ pub mod jobs;
 mod laws;
 mod rule;
 pub mod rules;
+mod settings;
 #[cfg(test)]
 mod staging;
 #[cfg(test)]
@@ -25,6 +26,8 @@ mod staging_gpus;
 mod staging_jobs;
 #[cfg(test)]
 mod staging_kernel;
+#[cfg(test)]
+mod staging_node;
 mod told;
 pub mod verdict;
 

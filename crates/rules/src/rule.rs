@@ -52,8 +52,18 @@ pub enum Input {
     Gpus,
     /// Limits.
     Limits,
+    /// Environment variables.
+    Environment,
     /// Kernel logs.
     KernelLog,
+    /// Tools of the fabric and the network.
+    Network,
+    /// Tools of the node.
+    System,
+    /// Slurm, Kubernetes.
+    Scheduler,
+    /// nccl-tests and other known-answer tests.
+    Bench,
 }
 
 /// What a rule answers.

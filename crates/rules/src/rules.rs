@@ -18,6 +18,7 @@ mod fingerprint_mismatch;
 mod firewall_or_port;
 mod framework_build_without_nccl;
 mod gdr_peermem_missing;
+mod gid_table;
 mod gpu_driver_bug;
 mod gpu_fallen_off_bus;
 mod gpu_kernel_stuck;
@@ -28,6 +29,8 @@ mod ib_errors;
 mod ib_gid_or_roce_config;
 mod ib_link_down;
 mod illegal_memory_access;
+mod interface_state;
+mod measured_bandwidth;
 mod memlock_limit;
 mod missing_rank;
 mod mtu_or_pfc;
@@ -47,9 +50,13 @@ mod oom_killed;
 mod op_mismatch;
 mod p2p_acs_iommu;
 mod p2p_unsupported;
+mod path_test;
 mod pcie_error;
+mod pcie_width;
 mod peer_process_died;
+mod port_counters;
 mod port_in_use;
+mod port_state;
 mod process_crashed;
 mod process_killed;
 mod process_stopped;
@@ -58,10 +65,12 @@ mod rank_env_misconfigured;
 mod rank_exited_early;
 mod routing_or_rail;
 mod row_remap_failure;
+mod scheduler_account;
 mod shape_mismatch;
 mod shm_full;
 mod shm_permission;
 mod shm_stale;
+mod shm_state;
 mod skipped_collective;
 mod straggler;
 mod stuck_outside_collective;
@@ -71,6 +80,7 @@ mod uneven_inputs;
 mod unmatched_p2p;
 mod wire_size_mismatch;
 mod wrong_interface;
+mod wrong_results;
 mod wrong_transport;
 
 use crate::rule::Rule;
@@ -149,6 +159,16 @@ pub static ALL: &[&Rule] = &[
     &too_many_open_files::RULE,
     &wrong_interface::RULE,
     &wrong_transport::RULE,
+    &gid_table::RULE,
+    &interface_state::RULE,
+    &measured_bandwidth::RULE,
+    &path_test::RULE,
+    &pcie_width::RULE,
+    &port_counters::RULE,
+    &port_state::RULE,
+    &scheduler_account::RULE,
+    &shm_state::RULE,
+    &wrong_results::RULE,
 ];
 
 #[cfg(test)]

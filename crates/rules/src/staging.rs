@@ -1,9 +1,10 @@
 //! Cases made by hand for the tests of rules.
 
 use ringleader_model::{
-    Case, Cite, Fact, Finding, Fingerprint, FlightGroup, Frame, GlooEvent, GroupRank, Limit, LimitKind,
-    NcclComm, NcclLink, NcclLog, NcclMessage, NcclProcess, NcclSetting, Observation, PciAddress, Pid,
-    PythonException, Rank, Source, SourceId, SourceKind, StoreEvent, TorchEvent, WallTime, Who,
+    Case, Cite, Environment, EnvironmentForm, Fact, Finding, Fingerprint, FlightGroup, Frame, GlooEvent,
+    GroupRank, Limit, LimitKind, NcclComm, NcclLink, NcclLog, NcclMessage, NcclProcess, NcclSetting,
+    Observation, PciAddress, Pid, PythonException, Rank, Setting, Source, SourceId, SourceKind, StoreEvent,
+    TorchEvent, WallTime, Who,
 };
 
 use crate::correlate::Scene;
@@ -277,6 +278,25 @@ impl Stage {
             fact,
             text: "".into(),
         });
+        self
+    }
+
+    /// Variables that a rank has.
+    pub(crate) fn listing(mut self, rank: Option<u32>, settings: &[(&str, &str)]) -> Self {
+        let source = self.source(SourceKind::Environment);
+        let settings = settings
+            .iter()
+            .map(|(name, value)| Setting {
+                cite: self.cite(source),
+                name: (*name).into(),
+                value: (*value).into(),
+            })
+            .collect();
+        let form = EnvironmentForm::Process;
+        let fact = Fact::Environment(Box::new(Environment { form, settings, n_left_out: 9, is_whole: true }));
+        let cite = self.cite(source);
+        let who = rank.map(Who::rank).unwrap_or_default();
+        self.case.observations.push(Observation { cite, who, at: None, fact, text: "".into() });
         self
     }
 

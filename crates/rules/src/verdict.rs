@@ -46,8 +46,7 @@ pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
     needs.dedup();
     order(&mut findings);
     drop_repeats(&mut findings);
-    let decisive =
-        findings.first().filter(|f| f.severity == Severity::Error || f.severity == Severity::Warning);
+    let decisive = findings.first().filter(|f| f.severity > Severity::Info && f.weight > Weight::Aside);
     match decisive {
         Some(first) => {
             let same = same_fault(first, &findings);
@@ -111,6 +110,7 @@ fn same_fault(first: &Finding, findings: &[Finding]) -> Same {
 fn order(findings: &mut [Finding]) {
     findings.sort_by_key(|f| {
         (
+            f.weight == Weight::Aside,
             Reverse(f.severity),
             Reverse(f.weight),
             Reverse(f.confidence),
@@ -226,4 +226,5 @@ fn general_needs(scene: &Scene<'_>) -> Vec<Need> {
 }
 
 /// Keeps `Weight` in the reader's sight: the order of the variants is the order of trust.
-const _: () = assert!((Weight::Echo as u8) < (Weight::Stated as u8));
+const _: () =
+    assert!((Weight::Aside as u8) < (Weight::Echo as u8) && (Weight::Echo as u8) < (Weight::Stated as u8));

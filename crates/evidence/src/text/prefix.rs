@@ -6,14 +6,18 @@
 //! | `[default3]:` | torchrun `--tee` (`[${role}${local_rank}]:`) | local rank |
 //! | `3: `, ` 3: ` | `srun -l` (task id, padded on the left) | rank |
 //! | `[1,3]<stdout>:` | mpirun `--tag-output` (`[job,rank]`) | rank |
-//! | `(Task pid=123, ip=10.0.0.1) ` | Ray and vLLM workers | pid, host |
+//! | `(Task pid=123, ip=10.0.0.1) `, `(Actor(rank=1) pid=123) ` | Ray and vLLM workers | pid, host |
 //! | `2026-11-20T08:21:34.123Z stdout F ` | container runtimes, `kubectl logs --timestamps` | time |
 //! | `Nov 20 08:21:34 host prog[123]: ` | syslog, journald | time, host, pid |
-//! | `node1: ` | pdsh, clush | host |
+//! | `[2026-11-20 08:21:34] `, `2026-11-20 08:21:34,123 ` | ts(1), Python's logging | time |
+//! | `node1: `, `worker-1: ` | pdsh (and DeepSpeed over it), clush | host |
+//! | `[pod/trainer-0/main] ` | `kubectl logs --prefix` | host (the pod's name is that of its host) |
+//! | `trainer-1  \| ` | docker compose (service and number, padded) | host |
 //! | `[24 similar log lines] ` | Monarch | nothing |
 //!
-//! They stack. `3: ` and `node1: ` look like much else (`ValueError: x`, `step: 5`), so they are taken off only where
-//! what follows is known to be a log line, or where most lines of the file carry such a label.
+//! They stack. `3: `, `node1: ` and `trainer-1 | ` look like much else (`ValueError: x`, `step: 5`, a table's row), so
+//! they are taken off only where what follows is known to be a log line, or where most lines of the file carry such a
+//! label.
 
 use std::sync::Arc;
 
@@ -23,6 +27,8 @@ use ringleader_model::{Host, LocalRank, Pid, Rank};
 use super::scan::Scan;
 use super::{Tag, stamp};
 
+/// Namespace-wide names of Kubernetes: 253 for a pod, 63 for a container, and what stands between.
+const MAX_POD_BYTES: usize = 320;
 /// Prefixes on one line; more than that is not a log.
 const MAX_STACKED: u32 = 6;
 /// Host names kept for sharing; past that each line gets its own.
@@ -54,16 +60,19 @@ impl Stripper {
         let mut rank_is_task = false;
         for _ in 0..MAX_STACKED {
             let next = match rest {
-                [b'[', ..] => bracket(rest, tag, &mut rank_is_task),
+                [b'[', ..] => bracket(rest, tag, &mut rank_is_task)
+                    .or_else(|| bracketed_date(rest, tag))
+                    .or_else(|| self.pod(rest, tag)),
                 [b'(', ..] => self.ray(rest, tag),
                 [0x1b, ..] => self.ray(after_colour(rest), tag),
                 [b'0'..=b'9', ..] => self
                     .iso(rest, tag)
+                    .or_else(|| logging(rest, tag))
                     .or_else(|| self.task(rest, tag, &mut rank_is_task))
                     .or_else(|| self.node(rest, tag)),
                 [b' ', ..] => self.task(rest, tag, &mut rank_is_task),
                 [b'A'..=b'Z', ..] => self.syslog(rest, tag),
-                [b'a'..=b'z', ..] => self.node(rest, tag),
+                [b'a'..=b'z', ..] => self.node(rest, tag).or_else(|| self.compose(rest, tag)),
                 _ => None,
             };
             match next {
@@ -74,16 +83,18 @@ impl Stripper {
         rest
     }
 
-    /// `(TaskName pid=123, ip=10.0.0.1) `, in colour or not.
+    /// `(TaskName pid=123, ip=10.0.0.1) `, in colour or not. An actor's name may hold brackets of its own.
     fn ray<'a>(&mut self, line: &'a [u8], tag: &mut Tag) -> Option<&'a [u8]> {
         let inside = line.strip_prefix(b"(")?;
         let near = inside.get(..128).unwrap_or(inside);
-        let close = memchr::memchr(b')', near)?;
-        let (inside, rest) = (inside.get(..close)?, inside.get(close + 1..)?);
-        let at = memmem::find(inside, b"pid=")?;
-        if at > 0 && inside.get(at - 1) != Some(&b' ') {
+        let at = memmem::find(near, b"pid=")?;
+        let name = near.get(..at)?;
+        if !(name.is_empty() || name.ends_with(b" ")) || memmem::find(name, b") ").is_some_and(|p| p + 2 < at)
+        {
             return None;
         }
+        let close = at + memchr::memchr(b')', near.get(at..)?)?;
+        let (inside, rest) = (inside.get(..close)?, inside.get(close + 1..)?);
         let mut scan = Scan(inside.get(at + 4..)?);
         let pid = scan.dec32()?;
         if scan.lit(b", ip=").is_some() {
@@ -137,6 +148,42 @@ impl Stripper {
         line.get(end + 3..)
     }
 
+    /// `[pod/trainer-0/main] ` of `kubectl logs --prefix`.
+    fn pod<'a>(&mut self, line: &'a [u8], tag: &mut Tag) -> Option<&'a [u8]> {
+        let inside = line.strip_prefix(b"[pod/")?;
+        let near = inside.get(..MAX_POD_BYTES).unwrap_or(inside);
+        let close = memchr::memchr(b']', near)?;
+        let (pod, container) = near.get(..close)?.split_at_checked(memchr::memchr(b'/', near)?)?;
+        if !is_host(pod) || !is_host(container.get(1..)?) {
+            return None;
+        }
+        tag.who.host = Some(self.host(pod));
+        let rest = inside.get(close + 1..)?;
+        Some(rest.strip_prefix(b" ").unwrap_or(rest))
+    }
+
+    /// `trainer-1  | ` of docker compose.
+    fn compose<'a>(&mut self, line: &'a [u8], tag: &mut Tag) -> Option<&'a [u8]> {
+        let near = line.get(..80).unwrap_or(line);
+        let end = memchr::memchr(b' ', near)?;
+        let (name, rest) = line.split_at_checked(end)?;
+        let rest = rest.trim_ascii_start().strip_prefix(b"|")?;
+        let (stem, number) = name.split_at_checked(name.iter().rposition(|b| matches!(b, b'-' | b'_'))?)?;
+        let is_numbered = number.get(1..).is_some_and(|n| !n.is_empty() && n.iter().all(u8::is_ascii_digit));
+        let rest = match rest {
+            [] => rest,
+            [b' ', rest @ ..] => rest,
+            _ => return None,
+        };
+        // A table has more columns.
+        let is_row = memmem::find(rest, b" | ").is_some();
+        if !is_numbered || !is_host(stem) || is_row || !self.label_counts(rest) {
+            return None;
+        }
+        tag.who.host = Some(self.host(name));
+        Some(rest)
+    }
+
     /// `3: ` of `srun -l`.
     fn task<'a>(&mut self, line: &'a [u8], tag: &mut Tag, rank_is_task: &mut bool) -> Option<&'a [u8]> {
         let pad = line.iter().take(6).take_while(|b| **b == b' ').count();
@@ -164,7 +211,12 @@ impl Stripper {
     fn node<'a>(&mut self, line: &'a [u8], tag: &mut Tag) -> Option<&'a [u8]> {
         let near = line.get(..80).unwrap_or(line);
         let end = near.iter().position(|b| matches!(b, b':' | b' ' | b'\t'))?;
-        let (host, rest) = (near.get(..end)?, line.get(end..)?.strip_prefix(b": ")?);
+        let host = near.get(..end)?;
+        let rest = match line.get(end..)? {
+            // Of an empty line.
+            b":" => b"",
+            rest => rest.strip_prefix(b": ")?,
+        };
         if !is_node_name(host) || !self.label_counts(rest) {
             return None;
         }
@@ -198,14 +250,18 @@ impl Stripper {
 fn is_plain(raw: &[u8]) -> bool {
     match raw {
         [] => true,
-        // `[2026-11-20 08:21:25] host:…`
-        [b'[', b'0'..=b'9', b'0'..=b'9', b'0'..=b'9', b'0'..=b'9', b'-', ..] => true,
+        // `[2026-11-20 08:21:25] host:pid:…`
+        [b'[', b'0'..=b'9', b'0'..=b'9', b'0'..=b'9', b'0'..=b'9', b'-', ..] => {
+            raw.get(22..).is_some_and(is_nccls)
+        }
         [b'a'..=b'z' | b'A'..=b'Z', rest @ ..] => {
             // A label ends in `: `, a syslog stamp has its first blank after three letters.
             for (at, pair) in rest.windows(2).take(64).enumerate() {
                 match pair {
                     [b':', b' '] => return false,
                     [b':', _] => return true,
+                    // `trainer-1  | `
+                    [b' ', b' ' | b'|'] if at != 2 => return !is_columned(rest),
                     [b' ', _] => return at != 2,
                     _ => {}
                 }
@@ -216,6 +272,55 @@ fn is_plain(raw: &[u8]) -> bool {
         [b'[' | b'(' | b'0'..=b'9' | 0x1b, ..] => false,
         _ => true,
     }
+}
+
+/// Whether the word ends in a figure and a bar follows: docker compose's label, or a table.
+fn is_columned(line: &[u8]) -> bool {
+    let near = line.get(..80).unwrap_or(line);
+    let Some((name, rest)) = memchr::memchr(b' ', near).and_then(|end| near.split_at_checked(end)) else {
+        return false;
+    };
+    name.last().is_some_and(u8::is_ascii_digit) && rest.trim_ascii_start().starts_with(b"|")
+}
+
+/// `host:1345:` follows: the head of NCCL's own line, whose stamp is its own too.
+#[inline]
+fn is_nccls(rest: &[u8]) -> bool {
+    let n = rest.iter().take(253).take_while(|b| !matches!(b, b':' | b' ')).count();
+    n > 0 && matches!(rest.get(n..), Some([b':', b'0'..=b'9', ..]))
+}
+
+/// `[2026-11-20 08:21:34] `, unless it is the stamp of NCCL or of torchrun 2.1, which their readers know.
+fn bracketed_date<'a>(line: &'a [u8], tag: &mut Tag) -> Option<&'a [u8]> {
+    let inside = line.strip_prefix(b"[")?;
+    let (at, rest) = stamp::date_time(inside, b' ').or_else(|| stamp::date_time(inside, b'T'))?;
+    let rest = stamp::after_zone(rest).strip_prefix(b"] ")?;
+    if is_nccls(rest) || rest.starts_with(b"torch.") || rest.starts_with(b"NCCL ") {
+        return None;
+    }
+    tag.at = Some(at);
+    Some(rest)
+}
+
+/// `2026-11-20 08:21:34,123 ` of Python's logging; ` - INFO - ` and its like only before a line that is known.
+fn logging<'a>(line: &'a [u8], tag: &mut Tag) -> Option<&'a [u8]> {
+    const LEVELS: [&[u8]; 10] = [
+        b"- DEBUG - ",
+        b"- INFO - ",
+        b"- WARNING - ",
+        b"- ERROR - ",
+        b"- CRITICAL - ",
+        b"DEBUG ",
+        b"INFO ",
+        b"WARNING ",
+        b"ERROR ",
+        b"CRITICAL ",
+    ];
+    let (at, rest) = stamp::date_time(line, b' ')?;
+    let rest = stamp::after_zone(rest).strip_prefix(b" ")?;
+    tag.at = Some(at);
+    let levelled = LEVELS.iter().find_map(|level| rest.strip_prefix(*level));
+    Some(levelled.filter(|rest| is_known(rest)).unwrap_or(rest))
 }
 
 /// Prefixes in square brackets: torch's, torchrun's, mpirun's, Monarch's.
@@ -284,15 +389,13 @@ fn is_host(name: &[u8]) -> bool {
 
 /// A word that may be a node's name and is hardly anything else.
 fn is_node_name(word: &[u8]) -> bool {
-    // Counted things, as programs print them: `step-5: `, `gpu0: `.
-    const COUNTED: [&[u8]; 13] = [
-        b"rank",
+    // Counted things, as programs print them: `step-5: `, `gpu0: `. Nodes are called `worker-1` or `rank1` too.
+    const COUNTED: [&[u8]; 11] = [
         b"step",
         b"epoch",
         b"iter",
         b"iteration",
         b"batch",
-        b"worker",
         b"cuda",
         b"gpu",
         b"device",
@@ -314,8 +417,18 @@ fn is_node_name(word: &[u8]) -> bool {
         && memmem::find(word, b".so").is_none()
 }
 
-/// Whether a line begins like one that this program reads: then a label before it is a launcher's.
+/// Whether a line is like one that this program reads: then a label before it is a launcher's.
 fn is_known(line: &[u8]) -> bool {
+    if begins_known(line) {
+        return true;
+    }
+    // `host:pid:tid [dev] …NCCL INFO …`
+    let near = line.get(..200).unwrap_or(line);
+    memmem::find(near, b" NCCL INFO ").is_some() || memmem::find(near, b" NCCL WARN ").is_some()
+}
+
+/// Whether a line begins like one of a log.
+pub(super) fn begins_known(line: &[u8]) -> bool {
     const STARTS: [&[u8]; 8] = [
         b"NCCL version ",
         b"NCCL WARN ",
@@ -343,9 +456,7 @@ fn is_known(line: &[u8]) -> bool {
             return true;
         }
     }
-    // `host:pid:tid [dev] …NCCL INFO …`
-    let near = line.get(..200).unwrap_or(line);
-    memmem::find(near, b" NCCL INFO ").is_some() || memmem::find(near, b" NCCL WARN ").is_some()
+    false
 }
 
 #[cfg(test)]

@@ -103,6 +103,33 @@ fn launcher_prefixes_are_taken_off_and_used() {
 }
 
 #[test]
+fn prefixes_of_containers_nodes_and_loggers_are_taken_off() {
+    check("[pod/job-0/train] [rank1]: ValueError: x", "ValueError: x", "rank 1, host job-0");
+    check("[pod/job-0/train]   File \"x\"", "  File \"x\"", "host job-0");
+    check("[pod/job-0/train] ", "", "host job-0");
+    check("trainer-1  | [rank1]: ValueError: x", "ValueError: x", "rank 1, host trainer-1");
+    check("trainer-1    | NCCL version 2.18.5+cuda12.2", "NCCL version 2.18.5+cuda12.2", "host trainer-1");
+    check("a-1  | x\na_2  | y\na-1  | z", "z", "host a-1");
+    check("a-1  | x\na-2  | y\na-1  |", "", "host a-1");
+    check("worker-1: [rank1]: ValueError: x", "ValueError: x", "rank 1, host worker-1");
+    check("worker1: x\nworker2: x\nworker1:   File \"x\"", "  File \"x\"", "host worker1");
+    check("rank1: Traceback (most recent call last):", "Traceback (most recent call last):", "host rank1");
+    check("[2026-11-20 08:21:34] [rank2]: x", "x", "rank 2, at 1795162894.000000000");
+    check("[2026-11-20 08:21:34.5] 3: [rank2]: x", "x", "rank 2, at 1795162894.500000000");
+    check("[2026-11-20T08:21:34Z]   File \"x\"", "  File \"x\"", "at 1795162894.000000000");
+    check(
+        "[2026-11-20 08:21:34] [2026-11-20 08:21:25] vm:1:1 [0] NCCL INFO x",
+        "[2026-11-20 08:21:25] vm:1:1 [0] NCCL INFO x",
+        "at 1795162894.000000000",
+    );
+    check("2026-11-20 08:21:34,123 INFO starting", "INFO starting", "at 1795162894.123000000");
+    check("2026-11-20 08:21:34,123 - ERROR - [rank2]: x", "x", "rank 2, at 1795162894.123000000");
+    check("2026-11-20 08:21:34 INFO NCCL WARN x", "NCCL WARN x", "at 1795162894.000000000");
+    check("(RolloutWorker(rank=1) pid=4711, ip=10.0.0.7) x", "x", "host 10.0.0.7, pid 4711");
+    check("(A(a=(1, 2)) pid=4711) x", "x", "pid 4711");
+}
+
+#[test]
 fn what_only_looks_like_a_prefix_stays() {
     for line in [
         "RuntimeError: x",
@@ -126,7 +153,25 @@ fn what_only_looks_like_a_prefix_stays() {
         "libcuda.so.1: cannot open shared object file",
         "train-1.py: error: unrecognized arguments",
         "NET/IB : No device found.",
-        "2026-11-20 08:21:34,123 INFO starting",
+        "2026-11-20 08:21:34",
+        "2026-13-20 08:21:34,123 INFO starting",
+        "[2026-11-20 08:21:34]",
+        "[2026-11-20 08:21:34,520] torch.distributed.elastic.multiprocessing.api: [ERROR] failed",
+        "[pod/job-0] x",
+        "[pod/job 0/train] x",
+        "Error: x",
+        "ValueError: x",
+        "Traceback (most recent call last):",
+        "step 10: loss 3",
+        "rank 1: step",
+        "worker-1: loss 3",
+        "E1120 08:17:08.659 x",
+        "| N/A   31C    P0    70W / 700W |   1024MiB / 81559MiB |",
+        "resnet-50  | 76.1",
+        "loss  | 76.1",
+        "f(x) pid=3",
+        "(see f(x) for pid=3)",
+        "(a) b (pid=3)",
         "9926-11-20T08:21:34Z x",
         "2026-13-20T08:21:34Z x",
         "[0] hello",
@@ -152,6 +197,8 @@ fn what_only_looks_like_a_prefix_stays() {
     // A count in the middle of other lines is no task id, a word with a number no node.
     check("hello\nworld\nagain\n3: three little ranks", "3: three little ranks", "");
     check("hello\nworld\nagain\nresnet-50: accuracy 0.7", "resnet-50: accuracy 0.7", "");
+    // A row of a table is no line of a container.
+    check("a-1 | 1 | 2\na-2 | 1 | 2\na-3 | 1 | 2\na-4 | 1 | 2", "a-4 | 1 | 2", "");
 }
 
 #[test]

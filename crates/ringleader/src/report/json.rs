@@ -255,12 +255,17 @@ impl Report {
     /// The report as JSON with a newline at its end. Control characters that JSON lets through (C1, DEL,
     /// direction marks) are escaped too, so that showing the file in a terminal is harmless.
     pub fn to_json(&self) -> Result<String, serde_json::Error> {
-        let mut bytes = Vec::new();
-        let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, Escaping::default());
-        self.serialize(&mut serializer)?;
-        bytes.push(b'\n');
-        String::from_utf8(bytes).map_err(|error| serde::ser::Error::custom(error.to_string()))
+        print(self)
     }
+}
+
+/// As printed: indented, characters that act on a terminal escaped, a newline at the end.
+pub(crate) fn print(value: &impl Serialize) -> Result<String, serde_json::Error> {
+    let mut bytes = Vec::new();
+    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, Escaping::default());
+    value.serialize(&mut serializer)?;
+    bytes.push(b'\n');
+    String::from_utf8(bytes).map_err(|error| serde::ser::Error::custom(error.to_string()))
 }
 
 /// The JSON Schema of [`Report`], as committed in `docs/`.

@@ -1,8 +1,9 @@
 //! The report for a terminal: verdict, proof, what to do, what else was found, what was not looked at, notes.
 
-use crate::report::json::{Action, Culprit, Evidence, Finding, Impact, LookedAt, Report, Severity};
+use crate::report::json::{Action, Culprit, Evidence, Finding, LookedAt, Report, Severity};
 use crate::report::missing::NOT_GIVEN;
-use crate::report::quote::{columns, fold, fold_command, plain, plain_lines, shorten, wrap, wrap_words};
+use crate::report::page::{Page, Style};
+use crate::report::quote::{columns, fold, plain, plain_lines, shorten, wrap, wrap_words};
 use crate::report::{Detail, Look};
 
 /// Citations shown of one finding unless everything is asked for.
@@ -118,74 +119,7 @@ pub(crate) fn decider(report: &Report) -> Option<&Finding> {
     report.findings.first().filter(|first| first.cause == report.verdict.cause)
 }
 
-#[derive(Clone, Copy)]
-enum Style {
-    Bold,
-    Red,
-    Yellow,
-    Green,
-    Dim,
-}
-
-struct Page {
-    out: String,
-    look: Look,
-}
-
 impl Page {
-    fn paint(&self, style: Style, text: &str) -> String {
-        if !self.look.color {
-            return text.to_owned();
-        }
-        let code = match style {
-            Style::Bold => "1",
-            Style::Red => "1;31",
-            Style::Yellow => "33",
-            Style::Green => "1;32",
-            Style::Dim => "2",
-        };
-        format!("\x1b[{code}m{text}\x1b[0m")
-    }
-
-    fn row(&mut self, text: &str) {
-        self.out.push_str(text.trim_end());
-        self.out.push('\n');
-    }
-
-    fn heading(&mut self, text: &str) {
-        self.out.push('\n');
-        let text = self.paint(Style::Bold, text);
-        self.row(&text);
-    }
-
-    /// Prose after a label, continued under its first word.
-    fn item(&mut self, label: &str, text: &str) {
-        let indent = columns(label);
-        let rows = wrap(text, self.look.width.saturating_sub(indent));
-        for (n, row) in rows.iter().enumerate() {
-            let head = if n == 0 { label.to_owned() } else { " ".repeat(indent) };
-            self.row(&format!("{head}{row}"));
-        }
-        if rows.is_empty() {
-            self.row(label);
-        }
-    }
-
-    /// A command after a label, folded so that it can be copied.
-    fn command(&mut self, label: &str, command: &str) {
-        let indent = columns(label);
-        let mut label = label.to_owned();
-        for line in plain_lines(command) {
-            for (n, row) in fold_command(&line, self.look.width.saturating_sub(indent + 2)).iter().enumerate()
-            {
-                let mark = if n == 0 { "$ " } else { "  " };
-                let row = self.paint(Style::Bold, row);
-                self.row(&format!("{label}{mark}{row}"));
-                label = " ".repeat(indent);
-            }
-        }
-    }
-
     fn verdict(&mut self, report: &Report) {
         let verdict = &report.verdict;
         let style = match verdict.cause.as_str() {
@@ -220,14 +154,6 @@ impl Page {
         }
     }
 
-    fn more(&mut self, label: &str, n_left: usize, what: &str) {
-        if n_left > 0 {
-            let text = format!("and {n_left} more {what}: --verbose shows them");
-            let text = self.paint(Style::Dim, &text);
-            self.row(&format!("{label}{text}"));
-        }
-    }
-
     fn evidence(&mut self, indent: usize, evidence: &[Evidence], usual: usize) {
         let all = self.look.detail == Detail::Everything;
         let shown = if all { usize::MAX } else { usual };
@@ -256,28 +182,6 @@ impl Page {
             self.heading("proof");
             self.evidence(2, &finding.evidence, MAX_CITATIONS);
         }
-    }
-
-    fn action(&mut self, label: &str, action: &Action) {
-        let impact = format!("[{}]", action.impact.name());
-        // The impact stands at the end of the sentence, and in colour only once it is placed.
-        self.item(label, &format!("{} {impact}", plain(&action.text)));
-        if self.look.color && action.impact != Impact::Harmless {
-            let style = if action.impact == Impact::Disruptive { Style::Yellow } else { Style::Red };
-            let painted = self.paint(style, &impact);
-            if self.out.trim_end().ends_with(&impact) {
-                self.out.truncate(self.out.trim_end().len() - impact.len());
-                self.row_end(&painted);
-            }
-        }
-        if let Some(command) = &action.command {
-            self.command(&" ".repeat(columns(label)), command);
-        }
-    }
-
-    fn row_end(&mut self, text: &str) {
-        self.out.push_str(text);
-        self.out.push('\n');
     }
 
     fn actions(&mut self, actions: &[Action]) {

@@ -3,6 +3,8 @@
 
 mod cases;
 mod cli;
+mod explain;
+mod forms;
 mod hand_made;
 mod hostile;
 mod recorded;

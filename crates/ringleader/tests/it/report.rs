@@ -144,7 +144,7 @@ pub(crate) fn fits(text: &str, width: usize) {
     }
 }
 
-fn uncoloured(text: &str) -> String {
+pub(crate) fn uncoloured(text: &str) -> String {
     let mut out = String::new();
     let mut parts = text.split("\u{1b}[");
     out.push_str(parts.next().unwrap());

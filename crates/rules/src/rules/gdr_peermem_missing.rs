@@ -28,10 +28,12 @@
 //! documentation.
 
 use ringleader_model::{
-    Category, Confidence, Culprit, Evidence, Finding, Impact, NcclLink, NcclLog, Severity, SourceKind, Weight,
+    Category, Confidence, Culprit, Evidence, Finding, Impact, NcclLink, NcclLog, Severity, SourceKind,
+    SystemFact, Weight,
 };
 
 use crate::correlate::Scene;
+use crate::correlate::site::shown;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::{Told, add_culprit, who};
 
@@ -40,7 +42,7 @@ pub(super) static RULE: Rule = Rule {
     id: "gdr-peermem-missing",
     title: "GPUDirect RDMA is off",
     since: "0.1",
-    reads: &[Input::NcclLog],
+    reads: &[Input::NcclLog, Input::System],
     doc: include_str!("gdr_peermem_missing.rs"),
     check,
 };
@@ -109,12 +111,26 @@ fn channels_without(scene: &Scene<'_>) -> Option<Finding> {
         .weight(Weight::Derived)
         .confidence(Confidence::Medium)
         .culprits(culprits)
-        .evidence(evidence);
+        .evidence(evidence)
+        .evidence(modules_without(scene));
     advised(draft).build()
+}
+
+/// A list of modules that has the driver of the GPUs and of the NICs, and nothing between them.
+fn modules_without(scene: &Scene<'_>) -> Option<Evidence> {
+    scene.system().find_map(|(observation, fact)| {
+        let SystemFact::Modules(names) = fact else { return None };
+        let has = |name: &str| names.iter().any(|n| **n == *name);
+        let is_missing = has("nvidia") && !has("nvidia_peermem") && !has("nv_peer_mem");
+        is_missing
+            .then(|| shown(observation, None, SourceKind::System, "nvidia is loaded, nvidia_peermem is not"))
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use ringleader_model::SystemFact;
+
     use super::RULE;
     use crate::staging::Stage;
 
@@ -135,6 +151,19 @@ mod tests {
             .process("node1", 1, Some(8))
             .link(0, 8, "NET/IB/0")
             .expect(&RULE, &["gdr-peermem-missing 8"]);
+    }
+
+    #[test]
+    fn the_list_of_modules_says_why() {
+        let lists = |names: &[&str]| {
+            let names = names.iter().map(|n| (*n).into()).collect();
+            Stage::new()
+                .process("node0", 1, None)
+                .link(8, 0, "NET/IB/0")
+                .system("", SystemFact::Modules(names))
+        };
+        lists(&["mlx5_ib", "nvidia"]).concludes(&RULE, "gdr-peermem-missing , high");
+        lists(&["nvidia", "nvidia_peermem"]).concludes(&RULE, "gdr-peermem-missing , medium");
     }
 
     #[test]

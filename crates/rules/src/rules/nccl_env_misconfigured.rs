@@ -9,7 +9,9 @@
 //! # Evidence
 //!
 //! `Unrecognized element token`, `no algorithm/protocol available`, `Error: network X not found`; NCCL_P2P_DISABLE
-//! or NCCL_IB_DISABLE that is on while data takes the slow way.
+//! or NCCL_IB_DISABLE that is on while data takes the slow way. In listings of variables and in NCCL's own ENV lines:
+//! values that are read as something else (`true` is 0, `4M` is 4), that are out of range, names that this release or
+//! nothing at all reads, settings that cancel each other. These are remarks: they decide nothing.
 //!
 //! # What looks like it but is not
 //!
@@ -33,6 +35,7 @@ use ringleader_model::{
 
 use crate::correlate::Scene;
 use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::settings::{self, Remark};
 use crate::told::{Told, add_culprit, got_going, who};
 
 /// See the module.
@@ -40,7 +43,7 @@ pub(super) static RULE: Rule = Rule {
     id: "nccl-env-misconfigured",
     title: "a variable is set to something harmful",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog],
+    reads: &[Input::NcclLog, Input::TorchLog, Input::Environment],
     doc: include_str!("nccl_env_misconfigured.rs"),
     check,
 };
@@ -76,7 +79,31 @@ fn check(scene: &Scene<'_>) -> Outcome {
     findings.extend(forbids(scene, "NCCL_IB_DISABLE", "InfiniBand", |log, s| {
         log.links.iter().any(|l| l.process == s.process && l.transport.starts_with("NET/Socket"))
     }));
+    findings.extend(settings::remarks(scene).into_iter().filter_map(remark));
     Outcome::from_findings(findings)
+}
+
+/// A setting that is wrong by itself, told beside whatever the verdict is.
+fn remark(remark: Remark) -> Option<Finding> {
+    let severity = if remark.hurts { Severity::Warning } else { Severity::Info };
+    Draft::new(RULE.id, "nccl-env-misconfigured", shorten(remark.title))
+        .category(Category::Performance)
+        .severity(severity)
+        .weight(Weight::Aside)
+        .confidence(Confidence::Medium)
+        .culprits(remark.culprits)
+        .evidence(remark.evidence)
+        .advise(Impact::Disruptive, remark.advice)
+        .build()
+}
+
+/// A title fits one line.
+fn shorten(title: String) -> String {
+    const MAX_CHARS: usize = 110;
+    match title.char_indices().nth(MAX_CHARS) {
+        None => title,
+        Some(_) => title.chars().take(MAX_CHARS - 1).chain(['…']).collect(),
+    }
 }
 
 /// Values that NCCL cut or ignored and said so: it works on, with another value.
@@ -179,6 +206,91 @@ mod tests {
             .setting("NCCL_P2P_DISABLE", "1.")
             .link(1, 0, "SHM/direct/direct")
             .expect(&RULE, &["nccl-env-misconfigured 1"]);
+    }
+
+    /// Titles of the remarks on a listing of one rank, none of which may decide.
+    fn remarks(settings: &[(&str, &str)]) -> Vec<String> {
+        let findings = Stage::new().listing(Some(1), settings).findings(&RULE);
+        assert!(findings.iter().all(|f| f.weight == ringleader_model::Weight::Aside), "{findings:#?}");
+        assert!(findings.iter().all(|f| !f.actions.is_empty() && !f.culprits.is_empty()), "{findings:#?}");
+        findings.into_iter().map(|f| f.title).collect()
+    }
+
+    #[test]
+    fn values_that_are_read_as_something_else() {
+        assert_eq!(remarks(&[("NCCL_IB_DISABLE", "true")]), ["NCCL_IB_DISABLE=true: true reads as 0"]);
+        assert_eq!(remarks(&[("NCCL_BUFFSIZE", "4M")]), ["NCCL_BUFFSIZE=4M: 4M reads as 4"]);
+        assert_eq!(remarks(&[("NCCL_IB_TIMEOUT", "40")]), ["NCCL_IB_TIMEOUT=40: 40 is not within 0 to 31"]);
+        assert_eq!(remarks(&[("NCCL_IB_TIMEOUT", "22"), ("NCCL_DEBUG", "info"), ("RANK", "1")]), [""; 0]);
+    }
+
+    #[test]
+    fn names_that_nothing_reads() {
+        assert_eq!(remarks(&[("NCCL_TIMEOUT", "1800")]), ["nothing reads NCCL_TIMEOUT"]);
+        assert_eq!(
+            remarks(&[("NCCL_IB_TIMOUT", "22")]),
+            ["no NCCL up to 2.30.7 and no PyTorch is known to read NCCL_IB_TIMOUT"]
+        );
+        // Plugins and other programs have names of their own.
+        assert_eq!(
+            remarks(&[
+                ("NCCL_FASTRAK_CTRL_DEV", "eth0"),
+                ("NCCL_VERSION", "2.28.9"),
+                ("OFI_NCCL_X", "1"),
+                ("TORCH_HOME", "/x"),
+                ("CUDA_X", "1")
+            ]),
+            [""; 0]
+        );
+    }
+
+    #[test]
+    fn what_this_release_does_not_read() {
+        let stage =
+            Stage::new().process("n", 1, Some(1)).about(|p| p.nccl_version = Some("2.16.2+cuda11.8".into()));
+        let found = stage.listing(Some(1), &[("NCCL_NVLS_ENABLE", "0")]).findings(&RULE);
+        let titles: Vec<&str> = found.iter().map(|f| f.title.as_str()).collect();
+        assert_eq!(titles, ["NCCL 2.16.2 does not read NCCL_NVLS_ENABLE"]);
+    }
+
+    #[test]
+    fn settings_that_cancel_each_other() {
+        let found = remarks(&[("NCCL_P2P_DISABLE", "1"), ("NCCL_P2P_LEVEL", "NVL")]);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].starts_with("NCCL_P2P_DISABLE=1 with NCCL_P2P_LEVEL=NVL: "), "{found:?}");
+        // By the old name of a variable too.
+        let found = remarks(&[("NCCL_BLOCKING_WAIT", "1"), ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")]);
+        assert!(
+            found[0].starts_with("NCCL_BLOCKING_WAIT=1 with TORCH_NCCL_ASYNC_ERROR_HANDLING=1: "),
+            "{found:?}"
+        );
+        assert_eq!(
+            remarks(&[("NCCL_MIN_CTAS", "32"), ("NCCL_MAX_CTAS", "16")]),
+            ["NCCL_MIN_CTAS=32 is more than NCCL_MAX_CTAS=16"]
+        );
+        assert_eq!(remarks(&[("NCCL_SOCKET_NTHREADS", "4"), ("NCCL_NSOCKS_PERTHREAD", "4")]), [""; 0]);
+    }
+
+    #[test]
+    fn one_remark_for_all_ranks_that_have_it_so() {
+        let stage = Stage::new()
+            .listing(Some(0), &[("NCCL_TIMEOUT", "1")])
+            .listing(Some(1), &[("NCCL_TIMEOUT", "1")]);
+        let finding = stage.finding(&RULE);
+        assert_eq!(finding.culprits.len(), 2);
+        assert_eq!(finding.evidence.len(), 2);
+    }
+
+    #[test]
+    fn a_remark_decides_nothing() {
+        let healthy = Stage::new().process("n", 1, Some(1)).comm(1, 2, 1, true);
+        let verdict = crate::diagnose(&healthy.listing(Some(1), &[("NCCL_IB_DISABLE", "true")]).case);
+        assert_eq!(verdict.cause, "none");
+        assert_eq!(verdict.findings.len(), 1);
+        let sick = Stage::new().nccl_raised(Some(0), "Error: network OFI not found.");
+        let verdict = crate::diagnose(&sick.listing(Some(1), &[("NCCL_TIMEOUT", "1")]).case);
+        assert_eq!(verdict.cause, "nccl-env-misconfigured");
+        assert_eq!(verdict.findings.first().map(|f| f.weight > ringleader_model::Weight::Aside), Some(true));
     }
 
     #[test]

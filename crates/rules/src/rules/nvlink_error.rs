@@ -105,7 +105,10 @@ fn fewer_links(scene: &Scene<'_>) -> Option<Draft> {
             let (mine, most) = (n_up(gpu), peers.max().unwrap_or(0));
             // Cards that plug into PCIe are bridged in pairs, or not at all.
             let is_card = gpu.row.name.as_deref().is_some_and(|n| n.contains("PCI") || n.contains("NVL"));
-            if mine < most && !(mine == 0 && is_card) {
+            // The last GPU of an output that was cut lacks lines, not links.
+            let says_so = gpu.row.links.iter().any(|l| l.active == Some(false));
+            let is_whole = says_so || gpus.last().is_some_and(|last| !std::ptr::eq(last, gpu));
+            if mine < most && is_whole && !(mine == 0 && is_card) {
                 let down: Vec<String> = gpu
                     .row
                     .links
@@ -274,6 +277,12 @@ mod tests {
         let job = || Stage::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
         job().shows(up(0)).expect(&RULE, &["nvlink-error 1"]);
         job().shows(up(18)).silent(&RULE);
+    }
+
+    #[test]
+    fn an_output_that_was_cut_lacks_lines_not_links() {
+        let cut = gpus(2, |index, row| row.links = links(18, if index == 1 { 7 } else { 18 }));
+        Stage::new().shows(cut).silent(&RULE);
     }
 
     #[test]

@@ -186,13 +186,19 @@ fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
     findings
 }
 
-/// `ChildFailedError` without a table: some rank failed, and its own output is not here.
+/// `ChildFailedError` without a table: some rank failed, and which is not told.
 fn bare_launcher_failure(scene: &Scene<'_>) -> Option<Finding> {
     if scene.conditions.has_failure_table {
         return None;
     }
     let statement = scene.statements().find(|s| matches!(s.event, TorchEvent::LauncherFailed { .. }))?;
-    Draft::new(RULE.id, "peer-process-died", "the launcher reports that a rank failed; that rank's own output is missing")
+    let any_exception = scene.statements().any(|s| matches!(s.event, TorchEvent::Exception(_)));
+    let title = if any_exception {
+        "the launcher reports that a rank failed; no exception that was read is surely its own"
+    } else {
+        "the launcher reports that a rank failed; that rank's own output is missing"
+    };
+    Draft::new(RULE.id, "peer-process-died", title)
         .weight(Weight::Symptom)
         .confidence(Confidence::Low)
         .evidence([statement.evidence()])
@@ -254,6 +260,10 @@ mod tests {
             || Stage::new().torch(None, TorchEvent::LauncherFailed { script: None }, "train.py FAILED");
         failed().concludes(&RULE, "peer-process-died , low");
         failed().failed(1, 1, true).silent(&RULE);
+        let title = |stage: Stage| stage.finding(&RULE).title;
+        assert!(title(failed()).contains("own output is missing"));
+        // Somebody's traceback was read: nothing is missing for sure.
+        assert!(!title(failed().raised(None, "ValueError", "x", &[])).contains("missing"));
     }
 
     #[test]

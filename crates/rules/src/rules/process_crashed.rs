@@ -86,6 +86,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
         }
         draft = draft.evidence(of_rank(Some(rank)).map(|e| e.evidence()));
         if *number == 7 {
+            // A write into shared memory that is not there: shm-full has the proof.
+            if scene.has_tight_shm(scene.roster.culprit_rank(rank).host.as_ref()) {
+                draft = draft.weight(Weight::Derived);
+            }
             draft = draft.advise_command(
                 Impact::Harmless,
                 "SIGBUS is what a full /dev/shm looks like",

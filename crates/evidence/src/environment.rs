@@ -1,0 +1,286 @@
+//! Environment variables: `env`, `printenv`, `export -p`, `declare -x`, lines of scripts, `/proc/PID/environ`.
+//!
+//! ```text
+//! NCCL_IB_DISABLE=true                                   env, printenv
+//! declare -x NCCL_SOCKET_IFNAME="eth0"                   bash: export -p, declare -x
+//! export NCCL_DEBUG=INFO                                 a script, or bash -x with "+ " in front
+//! RANK=3\0LOCAL_RANK=3\0NCCL_DEBUG=INFO\0                /proc/PID/environ
+//! ```
+//!
+//! Writers: coreutils `env`, bash, Linux `fs/proc/base.c`. An environment holds passwords: only variables of known
+//! families are kept, never one whose name says that it is a secret, and other values are not even looked at.
+
+use ringleader_model::{
+    Cite, Environment, EnvironmentForm, Fact, Host, LocalRank, Rank, Setting, SourceKind, WallTime, Who,
+};
+
+use crate::sink::Sink;
+use crate::text::{Line, LineReader};
+
+/// Families of variables that matter to a job of many GPUs.
+const FAMILIES: [&str; 20] = [
+    "NCCL_",
+    "TORCH_",
+    "TORCHELASTIC_",
+    "PYTORCH_",
+    "CUDA_",
+    "GLOO_",
+    "TP_",
+    "OFI_NCCL_",
+    "FI_",
+    "UCX_",
+    "SHARP_COLL_",
+    "RCCL_",
+    "MASTER_",
+    "OMPI_COMM_",
+    "OMPI_MCA_",
+    "PMI_",
+    "PMIX_",
+    "SLURM_",
+    "NVIDIA_VISIBLE_",
+    "FR_TRACE_",
+];
+/// Single names that matter.
+const NAMES: [&str; 10] = [
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",
+    "NODE_RANK",
+    "USE_LIBUV",
+    "ENABLE_NCCL_HEALTH_CHECK",
+    "P2P_LEVEL",
+    "TZ",
+];
+/// Parts of a name that say that its value is nobody's business.
+const SECRETS: [&str; 10] =
+    ["KEY", "TOKEN", "SECRET", "PASS", "CREDENTIAL", "JWT", "COOKIE", "AUTH", "CERT", "PRIVATE"];
+/// Variables that every process has.
+const EVERYWHERE: [&str; 4] = ["PATH", "HOME", "PWD", "SHLVL"];
+/// Lines of other variables between two that matter.
+const MAX_GAP_LINES: u32 = 300;
+/// Longest value that is kept, bytes.
+const MAX_VALUE_BYTES: usize = 4096;
+/// Variables of one listing that are kept.
+const MAX_SETTINGS: usize = 2000;
+
+/// Whether a variable is kept.
+fn is_kept(name: &str) -> bool {
+    let known = NAMES.contains(&name) || FAMILIES.iter().any(|family| name.starts_with(family));
+    known && !SECRETS.iter().any(|part| name.contains(part))
+}
+
+/// Whether a value is one: several lines, or other records within it, may hold anything.
+fn is_plain(value: &str) -> bool {
+    value.len() <= MAX_VALUE_BYTES && !value.contains(char::is_control)
+}
+
+/// Reader of listings in text.
+#[derive(Default)]
+pub(crate) struct EnvironmentReader {
+    dump: Option<Dump>,
+    /// The last host that a listing named, with its line.
+    host: Option<(u32, Host)>,
+    /// The line that comes may lack its end.
+    is_cut: bool,
+}
+
+/// A listing as it is read.
+struct Dump {
+    environment: Environment,
+    first: Cite,
+    end: u64,
+    last_line: u32,
+    text: Vec<u8>,
+    who: Who,
+    at: Option<WallTime>,
+}
+
+impl LineReader for EnvironmentReader {
+    fn line(&mut self, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
+        let body = line.body.trim_ascii();
+        // The first letters of a name in capitals, of export, declare, typeset, and of bash -x.
+        if !body
+            .first()
+            .is_some_and(|b| b.is_ascii_uppercase() || matches!(b, b'e' | b'd' | b't' | b'+' | b'_'))
+        {
+            return false;
+        }
+        let Some((form, name, value)) = std::str::from_utf8(body).ok().and_then(entry) else { return false };
+        if name == "HOSTNAME" && !value.is_empty() {
+            self.host = Some((line.number, host_of(value)));
+        }
+        if !is_kept(name) {
+            if let Some(dump) = &mut self.dump
+                && line.number <= dump.last_line.saturating_add(MAX_GAP_LINES)
+            {
+                dump.last_line = line.number;
+                dump.environment.n_left_out = dump.environment.n_left_out.saturating_add(1);
+                dump.environment.is_whole |= EVERYWHERE.contains(&name);
+            }
+            return false;
+        }
+        // A value may be cut with its line, and a value with blanks is a command line.
+        let is_command = form == EnvironmentForm::Listed && value.contains(char::is_whitespace);
+        if self.is_cut || is_command || !is_plain(value) {
+            return false;
+        }
+        let goes_on = self.dump.as_ref().is_some_and(|dump| {
+            line.number <= dump.last_line.saturating_add(MAX_GAP_LINES)
+                && dump.who == line.tag.who
+                && dump.environment.get(name).is_none_or(|known| known == value)
+                && dump.environment.settings.len() < MAX_SETTINGS
+        });
+        if !goes_on {
+            self.close(sink);
+        }
+        let cite = sink.cite(line.number, line.offset, line.end());
+        let dump = self.dump.get_or_insert_with(|| Dump {
+            environment: Environment { form, settings: Vec::new(), n_left_out: 0, is_whole: false },
+            first: cite,
+            end: 0,
+            last_line: 0,
+            text: Vec::new(),
+            who: line.tag.who.clone(),
+            at: line.tag.at,
+        });
+        dump.end = line.end();
+        dump.last_line = line.number;
+        if dump.text.len() < sink.limits.max_text_chars {
+            dump.text.extend_from_slice(body);
+            dump.text.push(b'\n');
+        }
+        if dump.environment.get(name).is_none() {
+            dump.environment.settings.push(Setting { cite, name: name.into(), value: value.into() });
+        }
+        true
+    }
+
+    fn next_is_cut(&mut self) {
+        self.is_cut = true;
+    }
+
+    fn finish(&mut self, sink: &mut Sink<'_>) {
+        self.close(sink);
+    }
+}
+
+impl EnvironmentReader {
+    fn close(&mut self, sink: &mut Sink<'_>) {
+        let Some(dump) = self.dump.take() else { return };
+        let near = |at: &u32| {
+            at.saturating_add(MAX_GAP_LINES) >= dump.first.line
+                && *at <= dump.last_line.saturating_add(MAX_GAP_LINES)
+        };
+        let host = self.host.take().filter(|(at, _)| near(at)).map(|(_, host)| host);
+        let who = whose(&dump.environment, dump.who, host);
+        sink.saw(SourceKind::Environment);
+        let cite = Cite { end: dump.end, ..dump.first };
+        sink.push(cite, who, dump.at, Fact::Environment(Box::new(dump.environment)), &dump.text);
+    }
+}
+
+/// Whose environment it is, from its own variables where the line's prefix does not say.
+fn whose(environment: &Environment, mut who: Who, host: Option<Host>) -> Who {
+    let number = |names: &[&str]| names.iter().find_map(|name| environment.get(name)?.parse::<u32>().ok());
+    who.rank = who.rank.or_else(|| number(&["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"]).map(Rank));
+    let local = || number(&["LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"]).map(LocalRank);
+    who.local_rank = who.local_rank.or_else(local);
+    who.host = who.host.or(host);
+    who
+}
+
+/// A host name up to its first dot; an address as it is.
+fn host_of(value: &str) -> Host {
+    let is_address = value.parse::<std::net::IpAddr>().is_ok();
+    let short = if is_address { value } else { value.split('.').next().unwrap_or(value) };
+    short.into()
+}
+
+/// `NAME=value` in one of its forms, a shell's quotes taken away.
+fn entry(body: &str) -> Option<(EnvironmentForm, &str, &str)> {
+    let body = body.trim_start_matches('+').trim_start();
+    let shell = ["export ", "declare -x ", "typeset -x "];
+    let rest = shell.iter().find_map(|word| body.strip_prefix(word));
+    let form = if rest.is_some() { EnvironmentForm::Shell } else { EnvironmentForm::Listed };
+    let (name, value) = rest.unwrap_or(body).trim_start().split_once('=')?;
+    let mut letters = name.bytes();
+    let is_name = letters.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
+        && letters.all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    if !is_name {
+        return None;
+    }
+    let value = if form == EnvironmentForm::Shell { shell_value(value)? } else { value };
+    Some((form, name, value))
+}
+
+/// The value of an assignment in a shell; None if more than an assignment stands there.
+fn shell_value(text: &str) -> Option<&str> {
+    for quote in ['"', '\''] {
+        if let Some(rest) = text.strip_prefix(quote) {
+            return rest.split_once(quote).map(|(value, _)| value);
+        }
+    }
+    let value = text.split([' ', '\t', ';', '#', '&']).next().unwrap_or_default();
+    // What a shell would put in its place is not known here.
+    (!value.contains(['$', '`'])).then_some(value)
+}
+
+/// Whether the head of a stream is `/proc/PID/environ`: records that end with NUL, each a name with a value.
+pub(crate) fn is_process(head: &[u8]) -> bool {
+    let mut n_records = 0;
+    let mut records = head.split(|b| *b == 0);
+    // What follows the last NUL is empty, or cut.
+    let _tail = records.next_back();
+    for record in records {
+        let Some(at) = memchr::memchr(b'=', record) else { return false };
+        let name = record.get(..at).unwrap_or_default();
+        if name.is_empty() || !name.iter().all(u8::is_ascii_graphic) {
+            return false;
+        }
+        n_records += 1;
+    }
+    n_records > 1
+}
+
+/// Reads `/proc/PID/environ`.
+pub(crate) fn read_process(bytes: &[u8], sink: &mut Sink<'_>) {
+    let form = EnvironmentForm::Process;
+    let mut environment = Environment { form, settings: Vec::new(), n_left_out: 0, is_whole: true };
+    let mut host = None;
+    let mut at = 0;
+    let mut text = Vec::new();
+    for record in bytes.split_inclusive(|b| *b == 0) {
+        let start = at;
+        at += record.len() as u64;
+        // Without its end a record may lack part of its value.
+        let Some(record) = record.strip_suffix(&[0]) else {
+            environment.is_whole = false;
+            continue;
+        };
+        let Some((name, value)) = std::str::from_utf8(record).ok().and_then(|r| r.split_once('=')) else {
+            continue;
+        };
+        if name == "HOSTNAME" && !value.is_empty() {
+            host = Some(host_of(value));
+        }
+        let room = environment.settings.len() < MAX_SETTINGS;
+        if is_kept(name) && is_plain(value) && room && environment.get(name).is_none() {
+            let cite = sink.cite(0, start, at.saturating_sub(1));
+            environment.settings.push(Setting { cite, name: name.into(), value: value.into() });
+            if text.len() < sink.limits.max_text_chars {
+                text.extend_from_slice(record);
+                text.push(b'\n');
+            }
+        } else {
+            environment.n_left_out = environment.n_left_out.saturating_add(1);
+        }
+    }
+    sink.saw(SourceKind::Environment);
+    let who = whose(&environment, Who::default(), host);
+    sink.push(sink.cite(0, 0, at), who, None, Fact::Environment(Box::new(environment)), &text);
+}
+
+#[cfg(test)]
+mod tests;

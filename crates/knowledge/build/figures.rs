@@ -1,0 +1,162 @@
+//! The tables of result codes, CUDA errors, events, link rates and bandwidths.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use toml::{Table, Value};
+
+use super::{advice, array, list, optional, read, text};
+
+pub(super) fn write(out: &mut String, causes: &BTreeSet<String>) {
+    results(out, causes);
+    cuda_errors(out, causes);
+    events(out, causes);
+    let table = read("rates.toml");
+    links(out, &table);
+    bandwidths(out, &table);
+    factors(out, &table);
+}
+
+fn code(row: &Table) -> i64 {
+    row.get("code").and_then(Value::as_integer).unwrap_or_else(|| panic!("no code in {row:?}"))
+}
+
+fn known<'a>(row: &'a Table, causes: &BTreeSet<String>) -> Vec<&'a str> {
+    let ids = list(row, "causes");
+    for id in &ids {
+        assert!(causes.contains(*id), "unknown cause {id} in {row:?}");
+    }
+    ids
+}
+
+fn results(out: &mut String, causes: &BTreeSet<String>) {
+    out.push_str("pub(crate) static RESULTS: &[crate::nccl_result::NcclResult] = &[\n");
+    for (n, row) in array(&read("nccl_results.toml"), "result").into_iter().enumerate() {
+        assert_eq!(code(row), n as i64, "result codes have no holes");
+        let _ = writeln!(
+            out,
+            "crate::nccl_result::NcclResult {{ code: {n}, name: {:?}, text: {:?}, since: {:?}, meaning: {:?}, \
+             causes: &{:?}, is_not: {:?}, advice: &[{}], source: {:?} }},",
+            text(row, "name"),
+            text(row, "text"),
+            text(row, "since"),
+            text(row, "meaning"),
+            known(row, causes),
+            text(row, "is_not"),
+            advice(row),
+            text(row, "source"),
+        );
+    }
+    out.push_str("];\n");
+}
+
+fn cuda_errors(out: &mut String, causes: &BTreeSet<String>) {
+    let table = read("cuda_errors.toml");
+    let mut rows = array(&table, "error");
+    rows.sort_by_key(|row| code(row));
+    let mut seen = BTreeSet::new();
+    out.push_str("pub(crate) static CUDA_ERRORS: &[crate::cuda_error::CudaError] = &[\n");
+    for row in rows {
+        assert!(seen.insert(code(row)), "CUDA error {} twice", code(row));
+        let _ = writeln!(
+            out,
+            "crate::cuda_error::CudaError {{ code: {}, name: {:?}, text: {:?}, sticky: {}, meaning: {:?}, \
+             causes: &{:?}, is_not: {:?}, source: {:?} }},",
+            code(row),
+            text(row, "name"),
+            text(row, "text"),
+            row.get("sticky").and_then(Value::as_bool).unwrap_or_else(|| panic!("no `sticky` in {row:?}")),
+            text(row, "meaning"),
+            known(row, causes),
+            text(row, "is_not"),
+            text(&table, "source"),
+        );
+    }
+    out.push_str("];\n");
+}
+
+fn events(out: &mut String, causes: &BTreeSet<String>) {
+    out.push_str("pub(crate) static EVENTS: &[crate::event::Event] = &[\n");
+    for (id, row) in &read("events.toml") {
+        let row = row.as_table().expect("an event is a table");
+        let _ = writeln!(
+            out,
+            "crate::event::Event {{ id: {id:?}, title: {:?}, means: {:?}, is_not: {:?}, causes: &{:?}, source: {:?} }},",
+            text(row, "title"),
+            text(row, "means"),
+            text(row, "is_not"),
+            known(row, causes),
+            text(row, "source"),
+        );
+    }
+    out.push_str("];\n");
+}
+
+fn number(row: &Table, key: &str) -> Option<f64> {
+    row.get(key).map(|v| {
+        v.as_float()
+            .or_else(|| v.as_integer().map(|n| n as f64))
+            .unwrap_or_else(|| panic!("`{key}` is no number in {row:?}"))
+    })
+}
+
+/// The sources of a row, spelt out.
+fn cites(row: &Table, table: &Table) -> Vec<String> {
+    let sources = table.get("source").and_then(Value::as_table).expect("a table of sources");
+    let names = list(row, "cite");
+    assert!(!names.is_empty(), "no source: {row:?}");
+    names.into_iter().map(|name| text(sources, name).to_owned()).collect()
+}
+
+fn links(out: &mut String, table: &Table) {
+    out.push_str("pub(crate) static LINKS: &[crate::rate::Link] = &[\n");
+    for row in array(table, "link") {
+        let _ = writeln!(
+            out,
+            "crate::rate::Link {{ family: {:?}, name: {:?}, aliases: &{:?}, of: {:?}, one_way_gb_s: {:?}, \
+             reached_gb_s: {:?}, cite: &{:?} }},",
+            text(row, "family"),
+            text(row, "name"),
+            list(row, "aliases"),
+            text(row, "of"),
+            number(row, "one_way").unwrap_or_else(|| panic!("no rate in {row:?}")),
+            number(row, "reached"),
+            cites(row, table),
+        );
+    }
+    out.push_str("];\n");
+}
+
+fn bandwidths(out: &mut String, table: &Table) {
+    out.push_str("pub(crate) static BANDWIDTHS: &[crate::rate::Bandwidth] = &[\n");
+    for row in array(table, "busbw") {
+        let (low, high) = (number(row, "low").unwrap_or(0.0), number(row, "high").unwrap_or(0.0));
+        assert!(low > 0.0 && low <= high, "bounds in {row:?}");
+        let _ = writeln!(
+            out,
+            "crate::rate::Bandwidth {{ node: {:?}, operation: {:?}, way: {:?}, low_gb_s: {low:?}, \
+             high_gb_s: {high:?}, at: {:?}, cite: &{:?} }},",
+            text(row, "node"),
+            text(row, "operation"),
+            text(row, "way"),
+            optional(row, "at"),
+            cites(row, table),
+        );
+    }
+    out.push_str("];\n");
+}
+
+fn factors(out: &mut String, table: &Table) {
+    out.push_str("pub(crate) static FACTORS: &[crate::rate::Factor] = &[\n");
+    for row in array(table, "factor") {
+        let _ = writeln!(
+            out,
+            "crate::rate::Factor {{ operation: {:?}, counted: {:?}, formula: {:?}, cite: &{:?} }},",
+            text(row, "operation"),
+            text(row, "counted"),
+            text(row, "formula"),
+            cites(row, table),
+        );
+    }
+    out.push_str("];\n");
+}

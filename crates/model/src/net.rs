@@ -1,0 +1,216 @@
+//! The fabric and the network, as their tools show them.
+
+use crate::PciAddress;
+
+/// What a tool says of the network.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NetFact {
+    /// A port of an RDMA device: ibstat, ibstatus, ibv_devinfo, `rdma link`, mlxlink, sysfs.
+    Port(RdmaPort),
+    /// Counters of a port or an interface at one moment: perfquery, sysfs, `ethtool -S`.
+    Counters(PortCounters),
+    /// A row of show_gids.
+    Gid(GidEntry),
+    /// A network interface: `ip addr`, `ip -br addr`, `ip link`, ethtool.
+    Interface(Interface),
+    /// A route of `ip route`.
+    Route(Route),
+    /// Somebody listens: `ss -l`, netstat.
+    Listener {
+        /// Address and port as printed: `0.0.0.0:29500`.
+        local: Box<str>,
+    },
+    /// A test of one path: nc, ping.
+    Reach(Reach),
+    /// A measurement of perftest (ib_write_bw and its siblings).
+    Perftest(Perftest),
+    /// A problem that ibdiagnet found.
+    Fabric {
+        /// It is an error, not a warning.
+        is_error: bool,
+        /// The text.
+        text: Box<str>,
+    },
+}
+
+/// A port of an RDMA device.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RdmaPort {
+    /// `mlx5_0`; empty if the tool was not asked by name.
+    pub device: Box<str>,
+    /// Port number, from 1.
+    pub port: u32,
+    /// State of the link: `ACTIVE`, `DOWN`, `INIT`, `ARMED`, in capitals.
+    pub state: Option<Box<str>>,
+    /// Physical state as printed, in capitals: `LINKUP`, `POLLING`, `DISABLED`.
+    pub phys_state: Option<Box<str>>,
+    /// Signalling rate, Gb/s.
+    pub rate_gbps: Option<f64>,
+    /// Lanes, if printed (`4X`).
+    pub lanes: Option<u32>,
+    /// `InfiniBand` or `Ethernet`.
+    pub link_layer: Option<Box<str>>,
+    /// Largest packet now, bytes (ibv_devinfo).
+    pub active_mtu: Option<u32>,
+    /// Largest packet possible, bytes.
+    pub max_mtu: Option<u32>,
+    /// Network interface, if the tool names it.
+    pub netdev: Option<Box<str>>,
+    /// Local identifier: what perfquery calls the port by.
+    pub lid: Option<u32>,
+}
+
+impl RdmaPort {
+    /// Whether data can flow; None if the tool does not tell.
+    pub fn is_up(&self) -> Option<bool> {
+        self.state.as_deref().map(|s| s == "ACTIVE")
+    }
+}
+
+/// Counters at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PortCounters {
+    /// Verbs device or network interface; empty if only `lid` tells.
+    pub device: Box<str>,
+    /// Port number; 0 if it has none.
+    pub port: u32,
+    /// Local identifier, if perfquery printed it.
+    pub lid: Option<u32>,
+    /// Names that tell of errors, as printed, with their line and value; those of traffic are left out.
+    pub errors: Vec<(u32, Box<str>, u64)>,
+    /// Bytes or words moved, to tell an idle port from a busy one.
+    pub moved: Option<u64>,
+}
+
+/// A row of show_gids.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GidEntry {
+    /// `mlx5_0`.
+    pub device: Box<str>,
+    /// Port.
+    pub port: u32,
+    /// Index, which NCCL_IB_GID_INDEX takes.
+    pub index: u32,
+    /// The GID.
+    pub gid: Box<str>,
+    /// IPv4 address, if it is one.
+    pub ipv4: Option<Box<str>>,
+    /// RoCE v2 (true) or v1.
+    pub is_v2: bool,
+    /// Network interface.
+    pub netdev: Box<str>,
+}
+
+/// A network interface.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Interface {
+    /// `eth0`.
+    pub name: Box<str>,
+    /// `UP`, `DOWN`, `UNKNOWN`, `LOWERLAYERDOWN`; None if not printed.
+    pub state: Option<Box<str>>,
+    /// Flags in the angle brackets: `BROADCAST,MULTICAST,UP,LOWER_UP`.
+    pub flags: Box<str>,
+    /// Largest packet, bytes.
+    pub mtu: Option<u32>,
+    /// Addresses without their prefix length.
+    pub addresses: Vec<Box<str>>,
+    /// Speed, Mb/s (ethtool).
+    pub speed_mbps: Option<u64>,
+    /// `Link detected` of ethtool.
+    pub link_detected: Option<bool>,
+}
+
+impl Interface {
+    /// Whether the tool says that the link works; None if it does not tell.
+    pub fn is_up(&self) -> Option<bool> {
+        if let Some(link) = self.link_detected {
+            return Some(link);
+        }
+        match self.state.as_deref()? {
+            "UP" => Some(true),
+            "DOWN" | "LOWERLAYERDOWN" | "NOTPRESENT" => Some(false),
+            // Loopback and tunnels have no carrier to tell of.
+            _ => None,
+        }
+    }
+}
+
+/// A route.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Route {
+    /// `default` or `192.0.2.0/24`.
+    pub to: Box<str>,
+    /// Gateway.
+    pub via: Option<Box<str>>,
+    /// Interface.
+    pub device: Option<Box<str>>,
+    /// `linkdown`, `unreachable`, `blackhole`, `prohibit`: nothing passes.
+    pub is_dead: bool,
+}
+
+/// One path tried.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reach {
+    /// `nc` or `ping`.
+    pub tool: Box<str>,
+    /// Whom.
+    pub host: Box<str>,
+    /// Which port; None for ping.
+    pub port: Option<u32>,
+    /// What came of it.
+    pub outcome: ReachOutcome,
+    /// Payload, bytes, if printed (`ping -s`).
+    pub payload_bytes: Option<u32>,
+    /// Fragmentation was forbidden and the packet was too large: the MTU that stood in its way.
+    pub too_large_for: Option<u32>,
+}
+
+/// What came of a test of a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReachOutcome {
+    /// It answers.
+    Answers,
+    /// Nobody listens there, but the host answers.
+    Refused,
+    /// No answer.
+    #[default]
+    TimedOut,
+    /// No way to it.
+    NoRoute,
+    /// The name is unknown.
+    UnknownHost,
+    /// Some packets are lost: percent.
+    Lossy(u8),
+}
+
+/// A run of perftest.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Perftest {
+    /// `RDMA_Write BW Test`.
+    pub test: Box<str>,
+    /// Device.
+    pub device: Option<Box<str>>,
+    /// Sizes and average bandwidth: line, bytes, Gb/s.
+    pub rows: Vec<(u32, u64, f64)>,
+    /// It failed: line and what it said.
+    pub failure: Option<(u32, Box<str>)>,
+}
+
+/// A PCI device of lspci.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PciDevice {
+    /// Line.
+    pub line: u32,
+    /// Address.
+    pub address: Option<PciAddress>,
+    /// Class and name as printed.
+    pub name: Box<str>,
+    /// Line, control bits that are set: `SrcValid`, `ReqRedir`, `CmpltRedir`, `UpstreamFwd`.
+    pub acs: Option<(u32, Vec<Box<str>>)>,
+    /// Width and speed now: line, lanes, GT/s.
+    pub link: Option<(u32, u32, f64)>,
+    /// Width and speed possible: lanes, GT/s.
+    pub link_max: Option<(u32, f64)>,
+    /// Kernel driver in use.
+    pub driver: Option<Box<str>>,
+}

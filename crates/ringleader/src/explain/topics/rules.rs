@@ -1,0 +1,85 @@
+//! Causes, and the rules that find them: what their documentation says, heading by heading.
+
+use ringleader_knowledge::cause::Cause;
+use ringleader_rules::{Rule, rules};
+
+use crate::explain::answer::{Kind, Topic};
+use crate::explain::topics::{advice, sentence};
+
+/// The text below one heading of a rule's documentation, as paragraphs.
+fn section(explanation: &str, heading: &str) -> Vec<String> {
+    let mut paragraphs: Vec<String> = Vec::new();
+    let mut inside = false;
+    let mut open = false;
+    for line in explanation.lines() {
+        if let Some(title) = line.strip_prefix("# ") {
+            inside = title == heading;
+            open = false;
+        } else if inside && line.trim().is_empty() {
+            open = false;
+        } else if inside {
+            let line = line.trim();
+            match paragraphs.last_mut() {
+                // A list keeps its items apart.
+                Some(last) if open && !line.starts_with("* ") && !line.starts_with("- ") => {
+                    last.push(' ');
+                    last.push_str(line);
+                }
+                _ => paragraphs.push(line.to_owned()),
+            }
+            open = true;
+        }
+    }
+    paragraphs
+}
+
+fn document(topic: &mut Topic, rule: &Rule) {
+    let text = rule.explanation();
+    topic.shows.extend(section(&text, "What it shows"));
+    topic.shows.extend(section(&text, "Evidence"));
+    topic.why.extend(section(&text, "Why it happens"));
+    topic.is_not.extend(section(&text, "What looks like it but is not"));
+    topic.advice.extend(section(&text, "What to do"));
+    topic.sources.extend(section(&text, "References"));
+    let reads: Vec<String> = rule.reads.iter().map(|input| words(&format!("{input:?}"))).collect();
+    topic.detail("read from", reads.join(", "));
+    topic.detail("rule since", rule.since);
+}
+
+/// `FlightRecorder` as `flight recorder`.
+fn words(name: &str) -> String {
+    let mut out = String::new();
+    for c in name.chars() {
+        if c.is_uppercase() && !out.is_empty() {
+            out.push(' ');
+        }
+        out.extend(c.to_lowercase());
+    }
+    out
+}
+
+pub(in crate::explain) fn of_cause(cause: &Cause) -> Topic {
+    let category =
+        if cause.category.name() == "none" { String::new() } else { cause.category.name().to_owned() };
+    let mut topic = Topic::new(Kind::Cause, cause.id, cause.section);
+    topic.meaning = sentence(cause.meaning);
+    topic.detail("what is seen", category);
+    if let Some(rule) = rules::ALL.iter().find(|rule| rule.id == cause.id) {
+        document(&mut topic, rule);
+    } else {
+        topic.shows.extend((!cause.shows.is_empty()).then(|| sentence(cause.shows)));
+        topic.is_not.extend((!cause.is_not.is_empty()).then(|| sentence(cause.is_not)));
+        topic.sources.extend((!cause.source.is_empty()).then(|| cause.source.to_owned()));
+    }
+    topic.actions.extend(advice(cause.advice));
+    topic
+}
+
+/// A rule whose name is no cause.
+pub(in crate::explain) fn of_rule(rule: &Rule) -> Topic {
+    let mut topic = Topic::new(Kind::Rule, rule.id, rule.title);
+    document(&mut topic, rule);
+    topic.meaning = topic.shows.first().cloned().unwrap_or_default();
+    topic.shows.drain(..usize::from(!topic.shows.is_empty()));
+    topic
+}

@@ -1,0 +1,428 @@
+//! `ringleader explain`: each form of question, every row of the tables, hostile questions, the schema.
+
+use std::io::Write as _;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use ringleader::explain::answer::{Explanation, Kind, schema};
+use ringleader::explain::{catalog, explain, messages, names, text};
+use ringleader::report::{Detail, Look};
+
+use crate::cli::{err, out, ringleader};
+use crate::report::{fits, uncoloured};
+
+const PLAIN: Look = Look { width: 80, color: false, detail: Detail::Usual };
+
+fn shown(query: &str) -> String {
+    text::render(&explain(query), &PLAIN)
+}
+
+/// One line: kind and name of each topic.
+fn found(query: &str) -> String {
+    let topics = explain(query).topics;
+    topics.iter().map(|t| format!("{:?} {}", t.kind, t.name)).collect::<Vec<_>>().join(" | ")
+}
+
+#[test]
+fn an_xid() {
+    insta::assert_snapshot!(shown("xid 79"));
+    for query in ["79", "Xid: 79", "XID=79", "xid  79", "GPU_HAS_FALLEN_OFF_THE_BUS", "'xid 79'"] {
+        assert_eq!(shown(query), shown("xid 79"), "{query}");
+    }
+}
+
+#[test]
+fn an_sxid() {
+    insta::assert_snapshot!(shown("sxid 11001"));
+    assert_eq!(shown("11001"), shown("sxid 11001"));
+}
+
+#[test]
+fn a_number_that_may_be_several_things() {
+    insta::assert_snapshot!(shown("2"));
+    assert_eq!(found("48"), "Xid xid 48");
+    let everything = text::render(&explain("2"), &Look { detail: Detail::Everything, ..PLAIN });
+    for topic in explain("2").topics {
+        assert!(
+            everything.contains(&text::render(&Explanation { topics: vec![topic], ..explain("2") }, &PLAIN))
+        );
+    }
+}
+
+#[test]
+fn a_variable() {
+    insta::assert_snapshot!(shown("NCCL_IB_TIMEOUT"));
+    assert_eq!(shown("nccl_ib_timeout"), shown("$NCCL_IB_TIMEOUT"));
+    assert_eq!(found("NCCL_ASYNC_ERROR_HANDLING"), "Variable TORCH_NCCL_ASYNC_ERROR_HANDLING");
+}
+
+#[test]
+fn a_name_that_nothing_reads() {
+    insta::assert_snapshot!(shown("NCCL_TIMEOUT"));
+}
+
+#[test]
+fn a_setting() {
+    insta::assert_snapshot!(shown("NCCL_IB_DISABLE=true"));
+    assert_eq!(
+        found("export NCCL_BUFFSIZE=4M NCCL_TIMEOUT=1800 torchrun train.py"),
+        "Variable NCCL_BUFFSIZE | UnreadVariable NCCL_TIMEOUT"
+    );
+    let problem = |query: &str| {
+        let topics = explain(query).topics;
+        topics.iter().flat_map(|t| &t.read).find(|d| d.name == "problem").map(|d| d.value.clone())
+    };
+    assert_eq!(problem("NCCL_DEBUG=\"INFO\""), None);
+    assert!(problem("NCCL_IB_TC=0106").unwrap().starts_with("0106 reads as 70: "));
+    assert!(problem("vm:1347:1400 [2] NCCL INFO NCCL_IB_TC set by environment to 300.").is_some());
+}
+
+#[test]
+fn a_result_by_its_name_and_by_its_words() {
+    insta::assert_snapshot!(shown("ncclSystemError"));
+    for query in [
+        "unhandled system error",
+        "unhandled system error (run with NCCL_DEBUG=INFO for details)",
+        "ncclsystemerror",
+        "nccl error 2",
+    ] {
+        assert_eq!(shown(query), shown("ncclSystemError"), "{query}");
+    }
+}
+
+#[test]
+fn a_cause_speaks_with_its_rules_words() {
+    insta::assert_snapshot!(shown("skipped-collective"));
+    for query in ["skipped collective", "Skipped_Collective"] {
+        assert_eq!(shown(query), shown("skipped-collective"), "{query}");
+    }
+    insta::assert_snapshot!(shown("gpu-throttled"));
+}
+
+#[test]
+fn a_warning_of_nccl() {
+    let line = "node1:1234:1300 [2] init.cc:904 NCCL WARN Duplicate GPU detected : rank 2 and rank 0 both on CUDA \
+                device 1000";
+    insta::assert_snapshot!(shown(line));
+    assert_eq!(
+        found("Duplicate GPU detected : rank 2 and rank 0 both on CUDA device 1000"),
+        found(line),
+        "the text alone"
+    );
+}
+
+#[test]
+fn lines_of_the_kernel() {
+    insta::assert_snapshot!(shown(
+        "[12.3] NVRM: Xid (PCI:0009:01:00): 149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 01 (0x021425c6 0x00000000 \
+         0x00000000 0x00000000 0x00000000 0x00000000)"
+    ));
+    let read = |query: &str| {
+        let topics = explain(query).topics;
+        let details = topics.iter().flat_map(|t| &t.read).map(|d| format!("{}: {}", d.name, d.value));
+        details.collect::<Vec<_>>().join("; ")
+    };
+    let nvlink = "NVRM: Xid (PCI:0003:00:00): 74, pid='<unknown>', name=<unknown>, NVLink: fatal error detected on \
+                  link 14(0x0, 0x0, 0x10000, 0x0, 0x0, 0x0, 0x0)";
+    assert!(read(nvlink).contains("r2 bit 16: run field diagnostics if it comes again"), "{}", read(nvlink));
+    let needs = "NVRM: Xid (PCI:0000:55:00): 154, GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)";
+    assert!(read(needs).contains("the GPU now needs: Drain and Reset"), "{}", read(needs));
+    assert_eq!(
+        found(
+            "nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error"
+        ),
+        "Sxid sxid 12028"
+    );
+    assert_eq!(found("NVRM: Xid (PCI:0000:55:00): 999, what nobody knows"), "Xid xid 999");
+    assert_eq!(
+        found(
+            "Out of memory: Killed process 15784 (python3) total-vm:11964kB, anon-rss:9300kB, file-rss:0kB"
+        ),
+        "Message event oom-kill"
+    );
+}
+
+#[test]
+fn lines_of_torch_and_its_launcher() {
+    insta::assert_snapshot!(shown(
+        "[rank3]:[E1120 12:00:00.123456789 ProcessGroupNCCL.cpp:629] [Rank 3] Watchdog caught collective operation \
+         timeout: WorkNCCL(SeqNum=45, OpType=ALLREDUCE, NumelIn=1048576, NumelOut=1048576, Timeout(ms)=30000) ran for \
+         30013 milliseconds before timing out."
+    ));
+    insta::assert_snapshot!(shown(
+        "torch.distributed.DistBackendError: NCCL error in: ../torch/csrc/distributed/c10d/NCCLUtils.hpp:317, \
+         unhandled system error (run with NCCL_DEBUG=INFO for details), NCCL version 2.19.3\n\
+         ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error.\n\
+         Last error:\n\
+         Error: failed to extend /dev/shm/nccl-abc to 9637892 bytes, error: No space left on device (28)\n"
+    ));
+    for (line, expected) in [
+        ("RuntimeError: CUDA error: device-side assert triggered", "device-side assert"),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB.", "out of memory"),
+        (
+            "The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).",
+            "address-in-use",
+        ),
+    ] {
+        assert!(found(line).to_lowercase().contains(expected), "{line}: {}", found(line));
+    }
+}
+
+#[test]
+fn words_find_what_is_about_them() {
+    assert_eq!(found("row remap failure").split(" | ").next(), Some("Cause row-remap-failure"));
+    assert!(found("fallen off the bus").contains("Xid xid 79"));
+    assert!(found("heartbeat").contains("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC"));
+    assert_eq!(found("NDR"), "Link NDR");
+    assert_eq!(found("nvlink"), "Link NVLink");
+    assert_eq!(found("8x H200"), "Bandwidth busbw");
+}
+
+#[test]
+fn the_page_of_all_that_is_known() {
+    insta::assert_snapshot!(catalog(&PLAIN));
+    assert_eq!(catalog(&PLAIN), {
+        let output = ringleader().arg("explain").output().unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        out(&output).to_owned()
+    });
+}
+
+#[test]
+fn every_row_of_every_table_is_found_by_its_name() {
+    let validator = jsonschema::validator_for(&serde_json::from_str(&schema()).unwrap()).unwrap();
+    let names = names();
+    assert!(names.len() > 1_000, "{} names", names.len());
+    for name in names.iter().cloned().chain(messages()) {
+        let answer = explain(&name);
+        assert!(!answer.topics.is_empty(), "{name} is not found");
+        for topic in &answer.topics {
+            assert!(!topic.meaning.is_empty() && !topic.title.is_empty(), "{name}: {topic:?}");
+            assert!(
+                topic.sources.iter().all(|s| s.len() > 5) && !topic.sources.is_empty(),
+                "{name}: no source"
+            );
+            // What it points at is there.
+            for other in &topic.see_also {
+                assert!(names.contains(other), "{name} points at {other}, which is unknown");
+            }
+        }
+        // A text may be the words of a cause; a name is answered by what has it.
+        let first = &answer.topics[0];
+        let has_aliases = matches!(first.kind, Kind::Variable | Kind::CudaError | Kind::Link);
+        if names.contains(&name) && !has_aliases {
+            assert!(first.name.eq_ignore_ascii_case(&name), "{name} gives {}", first.name);
+        }
+        let value = serde_json::from_str(&answer.to_json().unwrap()).unwrap();
+        assert!(validator.is_valid(&value), "{name} does not fit the schema");
+        for width in [40, 80] {
+            let shown = text::render(&answer, &Look { width, ..PLAIN });
+            fits(&without_commands(&shown), width);
+            assert!(shown.lines().count() > 2, "{name}: {shown}");
+        }
+    }
+}
+
+/// Rows without commands: a quoted word of theirs stays whole, so that it can be copied.
+fn without_commands(text: &str) -> String {
+    let mut inside = false;
+    let mut out = String::new();
+    for row in text.lines() {
+        inside |= row.trim_start().starts_with("$ ");
+        if !inside {
+            out.push_str(row);
+            out.push('\n');
+        }
+        inside &= row.ends_with('\\');
+    }
+    out
+}
+
+#[test]
+fn the_committed_schema_is_the_one_of_the_types() {
+    let committed = std::fs::read_to_string(crate::root().join("docs/explain-v1.schema.json")).unwrap();
+    assert!(committed == schema(), "run: cargo xtask gen");
+    let validator = jsonschema::validator_for(&serde_json::from_str(&schema()).unwrap()).unwrap();
+    let good = serde_json::to_value(explain("xid 79")).unwrap();
+    assert!(validator.is_valid(&good));
+    for (pointer, bad) in [
+        ("/schema", serde_json::json!("ringleader.explain.v2")),
+        ("/topics/0/kind", serde_json::json!("gpu")),
+        ("/topics/0/meaning", serde_json::json!(null)),
+        ("/topics/0/actions/0/impact", serde_json::json!("free")),
+    ] {
+        let mut answer = good.clone();
+        *answer.pointer_mut(pointer).unwrap() = bad;
+        assert!(!validator.is_valid(&answer), "{pointer}");
+    }
+}
+
+#[test]
+fn a_misspelt_name_is_2_and_names_are_offered() {
+    let run = |args: &[&str]| ringleader().arg("explain").args(args).output().unwrap();
+    let output = run(&["NCCL_IB_TIMOUT"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty());
+    insta::assert_snapshot!(err(&output), @r"
+    error: failed to explain 'NCCL_IB_TIMOUT': nothing is known by that name
+      help: did you mean NCCL_IB_TIMEOUT?
+    ");
+    let output = run(&["skiped-colective", "--format", "json"]);
+    assert_eq!(output.status.code(), Some(2));
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer["nearest"][0], "skipped-collective");
+    let output = run(&["xyzzy plugh"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err(&output).contains("`ringleader explain` lists what can be explained"), "{}", err(&output));
+}
+
+#[test]
+fn what_is_piped_is_complete_and_never_paged() {
+    let output = ringleader().args(["explain", "xid", "79"]).env("PAGER", "false").output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(out(&output), shown("xid 79"));
+    let output =
+        ringleader().args(["explain", "--color", "always", "--width", "60", "xid", "79"]).output().unwrap();
+    let plain = text::render(&explain("xid 79"), &Look { width: 60, ..PLAIN });
+    assert_eq!(uncoloured(out(&output)), plain);
+    assert_ne!(out(&output), plain);
+}
+
+#[test]
+fn standard_input_is_read_on_request_and_huge_input_is_cut() {
+    let run = |bytes: &[u8]| {
+        let mut child = ringleader()
+            .args(["explain", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut pipe = child.stdin.take().unwrap();
+        let bytes = bytes.to_owned();
+        let writer = std::thread::spawn(move || {
+            // The program reads a bounded part and may be gone before all is written.
+            let _ = pipe.write_all(&bytes);
+        });
+        let output = child.wait_with_output().unwrap();
+        writer.join().unwrap();
+        output
+    };
+    assert_eq!(out(&run(b"xid 79\n")), shown("xid 79"));
+    for junk in [vec![b'x'; 4 << 20], vec![0xff; 1 << 20], b"\n".repeat(1 << 20), b"(".repeat(1 << 20)] {
+        let output = run(&junk);
+        assert!(matches!(output.status.code(), Some(0 | 2)), "{:?} {}", output.status, err(&output));
+        assert!(output.stderr.len() < 2_000);
+    }
+}
+
+/// Nothing in the answer acts on a terminal.
+fn harmless(query: &str) {
+    let answer = explain(query);
+    assert_eq!(answer, explain(query), "the same question, the same answer");
+    assert!(answer.query.chars().count() <= 420);
+    let shown = text::render(&answer, &PLAIN);
+    let json = answer.to_json().unwrap();
+    for text in [&shown, &json] {
+        let active = text.chars().find(|&c| c != '\n' && ringleader::report::quote::is_active(c));
+        assert_eq!(active, None, "{query:?}");
+    }
+    fits(&shown, 80);
+}
+
+#[test]
+fn hostile_questions_are_harmless() {
+    let huge = format!("NVRM: Xid (PCI:0000:55:00): 79, {}", "a\u{1b}[2J".repeat(200_000));
+    for query in [
+        "",
+        " ",
+        "\u{1b}[2J\u{1b}]0;owned\u{7}",
+        "NCCL_DEBUG=\u{1b}[31mINFO",
+        "NCCL_DEBUG=\u{202e}OFNI",
+        "xid 99999999999999999999",
+        "=",
+        "==",
+        "=79",
+        "xid",
+        "xid -1",
+        "-",
+        "%s%n",
+        "(((",
+        "'",
+        "\"",
+        "`id`",
+        "$(reboot)",
+        "NVRM: Xid (PCI:0000:55:00): 79, \u{1b}[2J\r\u{9b}31m",
+        "h:1:1 [0] a.cc:1 NCCL WARN \u{1b}[2J",
+        "\0\0\0",
+        &huge,
+    ] {
+        harmless(query);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_question_has_a_harmless_answer(query in any::<String>()) {
+        harmless(&query);
+    }
+
+    #[test]
+    fn any_mistake_in_a_name_has_a_harmless_answer(at in any::<prop::sample::Index>(), cut in any::<prop::sample::Index>(), with in any::<char>()) {
+        let names = names();
+        let name = at.get(&names);
+        let mut chars: Vec<char> = name.chars().collect();
+        let place = cut.index(chars.len());
+        chars[place] = with;
+        harmless(&chars.into_iter().collect::<String>());
+    }
+}
+
+/// The goal is 20 ms of processor time for the whole program; this is the part that can be slow.
+#[test]
+fn an_answer_takes_less_than_20_ms() {
+    for query in
+        ["xid 79", "NCCL_IB_TIMEOUT", "NCCL_IB_TIMOUT", "row remap", "unhandled system error", "zzzzzz zzzzz"]
+    {
+        // The best of several: the machine has other things to do.
+        let best = (0..7)
+            .map(|_| {
+                let start = Instant::now();
+                let answer = explain(query);
+                std::hint::black_box(text::render(&answer, &PLAIN));
+                start.elapsed()
+            })
+            .min();
+        assert!(best < Some(Duration::from_millis(20)), "{query}: {best:?}");
+    }
+}
+
+/// Settings are remarked on beside the verdict; secrets of an environment go nowhere.
+#[test]
+fn a_listing_of_variables_is_checked_and_decides_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let common = "PATH=/bin\0MASTER_ADDR=n0\0WANDB_API_KEY=hunter2\0SLURM_JWT=hunter2\0NCCL_VERSION=2.28.9\0";
+    for (rank, own) in [(0, "NCCL_IB_DISABLE=true\0"), (1, "NCCL_ALGO=Ring\0"), (2, "")] {
+        let text = format!("{common}RANK={rank}\0{own}");
+        std::fs::write(folder.path().join(format!("environ{rank}")), text).unwrap();
+    }
+    let output = ringleader().args(["diagnose", "--format", "json"]).arg(folder.path()).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["verdict"]["cause"], "none", "{report:#}");
+    assert_eq!(output.status.code(), Some(0));
+    let titles: Vec<&str> =
+        report["findings"].as_array().unwrap().iter().map(|f| f["title"].as_str().unwrap()).collect();
+    assert_eq!(
+        titles,
+        [
+            "NCCL_IB_DISABLE=true: true reads as 0",
+            "rank 1 differs in NCCL_ALGO: unset, Ring",
+            "rank 0 differs in NCCL_IB_DISABLE: unset, true",
+        ]
+    );
+    assert!(!out(&output).contains("hunter2"));
+    assert_eq!(report["looked_at"][0]["kind"], "environment");
+}

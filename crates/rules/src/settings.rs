@@ -1,0 +1,230 @@
+//! What each process and each listing had set, and what is wrong with it by itself: values that are read as something
+//! else, names that nothing reads, settings that cancel each other. None of it is a cause by itself.
+
+use std::collections::BTreeMap;
+
+use ringleader_knowledge::conflict;
+use ringleader_knowledge::variable::{self, Status, misread};
+use ringleader_knowledge::version::NcclVersion;
+use ringleader_model::{Cite, Culprit, Evidence, Fact, SourceKind, Who};
+
+use crate::correlate::Scene;
+use crate::told::{add_culprit, nccl_version};
+
+/// Citations of one remark.
+const CITATIONS: usize = 4;
+/// Remarks of one case.
+const MAX_REMARKS: usize = 40;
+
+/// One variable as it was set.
+#[derive(Clone, Copy)]
+pub(crate) struct Set<'a> {
+    /// The name that its reader gives it today.
+    pub(crate) name: &'a str,
+    /// The name as it was written.
+    written: &'a str,
+    /// The value; of NCCL's log the one that was read, else the text.
+    pub(crate) value: &'a str,
+    /// Where it stands.
+    pub(crate) cite: Cite,
+}
+
+/// What one process, or one listing, had set.
+pub(crate) struct Settings<'a> {
+    /// Whose.
+    pub(crate) who: &'a Who,
+    /// NCCL's log, or a listing.
+    pub(crate) kind: SourceKind,
+    /// In their order.
+    pub(crate) sets: Vec<Set<'a>>,
+    /// What is not there was not set.
+    pub(crate) is_whole: bool,
+    /// NCCL of the process, if it said so.
+    version: Option<NcclVersion>,
+}
+
+impl<'a> Settings<'a> {
+    /// The value of a variable by its name of today.
+    pub(crate) fn get(&self, name: &str) -> Option<&'a str> {
+        self.sets.iter().find(|s| s.name == name).map(|s| s.value)
+    }
+
+    fn number(&self, name: &str) -> Option<i64> {
+        self.get(name)?.trim().parse().ok()
+    }
+
+    fn evidence(&self, set: &Set<'_>) -> Evidence {
+        let text = match self.kind {
+            SourceKind::NcclLog => format!("{} set by environment to {}", set.written, set.value),
+            _ => format!("{}={}", set.written, set.value),
+        };
+        Evidence { cite: set.cite, text, kind: self.kind }
+    }
+}
+
+/// All settings of a case, one entry for each process of a log and each listing.
+pub(crate) fn of<'a>(scene: &Scene<'a>) -> Vec<Settings<'a>> {
+    let mut all = Vec::new();
+    let today = |written: &'a str| variable::get(written).map_or(written, |v| v.name);
+    for (_, log) in scene.nccl_logs() {
+        for (index, process) in log.processes.iter().enumerate() {
+            let own = log.settings.iter().filter(|s| s.process as usize == index);
+            let sets: Vec<Set<'_>> = own
+                .map(|s| Set {
+                    name: today(&s.name),
+                    written: &s.name,
+                    value: s.value.trim_end_matches('.'),
+                    cite: s.cite,
+                })
+                .collect();
+            if !sets.is_empty() {
+                let version = process.nccl_version.as_deref().and_then(NcclVersion::parse);
+                let kind = SourceKind::NcclLog;
+                all.push(Settings { who: &process.who, kind, sets, is_whole: false, version });
+            }
+        }
+    }
+    for observation in &scene.case.observations {
+        let Fact::Environment(listing) = &observation.fact else { continue };
+        let own = listing.settings.iter();
+        let sets = own.map(|s| Set { name: today(&s.name), written: &s.name, value: &s.value, cite: s.cite });
+        all.push(Settings {
+            who: &observation.who,
+            kind: SourceKind::Environment,
+            sets: sets.collect(),
+            is_whole: listing.is_whole,
+            version: None,
+        });
+    }
+    all
+}
+
+/// Something about settings that is worth a word.
+pub(crate) struct Remark {
+    /// One line.
+    pub(crate) title: String,
+    /// What to do.
+    pub(crate) advice: String,
+    /// It makes the job slow, or takes a guard away that was asked for; else it is merely without effect.
+    pub(crate) hurts: bool,
+    /// Who has it so.
+    pub(crate) culprits: Vec<Culprit>,
+    /// Where.
+    pub(crate) evidence: Vec<Evidence>,
+}
+
+/// All remarks on a case: one for each thing, whoever and how many have it so.
+pub(crate) fn remarks(scene: &Scene<'_>) -> Vec<Remark> {
+    let all = of(scene);
+    // A listing names no release: the job's own logs do.
+    let version = nccl_version(scene);
+    let mut found: BTreeMap<String, Remark> = BTreeMap::new();
+    for settings in &all {
+        let version = settings.version.or(version);
+        for set in &settings.sets {
+            if let Some((title, advice, hurts)) = by_itself(settings, set, version) {
+                note(scene, &mut found, settings, &[set], title, advice, hurts);
+            }
+        }
+        for (row, names) in conflict::found(|name| settings.get(name)) {
+            let sets: Vec<&Set<'_>> =
+                names.iter().filter_map(|name| settings.sets.iter().find(|s| s.name == *name)).collect();
+            let title = format!("{}: {}", written(&sets), row.means);
+            note(scene, &mut found, settings, &sets, title, row.instead.to_owned(), row.hurts);
+        }
+        for (names, title, advice) in by_number(settings) {
+            let sets: Vec<&Set<'_>> =
+                names.iter().filter_map(|name| settings.sets.iter().find(|s| s.name == *name)).collect();
+            note(scene, &mut found, settings, &sets, title, advice, true);
+        }
+    }
+    found.into_values().take(MAX_REMARKS).collect()
+}
+
+fn written(sets: &[&Set<'_>]) -> String {
+    sets.iter().map(|s| format!("{}={}", s.written, s.value)).collect::<Vec<_>>().join(" with ")
+}
+
+fn note(
+    scene: &Scene<'_>,
+    found: &mut BTreeMap<String, Remark>,
+    settings: &Settings<'_>,
+    sets: &[&Set<'_>],
+    title: String,
+    advice: String,
+    hurts: bool,
+) {
+    let remark = found.entry(title.clone()).or_insert_with(|| Remark {
+        title,
+        advice,
+        hurts,
+        culprits: Vec::new(),
+        evidence: Vec::new(),
+    });
+    if !settings.who.is_nobody() {
+        add_culprit(&mut remark.culprits, scene.culprit(settings.who));
+    }
+    if remark.evidence.len() < CITATIONS {
+        remark.evidence.extend(sets.iter().map(|set| settings.evidence(set)));
+    }
+}
+
+/// What is wrong with one setting alone: title, advice, whether it hurts.
+fn by_itself(
+    settings: &Settings<'_>,
+    set: &Set<'_>,
+    version: Option<NcclVersion>,
+) -> Option<(String, String, bool)> {
+    let name = set.written;
+    if let Some(unread) = variable::get_unread(name) {
+        return Some((format!("nothing reads {name}"), format!("use instead: {}", unread.meant), true));
+    }
+    let Some(known) = variable::get(name) else {
+        // Releases newer than the table, plugins and ports read names that the table lacks.
+        let is_foreign = variable::is_of_plugin(name)
+            || variable::is_label(name)
+            || version.is_some_and(|v| v > variable::newest());
+        let is_ours = name.starts_with("NCCL_") || name.starts_with("TORCH_NCCL_");
+        return (is_ours && !is_foreign && settings.kind == SourceKind::Environment).then(|| {
+            (
+                format!("no NCCL up to {} and no PyTorch is known to read {name}", variable::newest()),
+                format!("check its spelling: ringleader explain {name}"),
+                false,
+            )
+        });
+    };
+    if known.reader == "NCCL" && variable::is_read_by(known.name, version) == Some(false) {
+        let version = version.map(|v| v.to_string()).unwrap_or_default();
+        let instead = match known.replaced_by {
+            "" => "unset it".to_owned(),
+            successor => format!("use {successor}"),
+        };
+        return Some((format!("NCCL {version} does not read {name}"), instead, false));
+    }
+    if known.status == Status::Removed && version.is_none() && settings.kind == SourceKind::Environment {
+        return Some((format!("no current release reads {name}"), "unset it".to_owned(), false));
+    }
+    let misread = misread(known, set.value, version)?;
+    Some((format!("{name}={}: {}", set.value, misread.what), misread.trap.instead.to_owned(), true))
+}
+
+/// Pairs of numbers that do not fit: names, title, advice.
+fn by_number(settings: &Settings<'_>) -> Vec<([&'static str; 2], String, String)> {
+    let mut found = Vec::new();
+    for [low, high] in [["NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS"], ["NCCL_MIN_CTAS", "NCCL_MAX_CTAS"]] {
+        if let (Some(least), Some(most)) = (settings.number(low), settings.number(high))
+            && least > most
+        {
+            let title = format!("{low}={least} is more than {high}={most}");
+            found.push(([low, high], title, "unset one of the two".to_owned()));
+        }
+    }
+    let names = ["NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD"];
+    if let (Some(threads), Some(sockets)) = (settings.number(names[0]), settings.number(names[1]))
+        && threads.saturating_mul(sockets) > 64
+    {
+        let title = format!("{}={threads} times {}={sockets} is more than 64", names[0], names[1]);
+        found.push((names, title, "keep the product at 64 or less".to_owned()));
+    }
+    found
+}

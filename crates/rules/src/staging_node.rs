@@ -1,0 +1,107 @@
+//! Output of a node's tools, made by hand for the tests of rules.
+
+use ringleader_model::{
+    BenchDevice, BenchFigure, BenchRow, BenchRun, CopyTest, Fact, Interface, NetFact, PortCounters, RdmaPort,
+    SourceKind, SystemFact, Who,
+};
+
+use crate::staging::Stage;
+
+/// A node by name; empty = the output does not tell.
+fn on(host: &str) -> Who {
+    Who { host: (!host.is_empty()).then(|| host.into()), ..Who::default() }
+}
+
+impl Stage {
+    /// Two processes on two nodes whose log says that they use mlx5_0 and mlx5_1.
+    pub(crate) fn two_verbs_nodes(self) -> Self {
+        let devices = "[0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:192.0.2.1<0>";
+        self.process("node0", 10, Some(0))
+            .about(|p| p.ib_devices = Some(devices.into()))
+            .comm(0, 2, 1, true)
+            .process("node1", 11, Some(1))
+            .about(|p| p.ib_devices = Some(devices.into()))
+            .comm(1, 2, 1, true)
+    }
+
+    /// A statement of the network's tools.
+    pub(crate) fn net(self, host: &str, fact: NetFact) -> Self {
+        self.push(SourceKind::Network, on(host), Fact::Net(Box::new(fact)))
+    }
+
+    /// A port: state, physical state, Gb/s.
+    pub(crate) fn port(self, host: &str, device: &str, state: (&str, &str), rate_gbps: f64) -> Self {
+        let port = RdmaPort {
+            device: device.into(),
+            port: 1,
+            state: Some(state.0.into()),
+            phys_state: Some(state.1.into()),
+            rate_gbps: Some(rate_gbps),
+            ..RdmaPort::default()
+        };
+        self.net(host, NetFact::Port(port))
+    }
+
+    /// One counter of a port at one moment.
+    pub(crate) fn counted(self, host: &str, device: &str, name: &str, value: u64) -> Self {
+        let counters = PortCounters {
+            device: device.into(),
+            port: 1,
+            errors: vec![(3, name.into(), value)],
+            ..PortCounters::default()
+        };
+        self.net(host, NetFact::Counters(counters))
+    }
+
+    /// An interface: state, largest packet, address.
+    pub(crate) fn interface(self, host: &str, name: &str, state: &str, mtu: u32, address: &str) -> Self {
+        let interface = Interface {
+            name: name.into(),
+            state: Some(state.into()),
+            mtu: Some(mtu),
+            addresses: if address.is_empty() { Vec::new() } else { vec![address.into()] },
+            ..Interface::default()
+        };
+        self.net(host, NetFact::Interface(interface))
+    }
+
+    /// A statement of the node's tools.
+    pub(crate) fn system(self, host: &str, fact: SystemFact) -> Self {
+        self.push(SourceKind::System, on(host), Fact::System(Box::new(fact)))
+    }
+
+    /// A statement of a scheduler.
+    pub(crate) fn scheduled(self, event: ringleader_model::SchedulerEvent) -> Self {
+        self.push(SourceKind::Scheduler, Who::default(), Fact::System(Box::new(SystemFact::Scheduler(event))))
+    }
+
+    /// A run of nccl-tests: GPUs on a host, bus bandwidth of one size, wrong elements.
+    pub(crate) fn bench(
+        self,
+        gpus: (&str, &str, u32),
+        size_bytes: u64,
+        busbw_gbs: f64,
+        n_wrong: u64,
+        settings: &[(&str, &str)],
+    ) -> Self {
+        let (host, name, n_gpus) = gpus;
+        let figure = BenchFigure { time_us: 1.0, algbw_gbs: busbw_gbs, busbw_gbs, n_wrong: Some(n_wrong) };
+        let device =
+            |line| BenchDevice { line, host: Some(host.into()), name: name.into(), ..BenchDevice::default() };
+        let run = BenchRun {
+            collective: Some("all_reduce".into()),
+            devices: (0..n_gpus).map(device).collect(),
+            rows: vec![BenchRow { line: 20, size_bytes, out_of_place: Some(figure), in_place: None }],
+            settings: settings.iter().map(|(n, v)| ((*n).into(), (*v).into())).collect(),
+            out_of_bounds: Some((30, n_wrong)),
+            ..BenchRun::default()
+        };
+        self.push(SourceKind::NcclTests, Who::default(), Fact::Bench(Box::new(run)))
+    }
+
+    /// A copy from GPU 0 to GPU 1.
+    pub(crate) fn copied(self, is_right: bool) -> Self {
+        let test = CopyTest { from: Some(0), to: Some(1), is_right, compared: "torch.equal(a, b)".into() };
+        self.push(SourceKind::CopyTest, Who::default(), Fact::Copy(Box::new(test)))
+    }
+}
