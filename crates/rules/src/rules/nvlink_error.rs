@@ -282,6 +282,12 @@ mod tests {
     }
 
     #[test]
+    fn an_output_that_was_cut_lacks_lines_not_links() {
+        let cut = gpus(2, |index, row| row.links = links(18, if index == 1 { 7 } else { 18 }));
+        Stage::new().shows(cut).silent(&RULE);
+    }
+
+    #[test]
     fn links_that_are_off_by_design() {
         // Twelve of eighteen on all alike; cards bridged in pairs; no links at all.
         Stage::new().shows(gpus(4, |_, row| row.links = links(12, 18))).silent(&RULE);
