@@ -41,7 +41,7 @@ fn what_a_launcher_puts_before_each_line_changes_no_verdict() {
         "[pod/job-0/train] 2026-11-20T08:22:52.123Z ",
         "trainer-1  | [2026-11-20 08:22:52] ",
     ] {
-        forms.push((prefix.into(), log.lines().map(|l| format!("{prefix}{l}\n")).collect()));
+        forms.push((prefix.into(), log.split_inclusive('\n').flat_map(|l| [prefix, l]).collect()));
     }
     for (name, text) in forms {
         let folder = tempfile::tempdir().unwrap();
