@@ -168,10 +168,10 @@ GPU 00000000:1A:00.0
         Double Bit ECC                    : 61
         Pending Page Blacklist            : Yes
 ",
-        r#"
+        r"
 line 2: Query at None driver None cuda None failures []
 2: GPU ? 0000:1a:00.0 errors 1 reasons 0x0 volatile [dram_corrected: 2, dram_uncorrected: 1, total_corrected: 3, total_uncorrected: 1] pages [single_bit: 4, double_bit: 61, pending: true]
-"#,
+",
     );
 }
 
@@ -304,11 +304,11 @@ NIC Legend:
 
   NIC0: mlx5_0
 ",
-        r#"
+        r"
 line 1: Topology at None driver None cuda None failures []
 2: 0 to 1 SYS
 3: 1 to 0 SYS
-"#,
+",
     );
 }
 
@@ -325,11 +325,11 @@ fn samples_are_joined() {
 # gpu    pwr  gtemp     sm   pclk  pviol  tviol  dbecc
     0    3
 ",
-        r#"
+        r"
 line 1: Monitor at None driver None cuda None failures []
 3: GPU 0 ? C 71 W 305 % 100 MHz 1970 errors 0 reasons 0x0 volatile [total_uncorrected: 0]
 4: GPU 1 ? C 90 W 200 % 99 MHz 1050 errors 2 reasons 0x24 volatile [total_uncorrected: 2]
-"#,
+",
     );
     check(
         "# gpu         pid   type     sm    command\n# Idx           #    C/G      %    name\n    0      1347     C     98    python3\n    1         -     -      -    -\n",
