@@ -258,7 +258,7 @@ mod laws {
             lines in prop::collection::vec(
                 (prop::sample::select(super::STARTS.to_vec()), "[ -~\\t]{0,60}"), 0..30)
         ) {
-            let text: String = lines.iter().flat_map(|(start, rest)| [start.to_string(), rest.to_string(), "\n".to_owned()]).collect();
+            let text: String = lines.iter().flat_map(|(start, rest)| [start.to_string(), rest.clone(), "\n".to_owned()]).collect();
             let extract = read("net", text.as_bytes());
             prop_assert!(extract.observations.len() <= 3 * lines.len());
         }

@@ -271,7 +271,7 @@ mod laws {
         fn any_lines_are_read_without_a_panic(
             lines in prop::collection::vec((prop::sample::select(STARTS.to_vec()), "[ -~\\t]{0,60}"), 0..30)
         ) {
-            let text: String = lines.iter().flat_map(|(start, rest)| [start.to_string(), rest.to_string(), "\n".to_owned()]).collect();
+            let text: String = lines.iter().flat_map(|(start, rest)| [start.to_string(), rest.clone(), "\n".to_owned()]).collect();
             let extract = read("node", text.as_bytes());
             prop_assert!(extract.observations.len() <= 2 * lines.len());
         }
