@@ -1,6 +1,6 @@
 //! Findings drafted from what `correlate` joined: one way of saying who, where and with what proof.
 
-use ringleader_model::{Confidence, Culprit, Frame, Rank, RankSet, Severity, Weight};
+use ringleader_model::{Confidence, Culprit, Frame, Impact, Rank, RankSet, Severity, Weight};
 
 use crate::correlate::Scene;
 use crate::correlate::mismatch::Mismatch;
@@ -64,7 +64,7 @@ pub(crate) fn from_mismatch(
         .at(m.at_ns);
     if m.halves {
         draft = draft.advise(
-            ringleader_model::Impact::Harmless,
+            Impact::Harmless,
             format!(
                 "as many ranks do the one as the other: compare the code paths of {} and {}",
                 who(&m.odd),
@@ -91,6 +91,21 @@ pub(crate) fn from_suspect(
         .evidence(suspect.evidence.iter().take(4).cloned())
         .culprits(culprits(scene, &[suspect.node], place))
         .at(suspect.since_ns)
+}
+
+/// How to get rid of shared-memory segments that a dead job left.
+pub(crate) fn advise_removal_of_segments(draft: Draft) -> Draft {
+    draft
+        .advise_command(
+            Impact::Harmless,
+            "list segments and who has them open",
+            "ls -la /dev/shm/nccl-*; fuser -v /dev/shm/nccl-*",
+        )
+        .advise_command(
+            Impact::Destructive,
+            "remove those that no process has open",
+            "fuser -s /dev/shm/nccl-XXXXXX || rm /dev/shm/nccl-XXXXXX",
+        )
 }
 
 /// How sure a finding may be that rests on who waits for whom at one moment: where nothing says that the job failed, it

@@ -2,6 +2,7 @@
 
 mod application_exception;
 mod collective_order_mismatch;
+mod concurrent_communicators;
 mod container_config;
 mod cuda_oom;
 mod cumem_config;
@@ -93,6 +94,7 @@ pub static ALL: &[&Rule] = &[
     &shape_mismatch::RULE,
     &dtype_mismatch::RULE,
     &collective_order_mismatch::RULE,
+    &concurrent_communicators::RULE,
     &deadlock_cycle::RULE,
     &unmatched_p2p::RULE,
     &uneven_inputs::RULE,

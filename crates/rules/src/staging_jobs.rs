@@ -328,13 +328,18 @@ impl Stage {
 
     /// What py-spy saw of a rank's main thread: `(file, line, function)`, innermost first.
     pub(crate) fn stands(self, rank: u32, frames: &[(&str, u32, &str)]) -> Self {
-        let thread = ThreadStack {
-            name: Some("MainThread".into()),
+        self.threads(rank, &[frames])
+    }
+
+    /// Stacks of several threads of a rank, the main thread first.
+    pub(crate) fn threads(self, rank: u32, threads: &[&[(&str, u32, &str)]]) -> Self {
+        let threads = threads.iter().enumerate().map(|(at, frames)| ThreadStack {
+            name: (at == 0).then(|| "MainThread".into()),
             frames: threads_frames(frames),
             ..ThreadStack::default()
-        };
+        });
         let stacks =
-            ProcessStacks { pid: Some(pid(rank)), threads: vec![thread], ..ProcessStacks::default() };
+            ProcessStacks { pid: Some(pid(rank)), threads: threads.collect(), ..ProcessStacks::default() };
         self.push(SourceKind::Stacks, Who::default(), Fact::Stacks(Box::new(stacks)))
     }
 

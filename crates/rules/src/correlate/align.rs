@@ -112,22 +112,29 @@ impl<'a> Aligner<'_, 'a> {
             entry.0.push(*at);
             entry.1 = entry.1.max(n_confirmed);
         }
-        Some(
-            by_fault
-                .into_iter()
-                .map(|(fault, (odd, n_confirmed))| Divergence {
-                    group: self.at,
-                    seq,
-                    fault,
-                    at_ns: odd.first().and_then(|at| self.created_ns(*at, seq)),
-                    odd,
-                    usual: usual.clone(),
-                    reference,
-                    halves,
-                    n_confirmed,
-                })
-                .collect(),
-        )
+        Some(self.divergences_at(seq, by_fault, (&usual, reference), halves))
+    }
+
+    /// One divergence for each fault, with the group ranks that have it and the calls that bear it out.
+    fn divergences_at(
+        &self,
+        seq: u32,
+        by_fault: BTreeMap<Fault, (Vec<usize>, usize)>,
+        (usual, reference): (&[usize], usize),
+        halves: bool,
+    ) -> Vec<Divergence> {
+        let of_fault = |(fault, (odd, n_confirmed)): (Fault, (Vec<usize>, usize))| Divergence {
+            group: self.at,
+            seq,
+            fault,
+            at_ns: odd.first().and_then(|at| self.created_ns(*at, seq)),
+            odd,
+            usual: usual.to_vec(),
+            reference,
+            halves,
+            n_confirmed,
+        };
+        by_fault.into_iter().map(of_fault).collect()
     }
 
     /// All calls of a group are alike to NCCL, but the places in the code they come from tell them apart: a rank whose
@@ -212,20 +219,7 @@ impl<'a> Aligner<'_, 'a> {
                 entry.1 = entry.1.max(n);
             }
         }
-        let found: Vec<Divergence> = by_fault
-            .into_iter()
-            .map(|(fault, (odd, n_confirmed))| Divergence {
-                group: self.at,
-                seq,
-                fault,
-                at_ns: odd.first().and_then(|at| self.created_ns(*at, seq)),
-                odd,
-                usual: usual.clone(),
-                reference: reference.0,
-                halves: false,
-                n_confirmed,
-            })
-            .collect();
+        let found = self.divergences_at(seq, by_fault, (&usual, reference.0), false);
         (!found.is_empty()).then_some(found)
     }
 

@@ -110,6 +110,8 @@ pub struct Condition {
     pub crash: Option<(Box<str>, Vec<ThreadStack>, Evidence)>,
     /// Main thread's stack while alive.
     pub stand: Option<Stand>,
+    /// Two threads of its program stand inside collectives at the same time.
+    pub two_inside: Option<Evidence>,
     /// The stack tool failed on it, and why.
     pub stand_failure: Option<(Box<str>, Evidence)>,
     /// RAS got no answer from it.
@@ -154,6 +156,16 @@ impl Conditions {
                     let condition = conditions.by_rank.entry(rank).or_default();
                     if let Some(failure) = &stacks.failure {
                         condition.stand_failure.get_or_insert((failure.clone(), said(SourceKind::Stacks)));
+                    }
+                    let inside: Vec<String> = stacks.threads.iter().filter_map(stand_in_collective).collect();
+                    if inside.len() > 1 {
+                        let text =
+                            format!("threads of rank {} inside collectives: {}", rank.0, inside.join("; "));
+                        condition.two_inside.get_or_insert(Evidence {
+                            cite: observation.cite,
+                            text,
+                            kind: SourceKind::Stacks,
+                        });
                     }
                     if condition.stand.is_none()
                         && let Some(thread) = main_thread(&stacks.threads, pid, stacks.tool)
@@ -307,6 +319,13 @@ impl Conditions {
             }
         }
     }
+}
+
+/// The collective that a thread of the program is in, and the user's line that called it.
+fn stand_in_collective(thread: &ThreadStack) -> Option<String> {
+    let call = thread.frames.iter().find(|f| f.file.ends_with("torch/distributed/distributed_c10d.py"))?;
+    let place = user_frame(&thread.frames)?;
+    Some(format!("{} called from {} ({}:{})", call.function, place.function, place.file, place.line))
 }
 
 /// The thread that runs the program: named MainThread, or the one whose id is the pid, or the one with user code.

@@ -42,7 +42,12 @@ fn check(scene: &Scene<'_>) -> Outcome {
         for cycle in &waits.cycles {
             let broken = suspects::broken_pair(scene, waits, cycle).is_some()
                 || suspects::went_on(scene, waits, cycle).is_some();
-            if broken || scene.mismatches.iter().any(|m| m.odd.iter().any(|n| cycle.contains(n))) {
+            // Two threads of one process without a common order: a cause of its own.
+            let threads = cycle
+                .iter()
+                .filter_map(|n| scene.condition(n.rank()?))
+                .any(|condition| condition.two_inside.is_some());
+            if broken || threads || scene.mismatches.iter().any(|m| m.odd.iter().any(|n| cycle.contains(n))) {
                 continue;
             }
             let fronts: Vec<_> = waits
@@ -123,6 +128,16 @@ mod tests {
         two_groups()
             .dumps(&["a/ar:8@20?", "b/ar:8@30?", ""])
             .concludes(&RULE, "deadlock-cycle 0-1 at step:20, high");
+    }
+
+    #[test]
+    fn two_threads_of_one_process() {
+        let c10d = "/opt/site-packages/torch/distributed/distributed_c10d.py";
+        let train = [(c10d, 2800, "all_reduce"), ("/srv/train.py", 20, "step")];
+        let save = [(c10d, 4100, "barrier"), ("/srv/save.py", 30, "flush")];
+        let job = || two_groups().logs().dumps(&["a/ar:8@20?", "b/ar:8@30?", ""]);
+        job().threads(0, &[&train, &save]).silent(&RULE);
+        job().threads(0, &[&train]).expect(&RULE, &["deadlock-cycle 0-1"]);
     }
 
     #[test]

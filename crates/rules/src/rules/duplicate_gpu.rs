@@ -78,7 +78,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .advise_command(
             Impact::Harmless,
             "check that local ranks differ and that each process sees the GPUs it should",
-            "env | grep -E '^(LOCAL_RANK|CUDA_VISIBLE_DEVICES|SLURM_LOCALID|OMPI_COMM_WORLD_LOCAL_RANK)='",
+            "env | grep -E 'LOCAL_RANK|LOCALID|CUDA_VISIBLE_DEVICES'",
         );
     if reads_variable(scene, "NCCL_MULTI_RANK_GPU_ENABLE")
         && told.claims().iter().any(|c| c.text.contains("Multi"))

@@ -34,7 +34,7 @@ use crate::told::found;
 pub(super) static RULE: Rule = Rule {
     id: "gid-table",
     title: "the GID index fits no RoCE v2 address",
-    since: "0.2",
+    since: "0.1",
     reads: &[Input::Network, Input::NcclLog],
     doc: include_str!("gid_table.rs"),
     check,

@@ -35,7 +35,7 @@ use crate::rule::{Input, Outcome, Rule};
 pub(super) static RULE: Rule = Rule {
     id: "gpu-driver-bug",
     title: "the NVIDIA driver failed",
-    since: "0.2",
+    since: "0.1",
     reads: &[Input::KernelLog],
     doc: include_str!("gpu_driver_bug.rs"),
     check,

@@ -37,7 +37,7 @@ use crate::rule::{Draft, Input, Outcome, Rule};
 pub(super) static RULE: Rule = Rule {
     id: "gpu-throttled",
     title: "heat or power slows one GPU",
-    since: "0.2",
+    since: "0.1",
     reads: &[Input::Gpus],
     doc: include_str!("gpu_throttled.rs"),
     check,
@@ -88,7 +88,7 @@ fn advise(draft: Draft) -> Draft {
         .advise_command(
             Impact::Harmless,
             "watch clocks, power and temperatures of all GPUs of the node under load",
-            "nvidia-smi --query-gpu=index,clocks.sm,power.draw,power.limit,temperature.gpu,clocks_event_reasons.active --format=csv -l 1",
+            "nvidia-smi -q -d CLOCK,POWER,TEMPERATURE,PERFORMANCE",
         )
         .advise(
             Impact::Disruptive,

@@ -33,7 +33,7 @@ use crate::rule::{Input, Outcome, Rule};
 pub(super) static RULE: Rule = Rule {
     id: "gsp-timeout",
     title: "the GPU's own processor does not answer",
-    since: "0.2",
+    since: "0.1",
     reads: &[Input::KernelLog],
     doc: include_str!("gsp_timeout.rs"),
     check,

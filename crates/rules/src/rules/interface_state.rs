@@ -41,7 +41,7 @@ use crate::rule::{Draft, Input, Outcome, Rule};
 pub(super) static RULE: Rule = Rule {
     id: "interface-state",
     title: "the interface in use is down or differs",
-    since: "0.2",
+    since: "0.1",
     reads: &[Input::Network, Input::NcclLog],
     doc: include_str!("interface_state.rs"),
     check,

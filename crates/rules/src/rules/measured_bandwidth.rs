@@ -38,7 +38,7 @@ use crate::rule::{Draft, Input, Outcome, Rule};
 pub(super) static RULE: Rule = Rule {
     id: "measured-bandwidth",
     title: "nccl-tests measured too little",
-    since: "0.2",
+    since: "0.1",
     reads: &[Input::Bench],
     doc: include_str!("measured_bandwidth.rs"),
     check,

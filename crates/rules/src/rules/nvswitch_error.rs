@@ -34,7 +34,7 @@ use crate::rule::{Input, Outcome, Rule};
 pub(super) static RULE: Rule = Rule {
     id: "nvswitch-error",
     title: "an NVSwitch failed",
-    since: "0.2",
+    since: "0.1",
     reads: &[Input::KernelLog],
     doc: include_str!("nvswitch_error.rs"),
     check,

@@ -38,7 +38,7 @@ use crate::told::{found, got_going};
 pub(super) static RULE: Rule = Rule {
     id: "path-test",
     title: "a host of the job cannot be reached",
-    since: "0.2",
+    since: "0.1",
     reads: &[Input::Network, Input::NcclLog, Input::TorchLog],
     doc: include_str!("path_test.rs"),
     check,

@@ -41,7 +41,7 @@ use crate::rule::{Draft, Input, Outcome, Rule};
 pub(super) static RULE: Rule = Rule {
     id: "pcie-error",
     title: "PCIe lost data or a link",
-    since: "0.2",
+    since: "0.1",
     reads: &[Input::KernelLog, Input::Gpus],
     doc: include_str!("pcie_error.rs"),
     check,
@@ -72,7 +72,7 @@ fn advise_link(draft: Draft) -> Draft {
         .advise_command(
             Impact::Harmless,
             "compare the links of all GPUs while they work",
-            "nvidia-smi --query-gpu=index,pci.bus_id,pcie.link.gen.current,pcie.link.gen.max,pcie.link.width.current,pcie.link.width.max --format=csv",
+            "nvidia-smi -q | grep -A 12 -E '^GPU|GPU Link Info'",
         )
         .advise(
             Impact::Disruptive,

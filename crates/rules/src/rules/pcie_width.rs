@@ -34,7 +34,7 @@ use crate::told::add_culprit;
 pub(super) static RULE: Rule = Rule {
     id: "pcie-width",
     title: "a device has lost PCIe lanes",
-    since: "0.2",
+    since: "0.1",
     reads: &[Input::System, Input::NcclLog],
     doc: include_str!("pcie_width.rs"),
     check,

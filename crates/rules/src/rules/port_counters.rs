@@ -39,7 +39,7 @@ use crate::rule::{Draft, Input, Outcome, Rule};
 pub(super) static RULE: Rule = Rule {
     id: "port-counters",
     title: "errors of a port grow",
-    since: "0.2",
+    since: "0.1",
     reads: &[Input::Network, Input::NcclLog],
     doc: include_str!("port_counters.rs"),
     check,

@@ -38,7 +38,7 @@ use crate::rule::{Draft, Input, Outcome, Rule};
 pub(super) static RULE: Rule = Rule {
     id: "port-state",
     title: "a port in use is down or slow",
-    since: "0.2",
+    since: "0.1",
     reads: &[Input::Network, Input::NcclLog],
     doc: include_str!("port_state.rs"),
     check,

@@ -35,7 +35,7 @@ use crate::rule::{Draft, Input, Outcome, Rule};
 pub(super) static RULE: Rule = Rule {
     id: "row-remap-failure",
     title: "the GPU cannot replace a bad row of its memory",
-    since: "0.2",
+    since: "0.1",
     reads: &[Input::KernelLog, Input::Gpus],
     doc: include_str!("row_remap_failure.rs"),
     check,

@@ -40,7 +40,7 @@ use crate::told;
 pub(super) static RULE: Rule = Rule {
     id: "scheduler-account",
     title: "the scheduler ended the job",
-    since: "0.2",
+    since: "0.1",
     reads: &[Input::Scheduler, Input::System, Input::TorchLog],
     doc: include_str!("scheduler_account.rs"),
     check,

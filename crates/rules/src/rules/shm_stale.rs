@@ -22,9 +22,8 @@
 //!
 //! NVIDIA/nccl src/misc/shmutils.cc.
 
-use ringleader_model::Impact;
-
 use crate::correlate::Scene;
+use crate::drafting;
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found};
 
@@ -41,19 +40,7 @@ pub(super) static RULE: Rule = Rule {
 fn check(scene: &Scene<'_>) -> Outcome {
     let Some(told) = Told::of(scene, "shm-stale") else { return Outcome::Clear };
     let title = format!("{who}: a shared-memory segment of a dead job is in the way", who = told.who());
-    let draft = told
-        .draft(&RULE, "shm-stale", title)
-        .advise_command(
-            Impact::Harmless,
-            "list segments and who has them open",
-            "ls -la /dev/shm/nccl-*; fuser -v /dev/shm/nccl-*",
-        )
-        .advise_command(
-            Impact::Destructive,
-            "remove those that no process has open",
-            "fuser -s /dev/shm/nccl-XXXXXX || rm /dev/shm/nccl-XXXXXX",
-        );
-    found(draft)
+    found(drafting::advise_removal_of_segments(told.draft(&RULE, "shm-stale", title)))
 }
 
 #[cfg(test)]

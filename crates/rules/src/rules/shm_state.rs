@@ -32,13 +32,14 @@ use ringleader_model::{
 
 use crate::correlate::Scene;
 use crate::correlate::site::{is_full, is_small, shown};
+use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
     id: "shm-state",
     title: "/dev/shm is full or closed",
-    since: "0.2",
+    since: "0.1",
     reads: &[Input::System],
     doc: include_str!("shm_state.rs"),
     check,
@@ -138,7 +139,7 @@ fn full(
         draft = draft.culprit(Culprit { host: Some(host), ..Culprit::default() });
     }
     if is_stale {
-        draft = advise_removal(draft);
+        draft = drafting::advise_removal_of_segments(draft);
     }
     draft
         .advise_command(Impact::Harmless, "see what fills it", "df -h /dev/shm; ls -laS /dev/shm | head -30")
@@ -153,20 +154,6 @@ fn full(
 fn segment(observation: &Observation, file: &ListedFile) -> ringleader_model::Evidence {
     let text = format!("{} {} {} bytes, {}", file.owner, file.name, file.size, file.when);
     shown(observation, Some(file.line), SourceKind::System, text)
-}
-
-fn advise_removal(draft: Draft) -> Draft {
-    draft
-        .advise_command(
-            Impact::Harmless,
-            "list segments and who has them open",
-            "ls -la /dev/shm/nccl-*; fuser -v /dev/shm/nccl-*",
-        )
-        .advise_command(
-            Impact::Destructive,
-            "remove those that no process has open",
-            "fuser -s /dev/shm/nccl-XXXXXX || rm /dev/shm/nccl-XXXXXX",
-        )
 }
 
 /// The folder may not be written by everybody, and something failed.
@@ -210,7 +197,7 @@ fn left_over(observation: &Observation, listing: &Listing) -> Option<Finding> {
         .severity(Severity::Info)
         .confidence(Confidence::Low)
         .evidence(segments.iter().take(3).map(|f| segment(observation, f)));
-    advise_removal(draft).build()
+    drafting::advise_removal_of_segments(draft).build()
 }
 
 #[cfg(test)]

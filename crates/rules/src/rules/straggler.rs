@@ -164,7 +164,7 @@ fn slowest(scene: &Scene<'_>, group: &Group<'_>) -> Option<Finding> {
     .advise_command(
         Impact::Harmless,
         "compare its GPU with the others: clocks, power, the reasons for throttling",
-        "nvidia-smi --query-gpu=index,clocks.sm,power.draw,temperature.gpu,clocks_event_reasons.active --format=csv -l 1",
+        "nvidia-smi -q -d CLOCK,POWER,TEMPERATURE,PERFORMANCE",
     )
     .advise(Impact::Harmless, "compare its data path and amount of work per step with its peers'")
     .build()

@@ -38,7 +38,7 @@ use crate::told::found;
 pub(super) static RULE: Rule = Rule {
     id: "wrong-results",
     title: "a known-answer test came out wrong",
-    since: "0.2",
+    since: "0.1",
     reads: &[Input::Bench, Input::System],
     doc: include_str!("wrong_results.rs"),
     check,
