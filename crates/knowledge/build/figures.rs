@@ -81,11 +81,14 @@ fn events(out: &mut String, causes: &BTreeSet<String>) {
         let row = row.as_table().expect("an event is a table");
         let _ = writeln!(
             out,
-            "crate::event::Event {{ id: {id:?}, title: {:?}, means: {:?}, is_not: {:?}, causes: &{:?}, source: {:?} }},",
+            "crate::event::Event {{ id: {id:?}, title: {:?}, means: {:?}, is_not: {:?}, causes: &{:?}, \
+             asked: &{:?}, advice: &[{}], source: {:?} }},",
             text(row, "title"),
             text(row, "means"),
             text(row, "is_not"),
             known(row, causes),
+            list(row, "asked"),
+            if row.contains_key("do") { advice(row) } else { String::new() },
             text(row, "source"),
         );
     }

@@ -66,7 +66,7 @@ struct Diagnose {
 struct Explain {
     /// A name, a number, a setting, a message, or a line of a log; `-` reads it from standard input; nothing lists
     /// what is known
-    #[arg(value_name = "WHAT")]
+    #[arg(value_name = "WHAT", allow_negative_numbers = true)]
     what: Vec<OsString>,
     /// Form of the answer; json is json-v1
     #[arg(long, value_enum, default_value_t = ExplainFormat::Text, env = "RINGLEADER_FORMAT", hide_env = true)]

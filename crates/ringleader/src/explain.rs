@@ -13,7 +13,9 @@ mod settings;
 pub mod text;
 mod topics;
 
-use ringleader_knowledge::{cause, cuda_error, nccl_result, nccl_warn, rate, saying, sxid, variable, xid};
+use ringleader_knowledge::{
+    cause, cuda_error, event, nccl_result, nccl_warn, rate, saying, sxid, variable, xid,
+};
 use ringleader_rules::rules;
 
 use crate::explain::answer::{Explanation, Kind, Schema, Topic};
@@ -26,6 +28,8 @@ const MAX_BYTES: usize = 64 << 10;
 const MAX_QUERY: usize = 400;
 /// Topics of one answer.
 const MAX_TOPICS: usize = 12;
+/// Longest question that asks for a thing by a few of its words.
+const MAX_ASKED: usize = 80;
 /// Fewer letters than this are in every text.
 const MIN_WORD: usize = 3;
 
@@ -117,8 +121,19 @@ fn by_name(name: &str) -> Vec<Topic> {
     {
         topics.push(topics::bandwidth());
     }
+    // A line of a log that holds such words is read as a line.
+    let n_before = topics.len();
+    if name.len() <= MAX_ASKED {
+        topics.extend(event::asked(name).map(topics::event));
+        // A shell's 128 + signal is also the number of some Xid.
+        let number = name.parse::<u32>().ok().filter(|n| (129..160).contains(n));
+        topics.extend(number.and_then(|n| event::asked(&format!("exit code {n}")).next()).map(topics::event));
+    }
+    let is_asked = topics.len() > n_before;
     topics.extend(nccl_warn::all().iter().find(|w| topics::warn_name(w) == name).map(topics::warn));
-    topics.extend(saying::all().iter().find(|s| topics::text_of(s) == name).map(topics::saying));
+    if !is_asked {
+        topics.extend(saying::all().iter().find(|s| topics::text_of(s) == name).map(topics::saying));
+    }
     topics
 }
 
@@ -165,7 +180,7 @@ fn by_number(lower: &str) -> Vec<Topic> {
     let is = |names: &[&str]| all || names.contains(&&*words.join(" "));
     let mut topics = Vec::new();
     let code = u16::try_from(number).ok();
-    if is(&["xid", "nvrm xid", "nvidia xid"]) {
+    if is(&["xid", "nvrm xid", "nvidia xid", "gpu xid"]) {
         topics.extend(code.and_then(xid::get).map(topics::xid));
     }
     if is(&["sxid", "nvswitch sxid"]) {

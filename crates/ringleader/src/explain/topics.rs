@@ -171,6 +171,7 @@ pub(super) fn event(event: &Event) -> Topic {
     topic.meaning = sentence(event.means);
     topic.is_not.push(sentence(event.is_not));
     see_causes(&mut topic, event.causes);
+    topic.actions.extend(advice(event.advice));
     if !event.causes.is_empty() {
         topic.actions.push(action(
             "collect what all ranks printed and recorded, and have it judged together",

@@ -170,6 +170,36 @@ fn lines_of_torch_and_its_launcher() {
 }
 
 #[test]
+fn what_ended_a_process_by_any_of_its_names() {
+    for (queries, first) in [
+        (["SIGKILL", "signal 9", "exit code 137", "exitcode: -9", "-9"], "Message event signal-9"),
+        (["SIGSEGV", "Signal 11", "exit code 139", "exitcode: -11", "-11"], "Message event signal-11"),
+        (
+            [
+                "HW Slowdown",
+                "hw thermal slowdown",
+                "HW Power Brake Slowdown",
+                "SW Thermal Slowdown",
+                "thermal slowdown",
+            ],
+            "Message event clocks-hw-slowdown",
+        ),
+    ] {
+        for query in queries {
+            assert_eq!(found(query), first, "{query}");
+        }
+    }
+    assert_eq!(found("xid 9"), "Xid xid 9", "the number of an Xid is no signal");
+    assert!(found("137").contains("signal-9") && found("137").contains("xid 137"));
+    assert_eq!(
+        found("Unable to determine the device handle for GPU 0000:1B:00.0"),
+        "Message event gpu-no-handle"
+    );
+    assert_eq!(found("Driver/library version mismatch"), "Message event driver-mismatch");
+    assert_eq!(found("GPU XID: 31"), "Xid xid 31");
+}
+
+#[test]
 fn words_find_what_is_about_them() {
     assert_eq!(found("row remap failure").split(" | ").next(), Some("Cause row-remap-failure"));
     assert!(found("fallen off the bus").contains("Xid xid 79"));

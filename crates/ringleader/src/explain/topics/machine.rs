@@ -136,6 +136,8 @@ fn print(chip: &str, print: Option<Print>) -> Option<String> {
 pub(in crate::explain) fn sxid(s: &Sxid) -> Topic {
     let mut topic = Topic::new(Kind::Sxid, format!("sxid {}", s.code), format!("NVSwitch: {}", s.unit));
     let guide = match s.guide {
+        // What it does to the job stands in its own row.
+        Guide::NonFatal if s.kills_job == Kills::Yes => "the switch goes on; the traffic that met it is lost",
         Guide::NonFatal => "nothing stops",
         Guide::PotentiallyFatal => {
             "on a port towards a GPU that one GPU is hit and its Xid 74 follows; on a port between switches the whole \
