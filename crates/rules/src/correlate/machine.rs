@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{
     Case, Culprit, Evidence, Fact, Host, KernelEvent, KernelEventKind, Observation, PciAddress, Pid, Rank,
-    SourceKind, TorchEvent, WallTime, Who,
+    SourceId, SourceKind, TorchEvent, WallTime, Who,
 };
 
 use super::roster::{Member, Roster};
@@ -16,7 +16,11 @@ use super::roster::{Member, Roster};
 const SECOND_NS: i64 = 1_000_000_000;
 /// How far a statement may lie before the first sign of the job: clocks of hosts differ, and setting up takes time.
 const BEFORE_NS: i64 = 120 * SECOND_NS;
-const MINUTE_NS: i64 = 60 * SECOND_NS;
+/// How far a statement may lie after the job's own account of its end: peers time out, and the launcher waits for them.
+const AFTER_NS: i64 = 900 * SECOND_NS;
+/// Between a kill for lack of memory and the launcher's word that the process is gone.
+const REAPED_NS: i64 = 20 * SECOND_NS;
+const YEAR_NS: i64 = 365 * 86_400 * SECOND_NS;
 /// Longest text of a statement that is cited.
 const CITED_CHARS: usize = 400;
 
@@ -105,6 +109,16 @@ struct Window {
     first: Option<i64>,
     /// Month, day and time alone, ns.
     first_in_year: Option<i64>,
+    /// From the first to the last sign of a job that says that it ended, ns. None if it does not say so, or not when.
+    span: Option<i64>,
+}
+
+/// Where a moment lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lies {
+    Before,
+    Within,
+    After,
 }
 
 impl Window {
@@ -119,14 +133,29 @@ impl Window {
         self.first_in_year = Some(self.first_in_year.map_or(ns, |f| f.min(ns)));
     }
 
-    /// Whether a moment is before the job; None if they cannot be compared.
-    fn is_before(&self, at: Option<WallTime>) -> Option<bool> {
+    /// Time since the first sign of the job, ns; None if they cannot be compared.
+    fn since_first(&self, at: WallTime) -> Option<i64> {
+        if let (true, Some(first)) = (at.has_year, self.first) {
+            return Some(at.ns.saturating_sub(first));
+        }
+        // A job that spans the turn of the year has its first moment at the year's end.
+        let first = self.first.map(|ns| in_year(WallTime { ns, error_ns: 0, has_year: true }));
+        // Without years the nearer way round is meant.
+        let apart = in_year(at).saturating_sub(first.or(self.first_in_year)?);
+        Some(apart.saturating_add(YEAR_NS / 2).rem_euclid(YEAR_NS) - YEAR_NS / 2)
+    }
+
+    /// Where a moment lies; None if they cannot be compared.
+    fn place(&self, at: Option<WallTime>) -> Option<Lies> {
         let at = at?;
-        let (now, first) = match (at.has_year, self.first) {
-            (true, Some(first)) => (at.ns, first),
-            _ => (in_year(at), self.first_in_year?),
-        };
-        Some(now.saturating_add(at.error_ns) < first.saturating_sub(BEFORE_NS))
+        let since = self.since_first(at)?;
+        Some(if since.saturating_add(at.error_ns) < -BEFORE_NS {
+            Lies::Before
+        } else if self.span.is_some_and(|span| since.saturating_sub(at.error_ns) - span > AFTER_NS) {
+            Lies::After
+        } else {
+            Lies::Within
+        })
     }
 }
 
@@ -202,8 +231,26 @@ fn has_job(case: &Case) -> bool {
         .any(|o| matches!(o.fact, Fact::Nccl(_) | Fact::Torch(_) | Fact::Flight(_) | Fact::Ras(_)))
 }
 
+/// Statements with which a job tells that it, or a part of it, came to its end.
+fn tells_end(event: &TorchEvent) -> bool {
+    matches!(
+        event,
+        TorchEvent::WatchdogTimeout { .. }
+            | TorchEvent::WatchdogDied { .. }
+            | TorchEvent::AsyncError { .. }
+            | TorchEvent::Exception(_)
+            | TorchEvent::Crash { .. }
+            | TorchEvent::ChildFailure { .. }
+            | TorchEvent::ChildExit { .. }
+            | TorchEvent::LauncherFailed { .. }
+    )
+}
+
 fn window(case: &Case) -> Window {
     let mut window = Window::default();
+    let mut signs: Vec<WallTime> = Vec::new();
+    let mut is_ended = false;
+    let (mut n_comms, mut n_closed) = (0_usize, 0_usize);
     for observation in &case.observations {
         match &observation.fact {
             Fact::Kernel(_)
@@ -219,7 +266,12 @@ fn window(case: &Case) -> Window {
                     .filter_map(|p| p.last_at)
                     .chain(log.comms.iter().filter_map(|c| c.at))
                     .chain(log.messages.iter().filter_map(|m| m.at));
-                stamps.for_each(|at| window.widen(at));
+                stamps.for_each(|at| {
+                    window.widen(at);
+                    signs.push(at);
+                });
+                n_comms += log.comms.len();
+                n_closed += log.comms.iter().filter(|c| c.destroyed.is_some() || c.aborted.is_some()).count();
                 if let Some(call) = log.calls.iter().find(|c| c.at_s > 0) {
                     let ns = i64::from(call.at_s) * SECOND_NS;
                     window.widen(WallTime { ns, error_ns: SECOND_NS, has_year: true });
@@ -232,9 +284,16 @@ fn window(case: &Case) -> Window {
             }
             _ => {}
         }
+        if let Fact::Torch(event) = &observation.fact {
+            is_ended |= observation.at.is_some() && tells_end(event);
+        }
         if let Some(at) = observation.at {
             window.widen(at);
+            signs.push(at);
         }
+    }
+    if is_ended || (n_comms > 0 && n_closed == n_comms) {
+        window.span = signs.into_iter().filter_map(|at| window.since_first(at)).max();
     }
     window
 }
@@ -250,6 +309,8 @@ struct Join<'r> {
     gpus: BTreeMap<PciAddress, Vec<&'r Member>>,
     /// Ranks that their launcher saw end by SIGKILL, and when.
     killed: Vec<(Who, WallTime)>,
+    /// The first wall time of each boot of each log.
+    boots: BTreeMap<(SourceId, u32), WallTime>,
     /// Processes that the job's own statements name beside the ranks: workers of a data loader.
     named: BTreeMap<Pid, Who>,
 }
@@ -280,7 +341,18 @@ impl<'r> Join<'r> {
             Fact::Torch(TorchEvent::ChildExit { exit_code: -9 | 137 }) => Some((o.who.clone(), o.at?)),
             _ => None,
         });
-        Self { roster, window, has_job, hosts, gpus, killed: killed.collect(), named }
+        let mut boots = BTreeMap::new();
+        for observation in &case.observations {
+            let Fact::Kernel(event) = &observation.fact else { continue };
+            let at = match &event.kind {
+                KernelEventKind::Covers(covers) => covers.booted_at,
+                _ => observation.at,
+            };
+            if let Some(at) = at {
+                boots.entry((observation.cite.source, event.boot)).or_insert(at);
+            }
+        }
+        Self { roster, window, has_job, hosts, gpus, killed: killed.collect(), boots, named }
     }
 
     fn bond(&self, observation: &Observation, event: &KernelEvent) -> (Bond, Culprit) {
@@ -293,8 +365,8 @@ impl<'r> Join<'r> {
         if !self.has_job {
             return (Bond::Alone, culprit);
         }
-        let before = self.window.is_before(observation.at);
-        if before == Some(true) {
+        let place = self.window.place(observation.at);
+        if matches!(place, Some(Lies::Before | Lies::After)) || self.is_of_earlier_boot(observation, event) {
             return (Bond::Foreign, culprit);
         }
         // A host that the job's logs do not know, where they know some.
@@ -327,12 +399,18 @@ impl<'r> Join<'r> {
             culprit.local_rank = member.local_rank;
             culprit.gpu = member.gpu;
             culprit.host = culprit.host.or_else(|| member.host.clone());
-            // Another process on this rank's GPU: in a container the number is that of another namespace.
-            if blamed.is_some() && blamed != member.pid && before.is_none() {
-                return (Bond::Foreign, culprit);
+            // Another process on this rank's GPU, unless it is the rank by another number: a container counts anew.
+            if blamed.is_some() && blamed != member.pid {
+                let may_be_rank = match name_of(&event.kind) {
+                    Some(name) => trains(name),
+                    None => place.is_some(),
+                };
+                if !may_be_rank {
+                    return (Bond::Foreign, culprit);
+                }
             }
             culprit.pid = member.pid;
-            let bond = if before == Some(false) { Bond::DeviceInTime } else { Bond::Device };
+            let bond = if place.is_some() { Bond::DeviceInTime } else { Bond::Device };
             return (bond, culprit);
         }
         // The GPUs of this host are known, and this is none of them.
@@ -340,29 +418,37 @@ impl<'r> Join<'r> {
         if event.device.is_some() && knows_gpus && is_of_gpu(&event.kind) {
             return (Bond::Loose, culprit);
         }
-        // In a container a process has two numbers: a kill for lack of memory in the minute in which a rank died of
+        // In a container a process has two numbers: a kill for lack of memory at the moment in which a rank died of
         // SIGKILL is that rank's.
         if matches!(event.kind, KernelEventKind::OomKill(_))
+            && name_of(&event.kind).is_none_or(trains)
             && let Some(who) = self.killed_at(observation)
         {
             let about = self.roster.culprit(who);
             culprit = Culprit { host: about.host.clone().or(culprit.host), ..about };
             return (Bond::Process, culprit);
         }
-        let bond = match before {
-            Some(false) => Bond::Time,
+        let bond = match place {
+            Some(_) => Bond::Time,
             None if pid.is_none() || self.roster.members.iter().all(|m| m.pid.is_none()) => Bond::Untold,
             _ => Bond::Loose,
         };
         (bond, culprit)
     }
 
-    /// The one rank whose launcher saw it end by SIGKILL within a minute of a statement.
+    /// A later boot of the same log began before the job did.
+    fn is_of_earlier_boot(&self, observation: &Observation, event: &KernelEvent) -> bool {
+        let Some(next) = event.boot.checked_add(1) else { return false };
+        let later = (observation.cite.source, next)..=(observation.cite.source, u32::MAX);
+        self.boots.range(later).any(|(_, at)| self.window.place(Some(*at)) == Some(Lies::Before))
+    }
+
+    /// The one rank whose launcher saw it end by SIGKILL within seconds of a statement.
     fn killed_at(&self, observation: &Observation) -> Option<&Who> {
         let at = observation.at?;
         let near = |killed: &WallTime| match (killed.has_year, at.has_year) {
-            (true, true) => killed.ns.saturating_sub(at.ns).saturating_abs() < MINUTE_NS,
-            _ => in_year(*killed).saturating_sub(in_year(at)).saturating_abs() < MINUTE_NS,
+            (true, true) => killed.ns.saturating_sub(at.ns).saturating_abs() < REAPED_NS,
+            _ => in_year(*killed).saturating_sub(in_year(at)).saturating_abs() < REAPED_NS,
         };
         let mut found = self.killed.iter().filter(|(_, killed)| near(killed)).map(|(who, _)| who);
         let first = found.next()?;
@@ -427,6 +513,25 @@ fn pid_of(kind: &KernelEventKind) -> Option<Pid> {
         | KernelEventKind::DriverMismatch { pid, .. } => *pid,
         _ => None,
     }
+}
+
+/// The name of the process, as the kernel prints it: at most 15 characters, of the thread.
+fn name_of(kind: &KernelEventKind) -> Option<&str> {
+    let name = match kind {
+        KernelEventKind::Xid(xid) => xid.name.as_deref()?,
+        KernelEventKind::OomKill(kill) => &kill.name,
+        _ => return None,
+    };
+    (!name.is_empty() && !name.starts_with('<')).then_some(name)
+}
+
+/// Whether a process of that name may be a rank or its helper: Python and what its frameworks call their threads, and
+/// the programs of NCCL's own tests.
+fn trains(name: &str) -> bool {
+    const HEADS: &[&str] =
+        &["python", "pt_", "torchrun", "ray", "conda", "uv", "deepspeed", "accelerate", "jax", "cuda"];
+    let name = name.to_ascii_lowercase();
+    HEADS.iter().any(|head| name.starts_with(head)) || name.ends_with("_perf") || name.contains("train")
 }
 
 /// The process that an Xid names made the fault itself; of others it is whoever happened to ask or to suffer.
