@@ -22,6 +22,9 @@ pub fn stated_failure(case: &Case) -> Option<&'static str> {
             TorchEvent::ChildFailure { .. } | TorchEvent::LauncherFailed { .. } => {
                 Some("the launcher reports failed ranks")
             }
+            TorchEvent::ChildExit { exit_code } if *exit_code != 0 => {
+                Some("the launcher reports a failed rank")
+            }
             _ => None,
         },
         _ => None,

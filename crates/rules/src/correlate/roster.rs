@@ -191,9 +191,14 @@ impl Roster {
                 ..Member::default()
             }),
             TorchEvent::ChildExit { .. } => {
-                // Local rank and pid only; joined by pid if anything else names it.
-                if let Some(member) = self.members.iter_mut().find(|m| m.pid.is_some() && m.pid == who.pid) {
-                    member.local_rank = member.local_rank.or(who.local_rank);
+                // Local rank and pid only; joined by pid if anything else names it. In pods all ranks may have one pid:
+                // then nothing is joined.
+                let mut same = self.members.iter_mut().filter(|m| m.pid.is_some() && m.pid == who.pid);
+                let found = (same.next(), same.next());
+                if let (Some(member), second) = found {
+                    if second.is_none() {
+                        member.local_rank = member.local_rank.or(who.local_rank);
+                    }
                 } else if who.pid.is_some() {
                     self.members.push(Member {
                         local_rank: who.local_rank,

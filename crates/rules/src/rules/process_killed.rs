@@ -18,7 +18,7 @@
 //! # References
 //! torch elastic error table; signal(7).
 
-use ringleader_model::{Confidence, Impact, Weight};
+use ringleader_model::{Confidence, Finding, Impact, TorchEvent, Weight};
 
 use crate::correlate::Scene;
 use crate::drafting;
@@ -39,9 +39,9 @@ const KILLED: [i64; 2] = [-9, 137];
 
 fn check(scene: &Scene<'_>) -> Outcome {
     // A launcher that loses patience kills by itself: then somebody else failed first.
-    let escalated = scene.statements().any(|s| {
-        matches!(s.event, ringleader_model::TorchEvent::ClosingSignal { signal, .. } if signal.contains("KILL"))
-    });
+    let escalated = scene
+        .statements()
+        .any(|s| matches!(s.event, TorchEvent::ClosingSignal { signal, .. } if signal.contains("KILL")));
     let mut findings = Vec::new();
     for (rank, condition) in scene.conditions.all() {
         let Some(exit) = condition.exit.as_ref().filter(|e| KILLED.contains(&e.code)) else { continue };
@@ -79,14 +79,43 @@ fn check(scene: &Scene<'_>) -> Outcome {
             .build(),
         );
     }
+    if findings.is_empty() && !escalated {
+        findings.extend(nameless(scene));
+    }
     Outcome::from_findings(findings)
+}
+
+/// A launcher saw one of its ranks end by SIGKILL, and nothing tells which rank of the job that is: several have its
+/// pid.
+fn nameless(scene: &Scene<'_>) -> Option<Finding> {
+    let exit = scene.statements().find(|s| {
+        let is_killed = matches!(s.event, TorchEvent::ChildExit { exit_code } if KILLED.contains(exit_code));
+        is_killed && scene.roster.culprit(&s.observation.who).rank.is_none()
+    })?;
+    let who = &exit.observation.who;
+    let local = who.local_rank.map_or_else(String::new, |l| format!(" (local rank {})", l.0));
+    Draft::new(RULE.id, "process-killed", format!("a rank{local} was killed with SIGKILL from outside"))
+        .weight(Weight::Stated)
+        .confidence(Confidence::Medium)
+        .culprit(scene.roster.culprit(who))
+        .evidence([exit.evidence()])
+        .advise(
+            Impact::Harmless,
+            "the launcher's log stands on one node: the rank is one of that node's; see there who sent the signal",
+        )
+        .advise_command(
+            Impact::Harmless,
+            "see whether the kernel killed it for memory",
+            "dmesg -T | grep -iE 'out of memory|oom-kill|killed process'",
+        )
+        .build()
 }
 
 #[cfg(test)]
 mod tests {
-    use ringleader_model::{Pid, TorchEvent};
+    use ringleader_model::Pid;
 
-    use super::RULE;
+    use super::{RULE, TorchEvent};
     use crate::staging::Stage;
 
     #[test]
@@ -104,6 +133,18 @@ mod tests {
             .torch(None, kill, "closing signal SIGKILL")
             .failed(0, -9, false)
             .silent(&RULE);
+    }
+
+    #[test]
+    fn one_of_several_with_the_same_number() {
+        let gone = TorchEvent::ChildExit { exit_code: -9 };
+        let stage =
+            Stage::new().process("node0", 7, Some(0)).process("node1", 7, Some(1)).torch(None, gone, "gone");
+        let mut stage = stage;
+        if let Some(last) = stage.case.observations.last_mut() {
+            last.who.pid = Some(Pid(7));
+        }
+        stage.concludes(&RULE, "process-killed , medium");
     }
 
     #[test]
