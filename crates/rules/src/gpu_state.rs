@@ -58,6 +58,11 @@ impl<'s, 'a> Shown<'s, 'a> {
         }
     }
 
+    /// The word that fits their number.
+    pub(crate) fn word(&self, one: &'static str, several: &'static str) -> &'static str {
+        if self.gpus.len() == 1 { one } else { several }
+    }
+
     /// Whom they mean.
     pub(crate) fn culprits(&self) -> Vec<Culprit> {
         let mut culprits = Vec::new();

@@ -1,9 +1,9 @@
 //! Links that went down while something ran, as kernels tell it: neither the downs of setting up nor those of tearing
 //! down.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use ringleader_model::{Case, Fact, KernelEventKind, LinkMedium, LinkState, NicTrouble};
+use ringleader_model::{Case, Fact, KernelEventKind, LinkMedium, LinkState, NicTrouble, SourceId};
 
 use super::machine::{Bond, Machine, MachineEvent};
 
@@ -75,9 +75,59 @@ pub struct Down<'s, 'a> {
     pub is_used: bool,
 }
 
+/// What one log says of one link of one host, in its order.
+#[derive(Default)]
+struct Life<'s, 'a> {
+    /// The first and the last time it came up.
+    ups: Option<(&'s MachineEvent<'a>, &'s MachineEvent<'a>)>,
+    /// When its interface was removed.
+    removed: Vec<&'s MachineEvent<'a>>,
+}
+
+impl Life<'_, '_> {
+    fn was_up_before(&self, event: &MachineEvent<'_>) -> bool {
+        self.ups.is_some_and(|(first, _)| first.seconds_to(event).is_some_and(|s| s > 0.0))
+    }
+
+    fn is_up_after(&self, event: &MachineEvent<'_>) -> bool {
+        self.ups.is_some_and(|(_, last)| event.seconds_to(last).is_some_and(|s| s > 0.0))
+    }
+
+    fn is_removed_after(&self, event: &MachineEvent<'_>) -> bool {
+        let next = self.removed.partition_point(|o| o.observation.cite < event.observation.cite);
+        // A log is in order: the removal that belongs to it is the next one.
+        self.removed
+            .get(next)
+            .and_then(|o| event.seconds_to(o))
+            .is_some_and(|s| (0.0..=TEARING_DOWN_S).contains(&s))
+    }
+}
+
+type Link<'s> = (SourceId, Option<&'s str>, &'s str);
+
+fn link<'s>(event: &'s MachineEvent<'_>, name: &'s str) -> Link<'s> {
+    (event.observation.cite.source, event.observation.who.host.as_deref(), name)
+}
+
+fn lives<'s, 'a>(machine: &'s Machine<'a>) -> BTreeMap<Link<'s>, Life<'s, 'a>> {
+    let mut lives: BTreeMap<Link<'_>, Life<'_, '_>> = BTreeMap::new();
+    for event in machine.all() {
+        let KernelEventKind::Link { interface, state, .. } = &event.event.kind else { continue };
+        let life = lives.entry(link(event, interface)).or_default();
+        match state {
+            LinkState::Up => life.ups = Some((life.ups.map_or(event, |(first, _)| first), event)),
+            LinkState::Removed => life.removed.push(event),
+            LinkState::Down => {}
+        }
+    }
+    lives
+}
+
 /// Downs in mid-run of links that the job may use, in source order.
 pub fn downs<'s, 'a>(machine: &'s Machine<'a>, used: &Used) -> Vec<Down<'s, 'a>> {
     let mut found = Vec::new();
+    let lives = lives(machine);
+    let unknown = Life::default();
     for event in machine.near() {
         let (name, is_infiniband) = match &event.event.kind {
             KernelEventKind::Link { interface, state: LinkState::Down, medium }
@@ -92,22 +142,9 @@ pub fn downs<'s, 'a>(machine: &'s Machine<'a>, used: &Used) -> Vec<Down<'s, 'a>>
             } => (interface.as_deref().unwrap_or(driver), driver.starts_with("mlx")),
             _ => continue,
         };
-        let same = |other: &&MachineEvent<'a>| {
-            other.observation.cite.source == event.observation.cite.source
-                && matches!(&other.event.kind, KernelEventKind::Link { interface, .. } if **interface == *name)
-        };
-        let state = |other: &MachineEvent<'a>| match &other.event.kind {
-            KernelEventKind::Link { state, .. } => Some(*state),
-            _ => None,
-        };
-        let others: Vec<&MachineEvent<'a>> = machine.all().iter().filter(same).collect();
-        let was_up = others
-            .iter()
-            .any(|o| state(o) == Some(LinkState::Up) && o.seconds_to(event).is_some_and(|s| s > 0.0));
-        let is_removed = others.iter().any(|o| {
-            state(o) == Some(LinkState::Removed)
-                && event.seconds_to(o).is_some_and(|s| (0.0..=TEARING_DOWN_S).contains(&s))
-        });
+        let life = lives.get(&link(event, name)).unwrap_or(&unknown);
+        let was_up = life.was_up_before(event);
+        let is_removed = life.is_removed_after(event);
         let is_setting_up = !was_up && event.event.uptime_us.is_some_and(|us| us < SETTING_UP_US);
         let is_used = used.has(name);
         // Another card of the same machine is no business of the job's.
@@ -115,9 +152,7 @@ pub fn downs<'s, 'a>(machine: &'s Machine<'a>, used: &Used) -> Vec<Down<'s, 'a>>
         if is_removed || is_setting_up || is_foreign || event.bond == Bond::Foreign {
             continue;
         }
-        let came_back = others
-            .iter()
-            .any(|o| state(o) == Some(LinkState::Up) && event.seconds_to(o).is_some_and(|s| s > 0.0));
+        let came_back = life.is_up_after(event);
         found.push(Down { event, name, is_infiniband, came_back, is_used });
     }
     found

@@ -158,7 +158,7 @@ fn mute(scene: &Scene<'_>) -> Option<Draft> {
         }
     }
     let shown = Shown::from(scene, all)?;
-    let title = format!("{} does not answer the driver any more", shown.who());
+    let title = format!("{} {} not answer the driver any more", shown.who(), shown.word("does", "do"));
     Some(shown.draft(&RULE, "gpu-fallen-off-bus", Proof::Broken, title))
 }
 

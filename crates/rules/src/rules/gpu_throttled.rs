@@ -70,9 +70,13 @@ fn check(scene: &Scene<'_>) -> Outcome {
         Some(shown) => {
             let why = shown.evidence().next().map_or(String::new(), |e| e.text);
             let why = why.split_once(": ").map_or("", |(_, why)| why);
-            let title = format!("{} is slowed down: {why}", shown.who());
+            let title = format!("{} {} slowed down: {why}", shown.who(), shown.word("is", "are"));
             let is_long = title.chars().count() > 108;
-            let title = if is_long { format!("{} is slowed down", shown.who()) } else { title };
+            let title = if is_long {
+                format!("{} {} slowed down", shown.who(), shown.word("is", "are"))
+            } else {
+                title
+            };
             Some(shown.draft(&RULE, "gpu-throttled", Proof::Slow, title))
         }
         None => failed_test(scene, &RULE, "gpu-throttled", Proof::Slow, |_, warnings| {
