@@ -96,7 +96,7 @@ impl<'s, 'a> Seen<'s, 'a> {
 
     /// A draft that cites these statements and blames whom they name, as sure as their bond to the job allows.
     pub(crate) fn draft(&self, rule: &Rule, cause: &'static str, title: impl Into<String>) -> Draft {
-        let in_trouble = health::trouble(self.scene).is_some();
+        let in_trouble = health::trouble(self.scene).is_some() || self.scene.has_failed();
         let (severity, weight, confidence) = match self.bond {
             Bond::Process | Bond::DeviceInTime | Bond::Alone => {
                 (Severity::Error, Weight::Stated, Confidence::High)
@@ -258,7 +258,8 @@ pub(crate) fn link_down(
         _ => "went down".to_owned(),
     };
     let mut draft = seen.draft(rule, cause, format!("the {sort} of {}{host} {did}", first.name));
-    if first.is_used && seen.bond() >= Bond::Time && health::trouble(scene).is_some() {
+    if first.is_used && seen.bond() >= Bond::Time && (health::trouble(scene).is_some() || scene.has_failed())
+    {
         draft = draft.severity(Severity::Error).weight(Weight::Stated).confidence(Confidence::High);
     }
     Some(draft)

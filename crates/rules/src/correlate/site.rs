@@ -163,6 +163,11 @@ impl<'a> Scene<'a> {
         self.sites.by_source.get(&observation.cite.source).or(self.sites.only.as_ref()).cloned()
     }
 
+    /// Whether the source itself tells its host: by name, or by an address of the host.
+    pub fn names_host(&self, observation: &Observation) -> bool {
+        observation.who.host.is_some() || self.sites.by_source.contains_key(&observation.cite.source)
+    }
+
     /// Whether output of `tool_host` may be of a process on `host`: nothing says otherwise.
     pub fn may_be_on(&self, tool_host: Option<&Host>, host: Option<&Host>) -> bool {
         match (tool_host, host) {

@@ -26,14 +26,14 @@
 
 use ringleader_knowledge::saying::Role;
 use ringleader_knowledge::version::{cuda_of_build, cuda_of_code};
-use ringleader_model::{Confidence, Impact, KernelEventKind};
+use ringleader_model::{Confidence, Impact, KernelEventKind, Severity, Weight};
 
 use crate::correlate::Scene;
 use crate::correlate::gpus::Use;
 use crate::gpu_state::{Proof, graded};
 use crate::hardware::{Seen, outcome};
-use crate::rule::{Input, Outcome, Rule};
-use crate::told::{Told, found};
+use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::told::{Told, found, got_going};
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -142,6 +142,16 @@ fn refused(scene: &Scene<'_>) -> Outcome {
     let Some((cite, text)) = said else { return Outcome::Clear };
     let used = if scene.machine.has_job { Use::Unknown } else { Use::Alone };
     let title = "the driver's library and its kernel module have two versions".to_owned();
+    if got_going(scene, []) {
+        // The job started with the driver that is loaded: the packages were updated under it, and only what starts
+        // from now on fails.
+        let draft =
+            Draft::new(RULE.id, "driver-too-old-for-cuda", format!("{title}: it was updated under the job"))
+                .severity(Severity::Info)
+                .weight(Weight::Derived)
+                .confidence(Confidence::Low);
+        return outcome([advise_reload(draft.cite(cite, ringleader_model::SourceKind::NvidiaSmi, text))]);
+    }
     let draft = graded(scene, &RULE, "driver-too-old-for-cuda", Proof::Broken, used, title);
     outcome([advise_reload(draft.cite(cite, ringleader_model::SourceKind::NvidiaSmi, text))])
 }

@@ -45,14 +45,17 @@ pub(super) static RULE: Rule = Rule {
 /// Calls after which the path is known to have worked: a job that made so many has done several steps.
 const CALLS_OF_A_RUNNING_JOB: usize = 50;
 
+/// Retries run out within seconds: communicators that were up for longer had a path.
+const UP_NS: i64 = 60_000_000_000;
+
 fn check(scene: &Scene<'_>) -> Outcome {
     let apart = |text: &str| gid::pair(text).is_some_and(|(a, b)| gid::apart(a, b));
     let claims = scene.claims.of("ib-gid-or-roce-config").filter(|c| !apart(&c.text)).collect();
     let Some(told) = Told::from(scene, claims) else { return Outcome::Clear };
     let only_retries = told.claims().iter().all(|c| c.text.contains("Got completion"));
-    if only_retries && was_running(scene) {
+    if only_retries && (was_running(scene) || is_infiniband(scene)) {
         let draft = told
-            .draft(&RULE, "ib-errors", format!("{}: a peer's NIC went silent in a running job", told.who()))
+            .draft(&RULE, "ib-errors", format!("{}: a peer's NIC went silent", told.who()))
             .weight(Weight::Symptom)
             .confidence(Confidence::Low)
             .advise(
@@ -87,8 +90,25 @@ fn check(scene: &Scene<'_>) -> Outcome {
     found(draft)
 }
 
+/// The path had worked: many calls were made, or the communicators had been up for a while.
 fn was_running(scene: &Scene<'_>) -> bool {
-    scene.nccl_logs().map(|(_, log)| log.calls.len()).max().unwrap_or(0) > CALLS_OF_A_RUNNING_JOB
+    scene.nccl_logs().any(|(_, log)| {
+        let ready =
+            log.comms.iter().filter(|c| c.completed.is_some()).filter_map(|c| c.at).map(|at| at.ns).max();
+        let silent = log.messages.iter().filter(|m| m.text.contains("Got completion")).filter_map(|m| m.at);
+        log.calls.len() > CALLS_OF_A_RUNNING_JOB
+            || ready.is_some_and(|ready| silent.map(|at| at.ns).any(|at| at - ready > UP_NS))
+    })
+}
+
+/// All verbs ports that the logs name are of InfiniBand, which has neither RoCE versions nor an index to choose.
+fn is_infiniband(scene: &Scene<'_>) -> bool {
+    let lists = scene.nccl_logs().flat_map(|(_, log)| &log.processes).filter_map(|p| p.ib_devices.as_deref());
+    let mut ports = lists
+        .flat_map(|list| list.split(';').next().unwrap_or(list).split_ascii_whitespace())
+        .filter(|word| word.contains(':'))
+        .peekable();
+    ports.peek().is_some() && ports.all(|port| port.ends_with("/IB") || port.contains("/IB/"))
 }
 
 #[cfg(test)]

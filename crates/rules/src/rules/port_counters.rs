@@ -79,14 +79,16 @@ const MEANINGS: [(&[&str], u64, &str); 5] = [
 const CITATIONS: usize = 4;
 
 /// One port of one host, or of one unnamed host's file.
-type Key<'a> = (Option<Host>, &'a str, u32, Option<u32>);
+type Key<'a> = (Option<Host>, &'a str, &'a str, u32, Option<u32>);
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut readings: BTreeMap<Key<'_>, Vec<(&Observation, &PortCounters)>> = BTreeMap::new();
     for (observation, fact) in scene.net() {
         let NetFact::Counters(counters) = fact else { continue };
         let host = scene.host_of(observation);
-        let key = (host, device_of(scene, counters), counters.port, counters.lid);
+        // Files that name no host are of one port only if they lie together.
+        let folder = if scene.names_host(observation) { "" } else { scene.folder(observation.cite) };
+        let key = (host, folder, device_of(scene, counters), counters.port, counters.lid);
         readings.entry(key).or_default().push((observation, counters));
     }
     let mut findings = Vec::new();
@@ -113,7 +115,7 @@ fn device_of<'a>(scene: &Scene<'a>, counters: &'a PortCounters) -> &'a str {
 }
 
 fn grown(scene: &Scene<'_>, key: &Key<'_>, readings: &[(&Observation, &PortCounters)]) -> Option<Finding> {
-    let (host, device, port, _) = key;
+    let (host, _, device, port, _) = key;
     // Counters only grow: the smallest reading is the oldest, whatever the order of the files.
     let growth = |name: &str| -> Option<(u64, Evidence)> {
         let values = readings.iter().flat_map(|(o, c)| {

@@ -126,16 +126,35 @@ fn slower(scene: &Scene<'_>, all: &[Seen<'_>]) -> Option<Finding> {
         .filter(|s| !s.users.is_empty() && s.host.is_some() && s.port.is_up() != Some(false))
         .filter(|s| s.port.rate_gbps.is_some_and(|r| r > 0.0))
         .collect();
-    let mut rates: Vec<f64> = used.iter().filter_map(|s| s.port.rate_gbps).collect();
-    rates.sort_by(f64::total_cmp);
-    let median = *rates.get(rates.len() / 2)?;
-    let slow: Vec<&&Seen<'_>> =
-        used.iter().filter(|s| s.port.rate_gbps.is_some_and(|r| r < 0.9 * median)).collect();
-    let first = slow.first()?;
-    // Half of them being slower is how the machines are built.
-    if slow.len() * 2 >= used.len() {
-        return None;
+    // Machines have rails of several speeds and layers: a port's peers are its namesakes on other hosts, or with too few
+    // of them all ports of its layer.
+    let peers = |of: &Seen<'_>| -> Vec<f64> {
+        let rates = |is_peer: &dyn Fn(&Seen<'_>) -> bool| -> Vec<f64> {
+            let mut rates: Vec<f64> = used
+                .iter()
+                .filter(|s| s.port.link_layer == of.port.link_layer && is_peer(s))
+                .filter_map(|s| s.port.rate_gbps)
+                .collect();
+            rates.sort_by(f64::total_cmp);
+            rates
+        };
+        let namesakes = rates(&|s| s.port.device == of.port.device && s.port.port == of.port.port);
+        if namesakes.len() >= 3 { namesakes } else { rates(&|_| true) }
+    };
+    let mut median = 0.0;
+    let mut slow: Vec<&&Seen<'_>> = Vec::new();
+    for port in &used {
+        let peers = peers(port);
+        let Some(usual) = peers.get(peers.len() / 2) else { continue };
+        let is_slow = |rate: f64| rate < 0.9 * usual;
+        // Half of them being slower is how the machines are built.
+        let n_slow = peers.iter().filter(|r| is_slow(**r)).count();
+        if n_slow * 2 < peers.len() && port.port.rate_gbps.is_some_and(is_slow) {
+            median = *usual;
+            slow.push(port);
+        }
     }
+    let first = slow.first()?;
     let peer = used.iter().find(|s| s.port.rate_gbps.is_some_and(|r| r >= median));
     let title = format!(
         "port {}/{} of {} runs at {} Gb/s, its peers at {median} Gb/s",

@@ -34,6 +34,7 @@ use crate::correlate::Scene;
 use crate::correlate::site::{is_full, is_small, shown};
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::told::got_going;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -121,9 +122,15 @@ fn full(
         ("shm-full", format!("/dev/shm has {size} MiB, and a rank died of SIGBUS"))
     };
     let row = format!("{} of {} MiB used at {}", mount.used >> 20, size, mount.at);
-    let tied = failed && (is_full || !dead.is_empty());
+    // Once its communicators are up a job has what NCCL needs; a data loader that then lacks room dies of SIGBUS.
+    let is_past = dead.is_empty() && got_going(scene, []);
+    let tied = failed && (is_full || !dead.is_empty()) && !is_past;
     let mut draft = Draft::new(RULE.id, cause, title)
-        .severity(if tied { Severity::Error } else { Severity::Warning })
+        .severity(match (tied, is_past) {
+            (true, _) => Severity::Error,
+            (false, false) => Severity::Warning,
+            (false, true) => Severity::Info,
+        })
         .weight(if dead.is_empty() { Weight::Derived } else { Weight::Stated })
         .confidence(Confidence::Medium)
         .culprits(dead.iter().map(|(c, _)| c.clone()))
