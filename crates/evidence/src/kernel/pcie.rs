@@ -61,6 +61,17 @@ fn speaker(text: &str) -> Option<(&str, PciAddress, &str)> {
     (!driver.is_empty()).then_some((driver, device, message))
 }
 
+/// Whether a line without any of the words may go on with an open report: `driver 0000:00:03.0: …`.
+pub(super) fn may_go_on(text: &[u8]) -> bool {
+    // A message may be indented; whatever else begins so is worth a look.
+    if !text.first().is_some_and(u8::is_ascii_alphanumeric) {
+        return true;
+    }
+    let Some(rest) = memchr::memchr(b' ', text).and_then(|gap| text.get(gap + 1..)) else { return false };
+    let n = rest.iter().take(9).take_while(|b| b.is_ascii_hexdigit()).count();
+    n >= 4 && rest.get(n) == Some(&b':')
+}
+
 /// A line that goes on with an open report.
 pub(super) fn go_on(log: &mut Log, text: &str, record: &Record<'_>) -> bool {
     if !log.pcie.waits(record.line) {
