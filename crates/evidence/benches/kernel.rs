@@ -1,6 +1,6 @@
 //! How fast kernel logs are read, beside reading their bytes alone and beside NCCL logs.
 //!
-//! `cargo bench -p ringleader-evidence --bench kernel [-- MB]`. The logs are made here: a month of a busy node (links,
+//! `cargo bench -p ringleader-evidence --bench kernel [-- MB] [word]`. The logs are made here: a month of a busy node (links,
 //! services, one line in two hundred worth a statement), a server's log of which one line in a hundred is about a device,
 //! and a flood in which every line is one; each behind every sort of stamp. Best of several passes, one thread unless
 //! said otherwise.
@@ -58,14 +58,19 @@ fn main() {
         black_box(read("nccl.log", &mut &*log, &mut scratch, &Limits::default()));
     });
     println!("{:<44} {:>6.0} MB/s, {:>6.0} MB per processor second", "an NCCL log", nccl.0, nccl.1);
+    // A word picks contents and forms: `flood`, `Syslog`.
+    let wanted = std::env::args().skip(1).find(|a| !a.starts_with('-') && a.parse::<usize>().is_err());
     for content in logs::CONTENTS {
         for form in logs::FORMS {
+            let name = format!("{}, {form:?}", content.name);
+            if wanted.as_ref().is_some_and(|word| !name.contains(&**word)) {
+                continue;
+            }
             let log = logs::kernel(size, content, form);
             let mut n_found = 0;
             let (wall, cpu) = rate(log.len(), || {
                 n_found = read("dmesg", &mut &*log, &mut scratch, &Limits::default()).observations.len();
             });
-            let name = format!("{}, {form:?}", content.name);
             println!(
                 "{name:<44} {wall:>6.0} MB/s, {cpu:>6.0} MB per processor second, {:.2} of NCCL ({n_found} statements)",
                 cpu / nccl.1

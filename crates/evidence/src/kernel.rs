@@ -16,6 +16,7 @@ mod clock;
 mod fields;
 mod json;
 mod log;
+mod memo;
 mod memory;
 mod network;
 mod nvidia;

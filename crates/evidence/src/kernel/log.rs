@@ -7,9 +7,10 @@ use ringleader_model::{
 };
 
 use super::clock::Clock;
+use super::memo::Memo;
 use super::words::{self, Family};
 use super::{memory, network, nvidia, pcie, process, system};
-use crate::sink::Sink;
+use crate::sink::{Sink, lossy};
 
 /// Bytes of a message that are looked at.
 const MAX_TEXT: usize = 4 << 10;
@@ -59,6 +60,7 @@ pub(super) struct Log {
     pub(super) nvidia: nvidia::Open,
     pub(super) pcie: pcie::Open,
     pub(super) memory: memory::Open,
+    pub(super) memo: Memo,
     /// Statements per sort and device where floods are usual.
     n_alike: BTreeMap<(&'static str, Option<PciAddress>), u32>,
     n_dropped: u64,
@@ -105,7 +107,7 @@ impl Log {
             return record.is_kernel;
         }
         let bytes = record.text.get(..MAX_TEXT).unwrap_or(record.text);
-        let text = String::from_utf8_lossy(bytes);
+        let text = lossy(bytes);
         let mut text = text.trim();
         if record.is_cut {
             text = without_cut_pid(text);
@@ -121,6 +123,21 @@ impl Log {
         if pcie::go_on(self, text, record) {
             return true;
         }
+        let place = Memo::place(text);
+        let memo = std::mem::take(&mut self.memo);
+        let known = memo.get(place, text).filter(|known| record.is_kernel || is_sure(&known.kind));
+        if let Some(known) = known {
+            if let Some(speaker) = known.opens {
+                pcie::open(self, record, speaker);
+            }
+            self.push(record, known.device, floods(&known.kind), max_held, || known.kind.clone());
+        }
+        let was_known = known.is_some();
+        self.memo = memo;
+        if was_known {
+            return true;
+        }
+        self.pcie.opened = None;
         let mut tried = 0_u32;
         for family in words::families(text) {
             let bit = 1 << family as u32;
@@ -139,7 +156,10 @@ impl Log {
             match said {
                 Told::Event(said) => {
                     if record.is_kernel || is_sure(&said.kind) {
-                        self.push(record, *said, max_held);
+                        let Said { device, kind } = *said;
+                        let opens = self.pcie.opened.take();
+                        self.memo.put(place, text, device, &kind, opens);
+                        self.push(record, device, floods(&kind), max_held, || kind);
                         return true;
                     }
                 }
@@ -187,9 +207,16 @@ impl Log {
         }
     }
 
-    fn push(&mut self, record: &Record<'_>, said: Said, max_held: usize) {
-        if let Some(sort) = floods(&said.kind) {
-            let n = self.n_alike.entry((sort, said.device)).or_insert(0);
+    fn push(
+        &mut self,
+        record: &Record<'_>,
+        device: Option<PciAddress>,
+        sort: Option<&'static str>,
+        max_held: usize,
+        kind: impl FnOnce() -> KernelEventKind,
+    ) {
+        if let Some(sort) = sort {
+            let n = self.n_alike.entry((sort, device)).or_insert(0);
             *n = n.saturating_add(1);
             if *n > MAX_ALIKE {
                 self.n_dropped += 1;
@@ -200,12 +227,7 @@ impl Log {
         if self.held.len() > max_held {
             return;
         }
-        let event = KernelEvent {
-            uptime_us: record.uptime_us,
-            boot: self.boot,
-            device: said.device,
-            kind: said.kind,
-        };
+        let event = KernelEvent { uptime_us: record.uptime_us, boot: self.boot, device, kind: kind() };
         self.held.push(Held {
             line: record.line,
             start: record.start,

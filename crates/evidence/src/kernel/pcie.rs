@@ -21,6 +21,8 @@ const MAX_LINES: u32 = 40;
 #[derive(Default)]
 pub(super) struct Open {
     report: Option<Report>,
+    /// Whose report was opened since somebody asked.
+    pub(super) opened: Option<Speaker>,
 }
 
 struct Report {
@@ -31,7 +33,7 @@ struct Report {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Speaker {
+pub(super) enum Speaker {
     Device(PciAddress),
     Firmware(u64),
 }
@@ -208,7 +210,9 @@ pub(super) fn read(log: &mut Log, text: &str, record: &Record<'_>) -> Told {
     if message.starts_with("AER: ") || message.starts_with("DPC: ") { Told::Part } else { Told::Nothing }
 }
 
-fn open(log: &mut Log, record: &Record<'_>, speaker: Speaker) {
+/// Opens a report.
+pub(super) fn open(log: &mut Log, record: &Record<'_>, speaker: Speaker) {
+    log.pcie.opened = Some(speaker);
     log.pcie.report = Some(Report { index: log.next_index(), line: record.line, speaker });
 }
 
