@@ -63,7 +63,8 @@ fn speaker(text: &str) -> Option<(&str, PciAddress, &str)> {
     (!driver.is_empty()).then_some((driver, device, message))
 }
 
-/// Whether a line without any of the words may go on with an open report: `driver 0000:00:03.0: …`.
+/// Whether a line may go on with an open report of a device, `driver 0000:00:03.0: …`, or, if none of the words stands in
+/// it, with any. A cheap look: it refuses nearly all that do not.
 pub(super) fn may_go_on(text: &[u8]) -> bool {
     // A message may be indented; whatever else begins so is worth a look.
     if !text.first().is_some_and(u8::is_ascii_alphanumeric) {
@@ -81,6 +82,9 @@ pub(super) fn go_on(log: &mut Log, text: &str, record: &Record<'_>) -> bool {
         return false;
     }
     let Some(report) = &log.pcie.report else { return false };
+    if matches!(report.speaker, Speaker::Device(_)) && !may_go_on(text.as_bytes()) {
+        return false;
+    }
     let index = report.index;
     match report.speaker {
         Speaker::Firmware(number) => {
