@@ -174,9 +174,10 @@ impl Pump {
                 if may_be_quiet && word < start {
                     word = crate::kernel::next_word(rest).map_or(whole.len(), |at| start + at);
                 }
-                if !(may_be_quiet && word >= start + length)
-                    || !self.readers.pass_quiet(&mut self.counter, line, self.offset)
-                {
+                let is_passed = may_be_quiet
+                    && word >= start + length
+                    && self.readers.pass_quiet(&mut self.counter, line, self.offset);
+                if !is_passed {
                     self.offer(line, sink);
                 }
             }
