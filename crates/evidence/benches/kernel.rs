@@ -1,8 +1,9 @@
-//! How fast kernel logs are read.
+//! How fast kernel logs are read, beside reading their bytes alone and beside NCCL logs.
 //!
-//! `cargo bench -p ringleader-evidence --bench kernel [-- MB]`. Two logs are made here: a month of a busy node (links,
-//! services, one line in two hundred worth a statement), and a flood in which every line is one. Best of several
-//! passes, one thread.
+//! `cargo bench -p ringleader-evidence --bench kernel [-- MB] [word]`. The logs are made here: a month of a busy node (links,
+//! services, one line in two hundred worth a statement), a server's log of which one line in a hundred is about a device,
+//! and a flood in which every line is one; each behind every sort of stamp. Best of several passes, one thread unless
+//! said otherwise.
 #![expect(clippy::print_stdout, reason = "a bench prints its result")]
 #![expect(
     clippy::disallowed_types,
@@ -10,55 +11,80 @@
     reason = "a bench looks at the clock and its arguments"
 )]
 
-use std::io::Write as _;
+mod logs;
+
+use std::hint::black_box;
+use std::io::Read as _;
 use std::time::Instant;
 
 use ringleader_evidence::{Limits, Scratch, read};
 
-const N_PASSES: u32 = 3;
+const N_PASSES: u32 = 5;
 
-const QUIET: [&str; 6] = [
-    "br77: port 3(vh2) entered blocking state",
-    "audit: type=1400 audit(1795162385.123:77): apparmor=\"ALLOWED\" operation=\"open\" profile=\"x\" pid=77",
-    "systemd-journald[812]: Received client request to flush runtime journal.",
-    "perf: interrupt took too long (2502 > 2500), lowering kernel.perf_event_max_sample_rate to 79750",
-    "NVRM: refcntRequestReference_IMPL: Failed to enter state 1 (current state: 0, status: 0x00000056)",
-    "docker0: port 1(veth12ab) entered blocking state",
-];
-const TOLD: [&str; 3] = [
-    "NVRM: Xid (PCI:0000:9b:00): 119, pid=2024380, name=nvidia-smi, Timeout after 6s of waiting for RPC response from GPU4 GSP! Expected function 103 (GSP_RM_ALLOC) (0x2081 0x4).",
-    "Memory cgroup out of memory: Killed process 19289 (python3) total-vm:2676kB, anon-rss:84kB, file-rss:1468kB, shmem-rss:4kB, UID:0",
-    "pcieport 0000:00:1c.0: AER: Corrected error received: 0000:00:1c.0",
-];
-
-fn log(n_bytes: usize, told_every: usize) -> Vec<u8> {
-    let mut log = Vec::with_capacity(n_bytes + 256);
-    let mut n = 0_usize;
-    while log.len() < n_bytes {
-        n += 1;
-        let text = if n.is_multiple_of(told_every) {
-            TOLD.get(n / told_every % TOLD.len())
-        } else {
-            QUIET.get(n % QUIET.len())
-        };
-        let _ = writeln!(log, "[{:>7}.{:06}] {}", n / 100, n * 7919 % 1_000_000, text.unwrap_or(&""));
+/// Best of several passes, in MB a second and MB a second of this thread's processor.
+fn rate(n_bytes: usize, mut pass: impl FnMut()) -> (f64, f64) {
+    let (mut best, mut best_cpu) = (f64::INFINITY, f64::INFINITY);
+    for _ in 0..N_PASSES {
+        let (start, cpu) = (Instant::now(), cpu_seconds());
+        pass();
+        best = best.min(start.elapsed().as_secs_f64());
+        best_cpu = best_cpu.min(cpu_seconds() - cpu);
     }
-    log
+    let mb = n_bytes as f64 / 1e6;
+    (mb / best, mb / best_cpu)
+}
+
+/// Processor time of this thread, where the system tells (Linux): on a busy machine the clock on the wall measures the
+/// neighbours.
+fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    stat.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).map_or(f64::NAN, |ns| ns / 1e9)
 }
 
 fn main() {
     let megabytes = std::env::args().filter_map(|a| a.parse::<usize>().ok()).next_back().unwrap_or(256);
-    for (name, told_every) in [("a month of a busy node", 200), ("a flood", 1)] {
-        let log = log(megabytes << 20, told_every);
-        let mut scratch = Scratch::default();
-        let mut best = f64::INFINITY;
-        let mut n_found = 0;
-        for _ in 0..N_PASSES {
-            let start = Instant::now();
-            let extract = read("dmesg", &mut &*log, &mut scratch, &Limits::default());
-            best = best.min(start.elapsed().as_secs_f64());
-            n_found = extract.observations.len();
+    let size = megabytes << 20;
+    let log = logs::nccl(size, 4000, 1);
+    let mut block = vec![0; 256 << 10];
+    let bytes = rate(log.len(), || {
+        let mut input = &*log;
+        while input.read(&mut block).is_ok_and(|n| n > 0) {
+            black_box(&block);
         }
-        println!("{name:<24} {:>6.0} MB/s ({n_found} statements)", log.len() as f64 / 1e6 / best);
+    });
+    println!("{:<44} {:>6.0} MB/s", "the bytes alone", bytes.0);
+    let mut scratch = Scratch::default();
+    let nccl = rate(log.len(), || {
+        black_box(read("nccl.log", &mut &*log, &mut scratch, &Limits::default()));
+    });
+    println!("{:<44} {:>6.0} MB/s, {:>6.0} MB per processor second", "an NCCL log", nccl.0, nccl.1);
+    // A word picks contents and forms: `flood`, `Syslog`.
+    let wanted = std::env::args().skip(1).find(|a| !a.starts_with('-') && a.parse::<usize>().is_err());
+    for content in logs::CONTENTS {
+        for form in logs::FORMS {
+            let name = format!("{}, {form:?}", content.name);
+            if wanted.as_ref().is_some_and(|word| !name.contains(&**word)) {
+                continue;
+            }
+            let log = logs::kernel(size, content, form);
+            let mut n_found = 0;
+            let (wall, cpu) = rate(log.len(), || {
+                n_found = read("dmesg", &mut &*log, &mut scratch, &Limits::default()).observations.len();
+            });
+            println!(
+                "{name:<44} {wall:>6.0} MB/s, {cpu:>6.0} MB per processor second, {:.2} of NCCL ({n_found} statements)",
+                cpu / nccl.1
+            );
+        }
     }
+    let [one, two] =
+        [logs::Form::Dmesg, logs::Form::Syslog].map(|form| logs::kernel(size, logs::CONTENTS[1], form));
+    let (both, _) = rate(one.len() + two.len(), || {
+        let reads = |log: &[u8]| read("dmesg", &mut &*log, &mut Scratch::default(), &Limits::default());
+        std::thread::scope(|scope| {
+            scope.spawn(|| black_box(reads(&one)));
+            black_box(reads(&two));
+        });
+    });
+    println!("{:<44} {both:>6.0} MB/s", "two of a server, two threads");
 }

@@ -16,15 +16,18 @@ mod clock;
 mod fields;
 mod json;
 mod log;
+mod memo;
 mod memory;
 mod network;
 mod nvidia;
 mod pcie;
 mod prefix;
 mod process;
+mod quiet;
 mod system;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use ringleader_model::{Host, SourceKind};
 
@@ -38,9 +41,17 @@ use crate::text::{Line, LineReader};
 pub(crate) struct KernelReader {
     log: Log,
     stamps: prefix::Stamps,
+    quiet: quiet::Stamps,
     /// Hosts seen, shared between lines.
     hosts: Vec<Host>,
+    /// Host of the last quiet line that named one.
+    last_speaker: Option<Host>,
     is_cut: bool,
+}
+
+/// Where in a text the first word begins that makes a line more than a quiet one of a kernel's log.
+pub(crate) fn next_word(text: &[u8]) -> Option<usize> {
+    words::next_of_any_reader(text)
 }
 
 /// Whether a line begins like one of a kernel log, so that a label before it is a launcher's.
@@ -91,6 +102,33 @@ impl LineReader for KernelReader {
 }
 
 impl KernelReader {
+    /// Takes a line without any of the words that [`next_word`] knows, if it is surely the kernel's own and nothing but its
+    /// stamp counts; false leaves it, as if it had not been shown. To be asked only after a line of the kernel's.
+    #[inline]
+    pub(crate) fn quiet(&mut self, line: &[u8], number: u32, start: u64) -> bool {
+        let Some(stamp) = self.quiet.read(line) else { return false };
+        let host = match stamp.speaker {
+            quiet::Speaker::Nobody => None,
+            quiet::Speaker::Last => self.last_speaker.as_ref(),
+            quiet::Speaker::Other(name) => {
+                self.last_speaker = Some(self.host(name));
+                self.last_speaker.as_ref()
+            }
+        };
+        self.log.pass(&Record {
+            line: number,
+            start,
+            end: start + line.len() as u64,
+            uptime_us: stamp.uptime_us,
+            at: stamp.at,
+            host,
+            raw: line,
+            text: stamp.text,
+            is_kernel: true,
+            is_cut: false,
+        })
+    }
+
     /// The name up to its first dot.
     fn host(&mut self, name: &[u8]) -> Host {
         let short = name.split(|b| *b == b'.').next().unwrap_or(name);

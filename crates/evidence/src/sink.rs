@@ -1,5 +1,7 @@
 //! Where readers put what they find.
 
+use std::borrow::Cow;
+
 use ringleader_model::{
     Cite, Fact, Note, NoteKind, Observation, Source, SourceId, SourceKind, WallTime, Who,
 };
@@ -134,12 +136,24 @@ impl<'a> Sink<'a> {
 /// At most `max_chars` of `text`, invalid UTF-8 replaced, with an ellipsis where it was cut.
 pub(crate) fn bounded_text(text: &[u8], max_chars: usize) -> String {
     // A char is at most 4 bytes, so a longer slice cannot matter.
+    let text_len = text.len();
     let slice = text.get(..max_chars.saturating_mul(4)).unwrap_or(text);
-    let lossy = String::from_utf8_lossy(slice);
-    match lossy.char_indices().nth(max_chars) {
-        Some((at, _)) => format!("{}…", lossy.get(..at).unwrap_or_default()),
-        None if slice.len() < text.len() => format!("{lossy}…"),
-        None => lossy.into_owned(),
+    let text = lossy(slice);
+    // A char is at least a byte.
+    let cut = if text.len() <= max_chars { None } else { text.char_indices().nth(max_chars) };
+    match cut {
+        Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
+        None if slice.len() < text_len => format!("{text}…"),
+        None => text.into_owned(),
+    }
+}
+
+/// The text, invalid UTF-8 replaced. What is valid, as nearly all is, passes several times as fast as in the standard
+/// library's function of that name.
+pub(crate) fn lossy(text: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(text) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => String::from_utf8_lossy(text),
     }
 }
 

@@ -12,7 +12,7 @@ pub(crate) mod stamp;
 
 use std::io::Read;
 
-use memchr::{memchr_iter, memrchr};
+use memchr::{memchr, memrchr};
 use ringleader_model::{NoteKind, SourceKind, WallTime, Who};
 
 use crate::sink::Sink;
@@ -62,15 +62,40 @@ pub(crate) trait LineReader {
     fn finish(&mut self, sink: &mut Sink<'_>);
 }
 
+/// Lines after one of the kernel's among which another is looked for.
+const MAX_BETWEEN: u32 = 64;
+
 /// Room for one read. Large enough to make calls rare, small enough to stay in the second-level cache.
 const BLOCK_BYTES: usize = 256 << 10;
+
+/// How lines are offered to their readers. What is read is the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// Quiet lines of a kernel's log are passed over in runs.
+    #[default]
+    Runs,
+    /// Each line to all readers, which tests compare with.
+    #[cfg(test)]
+    LineByLine,
+}
 
 /// Reads a text source to its end. `head` is what sniffing already took from `input`. Returns the size in bytes.
 ///
 /// `block` is working space: whole lines are read in place, and only the piece of a line at its end is moved. Where
 /// reads happen to end changes nothing in what is found.
 pub(crate) fn read_text(head: &[u8], input: &mut dyn Read, block: &mut Vec<u8>, sink: &mut Sink<'_>) -> u64 {
-    let mut pump = Pump::default();
+    read_at(Pace::default(), head, input, block, sink)
+}
+
+/// Reads a text source at the pace given.
+pub(crate) fn read_at(
+    pace: Pace,
+    head: &[u8],
+    input: &mut dyn Read,
+    block: &mut Vec<u8>,
+    sink: &mut Sink<'_>,
+) -> u64 {
+    let mut pump = Pump { pace, ..Pump::default() };
     let mut filled = head.len();
     // Bytes known to hold no line end.
     let mut searched = 0;
@@ -127,21 +152,37 @@ struct Pump {
     offset: u64,
     /// Inside a line that is longer than the bound: everything up to its end is passed over.
     skipping: bool,
+    pace: Pace,
 }
 
 impl Pump {
     /// Offers lines; `whole` ends with a line end.
     fn lines(&mut self, whole: &[u8], sink: &mut Sink<'_>) {
         let mut start = 0;
-        for end in memchr_iter(b'\n', whole) {
-            let line = whole.get(start..end).unwrap_or_default();
+        // Where the next word of interest begins, once `start` has not passed it.
+        let mut word = 0;
+        while let Some(rest) = whole.get(start..)
+            && let Some(length) = memchr(b'\n', rest)
+        {
+            let line = rest.get(..length).unwrap_or_default();
             if self.skipping {
                 self.skipping = false;
             } else {
-                self.offer(line, sink);
+                let may_be_quiet = self.pace == Pace::Runs
+                    && self.readers.is_in_kernel_log(&self.counter)
+                    && line.len() <= sink.limits.max_line_bytes;
+                if may_be_quiet && word < start {
+                    word = crate::kernel::next_word(rest).map_or(whole.len(), |at| start + at);
+                }
+                let is_passed = may_be_quiet
+                    && word >= start + length
+                    && self.readers.pass_quiet(&mut self.counter, line, self.offset);
+                if !is_passed {
+                    self.offer(line, sink);
+                }
             }
-            self.offset += (end + 1 - start) as u64;
-            start = end + 1;
+            self.offset += (length + 1) as u64;
+            start += length + 1;
         }
     }
 
@@ -203,9 +244,31 @@ struct Readers {
     fabric: crate::fabric::FabricReader,
     system: crate::system::SystemReader,
     torch: crate::torch::TorchReader,
+    /// Number of the last line that the kernel's reader took, or 0.
+    last_of_kernel: u32,
 }
 
 impl Readers {
+    /// Whether the next line is hardly any but the kernel's.
+    fn is_in_kernel_log(&self, counter: &Counter) -> bool {
+        self.last_of_kernel > 0 && counter.number - self.last_of_kernel < MAX_BETWEEN
+    }
+
+    /// Passes over a line without any word of interest if it is the kernel's and says nothing.
+    #[inline]
+    fn pass_quiet(&mut self, counter: &mut Counter, raw: &[u8], offset: u64) -> bool {
+        let raw = raw.strip_suffix(b"\r").unwrap_or(raw);
+        let number = counter.number.saturating_add(1);
+        if !self.kernel.quiet(raw, number, offset) {
+            return false;
+        }
+        // Those lines have no label, and what they are is settled.
+        counter.number = number;
+        counter.prefixes.count_plain();
+        self.last_of_kernel = number;
+        true
+    }
+
     fn offer(&mut self, counter: &mut Counter, raw: &[u8], offset: u64, sink: &mut Sink<'_>) {
         counter.number = counter.number.saturating_add(1);
         let raw = raw.strip_suffix(b"\r").unwrap_or(raw);
@@ -217,7 +280,12 @@ impl Readers {
             counter.tag.at = counter.tag.at.or(packed.at);
         }
         let line = Line { raw, body, tag: &counter.tag, number: counter.number, offset, size };
-        let of_a_log = self.nccl.line(&line, sink) || self.kernel.line(&line, sink);
+        let of_nccl = self.nccl.line(&line, sink);
+        let of_kernel = !of_nccl && self.kernel.line(&line, sink);
+        if of_kernel {
+            self.last_of_kernel = line.number;
+        }
+        let of_a_log = of_nccl || of_kernel;
         self.genre.line(&line, of_a_log);
         let _taken = of_a_log
             || self.blocks.line(&line, sink)

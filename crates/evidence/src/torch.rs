@@ -126,7 +126,7 @@ impl LineReader for TorchReader {
         if !self.waits_for(line) && !is_of_interest(line.body) {
             return false;
         }
-        let body = String::from_utf8_lossy(line.body);
+        let body = crate::sink::lossy(line.body);
         let n_before = self.found.len();
         let taken = self.take(&body, line, sink);
         if taken || self.found.len() > n_before {

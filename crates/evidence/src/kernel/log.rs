@@ -1,16 +1,16 @@
 //! What was found in one kernel log, and what is still open in it.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
 
-use aho_corasick::AhoCorasick;
 use ringleader_model::{
     Cite, Fact, Host, KernelCoverage, KernelEvent, KernelEventKind, NoteKind, PciAddress, WallTime, Who,
 };
 
 use super::clock::Clock;
+use super::memo::Memo;
+use super::words::{self, Family};
 use super::{memory, network, nvidia, pcie, process, system};
-use crate::sink::Sink;
+use crate::sink::{Sink, lossy};
 
 /// Bytes of a message that are looked at.
 const MAX_TEXT: usize = 4 << 10;
@@ -18,78 +18,6 @@ const MAX_TEXT: usize = 4 << 10;
 const MAX_ALIKE: u32 = 200;
 /// Lines after which a statement of several lines is over.
 pub(super) const MAX_GAP: u32 = 64;
-
-/// Who knows a text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Family {
-    Nvidia,
-    Pcie,
-    Memory,
-    Process,
-    Network,
-    System,
-}
-
-/// Texts without which a line says nothing here.
-const WORDS: [(&str, Family); 54] = [
-    ("NVRM: ", Family::Nvidia),
-    ("SXid (", Family::Nvidia),
-    ("AER: ", Family::Pcie),
-    ("PCIe Bus Error", Family::Pcie),
-    ("DPC: ", Family::Pcie),
-    ("pciehp", Family::Pcie),
-    ("[Hardware Error]", Family::Pcie),
-    ("DMAR: ", Family::Pcie),
-    ("AMD-Vi: ", Family::Pcie),
-    ("arm-smmu", Family::Pcie),
-    ("oom-kill:", Family::Memory),
-    ("oom-killer", Family::Memory),
-    ("Killed process", Family::Memory),
-    ("Kill process ", Family::Memory),
-    ("EDAC ", Family::Memory),
-    ("Memory failure: ", Family::Memory),
-    ("Machine Check", Family::Memory),
-    ("hardware memory error", Family::Memory),
-    ("segfault at ", Family::Process),
-    ("traps: ", Family::Process),
-    ("general protection", Family::Process),
-    ("blocked for more than", Family::Process),
-    ("soft lockup", Family::Process),
-    ("hard LOCKUP", Family::Process),
-    ("mlx5", Family::Network),
-    ("bnxt_en", Family::Network),
-    ("efa ", Family::Network),
-    ("infiniband ", Family::Network),
-    ("ink is ", Family::Network),
-    (": Link ", Family::Network),
-    (": link ", Family::Network),
-    ("ink becomes ready", Family::Network),
-    ("ink status ", Family::Network),
-    ("NETDEV WATCHDOG", Family::Network),
-    ("entered disabled state", Family::Network),
-    ("entered forwarding state", Family::Network),
-    ("left promiscuous mode", Family::Network),
-    ("Port module event", Family::Network),
-    ("I/O error", Family::System),
-    ("read-only", Family::System),
-    ("hutting down filesystem", Family::System),
-    ("controller is down", Family::System),
-    ("not responding", Family::System),
-    ("Lustre: ", Family::System),
-    ("LustreError", Family::System),
-    ("file-max limit", Family::System),
-    ("Kernel panic", Family::System),
-    ("BUG: unable to handle", Family::System),
-    ("Oops: ", Family::System),
-    ("clock throttled", Family::System),
-    ("Linux version ", Family::System),
-    ("setting system clock to", Family::System),
-    ("audit: type=2000 audit(", Family::System),
-    ("fatal machine check", Family::System),
-];
-
-static SEARCH: LazyLock<Option<AhoCorasick>> =
-    LazyLock::new(|| AhoCorasick::new(WORDS.iter().map(|(word, _)| *word)).ok());
 
 /// One line, its prefix read.
 #[derive(Clone, Copy)]
@@ -132,6 +60,7 @@ pub(super) struct Log {
     pub(super) nvidia: nvidia::Open,
     pub(super) pcie: pcie::Open,
     pub(super) memory: memory::Open,
+    pub(super) memo: Memo,
     /// Statements per sort and device where floods are usual.
     n_alike: BTreeMap<(&'static str, Option<PciAddress>), u32>,
     n_dropped: u64,
@@ -151,7 +80,7 @@ pub(super) struct Log {
 impl Log {
     /// Whether a line without any mark of the kernel's may be its own.
     pub(super) fn is_of_interest(text: &[u8]) -> bool {
-        SEARCH.as_ref().is_some_and(|search| search.is_match(text))
+        words::next(text).is_some()
     }
 
     /// Whether the next line may belong to a statement of several lines.
@@ -178,7 +107,7 @@ impl Log {
             return record.is_kernel;
         }
         let bytes = record.text.get(..MAX_TEXT).unwrap_or(record.text);
-        let text = String::from_utf8_lossy(bytes);
+        let text = lossy(bytes);
         let mut text = text.trim();
         if record.is_cut {
             text = without_cut_pid(text);
@@ -194,14 +123,28 @@ impl Log {
         if pcie::go_on(self, text, record) {
             return true;
         }
-        let Some(search) = SEARCH.as_ref() else { return false };
-        let mut tried: Vec<Family> = Vec::new();
-        for found in search.find_iter(text) {
-            let Some((_, family)) = WORDS.get(found.pattern().as_usize()) else { continue };
-            if tried.contains(family) {
+        let place = Memo::place(text);
+        let memo = std::mem::take(&mut self.memo);
+        let known = memo.get(place, text).filter(|known| record.is_kernel || is_sure(&known.kind));
+        if let Some(known) = known {
+            if let Some(speaker) = known.opens {
+                pcie::open(self, record, speaker);
+            }
+            self.push(record, known.device, floods(&known.kind), max_held, || known.kind.clone());
+        }
+        let was_known = known.is_some();
+        self.memo = memo;
+        if was_known {
+            return true;
+        }
+        self.pcie.opened = None;
+        let mut tried = 0_u32;
+        for family in words::families(text) {
+            let bit = 1 << family as u32;
+            if tried & bit != 0 {
                 continue;
             }
-            tried.push(*family);
+            tried |= bit;
             let said = match family {
                 Family::Nvidia => nvidia::read(self, text, record),
                 Family::Pcie => pcie::read(self, text, record),
@@ -213,7 +156,10 @@ impl Log {
             match said {
                 Told::Event(said) => {
                     if record.is_kernel || is_sure(&said.kind) {
-                        self.push(record, *said, max_held);
+                        let Said { device, kind } = *said;
+                        let opens = self.pcie.opened.take();
+                        self.memo.put(place, text, device, &kind, opens);
+                        self.push(record, device, floods(&kind), max_held, || kind);
                         return true;
                     }
                 }
@@ -224,6 +170,19 @@ impl Log {
         false
     }
 
+    /// Takes a line of the kernel's in which none of the words stands; false if it may be part of a statement all the
+    /// same.
+    #[inline]
+    pub(super) fn pass(&mut self, record: &Record<'_>) -> bool {
+        if self.waits(record.line) && pcie::may_go_on(record.text) {
+            return false;
+        }
+        self.stamped = Some((record.line, record.uptime_us, record.at));
+        self.cover(record);
+        true
+    }
+
+    #[inline]
     fn cover(&mut self, record: &Record<'_>) {
         self.n_lines += 1;
         self.first.get_or_insert((record.line, record.start));
@@ -248,9 +207,16 @@ impl Log {
         }
     }
 
-    fn push(&mut self, record: &Record<'_>, said: Said, max_held: usize) {
-        if let Some(sort) = floods(&said.kind) {
-            let n = self.n_alike.entry((sort, said.device)).or_insert(0);
+    fn push(
+        &mut self,
+        record: &Record<'_>,
+        device: Option<PciAddress>,
+        sort: Option<&'static str>,
+        max_held: usize,
+        kind: impl FnOnce() -> KernelEventKind,
+    ) {
+        if let Some(sort) = sort {
+            let n = self.n_alike.entry((sort, device)).or_insert(0);
             *n = n.saturating_add(1);
             if *n > MAX_ALIKE {
                 self.n_dropped += 1;
@@ -261,12 +227,7 @@ impl Log {
         if self.held.len() > max_held {
             return;
         }
-        let event = KernelEvent {
-            uptime_us: record.uptime_us,
-            boot: self.boot,
-            device: said.device,
-            kind: said.kind,
-        };
+        let event = KernelEvent { uptime_us: record.uptime_us, boot: self.boot, device, kind: kind() };
         self.held.push(Held {
             line: record.line,
             start: record.start,

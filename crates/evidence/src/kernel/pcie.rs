@@ -21,6 +21,8 @@ const MAX_LINES: u32 = 40;
 #[derive(Default)]
 pub(super) struct Open {
     report: Option<Report>,
+    /// Whose report was opened since somebody asked.
+    pub(super) opened: Option<Speaker>,
 }
 
 struct Report {
@@ -31,7 +33,7 @@ struct Report {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Speaker {
+pub(super) enum Speaker {
     Device(PciAddress),
     Firmware(u64),
 }
@@ -61,6 +63,18 @@ fn speaker(text: &str) -> Option<(&str, PciAddress, &str)> {
     (!driver.is_empty()).then_some((driver, device, message))
 }
 
+/// Whether a line may go on with an open report of a device, `driver 0000:00:03.0: …`, or, if none of the words stands in
+/// it, with any. A cheap look: it refuses nearly all that do not.
+pub(super) fn may_go_on(text: &[u8]) -> bool {
+    // A message may be indented; whatever else begins so is worth a look.
+    if !text.first().is_some_and(u8::is_ascii_alphanumeric) {
+        return true;
+    }
+    let Some(rest) = memchr::memchr(b' ', text).and_then(|gap| text.get(gap + 1..)) else { return false };
+    let n = rest.iter().take(9).take_while(|b| b.is_ascii_hexdigit()).count();
+    n >= 4 && rest.get(n) == Some(&b':')
+}
+
 /// A line that goes on with an open report.
 pub(super) fn go_on(log: &mut Log, text: &str, record: &Record<'_>) -> bool {
     if !log.pcie.waits(record.line) {
@@ -68,6 +82,9 @@ pub(super) fn go_on(log: &mut Log, text: &str, record: &Record<'_>) -> bool {
         return false;
     }
     let Some(report) = &log.pcie.report else { return false };
+    if matches!(report.speaker, Speaker::Device(_)) && !may_go_on(text.as_bytes()) {
+        return false;
+    }
     let index = report.index;
     match report.speaker {
         Speaker::Firmware(number) => {
@@ -197,7 +214,9 @@ pub(super) fn read(log: &mut Log, text: &str, record: &Record<'_>) -> Told {
     if message.starts_with("AER: ") || message.starts_with("DPC: ") { Told::Part } else { Told::Nothing }
 }
 
-fn open(log: &mut Log, record: &Record<'_>, speaker: Speaker) {
+/// Opens a report.
+pub(super) fn open(log: &mut Log, record: &Record<'_>, speaker: Speaker) {
+    log.pcie.opened = Some(speaker);
     log.pcie.report = Some(Report { index: log.next_index(), line: record.line, speaker });
 }
 

@@ -235,7 +235,7 @@ fn date<'a>(prefix: &mut Prefix<'a>) -> Option<&'a [u8]> {
 }
 
 /// `host kernel: `, `kernel: `, `host kernel - - - ` of RFC 5424.
-fn speaker<'a>(prefix: &mut Prefix<'a>) -> Option<&'a [u8]> {
+pub(super) fn speaker<'a>(prefix: &mut Prefix<'a>) -> Option<&'a [u8]> {
     let line = prefix.text;
     if let Some(rest) = line.strip_prefix(b"kernel: ") {
         prefix.is_kernel |= prefix.at.is_some() || prefix.uptime_us.is_some();

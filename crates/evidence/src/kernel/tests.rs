@@ -88,7 +88,7 @@ fn check(line: &str, expected: &str) {
     assert!(said.is_empty() || !torch, "two readers took {line}");
 }
 
-const XIDS: &str = r"NVRM: Xid (PCI:0000:cb:00): 13, pid='<unknown>', name=<unknown>, Graphics SM Warp Exception on (GPC 7, TPC 7, SM 0): Illegal Instruction Parameter
+pub(super) const XIDS: &str = r"NVRM: Xid (PCI:0000:cb:00): 13, pid='<unknown>', name=<unknown>, Graphics SM Warp Exception on (GPC 7, TPC 7, SM 0): Illegal Instruction Parameter
 NVRM: Xid (PCI:0000:01:00): 13, Graphics SM Warp Exception on (GPC 1, TPC 0): Out Of Range Address
 [  130.456250] [   T1946] NVRM: Xid (PCI:0000:2b:00): 31, pid=1942, name=llama-bench, channel 0x00000002, intr 00000000. MMU Fault: ENGINE GRAPHICS GPC6 GPCCLIENT_T1_13 faulted @ 0x6f6f_320c2000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_READ
 NVRM: Xid (PCI:0000:01:00): 31, Ch 0000003a, intr 10000000. MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_3 faulted @ 0x17_00592000. Fault is of type FAULT_PDE ACCESS_TYPE_READ
@@ -121,7 +121,7 @@ fn xids_of_every_form_are_read() {
     insta::assert_snapshot!(tell(XIDS.as_bytes()));
 }
 
-const OTHERS: &str = r"NVRM: GPU 0000:29:00.0: GPU has fallen off the bus.
+pub(super) const OTHERS: &str = r"NVRM: GPU 0000:29:00.0: GPU has fallen off the bus.
 NVRM: The NVIDIA GPU 0000:b3:00.0
 NVRM: (PCI ID: 10de:26b5) installed in this system has
 NVRM: fallen off the bus and is not responding to commands.

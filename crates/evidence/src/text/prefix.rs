@@ -54,6 +54,12 @@ impl Stripper {
         if is_plain(raw) { raw } else { self.strip_slowly(raw, tag) }
     }
 
+    /// Counts a line whose prefix somebody else reads, and which has no label.
+    #[inline]
+    pub(crate) fn count_plain(&mut self) {
+        self.n_lines += 1;
+    }
+
     fn strip_slowly<'a>(&mut self, raw: &'a [u8], tag: &mut Tag) -> &'a [u8] {
         let mut rest = raw;
         // A task id of `srun -l` is the rank only if no launcher of ranks runs inside the task.
