@@ -69,8 +69,8 @@ pub struct Down<'s, 'a> {
     pub name: &'s str,
     /// An InfiniBand port, or a card whose firmware died.
     pub is_infiniband: bool,
-    /// It came back.
-    pub came_back: bool,
+    /// When it came back, the first time after.
+    pub up_again: Option<&'s MachineEvent<'a>>,
     /// The job's logs name it.
     pub is_used: bool,
 }
@@ -115,10 +115,13 @@ pub fn downs<'s, 'a>(machine: &'s Machine<'a>, used: &Used) -> Vec<Down<'s, 'a>>
         if is_removed || is_setting_up || is_foreign || event.bond == Bond::Foreign {
             continue;
         }
-        let came_back = others
+        let seconds = |o: &MachineEvent<'a>| event.seconds_to(o).filter(|s| *s > 0.0);
+        let up_again = others
             .iter()
-            .any(|o| state(o) == Some(LinkState::Up) && event.seconds_to(o).is_some_and(|s| s > 0.0));
-        found.push(Down { event, name, is_infiniband, came_back, is_used });
+            .filter(|o| state(o) == Some(LinkState::Up) && seconds(o).is_some())
+            .min_by(|a, b| seconds(a).unwrap_or(f64::MAX).total_cmp(&seconds(b).unwrap_or(f64::MAX)))
+            .copied();
+        found.push(Down { event, name, is_infiniband, up_again, is_used });
     }
     found
 }

@@ -11,11 +11,14 @@ use ringleader_model::{
     SourceKind, TorchEvent, WallTime, Who,
 };
 
+use super::ending::Ending;
 use super::roster::{Member, Roster};
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// How far a statement may lie before the first sign of the job: clocks of hosts differ, and setting up takes time.
 const BEFORE_NS: i64 = 120 * SECOND_NS;
+/// How far a statement may lie behind the last sign of the job: what failed is often told late.
+const AFTER_NS: i64 = 600 * SECOND_NS;
 const MINUTE_NS: i64 = 60 * SECOND_NS;
 /// Longest text of a statement that is cited.
 const CITED_CHARS: usize = 400;
@@ -25,6 +28,8 @@ const CITED_CHARS: usize = 400;
 pub enum Bond {
     /// It is of another process, or from before the job began.
     Foreign,
+    /// Of a GPU that no rank uses, where the GPUs of all ranks are known.
+    Beside,
     /// Nothing says whether it is of this job, and something would if it were.
     Loose,
     /// The evidence of the job names neither times nor processes nor GPUs that it could be compared with.
@@ -96,6 +101,8 @@ pub struct Machine<'a> {
     events: Vec<MachineEvent<'a>>,
     /// There is a job in the evidence at all.
     pub has_job: bool,
+    /// How that job ended.
+    pub ending: Ending,
 }
 
 /// The time that a job's own evidence spans.
@@ -131,7 +138,7 @@ impl Window {
 }
 
 /// Month, day and time of a moment, as if its year were 1970.
-fn in_year(at: WallTime) -> i64 {
+pub(super) fn in_year(at: WallTime) -> i64 {
     const DAY_NS: i64 = 86_400 * SECOND_NS;
     // Days of 1970 before each month, March first.
     const BEFORE: [i64; 12] = [59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 0, 31];
@@ -153,12 +160,12 @@ fn in_year(at: WallTime) -> i64 {
 impl<'a> Machine<'a> {
     /// Joins what kernels say with the job.
     pub fn new(case: &'a Case, roster: &Roster) -> Self {
-        let mut machine = Self { has_job: has_job(case), ..Self::default() };
+        let mut machine = Self { has_job: has_job(case), ending: Ending::new(case), ..Self::default() };
         if !case.observations.iter().any(|o| matches!(o.fact, Fact::Kernel(_))) {
             return machine;
         }
         let window = window(case);
-        let join = Join::new(case, roster, window, machine.has_job);
+        let join = Join::new(case, roster, (window, machine.ending), machine.has_job);
         machine.events = case
             .observations
             .iter()
@@ -243,6 +250,9 @@ fn window(case: &Case) -> Window {
 struct Join<'r> {
     roster: &'r Roster,
     window: Window,
+    ending: Ending,
+    /// The GPU of every rank is known.
+    knows_all_gpus: bool,
     has_job: bool,
     /// The job's hosts, as far as logs name them.
     hosts: BTreeSet<Host>,
@@ -255,7 +265,7 @@ struct Join<'r> {
 }
 
 impl<'r> Join<'r> {
-    fn new(case: &Case, roster: &'r Roster, window: Window, has_job: bool) -> Self {
+    fn new(case: &Case, roster: &'r Roster, (window, ending): (Window, Ending), has_job: bool) -> Self {
         let mut gpus: BTreeMap<PciAddress, Vec<&Member>> = BTreeMap::new();
         for member in &roster.members {
             if let Some(gpu) = member.gpu {
@@ -280,7 +290,11 @@ impl<'r> Join<'r> {
             Fact::Torch(TorchEvent::ChildExit { exit_code: -9 | 137 }) => Some((o.who.clone(), o.at?)),
             _ => None,
         });
-        Self { roster, window, has_job, hosts, gpus, killed: killed.collect(), named }
+        let with_gpu: BTreeSet<Rank> =
+            roster.members.iter().filter(|m| m.gpu.is_some()).filter_map(|m| m.rank).collect();
+        let knows_all_gpus = roster.world_size.is_some_and(|n| n > 0 && with_gpu.len() >= n as usize);
+        let killed = killed.collect();
+        Self { roster, window, ending, knows_all_gpus, has_job, hosts, gpus, killed, named }
     }
 
     fn bond(&self, observation: &Observation, event: &KernelEvent) -> (Bond, Culprit) {
@@ -320,6 +334,10 @@ impl<'r> Join<'r> {
             culprit = Culprit { rank: about.rank, host: culprit.host.or(about.host), ..culprit };
             return (Bond::Process, culprit);
         }
+        // The job was over: the next one, or whoever repaired the machine, had it then.
+        let is_after = self.ending.over.is_some_and(|over| {
+            observation.at.is_some_and(|at| in_year(at) - at.error_ns > over + AFTER_NS)
+        });
         if let Some(gpu) = event.device
             && let Some(member) = self.member_with(gpu, host)
         {
@@ -331,6 +349,9 @@ impl<'r> Join<'r> {
             if blamed.is_some() && blamed != member.pid && before.is_none() {
                 return (Bond::Foreign, culprit);
             }
+            if is_after {
+                return (Bond::Loose, culprit);
+            }
             culprit.pid = member.pid;
             let bond = if before == Some(false) { Bond::DeviceInTime } else { Bond::Device };
             return (bond, culprit);
@@ -338,7 +359,8 @@ impl<'r> Join<'r> {
         // The GPUs of this host are known, and this is none of them.
         let knows_gpus = self.gpus.values().flatten().any(|m| host.is_none() || m.host.as_ref() == host);
         if event.device.is_some() && knows_gpus && is_of_gpu(&event.kind) {
-            return (Bond::Loose, culprit);
+            let bond = if self.knows_all_gpus { Bond::Beside } else { Bond::Loose };
+            return (bond, culprit);
         }
         // In a container a process has two numbers: a kill for lack of memory in the minute in which a rank died of
         // SIGKILL is that rank's.
@@ -350,6 +372,7 @@ impl<'r> Join<'r> {
             return (Bond::Process, culprit);
         }
         let bond = match before {
+            Some(false) if is_after => Bond::Loose,
             Some(false) => Bond::Time,
             None if pid.is_none() || self.roster.members.iter().all(|m| m.pid.is_none()) => Bond::Untold,
             _ => Bond::Loose,
