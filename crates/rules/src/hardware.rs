@@ -270,6 +270,9 @@ pub(crate) fn link_down(
     if first.is_used && seen.bond() >= Bond::Time && health::trouble(scene).is_some() {
         draft = draft.severity(Severity::Error).weight(Weight::Stated).confidence(Confidence::High);
     }
+    if downs.iter().all(|d| d.is_guess) {
+        draft = draft.at_most(Confidence::Low);
+    }
     Some(over_before_failure(scene, &downs, draft))
 }
 

@@ -46,7 +46,8 @@ impl Ending {
                 Fact::Nccl(log) => {
                     let stamps = log.processes.iter().filter_map(|p| p.last_at);
                     stamps.chain(log.messages.iter().filter_map(|m| m.at)).for_each(&mut see);
-                    let errors = log.messages.iter().filter(|m| m.is_warn && m.result.is_some_and(|r| r != 0));
+                    let errors =
+                        log.messages.iter().filter(|m| m.is_warn && m.result.is_some_and(|r| r != 0));
                     errors.filter_map(|m| m.at).for_each(|at| ending.fail(in_year(at), true));
                 }
                 _ => {}

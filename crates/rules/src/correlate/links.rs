@@ -1,9 +1,9 @@
 //! Links that went down while something ran, as kernels tell it: neither the downs of setting up nor those of tearing
 //! down.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use ringleader_model::{Case, Fact, KernelEventKind, LinkMedium, LinkState, NicTrouble};
+use ringleader_model::{Case, Fact, KernelEventKind, LinkMedium, LinkState, NetFact, NicTrouble};
 
 use super::machine::{Bond, Machine, MachineEvent};
 
@@ -19,7 +19,14 @@ pub struct Used {
     pub interfaces: BTreeSet<String>,
     /// Verbs devices: `mlx5_0`.
     pub devices: BTreeSet<String>,
+    /// Some of these devices are Ethernet cards, which kernels call by their interface.
+    has_roce: bool,
+    /// Verbs device of each interface that a tool names with it (show_gids, `rdma link`).
+    device_of: BTreeMap<String, BTreeSet<String>>,
 }
+
+/// Drivers of Ethernet cards that speak verbs.
+const VERBS_DRIVERS: [&str; 6] = ["mlx5_core", "mlx4_core", "bnxt_en", "irdma", "ice ", "qede"];
 
 impl Used {
     /// What NCCL's logs say.
@@ -37,9 +44,27 @@ impl Used {
             // `[0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]; OOB eth0:192.0.2.2<0>`
             if let Some(text) = &process.ib_devices {
                 used.devices.extend(names(text.split(';').next().unwrap_or(text)));
+                used.has_roce |= text.to_ascii_lowercase().contains("/roce");
+            }
+        }
+        for observation in &case.observations {
+            let Fact::Net(fact) = &observation.fact else { continue };
+            let (device, interface) = match &**fact {
+                NetFact::Gid(entry) => (&*entry.device, &*entry.netdev),
+                NetFact::Port(port) => (&*port.device, port.netdev.as_deref().unwrap_or_default()),
+                _ => continue,
+            };
+            if !device.is_empty() && !interface.is_empty() {
+                used.device_of.entry(interface.to_owned()).or_default().insert(device.to_owned());
             }
         }
         used
+    }
+
+    /// The interface is that of a verbs device that the job uses; None if no tool says whose it is.
+    fn is_verbs(&self, interface: &str) -> Option<bool> {
+        let devices = self.device_of.get(interface)?;
+        Some(devices.iter().any(|d| self.devices.contains(d)))
     }
 
     fn has(&self, name: &str) -> bool {
@@ -73,6 +98,8 @@ pub struct Down<'s, 'a> {
     pub up_again: Option<&'s MachineEvent<'a>>,
     /// The job's logs name it.
     pub is_used: bool,
+    /// It may be a port that the job's logs call by its other name.
+    pub is_guess: bool,
 }
 
 /// Downs in mid-run of links that the job may use, in source order.
@@ -109,9 +136,13 @@ pub fn downs<'s, 'a>(machine: &'s Machine<'a>, used: &Used) -> Vec<Down<'s, 'a>>
                 && event.seconds_to(o).is_some_and(|s| (0.0..=TEARING_DOWN_S).contains(&s))
         });
         let is_setting_up = !was_up && event.event.uptime_us.is_some_and(|us| us < SETTING_UP_US);
-        let is_used = used.has(name);
+        let verbs = used.is_verbs(name);
+        let is_used = used.has(name) || verbs == Some(true);
+        let is_infiniband = is_infiniband || verbs == Some(true);
+        let by_verbs_driver = || VERBS_DRIVERS.iter().any(|d| event.observation.text.contains(d));
+        let is_guess = used.has_roce && verbs.is_none() && !is_used && by_verbs_driver();
         // Another card of the same machine is no business of the job's.
-        let is_foreign = machine.has_job && !used.is_empty() && !is_used && is_named(event);
+        let is_foreign = machine.has_job && !used.is_empty() && !is_used && !is_guess && is_named(event);
         if is_removed || is_setting_up || is_foreign || event.bond == Bond::Foreign {
             continue;
         }
@@ -121,7 +152,7 @@ pub fn downs<'s, 'a>(machine: &'s Machine<'a>, used: &Used) -> Vec<Down<'s, 'a>>
             .filter(|o| state(o) == Some(LinkState::Up) && seconds(o).is_some())
             .min_by(|a, b| seconds(a).unwrap_or(f64::MAX).total_cmp(&seconds(b).unwrap_or(f64::MAX)))
             .copied();
-        found.push(Down { event, name, is_infiniband, up_again, is_used });
+        found.push(Down { event, name, is_infiniband, up_again, is_used, is_guess });
     }
     found
 }

@@ -335,9 +335,10 @@ impl<'r> Join<'r> {
             return (Bond::Process, culprit);
         }
         // The job was over: the next one, or whoever repaired the machine, had it then.
-        let is_after = self.ending.over.is_some_and(|over| {
-            observation.at.is_some_and(|at| in_year(at) - at.error_ns > over + AFTER_NS)
-        });
+        let is_after = self
+            .ending
+            .over
+            .is_some_and(|over| observation.at.is_some_and(|at| in_year(at) - at.error_ns > over + AFTER_NS));
         if let Some(gpu) = event.device
             && let Some(member) = self.member_with(gpu, host)
         {
@@ -346,7 +347,8 @@ impl<'r> Join<'r> {
             culprit.gpu = member.gpu;
             culprit.host = culprit.host.or_else(|| member.host.clone());
             // Another process on this rank's GPU: in a container the number is that of another namespace.
-            if blamed.is_some() && blamed != member.pid && before.is_none() {
+            // Where the times agree it may still be that, unless the program is one that no rank runs as.
+            if blamed.is_some() && blamed != member.pid && (before.is_none() || is_of_desktop(&event.kind)) {
                 return (Bond::Foreign, culprit);
             }
             if is_after {
@@ -459,6 +461,30 @@ fn names_culprit(kind: &KernelEventKind) -> bool {
             .is_none_or(|x| x.class == ringleader_knowledge::xid::Class::Application || x.is_never_root()),
         _ => true,
     }
+}
+
+/// Programs that use a GPU beside a job, at most 15 characters.
+const BESIDE_JOBS: [&str; 14] = [
+    "Xorg",
+    "Xwayland",
+    "gnome-",
+    "kwin",
+    "plasmashell",
+    "firefox",
+    "chrome",
+    "jupyter",
+    "nvidia-smi",
+    "nvidia-persist",
+    "dcgm",
+    "nv-hostengine",
+    "nvtop",
+    "nvitop",
+];
+
+/// A fault that a display server, a browser or a monitor made itself.
+fn is_of_desktop(kind: &KernelEventKind) -> bool {
+    let KernelEventKind::Xid(xid) = kind else { return false };
+    xid.name.as_deref().is_some_and(|name| BESIDE_JOBS.iter().any(|own| name.starts_with(own)))
 }
 
 fn is_of_gpu(kind: &KernelEventKind) -> bool {

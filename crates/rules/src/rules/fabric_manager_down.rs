@@ -112,6 +112,11 @@ fn service(scene: &Scene<'_>, is_needed: bool) -> Option<Draft> {
     if !is_needed && states("Completed") {
         return None;
     }
+    // Every GPU says that it is of no fabric: there is nothing to manage.
+    let mut told = scene.gpus.seen.iter().filter_map(|g| g.row.fabric_state.as_deref()).peekable();
+    if !is_needed && told.peek().is_some() && told.all(|state| state == "N/A") {
+        return None;
+    }
     let driver = scene.gpu_tables().find_map(|(_, t)| t.driver_version.clone());
     for (observation, service) in scene.case.observations.iter().filter_map(|o| match &o.fact {
         Fact::GpuService(service) => Some((o, &**service)),

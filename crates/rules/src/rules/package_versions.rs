@@ -27,7 +27,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ringleader_model::{Confidence, Culprit, Host, NcclProcess, Observation, Severity, SourceKind, SystemFact, Weight};
+use ringleader_model::{
+    Confidence, Culprit, Host, NcclProcess, Observation, Severity, SourceKind, SystemFact, Weight,
+};
 
 use crate::correlate::Scene;
 use crate::correlate::site::shown;
@@ -46,8 +48,15 @@ pub(super) static RULE: Rule = Rule {
 };
 
 /// Packages that bring NCCL, by the manager that names them so: NCCL itself first.
-const NCCL: [&str; 7] =
-    ["nvidia-nccl-cu11", "nvidia-nccl-cu12", "nvidia-nccl-cu13", "nvidia-nccl", "nccl", "libnccl2", "libnccl"];
+const NCCL: [&str; 7] = [
+    "nvidia-nccl-cu11",
+    "nvidia-nccl-cu12",
+    "nvidia-nccl-cu13",
+    "nvidia-nccl",
+    "nccl",
+    "libnccl2",
+    "libnccl",
+];
 /// What brings it where it is not a package of its own.
 const TORCH: [&str; 2] = ["torch", "pytorch"];
 

@@ -50,7 +50,7 @@ const BUS_ERROR: [i64; 2] = [-7, 135];
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings: Vec<Finding> = Vec::new();
-    let mut mounts = scene.system().filter_map(|(o, fact)| match fact {
+    let mounts = scene.system().filter_map(|(o, fact)| match fact {
         SystemFact::Mount(mount) if mount.at.ends_with("/shm") => Some((o, mount)),
         _ => None,
     });
@@ -61,8 +61,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
             _ => None,
         })
         .collect();
-    findings.extend(mounts.find_map(|(observation, mount)| full(scene, observation, mount, &listings)));
-    for (observation, listing) in &listings {
+    let is_elsewhere = |o: &Observation| scene.is_elsewhere(scene.host_of(o).as_ref());
+    let mut of_job = mounts.filter(|(o, _)| !is_elsewhere(o));
+    findings.extend(of_job.find_map(|(observation, mount)| full(scene, observation, mount, &listings)));
+    for (observation, listing) in listings.iter().filter(|(o, _)| !is_elsewhere(o)) {
         findings.extend(closed(scene, observation, listing));
         if findings.is_empty() {
             findings.extend(left_over(observation, listing));
