@@ -34,7 +34,7 @@ use ringleader_model::{Cite, Fact, Impact, SourceKind};
 
 use crate::correlate::Scene;
 use crate::correlate::gpus::Use;
-use crate::gpu_state::{Proof, Shown, failed_test, graded, with};
+use crate::gpu_state::{Proof, Shown, failed_test, graded, is_card, with};
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::{Told, found};
 
@@ -112,9 +112,9 @@ fn service(scene: &Scene<'_>, is_needed: bool) -> Option<Draft> {
     if !is_needed && states("Completed") {
         return None;
     }
-    // Every GPU says that it is of no fabric: there is nothing to manage.
-    let mut told = scene.gpus.seen.iter().filter_map(|g| g.row.fabric_state.as_deref()).peekable();
-    if !is_needed && told.peek().is_some() && told.all(|state| state == "N/A") {
+    // Cards that plug into PCIe sit behind no switch: there is nothing to manage.
+    let names: Vec<&str> = scene.gpus.seen.iter().filter_map(|g| g.row.name.as_deref()).collect();
+    if !is_needed && !names.is_empty() && names.iter().all(|name| is_card(name)) {
         return None;
     }
     let driver = scene.gpu_tables().find_map(|(_, t)| t.driver_version.clone());
