@@ -285,12 +285,12 @@ fn over_before_failure(scene: &Scene<'_>, downs: &[&Down<'_, '_>], draft: Draft)
     let gaps: Option<Vec<(i64, bool)>> =
         downs.iter().map(|d| scene.machine.ending.before_failure(d.up_again?.observation.at)).collect();
     let Some((gap, is_start)) = gaps.and_then(|g| g.into_iter().min()) else { return draft };
-    match is_start {
-        _ if gap < SURVIVES_NS => draft,
-        true => draft.severity(Severity::Info).weight(Weight::Derived).confidence(Confidence::Low),
-        // A process that was killed may have hung since then.
-        false => draft.severity(Severity::Warning).weight(Weight::Derived).confidence(Confidence::Low),
+    if gap < SURVIVES_NS {
+        return draft;
     }
+    // A process that was killed may have hung since then; a watchdog says since when it has waited.
+    let severity = if is_start { Severity::Info } else { Severity::Warning };
+    draft.severity(severity).weight(Weight::Derived).confidence(Confidence::Low)
 }
 
 /// Findings of drafts.

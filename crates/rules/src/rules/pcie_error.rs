@@ -19,6 +19,7 @@
 //!
 //! Corrected errors (`RxErr`, `BadTLP`, `Timeout`) cost a replay each and break nothing. An error right before a GPU
 //! falls off the bus is part of that (gpu-fallen-off-bus). `ACSViol` is redirection of peer traffic (p2p-acs-iommu).
+//! Errors of a drive, a USB controller or a display are no matter of the job's, and so is the slot of a drive.
 //!
 //! # What to do
 //!

@@ -15,7 +15,7 @@
 //! # What looks like it but is not
 //!
 //! Half full is not full. NCCL's segments are there for a moment while a job begins. Without a failure a full mount is
-//! worth a warning, a wrong mode or a left-over segment worth a word.
+//! worth a warning, a wrong mode or a left-over segment worth a word. A mount of a host on which no rank runs is nobody's.
 //!
 //! # What to do
 //!
