@@ -4,11 +4,13 @@
 //! the names in it, wherever in a file it stands: `nvidia-bug-report.sh` writes dozens of them one after another, with a
 //! line of 44 underscores between two, and so do people's own scripts.
 
-use ringleader_model::{Fact, GpuForm, GpuTable, NoteKind, SourceKind, WallTime};
+use std::sync::Arc;
+
+use ringleader_model::{Fact, GpuForm, GpuTable, Host, NoteKind, SourceKind, WallTime};
 
 use crate::sink::Sink;
 use crate::tables::Span;
-use crate::text::{Line, LineReader};
+use crate::text::{Line, LineReader, shell};
 
 mod csv;
 mod diag;
@@ -28,6 +30,8 @@ const MAX_GPUS: usize = 4_096;
 /// Processes, paths and failures of one output.
 const MAX_ROWS: usize = 100_000;
 const MAX_FAILURES: usize = 1_000;
+/// Longest prompt with its command.
+const MAX_PROMPT: usize = 300;
 
 /// What the tool prints in place of a table, or of one GPU.
 const FAILURES: [&str; 7] = [
@@ -48,6 +52,8 @@ pub(crate) struct GpuReader {
     service: Option<service::Service>,
     /// The last line that was a date, which nvidia-smi prints before its table.
     date: Option<(u32, WallTime)>,
+    /// Host of the last prompt of a shell.
+    host: Option<Host>,
     /// The line that comes may lack its end.
     is_cut: bool,
 }
@@ -125,7 +131,14 @@ impl LineReader for GpuReader {
         if std::mem::take(&mut self.is_cut) {
             return false;
         }
-        self.go_on(line, sink) || self.begin(line, first, sink)
+        if self.go_on(line, sink) || self.begin(line, first, sink) {
+            if let Some(open) = &mut self.open {
+                open.span.on(self.host.as_ref());
+            }
+            return true;
+        }
+        self.prompt(line);
+        false
     }
 
     fn next_is_cut(&mut self) {
@@ -208,6 +221,19 @@ impl GpuReader {
                 None => self.service_line(line, text, sink),
             },
             _ => self.service_line(line, text, sink),
+        }
+    }
+
+    /// `root@node0:~# nvidia-smi`: what follows is of that host.
+    fn prompt(&mut self, line: &Line<'_>) {
+        if line.body.len() > MAX_PROMPT || memchr::memchr(b'@', line.body).is_none() {
+            return;
+        }
+        let Ok(text) = std::str::from_utf8(line.body) else { return };
+        if shell::command(text)
+            .is_some_and(|c| ["nvidia-smi", "dcgmi", "systemctl"].iter().any(|t| c.contains(t)))
+        {
+            self.host = shell::host(text).map(Arc::from);
         }
     }
 

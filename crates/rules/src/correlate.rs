@@ -4,6 +4,7 @@ pub mod align;
 pub mod claims;
 pub mod condition;
 pub mod dumps;
+pub mod ending;
 pub mod gpus;
 pub mod ledger;
 pub mod links;

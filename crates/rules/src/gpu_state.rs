@@ -186,6 +186,11 @@ pub(crate) fn with(
     }
 }
 
+/// A card that plugs into PCIe, alone or bridged to a neighbour, by its name: no NVSwitch is behind it.
+pub(crate) fn is_card(name: &str) -> bool {
+    ["PCI", "NVL", "RTX", "GeForce"].iter().any(|sort| name.contains(sort))
+}
+
 /// The middle of some numbers; None without any.
 pub(crate) fn median(mut values: Vec<f32>) -> Option<f32> {
     values.sort_by(f32::total_cmp);

@@ -6,7 +6,7 @@ use ringleader_model::{
 };
 
 use crate::correlate::Scene;
-use crate::correlate::links::{Used, downs};
+use crate::correlate::links::{Down, Used, downs};
 use crate::correlate::machine::{Bond, MachineEvent};
 use crate::health;
 use crate::rule::{Draft, Outcome, Rule};
@@ -97,7 +97,14 @@ impl<'s, 'a> Seen<'s, 'a> {
     /// A draft that cites these statements and blames whom they name, as sure as their bond to the job allows.
     pub(crate) fn draft(&self, rule: &Rule, cause: &'static str, title: impl Into<String>) -> Draft {
         let in_trouble = health::trouble(self.scene).is_some() || self.scene.has_failed();
+        let ended_well = self.scene.machine.ending.in_order && !in_trouble;
         let (severity, weight, confidence) = match self.bond {
+            // No rank runs on it: worth a word whatever the verdict is.
+            Bond::Beside => (Severity::Info, Weight::Aside, Confidence::Low),
+            // Whatever it was, the job went on to its end.
+            Bond::Process | Bond::DeviceInTime if ended_well => {
+                (Severity::Info, Weight::Derived, Confidence::Low)
+            }
             Bond::Process | Bond::DeviceInTime | Bond::Alone => {
                 (Severity::Error, Weight::Stated, Confidence::High)
             }
@@ -110,7 +117,9 @@ impl<'s, 'a> Seen<'s, 'a> {
             }
         };
         let mut title = title.into();
-        if self.bond < Bond::Time {
+        if self.bond == Bond::Beside {
+            title.push_str(" (no rank uses it)");
+        } else if self.bond < Bond::Time {
             title.push_str(" (of this job or not: nothing ties it)");
         }
         Draft::new(rule.id, cause, title)
@@ -252,7 +261,7 @@ pub(crate) fn link_down(
     let seen = Seen::from(scene, downs.iter().map(|d| d.event).collect())?;
     let sort = if infiniband { "port" } else { "link" };
     let host = first.event.culprit.host.as_ref().map_or_else(String::new, |h| format!(" on {h}"));
-    let did = match (downs.len(), downs.iter().any(|d| d.came_back)) {
+    let did = match (downs.len(), downs.iter().any(|d| d.up_again.is_some())) {
         (1, true) => "went down for a while".to_owned(),
         (n, true) => format!("went down {n} times and came back"),
         _ => "went down".to_owned(),
@@ -262,7 +271,27 @@ pub(crate) fn link_down(
     {
         draft = draft.severity(Severity::Error).weight(Weight::Stated).confidence(Confidence::High);
     }
-    Some(draft)
+    if downs.iter().all(|d| d.is_guess) {
+        draft = draft.at_most(Confidence::Low);
+    }
+    Some(over_before_failure(scene, &downs, draft))
+}
+
+/// How long a connection survives a dead link: TCP sends again for 15 minutes and a half (tcp_retries2 = 15), verbs
+/// for less.
+const SURVIVES_NS: i64 = 1_000_000_000_000;
+
+/// Links that came back and were up for longer than any connection would have waited before the first thing failed.
+fn over_before_failure(scene: &Scene<'_>, downs: &[&Down<'_, '_>], draft: Draft) -> Draft {
+    let gaps: Option<Vec<(i64, bool)>> =
+        downs.iter().map(|d| scene.machine.ending.before_failure(d.up_again?.observation.at)).collect();
+    let Some((gap, is_start)) = gaps.and_then(|g| g.into_iter().min()) else { return draft };
+    if gap < SURVIVES_NS {
+        return draft;
+    }
+    // A process that was killed may have hung since then; a watchdog says since when it has waited.
+    let severity = if is_start { Severity::Info } else { Severity::Warning };
+    draft.severity(severity).weight(Weight::Derived).confidence(Confidence::Low)
 }
 
 /// Findings of drafts.

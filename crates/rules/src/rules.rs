@@ -51,6 +51,7 @@ mod oom_killed;
 mod op_mismatch;
 mod p2p_acs_iommu;
 mod p2p_unsupported;
+mod package_versions;
 mod path_test;
 mod pcie_error;
 mod pcie_width;
@@ -164,6 +165,7 @@ pub static ALL: &[&Rule] = &[
     &gid_table::RULE,
     &interface_state::RULE,
     &measured_bandwidth::RULE,
+    &package_versions::RULE,
     &path_test::RULE,
     &pcie_width::RULE,
     &port_counters::RULE,

@@ -74,8 +74,19 @@ fn bridge(text: &str) -> Option<Told> {
 }
 
 /// `bond0: (slave eth0): link status definitely down, disabling slave`, and the older
-/// `bonding: bond0: link status definitely down for interface eth0, disabling it`.
+/// `bonding: bond0: link status definitely down for interface eth0, disabling it`. Of the bond itself:
+/// `bond0: now running without any active interface!`, and `bond0: (slave eth1): making interface the new active one`.
 fn bond(text: &str) -> Option<(&str, LinkState)> {
+    let text = text.strip_prefix("bonding: ").unwrap_or(text);
+    let state = if text.contains("without any active interface") {
+        Some(LinkState::Down)
+    } else {
+        text.contains("the new active one").then_some(LinkState::Up)
+    };
+    if let Some(state) = state {
+        let (name, _) = text.split_once(": ")?;
+        return is_interface(name).then_some((name, state));
+    }
     let (head, rest) = text.split_once("link status definitely ")?;
     let state = if rest.starts_with("down") { LinkState::Down } else { LinkState::Up };
     let name = between(head, "(slave ", ")")

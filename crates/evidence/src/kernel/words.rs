@@ -17,7 +17,7 @@ pub(super) enum Family {
 }
 
 /// Texts without which a line says nothing here.
-pub(super) const WORDS: [(&str, Family); 54] = [
+pub(super) const WORDS: [(&str, Family); 56] = [
     ("NVRM: ", Family::Nvidia),
     ("SXid (", Family::Nvidia),
     ("AER: ", Family::Pcie),
@@ -52,6 +52,8 @@ pub(super) const WORDS: [(&str, Family); 54] = [
     ("ink becomes ready", Family::Network),
     ("ink status ", Family::Network),
     ("NETDEV WATCHDOG", Family::Network),
+    ("without any active interface", Family::Network),
+    ("the new active one", Family::Network),
     ("entered disabled state", Family::Network),
     ("entered forwarding state", Family::Network),
     ("left promiscuous mode", Family::Network),

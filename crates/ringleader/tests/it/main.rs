@@ -7,6 +7,7 @@ mod explain;
 mod forms;
 mod hand_made;
 mod hostile;
+mod machine_faults;
 mod recorded;
 mod report;
 mod tidy;

@@ -180,6 +180,9 @@ fn whose(
     if !has_job {
         return (Use::Alone, nobody);
     }
+    if host.is_some_and(|h| super::site::is_none_of(roster, h)) {
+        return (Use::Other, nobody);
+    }
     let pids = table.processes.iter().filter(|(index, _)| Some(*index) == row.index).map(|(_, pid)| *pid);
     for pid in pids {
         let who = Who { pid: Some(pid), host: host.cloned(), ..Who::default() };

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ringleader_model::{Case, Fact, KernelEventKind, LinkMedium, LinkState, NicTrouble, SourceId};
+use ringleader_model::{Case, Fact, KernelEventKind, LinkMedium, LinkState, NetFact, NicTrouble, SourceId};
 
 use super::machine::{Bond, Machine, MachineEvent};
 
@@ -19,7 +19,14 @@ pub struct Used {
     pub interfaces: BTreeSet<String>,
     /// Verbs devices: `mlx5_0`.
     pub devices: BTreeSet<String>,
+    /// Some of these devices are Ethernet cards, which kernels call by their interface.
+    has_roce: bool,
+    /// Verbs device of each interface that a tool names with it (show_gids, `rdma link`).
+    device_of: BTreeMap<String, BTreeSet<String>>,
 }
+
+/// Drivers of Ethernet cards that speak verbs.
+const VERBS_DRIVERS: [&str; 6] = ["mlx5_core", "mlx4_core", "bnxt_en", "irdma", "ice ", "qede"];
 
 impl Used {
     /// What NCCL's logs say.
@@ -37,9 +44,27 @@ impl Used {
             // `[0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]; OOB eth0:192.0.2.2<0>`
             if let Some(text) = &process.ib_devices {
                 used.devices.extend(names(text.split(';').next().unwrap_or(text)));
+                used.has_roce |= text.to_ascii_lowercase().contains("/roce");
+            }
+        }
+        for observation in &case.observations {
+            let Fact::Net(fact) = &observation.fact else { continue };
+            let (device, interface) = match &**fact {
+                NetFact::Gid(entry) => (&*entry.device, &*entry.netdev),
+                NetFact::Port(port) => (&*port.device, port.netdev.as_deref().unwrap_or_default()),
+                _ => continue,
+            };
+            if !device.is_empty() && !interface.is_empty() {
+                used.device_of.entry(interface.to_owned()).or_default().insert(device.to_owned());
             }
         }
         used
+    }
+
+    /// The interface is that of a verbs device that the job uses; None if no tool says whose it is.
+    fn is_verbs(&self, interface: &str) -> Option<bool> {
+        let devices = self.device_of.get(interface)?;
+        Some(devices.iter().any(|d| self.devices.contains(d)))
     }
 
     fn has(&self, name: &str) -> bool {
@@ -69,38 +94,42 @@ pub struct Down<'s, 'a> {
     pub name: &'s str,
     /// An InfiniBand port, or a card whose firmware died.
     pub is_infiniband: bool,
-    /// It came back.
-    pub came_back: bool,
+    /// When it came back, the first time after.
+    pub up_again: Option<&'s MachineEvent<'a>>,
     /// The job's logs name it.
     pub is_used: bool,
+    /// It may be a port that the job's logs call by its other name.
+    pub is_guess: bool,
 }
 
 /// What one log says of one link of one host, in its order.
 #[derive(Default)]
 struct Life<'s, 'a> {
-    /// The first and the last time it came up.
-    ups: Option<(&'s MachineEvent<'a>, &'s MachineEvent<'a>)>,
+    /// When it came up.
+    ups: Vec<&'s MachineEvent<'a>>,
     /// When its interface was removed.
     removed: Vec<&'s MachineEvent<'a>>,
 }
 
-impl Life<'_, '_> {
+impl<'s, 'a> Life<'s, 'a> {
     fn was_up_before(&self, event: &MachineEvent<'_>) -> bool {
-        self.ups.is_some_and(|(first, _)| first.seconds_to(event).is_some_and(|s| s > 0.0))
+        self.ups.first().is_some_and(|first| first.seconds_to(event).is_some_and(|s| s > 0.0))
     }
 
-    fn is_up_after(&self, event: &MachineEvent<'_>) -> bool {
-        self.ups.is_some_and(|(_, last)| event.seconds_to(last).is_some_and(|s| s > 0.0))
+    fn up_again_after(&self, event: &MachineEvent<'_>) -> Option<&'s MachineEvent<'a>> {
+        next(&self.ups, event).filter(|up| event.seconds_to(up).is_some_and(|s| s > 0.0))
     }
 
     fn is_removed_after(&self, event: &MachineEvent<'_>) -> bool {
-        let next = self.removed.partition_point(|o| o.observation.cite < event.observation.cite);
-        // A log is in order: the removal that belongs to it is the next one.
-        self.removed
-            .get(next)
-            .and_then(|o| event.seconds_to(o))
-            .is_some_and(|s| (0.0..=TEARING_DOWN_S).contains(&s))
+        let seconds = next(&self.removed, event).and_then(|removed| event.seconds_to(removed));
+        seconds.is_some_and(|s| (0.0..=TEARING_DOWN_S).contains(&s))
     }
+}
+
+/// The first of `all` that stands behind `event`: a log is in the order of time.
+fn next<'s, 'a>(all: &[&'s MachineEvent<'a>], event: &MachineEvent<'_>) -> Option<&'s MachineEvent<'a>> {
+    let at = all.partition_point(|other| other.observation.cite <= event.observation.cite);
+    all.get(at).copied()
 }
 
 type Link<'s> = (SourceId, Option<&'s str>, &'s str);
@@ -115,7 +144,7 @@ fn lives<'s, 'a>(machine: &'s Machine<'a>) -> BTreeMap<Link<'s>, Life<'s, 'a>> {
         let KernelEventKind::Link { interface, state, .. } = &event.event.kind else { continue };
         let life = lives.entry(link(event, interface)).or_default();
         match state {
-            LinkState::Up => life.ups = Some((life.ups.map_or(event, |(first, _)| first), event)),
+            LinkState::Up => life.ups.push(event),
             LinkState::Removed => life.removed.push(event),
             LinkState::Down => {}
         }
@@ -146,14 +175,18 @@ pub fn downs<'s, 'a>(machine: &'s Machine<'a>, used: &Used) -> Vec<Down<'s, 'a>>
         let was_up = life.was_up_before(event);
         let is_removed = life.is_removed_after(event);
         let is_setting_up = !was_up && event.event.uptime_us.is_some_and(|us| us < SETTING_UP_US);
-        let is_used = used.has(name);
+        let verbs = used.is_verbs(name);
+        let is_used = used.has(name) || verbs == Some(true);
+        let is_infiniband = is_infiniband || verbs == Some(true);
+        let by_verbs_driver = || VERBS_DRIVERS.iter().any(|d| event.observation.text.contains(d));
+        let is_guess = used.has_roce && verbs.is_none() && !is_used && by_verbs_driver();
         // Another card of the same machine is no business of the job's.
-        let is_foreign = machine.has_job && !used.is_empty() && !is_used && is_named(event);
+        let is_foreign = machine.has_job && !used.is_empty() && !is_used && !is_guess && is_named(event);
         if is_removed || is_setting_up || is_foreign || event.bond == Bond::Foreign {
             continue;
         }
-        let came_back = life.is_up_after(event);
-        found.push(Down { event, name, is_infiniband, came_back, is_used });
+        let up_again = life.up_again_after(event);
+        found.push(Down { event, name, is_infiniband, up_again, is_used, is_guess });
     }
     found
 }

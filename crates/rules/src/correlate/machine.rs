@@ -11,13 +11,14 @@ use ringleader_model::{
     SourceId, SourceKind, TorchEvent, WallTime, Who,
 };
 
+use super::ending::Ending;
 use super::roster::{Member, Roster};
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// How far a statement may lie before the first sign of the job: clocks of hosts differ, and setting up takes time.
 const BEFORE_NS: i64 = 120 * SECOND_NS;
 /// How far a statement may lie after the job's own account of its end: peers time out, and the launcher waits for them.
-const AFTER_NS: i64 = 900 * SECOND_NS;
+const AFTER_NS: i64 = 600 * SECOND_NS;
 /// Between a kill for lack of memory and the launcher's word that the process is gone.
 const REAPED_NS: i64 = 20 * SECOND_NS;
 const YEAR_NS: i64 = 365 * 86_400 * SECOND_NS;
@@ -29,6 +30,8 @@ const CITED_CHARS: usize = 400;
 pub enum Bond {
     /// It is of another process, or from before the job began.
     Foreign,
+    /// Of a GPU that no rank uses, where the GPUs of all ranks are known.
+    Beside,
     /// Nothing says whether it is of this job, and something would if it were.
     Loose,
     /// The evidence of the job names neither times nor processes nor GPUs that it could be compared with.
@@ -100,6 +103,8 @@ pub struct Machine<'a> {
     events: Vec<MachineEvent<'a>>,
     /// There is a job in the evidence at all.
     pub has_job: bool,
+    /// How that job ended.
+    pub ending: Ending,
 }
 
 /// The time that a job's own evidence spans.
@@ -160,7 +165,7 @@ impl Window {
 }
 
 /// Month, day and time of a moment, as if its year were 1970.
-fn in_year(at: WallTime) -> i64 {
+pub(super) fn in_year(at: WallTime) -> i64 {
     const DAY_NS: i64 = 86_400 * SECOND_NS;
     // Days of 1970 before each month, March first.
     const BEFORE: [i64; 12] = [59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 0, 31];
@@ -182,7 +187,7 @@ fn in_year(at: WallTime) -> i64 {
 impl<'a> Machine<'a> {
     /// Joins what kernels say with the job.
     pub fn new(case: &'a Case, roster: &Roster) -> Self {
-        let mut machine = Self { has_job: has_job(case), ..Self::default() };
+        let mut machine = Self { has_job: has_job(case), ending: Ending::new(case), ..Self::default() };
         if !case.observations.iter().any(|o| matches!(o.fact, Fact::Kernel(_))) {
             return machine;
         }
@@ -302,6 +307,8 @@ fn window(case: &Case) -> Window {
 struct Join<'r> {
     roster: &'r Roster,
     window: Window,
+    /// The GPU of every rank is known.
+    knows_all_gpus: bool,
     has_job: bool,
     /// The job's hosts, as far as logs name them.
     hosts: BTreeSet<Host>,
@@ -352,7 +359,11 @@ impl<'r> Join<'r> {
                 boots.entry((observation.cite.source, event.boot)).or_insert(at);
             }
         }
-        Self { roster, window, has_job, hosts, gpus, killed: killed.collect(), boots, named }
+        let with_gpu: BTreeSet<Rank> =
+            roster.members.iter().filter(|m| m.gpu.is_some()).filter_map(|m| m.rank).collect();
+        let knows_all_gpus = roster.world_size.is_some_and(|n| n > 0 && with_gpu.len() >= n as usize);
+        let killed = killed.collect();
+        Self { roster, window, knows_all_gpus, has_job, hosts, gpus, killed, boots, named }
     }
 
     fn bond(&self, observation: &Observation, event: &KernelEvent) -> (Bond, Culprit) {
@@ -366,7 +377,7 @@ impl<'r> Join<'r> {
             return (Bond::Alone, culprit);
         }
         let place = self.window.place(observation.at);
-        if matches!(place, Some(Lies::Before | Lies::After)) || self.is_of_earlier_boot(observation, event) {
+        if place == Some(Lies::Before) || self.is_of_earlier_boot(observation, event) {
             return (Bond::Foreign, culprit);
         }
         // A host that the job's logs do not know, where they know some.
@@ -392,6 +403,8 @@ impl<'r> Join<'r> {
             culprit = Culprit { rank: about.rank, host: culprit.host.or(about.host), ..culprit };
             return (Bond::Process, culprit);
         }
+        // After the end the next job, or whoever repaired the machine, had it.
+        let is_after = place == Some(Lies::After);
         if let Some(gpu) = event.device
             && let Some(member) = self.member_with(gpu, host)
         {
@@ -401,13 +414,14 @@ impl<'r> Join<'r> {
             culprit.host = culprit.host.or_else(|| member.host.clone());
             // Another process on this rank's GPU, unless it is the rank by another number: a container counts anew.
             if blamed.is_some() && blamed != member.pid {
-                let may_be_rank = match name_of(&event.kind) {
-                    Some(name) => trains(name),
-                    None => place.is_some(),
-                };
+                let by_name = name_of(&event.kind).is_some_and(trains);
+                let may_be_rank = by_name || place.is_some() && !is_of_desktop(&event.kind);
                 if !may_be_rank {
                     return (Bond::Foreign, culprit);
                 }
+            }
+            if is_after {
+                return (Bond::Loose, culprit);
             }
             culprit.pid = member.pid;
             let bond = if place.is_some() { Bond::DeviceInTime } else { Bond::Device };
@@ -416,7 +430,8 @@ impl<'r> Join<'r> {
         // The GPUs of this host are known, and this is none of them.
         let knows_gpus = self.gpus.values().flatten().any(|m| host.is_none() || m.host.as_ref() == host);
         if event.device.is_some() && knows_gpus && is_of_gpu(&event.kind) {
-            return (Bond::Loose, culprit);
+            let bond = if self.knows_all_gpus { Bond::Beside } else { Bond::Loose };
+            return (bond, culprit);
         }
         // In a container a process has two numbers: a kill for lack of memory at the moment in which a rank died of
         // SIGKILL is that rank's.
@@ -429,6 +444,7 @@ impl<'r> Join<'r> {
             return (Bond::Process, culprit);
         }
         let bond = match place {
+            Some(Lies::After) => Bond::Loose,
             Some(_) => Bond::Time,
             None if pid.is_none() || self.roster.members.iter().all(|m| m.pid.is_none()) => Bond::Untold,
             _ => Bond::Loose,
@@ -541,6 +557,30 @@ fn names_culprit(kind: &KernelEventKind) -> bool {
             .is_none_or(|x| x.class == ringleader_knowledge::xid::Class::Application || x.is_never_root()),
         _ => true,
     }
+}
+
+/// Programs that use a GPU beside a job, at most 15 characters.
+const BESIDE_JOBS: [&str; 14] = [
+    "Xorg",
+    "Xwayland",
+    "gnome-",
+    "kwin",
+    "plasmashell",
+    "firefox",
+    "chrome",
+    "jupyter",
+    "nvidia-smi",
+    "nvidia-persist",
+    "dcgm",
+    "nv-hostengine",
+    "nvtop",
+    "nvitop",
+];
+
+/// A fault that a display server, a browser or a monitor made itself.
+fn is_of_desktop(kind: &KernelEventKind) -> bool {
+    let KernelEventKind::Xid(xid) = kind else { return false };
+    xid.name.as_deref().is_some_and(|name| BESIDE_JOBS.iter().any(|own| name.starts_with(own)))
 }
 
 fn is_of_gpu(kind: &KernelEventKind) -> bool {

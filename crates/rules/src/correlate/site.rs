@@ -44,6 +44,16 @@ pub struct Sites<'a> {
     interfaces: BTreeMap<&'a str, Vec<(&'a NcclProcess, Cite)>>,
 }
 
+/// Whether a host is none of the job's, the hosts of all ranks being known.
+pub(super) fn is_none_of(roster: &Roster, host: &Host) -> bool {
+    let placed = roster.members.iter().filter(|m| m.rank.is_some() && m.host.is_some());
+    let ranks: BTreeSet<_> = placed.clone().filter_map(|m| m.rank).collect();
+    // `node7` and `node7.cluster.example` are one.
+    let same = |own: &Host| own.starts_with(&**host) || host.starts_with(&**own);
+    roster.world_size.is_some_and(|n| n > 0 && ranks.len() >= n as usize)
+        && !placed.filter_map(|m| m.host.as_ref()).any(same)
+}
+
 impl<'a> Sites<'a> {
     /// Joins what the tools list with who the job is.
     pub fn new(case: &'a Case, roster: &Roster) -> Self {
@@ -166,6 +176,11 @@ impl<'a> Scene<'a> {
     /// Whether the source itself tells its host: by name, or by an address of the host.
     pub fn names_host(&self, observation: &Observation) -> bool {
         observation.who.host.is_some() || self.sites.by_source.contains_key(&observation.cite.source)
+    }
+
+    /// Whether a host is none of the job's, the hosts of all ranks being known.
+    pub fn is_elsewhere(&self, host: Option<&Host>) -> bool {
+        host.is_some_and(|h| is_none_of(&self.roster, h))
     }
 
     /// Whether output of `tool_host` may be of a process on `host`: nothing says otherwise.

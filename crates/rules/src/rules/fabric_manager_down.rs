@@ -17,7 +17,7 @@
 //! # What looks like it but is not
 //!
 //! A service that is not there or not running where the GPUs' state is `Completed`: in a virtual machine it runs on the
-//! host. A state of `N/A`: no fabric. A Fabric Manager that ends because it found no switch has nothing to do.
+//! host. A state of `N/A`, or cards that plug into PCIe: no fabric. A Fabric Manager that ends because it found no switch has nothing to do.
 //! Multicast that fails for want of resources is nvls-multicast. A machine without NVSwitch needs no Fabric
 //! Manager.
 //!
@@ -34,7 +34,7 @@ use ringleader_model::{Cite, Fact, Impact, SourceKind};
 
 use crate::correlate::Scene;
 use crate::correlate::gpus::Use;
-use crate::gpu_state::{Proof, Shown, failed_test, graded, with};
+use crate::gpu_state::{Proof, Shown, failed_test, graded, is_card, with};
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::{Told, found};
 
@@ -110,6 +110,11 @@ fn incomplete(scene: &Scene<'_>) -> Option<Draft> {
 fn service(scene: &Scene<'_>, is_needed: bool) -> Option<Draft> {
     let states = |state: &str| scene.gpus.seen.iter().any(|g| g.row.fabric_state.as_deref() == Some(state));
     if !is_needed && states("Completed") {
+        return None;
+    }
+    // Cards that plug into PCIe sit behind no switch: there is nothing to manage.
+    let names: Vec<&str> = scene.gpus.seen.iter().filter_map(|g| g.row.name.as_deref()).collect();
+    if !is_needed && !names.is_empty() && names.iter().all(|name| is_card(name)) {
         return None;
     }
     let driver = scene.gpu_tables().find_map(|(_, t)| t.driver_version.clone());

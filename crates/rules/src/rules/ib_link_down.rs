@@ -14,7 +14,8 @@
 //! # What looks like it but is not
 //!
 //! `status 12 / vendor err 129` alone says only that no answer came: the port may be fine and the GID wrong. `port
-//! active`, `GID table changed` and `client re-registration` are no failures.
+//! active`, `GID table changed` and `client re-registration` are no failures. A port that was back
+//! for longer than connections wait (16 minutes) before the first thing failed is no cause.
 //!
 //! # What to do
 //!

@@ -46,7 +46,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .advise_command(
             Impact::Harmless,
             "compare what torch was built for with what the GPU is",
-            "python -c \"import torch; print(torch.cuda.get_arch_list(), torch.cuda.get_device_capability(), torch.cuda.nccl.version())\"",
+            "python -c \"import torch; print(torch.cuda.get_arch_list())\"; nvidia-smi --query-gpu=name,compute_cap --format=csv",
         )
         .advise(Impact::Disruptive, "install a build of the framework and of NCCL that supports this GPU");
     found(draft)

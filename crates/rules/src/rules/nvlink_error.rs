@@ -32,7 +32,7 @@ use ringleader_model::{Cite, Confidence, Impact, KernelEventKind, SourceKind, We
 
 use crate::correlate::Scene;
 use crate::correlate::gpus::{SeenGpu, Use};
-use crate::gpu_state::{Proof, Shown, failed_test, graded, with};
+use crate::gpu_state::{Proof, Shown, failed_test, graded, is_card, with};
 use crate::hardware::{Both, Seen, follows};
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::{Told, found};
@@ -104,7 +104,7 @@ fn fewer_links(scene: &Scene<'_>) -> Option<Draft> {
             let peers = gpus.iter().filter(|g| g.row.name == gpu.row.name && tells(g)).map(n_up);
             let (mine, most) = (n_up(gpu), peers.max().unwrap_or(0));
             // Cards that plug into PCIe are bridged in pairs, or not at all.
-            let is_card = gpu.row.name.as_deref().is_some_and(|n| n.contains("PCI") || n.contains("NVL"));
+            let is_card = gpu.row.name.as_deref().is_some_and(is_card);
             // A list that was cut shows fewer links, not links that are down.
             let down = gpu.row.links.iter().filter(|l| l.active == Some(false)).count();
             if mine < most && mine + down >= most && !(mine == 0 && is_card) {

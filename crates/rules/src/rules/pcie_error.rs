@@ -19,6 +19,7 @@
 //!
 //! Corrected errors (`RxErr`, `BadTLP`, `Timeout`) cost a replay each and break nothing. An error right before a GPU
 //! falls off the bus is part of that (gpu-fallen-off-bus). `ACSViol` is redirection of peer traffic (p2p-acs-iommu).
+//! Errors of a drive, a USB controller or a display are no matter of the job's, and so is the slot of a drive.
 //!
 //! # What to do
 //!
@@ -32,7 +33,7 @@ use ringleader_model::{Category, GpuRow, Impact, KernelEventKind, PcieSeverity, 
 
 use crate::correlate::Scene;
 use crate::correlate::gpus::SeenGpu;
-use crate::correlate::machine::Bond;
+use crate::correlate::machine::{Bond, MachineEvent};
 use crate::gpu_state::{Proof, Shown, failed_test, with};
 use crate::hardware::{Seen, follows, is_lost_gpu, is_xid, outcome};
 use crate::rule::{Draft, Input, Outcome, Rule};
@@ -124,8 +125,32 @@ fn tested(scene: &Scene<'_>) -> Option<Draft> {
     Some(advise_link(draft.category(Category::Performance)))
 }
 
+/// Drivers of devices that carry nothing between GPUs.
+const OTHER_DRIVERS: [&str; 9] =
+    ["nvme", "ahci", "megaraid_sas", "mpt3sas", "smartpqi", "xhci_hcd", "snd_hda_intel", "ast", "mgag200"];
+/// A drive is missed this soon after its slot lost the link, seconds.
+const MISSED_S: f64 = 10.0;
+
+/// Of a drive, a USB controller, a display: a fault of its own, and not the job's.
+fn is_of_another_sort(scene: &Scene<'_>, event: &MachineEvent<'_>) -> bool {
+    scene.machine.all().iter().any(|other| match &other.event.kind {
+        KernelEventKind::PcieError(error) => {
+            other.event.device.is_some()
+                && other.event.device == event.event.device
+                && OTHER_DRIVERS.contains(&&*error.driver)
+        }
+        KernelEventKind::Storage { name, .. } => {
+            matches!(event.event.kind, KernelEventKind::PcieLinkDown)
+                && name.starts_with("nvme")
+                && event.seconds_to(other).is_some_and(|s| (-MISSED_S..=MISSED_S).contains(&s))
+        }
+        _ => false,
+    })
+}
+
 fn said_by_kernel(scene: &Scene<'_>) -> Outcome {
     let seen = Seen::of(scene, |e| match &e.event.kind {
+        _ if e.bond != Bond::Alone && is_of_another_sort(scene, e) => false,
         KernelEventKind::PcieError(error) => {
             error.severity != PcieSeverity::Corrected && !error.bits.iter().any(|b| &**b == "ACSViol")
         }

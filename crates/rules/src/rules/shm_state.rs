@@ -15,7 +15,7 @@
 //! # What looks like it but is not
 //!
 //! Half full is not full. NCCL's segments are there for a moment while a job begins. Without a failure a full mount is
-//! worth a warning, a wrong mode or a left-over segment worth a word.
+//! worth a warning, a wrong mode or a left-over segment worth a word. A mount of a host on which no rank runs is nobody's.
 //!
 //! # What to do
 //!
@@ -51,7 +51,7 @@ const BUS_ERROR: [i64; 2] = [-7, 135];
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings: Vec<Finding> = Vec::new();
-    let mut mounts = scene.system().filter_map(|(o, fact)| match fact {
+    let mounts = scene.system().filter_map(|(o, fact)| match fact {
         SystemFact::Mount(mount) if mount.at.ends_with("/shm") => Some((o, mount)),
         _ => None,
     });
@@ -62,8 +62,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
             _ => None,
         })
         .collect();
-    findings.extend(mounts.find_map(|(observation, mount)| full(scene, observation, mount, &listings)));
-    for (observation, listing) in &listings {
+    let is_elsewhere = |o: &Observation| scene.is_elsewhere(scene.host_of(o).as_ref());
+    let mut of_job = mounts.filter(|(o, _)| !is_elsewhere(o));
+    findings.extend(of_job.find_map(|(observation, mount)| full(scene, observation, mount, &listings)));
+    for (observation, listing) in listings.iter().filter(|(o, _)| !is_elsewhere(o)) {
         findings.extend(closed(scene, observation, listing));
         if findings.is_empty() {
             findings.extend(left_over(observation, listing));
