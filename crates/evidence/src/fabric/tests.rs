@@ -292,3 +292,22 @@ const STARTS: [&str; 24] = [
     "/sys/class/infiniband/",
     "DEV PORT INDEX GID\n",
 ];
+
+#[test]
+fn who_holds_a_port() {
+    check(
+        "\
+State  Recv-Q Send-Q Local Address:Port  Peer Address:PortProcess
+LISTEN 0      128          0.0.0.0:22         0.0.0.0:*    users:((\"sshd\",pid=1023,fd=3))
+LISTEN 0      4096               *:29500            *:*    users:((\"pt_main_thread\",pid=4242,fd=7),(\"python3\",pid=4300,fd=7))
+tcp        0      0 0.0.0.0:29501           0.0.0.0:*               LISTEN      4242/python3
+tcp6       0      0 :::29502                :::*                    LISTEN      -
+",
+        r#"
+        line 2: Listener { local: "0.0.0.0:22", holder: (("sshd", Pid(1023))) }
+        line 3: Listener { local: "*:29500", holder: (("pt_main_thread", Pid(4242))) }
+        line 4: Listener { local: "0.0.0.0:29501", holder: (("python3", Pid(4242))) }
+        line 5: Listener { local: ":::29502" }
+        "#,
+    );
+}

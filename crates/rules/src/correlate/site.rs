@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ringleader_knowledge::saying::Role;
 use ringleader_model::{
     BenchRun, Case, Cite, CopyTest, Culprit, Evidence, Fact, Host, Interface, Mount, NcclLog, NcclProcess,
-    NetFact, Observation, SourceId, SourceKind, SystemFact,
+    NetFact, Observation, Pid, SourceId, SourceKind, SystemFact,
 };
 
 use super::Scene;
@@ -30,6 +30,9 @@ pub struct VerbsUser<'a> {
     /// Index of the device in NCCL's list, which `NET/IB/3` names.
     pub slot: usize,
 }
+
+/// Somebody who listens: where it was seen, its address and port, program and process.
+pub type Listener<'a> = (&'a Observation, &'a str, Option<(&'a str, Pid)>);
 
 /// What is looked up for each statement of a tool, made once: there may be very many of them.
 #[derive(Default)]
@@ -114,6 +117,18 @@ impl<'a> Scene<'a> {
     pub fn system(&self) -> impl Iterator<Item = (&'a Observation, &'a SystemFact)> + use<'a> {
         self.case.observations.iter().filter_map(|o| match &o.fact {
             Fact::System(fact) => Some((o, &**fact)),
+            _ => None,
+        })
+    }
+
+    /// Who listens on a port, as `ss` or netstat shows it, with the process that holds it, if it was told.
+    pub fn listeners(&self, port: u16) -> impl Iterator<Item = Listener<'a>> {
+        self.net().filter_map(move |(o, fact)| match fact {
+            NetFact::Listener { local, holder }
+                if local.rsplit_once(':').and_then(|(_, n)| n.parse().ok()) == Some(port) =>
+            {
+                Some((o, &**local, holder.as_ref().map(|(name, pid)| (&**name, *pid))))
+            }
             _ => None,
         })
     }
