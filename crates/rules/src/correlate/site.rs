@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_knowledge::saying::Role;
 use ringleader_model::{
-    BenchRun, Case, Cite, CopyTest, Culprit, Evidence, Fact, Host, Interface, Mount, NcclLog, NcclProcess,
+    BenchRun, Case, Cite, CopyTest, Culprit, Evidence, Fact, Host, Interface, MemoryGroup, Mount, NcclLog, NcclProcess,
     NetFact, Observation, Pid, SourceId, SourceKind, SystemFact,
 };
 
@@ -161,6 +161,26 @@ impl<'a> Scene<'a> {
                 (is_full(mount) || is_small(mount)) && self.may_be_on(self.host_of(o).as_ref(), host)
             }
             _ => false,
+        })
+    }
+
+    /// Memory cgroups of a host that count kills for lack of memory, with the line and the count. Those of other services
+    /// of the machine are left out.
+    pub fn group_kills(
+        &self,
+        host: Option<&Host>,
+    ) -> impl Iterator<Item = (&'a Observation, &'a MemoryGroup, u32, u64)> {
+        let is_jobs = |group: &MemoryGroup| {
+            let path = group.path.as_deref().unwrap_or_default();
+            let of_jobs = ["slurm", "docker", "containerd", "crio", "kubepods", "user@"];
+            !path.contains("/system.slice/") || of_jobs.iter().any(|part| path.contains(part))
+        };
+        self.system().filter_map(move |(o, fact)| match fact {
+            SystemFact::MemoryGroup(group) if is_jobs(group) => {
+                let (line, n) = group.oom_kill.filter(|(_, n)| *n > 0)?;
+                self.may_be_on(self.host_of(o).as_ref(), host).then_some((o, group, line, n))
+            }
+            _ => None,
         })
     }
 
