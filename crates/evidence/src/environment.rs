@@ -212,7 +212,11 @@ impl EnvironmentReader {
             }
         } else if self.in_conf.is_some() {
             let ends = body.starts_with(b"==>")
-                || std::str::from_utf8(body).ok().filter(|t| !t.starts_with('#')).and_then(shell::command).is_some();
+                || std::str::from_utf8(body)
+                    .ok()
+                    .filter(|t| !t.starts_with('#'))
+                    .and_then(shell::command)
+                    .is_some();
             self.in_conf = self.in_conf.filter(|_| !ends);
         }
     }

@@ -274,8 +274,7 @@ impl SystemReader {
             }
             Table::Pci(devices) => {
                 // A GPU counts by being there: the driver may not list it.
-                let tells =
-                    |d: &PciDevice| d.acs.is_some() || d.link.is_some() || hardware::is_gpu(&d.name);
+                let tells = |d: &PciDevice| d.acs.is_some() || d.link.is_some() || hardware::is_gpu(&d.name);
                 let told: Vec<_> = devices.into_iter().filter(tells).collect();
                 if told.is_empty() {
                     return;

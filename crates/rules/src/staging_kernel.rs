@@ -1,8 +1,8 @@
 //! Kernel logs made by hand for the tests of rules.
 
 use ringleader_model::{
-    Fact, KernelCoverage, KernelEvent, KernelEventKind, LinkMedium, LinkState, NcclLog, OomKill, PciAddress, PcieError,
-    PcieSeverity, Pid, SourceKind, Sxid, WallTime, Who, Xid,
+    Fact, KernelCoverage, KernelEvent, KernelEventKind, LinkMedium, LinkState, NcclLog, OomKill, PciAddress,
+    PcieError, PcieSeverity, Pid, SourceKind, Sxid, WallTime, Who, Xid,
 };
 
 use crate::staging::Stage;

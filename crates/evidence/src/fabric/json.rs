@@ -76,7 +76,8 @@ fn mlxlink(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
 fn interfaces(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
     let Some(list) = document.value.as_array() else { return false };
     // A device of `rdma -j dev` has a name and a number too.
-    let is_interface = |v: &Value| v.get("ifname").is_some() && v.get("ifindex").is_some() && v.get("mtu").is_some();
+    let is_interface =
+        |v: &Value| v.get("ifname").is_some() && v.get("ifindex").is_some() && v.get("mtu").is_some();
     if !list.first().is_some_and(is_interface) {
         return false;
     }

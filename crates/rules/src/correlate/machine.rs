@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{
-    Case, Culprit, Evidence, Fact, Host, KernelCoverage, KernelEvent, KernelEventKind, Observation, PciAddress,
-    Pid, Rank, SourceKind, TorchEvent, WallTime, Who,
+    Case, Culprit, Evidence, Fact, Host, KernelCoverage, KernelEvent, KernelEventKind, Observation,
+    PciAddress, Pid, Rank, SourceKind, TorchEvent, WallTime, Who,
 };
 
 use super::roster::{Member, Roster};
@@ -131,6 +131,7 @@ pub struct Machine<'a> {
     covers: Vec<(&'a Observation, &'a KernelCoverage)>,
     /// There is a job in the evidence at all.
     pub has_job: bool,
+    window: Window,
 }
 
 /// The time that a job's own evidence spans.
@@ -188,7 +189,8 @@ fn in_year(at: WallTime) -> i64 {
 impl<'a> Machine<'a> {
     /// Joins what kernels say with the job.
     pub fn new(case: &'a Case, roster: &Roster) -> Self {
-        let mut machine = Self { has_job: has_job(case), ..Self::default() };
+        let window = window(case);
+        let mut machine = Self { has_job: has_job(case), window, ..Self::default() };
         if !case.observations.iter().any(|o| matches!(o.fact, Fact::Kernel(_))) {
             return machine;
         }
@@ -203,7 +205,6 @@ impl<'a> Machine<'a> {
                 _ => None,
             })
             .collect();
-        let window = window(case);
         let join = Join::new(case, roster, window, machine.has_job);
         machine.events = case
             .observations
@@ -229,6 +230,11 @@ impl<'a> Machine<'a> {
     /// Statements that may concern the job.
     pub fn near(&self) -> impl Iterator<Item = &MachineEvent<'a>> {
         self.events.iter().filter(|e| e.bond > Bond::Foreign)
+    }
+
+    /// Whether a moment is before the job began; None if they cannot be compared.
+    pub fn precedes_job(&self, at: Option<WallTime>) -> Option<bool> {
+        self.window.is_before(at)
     }
 
     /// What the kernel log of a host is worth at a moment, as far as stamps of both tell: absence counts only if the log

@@ -38,14 +38,16 @@ pub fn stated_failure(case: &Case) -> Option<&'static str> {
 /// When torch or a launcher first said that something failed.
 pub fn first_failure(case: &Case) -> Option<WallTime> {
     let failed = case.observations.iter().filter(|o| match &o.fact {
-        Fact::Torch(event) => matches!(
-            event,
-            TorchEvent::WatchdogTimeout { .. }
-                | TorchEvent::AsyncError { .. }
-                | TorchEvent::Crash { .. }
-                | TorchEvent::Exception(_)
-                | TorchEvent::ChildFailure { .. }
-        ) || matches!(event, TorchEvent::ChildExit { exit_code } if *exit_code != 0),
+        Fact::Torch(event) => {
+            matches!(
+                event,
+                TorchEvent::WatchdogTimeout { .. }
+                    | TorchEvent::AsyncError { .. }
+                    | TorchEvent::Crash { .. }
+                    | TorchEvent::Exception(_)
+                    | TorchEvent::ChildFailure { .. }
+            ) || matches!(event, TorchEvent::ChildExit { exit_code } if *exit_code != 0)
+        }
         _ => false,
     });
     failed.filter_map(|o| o.at).filter(|at| at.ns > 0).min_by_key(|at| (!at.has_year, at.ns))

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_knowledge::saying::Role;
 use ringleader_model::{
-    BenchRun, Case, Cite, CopyTest, Culprit, Evidence, Fact, Host, Interface, MemoryGroup, Mount, NcclLog, NcclProcess,
-    NetFact, Observation, Pid, SourceId, SourceKind, SystemFact,
+    BenchRun, Case, Cite, CopyTest, Culprit, Evidence, Fact, Host, Interface, MemoryGroup, Mount, NcclLog,
+    NcclProcess, NetFact, Observation, Pid, SourceId, SourceKind, SystemFact,
 };
 
 use super::Scene;

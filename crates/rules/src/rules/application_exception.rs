@@ -124,7 +124,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
 
 /// What the kernel says of the storage that an exception complains of.
 fn failed_storage(scene: &Scene<'_>, group: &Group<'_, '_>, headline: &str) -> Vec<Evidence> {
-    let complains = ["Input/output error", "Read-only file system", "Stale file handle", "Transport endpoint"];
+    let complains =
+        ["Input/output error", "Read-only file system", "Stale file handle", "Transport endpoint"];
     if !complains.iter().any(|c| headline.contains(c)) {
         return Vec::new();
     }

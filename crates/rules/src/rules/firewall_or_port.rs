@@ -85,9 +85,11 @@ fn listened(scene: &Scene<'_>, address: &str) -> Option<Draft> {
     let (host, port) = host_and_port(address)?;
     let is_it = |name: &str| name == host || name.split('.').next() == host.split('.').next();
     let of_member = |shown: &str| {
-        scene.roster.members.iter().any(|m| {
-            m.host.as_deref() == Some(shown) && m.address.as_deref() == Some(host)
-        })
+        scene
+            .roster
+            .members
+            .iter()
+            .any(|m| m.host.as_deref() == Some(shown) && m.address.as_deref() == Some(host))
     };
     // A loopback address is reached from its own host only; that one listens there says nothing of others.
     let (observation, ..) = scene.listeners(port).find(|(o, local, _)| {
@@ -192,7 +194,8 @@ mod tests {
     #[test]
     fn a_server_that_listens_and_is_not_reached() {
         let waits = |who: u32| {
-            let event = super::StoreEvent::ConnectTimeout { address: "(node0, 29500)".into(), text: "".into() };
+            let event =
+                super::StoreEvent::ConnectTimeout { address: "(node0, 29500)".into(), text: "".into() };
             Stage::new().store(Some(who), event, "timed out while trying to connect to (node0, 29500)")
         };
         let listens = |local: &str| ringleader_model::NetFact::Listener { local: local.into(), holder: None };

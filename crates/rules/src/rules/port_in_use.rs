@@ -55,10 +55,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let named = port.map_or("the rendezvous port".to_owned(), |p| format!("port {p}"));
     let server = if culprits.is_empty() { "the server".to_owned() } else { who(&culprits) };
     let held = port.and_then(|p| holder(scene, p, &culprits));
-    let taker = held.as_ref().and_then(|h| h.name.as_ref()).map_or_else(
-        || "another process".to_owned(),
-        |(name, pid)| format!("{name} (pid {})", pid.0),
-    );
+    let taker = held
+        .as_ref()
+        .and_then(|h| h.name.as_ref())
+        .map_or_else(|| "another process".to_owned(), |(name, pid)| format!("{name} (pid {})", pid.0));
     let title = format!("{server} could not open {named}: it is taken by {taker}");
     let held_by = match port {
         Some(port) => format!("ss -ltnp 'sport = :{port}'"),
@@ -191,7 +191,11 @@ mod tests {
         };
         let failed = || {
             let taken = super::StoreEvent::AddressInUse { port: Some(29500) };
-            Stage::new().process("node0", 100, Some(0)).store(Some(0), taken, "errno: 98 - Address already in use")
+            Stage::new().process("node0", 100, Some(0)).store(
+                Some(0),
+                taken,
+                "errno: 98 - Address already in use",
+            )
         };
         let finding = failed().net("node0", listens("*:29500")).finding(&RULE);
         assert!(finding.title.ends_with("it is taken by python3 (pid 4242)"), "{}", finding.title);

@@ -151,7 +151,8 @@ mod tests {
     fn with_kernel_log(last_s: i64) -> Stage {
         use crate::staging_kernel::BEGAN_S;
         let exit = TorchEvent::ChildExit { exit_code: -9 };
-        let stage = Stage::new().two_ranks().torch(Some(1), exit, "failed (exitcode: -9)").at_s(BEGAN_S + 600);
+        let stage =
+            Stage::new().two_ranks().torch(Some(1), exit, "failed (exitcode: -9)").at_s(BEGAN_S + 600);
         stage.failed(1, -9, true).covers(BEGAN_S + last_s)
     }
 
@@ -178,7 +179,9 @@ mod tests {
         // None was counted; of another service; of another host.
         let is_killed = "process-killed 1, high";
         killed().system("node0", group("", 0)).concludes(&RULE, is_killed);
-        killed().system("node0", group("/sys/fs/cgroup/system.slice/cron.service", 3)).concludes(&RULE, is_killed);
+        killed()
+            .system("node0", group("/sys/fs/cgroup/system.slice/cron.service", 3))
+            .concludes(&RULE, is_killed);
         killed().system("node9", group("", 1)).concludes(&RULE, is_killed);
     }
 

@@ -80,7 +80,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
 
 /// What a rank in the kernel most likely waits for, if the kernel says so.
 fn with_storage(scene: &Scene<'_>, draft: Draft, host: Option<&Host>) -> Draft {
-    let Some((what, evidence)) = storage(scene, host, |t| t != StorageTrouble::ReadOnly) else { return draft };
+    let Some((what, evidence)) = storage(scene, host, |t| t != StorageTrouble::ReadOnly) else {
+        return draft;
+    };
     draft.evidence(evidence).advise(
         Impact::Disruptive,
         format!("storage: {what}; mend that first, the process goes on or ends by itself then"),
@@ -92,7 +94,9 @@ fn asks_about_storage(scene: &Scene<'_>) -> Outcome {
     if scene.suspects.is_empty() || scene.process_tables().next().is_some() {
         return Outcome::Clear;
     }
-    let Some((what, _)) = storage(scene, None, |t| t != StorageTrouble::ReadOnly) else { return Outcome::Clear };
+    let Some((what, _)) = storage(scene, None, |t| t != StorageTrouble::ReadOnly) else {
+        return Outcome::Clear;
+    };
     Outcome::Undecided(vec![Need {
         question: format!("storage: {what}, by the kernel log; does a rank wait for it in the kernel?"),
         command: "ps -eo pid,stat,wchan:32,args | awk '$2 ~ /D/'; cat /proc/<pid>/stack".to_owned(),
@@ -158,7 +162,9 @@ mod tests {
             stage.kernel("", KernelEventKind::Storage { name: "filer1".into(), trouble })
         };
         let hangs = || Stage::job(3).logs().dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"]);
-        let told = |f: &ringleader_model::Finding| f.actions.iter().any(|a| a.text.contains("filer1 does not answer"));
+        let told = |f: &ringleader_model::Finding| {
+            f.actions.iter().any(|a| a.text.contains("filer1 does not answer"))
+        };
         let finding = filer(hangs().ps("S S D:rpc_wait_bit_killable")).finding(&RULE);
         assert!(told(&finding), "{finding:#?}");
         // Of another host.

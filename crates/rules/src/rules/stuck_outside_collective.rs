@@ -119,7 +119,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
         if stand.is_some_and(|s| s.frames.iter().any(|f| is_file_work(&f.function)))
             && let Some((what, evidence)) = storage(scene, host.as_ref(), |_| true)
         {
-            draft = draft.evidence(evidence).advise(Impact::Disruptive, format!("storage: {what}; mend that first"));
+            draft = draft
+                .evidence(evidence)
+                .advise(Impact::Disruptive, format!("storage: {what}; mend that first"));
         }
         findings.extend(
             draft
@@ -139,7 +141,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
 
 /// Functions of Python, torch and its loaders that read or write files, or wait for those that do.
 fn is_file_work(function: &str) -> bool {
-    let parts = ["load", "save", "read", "write", "open", "fsync", "checkpoint", "fetch", "get_batch", "_next_data"];
+    let parts =
+        ["load", "save", "read", "write", "open", "fsync", "checkpoint", "fetch", "get_batch", "_next_data"];
     let name = function.to_ascii_lowercase();
     parts.iter().any(|part| name.contains(part))
 }
