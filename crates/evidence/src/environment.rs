@@ -5,9 +5,11 @@
 //! declare -x NCCL_SOCKET_IFNAME="eth0"                   bash: export -p, declare -x
 //! export NCCL_DEBUG=INFO                                 a script, or bash -x with "+ " in front
 //! RANK=3\0LOCAL_RANK=3\0NCCL_DEBUG=INFO\0                /proc/PID/environ
+//! # tuned for this cluster                               /etc/nccl.conf, ~/.nccl.conf: below a line that names such a
+//! NCCL_IB_HCA=mlx5                                       file, or nothing but comments and NCCL's variables
 //! ```
 //!
-//! Writers: coreutils `env`, bash, Linux `fs/proc/base.c`. An environment holds passwords: only variables of known
+//! Writers: coreutils `env`, bash, Linux `fs/proc/base.c`; NVIDIA/nccl src/misc/param.cc reads the files. An environment holds passwords: only variables of known
 //! families are kept, never one whose name says that it is a secret, and other values are not even looked at.
 
 use ringleader_model::{
@@ -15,7 +17,7 @@ use ringleader_model::{
 };
 
 use crate::sink::Sink;
-use crate::text::{Line, LineReader};
+use crate::text::{Line, LineReader, shell};
 
 /// Families of variables that matter to a job of many GPUs.
 const FAMILIES: [&str; 20] = [
@@ -60,6 +62,10 @@ const SECRETS: [&str; 10] =
 const EVERYWHERE: [&str; 4] = ["PATH", "HOME", "PWD", "SHLVL"];
 /// Lines of other variables between two that matter.
 const MAX_GAP_LINES: u32 = 300;
+/// Lines of comments between two variables of a configuration file.
+const MAX_CONF_GAP_LINES: u32 = 30;
+/// Longest line that names a configuration file, bytes.
+const MAX_HEADING_BYTES: usize = 200;
 /// Longest value that is kept, bytes.
 const MAX_VALUE_BYTES: usize = 4096;
 /// Variables of one listing that are kept.
@@ -80,6 +86,11 @@ fn is_plain(value: &str) -> bool {
 #[derive(Default)]
 pub(crate) struct EnvironmentReader {
     dump: Option<Dump>,
+    /// The last line of a configuration file of NCCL, or the line that named it.
+    in_conf: Option<u32>,
+    /// Lines of the source so far that a configuration file may have: from the first one on, without a gap.
+    n_conf_lines: u32,
+    n_comments: u32,
     /// The last host that a listing named, with its line.
     host: Option<(u32, Host)>,
     /// The line that comes may lack its end.
@@ -100,6 +111,11 @@ struct Dump {
 impl LineReader for EnvironmentReader {
     fn line(&mut self, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
         let body = line.body.trim_ascii();
+        if matches!(body.first(), None | Some(b'#')) && self.n_conf_lines.saturating_add(1) == line.number {
+            self.n_conf_lines = line.number;
+            self.n_comments = self.n_comments.saturating_add(u32::from(!body.is_empty()));
+        }
+        self.note_conf(line.number, body);
         // The first letters of a name in capitals, of export, declare, typeset, and of bash -x.
         if !body
             .first()
@@ -126,8 +142,21 @@ impl LineReader for EnvironmentReader {
         if self.is_cut || is_command || !is_plain(value) {
             return false;
         }
+        let is_nccl = form == EnvironmentForm::Listed && name.starts_with("NCCL_");
+        if is_nccl && self.n_conf_lines.saturating_add(1) == line.number {
+            self.n_conf_lines = line.number;
+        }
+        let in_conf = self.in_conf.is_some_and(|at| line.number <= at.saturating_add(MAX_CONF_GAP_LINES));
+        let form = if is_nccl && in_conf {
+            self.in_conf = Some(line.number);
+            EnvironmentForm::ConfFile
+        } else {
+            form
+        };
+        let is_conf = form == EnvironmentForm::ConfFile;
         let goes_on = self.dump.as_ref().is_some_and(|dump| {
-            line.number <= dump.last_line.saturating_add(MAX_GAP_LINES)
+            is_conf == (dump.environment.form == EnvironmentForm::ConfFile)
+                && line.number <= dump.last_line.saturating_add(MAX_GAP_LINES)
                 && dump.who == line.tag.who
                 && dump.environment.get(name).is_none_or(|known| known == value)
                 && dump.environment.settings.len() < MAX_SETTINGS
@@ -167,8 +196,38 @@ impl LineReader for EnvironmentReader {
 }
 
 impl EnvironmentReader {
+    /// A line that names a configuration file of NCCL (`$ cat /etc/nccl.conf`, `==> /etc/nccl.conf <==`), or that ends one.
+    fn note_conf(&mut self, number: u32, body: &[u8]) {
+        let names = ["nccl.conf", "nccl.conf <==", "nccl.conf:", "nccl.conf ===", "nccl.conf 2>/dev/null"]
+            .iter()
+            .any(|end| body.ends_with(end.as_bytes()));
+        if names && body.len() <= MAX_HEADING_BYTES {
+            let text = std::str::from_utf8(body).unwrap_or_default();
+            // `cat /etc/nccl.conf; env` prints more than the file.
+            let is_one = !text.contains([';', '|', '&']);
+            let is_heading = shell::command(text).is_some() || text.starts_with(['/', '~', '=', '#']);
+            self.in_conf = (is_one && is_heading).then_some(number);
+            if let Some(host) = shell::host(text).filter(|_| is_heading) {
+                self.host = Some((number, host_of(host)));
+            }
+        } else if self.in_conf.is_some() {
+            let ends = body.starts_with(b"==>")
+                || std::str::from_utf8(body)
+                    .ok()
+                    .filter(|t| !t.starts_with('#'))
+                    .and_then(shell::command)
+                    .is_some();
+            self.in_conf = self.in_conf.filter(|_| !ends);
+        }
+    }
+
     fn close(&mut self, sink: &mut Sink<'_>) {
-        let Some(dump) = self.dump.take() else { return };
+        let Some(mut dump) = self.dump.take() else { return };
+        // Nothing but comments and NCCL's variables, from the first line on.
+        let is_file = self.n_comments > 0 && self.n_conf_lines >= dump.last_line;
+        if is_file && dump.environment.form == EnvironmentForm::Listed {
+            dump.environment.form = EnvironmentForm::ConfFile;
+        }
         let near = |at: &u32| {
             at.saturating_add(MAX_GAP_LINES) >= dump.first.line
                 && *at <= dump.last_line.saturating_add(MAX_GAP_LINES)

@@ -10,12 +10,14 @@
 //! | sysfs | `/sys/class/infiniband/mlx5_0/ports/1/state:4: ACTIVE` |
 //! | perfquery | `# Port counters: Lid 1 port 1` |
 //! | show_gids | `DEV PORT INDEX GID` |
-//! | ibdiagnet | `-E- …` |
+//! | ibdiagnet | `-E- …`, `-I- Stage … Warnings … Errors` |
 //! | `ip addr`, `ip -br addr`, `ip route` | `2: eth0: <…> mtu 1500`, `eth0 UP 192.0.2.2/24`, `default via … dev …` |
 //! | ethtool, `ethtool -S` | `Settings for eth0:`, `NIC statistics:` |
 //! | ss, netstat | `LISTEN 0 128 0.0.0.0:29500 …` |
 //! | nc, ncat, ping | their sentences |
 //! | perftest | `RDMA_Write BW Test` |
+//!
+//! `ip -j addr`, `rdma -j link` and `mlxlink --json` are read as documents.
 //!
 //! Sources: linux-rdma/rdma-core infiniband-diags and libibverbs/examples, iproute2, ethtool, iputils, netcat-openbsd,
 //! linux-rdma/perftest, NVIDIA's mft and ibutils2. A shell's line above a table names the device where the table does not.
@@ -51,6 +53,8 @@ pub(crate) struct FabricReader {
     asked: Option<Box<str>>,
     /// Host of the prompt before it.
     host: Option<Host>,
+    /// The last line of ibdiagnet's summary.
+    in_stages: Option<u32>,
     /// Below show_gids' heading.
     in_gids: bool,
     is_cut: bool,

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | df | `Filesystem … Mounted on` |
 //! | `ls -l` | `total 0`, lines that begin with a mode |
-//! | cgroup files | a heading, a path before each line, or `cat …/memory.events` above |
+//! | cgroup files | a heading, a path before each line, or `cat …/memory.events` above; cpu.stat by its `nr_periods` |
 //! | free, /proc/meminfo | `Mem:`, `MemTotal:` |
 //! | lsmod, /proc/modules | `Module Size Used by`, `… Live 0x…` |
 //! | `lspci -vvv` | `17:00.0 3D controller: …`, `LnkSta:`, `ACSCtl:` |
@@ -14,6 +14,10 @@
 //! | systemctl | `● name.service`, `Active: …` |
 //! | sacct, sinfo, slurmstepd | their headings; `*** STEP … CANCELLED …` |
 //! | kubectl | `LAST SEEN TYPE REASON`, `NAME READY STATUS`, `Reason: OOMKilled` |
+//!
+//! Two of these say what is, and no cause is concluded from them alone. `free` after a failure shows what the dead have
+//! given back, and during a hang what a page cache may still give up: kills and cgroups tell instead. `numactl -H` shows
+//! the machine's nodes, not which one a rank is bound to.
 //!
 //! Sources: coreutils, procps-ng, kmod, pciutils, numactl, systemd, SchedMD/slurm src/sacct, src/slurmd/slurmstepd,
 //! kubernetes/kubectl pkg/describe; Linux Documentation/admin-guide/cgroup-v2.rst.
@@ -27,7 +31,7 @@ mod scheduler;
 
 use std::sync::Arc;
 
-use ringleader_model::{Fact, Host, SourceKind, SystemFact};
+use ringleader_model::{Fact, Host, PciDevice, SourceKind, SystemFact};
 
 use crate::sink::Sink;
 use crate::tables::Span;
@@ -61,9 +65,10 @@ enum Table {
     Df(files::Columns),
     Listing(ringleader_model::Listing),
     MemoryGroup(memory::Group),
+    CpuGroup(ringleader_model::CpuGroup),
     Memory(ringleader_model::Memory),
     Modules(Vec<Box<str>>),
-    Pci(Vec<ringleader_model::PciDevice>),
+    Pci(Vec<PciDevice>),
     Numa(Vec<(u32, u32, u64)>),
     Packages(packages::Form, Vec<(Box<str>, Box<str>)>),
     Service(ringleader_model::Service),
@@ -147,6 +152,7 @@ fn may_begin(first: u8, body: &[u8]) -> bool {
         b'a' => any(&["available: "]),
         b'd' => any(&["drwx", "dr-x"]),
         b'i' => any(&["ii ", "iommu: "]),
+        b'n' => any(&["nr_periods "]),
         b'l' => any(&["libnccl", "low "]),
         b's' => any(&["slurmstepd: ", "srun: ", "slurmd"]),
         b't' => any(&["total "]),
@@ -160,6 +166,7 @@ fn may_begin(first: u8, body: &[u8]) -> bool {
 impl SystemReader {
     fn begins(&mut self, text: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
         self.memory_group(text, line, sink)
+            || self.cpu_group(text, line, sink)
             || self.df(text, line, sink)
             || self.listing(text, line, sink)
             || self.memory(text, line, sink)
@@ -190,6 +197,7 @@ impl SystemReader {
             },
             Table::Listing(listing) => files::listed(listing, trimmed, line.number),
             Table::MemoryGroup(group) => memory::goes_on(group, trimmed, line.number),
+            Table::CpuGroup(group) => memory::cpu_stat(group, trimmed, line.number),
             Table::Memory(memory) => memory::meminfo(memory, trimmed),
             Table::Modules(names) => hardware::module(names, trimmed),
             Table::Pci(devices) => hardware::pci_field(devices, text, line.number),
@@ -257,6 +265,7 @@ impl SystemReader {
                 Some(group) => SystemFact::MemoryGroup(group),
                 None => return,
             },
+            Table::CpuGroup(group) => SystemFact::CpuGroup(group),
             Table::Memory(memory) => SystemFact::Memory(memory),
             Table::Modules(mut names) => {
                 names.sort_unstable();
@@ -264,8 +273,9 @@ impl SystemReader {
                 SystemFact::Modules(names)
             }
             Table::Pci(devices) => {
-                let told: Vec<_> =
-                    devices.into_iter().filter(|d| d.acs.is_some() || d.link.is_some()).collect();
+                // A GPU counts by being there: the driver may not list it.
+                let tells = |d: &PciDevice| d.acs.is_some() || d.link.is_some() || hardware::is_gpu(&d.name);
+                let told: Vec<_> = devices.into_iter().filter(tells).collect();
                 if told.is_empty() {
                     return;
                 }

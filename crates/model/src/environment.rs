@@ -22,6 +22,8 @@ pub enum EnvironmentForm {
     Listed,
     /// `export NAME=value`, `declare -x NAME="value"`: a shell's, quotes taken away.
     Shell,
+    /// A configuration file of NCCL (`/etc/nccl.conf`, `~/.nccl.conf`): the environment goes before it.
+    ConfFile,
     /// `/proc/PID/environ`: what the process was started with. What it set itself later is missing.
     Process,
 }

@@ -1,6 +1,6 @@
 //! The fabric and the network, as their tools show them.
 
-use crate::PciAddress;
+use crate::{PciAddress, Pid};
 
 /// What a tool says of the network.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +19,9 @@ pub enum NetFact {
     Listener {
         /// Address and port as printed: `0.0.0.0:29500`.
         local: Box<str>,
+        /// Program and process that hold the socket (`ss -p`, `netstat -p`); None if the tool was not asked or not
+        /// allowed to tell.
+        holder: Option<(Box<str>, Pid)>,
     },
     /// A test of one path: nc, ping.
     Reach(Reach),

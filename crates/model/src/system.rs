@@ -11,6 +11,8 @@ pub enum SystemFact {
     Listing(Listing),
     /// Files of a memory cgroup.
     MemoryGroup(MemoryGroup),
+    /// cpu.stat of a cgroup.
+    CpuGroup(CpuGroup),
     /// `free`, /proc/meminfo.
     Memory(Memory),
     /// `lsmod`, /proc/modules: names, sorted.
@@ -91,6 +93,21 @@ pub struct MemoryGroup {
     pub oom_kill: Option<(u32, u64)>,
     /// Bytes of shared memory, which counts too.
     pub shmem: Option<(u32, u64)>,
+}
+
+/// How often a cgroup used up its share of processor time, since it was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CpuGroup {
+    /// Line of the first figure.
+    pub line: u32,
+    /// The group, if a heading tells.
+    pub path: Option<Box<str>>,
+    /// Periods in which something ran.
+    pub periods: u64,
+    /// Periods in which it was held back.
+    pub throttled: u64,
+    /// Time for which it was held back, of all its processors, microseconds.
+    pub throttled_us: u64,
 }
 
 /// Memory of the node, bytes.

@@ -2,7 +2,8 @@
 
 use ringleader_knowledge::xid;
 use ringleader_model::{
-    Confidence, Culprit, Finding, Impact, KernelEvent, KernelEventKind, Severity, Weight, Xid,
+    Confidence, Culprit, Evidence, Finding, Host, Impact, KernelEvent, KernelEventKind, Severity,
+    StorageTrouble, Weight, Xid,
 };
 
 use crate::correlate::Scene;
@@ -243,6 +244,36 @@ pub(crate) fn is_lost_gpu(event: &KernelEvent) -> bool {
 /// One of these Xids.
 pub(crate) fn is_xid(event: &KernelEvent, codes: &[u16]) -> bool {
     matches!(&event.kind, KernelEventKind::Xid(x) if codes.contains(&x.code))
+}
+
+/// Storage of a host that failed or did not answer while the job ran: what it is, and the kernel's words.
+pub(crate) fn storage(
+    scene: &Scene<'_>,
+    host: Option<&Host>,
+    is_it: impl Fn(StorageTrouble) -> bool,
+) -> Option<(String, Vec<Evidence>)> {
+    let mut first = None;
+    let mut evidence = Vec::new();
+    for event in scene.machine.near() {
+        let KernelEventKind::Storage { name, trouble } = &event.event.kind else { continue };
+        // What nothing ties to the job's time or host may be of any day.
+        if !is_it(*trouble)
+            || event.bond < Bond::Untold
+            || !scene.may_be_on(event.observation.who.host.as_ref(), host)
+        {
+            continue;
+        }
+        let does = match trouble {
+            StorageTrouble::ReadOnly => "turned read-only",
+            StorageTrouble::IoError => "has I/O errors",
+            StorageTrouble::NotResponding => "does not answer",
+        };
+        first.get_or_insert_with(|| format!("{name} {does}"));
+        if evidence.len() < 2 {
+            evidence.push(event.evidence());
+        }
+    }
+    Some((first?, evidence))
 }
 
 /// A link that went down in mid-run: a draft, if there is such a link. `infiniband` picks the sort.

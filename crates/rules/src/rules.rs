@@ -44,6 +44,7 @@ mod nccl_wrong_gpu_arch;
 mod net_plugin_error;
 mod network_link_down;
 mod network_unreachable;
+mod no_route;
 mod nvlink_error;
 mod nvls_multicast;
 mod nvswitch_error;
@@ -56,6 +57,7 @@ mod path_test;
 mod pcie_error;
 mod pcie_width;
 mod peer_process_died;
+mod perftest_bandwidth;
 mod port_counters;
 mod port_in_use;
 mod port_state;
@@ -79,6 +81,7 @@ mod stuck_outside_collective;
 mod too_many_open_files;
 mod topology_file_error;
 mod uneven_inputs;
+mod unlisted_gpu;
 mod unmatched_p2p;
 mod wire_size_mismatch;
 mod wrong_interface;
@@ -173,6 +176,9 @@ pub static ALL: &[&Rule] = &[
     &scheduler_account::RULE,
     &shm_state::RULE,
     &wrong_results::RULE,
+    &no_route::RULE,
+    &perftest_bandwidth::RULE,
+    &unlisted_gpu::RULE,
 ];
 
 #[cfg(test)]

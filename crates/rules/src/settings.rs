@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use ringleader_knowledge::conflict;
 use ringleader_knowledge::variable::{self, Status, misread};
 use ringleader_knowledge::version::NcclVersion;
-use ringleader_model::{Cite, Culprit, Evidence, Fact, SourceKind, Who};
+use ringleader_model::{Cite, Culprit, EnvironmentForm, Evidence, Fact, SourceKind, Who};
 
 use crate::correlate::Scene;
 use crate::told::{add_culprit, nccl_version};
@@ -39,6 +39,8 @@ pub(crate) struct Settings<'a> {
     pub(crate) sets: Vec<Set<'a>>,
     /// What is not there was not set.
     pub(crate) is_whole: bool,
+    /// A configuration file of NCCL: the environment goes before it.
+    pub(crate) is_conf: bool,
     /// NCCL of the process, if it said so.
     version: Option<NcclVersion>,
 }
@@ -80,7 +82,14 @@ pub(crate) fn of<'a>(scene: &Scene<'a>) -> Vec<Settings<'a>> {
             if !sets.is_empty() {
                 let version = process.nccl_version.as_deref().and_then(NcclVersion::parse);
                 let kind = SourceKind::NcclLog;
-                all.push(Settings { who: &process.who, kind, sets, is_whole: false, version });
+                all.push(Settings {
+                    who: &process.who,
+                    kind,
+                    sets,
+                    is_whole: false,
+                    is_conf: false,
+                    version,
+                });
             }
         }
     }
@@ -93,6 +102,7 @@ pub(crate) fn of<'a>(scene: &Scene<'a>) -> Vec<Settings<'a>> {
             kind: SourceKind::Environment,
             sets: sets.collect(),
             is_whole: listing.is_whole,
+            is_conf: listing.form == EnvironmentForm::ConfFile,
             version: None,
         });
     }
@@ -138,7 +148,38 @@ pub(crate) fn remarks(scene: &Scene<'_>) -> Vec<Remark> {
             note(scene, &mut found, settings, &sets, title, advice, true);
         }
     }
+    for conf in all.iter().filter(|s| s.is_conf) {
+        for (set, other, by) in given_way(scene, conf, &all) {
+            let title = format!(
+                "{}={} of a configuration file gives way to {} of the environment",
+                set.written, set.value, by.value
+            );
+            let remark = Remark {
+                title: title.clone(),
+                advice: "keep one of the two: NCCL takes from its files what the environment leaves open"
+                    .to_owned(),
+                hurts: false,
+                culprits: Vec::new(),
+                evidence: vec![conf.evidence(set), other.evidence(by)],
+            };
+            found.entry(title).or_insert(remark);
+        }
+    }
     found.into_values().take(MAX_REMARKS).collect()
+}
+
+/// Variables of a file that a process of its host has otherwise: the file's, whose the other is, the other.
+fn given_way<'s, 'a>(
+    scene: &Scene<'a>,
+    conf: &'s Settings<'a>,
+    all: &'s [Settings<'a>],
+) -> Vec<(&'s Set<'a>, &'s Settings<'a>, &'s Set<'a>)> {
+    let here = |s: &&Settings<'_>| !s.is_conf && scene.may_be_on(conf.who.host.as_ref(), s.who.host.as_ref());
+    let other = |set: &Set<'_>| {
+        let mut others = all.iter().filter(here).flat_map(|s| s.sets.iter().map(move |by| (s, by)));
+        others.find(|(_, by)| by.name == set.name && by.value != set.value)
+    };
+    conf.sets.iter().filter_map(|set| other(set).map(|(s, by)| (set, s, by))).collect()
 }
 
 fn written(sets: &[&Set<'_>]) -> String {

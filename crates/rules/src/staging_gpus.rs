@@ -2,7 +2,7 @@
 
 use ringleader_model::{
     Fact, GpuForm, GpuPath, GpuRow, GpuService, GpuTable, GpuTest, GpuTestStatus, GpuTests, NvLink,
-    PciAddress, SourceKind, Who,
+    PciAddress, SourceKind, WallTime, Who,
 };
 
 use crate::staging::Stage;
@@ -46,6 +46,12 @@ impl Stage {
         self.table(GpuTable { form: GpuForm::Query, gpus, ..GpuTable::default() })
     }
 
+    /// The same at this second.
+    pub(crate) fn shows_at(self, second: i64, gpus: Vec<GpuRow>) -> Self {
+        let at = WallTime { ns: second * 1_000_000_000, error_ns: 0, has_year: true };
+        self.table(GpuTable { form: GpuForm::Query, gpus, at: Some(at), ..GpuTable::default() })
+    }
+
     /// What nvidia-smi says in place of a table.
     pub(crate) fn smi_fails(self, text: &str) -> Self {
         self.table(GpuTable { failures: vec![(1, text.into())], ..GpuTable::default() })
@@ -79,6 +85,14 @@ impl Stage {
         };
         let tests = GpuTests { results: vec![test], ..GpuTests::default() };
         self.push(SourceKind::Dcgmi, Who::default(), Fact::GpuTests(tests.into()))
+    }
+
+    /// A log of the Fabric Manager: texts of its errors, each a second after the one before.
+    pub(crate) fn fabric_log(self, first_s: i64, said: &[&str]) -> Self {
+        let at = |n: i64| WallTime { ns: (first_s + n) * 1_000_000_000, error_ns: 0, has_year: true };
+        let errors = (0..).zip(said).map(|(n, text)| (n as u32 + 5, Some(at(n)), (*text).into())).collect();
+        let service = GpuService { name: "nvidia-fabricmanager".into(), errors, ..GpuService::default() };
+        self.push(SourceKind::GpuServices, Who::default(), Fact::GpuService(service.into()))
     }
 
     /// A service of the driver; `said` is what it logged as errors.

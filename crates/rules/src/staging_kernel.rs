@@ -1,8 +1,8 @@
 //! Kernel logs made by hand for the tests of rules.
 
 use ringleader_model::{
-    Fact, KernelEvent, KernelEventKind, LinkMedium, LinkState, NcclLog, OomKill, PciAddress, PcieError,
-    PcieSeverity, Pid, SourceKind, Sxid, WallTime, Who, Xid,
+    Fact, KernelCoverage, KernelEvent, KernelEventKind, LinkMedium, LinkState, NcclLog, OomKill, PciAddress,
+    PcieError, PcieSeverity, Pid, SourceKind, Sxid, WallTime, Who, Xid,
 };
 
 use crate::staging::Stage;
@@ -104,6 +104,13 @@ impl Stage {
             ..OomKill::default()
         };
         self.kernel("", KernelEventKind::OomKill(kill.into()))
+    }
+
+    /// A kernel log of `node0` whose last line is of this second.
+    pub(crate) fn covers(self, last_s: i64) -> Self {
+        let last_at = Some(WallTime { ns: last_s * 1_000_000_000, error_ns: 0, has_year: true });
+        let covers = KernelCoverage { last_at, n_lines: 100, ..KernelCoverage::default() };
+        self.kernel("", KernelEventKind::Covers(covers.into())).at_s(last_s).on("node0")
     }
 
     /// A link that is now `up`, `down` or `removed`.

@@ -11,6 +11,7 @@ use ringleader_knowledge::cause;
 use ringleader_model::{Category, Confidence, Finding, Need, RankSet, Severity, TorchEvent, Verdict, Weight};
 
 use crate::correlate::Scene;
+use crate::correlate::moments::first_failure;
 use crate::health;
 use crate::rule::{Outcome, Rule};
 
@@ -46,6 +47,9 @@ pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
     needs.dedup();
     order(&mut findings);
     drop_repeats(&mut findings);
+    if findings.first().is_none_or(|f| SILENCE_MATTERS.contains(&f.cause)) {
+        needs.extend(longer_kernel_logs(scene));
+    }
     let decisive = findings.first().filter(|f| f.severity > Severity::Info && f.weight > Weight::Aside);
     match decisive {
         Some(first) => {
@@ -68,6 +72,33 @@ pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
         }
         None => without_finding(scene, findings, needs),
     }
+}
+
+/// Causes that rest on what the kernel did not say as well.
+const SILENCE_MATTERS: [&str; 6] = [
+    "process-killed",
+    "process-crashed",
+    "peer-process-died",
+    "process-uninterruptible",
+    "network-unreachable",
+    "gpu-kernel-stuck",
+];
+
+/// Kernel logs whose last line is from before the failure: their silence says nothing of it.
+fn longer_kernel_logs(scene: &Scene<'_>) -> Vec<Need> {
+    let Some(failed) = first_failure(scene.case) else { return Vec::new() };
+    let short = scene.machine.ends_before(failed).into_iter();
+    short
+        .map(|(host, before)| {
+            let of = host.map_or_else(String::new, |h| format!(" of {h}"));
+            Need {
+                question: format!(
+                    "the kernel log{of} ends {before} before the failure, so its silence says nothing: what has the kernel said since?"
+                ),
+                command: "dmesg -T".to_owned(),
+            }
+        })
+        .collect()
 }
 
 /// That a rank is gone says nothing beside the finding that says how it went.
@@ -228,3 +259,27 @@ fn general_needs(scene: &Scene<'_>) -> Vec<Need> {
 /// Keeps `Weight` in the reader's sight: the order of the variants is the order of trust.
 const _: () =
     assert!((Weight::Aside as u8) < (Weight::Echo as u8) && (Weight::Echo as u8) < (Weight::Stated as u8));
+
+#[cfg(test)]
+mod tests {
+    use ringleader_model::TorchEvent;
+
+    use crate::diagnose;
+    use crate::staging::Stage;
+    use crate::staging_kernel::BEGAN_S;
+
+    #[test]
+    fn a_kernel_log_that_ends_before_the_failure_is_asked_for_again() {
+        let exit = TorchEvent::ChildExit { exit_code: -9 };
+        let job = |last_s: i64| {
+            let stage = Stage::new().two_ranks().torch(Some(1), exit.clone(), "failed (exitcode: -9)");
+            let stage = stage.at_s(BEGAN_S + 600).failed(1, -9, true).covers(BEGAN_S + last_s);
+            diagnose(&stage.case)
+        };
+        let asks = |last_s| job(last_s).needs.iter().any(|n| n.question.contains("ends 9 minutes before"));
+        assert!(asks(60));
+        // It reaches past the failure: what it does not tell did not happen.
+        assert!(!asks(700));
+        assert_eq!(job(60).cause, "process-killed");
+    }
+}

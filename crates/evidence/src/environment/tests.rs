@@ -40,6 +40,23 @@ fn what_env_prints() {
 }
 
 #[test]
+fn configuration_files_of_nccl() {
+    check(
+        "# tuned for this cluster\nNCCL_IB_HCA=mlx5\n\n# NCCL_DEBUG=INFO\nNCCL_IB_TIMEOUT=22\n",
+        "ConfFile [NCCL_IB_HCA=mlx5 NCCL_IB_TIMEOUT=22] +0",
+    );
+    check(
+        "root@node7:~# cat /etc/nccl.conf\nNCCL_IB_HCA=mlx5\nroot@node7:~# env | grep NCCL\nNCCL_IB_HCA=mlx5_0\n",
+        "node7 ConfFile [NCCL_IB_HCA=mlx5] +0\nListed [NCCL_IB_HCA=mlx5_0] +0",
+    );
+    check("==> /root/.nccl.conf <==\nNCCL_DEBUG=WARN\n", "ConfFile [NCCL_DEBUG=WARN] +0");
+    // Without a comment or a name it may be what env printed; with other variables it is.
+    check("NCCL_IB_HCA=mlx5\nNCCL_IB_TIMEOUT=22\n", "Listed [NCCL_IB_HCA=mlx5 NCCL_IB_TIMEOUT=22] +0");
+    check("# env\nRANK=0\nNCCL_DEBUG=INFO\n", "rank 0 Listed [RANK=0 NCCL_DEBUG=INFO] +0");
+    check("$ cat /etc/nccl.conf; env\nNCCL_DEBUG=WARN\nPATH=/bin\n", "Listed whole [NCCL_DEBUG=WARN] +1");
+}
+
+#[test]
 fn what_a_shell_prints() {
     check(
         "declare -x NCCL_DEBUG=\"INFO\"\ndeclare -x OLDPWD\ndeclare -x NCCL_ALGO=\"Ring,Tree\"\n",

@@ -1,6 +1,6 @@
 //! Ports of RDMA devices.
 
-use ringleader_model::{GidEntry, NetFact, RdmaPort};
+use ringleader_model::{GidEntry, NetFact, PortCounters, RdmaPort};
 
 use super::{FabricReader, Form, Open};
 use crate::sink::Sink;
@@ -113,14 +113,51 @@ impl FabricReader {
         true
     }
 
-    /// `-E- …`, `-W- …` of ibdiagnet.
+    /// `-E- …`, `-W- …` of ibdiagnet, and the rows of its summary:
+    ///
+    /// ```text
+    /// -I- Stage                     Warnings   Errors     Comment
+    /// -I- Port Counters             0          2
+    /// ```
     pub(super) fn ibdiagnet(&mut self, text: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
+        if let Some(row) = text.strip_prefix("-I- ") {
+            return self.ibdiagnet_stage(row, line, sink);
+        }
         let (is_error, rest) = match (text.strip_prefix("-E- "), text.strip_prefix("-W- ")) {
             (Some(rest), _) => (true, rest),
             (_, Some(rest)) => (false, rest),
             _ => return false,
         };
         self.push(NetFact::Fabric { is_error, text: rest.into() }, line, sink);
+        true
+    }
+}
+
+impl FabricReader {
+    /// A row of the summary that counts anything; those of healthy stages are passed over.
+    fn ibdiagnet_stage(&mut self, row: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
+        if row.starts_with("Stage ") && row.contains(" Warnings ") && row.contains(" Errors") {
+            self.close(sink);
+            self.in_stages = Some(line.number);
+            return true;
+        }
+        // Rows follow their heading; other `-I-` lines are prose.
+        if self.in_stages.is_none_or(|at| line.number.saturating_sub(at) > 1) {
+            return false;
+        }
+        let words: Vec<&str> = row.split_ascii_whitespace().collect();
+        let Some(at) = words.windows(2).position(|w| w.iter().all(|n| n.parse::<u32>().is_ok())) else {
+            return false;
+        };
+        self.in_stages = Some(line.number);
+        let count = |at: usize| words.get(at).and_then(|n| n.parse::<u32>().ok()).unwrap_or(0);
+        let (warnings, errors) = (count(at), count(at + 1));
+        let stage = words.get(..at).unwrap_or_default().join(" ");
+        if warnings > 0 || errors > 0 {
+            let text = format!("{stage}: {errors} errors, {warnings} warnings").into();
+            let is_error = errors > 0;
+            self.push(NetFact::Fabric { is_error, text }, line, sink);
+        }
         true
     }
 }
@@ -162,6 +199,18 @@ pub(super) fn mlxlink_field(open: &mut Open, text: &str, line: u32) -> bool {
     };
     let (key, value) = (key.trim(), value.trim());
     let NetFact::Port(port) = &mut open.fact else { return false };
+    mlxlink_value(port, &mut open.counters, key, value, line);
+    true
+}
+
+/// One field of mlxlink, by its name.
+pub(super) fn mlxlink_value(
+    port: &mut RdmaPort,
+    counters: &mut PortCounters,
+    key: &str,
+    value: &str,
+    line: u32,
+) {
     match key {
         "State" => port.state = Some(state(value)),
         "Physical state" => port.phys_state = Some(state(value)),
@@ -172,14 +221,13 @@ pub(super) fn mlxlink_field(open: &mut Open, text: &str, line: u32) -> bool {
         | "Link Down Counter"
         | "Link Error Recovery Counter" => {
             if let Ok(n) = value.parse() {
-                open.counters.device = port.device.clone();
-                open.counters.port = port.port;
-                open.counters.errors.push((line, key.into(), n));
+                counters.device = port.device.clone();
+                counters.port = port.port;
+                counters.errors.push((line, key.into(), n));
             }
         }
         _ => {}
     }
-    true
 }
 
 /// `IB-NDR`, `100G`, `400GbE`.

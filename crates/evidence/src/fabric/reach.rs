@@ -1,6 +1,6 @@
 //! Paths tried: nc, ncat, ping, perftest; and who listens: ss, netstat.
 
-use ringleader_model::{NetFact, Perftest, Reach, ReachOutcome};
+use ringleader_model::{NetFact, Perftest, Pid, Reach, ReachOutcome};
 
 use super::{FabricReader, Form, Open};
 use crate::sink::Sink;
@@ -32,7 +32,8 @@ impl FabricReader {
         if local.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
             return false;
         }
-        self.push(NetFact::Listener { local: (*local).into() }, line, sink);
+        let holder = words.iter().skip(4).find_map(|w| holder(w));
+        self.push(NetFact::Listener { local: (*local).into(), holder }, line, sink);
         true
     }
 
@@ -181,6 +182,18 @@ fn loss(text: &str) -> Option<ReachOutcome> {
         p if p >= 100.0 => ReachOutcome::TimedOut,
         p => ReachOutcome::Lossy(p.clamp(1.0, 99.0) as u8),
     })
+}
+
+/// `users:(("python3",pid=4242,fd=7),…)` of ss, `4242/python3` of netstat. A socket that several processes have open was
+/// handed on by the first one.
+fn holder(word: &str) -> Option<(Box<str>, Pid)> {
+    if let Some(rest) = word.strip_prefix("users:((\"") {
+        let (name, rest) = rest.split_once('"')?;
+        let pid = rest.strip_prefix(",pid=")?.split([',', ')']).next()?;
+        return Some((name.into(), Pid(pid.parse().ok()?)));
+    }
+    let (pid, name) = word.split_once('/')?;
+    Some((name.trim_end_matches(':').into(), Pid(pid.parse().ok()?))).filter(|_| !name.is_empty())
 }
 
 fn outcome(words: &str) -> Option<ReachOutcome> {

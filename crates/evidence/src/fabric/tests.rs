@@ -266,7 +266,7 @@ mod laws {
 }
 
 /// Beginnings that open something.
-const STARTS: [&str; 24] = [
+const STARTS: [&str; 29] = [
     "CA '",
     "\tPort 1:",
     "\t\tState: ",
@@ -291,4 +291,74 @@ const STARTS: [&str; 24] = [
     "#bytes BW average[",
     "/sys/class/infiniband/",
     "DEV PORT INDEX GID\n",
+    "-I- Stage  Warnings  Errors  Comment\n-I- ",
+    "-I- Discovery 1 ",
+    "LISTEN 0 128 *:29500 *:* users:((",
+    "tcp 0 0 0.0.0.0:1 0.0.0.0:* LISTEN ",
+    "[{\"ifname\":\"mlx5_0\",\"port\":1,\"state\":",
 ];
+
+#[test]
+fn documents_of_ports() {
+    check(
+        r#"[{"ifindex":0,"ifname":"mlx5_0","port":1,"state":"ACTIVE","physical_state":"LINK_UP","netdev":"ens1f0np0","netdev_index":4},
+{"ifindex":1,"ifname":"mlx5_1","port":1,"subnet_prefix":"fe80:0000:0000:0000","lid":17,"state":"DOWN","physical_state":"DISABLED"}]"#,
+        r#"
+        line 1: Port(RdmaPort { device: "mlx5_0", port: 1, state: ("ACTIVE"), phys_state: ("LINKUP"), netdev: ("ens1f0np0") })
+        line 1: Port(RdmaPort { device: "mlx5_1", port: 1, state: ("DOWN"), phys_state: ("DISABLED"), lid: (17) })
+        "#,
+    );
+    check(
+        r#"{"status":{"code":0,"message":"success"},"result":{"output":{"Operational Info":{"State":"Polling","Physical state":"ETH_AN_FSM_ENABLE","Speed":"IB-NDR","Width":"4x"},"Physical Counters and BER Info":{"Symbol Errors":"12","Raw Physical BER":"5E-9"},"Troubleshooting Info":{"Status Opcode":"2","Recommendation":"Negotiation failure"}}}}"#,
+        r#"
+        line 1: Counters(PortCounters { port: 1, errors: [(0, "Symbol Errors", 12)] })
+        line 1: Port(RdmaPort { port: 1, state: ("POLLING"), phys_state: ("ETHANFSMENABLE"), rate_gbps: (400.0), lanes: (4) })
+        "#,
+    );
+    // Devices, not ports; any other result.
+    let unknown = "note Unrecognised line 0: JSON that no reader knows";
+    check(r#"[{"ifindex":0,"ifname":"mlx5_0","node_type":"ca","fw":"28.36.1010"}]"#, unknown);
+    check(r#"{"result":{"output":{"rows":[1,2]}}}"#, unknown);
+}
+
+#[test]
+fn the_summary_of_ibdiagnet() {
+    check(
+        "\
+---------------------------------------------
+Summary
+-I- Stage                     Warnings   Errors     Comment
+-I- Discovery                 3          0
+-I- Lids Check                0          0
+-I- Links Check               0          0
+-I- Port Counters             0          2
+-I- Speed / Width checks      0          0
+
+-I- You can find detailed errors/warnings in: /var/tmp/ibdiagnet2/ibdiagnet2.log
+-I- Retrieved 4 5
+",
+        r#"
+        line 4: Fabric { text: "Discovery: 0 errors, 3 warnings" }
+        line 7: Fabric { is_error: true, text: "Port Counters: 2 errors, 0 warnings" }
+        "#,
+    );
+}
+
+#[test]
+fn who_holds_a_port() {
+    check(
+        "\
+State  Recv-Q Send-Q Local Address:Port  Peer Address:PortProcess
+LISTEN 0      128          0.0.0.0:22         0.0.0.0:*    users:((\"sshd\",pid=1023,fd=3))
+LISTEN 0      4096               *:29500            *:*    users:((\"pt_main_thread\",pid=4242,fd=7),(\"python3\",pid=4300,fd=7))
+tcp        0      0 0.0.0.0:29501           0.0.0.0:*               LISTEN      4242/python3
+tcp6       0      0 :::29502                :::*                    LISTEN      -
+",
+        r#"
+        line 2: Listener { local: "0.0.0.0:22", holder: (("sshd", Pid(1023))) }
+        line 3: Listener { local: "*:29500", holder: (("pt_main_thread", Pid(4242))) }
+        line 4: Listener { local: "0.0.0.0:29501", holder: (("python3", Pid(4242))) }
+        line 5: Listener { local: ":::29502" }
+        "#,
+    );
+}

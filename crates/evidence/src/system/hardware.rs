@@ -96,6 +96,13 @@ pub(super) fn module(names: &mut Vec<Box<str>>, text: &str) -> bool {
     true
 }
 
+/// Whether lspci's class and name are those of an NVIDIA GPU.
+pub(super) fn is_gpu(name: &str) -> bool {
+    ["3D controller: NVIDIA", "VGA compatible controller: NVIDIA", "Display controller: NVIDIA"]
+        .iter()
+        .any(|class| name.starts_with(class))
+}
+
 /// The heading of one device.
 fn device(text: &str, line: u32) -> Option<PciDevice> {
     let (address, name) = text.split_once(' ')?;

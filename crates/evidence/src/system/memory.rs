@@ -1,6 +1,6 @@
-//! Memory of the node and of its cgroups.
+//! Memory of the node and of its cgroups, and how often the processors of a cgroup were held back.
 
-use ringleader_model::{Memory, MemoryGroup};
+use ringleader_model::{CpuGroup, Memory, MemoryGroup};
 
 use super::files::size;
 use super::{SystemReader, Table};
@@ -138,6 +138,51 @@ pub(super) fn meminfo(memory: &mut Memory, text: &str) -> bool {
         "MemAvailable" => memory.available = bytes,
         "Shmem" => memory.shared = Some(bytes),
         _ if memory.total > 0 => {}
+        _ => return false,
+    }
+    true
+}
+
+/// Splits `/sys/fs/cgroup/x/cpu.stat:nr_periods 5` and its like.
+fn cpu_path(text: &str) -> (Option<&str>, &str) {
+    match text.split_once("/cpu.stat:") {
+        Some((group, rest)) if group.starts_with('/') => (Some(group), rest),
+        _ => (None, text),
+    }
+}
+
+impl SystemReader {
+    /// `nr_periods 120934` of a cpu.stat; the command or heading above tells which group it is of.
+    pub(super) fn cpu_group(&mut self, text: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
+        let (path, rest) = cpu_path(text);
+        if !rest.strip_prefix("nr_periods ").is_some_and(|n| n.trim().parse::<u64>().is_ok()) {
+            return false;
+        }
+        let asked = self.asked.as_deref().unwrap_or_default();
+        let asked = asked.split_ascii_whitespace().find_map(|w| w.strip_suffix("/cpu.stat"));
+        let mut group = CpuGroup { path: path.or(asked).map(Into::into), ..CpuGroup::default() };
+        cpu_stat(&mut group, text, line.number);
+        self.open(Table::CpuGroup(group), line, sink);
+        true
+    }
+}
+
+/// A line of cpu.stat (v2: throttled_usec; v1: throttled_time in ns).
+pub(super) fn cpu_stat(group: &mut CpuGroup, text: &str, line: u32) -> bool {
+    let (path, text) = cpu_path(text);
+    if path.is_some() && path != group.path.as_deref() {
+        return false;
+    }
+    let Some((key, value)) = text.split_once(' ') else { return false };
+    let Ok(value) = value.trim().parse::<u64>() else { return false };
+    match key {
+        // Another file begins.
+        "nr_periods" if group.line > 0 => return false,
+        "nr_periods" => (group.line, group.periods) = (line, value),
+        "nr_throttled" => group.throttled = value,
+        "throttled_usec" => group.throttled_us = value,
+        "throttled_time" => group.throttled_us = value / 1_000,
+        "nr_bursts" | "burst_usec" | "burst_time" | "wait_sum" | "core_sched.force_idle_usec" => {}
         _ => return false,
     }
     true

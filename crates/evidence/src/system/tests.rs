@@ -221,6 +221,49 @@ fn lines_of_programs_are_left() {
     );
 }
 
+#[test]
+fn processors_that_were_held_back() {
+    check(
+        "\
+$ cat /sys/fs/cgroup/job/cpu.stat
+usage_usec 9512345
+user_usec 9000000
+system_usec 512345
+nr_periods 1200
+nr_throttled 900
+throttled_usec 45000000
+$ cat /sys/fs/cgroup/cpu/docker/1f/cpu.stat
+nr_periods 10
+nr_throttled 2
+throttled_time 7000000
+$ grep . /sys/fs/cgroup/kubepods.slice/cpu.stat
+/sys/fs/cgroup/kubepods.slice/cpu.stat:nr_periods 5
+/sys/fs/cgroup/kubepods.slice/cpu.stat:nr_throttled 0
+/sys/fs/cgroup/kubepods.slice/cpu.stat:throttled_usec 0
+",
+        r#"
+        line 5: CpuGroup(CpuGroup { line: 5, path: ("/sys/fs/cgroup/job"), periods: 1200, throttled: 900, throttled_us: 45000000 })
+        line 9: CpuGroup(CpuGroup { line: 9, path: ("/sys/fs/cgroup/cpu/docker/1f"), periods: 10, throttled: 2, throttled_us: 7000 })
+        line 13: CpuGroup(CpuGroup { line: 13, path: ("/sys/fs/cgroup/kubepods.slice"), periods: 5, throttled: 0, throttled_us: 0 })
+        "#,
+    );
+}
+
+#[test]
+fn gpus_on_the_bus() {
+    check(
+        "\
+$ lspci | grep -i nvidia
+1a:00.0 3D controller: NVIDIA Corporation GH100 [H100 SXM5 80GB] (rev a1)
+3b:00.0 3D controller: NVIDIA Corporation GH100 [H100 SXM5 80GB] (rev ff)
+05:00.0 Bridge: NVIDIA Corporation GH100 [H100 NVSwitch] (rev a1)
+",
+        r#"
+        line 2: Pci([PciDevice { line: 2, address: (PciAddress { domain: 0, bus: 26, device: 0, function: 0 }), name: "3D controller: NVIDIA Corporation GH100 [H100 SXM5 80GB] (rev a1)" }, PciDevice { line: 3, address: (PciAddress { domain: 0, bus: 59, device: 0, function: 0 }), name: "3D controller: NVIDIA Corporation GH100 [H100 SXM5 80GB] (rev ff)" }])
+        "#,
+    );
+}
+
 mod laws {
     use proptest::prelude::*;
 
@@ -241,7 +284,7 @@ mod laws {
     }
 
     /// Beginnings that open something.
-    const STARTS: [&str; 22] = [
+    const STARTS: [&str; 27] = [
         "Filesystem 1K-blocks Mounted on",
         "tmpfs 1 2 3 4% /",
         "total ",
@@ -264,6 +307,11 @@ mod laws {
         "JobID State",
         "---- ----",
         "LAST SEEN REASON OBJECT ",
+        "nr_periods ",
+        "nr_throttled ",
+        "throttled_usec ",
+        "/sys/fs/cgroup/x/cpu.stat:nr_periods ",
+        "3b:00.0 3D controller: NVIDIA ",
     ];
 
     proptest! {

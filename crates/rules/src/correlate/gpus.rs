@@ -243,6 +243,39 @@ pub fn of_address(roster: &Roster, has_job: bool, pci: PciAddress, host: Option<
     }
 }
 
+/// A pair of GPUs of one host as `topo -m` and `topo -p2p r` show it.
+#[derive(Clone, Debug, Default)]
+pub struct Pair {
+    /// NVLinks between them: `NV18`, with the row.
+    pub nvlink: Option<Evidence>,
+    /// Whether one may read the other's memory, as printed (`OK`, `CNS`), with the row.
+    pub access: Option<(Box<str>, Evidence)>,
+}
+
+/// What lies between two GPUs of a host, by their numbers.
+pub fn pair(case: &Case, host: Option<&Host>, from: u32, to: u32) -> Pair {
+    let mut pair = Pair::default();
+    for observation in &case.observations {
+        let Fact::Gpus(table) = &observation.fact else { continue };
+        if host.is_some() && observation.who.host.is_some() && observation.who.host.as_ref() != host {
+            continue;
+        }
+        for path in
+            table.paths.iter().filter(|p| (p.from, p.to) == (from, to) || (p.from, p.to) == (to, from))
+        {
+            let cite = Cite { line: path.line, ..observation.cite };
+            let text = format!("GPU{} to GPU{}: {}", path.from, path.to, path.kind);
+            let evidence = Evidence { cite, text, kind: SourceKind::NvidiaSmi };
+            if path.kind.starts_with("NV") {
+                pair.nvlink.get_or_insert(evidence);
+            } else if matches!(&*path.kind, "OK" | "CNS" | "GNS" | "TNS" | "NS" | "U") {
+                pair.access.get_or_insert((path.kind.clone(), evidence));
+            }
+        }
+    }
+    pair
+}
+
 /// Tests of dcgmi that failed, with the run each belongs to.
 pub fn failed_tests(case: &Case) -> impl Iterator<Item = (&Observation, &GpuTests, &GpuTest)> {
     case.observations.iter().flat_map(|o| {

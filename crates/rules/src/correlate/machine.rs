@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{
-    Case, Culprit, Evidence, Fact, Host, KernelEvent, KernelEventKind, Observation, PciAddress, Pid, Rank,
-    SourceId, SourceKind, TorchEvent, WallTime, Who,
+    Case, Culprit, Evidence, Fact, Host, KernelCoverage, KernelEvent, KernelEventKind, Observation,
+    PciAddress, Pid, Rank, SourceId, SourceKind, TorchEvent, WallTime, Who,
 };
 
 use super::ending::Ending;
@@ -97,14 +97,50 @@ impl MachineEvent<'_> {
     }
 }
 
+/// How a kernel log lies to a moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Coverage<'a> {
+    /// The log.
+    pub observation: &'a Observation,
+    /// Seconds from the moment to the log's last line; negative if it ends before.
+    past_s: f64,
+}
+
+impl Coverage<'_> {
+    /// The log goes on after the moment: what it does not tell did not happen there.
+    pub fn reaches_past(&self) -> bool {
+        self.past_s >= 0.0
+    }
+
+    /// Seconds that its last line is before the moment, if that is more than stamps of two clocks are worth.
+    pub fn missing_s(&self) -> Option<f64> {
+        const CLOCKS_S: f64 = 5.0;
+        (self.past_s < -CLOCKS_S).then_some(-self.past_s)
+    }
+
+    /// `3 minutes`.
+    pub fn missing(&self) -> Option<String> {
+        let seconds = self.missing_s()?;
+        Some(match seconds {
+            s if s < 120.0 => format!("{s:.0} seconds"),
+            s if s < 7_200.0 => format!("{:.0} minutes", s / 60.0),
+            s if s < 172_800.0 => format!("{:.0} hours", s / 3_600.0),
+            s => format!("{:.0} days", s / 86_400.0),
+        })
+    }
+}
+
 /// All statements of kernels.
 #[derive(Clone, Debug, Default)]
 pub struct Machine<'a> {
     events: Vec<MachineEvent<'a>>,
+    /// What each kernel log covers.
+    covers: Vec<(&'a Observation, &'a KernelCoverage)>,
     /// There is a job in the evidence at all.
     pub has_job: bool,
     /// How that job ended.
     pub ending: Ending,
+    window: Window,
 }
 
 /// The time that a job's own evidence spans.
@@ -187,11 +223,23 @@ pub(super) fn in_year(at: WallTime) -> i64 {
 impl<'a> Machine<'a> {
     /// Joins what kernels say with the job.
     pub fn new(case: &'a Case, roster: &Roster) -> Self {
-        let mut machine = Self { has_job: has_job(case), ending: Ending::new(case), ..Self::default() };
+        let window = window(case);
+        let mut machine =
+            Self { has_job: has_job(case), ending: Ending::new(case), window, ..Self::default() };
         if !case.observations.iter().any(|o| matches!(o.fact, Fact::Kernel(_))) {
             return machine;
         }
-        let window = window(case);
+        machine.covers = case
+            .observations
+            .iter()
+            .filter_map(|o| match &o.fact {
+                Fact::Kernel(event) => match &event.kind {
+                    KernelEventKind::Covers(covers) => Some((o, &**covers)),
+                    _ => None,
+                },
+                _ => None,
+            })
+            .collect();
         let join = Join::new(case, roster, window, machine.has_job);
         machine.events = case
             .observations
@@ -217,6 +265,36 @@ impl<'a> Machine<'a> {
     /// Statements that may concern the job.
     pub fn near(&self) -> impl Iterator<Item = &MachineEvent<'a>> {
         self.events.iter().filter(|e| e.bond > Bond::Foreign)
+    }
+
+    /// Whether a moment is before the job began; None if they cannot be compared.
+    pub fn precedes_job(&self, at: Option<WallTime>) -> Option<bool> {
+        self.window.place(at).map(|place| place == Lies::Before)
+    }
+
+    /// What the kernel log of a host is worth at a moment, as far as stamps of both tell: absence counts only if the log
+    /// reaches past the failure.
+    pub fn coverage(&self, host: Option<&Host>, at: WallTime) -> Option<Coverage<'a>> {
+        let of_host = |o: &Observation| host.is_none() || o.who.host.is_none() || o.who.host.as_ref() == host;
+        let reach = |covers: &KernelCoverage| {
+            let last = covers.last_at?;
+            let (last, at) = match (last.has_year, at.has_year) {
+                (true, true) => (last.ns, at.ns),
+                _ => (in_year(last), in_year(at)),
+            };
+            Some(last.saturating_sub(at) as f64 / 1e9)
+        };
+        let of_host = self.covers.iter().filter(|(o, _)| of_host(o));
+        let longest = of_host.filter_map(|(o, covers)| Some((*o, reach(covers)?)));
+        let (observation, seconds) = longest.max_by(|a, b| a.1.total_cmp(&b.1))?;
+        Some(Coverage { observation, past_s: seconds })
+    }
+
+    /// Hosts whose kernel logs have nothing after a moment, and how long before it they end.
+    pub fn ends_before(&self, at: WallTime) -> Vec<(Option<Host>, String)> {
+        let hosts: BTreeSet<Option<&Host>> = self.covers.iter().map(|(o, _)| o.who.host.as_ref()).collect();
+        let short = |host: Option<&Host>| Some((host.cloned(), self.coverage(host, at)?.missing()?));
+        hosts.into_iter().filter_map(short).collect()
     }
 
     /// Whether the out-of-memory killer is known to have taken this rank.

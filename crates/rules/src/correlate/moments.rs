@@ -4,7 +4,7 @@
 //! than the one before. Who then seems to be behind was only copied first. Unless something says that the job failed,
 //! records that contradict each other as one picture are taken to end before their ranks did.
 
-use ringleader_model::{Case, Fact, OpKind, TorchEvent};
+use ringleader_model::{Case, Fact, OpKind, TorchEvent, WallTime};
 
 use super::ledger::{Call, Group, Ledger, Track, View};
 
@@ -36,6 +36,24 @@ pub fn stated_failure(case: &Case) -> Option<&'static str> {
         })
     };
     of_torch.or_else(|| of_nccl().then_some("NCCL reports an error"))
+}
+
+/// When torch or a launcher first said that something failed.
+pub fn first_failure(case: &Case) -> Option<WallTime> {
+    let failed = case.observations.iter().filter(|o| match &o.fact {
+        Fact::Torch(event) => {
+            matches!(
+                event,
+                TorchEvent::WatchdogTimeout { .. }
+                    | TorchEvent::AsyncError { .. }
+                    | TorchEvent::Crash { .. }
+                    | TorchEvent::Exception(_)
+                    | TorchEvent::ChildFailure { .. }
+            ) || matches!(event, TorchEvent::ChildExit { exit_code } if *exit_code != 0)
+        }
+        _ => false,
+    });
+    failed.filter_map(|o| o.at).filter(|at| at.ns > 0).min_by_key(|at| (!at.has_year, at.ns))
 }
 
 /// Marks the records of a job that may still run as open at their end, where they contradict each other.

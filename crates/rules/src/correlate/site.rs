@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_knowledge::saying::Role;
 use ringleader_model::{
-    BenchRun, Case, Cite, CopyTest, Culprit, Evidence, Fact, Host, Interface, Mount, NcclLog, NcclProcess,
-    NetFact, Observation, SourceId, SourceKind, SystemFact,
+    BenchRun, Case, Cite, CopyTest, Culprit, Evidence, Fact, Host, Interface, MemoryGroup, Mount, NcclLog,
+    NcclProcess, NetFact, Observation, Pid, SourceId, SourceKind, SystemFact,
 };
 
 use super::Scene;
@@ -30,6 +30,9 @@ pub struct VerbsUser<'a> {
     /// Index of the device in NCCL's list, which `NET/IB/3` names.
     pub slot: usize,
 }
+
+/// Somebody who listens: where it was seen, its address and port, program and process.
+pub type Listener<'a> = (&'a Observation, &'a str, Option<(&'a str, Pid)>);
 
 /// What is looked up for each statement of a tool, made once: there may be very many of them.
 #[derive(Default)]
@@ -128,6 +131,18 @@ impl<'a> Scene<'a> {
         })
     }
 
+    /// Who listens on a port, as `ss` or netstat shows it, with the process that holds it, if it was told.
+    pub fn listeners(&self, port: u16) -> impl Iterator<Item = Listener<'a>> {
+        self.net().filter_map(move |(o, fact)| match fact {
+            NetFact::Listener { local, holder }
+                if local.rsplit_once(':').and_then(|(_, n)| n.parse().ok()) == Some(port) =>
+            {
+                Some((o, &**local, holder.as_ref().map(|(name, pid)| (&**name, *pid))))
+            }
+            _ => None,
+        })
+    }
+
     /// Runs of nccl-tests.
     pub fn benches(&self) -> impl Iterator<Item = (&'a Observation, &'a BenchRun)> + use<'a> {
         self.case.observations.iter().filter_map(|o| match &o.fact {
@@ -156,6 +171,26 @@ impl<'a> Scene<'a> {
                 (is_full(mount) || is_small(mount)) && self.may_be_on(self.host_of(o).as_ref(), host)
             }
             _ => false,
+        })
+    }
+
+    /// Memory cgroups of a host that count kills for lack of memory, with the line and the count. Those of other services
+    /// of the machine are left out.
+    pub fn group_kills(
+        &self,
+        host: Option<&Host>,
+    ) -> impl Iterator<Item = (&'a Observation, &'a MemoryGroup, u32, u64)> {
+        let is_jobs = |group: &MemoryGroup| {
+            let path = group.path.as_deref().unwrap_or_default();
+            let of_jobs = ["slurm", "docker", "containerd", "crio", "kubepods", "user@"];
+            !path.contains("/system.slice/") || of_jobs.iter().any(|part| path.contains(part))
+        };
+        self.system().filter_map(move |(o, fact)| match fact {
+            SystemFact::MemoryGroup(group) if is_jobs(group) => {
+                let (line, n) = group.oom_kill.filter(|(_, n)| *n > 0)?;
+                self.may_be_on(self.host_of(o).as_ref(), host).then_some((o, group, line, n))
+            }
+            _ => None,
         })
     }
 

@@ -30,10 +30,11 @@
 
 use std::collections::BTreeMap;
 
-use ringleader_model::{Confidence, Culprit, Impact, Severity, Weight};
+use ringleader_model::{Confidence, Culprit, Evidence, Impact, Severity, Weight};
 
 use crate::correlate::Scene;
 use crate::correlate::claims::{OwnException, names_cause};
+use crate::hardware::storage;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::{add_culprit, ended_in_order, who};
 
@@ -42,7 +43,7 @@ pub(super) static RULE: Rule = Rule {
     id: "application-exception",
     title: "the program itself failed",
     since: "0.1",
-    reads: &[Input::TorchLog, Input::NcclLog],
+    reads: &[Input::TorchLog, Input::NcclLog, Input::KernelLog],
     doc: include_str!("application_exception.rs"),
     check,
 };
@@ -111,6 +112,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             .at(group.at_ns)
             .culprits(culprits)
             .evidence(group.members.iter().take(CITATIONS).map(|m| m.evidence()))
+            .evidence(failed_storage(scene, group, &first.headline()))
             .advise(
                 Impact::Disruptive,
                 "mend the program where the exception was raised: a restart alone fails again",
@@ -118,6 +120,17 @@ fn check(scene: &Scene<'_>) -> Outcome {
             .build()
     });
     Outcome::from_findings(findings.collect())
+}
+
+/// What the kernel says of the storage that an exception complains of.
+fn failed_storage(scene: &Scene<'_>, group: &Group<'_, '_>, headline: &str) -> Vec<Evidence> {
+    let complains =
+        ["Input/output error", "Read-only file system", "Stale file handle", "Transport endpoint"];
+    if !complains.iter().any(|c| headline.contains(c)) {
+        return Vec::new();
+    }
+    let host = group.members.iter().find_map(|m| scene.culprit(&m.observation.who).host);
+    storage(scene, host.as_ref(), |_| true).map_or_else(Vec::new, |(_, evidence)| evidence)
 }
 
 /// Equal for one exception on several ranks: numbers in its text differ (ranks, addresses, sizes).
@@ -163,6 +176,19 @@ mod tests {
         let place = finding.culprits.first().and_then(|c| c.place.as_ref());
         assert_eq!(place.map(|p| &*p.function), Some("load"));
         assert_eq!(finding.weight, ringleader_model::Weight::Stated);
+    }
+
+    #[test]
+    fn storage_that_the_kernel_complains_of_too() {
+        use ringleader_model::{KernelEventKind, StorageTrouble};
+        let kinds = |message: &str| {
+            let trouble = StorageTrouble::IoError;
+            let stage = Stage::new().raised(Some(0), "OSError", message, &[("/srv/job.py", 58, "save")]);
+            let stage = stage.kernel("", KernelEventKind::Storage { name: "nvme1n1".into(), trouble });
+            stage.finding(&RULE).evidence.iter().any(|e| e.kind == ringleader_model::SourceKind::KernelLog)
+        };
+        assert!(kinds("[Errno 5] Input/output error: '/data/ckpt/model.pt'"));
+        assert!(!kinds("[Errno 2] No such file or directory: '/data/ckpt/model.pt'"));
     }
 
     #[test]

@@ -10,7 +10,8 @@
 //! # Evidence
 //!
 //! `Failed to find CUDA library`, `No CUDA GPUs are available`, `No transport found`, failures of Unix sockets
-//! (UDS) or of opening a peer's handle.
+//! (UDS) or of opening a peer's handle; nvidia-smi that fails with `Failed to initialize NVML: Unknown Error`, as it does
+//! in a container that lost its GPUs when systemd wrote its device rules anew.
 //!
 //! # What looks like it but is not
 //!
@@ -23,12 +24,14 @@
 //! # References
 //!
 //! NVIDIA/nccl src/misc/ipcsocket.cc, src/transport.cc, src/misc/cudawrap.cc; NVIDIA Container Toolkit
-//! documentation.
+//! documentation, troubleshooting (containers that lose access to GPUs).
 
-use ringleader_model::Impact;
+use ringleader_model::{Cite, Confidence, Impact, SourceKind, Weight};
 
 use crate::correlate::Scene;
-use crate::rule::{Input, Outcome, Rule};
+use crate::correlate::gpus::Use;
+use crate::gpu_state::{Proof, graded};
+use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::{Told, found};
 
 /// See the module.
@@ -36,16 +39,20 @@ pub(super) static RULE: Rule = Rule {
     id: "container-config",
     title: "the container lacks something",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog],
+    reads: &[Input::NcclLog, Input::TorchLog, Input::Gpus],
     doc: include_str!("container_config.rs"),
     check,
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(told) = Told::of(scene, "container-config") else { return Outcome::Clear };
+    let locked_out = locked_out(scene);
+    let Some(told) = Told::of(scene, "container-config") else {
+        return Outcome::from_findings(locked_out.and_then(Draft::build).into_iter().collect());
+    };
     let title = format!("{who}: the container lacks a device, driver or shared namespace", who = told.who());
     let draft = told
         .draft(&RULE, "container-config", title)
+        .evidence(locked_out.and_then(Draft::build).into_iter().flat_map(|f| f.evidence))
         .advise_command(
             Impact::Harmless,
             "see what the container has",
@@ -59,10 +66,44 @@ fn check(scene: &Scene<'_>) -> Outcome {
     found(draft)
 }
 
+/// nvidia-smi in a container that may not open its GPUs any more.
+fn locked_out(scene: &Scene<'_>) -> Option<Draft> {
+    const WORDS: &str = "Failed to initialize NVML: Unknown Error";
+    let (observation, line, text) = scene.gpu_tables().find_map(|(o, table)| {
+        let (line, text) = table.failures.iter().find(|(_, t)| t.contains(WORDS))?;
+        Some((o, *line, text))
+    })?;
+    let used = if scene.machine.has_job { Use::Unknown } else { Use::Alone };
+    let title = "nvidia-smi may not open the GPUs: the container has lost its devices".to_owned();
+    let draft = graded(scene, &RULE, "container-config", Proof::Broken, used, title)
+        // A broken driver may say so as well.
+        .at_most(Confidence::Medium)
+        .weight(Weight::Derived)
+        .cite(Cite { line, ..observation.cite }, SourceKind::NvidiaSmi, text.to_string())
+        .advise_command(
+            Impact::Harmless,
+            "compare with the host: if it works there, the container's device rules were written anew",
+            "nvidia-smi; docker exec <container> nvidia-smi; ls -l /dev/nvidia*",
+        )
+        .advise(
+            Impact::Disruptive,
+            "restart the container; name the device nodes when it is made (--device or CDI), so that systemd keeps them",
+        );
+    Some(draft)
+}
+
 #[cfg(test)]
 mod tests {
     use super::RULE;
     use crate::staging::Stage;
+
+    #[test]
+    fn a_container_that_lost_its_gpus() {
+        let lost = "Failed to initialize NVML: Unknown Error";
+        Stage::new().smi_fails(lost).concludes(&RULE, "container-config , medium");
+        Stage::new().smi_fails("Failed to initialize NVML: Driver/library version mismatch").silent(&RULE);
+        Stage::new().smi_fails("Failed to initialize NVML: Insufficient Permissions").silent(&RULE);
+    }
 
     #[test]
     fn no_libcuda() {

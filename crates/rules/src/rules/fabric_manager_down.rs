@@ -11,8 +11,8 @@
 //! # Evidence
 //!
 //! nvidia-smi's `Fabric State` that is not `Completed`; a service that failed, or says that its version does not match the
-//! driver's; CUDA error 802 `system not yet initialized`; `invalid argument` out of NCCL's NVLS set-up; an IMEX service that
-//! does not work between nodes.
+//! driver's, or whose own log ends with `aborting fabric manager`; CUDA error 802 `system not yet initialized`; `invalid
+//! argument` out of NCCL's NVLS set-up; an IMEX service that does not work between nodes.
 //!
 //! # What looks like it but is not
 //!
@@ -134,7 +134,13 @@ fn service(scene: &Scene<'_>, is_needed: bool) -> Option<Draft> {
         }
         let other = service.driver_version.as_ref().or(driver.as_ref());
         let mismatch = service.version.as_ref().zip(other).filter(|(own, driver)| own != driver);
+        // Its own log, which ends with it: `…, aborting fabric manager`.
+        let gave_up = service.active.is_none()
+            && service.errors.last().is_some_and(|(_, at, t)| {
+                t.contains("aborting fabric manager") && scene.machine.precedes_job(*at) != Some(true)
+            });
         let (is_down, title) = match (mismatch, service.active.as_deref()) {
+            (None, None) if gave_up => (true, "the Fabric Manager gave up".to_owned()),
             (Some((own, driver)), _) => (true, format!("the Fabric Manager is {own}, the driver {driver}")),
             (None, Some("failed")) => (true, "the Fabric Manager has failed".to_owned()),
             (None, Some(state @ ("inactive" | "not-found" | "deactivating"))) => {
@@ -209,6 +215,17 @@ mod tests {
         Stage::new().service("nvidia-fabricmanager", "not-found", &[]).silent(&RULE);
         Stage::new().service("nvidia-fabricmanager", "failed", &["NV_WARN_NOTHING_TO_DO"]).silent(&RULE);
         Stage::new().service("nvidia-persistenced", "failed", &["x"]).silent(&RULE);
+    }
+
+    #[test]
+    fn its_own_log_says_that_it_gave_up() {
+        use crate::staging_kernel::BEGAN_S;
+        let aborts = "detected number of NVSwitches don't match with any supported system topology, aborting fabric manager";
+        Stage::new().fabric_log(BEGAN_S, &[aborts]).expect(&RULE, &["fabric-manager-down"]);
+        // It went on to say other things; the GPUs have joined their fabric since; another day.
+        Stage::new().fabric_log(BEGAN_S, &[aborts, "failed to send heartbeat"]).silent(&RULE);
+        Stage::new().fabric_log(BEGAN_S, &[aborts]).shows(fabric("Completed", "Success")).silent(&RULE);
+        Stage::new().two_ranks().fabric_log(BEGAN_S - 86_400, &[aborts]).silent(&RULE);
     }
 
     #[test]

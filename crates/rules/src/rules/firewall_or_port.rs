@@ -9,7 +9,8 @@
 //!
 //! # Evidence
 //!
-//! `Connection timed out` or `No route to host` on connect, during start.
+//! `Connection timed out` or `No route to host` on connect, during start. A rendezvous that got no answer while `ss` on
+//! its host shows that it listens.
 //!
 //! # What looks like it but is not
 //!
@@ -24,8 +25,9 @@
 //!
 //! NVIDIA/nccl src/misc/socket.cc; user guide, troubleshooting, networking; Linux errno 110, 113.
 
-use ringleader_model::{Confidence, Finding, Impact, Need, StoreEvent, TorchEvent, Weight};
+use ringleader_model::{Confidence, Finding, Impact, Need, SourceKind, StoreEvent, TorchEvent, Weight};
 
+use crate::correlate::site::shown;
 use crate::correlate::{Scene, Statement};
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::{Told, got_going, who};
@@ -35,7 +37,7 @@ pub(super) static RULE: Rule = Rule {
     id: "firewall-or-port",
     title: "packets are filtered",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog],
+    reads: &[Input::NcclLog, Input::TorchLog, Input::Network],
     doc: include_str!("firewall_or_port.rs"),
     check,
 };
@@ -64,6 +66,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
         _ => None,
     });
     match unanswered {
+        Some(address) if let Some(draft) = listened(scene, address) => {
+            Outcome::from_findings(advised(draft).build().into_iter().collect())
+        }
         Some(address) => Outcome::Undecided(vec![Need {
             question: format!("does rank 0 listen at {address}, and does the network let others through?"),
             command: format!(
@@ -73,6 +78,48 @@ fn check(scene: &Scene<'_>) -> Outcome {
         }]),
         None => Outcome::Clear,
     }
+}
+
+/// The server waits at its port, and nobody gets through to it.
+fn listened(scene: &Scene<'_>, address: &str) -> Option<Draft> {
+    let (host, port) = host_and_port(address)?;
+    let is_it = |name: &str| name == host || name.split('.').next() == host.split('.').next();
+    let of_member = |shown: &str| {
+        scene
+            .roster
+            .members
+            .iter()
+            .any(|m| m.host.as_deref() == Some(shown) && m.address.as_deref() == Some(host))
+    };
+    // A loopback address is reached from its own host only; that one listens there says nothing of others.
+    let (observation, ..) = scene.listeners(port).find(|(o, local, _)| {
+        scene.host_of(o).is_some_and(|h| is_it(&h) || of_member(&h))
+            && !["127.", "[::1]"].iter().any(|loopback| local.starts_with(loopback))
+    })?;
+    let waited = scene.statements().filter(|s| {
+        matches!(s.event, TorchEvent::Store(StoreEvent::ConnectTimeout { .. }))
+            && s.who().host.as_deref().is_none_or(|h| !is_it(h))
+    });
+    let waited: Vec<Statement<'_>> = waited.collect();
+    let culprits: Vec<_> =
+        waited.iter().filter(|s| !s.who().is_nobody()).map(|s| scene.culprit(s.who())).collect();
+    let title = format!("port {port} of {host} is open, and {} gets no answer from it", who(&culprits));
+    // Whether it listened in time is not told: a server that came late looks the same.
+    let draft = Draft::new(RULE.id, "firewall-or-port", title)
+        .weight(Weight::Derived)
+        .confidence(Confidence::Low)
+        .culprits(culprits)
+        .evidence(waited.iter().take(3).map(Statement::evidence))
+        .evidence([shown(observation, None, SourceKind::Network, "")]);
+    (!waited.is_empty()).then_some(draft)
+}
+
+/// `(node0, 29500)`, `[node0]:29500`, `node0:29500`.
+fn host_and_port(address: &str) -> Option<(&str, u16)> {
+    let inner = address.trim_matches(['(', ')']);
+    let (host, port) = inner.rsplit_once([',', ':'])?;
+    let host = host.trim().trim_matches(['[', ']']);
+    (!host.is_empty()).then_some((host, port.trim().parse().ok()?))
 }
 
 fn advised(draft: Draft) -> Draft {
@@ -142,6 +189,20 @@ mod tests {
             .process("node1", 1, Some(1))
             .warn("misc/socket.cc:500", "socketPollConnect: connect to 10.0.0.1<44444> returned Connection refused, exceeded error retry count after 35 attempts")
             .silent(&RULE);
+    }
+
+    #[test]
+    fn a_server_that_listens_and_is_not_reached() {
+        let waits = |who: u32| {
+            let event =
+                super::StoreEvent::ConnectTimeout { address: "(node0, 29500)".into(), text: "".into() };
+            Stage::new().store(Some(who), event, "timed out while trying to connect to (node0, 29500)")
+        };
+        let listens = |local: &str| ringleader_model::NetFact::Listener { local: local.into(), holder: None };
+        waits(4).net("node0", listens("*:29500")).expect(&RULE, &["firewall-or-port 4"]);
+        // Another port, another host: still a question.
+        waits(4).net("node0", listens("*:29501")).silent(&RULE);
+        waits(4).net("node1", listens("*:29500")).silent(&RULE);
     }
 
     #[test]

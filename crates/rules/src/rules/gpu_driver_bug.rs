@@ -8,8 +8,10 @@
 //!
 //! # Evidence
 //!
-//! Xids of the driver's class that end a job, in the kernel log. Where NVIDIA's catalogue counts a number as hardware
-//! and no narrower cause exists (46, 62, 109, 110, 143, 158, 169), the question stays open and says what to do.
+//! Xids of the driver's class that end a job, in the kernel log; 46 too, which NVIDIA's catalogue counts as hardware, and
+//! for which its older list names the driver alone. Where the catalogue counts a number as hardware and no narrower cause
+//! exists (62, 109, 110, 143, 158, 169, a GPU that the driver could not start), the question stays open and says what to
+//! do: a micro-controller that halts may be worn, hot, or badly told by its driver.
 //!
 //! # What looks like it but is not
 //!
@@ -25,7 +27,7 @@
 //! Xid Catalog; NVIDIA/open-gpu-kernel-modules nverror.h.
 
 use ringleader_knowledge::xid::{self, Class, Kills};
-use ringleader_model::{Impact, KernelEventKind, Need, Weight};
+use ringleader_model::{Confidence, Impact, KernelEventKind, Need, Weight};
 
 use crate::correlate::Scene;
 use crate::hardware::{Seen, follows, is_lost_gpu, is_xid, outcome};
@@ -42,7 +44,9 @@ pub(super) static RULE: Rule = Rule {
 };
 
 /// Hardware or firmware that stopped, by the catalogue; no cause of the list is theirs.
-const STOPPED: [u16; 7] = [46, 62, 109, 110, 143, 158, 169];
+const STOPPED: [u16; 6] = [62, 109, 110, 143, 158, 169];
+/// The GPU stopped and recovery failed: its list of causes holds nothing but the driver.
+const RECOVERY_FAILED: u16 = 46;
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let by_driver = |code: u16| {
@@ -51,6 +55,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
             && xid::get(code)
                 .is_some_and(|x| x.class == Class::Driver && x.kills_job == Kills::Yes && !x.unused)
     };
+    let consequence = |root: &ringleader_model::KernelEvent| {
+        is_lost_gpu(root) || is_xid(root, &[13, 31, 48, 74, 94, 95, 119, 120])
+    };
     if let Some(seen) = Seen::xids(scene, |x| by_driver(x.code)) {
         let draft = seen
             .draft(&RULE, "gpu-driver-bug", format!("the NVIDIA driver failed on {}", seen.gpu()))
@@ -58,26 +65,46 @@ fn check(scene: &Scene<'_>) -> Outcome {
             .advise(Impact::Disruptive, "update the driver to the latest release of its branch");
         return outcome([seen.advise_by_table(draft)]);
     }
-    let consequence = |root: &ringleader_model::KernelEvent| {
-        is_lost_gpu(root) || is_xid(root, &[13, 31, 48, 74, 94, 95, 119, 120])
-    };
+    let unrecovered = Seen::xids(scene, |x| x.code == RECOVERY_FAILED)
+        .filter(Seen::is_bound)
+        .and_then(|s| s.without(|e| follows(scene, e, 600.0, true, consequence)));
+    if let Some(seen) = unrecovered {
+        let title = format!("{} stopped, and the driver could not recover it", seen.gpu());
+        let draft = seen
+            .draft(&RULE, "gpu-driver-bug", title)
+            .weight(Weight::Derived)
+            .confidence(Confidence::Medium)
+            .advise(Impact::Disruptive, "update the driver to the latest release of its branch");
+        return outcome([seen.advise_by_table(draft)]);
+    }
     let stopped = Seen::of(scene, |e| {
         is_xid(e.event, &STOPPED) || matches!(e.event.kind, KernelEventKind::GpuInitFailed { .. })
     })
     .filter(Seen::is_bound)
     .and_then(|s| s.without(|e| follows(scene, e, 600.0, true, consequence)));
     let Some(seen) = stopped else { return Outcome::Clear };
-    let what = match seen.first().map(|e| &e.event.kind) {
-        Some(KernelEventKind::Xid(x)) => xid::get(x.code)
-            .map_or_else(String::new, |row| format!("Xid {} ({}): {}", row.code, row.name, row.meaning)),
-        _ => "the driver could not start it (RmInitAdapter failed)".to_owned(),
+    let row = match seen.first().map(|e| &e.event.kind) {
+        Some(KernelEventKind::Xid(x)) => xid::get(x.code),
+        _ => None,
     };
+    let what = row.map_or_else(
+        || "the driver could not start it (RmInitAdapter failed)".to_owned(),
+        |row| format!("Xid {} ({}): {}", row.code, row.name, row.meaning),
+    );
+    // What to do until it is known, by the table.
+    let then = row.map_or_else(
+        || "reset the GPU or reboot the node".to_owned(),
+        |row| {
+            let (now, then) = (row.action.sentence(), row.then.sentence());
+            if row.action == row.then { now.to_owned() } else { format!("{now}; if it comes again: {then}") }
+        },
+    );
     Outcome::Undecided(vec![Need {
         question: format!(
-            "{} stopped working; is it the GPU, its firmware or the driver? {what}",
+            "{} stopped working; is it the GPU, its firmware or the driver? {what} What to do: {then}",
             seen.gpu()
         ),
-        command: "nvidia-bug-report.sh; then reset the GPU or reboot, and run dcgmi diag -r 3".to_owned(),
+        command: "nvidia-bug-report.sh; then, after the reset, dcgmi diag -r 3".to_owned(),
     }])
 }
 
@@ -101,10 +128,20 @@ mod tests {
     }
 
     #[test]
+    fn a_gpu_that_could_not_be_recovered() {
+        let alone = Stage::new().xid("0000:3b:00", 46, 0, "GPU stopped processing");
+        alone.concludes(&RULE, "gpu-driver-bug , medium");
+        // After a program's own fault it is that one's; of another day it is nobody's.
+        Stage::new().xid("0000:3b:00", 31, 5, "x").xid("0000:3b:00", 46, 5, "x").silent(&RULE);
+        let earlier = Stage::new().two_ranks().xid("0000:3b:00", 46, 0, "x");
+        earlier.at_s(crate::staging_kernel::BEGAN_S - 86_400).silent(&RULE);
+    }
+
+    #[test]
     fn hardware_that_stopped_is_an_open_question() {
         let open = |stage: Stage| {
             let scene = Scene::new(&stage.case);
-            matches!((RULE.check)(&scene), Outcome::Undecided(needs) if needs.iter().all(|n| n.question.contains("Xid 62")))
+            matches!((RULE.check)(&scene), Outcome::Undecided(needs) if needs.iter().all(|n| n.question.contains("Xid 62") && n.question.contains("if it comes again")))
         };
         assert!(open(Stage::new().xid("0000:3b:00", 62, 0, "x")));
         // After a program's own fault it is that one's.

@@ -7,7 +7,7 @@
 //!
 //! # Evidence
 //! Equal records on all ranks, and one GPU whose power draw differs from its peers': those inside the
-//! collective draw alike.
+//! collective draw alike. Or the kernel's log, where Xid 109 says of one GPU alone that its work could not be switched out.
 //!
 //! # What looks like it but is not
 //! A network path that is cut (nodes differ, some ranks are one operation ahead). With tiny messages all GPUs
@@ -19,13 +19,17 @@
 //! # References
 //! CUDA-GDB documentation; NVIDIA System Management Interface.
 
-use ringleader_model::{Cite, Confidence, Evidence, Impact, Need, Rank, RankSet, SourceKind, Weight};
+use ringleader_model::{
+    Cite, Confidence, Evidence, Impact, KernelEvent, Need, Rank, RankSet, SourceKind, Weight,
+};
 
 use crate::correlate::Scene;
 use crate::correlate::ledger::{Group, View};
+use crate::correlate::machine::Bond;
 use crate::correlate::mismatch;
 use crate::correlate::waits::{Front, FrontKind};
 use crate::drafting;
+use crate::hardware::{follows, is_lost_gpu, is_xid};
 use crate::rule::{Draft, Input, Outcome, Rule};
 
 /// The rule.
@@ -33,7 +37,7 @@ pub(super) static RULE: Rule = Rule {
     id: "gpu-kernel-stuck",
     title: "a kernel before the collective never ends on one GPU",
     since: "0.1",
-    reads: &[Input::FlightRecorder, Input::Gpus, Input::Stacks, Input::Ras, Input::NcclLog],
+    reads: &[Input::FlightRecorder, Input::Gpus, Input::Stacks, Input::Ras, Input::NcclLog, Input::KernelLog],
     doc: include_str!("gpu_kernel_stuck.rs"),
     check,
 };
@@ -64,7 +68,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
     if !front.ahead.is_empty() || front.waiting.len() < 2 || !timed_out && !at_rest {
         return Outcome::Clear;
     }
-    let outliers = power_outliers(scene);
+    let named = named_by_kernel(scene);
+    let outliers = power_outliers(scene).or_else(|| named.clone());
     let records = front
         .waiting
         .iter()
@@ -102,6 +107,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .culprit(scene.roster.culprit_rank(rank))
         .victims(others)
         .evidence(evidence)
+        .evidence(named.into_iter().filter(|(r, _)| *r == rank).flat_map(|(_, e)| e))
         .evidence(records.take(3))
         .at(front.since_ns)
         .advise_command(Impact::Disruptive, "see which kernel runs there (pauses that process)", format!("cuda-gdb --pid {} -batch -ex 'info cuda kernels'", drafting::pid_of(scene, rank)))
@@ -124,7 +130,7 @@ fn by_count(scene: &Scene<'_>) -> Outcome {
     {
         return Outcome::Clear;
     }
-    let Some((rank, evidence)) = power_outliers(scene) else {
+    let Some((rank, evidence)) = power_outliers(scene).or_else(|| named_by_kernel(scene)) else {
         return Outcome::Undecided(vec![Need {
             question: "all ranks made the same calls and some never finish: on which GPU does an earlier kernel still run? Compare power and utilisation while it hangs".into(),
             command: "nvidia-smi".into(),
@@ -196,6 +202,24 @@ fn power_outliers(scene: &Scene<'_>) -> Option<(Rank, Vec<Evidence>)> {
     Some((*rank, vec![Evidence { cite: *cite, text, kind: SourceKind::NvidiaSmi }]))
 }
 
+/// The driver's word for work that does not end.
+const CONTEXT_SWITCH_TIMEOUT: u16 = 109;
+
+/// The one rank of whose GPU the kernel says that its work could not be switched out: something on it does not end.
+fn named_by_kernel(scene: &Scene<'_>) -> Option<(Rank, Vec<Evidence>)> {
+    let is_fault = |root: &KernelEvent| is_lost_gpu(root) || is_xid(root, &[13, 31]);
+    let said: Vec<(Rank, Evidence)> = scene
+        .machine
+        .near()
+        .filter(|e| is_xid(e.event, &[CONTEXT_SWITCH_TIMEOUT]) && e.bond >= Bond::Device)
+        // After a program's own fault it is a consequence.
+        .filter(|e| !follows(scene, e, 600.0, true, is_fault))
+        .filter_map(|e| Some((e.culprit.rank?, e.evidence())))
+        .collect();
+    let rank = said.first()?.0;
+    said.iter().all(|(r, _)| *r == rank).then(|| (rank, said.into_iter().take(2).map(|(_, e)| e).collect()))
+}
+
 /// The rank that enqueued the operation last: the stuck kernel went before it.
 fn latest(group: &Group<'_>, front: &Front, seq: u32) -> Option<Rank> {
     let times = front.waiting.iter().filter_map(|m| {
@@ -223,6 +247,16 @@ mod tests {
     fn gpus_that_draw_alike_name_nobody() {
         all_in().powers(&[71.0, 70.0, 69.0, 72.0]).silent(&RULE);
         all_in().silent(&RULE);
+    }
+
+    #[test]
+    fn the_kernel_names_the_gpu() {
+        let named = |stage: Stage, bus: &str| stage.xid(bus, 109, 0, "CTX SWITCH TIMEOUT");
+        named(all_in(), "0000:03:00").concludes(&RULE, "gpu-kernel-stuck 2, high");
+        // Two GPUs: one may have waited for the other. Ranks that all wait for one are another fault.
+        named(named(all_in(), "0000:03:00"), "0000:02:00").silent(&RULE);
+        let outside = Stage::job(3).logs().dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"]);
+        named(outside, "0000:03:00").silent(&RULE);
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! # Evidence
 //!
 //! `ibv_reg_mr`, `ibv_create_qp` or `ibv_create_cq` failed with `Cannot allocate memory`; the limit itself, if it
-//! is in the evidence.
+//! is in the evidence. perftest that fails with `Couldn't allocate MR` beside such a limit.
 //!
 //! # What looks like it but is not
 //!
@@ -23,10 +23,11 @@
 //!
 //! NVIDIA/nccl src/misc/ibvwrap.cc; user guide, troubleshooting, memory lock limit.
 
-use ringleader_model::{Cite, Impact, LimitKind, SourceKind};
+use ringleader_model::{Cite, Confidence, Evidence, Impact, LimitKind, NetFact, Severity, SourceKind};
 
 use crate::correlate::Scene;
-use crate::rule::{Input, Outcome, Rule};
+use crate::correlate::site::shown;
+use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::{Told, found};
 
 /// See the module.
@@ -34,16 +35,32 @@ pub(super) static RULE: Rule = Rule {
     id: "memlock-limit",
     title: "the locked-memory limit is too low",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog, Input::Limits],
+    reads: &[Input::NcclLog, Input::TorchLog, Input::Limits, Input::Network],
     doc: include_str!("memlock_limit.rs"),
     check,
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(told) = Told::of(scene, "memlock-limit") else { return Outcome::Clear };
-    let title = format!("{} ran into the limit of locked memory", told.who());
-    let mut draft = told.draft(&RULE, "memlock-limit", title);
-    let finite = scene.limits().filter(|(_, l)| l.kind == LimitKind::LockedMemory && l.soft.is_some());
+    let finite = || scene.limits().filter(|(_, l)| l.kind == LimitKind::LockedMemory && l.soft.is_some());
+    let tried = tried(scene);
+    let mut draft = match Told::of(scene, "memlock-limit") {
+        Some(told) => {
+            let title = format!("{} ran into the limit of locked memory", told.who());
+            told.draft(&RULE, "memlock-limit", title).evidence(tried)
+        }
+        // A test that cannot register its memory says so of its own shell: together with the limit it proves the limit.
+        None if !tried.is_empty() && finite().next().is_some() => Draft::new(
+            RULE.id,
+            "memlock-limit",
+            "perftest could not register memory, and locked memory is limited",
+        )
+        .severity(Severity::Warning)
+        .confidence(Confidence::Medium)
+        .at_most(Confidence::Medium)
+        .evidence(tried),
+        None => return Outcome::Clear,
+    };
+    let finite = finite();
     for (observation, limit) in finite {
         let cite = Cite { line: limit.line, ..observation.cite };
         let text = format!("locked memory: soft limit {} bytes", limit.soft.unwrap_or_default());
@@ -64,6 +81,19 @@ fn check(scene: &Scene<'_>) -> Outcome {
     )
 }
 
+/// Runs of perftest that could not register their memory.
+fn tried(scene: &Scene<'_>) -> Vec<Evidence> {
+    let failed = scene.net().filter_map(|(o, fact)| match fact {
+        NetFact::Perftest(test) => {
+            let (line, text) =
+                test.failure.as_ref().filter(|(_, t)| t.starts_with("Couldn't allocate MR"))?;
+            Some(shown(o, Some(*line), SourceKind::Network, text.to_string()))
+        }
+        _ => None,
+    });
+    failed.take(2).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::RULE;
@@ -77,6 +107,20 @@ mod tests {
             .limit(ringleader_model::LimitKind::LockedMemory, Some(8192 * 1024), None);
         stage.expect(&RULE, &["memlock-limit 0"]);
         assert_eq!(stage.finding(&RULE).evidence.len(), 2);
+    }
+
+    #[test]
+    fn a_test_that_cannot_register_memory() {
+        let tried = |text: &str| {
+            let failure = Some((7, text.into()));
+            let test = ringleader_model::Perftest { failure, ..ringleader_model::Perftest::default() };
+            Stage::new().net("node0", ringleader_model::NetFact::Perftest(test))
+        };
+        let limited =
+            |stage: Stage| stage.limit(ringleader_model::LimitKind::LockedMemory, Some(65_536), None);
+        limited(tried("Couldn't allocate MR")).concludes(&RULE, "memlock-limit , medium");
+        limited(tried("Couldn't connect to 192.0.2.3:18515")).silent(&RULE);
+        tried("Couldn't allocate MR").silent(&RULE);
     }
 
     #[test]

@@ -11,7 +11,8 @@
 //! `Unrecognized element token`, `no algorithm/protocol available`, `Error: network X not found`; NCCL_P2P_DISABLE
 //! or NCCL_IB_DISABLE that is on while data takes the slow way. In listings of variables and in NCCL's own ENV lines:
 //! values that are read as something else (`true` is 0, `4M` is 4), that are out of range, names that this release or
-//! nothing at all reads, settings that cancel each other. These are remarks: they decide nothing.
+//! nothing at all reads, settings that cancel each other, a file of NCCL's (/etc/nccl.conf) that gives way to the
+//! environment. These are remarks: they decide nothing.
 //!
 //! # What looks like it but is not
 //!
@@ -222,6 +223,39 @@ mod tests {
         assert_eq!(remarks(&[("NCCL_BUFFSIZE", "4M")]), ["NCCL_BUFFSIZE=4M: 4M reads as 4"]);
         assert_eq!(remarks(&[("NCCL_IB_TIMEOUT", "40")]), ["NCCL_IB_TIMEOUT=40: 40 is not within 0 to 31"]);
         assert_eq!(remarks(&[("NCCL_IB_TIMEOUT", "22"), ("NCCL_DEBUG", "info"), ("RANK", "1")]), [""; 0]);
+    }
+
+    /// The last listing is a configuration file of NCCL.
+    fn as_file(mut stage: Stage) -> Stage {
+        if let Some(ringleader_model::Fact::Environment(e)) =
+            stage.case.observations.last_mut().map(|o| &mut o.fact)
+        {
+            e.form = ringleader_model::EnvironmentForm::ConfFile;
+            e.is_whole = false;
+        }
+        stage
+    }
+
+    #[test]
+    fn configuration_files() {
+        let titles = |stage: Stage| stage.findings(&RULE).into_iter().map(|f| f.title).collect::<Vec<_>>();
+        let file = |stage: Stage, value: &str| as_file(stage.listing(None, &[("NCCL_IB_DISABLE", value)]));
+        assert_eq!(titles(file(Stage::new(), "true")), ["NCCL_IB_DISABLE=true: true reads as 0"]);
+        assert_eq!(titles(file(Stage::new(), "1")), [""; 0]);
+        // The environment goes before it; the same value in both is nothing.
+        let set = || Stage::new().listing(Some(1), &[("NCCL_IB_DISABLE", "0")]);
+        assert_eq!(
+            titles(file(set(), "1")),
+            ["NCCL_IB_DISABLE=1 of a configuration file gives way to 0 of the environment"]
+        );
+        assert_eq!(titles(file(set(), "0")), [""; 0]);
+    }
+
+    #[test]
+    fn torch_refuses_a_value() {
+        let text = "Invalid value for environment variable: TORCH_NCCL_ASYNC_ERROR_HANDLING";
+        Stage::new().raised(Some(1), "ValueError", text, &[]).expect(&RULE, &["nccl-env-misconfigured 1"]);
+        Stage::new().raised(Some(1), "ValueError", "Invalid value for learning rate", &[]).silent(&RULE);
     }
 
     #[test]

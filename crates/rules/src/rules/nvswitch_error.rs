@@ -8,7 +8,8 @@
 //!
 //! # Evidence
 //!
-//! `SXid … Fatal` in the kernel log. The GPUs' own Xid 74 follow within seconds; they are consequences.
+//! `SXid … Fatal` in the kernel log. The GPUs' own Xid 74 follow within seconds; they are consequences. The Fabric
+//! Manager's log says the same in its own words: `detected NVSwitch fatal error 20034 on … port 33`.
 //!
 //! # What looks like it but is not
 //!
@@ -24,18 +25,20 @@
 //! NVIDIA Fabric Manager User Guide, SXid errors; NVIDIA/open-gpu-kernel-modules ctrl_dev_nvswitch.h.
 
 use ringleader_knowledge::sxid;
-use ringleader_model::{Impact, KernelEventKind};
+use ringleader_model::{Cite, Evidence, Fact, Impact, KernelEventKind, SourceKind};
 
 use crate::correlate::Scene;
+use crate::correlate::gpus::Use;
+use crate::gpu_state::{Proof, graded};
 use crate::hardware::{Seen, outcome};
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Draft, Input, Outcome, Rule};
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
     id: "nvswitch-error",
     title: "an NVSwitch failed",
     since: "0.1",
-    reads: &[Input::KernelLog],
+    reads: &[Input::KernelLog, Input::Gpus],
     doc: include_str!("nvswitch_error.rs"),
     check,
 };
@@ -49,7 +52,15 @@ fn check(scene: &Scene<'_>) -> Outcome {
         }
         _ => false,
     };
-    let Some(seen) = Seen::of(scene, |e| fatal(&e.event.kind)) else { return Outcome::Clear };
+    let manager = said_by_manager(scene);
+    let Some(seen) = Seen::of(scene, |e| fatal(&e.event.kind)) else {
+        let Some((code, said)) = manager else { return Outcome::Clear };
+        let unit = sxid::get(code).map_or_else(String::new, |row| format!(" ({})", row.unit));
+        let used = if scene.machine.has_job { Use::Unknown } else { Use::Alone };
+        let title = format!("the Fabric Manager saw an NVSwitch fail: SXid {code}{unit}");
+        let draft = graded(scene, &RULE, "nvswitch-error", Proof::Happened, used, title);
+        return outcome([advise(draft.evidence(said))]);
+    };
     let (mut port, mut unit) = (String::new(), "");
     if let Some(KernelEventKind::Sxid(first)) = seen.first().map(|e| &e.event.kind) {
         port = format!("NVSwitch {}", first.switch);
@@ -60,8 +71,35 @@ fn check(scene: &Scene<'_>) -> Outcome {
         port = format!("{port} failed: SXid {}", first.code);
     }
     let title = if unit.is_empty() { port } else { format!("{port} ({unit})") };
-    let draft = seen
-        .draft(&RULE, "nvswitch-error", title)
+    let said = manager.into_iter().flat_map(|(_, said)| said);
+    outcome([advise(seen.draft(&RULE, "nvswitch-error", title).evidence(said))])
+}
+
+/// Fatal errors of a switch in the Fabric Manager's log since the job began: the first one's number, and the lines.
+fn said_by_manager(scene: &Scene<'_>) -> Option<(u32, Vec<Evidence>)> {
+    const WORDS: &str = "detected NVSwitch fatal error ";
+    let mut first = None;
+    let mut said = Vec::new();
+    for observation in &scene.case.observations {
+        let Fact::GpuService(service) = &observation.fact else { continue };
+        for (line, at, text) in &service.errors {
+            let Some((_, rest)) = text.split_once(WORDS) else { continue };
+            let Some(code) = rest.split(' ').next().and_then(|n| n.parse().ok()) else { continue };
+            if scene.machine.precedes_job(*at) == Some(true) {
+                continue;
+            }
+            first.get_or_insert(code);
+            if said.len() < 4 {
+                let cite = Cite { line: *line, ..observation.cite };
+                said.push(Evidence { cite, text: text.to_string(), kind: SourceKind::GpuServices });
+            }
+        }
+    }
+    Some((first?, said))
+}
+
+fn advise(draft: Draft) -> Draft {
+    draft
         .advise_command(
             Impact::Harmless,
             "see which link and what the fabric manager did about it",
@@ -70,8 +108,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .advise(
             Impact::Destructive,
             "reset all GPUs and switches of the node together, or reboot it; if it comes again, take the node out",
-        );
-    outcome([draft])
+        )
 }
 
 #[cfg(test)]
@@ -95,6 +132,25 @@ mod tests {
             .sxid(20_034, true)
             .at_s(BEGAN_S + 9)
             .expect(&RULE, &["nvswitch-error"]);
+    }
+
+    #[test]
+    fn the_fabric_manager_says_so() {
+        let fatal = "detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci bus id 00000000:86:00.0 physical id 3 port 33";
+        Stage::new().fabric_log(BEGAN_S, &[fatal]).concludes(&RULE, "nvswitch-error , medium");
+        let failed = || Stage::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
+        assert_eq!(failed().fabric_log(BEGAN_S + 60, &[fatal]).worth(&RULE), ["error Derived"]);
+        // A job that runs well; an error of another day; one that a switch survives.
+        assert_eq!(
+            Stage::new().two_ranks().fabric_log(BEGAN_S + 60, &[fatal]).worth(&RULE),
+            ["info Derived"]
+        );
+        failed().fabric_log(BEGAN_S - 86_400, &[fatal]).silent(&RULE);
+        let survived = fatal.replace("fatal error 20034", "non-fatal error 12028");
+        Stage::new().fabric_log(BEGAN_S, &[&survived]).silent(&RULE);
+        // Both say it: one finding.
+        let both = Stage::new().sxid(20_034, true).fabric_log(BEGAN_S, &[fatal]).finding(&RULE);
+        assert_eq!(both.evidence.len(), 2);
     }
 
     #[test]

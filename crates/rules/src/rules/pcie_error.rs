@@ -10,12 +10,13 @@
 //!
 //! Uncorrected errors of PCIe's error reporting (AER), of the firmware (APEI) or of port containment (DPC) in the kernel
 //! log; a hot-plug slot that lost its link; Xids 32, 80 and 167, by which the driver says the same. A GPU whose link has
-//! fewer lanes than those of its peers, or a lower generation than theirs while it works.
+//! fewer lanes than those of its peers, or a lower generation than theirs while it works; one that replays more than
+//! eight packets a minute between two outputs.
 //!
 //! # What looks like it but is not
 //!
 //! An idle GPU lowers its link's generation: that is normal. A width that all GPUs share is the slot's. Replays without
-//! a rate say little.
+//! a rate say little: two outputs with their times give one.
 //!
 //! Corrected errors (`RxErr`, `BadTLP`, `Timeout`) cost a replay each and break nothing. An error right before a GPU
 //! falls off the bus is part of that (gpu-fallen-off-bus). `ACSViol` is redirection of peer traffic (p2p-acs-iommu).
@@ -51,7 +52,7 @@ pub(super) static RULE: Rule = Rule {
 const CODES: [u16; 3] = [32, 80, 167];
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    with(said_by_kernel(scene), degraded(scene).into_iter().chain(tested(scene)))
+    with(said_by_kernel(scene), degraded(scene).or_else(|| replaying(scene)).into_iter().chain(tested(scene)))
 }
 
 /// GPUs whose link is narrower or slower than that of their peers.
@@ -66,6 +67,34 @@ fn degraded(scene: &Scene<'_>) -> Option<Draft> {
     let title = format!("the PCIe link of {}: {why}", shown.who());
     let draft = shown.draft(&RULE, "pcie-error", Proof::Slow, title).category(Category::Performance);
     Some(advise_link(draft))
+}
+
+/// Replays in a minute from which on a link is not well: DCGM's own limit (dcgmi health).
+const REPLAYS_PER_MINUTE: f64 = 8.0;
+/// Two outputs closer than this give no rate, seconds.
+const MIN_APART_S: f64 = 30.0;
+
+/// GPUs whose count of replays grows between two outputs.
+fn replaying(scene: &Scene<'_>) -> Option<Draft> {
+    let all: Vec<(&SeenGpu<'_>, String)> = scene
+        .gpus
+        .seen
+        .iter()
+        .filter_map(|later| {
+            let (now, at) = (later.row.pcie.replays?, later.table.at?);
+            let mut rates = scene.gpus.seen.iter().filter(|g| g.is_same(later)).filter_map(|earlier| {
+                let (before, then) = (earlier.row.pcie.replays?, earlier.table.at?);
+                let seconds = at.ns.saturating_sub(then.ns) as f64 / 1e9;
+                let grown = now.checked_sub(before)?;
+                (seconds >= MIN_APART_S).then(|| (grown as f64 * 60.0 / seconds, grown, seconds))
+            });
+            let (_, grown, seconds) = rates.find(|(rate, ..)| *rate > REPLAYS_PER_MINUTE)?;
+            Some((later, format!("{grown} replays more within {seconds:.0} s")))
+        })
+        .collect();
+    let shown = Shown::from(scene, all)?;
+    let title = format!("the PCIe link of {} sends packets again and again", shown.who());
+    Some(advise_link(shown.draft(&RULE, "pcie-error", Proof::Slow, title).category(Category::Performance)))
 }
 
 fn advise_link(draft: Draft) -> Draft {
@@ -244,6 +273,21 @@ mod tests {
         Stage::new().shows(replays).silent(&RULE);
         let slow = "The number of PCIe replays exceeds the threshold";
         Stage::new().test_fails("PCIe", Some(2), slow).expect(&RULE, &["pcie-error"]);
+    }
+
+    #[test]
+    fn replays_between_two_outputs() {
+        let counted = |stage: Stage, second: i64, replays: u64| {
+            let rows = gpus(4, |index, row| row.pcie.replays = Some(if index == 1 { replays } else { 3 }));
+            stage.shows_at(second, rows)
+        };
+        let two = |later_s: i64, later| counted(counted(Stage::new(), 1_000, 40), 1_000 + later_s, later);
+        two(60, 540).expect(&RULE, &["pcie-error"]);
+        assert_eq!(two(60, 540).worth(&RULE), ["warning Derived"]);
+        // A few in an hour; a count that began anew; two outputs at one moment.
+        two(3_600, 60).silent(&RULE);
+        two(60, 0).silent(&RULE);
+        two(1, 540).silent(&RULE);
     }
 
     #[test]

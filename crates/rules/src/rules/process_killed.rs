@@ -6,11 +6,13 @@
 //! where its log is not in the evidence.
 //!
 //! # Evidence
-//! exit code -9 (or 137) in the launcher's table, first in time; no traceback, no crash report.
+//! exit code -9 (or 137) in the launcher's table, first in time; no traceback, no crash report. The kernel's log, where it
+//! reaches past that moment and tells of no kill for lack of memory. Where its last line is from before, its silence is
+//! worth nothing, and the finding is less sure.
 //!
 //! # What looks like it but is not
 //! SIGTERM (-15) is what a launcher sends to the others afterwards. SIGKILL that the launcher sent itself
-//! after a SIGTERM that was ignored.
+//! after a SIGTERM that was ignored. A memory cgroup that counts a kill (oom-killed).
 //!
 //! # What to do
 //! Look in the kernel log for an OOM kill, then in the scheduler's log.
@@ -18,9 +20,12 @@
 //! # References
 //! torch elastic error table; signal(7).
 
-use ringleader_model::{Confidence, Finding, Impact, TorchEvent, Weight};
+use ringleader_model::{
+    Confidence, Evidence, Finding, Impact, Rank, SourceKind, TorchEvent, WallTime, Weight,
+};
 
 use crate::correlate::Scene;
+use crate::correlate::machine::Coverage;
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
 
@@ -29,7 +34,7 @@ pub(super) static RULE: Rule = Rule {
     id: "process-killed",
     title: "a rank was killed from outside",
     since: "0.1",
-    reads: &[Input::TorchLog, Input::KernelLog],
+    reads: &[Input::TorchLog, Input::KernelLog, Input::System],
     doc: include_str!("process_killed.rs"),
     check,
 };
@@ -46,9 +51,15 @@ fn check(scene: &Scene<'_>) -> Outcome {
     for (rank, condition) in scene.conditions.all() {
         let Some(exit) = condition.exit.as_ref().filter(|e| KILLED.contains(&e.code)) else { continue };
         // Then the kernel's out-of-memory killer did it, which is a cause of its own.
-        if escalated && !exit.is_root || scene.machine.oom_killed(rank) {
+        let host = scene.roster.culprit_rank(rank).host;
+        if escalated && !exit.is_root
+            || scene.machine.oom_killed(rank)
+            || scene.group_kills(host.as_ref()).next().is_some()
+        {
             continue;
         }
+        let kernel = killed_at(scene, rank).and_then(|at| scene.machine.coverage(host.as_ref(), at));
+        let ends_before = kernel.and_then(|k| k.missing());
         let pid = drafting::pid_of(scene, rank);
         findings.extend(
             Draft::new(
@@ -58,8 +69,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
             )
             .weight(Weight::Stated)
             .confidence(if exit.is_root { Confidence::High } else { Confidence::Medium })
+            .at_most(if ends_before.is_some() { Confidence::Medium } else { Confidence::High })
             .culprit(scene.roster.culprit_rank(rank))
             .evidence([exit.evidence.clone()])
+            .evidence(kernel.filter(Coverage::reaches_past).map(silence))
             .evidence(
                 scene
                     .suspects
@@ -69,7 +82,14 @@ fn check(scene: &Scene<'_>) -> Outcome {
             )
             .advise_command(
                 Impact::Harmless,
-                "see whether the kernel killed it for memory",
+                ends_before.map_or_else(
+                    || "see whether the kernel killed it for memory".to_owned(),
+                    |before| {
+                        format!(
+                            "the last line of the kernel log is from {before} before: take it again, and see whether the kernel killed it for memory"
+                        )
+                    },
+                ),
                 format!("dmesg -T | grep -iE 'out of memory|oom-kill|killed process {pid}'"),
             )
             .advise(
@@ -111,6 +131,29 @@ fn nameless(scene: &Scene<'_>) -> Option<Finding> {
         .build()
 }
 
+/// When the launcher saw a rank end so.
+fn killed_at(scene: &Scene<'_>, rank: Rank) -> Option<WallTime> {
+    scene.statements().find_map(|s| {
+        let killed = match s.event {
+            TorchEvent::ChildExit { exit_code } | TorchEvent::ChildFailure { exit_code, .. } => {
+                KILLED.contains(exit_code)
+            }
+            _ => false,
+        };
+        let mine = killed && scene.culprit(s.who()).rank == Some(rank);
+        s.observation.at.filter(|_| mine)
+    })
+}
+
+/// A kernel log that says nothing, as evidence that nothing was there to say.
+fn silence(kernel: Coverage<'_>) -> Evidence {
+    Evidence {
+        cite: kernel.observation.cite,
+        text: "the kernel log reaches past that moment and tells of no kill for lack of memory".to_owned(),
+        kind: SourceKind::KernelLog,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use ringleader_model::Pid;
@@ -133,6 +176,44 @@ mod tests {
             .torch(None, kill, "closing signal SIGKILL")
             .failed(0, -9, false)
             .silent(&RULE);
+    }
+
+    /// Rank 1 dies of SIGKILL 600 s after the job began; its host's kernel log ends so many seconds after the beginning.
+    fn with_kernel_log(last_s: i64) -> Stage {
+        use crate::staging_kernel::BEGAN_S;
+        let exit = TorchEvent::ChildExit { exit_code: -9 };
+        let stage =
+            Stage::new().two_ranks().torch(Some(1), exit, "failed (exitcode: -9)").at_s(BEGAN_S + 600);
+        stage.failed(1, -9, true).covers(BEGAN_S + last_s)
+    }
+
+    #[test]
+    fn silence_counts_only_past_the_moment() {
+        let past = with_kernel_log(900).finding(&RULE);
+        assert!(past.evidence.iter().any(|e| e.text.contains("no kill for lack of memory")), "{past:#?}");
+        assert_eq!(past.confidence, ringleader_model::Confidence::High);
+        let short = with_kernel_log(60).finding(&RULE);
+        assert_eq!(short.confidence, ringleader_model::Confidence::Medium);
+        assert_eq!(short.evidence.len(), past.evidence.len() - 1);
+        assert!(short.actions.iter().any(|a| a.text.contains("from 9 minutes before")), "{short:#?}");
+    }
+
+    #[test]
+    fn a_cgroup_that_counts_a_kill() {
+        use ringleader_model::{MemoryGroup, SystemFact};
+        let group = |path: &str, n| {
+            let path = (!path.is_empty()).then(|| path.into());
+            SystemFact::MemoryGroup(MemoryGroup { path, oom_kill: Some((5, n)), ..MemoryGroup::default() })
+        };
+        let killed = || Stage::new().two_ranks().failed(1, -9, true);
+        killed().system("node0", group("/sys/fs/cgroup", 1)).silent(&RULE);
+        // None was counted; of another service; of another host.
+        let is_killed = "process-killed 1, high";
+        killed().system("node0", group("", 0)).concludes(&RULE, is_killed);
+        killed()
+            .system("node0", group("/sys/fs/cgroup/system.slice/cron.service", 3))
+            .concludes(&RULE, is_killed);
+        killed().system("node9", group("", 1)).concludes(&RULE, is_killed);
     }
 
     #[test]

@@ -6,11 +6,12 @@
 //!
 //! # Evidence
 //! A process list with state D and the kernel function (WCHAN); its peers wait for it. Or the kernel's own word that the
-//! task was blocked for minutes, or a processor stuck in it.
+//! task was blocked for minutes, or a processor stuck in it. Storage of that host of which the kernel says that it does
+//! not answer or fails is what it waits for.
 //!
 //! # What looks like it but is not
 //! One sample of D is ordinary during disk reads: it counts only together with peers that wait for this rank,
-//! or a stack that does not change.
+//! or a stack that does not change. Storage that does not answer while no rank is seen to wait for it is a question.
 //!
 //! # What to do
 //! Mend what it waits for; the process cannot be killed until then.
@@ -18,13 +19,13 @@
 //! # References
 //! proc(5); kernel documentation, hung task detector.
 
-use ringleader_model::{Confidence, Impact, KernelEventKind, Weight};
+use ringleader_model::{Confidence, Host, Impact, KernelEventKind, Need, StorageTrouble, Weight};
 
 use crate::correlate::Scene;
 use crate::correlate::condition::ProcessState;
 use crate::correlate::machine::Bond;
 use crate::drafting;
-use crate::hardware::Seen;
+use crate::hardware::{Seen, storage};
 use crate::rule::{Draft, Input, Outcome, Rule};
 
 /// The rule.
@@ -60,6 +61,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
             .victims(suspect.victims.clone())
             .evidence(suspect.evidence.iter().take(3).cloned())
             .at(suspect.since_ns);
+        let host = scene.roster.culprit_rank(rank).host;
+        let draft = with_storage(scene, draft, host.as_ref());
         let pid = drafting::pid_of(scene, rank);
         let draft = draft
             .advise_command(Impact::Harmless, "see where in the kernel it waits: a file system, the GPU driver, memory reclaim", format!("cat /proc/{pid}/stack /proc/{pid}/wchan"))
@@ -69,7 +72,35 @@ fn check(scene: &Scene<'_>) -> Outcome {
     if findings.is_empty() {
         findings.extend(blocked(scene));
     }
+    if findings.is_empty() {
+        return asks_about_storage(scene);
+    }
     Outcome::from_findings(findings)
+}
+
+/// What a rank in the kernel most likely waits for, if the kernel says so.
+fn with_storage(scene: &Scene<'_>, draft: Draft, host: Option<&Host>) -> Draft {
+    let Some((what, evidence)) = storage(scene, host, |t| t != StorageTrouble::ReadOnly) else {
+        return draft;
+    };
+    draft.evidence(evidence).advise(
+        Impact::Disruptive,
+        format!("storage: {what}; mend that first, the process goes on or ends by itself then"),
+    )
+}
+
+/// Storage that did not answer while ranks hang, and no process list that shows who waits for it.
+fn asks_about_storage(scene: &Scene<'_>) -> Outcome {
+    if scene.suspects.is_empty() || scene.process_tables().next().is_some() {
+        return Outcome::Clear;
+    }
+    let Some((what, _)) = storage(scene, None, |t| t != StorageTrouble::ReadOnly) else {
+        return Outcome::Clear;
+    };
+    Outcome::Undecided(vec![Need {
+        question: format!("storage: {what}, by the kernel log; does a rank wait for it in the kernel?"),
+        command: "ps -eo pid,stat,wchan:32,args | awk '$2 ~ /D/'; cat /proc/<pid>/stack".to_owned(),
+    }])
 }
 
 /// What the kernel's hung-task and lockup detectors say.
@@ -93,7 +124,8 @@ fn blocked(scene: &Scene<'_>) -> Option<ringleader_model::Finding> {
         .draft(&RULE, "process-uninterruptible", format!("{who} hangs in the kernel: {what}"))
         // A rank may be blocked and go on later; without a job it may be any service of the machine.
         .weight(if first.culprit.rank.is_some() { Weight::Stated } else { Weight::Derived })
-        .confidence(Confidence::Medium)
+        .confidence(Confidence::Medium);
+    let draft = with_storage(scene, draft, first.culprit.host.as_ref())
         .advise_command(
             Impact::Harmless,
             "see in the call trace below that line what it waits for, and look for a stuck mount",
@@ -120,6 +152,32 @@ mod tests {
     fn a_disk_read_that_nobody_waits_for() {
         Stage::job(3).logs().dumps(&["ar:1 ar:9"; 3]).ps("S S D:io_schedule").silent(&RULE);
         Stage::job(3).logs().ps("S S D:io_schedule").silent(&RULE);
+    }
+
+    #[test]
+    fn storage_that_does_not_answer() {
+        use ringleader_model::{KernelEventKind, StorageTrouble};
+        let filer = |stage: Stage| {
+            let trouble = StorageTrouble::NotResponding;
+            stage.kernel("", KernelEventKind::Storage { name: "filer1".into(), trouble })
+        };
+        let hangs = || Stage::job(3).logs().dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"]);
+        let told = |f: &ringleader_model::Finding| {
+            f.actions.iter().any(|a| a.text.contains("filer1 does not answer"))
+        };
+        let finding = filer(hangs().ps("S S D:rpc_wait_bit_killable")).finding(&RULE);
+        assert!(told(&finding), "{finding:#?}");
+        // Of another host.
+        let other = filer(hangs().ps("S S D:rpc_wait_bit_killable")).on("node9").finding(&RULE);
+        assert!(!told(&other), "{other:#?}");
+        // Nobody is seen to wait for it: a question. Nobody hangs: nothing.
+        let asks = |stage: Stage| {
+            let scene = crate::correlate::Scene::new(&stage.case);
+            matches!((RULE.check)(&scene), crate::rule::Outcome::Undecided(_))
+        };
+        assert!(asks(filer(hangs())));
+        assert!(!asks(filer(hangs().ps("S S S"))));
+        assert!(!asks(filer(Stage::job(3).logs().dumps(&["ar:1 ar:9"; 3]))));
     }
 
     #[test]

@@ -176,13 +176,7 @@ fn told_of(scene: &Scene<'_>, kind: SchedulerKind) -> Option<Finding> {
 
 /// `oom_kill` of a memory cgroup, where a rank was killed.
 fn group_killed(scene: &Scene<'_>) -> Option<Finding> {
-    let (observation, group, line, n) = scene.system().find_map(|(o, fact)| match fact {
-        SystemFact::MemoryGroup(group) => {
-            let (line, n) = group.oom_kill.filter(|(_, n)| *n > 0)?;
-            Some((o, group, line, n))
-        }
-        _ => None,
-    })?;
+    let (observation, group, line, n) = scene.group_kills(None).next()?;
     let host = scene.host_of(observation);
     let dead = killed(scene, host.as_ref());
     let path = group.path.as_deref().unwrap_or("the memory cgroup");

@@ -6,7 +6,8 @@
 //!
 //! # Evidence
 //! The time from enqueue to completion of the same collective, each on its rank's own clock: the straggler
-//! has the least, since it never waits.
+//! has the least, since it never waits. Where that rank is alone on its host, a cgroup of the host whose processors were
+//! held back in many periods (cpu.stat), and those of its peers were not.
 //!
 //! # What looks like it but is not
 //! Occasional lateness (a checkpoint, an evaluation). Warm-up steps, which are left out.
@@ -19,11 +20,13 @@
 
 use rayon::prelude::*;
 use ringleader_model::{
-    Confidence, Evidence, Finding, FlightDump, FlightOp, Impact, Severity, SourceKind, Weight,
+    Confidence, Evidence, Finding, FlightDump, FlightOp, Impact, Rank, Severity, SourceKind, SystemFact,
+    Weight,
 };
 
 use crate::correlate::Scene;
 use crate::correlate::ledger::{Group, Origin, Track, View};
+use crate::correlate::site::shown;
 use crate::correlate::waits::Node;
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
@@ -33,7 +36,7 @@ pub(super) static RULE: Rule = Rule {
     id: "straggler",
     title: "one rank is persistently slower than its peers",
     since: "0.1",
-    reads: &[Input::FlightRecorder],
+    reads: &[Input::FlightRecorder, Input::System],
     doc: include_str!("straggler.rs"),
     check,
 };
@@ -144,7 +147,8 @@ fn slowest(scene: &Scene<'_>, group: &Group<'_>) -> Option<Finding> {
                 .map(|((_, t, _), ns)| text(t, *ns)),
         )
         .collect();
-    Draft::new(
+    let held_back = rank.and_then(|rank| held_back(scene, rank));
+    let draft = Draft::new(
         RULE.id,
         "straggler",
         format!(
@@ -160,14 +164,51 @@ fn slowest(scene: &Scene<'_>, group: &Group<'_>) -> Option<Finding> {
     .confidence(if lost > 0.4 && habit > 0.9 { Confidence::High } else { Confidence::Medium })
     .culprits(drafting::culprits(scene, &[node], None))
     .victims(group.ranks.iter().copied().flatten().filter(|r| Some(*r) != rank).collect())
-    .evidence(proofs)
-    .advise_command(
-        Impact::Harmless,
-        "compare its GPU with the others: clocks, power, the reasons for throttling",
-        "nvidia-smi -q -d CLOCK,POWER,TEMPERATURE,PERFORMANCE",
-    )
-    .advise(Impact::Harmless, "compare its data path and amount of work per step with its peers'")
-    .build()
+    .evidence(proofs);
+    let draft = match held_back {
+        Some(proof) => draft.evidence([proof]).advise(
+            Impact::Disruptive,
+            "its cgroup uses up its share of processor time: raise the CPU limit of that container or job, or start fewer workers",
+        ),
+        None => draft,
+    };
+    draft
+        .advise_command(
+            Impact::Harmless,
+            "compare its GPU with the others: clocks, power, the reasons for throttling",
+            "nvidia-smi -q -d CLOCK,POWER,TEMPERATURE,PERFORMANCE",
+        )
+        .advise(Impact::Harmless, "compare its data path and amount of work per step with its peers'")
+        .build()
+}
+
+/// Fewer periods than this are seconds of work.
+const MIN_PERIODS: u64 = 100;
+/// Share of its periods in which a cgroup is held back before that slows a rank: data loaders alone reach some.
+const HELD_BACK_SHARE: f64 = 0.25;
+
+/// The cgroup on a rank's host that was held back, if that rank is alone there and its peers' were not.
+fn held_back(scene: &Scene<'_>, rank: Rank) -> Option<Evidence> {
+    let host = scene.roster.culprit_rank(rank).host?;
+    let on_host = scene.roster.members.iter().filter(|m| m.rank.is_some() && m.host.as_ref() == Some(&host));
+    if on_host.count() != 1 {
+        return None;
+    }
+    let (mut mine, mut others): (Option<(f64, Evidence)>, f64) = (None, 0.0);
+    for (observation, fact) in scene.system() {
+        let SystemFact::CpuGroup(group) = fact else { continue };
+        let Some(of) = scene.host_of(observation).filter(|_| group.periods >= MIN_PERIODS) else { continue };
+        let share = group.throttled as f64 / group.periods as f64;
+        if of != host {
+            others = others.max(share);
+        } else if mine.as_ref().is_none_or(|(known, _)| share > *known) {
+            let path = group.path.as_deref().unwrap_or("its cgroup");
+            let text = format!("{path} on {host} was held back in {:.0} % of its periods", share * 100.0);
+            mine = Some((share, shown(observation, Some(group.line), SourceKind::System, text)));
+        }
+    }
+    let (share, proof) = mine?;
+    (share >= HELD_BACK_SHARE && others * 2.0 <= share).then_some(proof)
 }
 
 /// A pause before an enqueue that is long against the gaps inside a burst of enqueues.
@@ -276,6 +317,26 @@ mod tests {
     fn last_at_every_call() {
         steps(|_| 5, |_| 60).concludes(&RULE, "straggler 1, high");
         steps(|_| 5, |_| 30).concludes(&RULE, "straggler 1, medium");
+    }
+
+    #[test]
+    fn its_processors_are_held_back() {
+        use ringleader_model::{CpuGroup, SystemFact};
+        let group = |throttled| {
+            SystemFact::CpuGroup(CpuGroup { line: 5, periods: 1_000, throttled, ..CpuGroup::default() })
+        };
+        let on = |hosts: [&str; 3]| {
+            (0..3).zip(hosts).fold(steps(|_| 5, |_| 60), |stage, (rank, host)| stage.log(rank, host, ""))
+        };
+        let told =
+            |stage: Stage| stage.finding(&RULE).evidence.iter().any(|e| e.text.contains("held back in 80 %"));
+        let apart = || on(["node0", "node1", "node2"]);
+        assert!(told(apart().system("node1", group(800)).system("node0", group(10))));
+        // Its peers are held back as much; another host is; two ranks share the host; too seldom.
+        assert!(!told(apart().system("node1", group(800)).system("node0", group(700))));
+        assert!(!told(apart().system("node2", group(800))));
+        assert!(!told(on(["node1", "node1", "node2"]).system("node1", group(800))));
+        assert!(!told(apart().system("node1", group(80))));
     }
 
     #[test]

@@ -6,7 +6,8 @@
 //! A data loader without data, a lock, storage that is slow, a compile, a checkpoint, a sleep.
 //!
 //! # Evidence
-//! The wait-for graph ends at this rank; its stack shows where it stands.
+//! The wait-for graph ends at this rank; its stack shows where it stands. Where that is work on files and the kernel says
+//! that storage of its host fails or does not answer, that is cited too.
 //!
 //! # What looks like it but is not
 //! A stopped or dead process; a rank that waits in another group (it is a victim there); a rank on its way
@@ -25,6 +26,7 @@ use crate::correlate::condition::ProcessState;
 use crate::correlate::ledger::View;
 use crate::correlate::suspects::Suspect;
 use crate::drafting;
+use crate::hardware::storage;
 use crate::rule::{Input, Outcome, Rule};
 
 /// The rule.
@@ -32,7 +34,7 @@ pub(super) static RULE: Rule = Rule {
     id: "stuck-outside-collective",
     title: "a rank is alive but stands outside any collective",
     since: "0.1",
-    reads: &[Input::Stacks, Input::FlightRecorder, Input::Ras, Input::NcclLog],
+    reads: &[Input::Stacks, Input::FlightRecorder, Input::Ras, Input::NcclLog, Input::KernelLog],
     doc: include_str!("stuck_outside_collective.rs"),
     check,
 };
@@ -112,6 +114,15 @@ fn check(scene: &Scene<'_>) -> Outcome {
         if stand.is_none() {
             draft = draft.confidence(Confidence::Low);
         }
+        // Code that reads or writes files stands still with the storage below it.
+        let host = scene.roster.culprit_rank(rank).host;
+        if stand.is_some_and(|s| s.frames.iter().any(|f| is_file_work(&f.function)))
+            && let Some((what, evidence)) = storage(scene, host.as_ref(), |_| true)
+        {
+            draft = draft
+                .evidence(evidence)
+                .advise(Impact::Disruptive, format!("storage: {what}; mend that first"));
+        }
         findings.extend(
             draft
                 .advise_command(
@@ -126,6 +137,14 @@ fn check(scene: &Scene<'_>) -> Outcome {
         return Outcome::Undecided(needs);
     }
     Outcome::from_findings(findings)
+}
+
+/// Functions of Python, torch and its loaders that read or write files, or wait for those that do.
+fn is_file_work(function: &str) -> bool {
+    let parts =
+        ["load", "save", "read", "write", "open", "fsync", "checkpoint", "fetch", "get_batch", "_next_data"];
+    let name = function.to_ascii_lowercase();
+    parts.iter().any(|part| name.contains(part))
 }
 
 /// Ranks inside a collective spin; one that sleeps while all that wait for it spin is not in it.
@@ -156,6 +175,22 @@ mod tests {
         let in_time = waiting().timed_out(0, "ar:9", 2, 2).stands(2, &[FETCH]);
         in_time.concludes(&RULE, "stuck-outside-collective 2 at fetch:31, high");
         waiting().ps("S S R").concludes(&RULE, "stuck-outside-collective 2 at step:10, low");
+    }
+
+    #[test]
+    fn work_on_files_over_storage_that_fails() {
+        use ringleader_model::{KernelEventKind, StorageTrouble};
+        let stands = |at| {
+            let trouble = StorageTrouble::NotResponding;
+            let finding = waiting()
+                .stands(2, &[at])
+                .kernel("", KernelEventKind::Storage { name: "filer1".into(), trouble })
+                .finding(&RULE);
+            finding.evidence.iter().any(|e| e.kind == ringleader_model::SourceKind::KernelLog)
+        };
+        assert!(stands(("/srv/train.py", 90, "save_checkpoint")));
+        // A lock has nothing to do with storage.
+        assert!(!stands(("/srv/train.py", 90, "wait_for_lock")));
     }
 
     #[test]
