@@ -155,7 +155,7 @@ impl SystemReader {
     /// `nr_periods 120934` of a cpu.stat; the command or heading above tells which group it is of.
     pub(super) fn cpu_group(&mut self, text: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
         let (path, rest) = cpu_path(text);
-        if !rest.strip_prefix("nr_periods ").is_some_and(|n| n.trim().parse::<u64>().is_ok()) {
+        if rest.strip_prefix("nr_periods ").is_none_or(|n| n.trim().parse::<u64>().is_err()) {
             return false;
         }
         let asked = self.asked.as_deref().unwrap_or_default();
