@@ -9,6 +9,7 @@ use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ringleader_model::{Severity, SourceKind, Verdict};
 
+use crate::check::{self, CheckArgs, ProbeArgs};
 use crate::exit::Code;
 use crate::failure::Failure;
 use crate::report::{self, Detail, Look};
@@ -25,8 +26,12 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Diagnose(Diagnose),
+    Check(CheckArgs),
     Explain(Explain),
-    /// Say more: `help exit-codes`, `help evidence`, `help diagnose`, `help explain`
+    /// Reads one part of a node; run by `check` and `collect`
+    #[command(hide = true)]
+    Probe(ProbeArgs),
+    /// Say more: `help exit-codes`, `help evidence`, `help diagnose`, `help explain`, `help check`
     Help {
         /// What about
         topic: Option<String>,
@@ -126,7 +131,12 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<Code, Fail
     };
     match cli.command {
         Command::Diagnose(args) => diagnose(&args),
+        Command::Check(args) => {
+            let (text, code) = check::run(&args, &look(Color::Auto, None, Detail::Usual))?;
+            print(&text).map(|()| code)
+        }
         Command::Explain(args) => explain(&args),
+        Command::Probe(args) => check::probe(&args),
         Command::Help { topic } => print(&help::topic::<Cli>(topic.as_deref())?).map(|()| Code::NothingFound),
     }
 }

@@ -36,6 +36,25 @@ pub enum Failure {
         /// Names that are spelled alike.
         nearest: Vec<String>,
     },
+    /// No check, or probe, has that name.
+    #[error("find a check called '{id}'")]
+    UnknownCheck {
+        /// What was asked.
+        id: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// A recorded snapshot is not one.
+    #[error("read {} as a snapshot of a node", path.display())]
+    Snapshot {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// The program does not find itself, to start its probes.
+    #[error("find this program's own file")]
+    Program(#[source] io::Error),
     /// Standard input could not be read.
     #[error("read standard input")]
     Stdin(#[source] io::Error),
@@ -52,11 +71,13 @@ impl Failure {
     pub fn exit_code(&self) -> Code {
         match self {
             Self::Usage(error) if !error.use_stderr() => Code::NothingFound,
-            Self::Usage(_) | Self::NoSuchPath { .. } | Self::Unknown { .. } => Code::Usage,
-            Self::NoUsableEvidence { .. } | Self::Stdin(_) => Code::NoUsableEvidence,
+            Self::Usage(_) | Self::NoSuchPath { .. } | Self::Unknown { .. } | Self::UnknownCheck { .. } => {
+                Code::Usage
+            }
+            Self::NoUsableEvidence { .. } | Self::Snapshot { .. } | Self::Stdin(_) => Code::NoUsableEvidence,
             Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => Code::NothingFound,
             // A full disk is no finding and no usage error; a script must not take it for either.
-            Self::Write(_) | Self::Json(_) => Code::OurBug,
+            Self::Write(_) | Self::Json(_) | Self::Program(_) => Code::OurBug,
         }
     }
 
@@ -72,6 +93,11 @@ impl Failure {
                 };
                 return format!("error: failed to {}\n  help: {help}\n", quote::plain(&self.to_string()));
             }
+            Self::UnknownCheck { known, .. } => (String::new(), &*format!("there is: {}", known.join(", "))),
+            Self::Snapshot { source, .. } => {
+                (source.to_string(), "take one with: ringleader check --format node-json")
+            }
+            Self::Program(error) => (error.to_string(), "was it deleted while it ran?"),
             Self::NoSuchPath { source, .. } => (
                 source.to_string(),
                 "name a folder, files, or - for standard input: ringleader diagnose PATH…",

@@ -23,8 +23,12 @@ pub(crate) fn topic<C: CommandFactory>(name: Option<&str>) -> Result<String, Fai
     if let Some(sub) = command.find_subcommand_mut(name) {
         return Ok(sub.render_long_help().to_string());
     }
-    let names =
-        TOPICS.iter().map(|(topic, _)| *topic).chain(["diagnose", "explain"]).collect::<Vec<_>>().join(", ");
+    let names = TOPICS
+        .iter()
+        .map(|(topic, _)| *topic)
+        .chain(["check", "diagnose", "explain"])
+        .collect::<Vec<_>>()
+        .join(", ");
     let text = format!("no help on '{name}'; there is help on: {names}");
     Err(Failure::Usage(command.error(clap::error::ErrorKind::InvalidValue, text)))
 }

@@ -3,6 +3,7 @@
 //! This crate is the only one that touches files, the terminal or the environment. It concludes nothing: what a
 //! report says comes from `ringleader_rules`, and what it quotes from `ringleader_evidence`.
 
+pub mod check;
 mod cli;
 pub mod exit;
 pub mod explain;

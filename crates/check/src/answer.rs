@@ -1,0 +1,234 @@
+//! What a check answers, and the report of a node (`ringleader.check.v1`).
+
+use serde::{Deserialize, Serialize};
+
+use crate::rule::Check;
+
+/// Name and version of the format.
+pub const SCHEMA: &str = "ringleader.check.v1";
+
+/// How it stands. Ordered by how bad it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Could not be told, or does not apply: the summary says why.
+    #[default]
+    Skipped,
+    /// Well.
+    Ok,
+    /// Worth a look; does not stop a job.
+    Warn,
+    /// Stops or spoils a job.
+    Fail,
+}
+
+impl Verdict {
+    /// As printed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Skipped => "skipped",
+            Self::Ok => "ok",
+            Self::Warn => "warn",
+            Self::Fail => "fail",
+        }
+    }
+}
+
+/// What an action costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Impact {
+    /// Reads only, or changes the next run only.
+    Harmless,
+    /// Stops or restarts a job or a service.
+    Disruptive,
+    /// Loses state that cannot be had again.
+    Destructive,
+}
+
+/// Something to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fix {
+    /// One sentence.
+    pub text: String,
+    /// Command, ready to run.
+    pub command: Option<String>,
+    /// What it costs.
+    pub impact: Impact,
+    /// `check --fix` may run it after asking.
+    pub is_automatic: bool,
+}
+
+/// One thing that was looked at and is not well, or is worth showing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Item {
+    /// What it is about: `GPU 3 (0000:5d:00.0)`, `eth0`, `pid 4711 (rank 2)`.
+    pub subject: String,
+    /// How it stands.
+    pub verdict: Verdict,
+    /// One sentence.
+    pub text: String,
+    /// Where it was read, and what stood there.
+    pub evidence: String,
+}
+
+/// A value that is compared with other nodes and with a baseline.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Value {
+    /// `driver-version`, `gpu.3.links-up`.
+    pub key: String,
+    /// As text; numbers in plain decimal form.
+    pub value: String,
+    /// How it is compared.
+    pub kind: ValueKind,
+}
+
+/// How a value is compared with that of peers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ValueKind {
+    /// Has to be the same everywhere: versions, counts, settings.
+    Same,
+    /// A number that lies near that of the peers: temperature, power, clock offset.
+    Near,
+    /// A counter that must not grow between a baseline and now.
+    Counter,
+}
+
+/// What a check answers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Answer {
+    /// How it stands.
+    pub verdict: Verdict,
+    /// One line.
+    pub summary: String,
+    /// What is not well, worst first.
+    pub items: Vec<Item>,
+    /// What to do.
+    pub fixes: Vec<Fix>,
+    /// Values for comparison.
+    pub values: Vec<Value>,
+}
+
+impl Answer {
+    /// All is well.
+    pub fn ok(summary: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Ok, summary: summary.into(), ..Self::default() }
+    }
+
+    /// It could not be told.
+    pub fn skipped(why: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Skipped, summary: why.into(), ..Self::default() }
+    }
+
+    /// The worst of `items` decides; `ok` is the summary if none is bad. The summary of a bad one is its first item,
+    /// and how many more there are.
+    pub fn from_items(ok: impl Into<String>, mut items: Vec<Item>) -> Self {
+        items.sort_by(|a, b| b.verdict.cmp(&a.verdict));
+        let verdict = items.first().map_or(Verdict::Ok, |item| item.verdict).max(Verdict::Ok);
+        let summary = match items.first() {
+            Some(first) if verdict > Verdict::Ok => {
+                let n_more = items.iter().filter(|item| item.verdict > Verdict::Ok).count() - 1;
+                let more = if n_more == 0 { String::new() } else { format!(" (and {n_more} more)") };
+                format!("{}: {}{more}", first.subject, first.text)
+            }
+            _ => ok.into(),
+        };
+        Self { verdict, summary, items, ..Self::default() }
+    }
+
+    /// Adds something to do, if the answer is bad.
+    #[must_use]
+    pub fn advise(mut self, impact: Impact, text: impl Into<String>, command: Option<String>) -> Self {
+        if self.verdict > Verdict::Ok {
+            self.fixes.push(Fix { text: text.into(), command, impact, is_automatic: false });
+        }
+        self
+    }
+
+    /// Adds something to do that `--fix` may run after asking, if the answer is bad. Only for what harms nobody.
+    #[must_use]
+    pub fn advise_automatic(mut self, text: impl Into<String>, command: impl Into<String>) -> Self {
+        if self.verdict > Verdict::Ok {
+            self.fixes.push(Fix {
+                text: text.into(),
+                command: Some(command.into()),
+                impact: Impact::Harmless,
+                is_automatic: true,
+            });
+        }
+        self
+    }
+
+    /// Lays a value open for comparison.
+    #[must_use]
+    pub fn value(mut self, key: impl Into<String>, value: impl ToString, kind: ValueKind) -> Self {
+        self.values.push(Value { key: key.into(), value: value.to_string(), kind });
+        self
+    }
+}
+
+/// A check's answer in a report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CheckResult {
+    /// Id of the check.
+    pub id: String,
+    /// Heading.
+    pub area: String,
+    /// How it stands.
+    pub verdict: Verdict,
+    /// One line.
+    pub summary: String,
+    /// A failure of it justifies draining the node.
+    pub drains: bool,
+    /// What is not well.
+    pub items: Vec<Item>,
+    /// What to do.
+    pub fixes: Vec<Fix>,
+}
+
+impl CheckResult {
+    /// The answer of `check`.
+    pub fn new(check: &Check, answer: Answer) -> Self {
+        Self {
+            id: check.id.to_owned(),
+            area: check.area.name().to_owned(),
+            verdict: answer.verdict,
+            summary: answer.summary,
+            drains: check.drains,
+            items: answer.items,
+            fixes: answer.fixes,
+        }
+    }
+}
+
+/// The answers of one node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NodeReport {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Version of the program.
+    pub tool_version: String,
+    /// Host.
+    pub host: String,
+    /// When, nanoseconds since 1970 by the node's clock.
+    pub at_ns: i64,
+    /// How long the reading took, milliseconds.
+    pub took_ms: u64,
+    /// Answers, in the order of the list of checks.
+    pub checks: Vec<CheckResult>,
+    /// Values for comparison.
+    pub values: Vec<Value>,
+}
+
+impl NodeReport {
+    /// The worst verdict; skipped if nothing could be told.
+    pub fn verdict(&self) -> Verdict {
+        self.checks.iter().map(|check| check.verdict).max().unwrap_or_default()
+    }
+
+    /// A check whose failure justifies draining failed.
+    pub fn drains(&self) -> bool {
+        self.checks.iter().any(|check| check.drains && check.verdict == Verdict::Fail)
+    }
+}

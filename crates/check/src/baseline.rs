@@ -1,0 +1,1 @@
+//! Values of an earlier, healthy moment, and what has changed since.

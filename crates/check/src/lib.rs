@@ -1,0 +1,36 @@
+//! The first-response checklist, judged: snapshots of nodes to answers.
+//!
+//! A check is a pure function of one node's snapshot; [`fleet`] compares the values that checks lay open across nodes.
+//! Nothing here reads a node: what is judged live can be judged again from a bundle, with the same answer.
+
+pub mod answer;
+pub mod baseline;
+pub mod checks;
+pub mod fleet;
+pub mod rule;
+mod view;
+
+use ringleader_node::Node;
+
+pub use crate::answer::{Answer, CheckResult, Fix, Impact, Item, NodeReport, SCHEMA, Value, Verdict};
+pub use crate::rule::{Area, Check, Probe};
+pub use crate::view::{Options, View};
+
+/// Judges one node with the given checks, in their order.
+pub fn judge(node: &Node, checks: &[&'static Check], options: &Options) -> NodeReport {
+    let view = View::new(node, options);
+    let mut report = NodeReport {
+        schema: SCHEMA.to_owned(),
+        tool_version: node.tool_version.clone(),
+        host: node.host.clone(),
+        at_ns: node.at_ns,
+        took_ms: node.took_ms,
+        ..NodeReport::default()
+    };
+    for check in checks {
+        let answer = (check.run)(&view);
+        report.values.extend(answer.values.iter().cloned());
+        report.checks.push(CheckResult::new(check, answer));
+    }
+    report
+}

@@ -1,0 +1,14 @@
+//! Reads a live node: each part in a process of its own, with a deadline, so that a driver or a mount that hangs costs
+//! its deadline and not the report.
+//!
+//! Reading changes nothing: no signal, no ptrace, no reset, no write outside of the place the caller names. Nothing is
+//! judged here. Linux alone; elsewhere every part says so.
+
+pub mod probes;
+mod request;
+mod run;
+mod sysfs;
+
+pub use crate::probes::{Probe, Trouble, by_name};
+pub use crate::request::{Peer, Request, Roots, Target};
+pub use crate::run::{answer, take};

@@ -1,0 +1,56 @@
+//! The probes, one file each: what they read, with which deadline, and what they need to be allowed.
+
+mod shm;
+mod system;
+
+use serde::Serialize;
+
+use crate::request::Request;
+
+/// Why there is no reading.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Trouble {
+    /// The node has no such thing.
+    #[error("{0}")]
+    Absent(String),
+    /// It is there; reading it failed.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// One probe.
+pub struct Probe {
+    /// Name: that of the part of the snapshot.
+    pub name: &'static str,
+    /// How long it may take, milliseconds.
+    pub deadline_ms: u64,
+    /// What it needs to be allowed, and what is missing without.
+    pub privileges: &'static str,
+    /// Reads; the answer is the part's content as JSON.
+    pub take: fn(&Request) -> Result<serde_json::Value, Trouble>,
+}
+
+/// All probes.
+pub static ALL: &[Probe] = &[
+    Probe {
+        name: "system",
+        deadline_ms: 500,
+        privileges: "none",
+        take: |request| json(system::take(request)),
+    },
+    Probe {
+        name: "shm",
+        deadline_ms: 1_000,
+        privileges: "root, to see which of other users' processes hold a segment",
+        take: |request| json(shm::take(request)),
+    },
+];
+
+/// The probe of that name.
+pub fn by_name(name: &str) -> Option<&'static Probe> {
+    ALL.iter().find(|probe| probe.name == name)
+}
+
+fn json<T: Serialize>(taken: Result<T, Trouble>) -> Result<serde_json::Value, Trouble> {
+    serde_json::to_value(taken?).map_err(|error| Trouble::Failed(error.to_string()))
+}

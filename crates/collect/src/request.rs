@@ -1,0 +1,74 @@
+//! What a probe is asked, handed to its process on standard input.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// What is asked.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Request {
+    /// Where the kernel's file systems are; a captured tree in tests.
+    pub roots: Roots,
+    /// Whose processes.
+    pub target: Target,
+    /// Time between two looks at a counter, milliseconds; 0 takes one look.
+    pub window_ms: u64,
+    /// NVML's library, where it is not the system's.
+    pub nvml: Option<PathBuf>,
+    /// Addresses that should answer.
+    pub peers: Vec<Peer>,
+    /// Patience with one connection, milliseconds.
+    pub connect_ms: u64,
+    /// Deadline of the whole probe, milliseconds.
+    pub deadline_ms: u64,
+}
+
+/// Roots of the kernel's file systems.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Roots {
+    /// /proc.
+    pub proc: PathBuf,
+    /// /sys.
+    pub sys: PathBuf,
+    /// /dev.
+    pub dev: PathBuf,
+    /// /etc.
+    pub etc: PathBuf,
+}
+
+impl Default for Roots {
+    fn default() -> Self {
+        Self::under(Path::new("/"))
+    }
+}
+
+impl Roots {
+    /// The four under another root.
+    pub fn under(root: &Path) -> Self {
+        Self { proc: root.join("proc"), sys: root.join("sys"), dev: root.join("dev"), etc: root.join("etc") }
+    }
+}
+
+/// Whose processes are meant.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Target {
+    /// These and their children. Empty: all processes that carry a rank or use a GPU.
+    pub pids: Vec<u32>,
+    /// Those of this Slurm job.
+    pub slurm_job: Option<String>,
+}
+
+/// An address that should answer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Peer {
+    /// Name or address.
+    pub host: String,
+    /// Port; None: whether the host is there at all.
+    pub port: Option<u16>,
+    /// `master-address`, `peer`.
+    pub purpose: String,
+}

@@ -1,0 +1,149 @@
+//! Networks: RDMA ports, interfaces, routes, listeners, tried connections.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// A port of an RDMA device (/sys/class/infiniband).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RdmaPort {
+    /// `mlx5_0`.
+    pub device: String,
+    /// From 1.
+    pub port: u32,
+    /// `ACTIVE`, `DOWN`, `INIT`, `ARMED`.
+    pub state: String,
+    /// `LinkUp`, `Polling`, `Disabled`.
+    pub phys_state: String,
+    /// Gb/s.
+    pub rate_gbps: Option<f64>,
+    /// `4X EDR`.
+    pub rate_text: String,
+    /// `InfiniBand`, `Ethernet`.
+    pub link_layer: String,
+    /// Local identifier.
+    pub lid: Option<u32>,
+    /// Identifier of the subnet manager; 0 if none was seen.
+    pub sm_lid: Option<u32>,
+    /// Firmware.
+    pub firmware: String,
+    /// Board.
+    pub board: String,
+    /// PCI address of the device.
+    pub pci: Option<String>,
+    /// Network interface over it.
+    pub netdev: Option<String>,
+    /// Table of global identifiers that are set.
+    pub gids: Vec<Gid>,
+    /// Counters (`counters`, `hw_counters`): name -> first value, second value some hundred milliseconds later.
+    pub counters: BTreeMap<String, (u64, Option<u64>)>,
+    /// Time between the two looks, milliseconds.
+    pub window_ms: u64,
+}
+
+/// A global identifier.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Gid {
+    /// Index.
+    pub index: u32,
+    /// Text.
+    pub gid: String,
+    /// `IB/RoCE v1`, `RoCE v2`.
+    pub kind: String,
+    /// Interface.
+    pub netdev: Option<String>,
+}
+
+/// Interfaces, routes, listeners.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Network {
+    /// Interfaces.
+    pub interfaces: Vec<Interface>,
+    /// Routes of the main table.
+    pub routes: Vec<Route>,
+    /// TCP sockets that listen.
+    pub listeners: Vec<Listener>,
+}
+
+/// An interface.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Interface {
+    /// Name.
+    pub name: String,
+    /// Up by the administrator's will.
+    pub is_up: bool,
+    /// The kernel's operational state: `up`, `down`, `unknown`, `lowerlayerdown`.
+    pub operstate: String,
+    /// Loopback.
+    pub is_loopback: bool,
+    /// A real card stands behind it (not veth, bridge, docker, tunnel).
+    pub is_physical: bool,
+    /// Bytes.
+    pub mtu: u32,
+    /// Mb/s, if the card tells.
+    pub speed_mbps: Option<u32>,
+    /// Addresses with prefix length, `10.0.0.7/24`.
+    pub addresses: Vec<String>,
+    /// PCI address of the card.
+    pub pci: Option<String>,
+    /// Error and drop counters: name -> first value, second value.
+    pub counters: BTreeMap<String, (u64, Option<u64>)>,
+    /// Times the carrier changed since boot.
+    pub carrier_changes: Option<u64>,
+    /// Time between the two looks, milliseconds.
+    pub window_ms: u64,
+}
+
+/// A route.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Route {
+    /// `10.0.0.0/24`, `default`.
+    pub to: String,
+    /// Gateway.
+    pub via: Option<String>,
+    /// Interface.
+    pub interface: String,
+    /// Metric.
+    pub metric: u32,
+}
+
+/// A listening socket.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Listener {
+    /// Address.
+    pub address: String,
+    /// Port.
+    pub port: u16,
+    /// Process, if it could be told.
+    pub pid: Option<u32>,
+    /// Its command, one word.
+    pub command: Option<String>,
+}
+
+/// A connection that was tried, or a name that was looked up.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Reach {
+    /// What for: `master-address`, `peer`.
+    pub purpose: String,
+    /// As given: name or address, with port.
+    pub target: String,
+    /// What the name resolves to.
+    pub addresses: Vec<String>,
+    /// Interface it was bound to, if any.
+    pub interface: Option<String>,
+    /// Milliseconds until it answered.
+    pub answered_ms: Option<f64>,
+    /// The peer refused: it is there, and nobody listens.
+    pub is_refused: bool,
+    /// Why not: `name does not resolve`, `no route to host`, `timed out after 500 ms`.
+    pub failure: Option<String>,
+    /// Largest packet the path let through whole, bytes, if it was tried.
+    pub path_mtu: Option<u32>,
+}

@@ -1,0 +1,87 @@
+//! A part of a snapshot: a reading, or the reason why there is none.
+
+use serde::{Deserialize, Serialize};
+
+/// One part, with what it took to read it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, bound(deserialize = "T: Deserialize<'de>"))]
+pub struct Part<T> {
+    /// When the reading began, nanoseconds since 1970 by the node's clock.
+    pub at_ns: i64,
+    /// How long it took, milliseconds.
+    pub took_ms: u64,
+    /// What came of it.
+    #[serde(flatten)]
+    pub outcome: Outcome<T>,
+}
+
+/// What came of a reading.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome<T> {
+    /// Read.
+    Seen(T),
+    /// The node has no such thing: no driver, no RDMA device.
+    Absent(String),
+    /// It is there, and reading it failed.
+    Failed(String),
+    /// It did not answer in time.
+    TimedOut {
+        /// The deadline, milliseconds.
+        limit_ms: u64,
+        /// What it hung in, as far as the kernel tells: `nvidia_ioctl` of pid 4711, state D.
+        stuck_in: String,
+    },
+    /// Nobody asked.
+    NotAsked,
+}
+
+impl<T> Default for Part<T> {
+    fn default() -> Self {
+        Self { at_ns: 0, took_ms: 0, outcome: Outcome::NotAsked }
+    }
+}
+
+/// Why there is no reading, as a sentence's end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// `the driver's library is not there`.
+    pub why: String,
+    /// It hung: that itself is a symptom.
+    pub is_hang: bool,
+    /// It was tried and went wrong, or hung; false where the node has no such thing or nobody asked.
+    pub is_trouble: bool,
+}
+
+impl<T> Part<T> {
+    /// A reading without times.
+    pub fn of(value: T) -> Self {
+        Self { at_ns: 0, took_ms: 0, outcome: Outcome::Seen(value) }
+    }
+
+    /// The reading.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn seen(&self) -> Result<&T, Missing> {
+        let (why, is_hang, is_trouble) = match &self.outcome {
+            Outcome::Seen(value) => return Ok(value),
+            Outcome::Absent(why) => (why.clone(), false, false),
+            Outcome::Failed(why) => (why.clone(), false, true),
+            Outcome::TimedOut { limit_ms, stuck_in } => {
+                let stuck = if stuck_in.is_empty() { String::new() } else { format!(": {stuck_in}") };
+                (format!("no answer within {limit_ms} ms{stuck}"), true, true)
+            }
+            Outcome::NotAsked => ("not read".to_owned(), false, false),
+        };
+        Err(Missing { why, is_hang, is_trouble })
+    }
+
+    /// The reading, if there is one.
+    pub fn get(&self) -> Option<&T> {
+        match &self.outcome {
+            Outcome::Seen(value) => Some(value),
+            _ => None,
+        }
+    }
+}

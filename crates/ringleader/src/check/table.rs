@@ -1,0 +1,79 @@
+//! The report of one node as a table for a terminal.
+
+use std::fmt::Write as _;
+
+use ringleader_check::{CheckResult, Impact, NodeReport, Verdict};
+
+use crate::report::{Detail, Look, quote};
+
+/// One line for each check; under a bad one what is not well, and what to do.
+pub fn render(report: &NodeReport, look: &Look) -> String {
+    let mut out = String::new();
+    let n_of = |verdict| report.checks.iter().filter(|check| check.verdict == verdict).count();
+    // Writing to a String does not fail.
+    let _ = writeln!(
+        out,
+        "{}: {} fail, {} warn, {} ok, {} skipped; read in {} ms",
+        quote::plain(&report.host),
+        n_of(Verdict::Fail),
+        n_of(Verdict::Warn),
+        n_of(Verdict::Ok),
+        n_of(Verdict::Skipped),
+        report.took_ms
+    );
+    let width = report.checks.iter().map(|check| check.id.len()).max().unwrap_or(0);
+    let mut area = "";
+    for check in &report.checks {
+        if check.area != area {
+            area = &check.area;
+            let _ = writeln!(out, "\n{area}");
+        }
+        let mark = mark(check.verdict, look);
+        let room = look.width.saturating_sub(width + 12).max(20);
+        let _ = writeln!(out, "  {mark}  {:width$}  {}", check.id, clip(&quote::plain(&check.summary), room));
+        if check.verdict > Verdict::Ok || look.detail == Detail::Everything {
+            details(&mut out, check, look);
+        }
+    }
+    out
+}
+
+fn details(out: &mut String, check: &CheckResult, look: &Look) {
+    let room = look.width.saturating_sub(12).max(20);
+    for item in &check.items {
+        let line = format!("{}: {}", item.subject, item.text);
+        let _ = writeln!(out, "          {}", clip(&quote::plain(&line), room));
+        if !item.evidence.is_empty() && look.detail == Detail::Everything {
+            let _ = writeln!(out, "            {}", clip(&quote::plain(&item.evidence), room - 2));
+        }
+    }
+    for fix in &check.fixes {
+        let impact = match fix.impact {
+            Impact::Harmless => "harmless",
+            Impact::Disruptive => "disruptive",
+            Impact::Destructive => "destructive",
+        };
+        let _ = writeln!(out, "          -> {} ({impact})", quote::plain(&fix.text));
+        if let Some(command) = &fix.command {
+            let _ = writeln!(out, "             {}", quote::plain(command));
+        }
+    }
+}
+
+fn mark(verdict: Verdict, look: &Look) -> String {
+    let (word, color) = match verdict {
+        Verdict::Fail => ("FAIL", "31;1"),
+        Verdict::Warn => ("warn", "33"),
+        Verdict::Ok => ("ok  ", "32"),
+        Verdict::Skipped => ("skip", "2"),
+    };
+    if look.color { format!("\x1b[{color}m{word}\x1b[0m") } else { word.to_owned() }
+}
+
+/// Cuts a line that is too wide; the whole of it stands in the JSON.
+fn clip(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width - 1).chain(['…']).collect()
+}
