@@ -120,7 +120,7 @@ typedef struct {
 /* This library knows version 2 of the answer alone. */
 int nvmlDeviceGetGpuFabricInfoV(device d, fabric_v2 *f) {
     if (f->version != (sizeof *f | 2u << 24)) return VERSION;
-    f->status = 0; f->clique = 0; f->state = 3; f->health = 0x2aa;
+    f->status = 0; f->clique = 0; f->state = 3; f->health = 0;
     memset(f->cluster, 0, sizeof f->cluster);
     return OK;
 }

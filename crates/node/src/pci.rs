@@ -52,6 +52,8 @@ pub struct PciDevice {
     pub width: Option<u32>,
     /// Most.
     pub width_max: Option<u32>,
+    /// It has counters of advanced error reporting (AER).
+    pub counts_errors: bool,
     /// AER counters that are not zero: `correctable`, `nonfatal`, `fatal`, each with its named errors
     /// (`correctable.BadTLP`).
     pub aer: BTreeMap<String, u64>,

@@ -49,7 +49,9 @@ pub(super) fn take(request: &Request) -> Result<Gpus, Trouble> {
     let begun = receiver.recv().unwrap_or(Err(NvmlError::Unknown));
     let init_ms = started.elapsed().as_millis() as u64;
     let (nvml, n_counted) = match begun {
-        Ok((nvml, n_counted)) => (nvml, n_counted.map_err(|e| trouble(&e, n_on_bus, module_version.as_deref()))?),
+        Ok((nvml, n_counted)) => {
+            (nvml, n_counted.map_err(|e| trouble(&e, n_on_bus, module_version.as_deref()))?)
+        }
         Err(error) => return Err(trouble(&error, n_on_bus, module_version.as_deref())),
     };
     // Lives as long as the process, which ends with the answer: threads that hang may hold it.
@@ -87,7 +89,8 @@ fn read_all(
         waiting.push((index, Arc::clone(&doing)));
         let sender = sender.clone();
         spawn(&format!("gpu {index}"), move || {
-            let gpu = nvml.device_by_index(index).map(|device| reading::read(&device, index, window_ms, doing));
+            let gpu =
+                nvml.device_by_index(index).map(|device| reading::read(&device, index, window_ms, doing));
             let _ = sender.send((index, gpu));
         })?;
     }
@@ -143,7 +146,8 @@ fn module_version(roots: &Roots) -> Option<String> {
         // NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build …
         let line = text(&roots.proc.join("driver/nvidia/version"))?;
         let is_version = |word: &&str| {
-            word.contains('.') && word.split('.').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
+            word.contains('.')
+                && word.split('.').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
         };
         line.lines().next()?.split_whitespace().find(is_version).map(str::to_owned)
     })
@@ -157,7 +161,8 @@ fn trouble(error: &NvmlError, n_on_bus: usize, module: Option<&str>) -> Trouble 
         1 => "1 NVIDIA GPU on the PCI bus".to_owned(),
         n => format!("{n} NVIDIA GPUs on the PCI bus"),
     };
-    let module = module.map_or_else(|| "no kernel module nvidia".to_owned(), |v| format!("kernel module nvidia {v}"));
+    let module =
+        module.map_or_else(|| "no kernel module nvidia".to_owned(), |v| format!("kernel module nvidia {v}"));
     match error {
         NvmlError::LibloadingError(error) => {
             let why = format!("{LIBRARY} cannot be loaded ({error}); {on_bus}, {module}");
@@ -223,8 +228,11 @@ mod tests {
     #[test]
     fn a_node_without_a_driver_is_an_answer() {
         let (_keep, roots) = roots(&[]);
-        let request = Request { roots, nvml: Some("/nonexistent/libnvidia-ml.so.1".into()), ..Request::default() };
-        assert!(matches!(take(&request), Err(Trouble::Absent(why)) if why.contains("no NVIDIA GPU on the PCI bus")));
+        let request =
+            Request { roots, nvml: Some("/nonexistent/libnvidia-ml.so.1".into()), ..Request::default() };
+        assert!(
+            matches!(take(&request), Err(Trouble::Absent(why)) if why.contains("no NVIDIA GPU on the PCI bus"))
+        );
     }
 
     #[test]
@@ -233,8 +241,11 @@ mod tests {
             ("sys/bus/pci/devices/0000:1b:00.0/vendor", "0x10de\n"),
             ("sys/bus/pci/devices/0000:1b:00.0/class", "0x030200\n"),
         ]);
-        let request = Request { roots, nvml: Some("/nonexistent/libnvidia-ml.so.1".into()), ..Request::default() };
-        assert!(matches!(take(&request), Err(Trouble::Failed(why)) if why.contains("1 NVIDIA GPU on the PCI bus")));
+        let request =
+            Request { roots, nvml: Some("/nonexistent/libnvidia-ml.so.1".into()), ..Request::default() };
+        assert!(
+            matches!(take(&request), Err(Trouble::Failed(why)) if why.contains("1 NVIDIA GPU on the PCI bus"))
+        );
     }
 
     #[test]

@@ -107,7 +107,8 @@ mod tests {
 
     #[test]
     fn records_without_the_lines_for_programs() {
-        let log = taken("6,0,0,-;Linux version 6.8\n4,1,22,-;NVRM: Xid (PCI:0000:1b:00): 79\n SUBSYSTEM=pci\n");
+        let log =
+            taken("6,0,0,-;Linux version 6.8\n4,1,22,-;NVRM: Xid (PCI:0000:1b:00): 79\n SUBSYSTEM=pci\n");
         assert_eq!(log.lines, ["6,0,0,-;Linux version 6.8", "4,1,22,-;NVRM: Xid (PCI:0000:1b:00): 79"]);
         assert!(!log.is_cut);
         assert!(taken("6,4711,99,-;later\n").is_cut);

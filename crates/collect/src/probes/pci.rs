@@ -84,6 +84,7 @@ fn device(sys: &Path, at: &Path, address: String, class: u32, vendor: u32) -> Pc
         speed_max_gt_s: speed(&at.join("max_link_speed")),
         width: width(&at.join("current_link_width")),
         width_max: width(&at.join("max_link_width")),
+        counts_errors: AER.iter().any(|(file, _)| at.join(file).exists()),
         aer: aer(at).into_iter().filter(|(_, value)| *value > 0).collect(),
         aer_grown: BTreeMap::new(),
         acs: acs::controls(&config),
@@ -151,13 +152,16 @@ fn virtual_machine(request: &Request) -> Option<String> {
         .find(|line| line.starts_with("flags"))
         .is_some_and(|line| line.split_whitespace().any(|flag| flag == "hypervisor"));
     let product = text(&request.roots.sys.join("class/dmi/id/product_name")).unwrap_or_default();
-    let is_virtual_product = ["KVM", "Virtual Machine", "VMware", "Google Compute Engine", "Standard PC", "HVM domU"]
-        .iter()
-        .any(|word| product.contains(word));
+    let is_virtual_product =
+        ["KVM", "Virtual Machine", "VMware", "Google Compute Engine", "Standard PC", "HVM domU"]
+            .iter()
+            .any(|word| product.contains(word));
     match (is_guest, is_virtual_product) {
         (_, true) => Some(format!("the board calls itself {product}")),
         (true, false) => Some("the processor's flag hypervisor".to_owned()),
-        (false, false) => text(&request.roots.sys.join("hypervisor/type")).map(|kind| format!("hypervisor {kind}")),
+        (false, false) => {
+            text(&request.roots.sys.join("hypervisor/type")).map(|kind| format!("hypervisor {kind}"))
+        }
     }
 }
 
@@ -219,12 +223,18 @@ mod tests {
         let pci = take(&request).unwrap();
         let addresses: Vec<&str> = pci.devices.iter().map(|d| d.address.as_str()).collect();
         // The board's own graphics are no GPU of a job.
-        assert_eq!(addresses, ["0000:00:01.0", "0000:00:03.0", "0000:01:00.0", "0000:02:00.0", "0000:1b:00.0"]);
+        assert_eq!(
+            addresses,
+            ["0000:00:01.0", "0000:00:03.0", "0000:01:00.0", "0000:02:00.0", "0000:1b:00.0"]
+        );
         let gpu = &pci.devices[4];
         assert_eq!(gpu.parent.as_deref(), Some("0000:02:00.0"));
         assert_eq!(pci.devices[0].parent, None);
         assert_eq!((gpu.speed_gt_s, gpu.speed_max_gt_s, gpu.width), (Some(2.5), Some(32.0), Some(16)));
-        assert_eq!(gpu.aer, BTreeMap::from([("correctable".to_owned(), 3), ("correctable.BadTLP".to_owned(), 3)]));
+        assert_eq!(
+            gpu.aer,
+            BTreeMap::from([("correctable".to_owned(), 3), ("correctable.BadTLP".to_owned(), 3)])
+        );
         assert!(gpu.is_gone);
         assert_eq!(gpu.numa, None);
         assert_eq!(gpu.iommu_domain.as_deref(), Some("identity"));

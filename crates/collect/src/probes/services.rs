@@ -46,7 +46,8 @@ pub(super) fn take(request: &Request) -> Result<Vec<Service>, Trouble> {
         for service in &mut services {
             if service.name.starts_with("nvidia-fabricmanager") && service.load == "loaded" {
                 // Where it does not say, its version stays unknown.
-                service.version = run("nv-fabricmanager", &["--version"]).ok().and_then(|said| version(&said));
+                service.version =
+                    run("nv-fabricmanager", &["--version"]).ok().and_then(|said| version(&said));
             }
         }
         return Ok(services);
@@ -105,7 +106,8 @@ fn running(proc: &Path) -> Vec<Service> {
 /// `Fabric Manager version is : 580.95.05`.
 fn version(said: &str) -> Option<String> {
     let is_version = |word: &&str| {
-        word.contains('.') && word.split('.').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
+        word.contains('.')
+            && word.split('.').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
     };
     said.split_whitespace().find(is_version).map(str::to_owned)
 }
@@ -169,7 +171,10 @@ mod tests {
         let request = Request { roots: Roots::under(root.path()), ..Request::default() };
         let services = take(&request).unwrap();
         assert_eq!(services.len(), 1);
-        assert_eq!((services[0].name.as_str(), services[0].sub.as_str()), ("nvidia-fabricmanager.service", "pid 10"));
+        assert_eq!(
+            (services[0].name.as_str(), services[0].sub.as_str()),
+            ("nvidia-fabricmanager.service", "pid 10")
+        );
         fs::remove_dir_all(proc.join("10")).unwrap();
         assert!(matches!(take(&request), Err(Trouble::Absent(_))));
     }
@@ -177,6 +182,8 @@ mod tests {
     #[test]
     fn a_command_that_fails_names_itself() {
         assert_eq!(run("false", &[]).unwrap_err(), "false : exit status: 1");
-        assert!(run("/nonexistent/systemctl", &["show"]).unwrap_err().contains("/nonexistent/systemctl show"));
+        assert!(
+            run("/nonexistent/systemctl", &["show"]).unwrap_err().contains("/nonexistent/systemctl show")
+        );
     }
 }

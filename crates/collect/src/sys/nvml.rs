@@ -50,7 +50,10 @@ fn missing<E>(_: E) -> NvmlError {
 
 /// Fields in one call, as NVML gives them; each is an error by itself. Numbers below zero and fractions are rounded
 /// towards zero into an `i64`.
-pub(crate) fn fields(device: &Device<'_>, wanted: &[Field]) -> Result<Vec<Result<i64, NvmlError>>, NvmlError> {
+pub(crate) fn fields(
+    device: &Device<'_>,
+    wanted: &[Field],
+) -> Result<Vec<Result<i64, NvmlError>>, NvmlError> {
     let lib = device.nvml().lib();
     let call = lib.nvmlDeviceGetFieldValues.as_ref().map_err(missing)?;
     // SAFETY: all zeros is a value of this struct of integers and a union of numbers.

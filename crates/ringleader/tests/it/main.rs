@@ -9,6 +9,7 @@ mod hand_made;
 mod hostile;
 mod recorded;
 mod report;
+mod stub;
 mod tidy;
 mod variants;
 

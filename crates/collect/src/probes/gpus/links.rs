@@ -1,6 +1,7 @@
 //! NVLinks: state, other end and error counters.
 
 use nvml_wrapper::Device;
+use nvml_wrapper::enum_wrappers::nv_link::ErrorCounter;
 use nvml_wrapper_sys::bindings::field_id as fi;
 use nvml_wrapper_sys::bindings::{
     NVML_NVLINK_MAX_LINKS, nvmlIntNvLinkDeviceType_enum_NVML_NVLINK_DEVICE_TYPE_GPU as TYPE_GPU,
@@ -98,10 +99,40 @@ fn counters(device: &Device<'_>, ask: &mut Asker, links: &[NvLink]) -> Vec<(u32,
     let mut counted = Vec::new();
     for batch in wanted.chunks(BATCH) {
         let fields: Vec<Field> = batch.iter().map(|(_, _, field)| *field).collect();
-        let Some(values) = ask.ask("nvmlDeviceGetFieldValues", || nvml::fields(device, &fields)) else { break };
-        counted.extend(batch.iter().zip(values).filter_map(|((link, name, _), value)| {
-            Some((*link, *name, u64::try_from(value.ok()?).ok()?))
-        }));
+        let Some(values) = ask.ask("nvmlDeviceGetFieldValues", || nvml::fields(device, &fields)) else {
+            break;
+        };
+        counted.extend(
+            batch.iter().zip(values).filter_map(|((link, name, _), value)| {
+                Some((*link, *name, u64::try_from(value.ok()?).ok()?))
+            }),
+        );
+    }
+    if counted.is_empty() {
+        return counters_by_function(device, ask, links);
+    }
+    counted
+}
+
+/// The same by the function that is older than the fields.
+fn counters_by_function(
+    device: &Device<'_>,
+    ask: &mut Asker,
+    links: &[NvLink],
+) -> Vec<(u32, &'static str, u64)> {
+    let mut counted = Vec::new();
+    for link in links.iter().filter(|link| link.active == Some(true)) {
+        let of = device.link_wrapper_for(link.number);
+        for (name, kind) in [
+            ("replay", ErrorCounter::DlReplay),
+            ("recovery", ErrorCounter::DlRecovery),
+            ("crc", ErrorCounter::DlCrcFlit),
+        ] {
+            let value = ask.ask("nvmlDeviceGetNvLinkErrorCounter", || of.error_counter(kind));
+            // A GPU that lacks one lacks them all.
+            let Some(value) = value else { return counted };
+            counted.push((link.number, name, value));
+        }
     }
     counted
 }

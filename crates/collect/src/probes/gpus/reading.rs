@@ -28,7 +28,11 @@ pub(super) struct Asker {
 
 impl Asker {
     /// The answer, or None where there is none; an error that tells something is kept.
-    pub(super) fn ask<T>(&mut self, name: &'static str, call: impl FnOnce() -> Result<T, NvmlError>) -> Option<T> {
+    pub(super) fn ask<T>(
+        &mut self,
+        name: &'static str,
+        call: impl FnOnce() -> Result<T, NvmlError>,
+    ) -> Option<T> {
         // A GPU that is off the bus answers no other question, and takes its time not to.
         if self.is_lost {
             return None;
@@ -55,7 +59,8 @@ pub(super) fn read(device: &Device<'_>, index: u32, window_ms: u64, doing: Arc<M
     let ask = &mut asker;
     let mut gpu = Gpu { index, ..Gpu::default() };
     let began = Instant::now();
-    gpu.pci = ask.ask("nvmlDeviceGetPciInfo", || device.pci_info()).map(|p| address(&p.bus_id)).unwrap_or_default();
+    gpu.pci =
+        ask.ask("nvmlDeviceGetPciInfo", || device.pci_info()).map(|p| address(&p.bus_id)).unwrap_or_default();
     gpu.links = links::read(device, ask);
     let counted = Instant::now();
     gpu.pcie.replays = replays(device, ask);
@@ -105,9 +110,11 @@ fn replays(device: &Device<'_>, ask: &mut Asker) -> Option<u64> {
 fn heat_and_power(device: &Device<'_>, ask: &mut Asker, gpu: &mut Gpu) {
     let watts = |milliwatts: u32| f64::from(milliwatts) / 1000.0;
     gpu.power_w = ask.ask("nvmlDeviceGetPowerUsage", || device.power_usage()).map(watts);
-    gpu.power_limit_w = ask.ask("nvmlDeviceGetEnforcedPowerLimit", || device.enforced_power_limit()).map(watts);
-    gpu.power_default_w =
-        ask.ask("nvmlDeviceGetPowerManagementDefaultLimit", || device.power_management_limit_default()).map(watts);
+    gpu.power_limit_w =
+        ask.ask("nvmlDeviceGetEnforcedPowerLimit", || device.enforced_power_limit()).map(watts);
+    gpu.power_default_w = ask
+        .ask("nvmlDeviceGetPowerManagementDefaultLimit", || device.power_management_limit_default())
+        .map(watts);
     gpu.temperature_c = ask.ask("nvmlDeviceGetTemperature", || device.temperature(TemperatureSensor::Gpu));
     gpu.slowdown_c = ask.ask("nvmlDeviceGetTemperatureThreshold", || {
         device.temperature_threshold(TemperatureThreshold::Slowdown)
@@ -120,7 +127,8 @@ fn heat_and_power(device: &Device<'_>, ask: &mut Asker, gpu: &mut Gpu) {
     // Below zero as a rule, and printed as an unsigned number by some drivers.
     gpu.slowdown_margin_c = value(0).map(|degrees| degrees as i32);
     gpu.memory_temperature_c = value(1).map(|degrees| degrees as u32);
-    gpu.utilization_pct = ask.ask("nvmlDeviceGetUtilizationRates", || device.utilization_rates()).map(|u| u.gpu);
+    gpu.utilization_pct =
+        ask.ask("nvmlDeviceGetUtilizationRates", || device.utilization_rates()).map(|u| u.gpu);
     gpu.sm_clock_mhz = ask.ask("nvmlDeviceGetClockInfo", || device.clock_info(Clock::SM));
     gpu.sm_clock_max_mhz = ask.ask("nvmlDeviceGetMaxClockInfo", || device.max_clock_info(Clock::SM));
     gpu.memory_clock_mhz = ask.ask("nvmlDeviceGetClockInfo", || device.clock_info(Clock::Memory));
