@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use ringleader_knowledge::remedy::{Exclude, Kills, Move};
 use ringleader_knowledge::{sxid, xid};
 use ringleader_model::{KernelEventKind, PciAddress, Sxid, Xid};
-use ringleader_node::Gpu;
+use ringleader_node::{GPU_IS_LOST, Gpu, RESET_REQUIRED};
 
 use crate::gpus;
 use crate::view::{KernelLine, View};
 
 /// Where no job is known, what is older than this is of an earlier one.
-const HOUR_NS: i64 = 3_600_000_000_000;
+pub(crate) const HOUR_NS: i64 = 3_600_000_000_000;
 
 /// All of one code on one device.
 #[derive(Clone, Debug)]
@@ -170,5 +170,6 @@ fn decode(xid: &Xid) -> bool {
 }
 
 fn is_well(gpu: &Gpu) -> bool {
-    gpu.recovery_action.as_deref() == Some("none") && gpu.failures.is_empty()
+    gpu.recovery_action.as_deref() == Some("none")
+        && gpu.failures.iter().all(|(_, word)| word != GPU_IS_LOST && word != RESET_REQUIRED)
 }

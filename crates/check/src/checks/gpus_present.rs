@@ -19,7 +19,7 @@
 
 use std::collections::BTreeSet;
 
-use ringleader_node::{GPU_IS_LOST, RESET_REQUIRED};
+use ringleader_node::{GPU_IS_LOST, Gpu, RESET_REQUIRED};
 
 use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
 use crate::gpus::{count, item, on_bus};
@@ -40,8 +40,18 @@ pub(super) static CHECK: Check = Check {
 };
 
 /// NVML's words for a GPU that is broken, and not merely lacks a reading.
-const BROKEN: [&str; 5] =
-    [GPU_IS_LOST, RESET_REQUIRED, "Interrupt Request Issue", "Insufficient External Power", "Unknown Error"];
+const BROKEN: [&str; 4] =
+    [GPU_IS_LOST, RESET_REQUIRED, "Interrupt Request Issue", "Insufficient External Power"];
+/// Readings that end in `Unknown Error` on a GPU that is broken; one or two may be a gap of the driver.
+const UNKNOWN: usize = 3;
+
+/// What the driver says of a GPU that is broken: the call, and NVML's word.
+fn broken(gpu: &Gpu) -> Option<&(String, String)> {
+    let unknown = || gpu.failures.iter().filter(|(_, word)| word == "Unknown Error");
+    let calls: BTreeSet<&str> = unknown().map(|(call, _)| call.as_str()).collect();
+    let word = gpu.failures.iter().find(|(_, word)| BROKEN.contains(&word.as_str()));
+    word.or_else(|| unknown().next().filter(|_| calls.len() >= UNKNOWN))
+}
 
 fn run(view: &View<'_>) -> Answer {
     let mut items = Vec::new();
@@ -85,8 +95,7 @@ fn run(view: &View<'_>) -> Answer {
         });
     }
     for gpu in &gpus.gpus {
-        let broken = gpu.failures.iter().find(|(_, word)| BROKEN.contains(&word.as_str()));
-        if let Some((call, word)) = broken.filter(|_| !gone.contains(&gpu.pci.as_str())) {
+        if let Some((call, word)) = broken(gpu).filter(|_| !gone.contains(&gpu.pci.as_str())) {
             let evidence = format!("{call}: {word}");
             items.push(item(gpu, Verdict::Fail, format!("the driver says: {word}"), evidence));
         } else if let Some((call, word)) = gpu.failures.iter().find(|(_, word)| word.contains("infoROM")) {

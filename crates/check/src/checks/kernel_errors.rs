@@ -7,8 +7,8 @@
 //!
 //! Since the job began, or since boot where no job is known: a machine check or memory error that was not corrected, a
 //! fatal PCIe error, a GPU that is lost or does not start, a driver's library of another version, a kernel that failed.
-//! Hung tasks, processors that stand still or are too hot, IOMMU faults and slots that lost their link warn. What came
-//! before the job is shown.
+//! Hung tasks, processors that stand still or are too hot, IOMMU faults and slots that lost their link warn, where no job
+//! is known for an hour. What came before the job is shown.
 //!
 //! # What to do
 //!
@@ -25,6 +25,7 @@ use ringleader_model::{KernelEventKind as Kind, PcieSeverity};
 use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
 use crate::rule::{Area, Check, Probe};
 use crate::view::{KernelLine, View};
+use crate::xids::HOUR_NS;
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -44,6 +45,7 @@ fn run(view: &View<'_>) -> Answer {
         Ok(lines) => lines,
         Err(missing) => return missing.clone().into(),
     };
+    let knows_job = view.options.since_ns.is_some() || view.ranks().next().is_some();
     let mut groups: BTreeMap<(&'static str, String), Vec<&KernelLine<'_>>> = BTreeMap::new();
     let mut verdicts: BTreeMap<&'static str, Verdict> = BTreeMap::new();
     for line in lines {
@@ -55,8 +57,12 @@ fn run(view: &View<'_>) -> Answer {
     let items: Vec<Item> = groups
         .iter()
         .map(|((what, subject), lines)| {
-            let last = lines.iter().rev().find(|line| line.is_recent);
             let weight = verdicts.get(what).copied().unwrap_or_default();
+            // Where no job is known, what passes by itself is over after a while; what is broken is not.
+            let is_over = |line: &KernelLine<'_>| {
+                !knows_job && weight < Verdict::Fail && view.node.at_ns - line.at_ns > HOUR_NS
+            };
+            let last = lines.iter().rev().find(|line| line.is_recent && !is_over(line));
             let times = if lines.len() > 1 { format!(", {} times", lines.len()) } else { String::new() };
             let text = last.or(lines.last()).map_or("", |line| line.text);
             Item {
@@ -73,7 +79,7 @@ fn run(view: &View<'_>) -> Answer {
     } else {
         "none since boot"
     };
-    let ok = if items.is_empty() { ok } else { "none since the job began" };
+    let ok = if items.is_empty() { ok } else { "none that matters now" };
     let n: usize = groups.values().map(Vec::len).sum();
     Answer::from_items(ok, items)
         .advise(

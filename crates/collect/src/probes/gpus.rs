@@ -21,8 +21,9 @@ use crate::probes::Trouble;
 use crate::request::{Request, Roots};
 use crate::sysfs::{names, text};
 
-/// Time that is kept back of the deadline to print what the GPUs that answer have said.
+/// Least time, and share of the deadline, that is kept back to print what the GPUs that answer have said.
 const RESERVE_MS: u64 = 300;
+const RESERVE_SHARE: u64 = 10;
 /// GPUs that are read; no machine has as many.
 const MAX_GPUS: u32 = 64;
 /// Library of the driver.
@@ -68,7 +69,7 @@ pub(super) fn take(request: &Request) -> Result<Gpus, Trouble> {
     };
     let limit = Duration::from_millis(match request.deadline_ms {
         0 => u64::MAX / 1_000_000,
-        deadline => deadline.saturating_sub(RESERVE_MS),
+        deadline => deadline.saturating_sub(RESERVE_MS.max(deadline / RESERVE_SHARE)),
     });
     read_all(nvml, request.window_ms, &mut taken, started, limit)?;
     Ok(taken)

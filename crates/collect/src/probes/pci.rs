@@ -68,7 +68,9 @@ fn is_wanted(class: u32, vendor: u32) -> bool {
 }
 
 fn device(sys: &Path, at: &Path, address: String, class: u32, vendor: u32) -> PciDevice {
-    let config = bytes(&at.join("config"), 4096).unwrap_or_default();
+    // Of bridges their capabilities, of others whether they are there at all.
+    let wanted = if class >> 8 == 0x0604 { 4096 } else { 64 };
+    let config = bytes(&at.join("config"), wanted).unwrap_or_default();
     let iommu_group = link_name(&at.join("iommu_group")).and_then(|name| name.parse().ok());
     PciDevice {
         vendor,
