@@ -1,17 +1,53 @@
 //! The checks, one file each. Their order is the order of the table.
 
+mod acs_iommu;
+mod gpu_driver;
 mod gpu_ecc;
+mod gpu_mode;
+mod gpu_power_and_clocks;
+mod gpu_recovery_action;
+mod gpu_row_remapping;
+mod gpu_temperature;
+mod gpus_present;
+mod host_memory_errors;
+mod kernel_errors;
+mod nvlink_errors;
+mod nvlink_state;
+mod nvswitch_fabric;
+mod pcie_errors;
+mod pcie_link;
 mod shm_space;
+mod versions;
+mod xid;
+mod xid_hardware;
 
 use crate::rule::{Check, Probe};
 
 /// All checks.
 pub static ALL: &[&Check] = &[
     // GPUs and their driver.
+    &gpu_driver::CHECK,
+    &gpus_present::CHECK,
+    &xid_hardware::CHECK,
+    &xid::CHECK,
+    &gpu_recovery_action::CHECK,
     &gpu_ecc::CHECK,
+    &gpu_row_remapping::CHECK,
+    &gpu_temperature::CHECK,
+    &gpu_power_and_clocks::CHECK,
+    &gpu_mode::CHECK,
+    &versions::CHECK,
     // NVLink.
+    &nvlink_state::CHECK,
+    &nvlink_errors::CHECK,
+    &nvswitch_fabric::CHECK,
     // PCIe.
+    &pcie_link::CHECK,
+    &pcie_errors::CHECK,
+    &acs_iommu::CHECK,
     // Kernel, memory, clock, storage.
+    &kernel_errors::CHECK,
+    &host_memory_errors::CHECK,
     // Fabric and network.
     // Shared memory, limits, processes, settings of the job.
     &shm_space::CHECK,

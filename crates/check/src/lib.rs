@@ -7,8 +7,12 @@ pub mod answer;
 pub mod baseline;
 pub mod checks;
 pub mod fleet;
+mod gpus;
 pub mod rule;
+#[cfg(test)]
+mod staging_gpus;
 mod view;
+mod xids;
 
 use ringleader_node::Node;
 

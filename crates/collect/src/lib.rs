@@ -7,6 +7,7 @@
 pub mod probes;
 mod request;
 mod run;
+mod sys;
 mod sysfs;
 
 pub use crate::probes::{Probe, Trouble, by_name};

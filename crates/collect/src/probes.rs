@@ -1,5 +1,9 @@
 //! The probes, one file each: what they read, with which deadline, and what they need to be allowed.
 
+mod gpus;
+mod kernel_log;
+mod pci;
+mod services;
 mod shm;
 mod system;
 
@@ -37,6 +41,31 @@ pub static ALL: &[Probe] = &[
         deadline_ms: 500,
         privileges: "none",
         take: |request| json(system::take(request)),
+    },
+    Probe {
+        name: "gpus",
+        // NVML initialises all GPUs where nothing keeps them initialised: seconds each.
+        deadline_ms: 15_000,
+        privileges: "none; the devices /dev/nvidia*",
+        take: |request| json(gpus::take(request)),
+    },
+    Probe {
+        name: "pci",
+        deadline_ms: 2_000,
+        privileges: "root, for the access control (ACS) of bridges",
+        take: |request| json(pci::take(request)),
+    },
+    Probe {
+        name: "kernel-log",
+        deadline_ms: 2_000,
+        privileges: "root, where kernel.dmesg_restrict is 1",
+        take: |request| json(kernel_log::take(request)),
+    },
+    Probe {
+        name: "services",
+        deadline_ms: 4_000,
+        privileges: "none",
+        take: |request| json(services::take(request)),
     },
     Probe {
         name: "shm",

@@ -1,6 +1,6 @@
 //! Runs probes, each in a process of its own, and puts their answers together.
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ringleader_node::{Node, Outcome, Part, SCHEMA};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::probes::{self, Probe, Trouble};
@@ -137,21 +138,29 @@ fn ask(program: &Path, probe: &Probe, request: &Request) -> io::Result<Outcome<s
     let (sender, receiver) = mpsc::channel();
     let (output, errors) = (child.stdout.take(), child.stderr.take());
     thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let read = output.map_or(Ok(0), |output| output.take(MAX_ANSWER).read_to_end(&mut bytes));
+        // The answer ends where its JSON ends: a process of which one thread hangs in the kernel keeps its output open
+        // long after it has said what it knows.
+        let answer: Option<Outcome<serde_json::Value>> = output.and_then(|output| {
+            let mut values = serde_json::Deserializer::from_reader(BufReader::new(output.take(MAX_ANSWER)));
+            Deserialize::deserialize(&mut values).ok()
+        });
         let mut said = String::new();
-        let _ = errors.map_or(Ok(0), |errors| errors.take(4096).read_to_string(&mut said));
+        if answer.is_none() {
+            let _ = errors.map_or(Ok(0), |errors| errors.take(4096).read_to_string(&mut said));
+        }
         // The caller may have given up.
-        let _ = sender.send(read.map(|_| (bytes, said)));
+        let _ = sender.send((answer, said));
     });
     match receiver.recv_timeout(Duration::from_millis(request.deadline_ms)) {
-        Ok(Ok((bytes, said))) => {
-            let status = child.wait()?;
-            Ok(serde_json::from_slice(&bytes).unwrap_or_else(|_| {
-                Outcome::Failed(format!("its process ended with {status}: {}", said.trim()))
-            }))
+        Ok((Some(answer), _)) => {
+            // Nobody waits for the end of it.
+            thread::spawn(move || child.wait());
+            Ok(answer)
         }
-        Ok(Err(error)) => Err(error),
+        Ok((None, said)) => {
+            let status = child.wait()?;
+            Ok(Outcome::Failed(format!("its process ended with {status}: {}", said.trim())))
+        }
         Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
             Ok(give_up(child, request.deadline_ms))
         }
@@ -168,20 +177,27 @@ fn give_up(mut child: Child, limit_ms: u64) -> Outcome<serde_json::Value> {
     Outcome::TimedOut { limit_ms, stuck_in }
 }
 
-/// What the threads of a process stand in, as far as the kernel tells.
+/// What the threads of a process stand in, as far as the kernel tells; those that merely wait for another are left out.
 fn stuck_in(pid: u32) -> String {
     let tasks = Path::new("/proc").join(pid.to_string()).join("task");
-    let places: Vec<String> = names(&tasks)
+    let mut places: Vec<(bool, String)> = names(&tasks)
         .into_iter()
         .filter_map(|tid| {
             let task = tasks.join(&tid);
             let stat = text(&task.join("stat"))?;
-            let state = stat.rsplit_once(") ")?.1.chars().next()?;
+            let (before, after) = stat.rsplit_once(") ")?;
+            let state = after.chars().next()?;
+            let name = before.split_once(" (")?.1;
             let place = text(&task.join("wchan")).filter(|w| !w.is_empty() && w != "0");
-            Some(format!("pid {tid}, state {state}, in {}", place.as_deref().unwrap_or("user code")))
+            let waits = place.as_deref().is_some_and(|w| w.starts_with("futex"));
+            let place = place.as_deref().unwrap_or("user code");
+            Some((waits, format!("{name} (pid {tid}), state {state}, in {place}")))
         })
         .collect();
-    places.join("; ")
+    if places.iter().any(|(waits, _)| !waits) {
+        places.retain(|(waits, _)| !waits);
+    }
+    places.into_iter().map(|(_, place)| place).collect::<Vec<_>>().join("; ")
 }
 
 fn now_ns() -> i64 {

@@ -1,6 +1,7 @@
 //! Small files of /proc and /sys.
 
 use std::fs;
+use std::io::Read as _;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -27,4 +28,13 @@ pub(crate) fn names(path: &Path) -> Vec<String> {
 /// Last part of what a link points to.
 pub(crate) fn link_name(path: &Path) -> Option<String> {
     Some(fs::read_link(path).ok()?.file_name()?.to_string_lossy().into_owned())
+}
+
+/// The first bytes of a file; what could be read if the rest could not.
+pub(crate) fn bytes(path: &Path, most: u64) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).ok()?;
+    // Without root the kernel ends the file early; that is no error.
+    let _ = file.take(most).read_to_end(&mut bytes);
+    Some(bytes)
 }

@@ -2,6 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
+/// NVML's word where the user's library and the kernel module are of two versions.
+pub const VERSION_MISMATCH: &str = "Driver/library version mismatch";
+/// NVML's word where the kernel module is not there.
+pub const DRIVER_NOT_LOADED: &str = "Driver Not Loaded";
+/// NVML's word where a GPU does not answer on the bus any more.
+pub const GPU_IS_LOST: &str = "GPU is lost";
+/// NVML's word where a GPU works again after a reset only.
+pub const RESET_REQUIRED: &str = "GPU requires reset";
+
 /// All GPUs of the driver.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -20,6 +29,10 @@ pub struct Gpus {
     pub failures: Vec<(u32, String)>,
     /// Version of the loaded kernel module (/sys/module/nvidia/version or /proc/driver/nvidia/version).
     pub module_version: Option<String>,
+    /// How long NVML took to start, milliseconds: seconds where no process keeps the GPUs initialised.
+    pub init_ms: u64,
+    /// Read from within the step of a scheduled job, whose cgroup may hide GPUs that the bus shows.
+    pub is_restricted: bool,
 }
 
 /// One GPU.
@@ -52,6 +65,12 @@ pub struct Gpu {
     pub temperature_c: Option<u32>,
     /// Where the driver slows it down, Celsius.
     pub slowdown_c: Option<u32>,
+    /// Degrees left until its target limit (T.Limit); below zero it is too hot.
+    pub margin_c: Option<i32>,
+    /// Margin at which the driver slows it down, usually a few degrees below zero.
+    pub slowdown_margin_c: Option<i32>,
+    /// Device memory, Celsius.
+    pub memory_temperature_c: Option<u32>,
     /// MiB.
     pub memory_used_mib: Option<u64>,
     /// MiB.
@@ -78,20 +97,32 @@ pub struct Gpu {
     pub volatile: Ecc,
     /// Error counts of its life.
     pub aggregate: Ecc,
+    /// More uncorrected errors of on-chip memories in its life than NVIDIA accepts.
+    pub sram_threshold_exceeded: Option<bool>,
     /// Row remapping.
     pub rows: Option<Rows>,
-    /// What the driver wants done: `none`, `reset`, `reboot`, `drain-p2p`, `drain-and-reset`.
+    /// What the driver wants done: `none`, `reset`, `reboot`, `drain-p2p`, `drain-and-reset`; a number that is not known
+    /// yet stands as it is.
     pub recovery_action: Option<String>,
     /// PCIe.
     pub pcie: PcieLink,
     /// NVLinks, by number. Empty where the GPU has none.
     pub links: Vec<NvLink>,
+    /// Time between the two looks at the counters of links and of PCIe, milliseconds; None if there was one look.
+    pub window_ms: Option<u64>,
     /// Fabric registration: `not-supported`, `not-started`, `in-progress`, `completed`.
     pub fabric_state: Option<String>,
     /// What the registration ended with; 0 is success.
     pub fabric_status: Option<u32>,
-    /// Health mask of the fabric, where the driver gives one.
+    /// Health mask of the fabric, where the driver gives one: two bits each for degraded bandwidth, route recovery,
+    /// route unhealthy and access timeout recovery (1 true, 2 false), then four for the configuration (above 1: wrong).
     pub fabric_health_mask: Option<u32>,
+    /// NVML's summary of it: 1 healthy, 2 unhealthy, 3 limited capacity, 0 not supported.
+    pub fabric_health_summary: Option<u32>,
+    /// Cluster the GPU belongs to, as a UUID; None where it is all zeros.
+    pub fabric_cluster: Option<String>,
+    /// Clique within the cluster.
+    pub fabric_clique: Option<u32>,
     /// Processes that use it.
     pub processes: Vec<GpuProcess>,
 }
@@ -146,6 +177,8 @@ pub struct PcieLink {
     pub width_max: Option<u32>,
     /// Packets sent again since the driver was loaded.
     pub replays: Option<u64>,
+    /// The same at the second look.
+    pub replays_later: Option<u64>,
 }
 
 /// One NVLink.

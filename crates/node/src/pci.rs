@@ -16,6 +16,10 @@ pub struct Pci {
     pub kernel_options: String,
     /// Memory controllers of the host (EDAC): name, corrected, uncorrected.
     pub memory_controllers: Vec<(String, u64, u64)>,
+    /// This is a virtual machine: what gave it away.
+    pub virtual_machine: Option<String>,
+    /// Time between the two looks at the error counters, milliseconds; None if there was one look.
+    pub window_ms: Option<u64>,
 }
 
 /// One device.
@@ -38,6 +42,8 @@ pub struct PciDevice {
     pub numa: Option<u32>,
     /// IOMMU group.
     pub iommu_group: Option<u32>,
+    /// How its addresses are translated: `identity` (not at all), `DMA`, `DMA-FQ`.
+    pub iommu_domain: Option<String>,
     /// GT/s now, and most.
     pub speed_gt_s: Option<f64>,
     /// Most.
@@ -46,9 +52,13 @@ pub struct PciDevice {
     pub width: Option<u32>,
     /// Most.
     pub width_max: Option<u32>,
+    /// It has counters of advanced error reporting (AER).
+    pub counts_errors: bool,
     /// AER counters that are not zero: `correctable`, `nonfatal`, `fatal`, each with its named errors
     /// (`correctable.BadTLP`).
     pub aer: BTreeMap<String, u64>,
+    /// By how much they grew until the second look; only those that did.
+    pub aer_grown: BTreeMap<String, u64>,
     /// Access Control Services of a bridge: the control bits that are on (`SrcValid`, `ReqRedir`); None if
     /// configuration space was not readable (needs root) or there is no such capability.
     pub acs: Option<Vec<String>>,

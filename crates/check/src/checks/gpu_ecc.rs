@@ -4,8 +4,9 @@
 //!
 //! # What fails
 //!
-//! Uncorrected errors since the driver was loaded. Uncorrected errors of an earlier life only warn: the rows were
-//! remapped, or the GPU was reset. Corrected errors are what ECC is for, and are no trouble at any count.
+//! Uncorrected errors since the driver was loaded, unless their rows have been replaced since; more errors of on-chip
+//! memory than NVIDIA accepts. ECC that is off on one GPU and on at its peers warns. Corrected errors are what ECC is
+//! for, and uncorrected ones of an earlier life are over: both are shown, and no trouble at any count.
 //!
 //! # What to do
 //!
@@ -14,9 +15,12 @@
 //!
 //! # References
 //!
-//! NVIDIA, GPU Memory Error Management; NVML API, nvmlDeviceGetTotalEccErrors.
+//! NVIDIA, GPU Memory Error Management; NVML API, nvmlDeviceGetTotalEccErrors, nvmlDeviceGetSramEccErrorStatus.
+
+use ringleader_node::{Ecc, Gpu};
 
 use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::gpus::{count, item, of, peers};
 use crate::rule::{Area, Check, Probe};
 use crate::view::View;
 
@@ -34,47 +38,135 @@ pub(super) static CHECK: Check = Check {
 };
 
 fn run(view: &View<'_>) -> Answer {
-    let gpus = match view.node.gpus.seen() {
+    let gpus = match of(view) {
         Ok(gpus) => gpus,
-        Err(missing) => return missing.into(),
+        Err(answer) => return answer,
     };
     let mut items = Vec::new();
     let mut n_counting = 0;
     for gpu in &gpus.gpus {
-        let sum = |total: Option<u64>, parts: [Option<u64>; 2]| {
-            let parts = parts.iter().flatten().copied().reduce(u64::saturating_add);
-            total.max(parts)
-        };
-        let volatile = sum(
-            gpu.volatile.total_uncorrected,
-            [gpu.volatile.sram_uncorrected, gpu.volatile.dram_uncorrected],
-        );
-        let aggregate = sum(
-            gpu.aggregate.total_uncorrected,
-            [gpu.aggregate.sram_uncorrected, gpu.aggregate.dram_uncorrected],
-        );
-        n_counting += u32::from(volatile.is_some());
-        let (verdict, text) = match (volatile.unwrap_or(0), aggregate.unwrap_or(0)) {
-            (0, 0) => continue,
-            (0, n) => (
-                Verdict::Warn,
-                format!("{n} uncorrected memory errors in its life, none since the driver was loaded"),
-            ),
-            (n, _) => (Verdict::Fail, format!("{n} uncorrected memory errors since the driver was loaded")),
-        };
-        items.push(Item {
-            subject: format!("GPU {} ({})", gpu.index, gpu.pci),
-            verdict,
-            text,
-            evidence: format!("NVML: volatile {:?}, aggregate {:?}", gpu.volatile, gpu.aggregate),
-        });
+        n_counting += usize::from(uncorrected(&gpu.volatile).is_some());
+        if gpu.ecc == Some(false) && peers(gpu, gpus).any(|peer| peer.ecc == Some(true)) {
+            let text = "ECC is off here and on at its peers: errors of its memory go unseen".to_owned();
+            items.push(item(gpu, Verdict::Warn, text, "nvmlDeviceGetEccMode: disabled".to_owned()));
+        }
+        items.extend(errors(gpu));
     }
     if n_counting == 0 && items.is_empty() {
         return Answer::skipped("no GPU counts memory errors (ECC is off or not supported)");
     }
-    Answer::from_items(format!("no uncorrected errors on {n_counting} GPUs"), items).advise(
-        Impact::Disruptive,
-        "end the job on that GPU and take the node out of service until the GPU has been reset and tested",
-        None,
-    ).value("gpu.ecc-counting", n_counting, ValueKind::Same)
+    Answer::from_items(format!("no uncorrected errors on {}", count(n_counting, "GPU")), items)
+        .advise(
+            Impact::Harmless,
+            "see where the errors lie",
+            Some("nvidia-smi -q -d ECC,ROW_REMAPPER; dmesg -T | grep -i xid".to_owned()),
+        )
+        .advise(
+            Impact::Disruptive,
+            "end the job on that GPU and take the node out of service until the GPU has been reset and tested",
+            None,
+        )
+        .value("gpu.ecc-counting", n_counting, ValueKind::Same)
+}
+
+fn errors(gpu: &Gpu) -> Option<Item> {
+    let volatile = uncorrected(&gpu.volatile).unwrap_or(0);
+    let aggregate = uncorrected(&gpu.aggregate).unwrap_or(0);
+    let (verdict, text) = if gpu.sram_threshold_exceeded == Some(true) {
+        (
+            Verdict::Fail,
+            "more uncorrected errors of its on-chip memory than NVIDIA accepts: replace it".to_owned(),
+        )
+    } else if volatile > 0 && is_replaced(gpu) {
+        let text = format!(
+            "{volatile} uncorrected memory errors since the driver was loaded; the rows have been replaced"
+        );
+        (Verdict::Warn, text)
+    } else if volatile > 0 {
+        (Verdict::Fail, format!("{volatile} uncorrected memory errors since the driver was loaded"))
+    } else if aggregate > 0 {
+        (
+            Verdict::Ok,
+            format!("{aggregate} uncorrected memory errors in its life, none since the driver was loaded"),
+        )
+    } else {
+        return None;
+    };
+    let tell = |ecc: &Ecc| {
+        let n = |n: Option<u64>| n.map_or("-".to_owned(), |n| n.to_string());
+        format!(
+            "DRAM {} SRAM {} in all {}",
+            n(ecc.dram_uncorrected),
+            n(ecc.sram_uncorrected),
+            n(ecc.total_uncorrected)
+        )
+    };
+    let evidence =
+        format!("NVML, uncorrected: volatile {}; aggregate {}", tell(&gpu.volatile), tell(&gpu.aggregate));
+    Some(item(gpu, verdict, text, evidence))
+}
+
+/// The total, or the sum of its parts where they say more.
+fn uncorrected(ecc: &Ecc) -> Option<u64> {
+    let parts = [ecc.sram_uncorrected, ecc.dram_uncorrected].into_iter().flatten();
+    ecc.total_uncorrected.max(parts.reduce(u64::saturating_add))
+}
+
+/// The errors lay in rows of device memory that are out of use by now.
+fn is_replaced(gpu: &Gpu) -> bool {
+    gpu.volatile.sram_uncorrected == Some(0)
+        && gpu.rows.is_some_and(|rows| rows.uncorrected > 0 && !rows.pending && !rows.failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use ringleader_node::Rows;
+
+    use super::*;
+    use crate::staging_gpus::{is_sound, node, verdict};
+
+    fn two(_: u32, gpu: &mut Gpu) {
+        if gpu.index == 3 {
+            gpu.volatile.dram_uncorrected = Some(2);
+            gpu.volatile.total_uncorrected = Some(2);
+        }
+    }
+
+    #[test]
+    fn clean() {
+        is_sound(&CHECK);
+    }
+
+    #[test]
+    fn errors_since_the_driver_was_loaded() {
+        let named = vec!["GPU 3 (0000:1e:00.0)".to_owned()];
+        assert_eq!(verdict(&CHECK, &node(8, two)), (Verdict::Fail, named.clone()));
+        let replaced = node(8, |n, gpu| {
+            two(n, gpu);
+            gpu.rows = Some(Rows { uncorrected: 1, ..Rows::default() });
+        });
+        assert_eq!(verdict(&CHECK, &replaced), (Verdict::Warn, named.clone()));
+        let pending = node(8, |n, gpu| {
+            two(n, gpu);
+            gpu.rows = Some(Rows { uncorrected: 1, pending: true, ..Rows::default() });
+        });
+        assert_eq!(verdict(&CHECK, &pending), (Verdict::Fail, named));
+    }
+
+    #[test]
+    fn what_is_no_trouble() {
+        let old = node(8, |_, gpu| {
+            gpu.aggregate.total_uncorrected = Some(4);
+            gpu.volatile.total_corrected = Some(100_000);
+        });
+        assert_eq!(verdict(&CHECK, &old), (Verdict::Ok, Vec::new()));
+    }
+
+    #[test]
+    fn on_chip_and_off() {
+        let worn = node(8, |n, gpu| gpu.sram_threshold_exceeded = Some(n == 0));
+        assert_eq!(verdict(&CHECK, &worn), (Verdict::Fail, vec!["GPU 0 (0000:1b:00.0)".to_owned()]));
+        let off = node(8, |n, gpu| gpu.ecc = Some(n != 1));
+        assert_eq!(verdict(&CHECK, &off), (Verdict::Warn, vec!["GPU 1 (0000:1c:00.0)".to_owned()]));
+    }
 }

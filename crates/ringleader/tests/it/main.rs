@@ -10,6 +10,7 @@ mod hostile;
 mod machine_faults;
 mod recorded;
 mod report;
+mod stub;
 mod tidy;
 mod variants;
 

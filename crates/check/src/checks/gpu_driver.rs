@@ -1,0 +1,152 @@
+//! # What it checks
+//!
+//! The driver's library (NVML) loads, starts and answers.
+//!
+//! # What fails
+//!
+//! It does not answer in time: the summary names the call and what the process stands in. It cannot be loaded although
+//! there is a GPU; its version is not that of the kernel module; the module is not loaded; or all GPUs refuse.
+//!
+//! # What to do
+//!
+//! A version mismatch means that the driver was updated under a running kernel: reboot, or unload and load the module
+//! when nothing uses it. A hang in the kernel needs the log of the driver, and as a rule a reboot.
+//!
+//! # References
+//!
+//! NVML API reference, nvmlInit and nvmlReturn_t.
+
+use ringleader_node::{DRIVER_NOT_LOADED, VERSION_MISMATCH};
+
+use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::gpus::count;
+use crate::rule::{Area, Check, Probe};
+use crate::view::View;
+
+/// See the module.
+pub(super) static CHECK: Check = Check {
+    id: "gpu-driver",
+    title: "GPU driver",
+    area: Area::Gpu,
+    reads: &[Probe::Gpus],
+    drains: true,
+    is_quick: true,
+    since: "0.2",
+    doc: include_str!("gpu_driver.rs"),
+    run,
+};
+
+fn run(view: &View<'_>) -> Answer {
+    let gpus = match view.node.gpus.seen() {
+        Ok(gpus) => gpus,
+        Err(missing) if !missing.is_trouble => return missing.into(),
+        Err(missing) => {
+            let text =
+                if missing.is_hang { format!("it hangs: {}", missing.why) } else { missing.why.clone() };
+            return advise(broken(text), &missing.why, missing.is_hang);
+        }
+    };
+    if gpus.gpus.is_empty()
+        && let Some((index, word)) = gpus.failures.first()
+    {
+        let text = format!("none of {} answers; GPU {index}: {word}", count(gpus.failures.len(), "GPU"));
+        return advise(broken(text), word, word.contains("hangs"));
+    }
+    let version = gpus.driver_version.as_deref().unwrap_or("of unknown version");
+    let cuda = gpus.cuda_version.as_deref().map_or(String::new(), |cuda| format!(", CUDA up to {cuda}"));
+    let mut answer = Answer::ok(format!("driver {version}{cuda}"));
+    if let Some(version) = &gpus.driver_version {
+        answer = answer.value("driver-version", version, ValueKind::Same);
+    }
+    answer
+}
+
+fn broken(text: String) -> Answer {
+    let item = Item {
+        subject: "NVML".to_owned(),
+        verdict: Verdict::Fail,
+        evidence: format!("libnvidia-ml.so.1: {text}"),
+        text,
+    };
+    Answer::from_items("", vec![item])
+}
+
+fn advise(answer: Answer, why: &str, is_hang: bool) -> Answer {
+    let answer = answer.advise(
+        Impact::Harmless,
+        "read what the driver says",
+        Some("dmesg -T | grep -iE 'nvrm|xid|nvidia' | tail -50".to_owned()),
+    );
+    if is_hang {
+        return answer.advise(
+            Impact::Disruptive,
+            "reboot the node: a call that hangs in the driver does not end",
+            None,
+        );
+    }
+    if why.contains(VERSION_MISMATCH) {
+        return answer.advise(
+            Impact::Disruptive,
+            "the driver was updated under the running kernel: reboot, or load the new module once nothing uses a GPU",
+            Some("rmmod nvidia_peermem nvidia_uvm nvidia_drm nvidia_modeset nvidia; modprobe nvidia".to_owned()),
+        );
+    }
+    if why.contains(DRIVER_NOT_LOADED) || why.contains("no kernel module") {
+        return answer.advise(
+            Impact::Disruptive,
+            "load the driver; if that fails, it was not built for this kernel",
+            Some("modprobe nvidia && nvidia-smi -L".to_owned()),
+        );
+    }
+    answer.advise(
+        Impact::Disruptive,
+        "in a container: start it with its GPUs and the driver's libraries",
+        Some("docker run --gpus all …".to_owned()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use ringleader_node::{Gpus, Node, Outcome, Part};
+
+    use super::*;
+    use crate::staging_gpus::{answer, is_sound};
+
+    fn with(outcome: Outcome<Gpus>) -> Node {
+        Node { gpus: Part { outcome, ..Part::default() }, ..Node::default() }
+    }
+
+    #[test]
+    fn it_answers() {
+        is_sound(&CHECK);
+    }
+
+    #[test]
+    fn a_hang_says_where() {
+        let stuck_in = "nvmlInit (pid 4711), state D, in os_acquire_mutex".to_owned();
+        let said = answer(&CHECK, &with(Outcome::TimedOut { limit_ms: 1_000, stuck_in }));
+        assert_eq!(said.verdict, Verdict::Fail);
+        assert!(said.summary.contains("nvmlInit (pid 4711)") && said.summary.contains("os_acquire_mutex"));
+    }
+
+    #[test]
+    fn a_mismatch_has_its_own_fix() {
+        let said = answer(&CHECK, &with(Outcome::Failed(format!("NVML does not start: {VERSION_MISMATCH}"))));
+        assert_eq!(said.verdict, Verdict::Fail);
+        assert!(said.fixes.iter().any(|fix| fix.text.contains("updated under the running kernel")));
+    }
+
+    #[test]
+    fn no_gpu_is_no_fault() {
+        let said = answer(&CHECK, &with(Outcome::Absent("no NVIDIA GPU on the PCI bus".to_owned())));
+        assert_eq!(said.verdict, Verdict::Skipped);
+    }
+
+    #[test]
+    fn gpus_that_all_refuse() {
+        let gpus = Gpus { n_counted: 1, failures: vec![(0, "Unknown Error".to_owned())], ..Gpus::default() };
+        let said = answer(&CHECK, &with(Outcome::Seen(gpus)));
+        assert_eq!(said.verdict, Verdict::Fail);
+        assert!(said.summary.contains("Unknown Error"));
+    }
+}

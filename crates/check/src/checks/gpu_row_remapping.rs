@@ -1,0 +1,129 @@
+//! # What it checks
+//!
+//! Whether the GPUs can still replace bad rows of their memory.
+//!
+//! # What fails
+//!
+//! A row that could not be replaced; or one that waits to be replaced while a bank has no spare row left. One that
+//! waits for the next reset warns: the job may end first. Rows that have been replaced are no trouble: each bank has
+//! eight spare ones.
+//!
+//! # What to do
+//!
+//! Pending: reset the GPU when nothing uses it. Failed: replace the GPU, which is a criterion of NVIDIA's for a return.
+//!
+//! # References
+//!
+//! NVIDIA, GPU Memory Error Management, row remapping; NVML API, nvmlDeviceGetRemappedRows.
+
+use ringleader_node::Rows;
+
+use crate::answer::{Answer, Impact, ValueKind, Verdict};
+use crate::gpus::{count, item, of};
+use crate::rule::{Area, Check, Probe};
+use crate::view::View;
+
+/// See the module.
+pub(super) static CHECK: Check = Check {
+    id: "gpu-row-remapping",
+    title: "spare rows of GPU memory",
+    area: Area::Gpu,
+    reads: &[Probe::Gpus],
+    drains: true,
+    is_quick: true,
+    since: "0.2",
+    doc: include_str!("gpu_row_remapping.rs"),
+    run,
+};
+
+fn run(view: &View<'_>) -> Answer {
+    let gpus = match of(view) {
+        Ok(gpus) => gpus,
+        Err(answer) => return answer,
+    };
+    let mut items = Vec::new();
+    let (mut n_telling, mut n_replaced) = (0, 0);
+    for (gpu, rows) in gpus.gpus.iter().filter_map(|gpu| Some((gpu, gpu.rows?))) {
+        n_telling += 1;
+        n_replaced += rows.corrected + rows.uncorrected;
+        let exhausted = rows.banks_exhausted.unwrap_or(0);
+        let (verdict, text) = match rows {
+            Rows { failed: true, .. } => {
+                (Verdict::Fail, "a bad row of its memory could not be replaced".to_owned())
+            }
+            Rows { pending: true, .. } if exhausted > 0 => {
+                let banks = count(exhausted as usize, "bank");
+                (
+                    Verdict::Fail,
+                    format!(
+                        "a bad row waits to be replaced, and {banks} of its memory have no spare row left"
+                    ),
+                )
+            }
+            Rows { pending: true, .. } => {
+                (Verdict::Warn, "a bad row of its memory is replaced at the next reset".to_owned())
+            }
+            _ if exhausted > 0 => {
+                let banks = count(exhausted as usize, "bank");
+                (Verdict::Warn, format!("{banks} of its memory have no spare row left"))
+            }
+            _ => continue,
+        };
+        let evidence = format!(
+            "nvmlDeviceGetRemappedRows: corrected {}, uncorrected {}, pending {}, failed {}; banks exhausted {exhausted}",
+            rows.corrected, rows.uncorrected, rows.pending, rows.failed
+        );
+        items.push(item(gpu, verdict, text, evidence));
+    }
+    if n_telling == 0 {
+        return Answer::skipped("no GPU here remaps rows");
+    }
+    let pending = items.iter().any(|item| item.verdict == Verdict::Warn);
+    let ok = format!("no row waits or failed on {}, {n_replaced} replaced", count(n_telling, "GPU"));
+    let answer = Answer::from_items(ok, items).value("gpu.rows-replaced", n_replaced, ValueKind::Counter);
+    let answer = answer.advise(
+        Impact::Harmless,
+        "read the state of row remapping",
+        Some("nvidia-smi -q -d ROW_REMAPPER,ECC".to_owned()),
+    );
+    if pending {
+        return answer.advise(
+            Impact::Destructive,
+            "once no process uses the GPU, reset it; on a board with NVSwitch all its GPUs together",
+            Some("nvidia-smi --gpu-reset -i <index>".to_owned()),
+        );
+    }
+    answer.advise(Impact::Disruptive, "take the node out of service and have the GPU replaced", None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::staging_gpus::{is_sound, node, verdict};
+
+    fn third(rows: Rows) -> (Verdict, Vec<String>) {
+        verdict(
+            &CHECK,
+            &node(4, |n, gpu| {
+                if n == 2 {
+                    gpu.rows = Some(rows)
+                }
+            }),
+        )
+    }
+
+    #[test]
+    fn rows() {
+        is_sound(&CHECK);
+        let named = vec!["GPU 2 (0000:1d:00.0)".to_owned()];
+        assert_eq!(third(Rows { failed: true, ..Rows::default() }), (Verdict::Fail, named.clone()));
+        assert_eq!(third(Rows { pending: true, ..Rows::default() }), (Verdict::Warn, named.clone()));
+        let full = Rows { pending: true, banks_exhausted: Some(1), ..Rows::default() };
+        assert_eq!(third(full), (Verdict::Fail, named));
+        // Replaced with success.
+        assert_eq!(
+            third(Rows { uncorrected: 3, corrected: 7, ..Rows::default() }),
+            (Verdict::Ok, Vec::new())
+        );
+    }
+}

@@ -1,0 +1,161 @@
+//! # What it checks
+//!
+//! What the kernel says of the hardware besides Xids: machine checks, memory, PCIe, the IOMMU, a driver that does not
+//! start, tasks and processors that stand still.
+//!
+//! # What fails
+//!
+//! Since the job began, or since boot where no job is known: a machine check or memory error that was not corrected, a
+//! fatal PCIe error, a GPU that is lost or does not start, a driver's library of another version, a kernel that failed.
+//! Hung tasks, processors that stand still or are too hot, IOMMU faults and slots that lost their link warn, where no job
+//! is known for an hour. What came before the job is shown.
+//!
+//! # What to do
+//!
+//! Keep the log, take the node out, and look at the part that it names.
+//!
+//! # References
+//!
+//! Linux, Documentation/admin-guide/RAS, Documentation/PCI/pcieaer-howto.rst, kernel/hung_task.c.
+
+use std::collections::BTreeMap;
+
+use ringleader_model::{KernelEventKind as Kind, PcieSeverity};
+
+use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::rule::{Area, Check, Probe};
+use crate::view::{KernelLine, View};
+use crate::xids::HOUR_NS;
+
+/// See the module.
+pub(super) static CHECK: Check = Check {
+    id: "kernel-errors",
+    title: "errors in the kernel log",
+    area: Area::Host,
+    reads: &[Probe::KernelLog, Probe::System, Probe::Jobs],
+    drains: true,
+    is_quick: true,
+    since: "0.2",
+    doc: include_str!("kernel_errors.rs"),
+    run,
+};
+
+fn run(view: &View<'_>) -> Answer {
+    let lines = match &view.kernel {
+        Ok(lines) => lines,
+        Err(missing) => return missing.clone().into(),
+    };
+    let knows_job = view.options.since_ns.is_some() || view.ranks().next().is_some();
+    let mut groups: BTreeMap<(&'static str, String), Vec<&KernelLine<'_>>> = BTreeMap::new();
+    let mut verdicts: BTreeMap<&'static str, Verdict> = BTreeMap::new();
+    for line in lines {
+        let Some((verdict, what)) = weigh(&line.event.kind) else { continue };
+        verdicts.insert(what, verdict);
+        let device = line.event.device.map_or("this node".to_owned(), |device| format!("device {device}"));
+        groups.entry((what, device)).or_default().push(line);
+    }
+    let items: Vec<Item> = groups
+        .iter()
+        .map(|((what, subject), lines)| {
+            let weight = verdicts.get(what).copied().unwrap_or_default();
+            // Where no job is known, what passes by itself is over after a while; what is broken is not.
+            let is_over = |line: &KernelLine<'_>| {
+                !knows_job && weight < Verdict::Fail && view.node.at_ns - line.at_ns > HOUR_NS
+            };
+            let last = lines.iter().rev().find(|line| line.is_recent && !is_over(line));
+            let times = if lines.len() > 1 { format!(", {} times", lines.len()) } else { String::new() };
+            let text = last.or(lines.last()).map_or("", |line| line.text);
+            Item {
+                subject: subject.clone(),
+                verdict: if last.is_some() { weight } else { Verdict::Ok },
+                text: format!("{what}{times}"),
+                evidence: format!("kernel log: {}", text.chars().take(200).collect::<String>()),
+            }
+        })
+        .collect();
+    let is_cut = view.node.kernel_log.get().is_some_and(|log| log.is_cut);
+    let ok = if is_cut {
+        "none in what is left of the log (its beginning is overwritten)"
+    } else {
+        "none since boot"
+    };
+    let ok = if items.is_empty() { ok } else { "none that matters now" };
+    let n: usize = groups.values().map(Vec::len).sum();
+    Answer::from_items(ok, items)
+        .advise(
+            Impact::Harmless,
+            "read them with what stands around them, and keep them: the ring is overwritten",
+            Some("dmesg -T --level=emerg,alert,crit,err,warn > kernel-log.txt".to_owned()),
+        )
+        .advise(Impact::Disruptive, "take the node out and have the part looked at that the line names", None)
+        .value("kernel-errors", n, ValueKind::Counter)
+}
+
+/// How bad a statement is, and in words; None for what other checks judge, and for what is no error.
+fn weigh(kind: &Kind) -> Option<(Verdict, &'static str)> {
+    Some(match kind {
+        Kind::GpuLost => (Verdict::Fail, "a GPU has fallen off the bus"),
+        Kind::GpuInitFailed { .. } => (Verdict::Fail, "the driver could not start a GPU"),
+        Kind::GspSilent => (Verdict::Fail, "a GPU's system processor does not answer"),
+        Kind::DriverMismatch { .. } => (Verdict::Fail, "the driver's library and module are of two versions"),
+        Kind::MachineCheck { uncorrected: true } => (Verdict::Fail, "a machine check that was not corrected"),
+        Kind::MemoryErrors { uncorrected: true, .. } => {
+            (Verdict::Fail, "errors of the host's memory that were not corrected")
+        }
+        Kind::MemoryFailure { .. } => (Verdict::Fail, "a page of the host's memory is bad"),
+        Kind::PcieError(error) if error.severity == PcieSeverity::Fatal => {
+            (Verdict::Fail, "a fatal PCIe error")
+        }
+        Kind::PcieError(error) if error.unrecovered => (Verdict::Fail, "a PCIe error without recovery"),
+        Kind::PcieError(error) if error.severity == PcieSeverity::NonFatal => {
+            (Verdict::Warn, "a PCIe error that was not corrected")
+        }
+        Kind::Panic => (Verdict::Fail, "the kernel itself failed"),
+        Kind::PcieLinkDown => (Verdict::Warn, "a PCIe slot lost its link"),
+        Kind::IommuFault => (Verdict::Warn, "the IOMMU stopped an access"),
+        Kind::HungTask { .. } => (Verdict::Warn, "a task waits in the kernel for minutes"),
+        Kind::Lockup { .. } => (Verdict::Warn, "a processor made no progress"),
+        Kind::Throttled => (Verdict::Warn, "processors were slowed down for heat"),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::staging_gpus::{healthy, is_sound, kernel};
+    use crate::view::Options;
+
+    fn after(since_s: Option<i64>, line: &str) -> Answer {
+        let mut node = healthy();
+        kernel(&mut node, &[(500, line)]);
+        let options = Options { since_ns: since_s.map(|s| s * 1_000_000_000), ..Options::default() };
+        (CHECK.run)(&View::new(&node, &options))
+    }
+
+    #[test]
+    fn hardware_fails_and_waiting_warns() {
+        is_sound(&CHECK);
+        for (line, verdict) in [
+            (
+                "EDAC MC0: 1 UE memory read error on CPU_SrcID#0_MC#0_Chan#0_DIMM#0 (channel:0 slot:0 page:0x1 offset:0x0 grain:32)",
+                Verdict::Fail,
+            ),
+            ("NVRM: RmInitAdapter failed! (0x26:0x56:1463)", Verdict::Fail),
+            ("pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:1b:00.0", Verdict::Fail),
+            ("INFO: task python:4711 blocked for more than 120 seconds.", Verdict::Warn),
+            ("nvidia 0000:1b:00.0: enabling device (0000 -> 0003)", Verdict::Ok),
+        ] {
+            assert_eq!(after(None, line).verdict, verdict, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_came_before_the_job_is_shown() {
+        let line = "INFO: task python:4711 blocked for more than 120 seconds.";
+        // Boot was at 1,000 s since 1970.
+        let before = after(Some(1_600), line);
+        assert_eq!((before.verdict, before.items.len()), (Verdict::Ok, 1));
+        assert_eq!(after(Some(1_400), line).verdict, Verdict::Warn);
+    }
+}

@@ -1,0 +1,194 @@
+//! # What it checks
+//!
+//! Lanes and speed of the PCIe links of GPUs, NVSwitches, network cards and NVMe, against what they can do and against
+//! cards of the same sort.
+//!
+//! # What fails
+//!
+//! Fewer lanes than the card can have, while another card of its sort has all of them; a GPU that works at a lower
+//! speed than peers that work. Where all cards of a sort have the same, the slots are built so. A card without peers
+//! warns if the bridge above it could do more. Links slow down when a device idles: that is no fault.
+//!
+//! # What to do
+//!
+//! Reseat the card or its riser; look for PCIe errors in the kernel log.
+//!
+//! # References
+//!
+//! PCI Express base specification, link status register; Linux, Documentation/ABI/testing/sysfs-bus-pci.
+
+use ringleader_node::{Gpu, Gpus, Pci, PciDevice};
+
+use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::gpus::{count, is_busy, item, peers};
+use crate::rule::{Area, Check, Probe};
+use crate::view::View;
+
+/// See the module.
+pub(super) static CHECK: Check = Check {
+    id: "pcie-link",
+    title: "PCIe width and speed",
+    area: Area::Pcie,
+    reads: &[Probe::Gpus, Probe::Pci],
+    drains: true,
+    is_quick: true,
+    since: "0.2",
+    doc: include_str!("pcie_link.rs"),
+    run,
+};
+
+fn run(view: &View<'_>) -> Answer {
+    let (pci, gpus) = (view.node.pci.get(), view.node.gpus.get());
+    if pci.is_none() && gpus.is_none() {
+        return view.node.pci.seen().err().map_or_else(|| Answer::skipped("not read"), Answer::from);
+    }
+    let mut items = Vec::new();
+    let mut n_links = 0;
+    for device in pci.into_iter().flat_map(|pci| &pci.devices).filter(|device| is_card(device)) {
+        n_links += usize::from(device.width.is_some());
+        items.extend(pci.and_then(|pci| narrow(device, pci, gpus)));
+    }
+    for gpu in gpus.into_iter().flat_map(|gpus| &gpus.gpus) {
+        // Where the bus is hidden, NVML's own reading of the width stands in.
+        if pci.is_none() {
+            n_links += usize::from(gpu.pcie.width.is_some());
+            items.extend(gpus.and_then(|gpus| narrow_by_nvml(gpu, gpus)));
+        }
+        items.extend(gpus.and_then(|gpus| slow(gpu, gpus)));
+    }
+    if n_links == 0 {
+        return Answer::skipped("no card of this machine tells of a PCIe link");
+    }
+    let mut answer =
+        Answer::from_items(format!("{} as wide as the others of its sort", count(n_links, "link")), items)
+            .advise(
+                Impact::Harmless,
+                "see the links and their errors",
+                Some(
+                    "lspci -vv | grep -E '^[0-9a-f]|LnkCap:|LnkSta:'; dmesg -T | grep -iE 'aer|pcieport'"
+                        .to_owned(),
+                ),
+            )
+            .advise(Impact::Disruptive, "take the node out and have the card or its riser reseated", None);
+    for gpu in gpus.into_iter().flat_map(|gpus| &gpus.gpus) {
+        if let Some(width) = gpu.pcie.width {
+            answer = answer.value(format!("gpu.{}.pcie-width", gpu.index), width, ValueKind::Same);
+        }
+    }
+    answer
+}
+
+/// Bridges between buses are what the cards are behind.
+fn is_card(device: &PciDevice) -> bool {
+    device.class >> 8 != 0x0604 && !device.is_gone
+}
+
+fn is_like(a: &PciDevice, b: &PciDevice) -> bool {
+    (a.vendor, a.device, a.class) == (b.vendor, b.device, b.class) && a.address != b.address
+}
+
+fn narrow(device: &PciDevice, pci: &Pci, gpus: Option<&Gpus>) -> Option<Item> {
+    let (now, most) = (device.width?, device.width_max?);
+    if now >= most {
+        return None;
+    }
+    let widest =
+        pci.devices.iter().filter(|other| is_like(device, other)).filter_map(|other| other.width).max();
+    let (verdict, text) = match widest {
+        Some(widest) if widest > now => {
+            (Verdict::Fail, format!("it has {now} of {most} PCIe lanes, others of its sort have {widest}"))
+        }
+        Some(_) => return None,
+        None => {
+            let above = pci.devices.iter().find(|other| Some(&other.address) == device.parent.as_ref())?;
+            let possible = above.width_max.filter(|possible| *possible > now)?.min(most);
+            (Verdict::Warn, format!("it has {now} PCIe lanes, it and its slot can do {possible}"))
+        }
+    };
+    let gpu = gpus.and_then(|gpus| gpus.gpus.iter().find(|gpu| gpu.pci == device.address));
+    let subject = match (gpu, device.class >> 16) {
+        (Some(gpu), _) => crate::gpus::name(gpu),
+        (None, 0x03) => format!("GPU {}", device.address),
+        (None, 0x02) => format!("network card {}", device.address),
+        (None, _) => format!("device {}", device.address),
+    };
+    let evidence =
+        format!("/sys/bus/pci/devices/{}: current_link_width {now}, max_link_width {most}", device.address);
+    Some(Item { subject, verdict, text, evidence })
+}
+
+fn narrow_by_nvml(gpu: &Gpu, gpus: &Gpus) -> Option<Item> {
+    let (now, most) = (gpu.pcie.width?, gpu.pcie.width_max?);
+    let widest = peers(gpu, gpus).filter_map(|peer| peer.pcie.width).max()?;
+    (now < most && now < widest).then(|| {
+        let text = format!("it has {now} of {most} PCIe lanes, its peers have {widest}");
+        item(gpu, Verdict::Fail, text, format!("NVML: PCIe width {now}, at most {most}"))
+    })
+}
+
+/// Slower than peers, all of them at work.
+fn slow(gpu: &Gpu, gpus: &Gpus) -> Option<Item> {
+    let (now, most) = (gpu.pcie.generation?, gpu.pcie.generation_max?);
+    if now >= most || is_busy(gpu) != Some(true) {
+        return None;
+    }
+    let fastest = peers(gpu, gpus)
+        .filter(|peer| is_busy(peer) == Some(true))
+        .filter_map(|peer| peer.pcie.generation)
+        .max()?;
+    (fastest > now).then(|| {
+        let text = format!("it works at PCIe generation {now}, its peers at {fastest}");
+        item(gpu, Verdict::Fail, text, format!("NVML: PCIe generation {now}, at most {most}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::staging_gpus::{healthy, is_sound, node, pci, verdict};
+
+    #[test]
+    fn fewer_lanes_than_the_peers() {
+        is_sound(&CHECK);
+        let mut node = healthy();
+        pci(&mut node).devices[5].width = Some(8);
+        assert_eq!(verdict(&CHECK, &node), (Verdict::Fail, vec!["GPU 2 (0000:1d:00.0)".to_owned()]));
+        // All alike: the slots are built so.
+        pci(&mut node)
+            .devices
+            .iter_mut()
+            .filter(|device| device.vendor == 0x10de)
+            .for_each(|d| d.width = Some(8));
+        assert_eq!(verdict(&CHECK, &node).0, Verdict::Ok);
+        // The bus is hidden: NVML tells.
+        let mut hidden = crate::staging_gpus::node(4, |n, gpu| {
+            if n == 1 {
+                gpu.pcie.width = Some(4)
+            }
+        });
+        hidden.pci = ringleader_node::Part::default();
+        assert_eq!(verdict(&CHECK, &hidden), (Verdict::Fail, vec!["GPU 1 (0000:1c:00.0)".to_owned()]));
+    }
+
+    #[test]
+    fn a_card_alone() {
+        let mut node = node(1, |_, _| {});
+        pci(&mut node).devices[1].width = Some(8);
+        assert_eq!(verdict(&CHECK, &node).0, Verdict::Ok);
+        pci(&mut node).devices[0].width_max = Some(16);
+        assert_eq!(verdict(&CHECK, &node).0, Verdict::Warn);
+    }
+
+    #[test]
+    fn speed_counts_at_work() {
+        let one = |pct| {
+            node(4, move |n, gpu| {
+                if n == 3 {
+                    (gpu.pcie.generation, gpu.utilization_pct) = (Some(1), Some(pct))
+                }
+            })
+        };
+        assert_eq!(verdict(&CHECK, &one(100)), (Verdict::Fail, vec!["GPU 3 (0000:1e:00.0)".to_owned()]));
+        assert_eq!(verdict(&CHECK, &one(0)).0, Verdict::Ok);
+    }
+}

@@ -1,0 +1,63 @@
+//! What the checks of GPUs share: how a GPU is called, whether it works, and what its peers say.
+
+use ringleader_node::{Gpu, Gpus, Missing, Pci, PciDevice};
+
+use crate::answer::{Answer, Item, Verdict};
+use crate::view::View;
+
+/// A GPU that works: below this it may be between two steps.
+const BUSY_PCT: u32 = 50;
+
+/// `GPU 3 (0000:5d:00.0)`.
+pub(crate) fn name(gpu: &Gpu) -> String {
+    if gpu.pci.is_empty() { format!("GPU {}", gpu.index) } else { format!("GPU {} ({})", gpu.index, gpu.pci) }
+}
+
+/// An item about a GPU.
+pub(crate) fn item(gpu: &Gpu, verdict: Verdict, text: String, evidence: String) -> Item {
+    Item { subject: name(gpu), verdict, text, evidence }
+}
+
+/// The GPUs, if there is one to judge.
+///
+/// # Errors
+/// The answer of a check that has none.
+pub(crate) fn of<'a>(view: &View<'a>) -> Result<&'a Gpus, Answer> {
+    let gpus = view.node.gpus.seen().map_err(|missing: Missing| Answer::skipped(missing.why))?;
+    if gpus.gpus.is_empty() {
+        return Err(Answer::skipped("no GPU answers"));
+    }
+    Ok(gpus)
+}
+
+/// Whether it works at the moment; None if it does not tell.
+pub(crate) fn is_busy(gpu: &Gpu) -> Option<bool> {
+    gpu.utilization_pct.map(|pct| pct >= BUSY_PCT)
+}
+
+/// Other GPUs of the same product.
+pub(crate) fn peers<'a>(gpu: &'a Gpu, gpus: &'a Gpus) -> impl Iterator<Item = &'a Gpu> {
+    gpus.gpus.iter().filter(move |other| other.index != gpu.index && other.name == gpu.name)
+}
+
+/// The middle one; of two in the middle the upper.
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+/// NVIDIA's GPUs on the bus.
+pub(crate) fn on_bus(pci: &Pci) -> impl Iterator<Item = &PciDevice> {
+    pci.devices.iter().filter(|device| device.vendor == 0x10de && device.class >> 16 == 0x03)
+}
+
+/// NVIDIA's NVSwitches on the bus.
+pub(crate) fn switches(pci: &Pci) -> impl Iterator<Item = &PciDevice> {
+    pci.devices.iter().filter(|device| device.vendor == 0x10de && device.class >> 8 == 0x0680)
+}
+
+/// `1 GPU`, `8 GPUs`.
+pub(crate) fn count(n: usize, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
