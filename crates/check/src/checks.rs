@@ -1,7 +1,19 @@
 //! The checks, one file each. Their order is the order of the table.
 
+mod clock;
+mod cpu_pressure;
 mod gpu_ecc;
+mod gpu_processes;
+mod job_environment;
+mod job_orphans;
+mod job_processes;
+mod job_versions;
+mod limits;
+mod master_port;
+mod memory_pressure;
 mod shm_space;
+mod shm_stale;
+mod storage;
 
 use crate::rule::{Check, Probe};
 
@@ -12,9 +24,21 @@ pub static ALL: &[&Check] = &[
     // NVLink.
     // PCIe.
     // Kernel, memory, clock, storage.
+    &memory_pressure::CHECK,
+    &cpu_pressure::CHECK,
+    &clock::CHECK,
+    &storage::CHECK,
     // Fabric and network.
     // Shared memory, limits, processes, settings of the job.
     &shm_space::CHECK,
+    &shm_stale::CHECK,
+    &limits::CHECK,
+    &job_processes::CHECK,
+    &job_orphans::CHECK,
+    &job_environment::CHECK,
+    &job_versions::CHECK,
+    &master_port::CHECK,
+    &gpu_processes::CHECK,
 ];
 
 /// The check of that id.

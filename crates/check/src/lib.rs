@@ -7,7 +7,10 @@ pub mod answer;
 pub mod baseline;
 pub mod checks;
 pub mod fleet;
+pub mod jobs;
 pub mod rule;
+#[cfg(test)]
+mod staging_jobs;
 mod view;
 
 use ringleader_node::Node;

@@ -40,6 +40,8 @@ pub struct System {
     pub euid: u32,
     /// Processes the kernel has killed for lack of memory since boot, wherever.
     pub oom_kills: Option<u64>,
+    /// Network namespace this was read in.
+    pub net_namespace: Option<u64>,
     /// The group this was read in: the limits of a container.
     pub cgroup: Option<crate::Cgroup>,
 }

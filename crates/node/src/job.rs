@@ -44,7 +44,7 @@ pub struct Process {
     pub memory: u64,
     /// Threads.
     pub n_threads: u32,
-    /// Threads in state D: tid and kernel function.
+    /// Threads that stayed in state D for the whole time between two looks: tid and kernel function.
     pub blocked_threads: Vec<(u32, String)>,
     /// It has a GPU's device file open.
     pub uses_gpu: bool,
@@ -73,6 +73,8 @@ pub struct Process {
     pub n_cpus: Option<u32>,
     /// Memory cgroup, if it has a limit or was near it.
     pub cgroup: Option<Cgroup>,
+    /// Effective capabilities, as a bit mask; bit 14 (CAP_IPC_LOCK) lifts the limit of locked memory.
+    pub capabilities: Option<u64>,
     /// Network namespace, to tell containers apart.
     pub net_namespace: Option<u64>,
     /// Could not be looked into: why.

@@ -35,7 +35,9 @@ const RANKS: &[&str] = &["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"
 pub(super) fn take(request: &Request) -> Result<Jobs, Trouble> {
     let walk = Walk::new(request)?;
     let (chosen, chosen_by) = walk.choose(&request.target)?;
-    let processes = chosen.iter().take(MAX_PROCESSES).filter_map(|pid| walk.describe(*pid)).collect();
+    let mut processes: Vec<Process> =
+        chosen.iter().take(MAX_PROCESSES).filter_map(|pid| walk.describe(*pid)).collect();
+    still_blocked(walk.proc, &mut processes);
     Ok(Jobs { processes, chosen_by, n_hidden: walk.n_hidden })
 }
 
@@ -246,7 +248,7 @@ impl<'a> Walk<'a> {
             cpu_s: stat.cpu_ticks as f64 / ticks as f64,
             memory: stat.resident_pages * rustix::param::page_size() as u64,
             n_threads: stat.n_threads,
-            blocked_threads: blocked(&at),
+            blocked_threads: Vec::new(),
             uses_gpu: !seen.minors.is_empty(),
             gpu_minors: seen.minors.iter().copied().collect(),
             gpus: seen.minors.iter().filter_map(|minor| self.gpu_addresses.get(minor).cloned()).collect(),
@@ -263,6 +265,7 @@ impl<'a> Walk<'a> {
                 let mut known = self.cgroups.borrow_mut();
                 known.entry(listing).or_insert_with_key(|listing| procfs::cgroup(self.sys, listing)).clone()
             }),
+            capabilities: of_status("CapEff").and_then(|mask| u64::from_str_radix(mask, 16).ok()),
             net_namespace: link_name(&at.join("ns/net"))
                 .and_then(|name| name.strip_prefix("net:[")?.strip_suffix(']')?.parse().ok()),
             hidden: seen.hidden.clone(),
@@ -408,15 +411,38 @@ fn is_written(info: &PathBuf) -> bool {
     flags.is_some_and(|flags| flags & 0o3 != 0)
 }
 
-/// Threads in state D, with what they wait in.
-fn blocked(at: &Path) -> Vec<(u32, String)> {
+/// Threads in state D by number, with their count of switches and what they wait in.
+fn blocked(at: &Path) -> BTreeMap<u32, (String, String)> {
     let tasks = at.join("task");
     let threads = names(&tasks).into_iter().take(MAX_THREADS).filter_map(|tid| {
-        let stat = Stat::parse(&text(&tasks.join(&tid).join("stat"))?)?;
-        let place = text(&tasks.join(&tid).join("wchan")).unwrap_or_default();
-        (stat.state == "D").then(|| Some((tid.parse().ok()?, place)))?
+        let task = tasks.join(&tid);
+        if Stat::parse(&text(&task.join("stat"))?)?.state != "D" {
+            return None;
+        }
+        let status = text(&task.join("status")).unwrap_or_default();
+        let n_switches = procfs::status(&status, "voluntary_ctxt_switches").unwrap_or_default().to_owned();
+        Some((tid.parse().ok()?, (n_switches, text(&task.join("wchan")).unwrap_or_default())))
     });
     threads.collect()
+}
+
+/// Looks twice for threads in state D: who reads a disk is in it for a moment, who hangs stays, without having run.
+fn still_blocked(proc: &Path, processes: &mut [Process]) {
+    let at = |process: &Process| proc.join(process.pid.to_string());
+    let first: Vec<_> = processes.iter().map(|process| blocked(&at(process))).collect();
+    if first.iter().all(BTreeMap::is_empty) {
+        return;
+    }
+    std::thread::sleep(PATIENCE);
+    for (process, before) in processes.iter_mut().zip(first) {
+        if before.is_empty() {
+            continue;
+        }
+        let after = blocked(&at(process));
+        let stayed =
+            after.into_iter().filter(|(tid, (n, _))| before.get(tid).is_some_and(|(old, _)| old == n));
+        process.blocked_threads = stayed.map(|(tid, (_, place))| (tid, place)).collect();
+    }
 }
 
 /// PCI addresses of GPUs by the number of their device file, as the driver tells them.

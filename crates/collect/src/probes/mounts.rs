@@ -378,6 +378,58 @@ mod tests {
         assert_eq!(taken[0].used_by, [4711]);
     }
 
+    /// A FUSE file system whose daemon never answers, in a mount namespace of the test's own. Needs root, and says so.
+    #[test]
+    fn a_real_mount_whose_server_never_answers() {
+        let at = tempfile::tempdir().unwrap();
+        let script = "exec 9<>/dev/fuse && mount -i -t fuse -o fd=9,rootmode=40000,user_id=0,group_id=0 hung \"$1\" \
+            || exit 77; exec \"$2\" --exact probes::mounts::tests::beside_a_hung_mount --ignored";
+        let output = std::process::Command::new("unshare")
+            .args(["-m", "sh", "-c", script, "sh"])
+            .arg(at.path())
+            .arg(std::env::current_exe().unwrap())
+            .env(HUNG, at.path())
+            .output();
+        match output {
+            Ok(output)
+                if output.status.code() == Some(77)
+                    || String::from_utf8_lossy(&output.stderr).contains("unshare") => {}
+            Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout)),
+            Err(_) => {}
+        }
+    }
+
+    const HUNG: &str = "RINGLEADER_TEST_HUNG_MOUNT";
+
+    #[test]
+    #[ignore = "runs within the test above, where there is such a mount"]
+    fn beside_a_hung_mount() {
+        let Ok(hung) = std::env::var(HUNG) else { return };
+        let request = Request { deadline_ms: 500, ..Request::default() };
+        let started = Instant::now();
+        let taken = take(&request).unwrap();
+        assert!(started.elapsed() < Duration::from_secs(5));
+        let mount = taken.iter().find(|mount| mount.at == hung).unwrap();
+        assert_eq!(mount.failure.as_deref(), Some("no answer within 300 ms"));
+        let place = mount.stuck_in.as_deref().unwrap();
+        assert!(place.contains("state D") && place.contains("fuse"), "{place}");
+        assert!(taken.iter().any(|mount| mount.at == "/" && mount.size.is_some()));
+        // A process that hangs there is told with its place, by the probe of jobs.
+        let mut child = std::process::Command::new("stat").args(["-f", &hung]).spawn().unwrap();
+        let target = crate::request::Target { pids: vec![child.id()], slurm_job: None };
+        let request = Request { target, ..Request::default() };
+        let found = (0..50).find_map(|_| {
+            let jobs = jobs::take(&request).unwrap();
+            let process = jobs.processes.into_iter().find(|process| process.pid == child.id())?;
+            process.blocked_threads.first().map(|(tid, place)| (*tid, place.clone()))
+        });
+        let id = child.id();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let (tid, place) = found.unwrap();
+        assert!(tid == id && place.contains("fuse"), "{place}");
+    }
+
     #[test]
     fn this_machine() {
         let taken = take(&Request::default()).unwrap();

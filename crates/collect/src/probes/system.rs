@@ -8,7 +8,7 @@ use crate::probes::Trouble;
 use crate::procfs::cgroup;
 use crate::request::{Request, Roots};
 use crate::sys;
-use crate::sysfs::{names, text};
+use crate::sysfs::{link_name, names, text};
 
 /// Kernel modules that matter to a job.
 const MODULES: &[&str] = &[
@@ -87,6 +87,8 @@ pub(super) fn take(request: &Request) -> Result<System, Trouble> {
         euid: rustix::process::geteuid().as_raw(),
         oom_kills: text(&proc.join("vmstat"))
             .and_then(|counts| counts.lines().find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok())),
+        net_namespace: link_name(&proc.join("self/ns/net"))
+            .and_then(|name| name.strip_prefix("net:[")?.strip_suffix(']')?.parse().ok()),
         cgroup: text(&proc.join("self/cgroup")).and_then(|listing| cgroup(&request.roots.sys, &listing)),
     })
 }
