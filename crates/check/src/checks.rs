@@ -1,22 +1,34 @@
 //! The checks, one file each. Their order is the order of the table.
 
 mod acs_iommu;
+mod clock;
+mod cpu_pressure;
 mod gpu_driver;
 mod gpu_ecc;
 mod gpu_mode;
 mod gpu_power_and_clocks;
+mod gpu_processes;
 mod gpu_recovery_action;
 mod gpu_row_remapping;
 mod gpu_temperature;
 mod gpus_present;
 mod host_memory_errors;
+mod job_environment;
+mod job_orphans;
+mod job_processes;
+mod job_versions;
 mod kernel_errors;
+mod limits;
+mod master_port;
+mod memory_pressure;
 mod nvlink_errors;
 mod nvlink_state;
 mod nvswitch_fabric;
 mod pcie_errors;
 mod pcie_link;
 mod shm_space;
+mod shm_stale;
+mod storage;
 mod versions;
 mod xid;
 mod xid_hardware;
@@ -48,9 +60,21 @@ pub static ALL: &[&Check] = &[
     // Kernel, memory, clock, storage.
     &kernel_errors::CHECK,
     &host_memory_errors::CHECK,
+    &memory_pressure::CHECK,
+    &cpu_pressure::CHECK,
+    &clock::CHECK,
+    &storage::CHECK,
     // Fabric and network.
     // Shared memory, limits, processes, settings of the job.
     &shm_space::CHECK,
+    &shm_stale::CHECK,
+    &limits::CHECK,
+    &job_processes::CHECK,
+    &job_orphans::CHECK,
+    &job_environment::CHECK,
+    &job_versions::CHECK,
+    &master_port::CHECK,
+    &gpu_processes::CHECK,
 ];
 
 /// The check of that id.

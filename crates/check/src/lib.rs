@@ -8,9 +8,12 @@ pub mod baseline;
 pub mod checks;
 pub mod fleet;
 mod gpus;
+pub mod jobs;
 pub mod rule;
 #[cfg(test)]
 mod staging_gpus;
+#[cfg(test)]
+mod staging_jobs;
 mod view;
 mod xids;
 

@@ -50,9 +50,9 @@ impl<'a> View<'a> {
         Self { node, options, kernel }
     }
 
-    /// Processes that carry a rank.
+    /// The processes that are ranks, by rank; their workers and shells, which carry the same variables, are not.
     pub fn ranks(&self) -> impl Iterator<Item = &'a Process> {
-        self.node.jobs.get().into_iter().flat_map(|jobs| &jobs.processes).filter(|p| p.rank().is_some())
+        self.node.jobs.get().into_iter().flat_map(crate::jobs::ranks)
     }
 }
 

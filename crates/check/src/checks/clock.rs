@@ -1,0 +1,121 @@
+//! # What it checks
+//!
+//! Whether somebody keeps the clock of this node in step, and how large its error may be.
+//!
+//! # What fails
+//!
+//! Nothing by itself: a wrong clock stops no job. It warns if a job of several nodes runs here and nobody keeps the
+//! clock, since its logs and dumps then cannot be put in order. Clocks of nodes are compared with each other by the
+//! table of many nodes.
+//!
+//! # What to do
+//!
+//! Start chrony, or systemd-timesyncd.
+//!
+//! # References
+//!
+//! adjtimex(2), STA_UNSYNC and maxerror.
+
+use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::rule::{Area, Check, Probe};
+use crate::view::View;
+
+/// See the module.
+pub(super) static CHECK: Check = Check {
+    id: "clock",
+    title: "the clock is kept in step",
+    area: Area::Host,
+    reads: &[Probe::System, Probe::Jobs],
+    drains: false,
+    is_quick: true,
+    since: "0.2",
+    doc: include_str!("clock.rs"),
+    run,
+};
+
+/// The kernel's bound when nobody has told it anything for hours: it means not known.
+const UNKNOWN_US: u64 = 16_000_000;
+/// An error from which events of nodes come in the wrong order, microseconds.
+const LARGE_US: u64 = 1_000_000;
+
+fn run(view: &View<'_>) -> Answer {
+    let system = match view.node.system.seen() {
+        Ok(system) => system,
+        Err(missing) => return missing.into(),
+    };
+    let Some(is_kept) = system.clock_is_kept else {
+        return Answer::skipped("the kernel did not tell about its clock");
+    };
+    let error_us = system.clock_error_us.filter(|error| *error < UNKNOWN_US);
+    let spans_nodes = view.ranks().any(|rank| {
+        let here = ["LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"]
+            .iter()
+            .find_map(|n| rank.number(n));
+        rank.world_size().zip(here).is_some_and(|(world, here)| world > here)
+    });
+    let error = error_us.map_or_else(
+        || "error not known".to_owned(),
+        |us| format!("error at most {:.1} ms", us as f64 / 1e3),
+    );
+    let is_bad = !is_kept || error_us.is_some_and(|us| us >= LARGE_US);
+    let mut items = Vec::new();
+    if is_bad && spans_nodes {
+        items.push(Item {
+            subject: "clock".to_owned(),
+            verdict: Verdict::Warn,
+            text: format!(
+                "{}, {error}: logs of the job's nodes cannot be put in order",
+                if is_kept { "kept" } else { "nobody keeps it in step" }
+            ),
+            evidence: format!(
+                "adjtimex: {}, maxerror {:?} us",
+                if is_kept { "in step" } else { "STA_UNSYNC" },
+                system.clock_error_us
+            ),
+        });
+    }
+    let ok = if is_kept {
+        format!("kept in step, {error}")
+    } else {
+        "nobody keeps it in step, and no job of several nodes runs here".to_owned()
+    };
+    Answer::from_items(ok, items)
+        .advise(Impact::Harmless, "see what keeps it", Some("chronyc tracking || timedatectl".to_owned()))
+        .advise(
+            Impact::Disruptive,
+            "start what keeps it",
+            Some("systemctl enable --now chronyd || systemctl enable --now systemd-timesyncd".to_owned()),
+        )
+        .value("clock.is-kept", is_kept, ValueKind::Same)
+}
+
+#[cfg(test)]
+mod tests {
+    use ringleader_node::{Part, System};
+
+    use super::CHECK;
+    use crate::answer::Verdict;
+    use crate::staging_jobs::Stage;
+
+    fn stage(world: &'static str, is_kept: Option<bool>, error_us: u64) -> Stage {
+        let stage = Stage::job(move |_, rank| {
+            rank.environment.as_mut().unwrap().insert("WORLD_SIZE".to_owned(), world.to_owned());
+        });
+        let system = System { clock_is_kept: is_kept, clock_error_us: Some(error_us), ..System::default() };
+        stage.with(|node| node.system = Part::of(system))
+    }
+
+    #[test]
+    fn nobody_keeps_it_for_a_job_of_several_nodes() {
+        stage("8", Some(false), 16_000_000).expect(&CHECK, Verdict::Warn, &["clock"]);
+        stage("8", Some(true), 3_000_000).expect(&CHECK, Verdict::Warn, &["clock"]);
+    }
+
+    #[test]
+    fn no_harm() {
+        stage("8", Some(true), 900).expect(&CHECK, Verdict::Ok, &[]);
+        stage("4", Some(false), 16_000_000).expect(&CHECK, Verdict::Ok, &[]);
+        stage("8", None, 0).expect(&CHECK, Verdict::Skipped, &[]);
+        Stage::new().with(|node| node.system = Part::default()).expect(&CHECK, Verdict::Skipped, &[]);
+    }
+}

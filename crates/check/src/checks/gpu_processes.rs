@@ -1,0 +1,119 @@
+//! # What it checks
+//!
+//! Who holds memory of the GPUs that a job runs on: only its own ranks should.
+//!
+//! # What fails
+//!
+//! Nothing fails by itself. A process that belongs to no job and holds much memory of a GPU that a rank uses warns: the
+//! job runs out of memory earlier, or shares the processors. Display servers, monitors and MPS servers are small or
+//! expected.
+//!
+//! # What to do
+//!
+//! Ask its owner; give shared GPUs out by the scheduler.
+//!
+//! # References
+//!
+//! NVML API, nvmlDeviceGetComputeRunningProcesses.
+
+use crate::answer::{Answer, Impact, Item, Verdict};
+use crate::jobs::{Tree, name};
+use crate::rule::{Area, Check, Probe};
+use crate::view::View;
+
+/// See the module.
+pub(super) static CHECK: Check = Check {
+    id: "gpu-processes",
+    title: "no stranger on the job's GPUs",
+    area: Area::Job,
+    reads: &[Probe::Gpus, Probe::Jobs, Probe::System],
+    drains: false,
+    is_quick: true,
+    since: "0.2",
+    doc: include_str!("gpu_processes.rs"),
+    run,
+};
+
+/// A CUDA context alone takes some hundred MiB; what monitors and displays hold is less than this.
+const MUCH_MIB: u64 = 1024;
+
+fn run(view: &View<'_>) -> Answer {
+    let gpus = match view.node.gpus.seen() {
+        Ok(gpus) => gpus,
+        Err(missing) => return missing.into(),
+    };
+    let jobs = match view.node.jobs.seen() {
+        Ok(jobs) => jobs,
+        Err(missing) => return missing.into(),
+    };
+    let tree = Tree::new(jobs);
+    let is_of_job = |pid: u32| {
+        tree.get(pid).is_some_and(|process| {
+            process.rank().is_some()
+                || tree.launcher(process).is_some()
+                || tree.above(process).iter().any(|p| p.rank().is_some())
+        })
+    };
+    let n_ranks = view.ranks().count();
+    if n_ranks == 0 {
+        return Answer::skipped("no job with ranks runs here");
+    }
+    // The driver names processes by the host's numbers, which mean others in a container.
+    if view.node.system.get().is_some_and(|system| system.container.is_some()) {
+        return Answer::skipped("this is a container: the driver's process numbers are the host's");
+    }
+    let mut items = Vec::new();
+    for gpu in &gpus.gpus {
+        let of_job = gpu.processes.iter().filter(|user| is_of_job(user.pid)).count();
+        for user in gpu.processes.iter().filter(|user| of_job > 0 && !is_of_job(user.pid)) {
+            let process = tree.get(user.pid);
+            let is_server = process.is_some_and(|process| process.command.starts_with("nvidia-cuda-mps"));
+            let Some(mib) = user.memory_mib.filter(|mib| *mib >= MUCH_MIB && !is_server) else { continue };
+            let who = process.map_or_else(|| format!("pid {} (not visible here)", user.pid), name);
+            items.push(Item {
+                subject: format!("GPU {} ({})", gpu.index, gpu.pci),
+                verdict: Verdict::Warn,
+                text: format!("{who} holds {mib} MiB and belongs to no job"),
+                evidence: format!("NVML: {} processes on this GPU, {of_job} of a job", gpu.processes.len()),
+            });
+        }
+    }
+    let pids: Vec<String> =
+        items.iter().filter_map(|i| i.text.split(' ').nth(1).map(str::to_owned)).collect();
+    Answer::from_items("only processes of jobs use the GPUs of jobs", items).advise(
+        Impact::Harmless,
+        "see whose it is",
+        Some(format!("ps -o pid,user,lstart,args -p {}", pids.join(","))),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CHECK;
+    use crate::answer::Verdict;
+    use crate::staging_jobs::{Stage, process};
+
+    #[test]
+    fn a_stranger_beside_a_rank() {
+        let stage = Stage::job(|_, _| {}).process(process(900, 1, "jupyter", &[]));
+        stage.gpu("a", &[(80, 60_000), (900, 9_000)]).expect(&CHECK, Verdict::Warn, &["GPU 0 (a)"]);
+    }
+
+    #[test]
+    fn who_may_be_there() {
+        let worker = process(300, 80, "python3", &[]);
+        let stage = Stage::job(|_, _| {}).process(process(900, 1, "jupyter", &[])).process(worker);
+        // A small one, one on another GPU, and a child of a rank.
+        stage.gpu("a", &[(80, 60_000), (900, 300), (300, 5_000)]).expect(&CHECK, Verdict::Ok, &[]);
+        let stage = Stage::job(|_, _| {}).process(process(900, 1, "jupyter", &[]));
+        stage.gpu("a", &[(80, 60_000)]).gpu("b", &[(900, 9_000)]).expect(&CHECK, Verdict::Ok, &[]);
+        Stage::new().gpu("a", &[(900, 9_000)]).expect(&CHECK, Verdict::Skipped, &[]);
+        Stage::job(|_, _| {}).expect(&CHECK, Verdict::Skipped, &[]);
+        let container = Stage::job(|_, _| {}).gpu("a", &[(80, 60_000), (900, 9_000)]).with(|node| {
+            let system =
+                ringleader_node::System { container: Some("docker".to_owned()), ..Default::default() };
+            node.system = ringleader_node::Part::of(system);
+        });
+        container.expect(&CHECK, Verdict::Skipped, &[]);
+    }
+}

@@ -1,0 +1,356 @@
+//! # What it checks
+//!
+//! Environment of the ranks: what must be the same is the same, what must differ differs, and values say what they mean.
+//!
+//! # What fails
+//!
+//! A variable that all ranks must agree on has different values; two ranks are given one GPU, or one rank exists twice.
+//! Values that are read as something else, names that nothing reads, and settings that cancel each other warn if they
+//! hurt.
+//!
+//! # What to do
+//!
+//! Set it for all ranks or for none; `ringleader explain NAME` says how a variable is read.
+//!
+//! # References
+//!
+//! Data of ringleader-knowledge (variables, traps, conflicts), each row with its source.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ringleader_knowledge::conflict;
+use ringleader_knowledge::variable::{self, Agreement, Status, misread};
+use ringleader_knowledge::version::NcclVersion;
+use ringleader_node::Process;
+
+use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::jobs::{by_meeting, name};
+use crate::rule::{Area, Check, Probe};
+use crate::view::View;
+
+/// See the module.
+pub(super) static CHECK: Check = Check {
+    id: "job-environment",
+    title: "environment of the ranks",
+    area: Area::Job,
+    reads: &[Probe::Jobs, Probe::Libraries],
+    drains: false,
+    is_quick: false,
+    since: "0.2",
+    doc: include_str!("job_environment.rs"),
+    run,
+};
+
+/// Variables of the launcher that ranks must agree on.
+const OF_LAUNCHER: &[&str] = &["WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"];
+/// Remarks of one node.
+const MAX_REMARKS: usize = 40;
+
+fn run(view: &View<'_>) -> Answer {
+    let jobs = match view.node.jobs.seen() {
+        Ok(jobs) => jobs,
+        Err(missing) => return missing.into(),
+    };
+    let mut items = Vec::new();
+    let mut n_ranks = 0;
+    let mut settings: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for ranks in by_meeting(jobs) {
+        let ranks: Vec<&Process> = ranks.into_iter().filter(|rank| rank.environment.is_some()).collect();
+        n_ranks += ranks.len();
+        agreement(&ranks, &mut items);
+        doubles(&ranks, &mut items);
+        lint(view, &ranks, &mut items);
+        for (key, value) in ranks.iter().filter_map(|rank| rank.environment.as_ref()).flatten() {
+            let must = variable::get(key).is_some_and(|known| known.agreement == Agreement::Must);
+            if must {
+                settings.entry(key).or_default().insert(value);
+            }
+        }
+    }
+    // Ranks of one launcher that mean to meet at different places never meet.
+    for job in crate::jobs::by_launcher(jobs)
+        .iter()
+        .filter(|job| job.launcher.is_some_and(|l| l.launcher() == Some("torchrun")))
+    {
+        for key in OF_LAUNCHER {
+            differs(&job.ranks, key, Verdict::Fail, &mut items);
+        }
+    }
+    if n_ranks == 0 {
+        return Answer::skipped("no rank runs here whose environment can be read");
+    }
+    let has_lint = items.iter().any(|item| item.evidence.starts_with("lint"));
+    let mut answer = Answer::from_items(format!("{n_ranks} ranks agree"), items);
+    if has_lint {
+        let text = "see how the variable is read";
+        answer = answer.advise(Impact::Harmless, text, Some("ringleader explain NCCL_DEBUG".to_owned()));
+    }
+    answer =
+        answer.advise(Impact::Disruptive, "start the job again with one environment for all ranks", None);
+    for (key, values) in settings {
+        let all: Vec<&str> = values.into_iter().collect();
+        answer = answer.value(format!("environment.{key}"), all.join(" | "), ValueKind::Same);
+    }
+    answer
+}
+
+fn agreement(ranks: &[&Process], items: &mut Vec<Item>) {
+    let names: BTreeSet<&str> = ranks
+        .iter()
+        .filter_map(|r| r.environment.as_ref())
+        .flat_map(|e| e.keys().map(String::as_str))
+        .collect();
+    for key in names {
+        let verdict = match variable::get(key).map(|known| known.agreement) {
+            Some(Agreement::Must) => Verdict::Fail,
+            Some(Agreement::Should) => Verdict::Warn,
+            _ => continue,
+        };
+        // OF_LAUNCHER is looked at by launcher: here it is what the groups are made of.
+        if !OF_LAUNCHER.contains(&key) {
+            differs(ranks, key, verdict, items);
+        }
+    }
+}
+
+fn differs(ranks: &[&Process], key: &str, verdict: Verdict, items: &mut Vec<Item>) {
+    let mut by_value: BTreeMap<Option<&str>, Vec<&Process>> = BTreeMap::new();
+    // A cut value is there, and not known.
+    for rank in ranks.iter().filter(|rank| !rank.cut_variables.iter().any(|cut| cut == key)) {
+        by_value.entry(rank.variable(key).map(str::trim)).or_default().push(rank);
+    }
+    if by_value.len() < 2 {
+        return;
+    }
+    let most = by_value.values().map(Vec::len).max().unwrap_or(0);
+    let odd: Vec<String> =
+        by_value.values().filter(|who| who.len() < most).flatten().map(|rank| name(rank)).collect();
+    let values: Vec<&str> = by_value.keys().map(|value| value.unwrap_or("not set")).collect();
+    let evidence: Vec<String> = by_value
+        .iter()
+        .filter_map(|(value, who)| {
+            Some(format!("/proc/{}/environ: {key} {}", who.first()?.pid, value.unwrap_or("not set")))
+        })
+        .collect();
+    items.push(Item {
+        subject: match odd.as_slice() {
+            [] => key.to_owned(),
+            [first, .., last] if odd.len() > 3 => format!("{first} … {last}"),
+            odd => odd.join(", "),
+        },
+        verdict,
+        text: format!("ranks differ in {key}: {}", values.join(" | ")),
+        evidence: evidence.join("; "),
+    });
+}
+
+/// Two processes for one rank, and two ranks for one GPU.
+fn doubles(ranks: &[&Process], items: &mut Vec<Item>) {
+    for (at, rank) in ranks.iter().enumerate() {
+        for other in ranks.iter().skip(at + 1) {
+            if rank.rank() == other.rank() {
+                items.push(Item {
+                    subject: format!("{}, {}", name(rank), name(other)),
+                    verdict: Verdict::Fail,
+                    text: "two processes have one rank of one job".to_owned(),
+                    evidence: format!("/proc/{}/environ, /proc/{}/environ", rank.pid, other.pid),
+                });
+                continue;
+            }
+            let device = |p: &Process| one_device(p).map(str::to_owned);
+            if let Some(gpu) = device(rank).filter(|gpu| device(other).as_deref() == Some(gpu)) {
+                items.push(Item {
+                    subject: format!("{}, {}", name(rank), name(other)),
+                    verdict: Verdict::Fail,
+                    text: format!("both see GPU {gpu} alone: NCCL refuses two ranks on one GPU"),
+                    evidence: format!("CUDA_VISIBLE_DEVICES={gpu} in both"),
+                });
+            }
+        }
+        let devices = rank
+            .variable("CUDA_VISIBLE_DEVICES")
+            .map(|list| list.split(',').filter(|d| !d.trim().is_empty()).count());
+        if let (Some(n), Some(local)) = (devices, rank.local_rank())
+            && n > 1
+            && local as usize >= n
+        {
+            items.push(Item {
+                subject: name(rank),
+                verdict: Verdict::Warn,
+                text: format!("sees {n} GPUs, and its local rank {local} asks for one more than that"),
+                evidence: format!(
+                    "CUDA_VISIBLE_DEVICES={}",
+                    rank.variable("CUDA_VISIBLE_DEVICES").unwrap_or_default()
+                ),
+            });
+        }
+    }
+}
+
+fn one_device(rank: &Process) -> Option<&str> {
+    let mut devices =
+        rank.variable("CUDA_VISIBLE_DEVICES")?.split(',').map(str::trim).filter(|d| !d.is_empty());
+    let first = devices.next()?;
+    devices.next().is_none().then_some(first)
+}
+
+/// What is wrong with a setting by itself, once for all ranks that have it.
+fn lint(view: &View<'_>, ranks: &[&Process], items: &mut Vec<Item>) {
+    let mut remarks: BTreeMap<String, (Verdict, Vec<&Process>)> = BTreeMap::new();
+    for rank in ranks {
+        let Some(environment) = &rank.environment else { continue };
+        let version = view.node.libraries.get().and_then(|libraries| {
+            let (_, version) =
+                libraries.get(&rank.pid)?.iter().find(|(name, _)| name.starts_with("libnccl.so"))?;
+            NcclVersion::parse(version)
+        });
+        let mut note = |text: String, hurts: bool| {
+            let verdict = if hurts { Verdict::Warn } else { Verdict::Ok };
+            remarks.entry(text).or_insert_with(|| (verdict, Vec::new())).1.push(rank);
+        };
+        for (key, value) in environment {
+            if let Some((text, hurts)) = by_itself(key, value, version) {
+                note(text, hurts);
+            }
+        }
+        let today = |name: &str| {
+            let known = variable::get(name);
+            environment.get(name).or_else(|| known?.aliases.iter().find_map(|alias| environment.get(*alias)))
+        };
+        for (row, names) in conflict::found(|name| today(name).map(String::as_str)) {
+            let set: Vec<String> =
+                names.iter().filter_map(|name| Some(format!("{name}={}", today(name)?))).collect();
+            note(format!("{}: {}", set.join(" with "), row.means), row.hurts);
+        }
+    }
+    for (text, (verdict, who)) in remarks.into_iter().take(MAX_REMARKS) {
+        let subject = if who.len() == ranks.len() {
+            "all ranks".to_owned()
+        } else {
+            who.iter().take(3).map(|rank| name(rank)).collect::<Vec<_>>().join(", ")
+        };
+        let pid = who.first().map_or(0, |rank| rank.pid);
+        items.push(Item { subject, verdict, text, evidence: format!("lint of /proc/{pid}/environ") });
+    }
+}
+
+fn by_itself(key: &str, value: &str, version: Option<NcclVersion>) -> Option<(String, bool)> {
+    if let Some(unread) = variable::get_unread(key) {
+        return Some((format!("nothing reads {key}; use instead: {}", unread.meant), true));
+    }
+    let Some(known) = variable::get(key) else {
+        let is_foreign = variable::is_of_plugin(key)
+            || variable::is_label(key)
+            || version.is_some_and(|version| version > variable::newest());
+        let is_ours = key.starts_with("NCCL_") || key.starts_with("TORCH_NCCL_");
+        let text = || format!("no NCCL up to {} and no PyTorch is known to read {key}", variable::newest());
+        return (is_ours && !is_foreign).then(|| (text(), false));
+    };
+    if known.reader == "NCCL" && variable::is_read_by(known.name, version) == Some(false) {
+        let version = version.map(|version| version.to_string()).unwrap_or_default();
+        return Some((format!("NCCL {version} does not read {key}"), false));
+    }
+    if known.status == Status::Removed && version.is_none() {
+        return Some((format!("no current release reads {key}"), false));
+    }
+    let misread = misread(known, value, version)?;
+    Some((format!("{key}={value}: {}; {}", misread.what, misread.trap.instead), true))
+}
+
+#[cfg(test)]
+mod tests {
+    use ringleader_node::Process;
+
+    use super::CHECK;
+    use crate::answer::Verdict;
+    use crate::staging_jobs::{Stage, process};
+
+    fn set(rank: &mut Process, key: &str, value: &str) {
+        rank.environment.as_mut().unwrap().insert(key.to_owned(), value.to_owned());
+    }
+
+    /// `value` on rank `which`, `usual` on the others; an empty one is not set.
+    fn differing(key: &'static str, which: u32, value: &'static str, usual: &'static str) -> Stage {
+        Stage::job(move |n, rank| {
+            let value = if n == which { value } else { usual };
+            if !value.is_empty() {
+                set(rank, key, value);
+            }
+        })
+    }
+
+    #[test]
+    fn what_must_agree() {
+        differing("NCCL_ALGO", 2, "Tree", "Ring").expect(&CHECK, Verdict::Fail, &["pid 82 (rank 2)"]);
+        differing("NCCL_ALGO", 1, "Ring", "").expect(&CHECK, Verdict::Fail, &["pid 81 (rank 1)"]);
+        differing("WORLD_SIZE", 3, "8", "4").expect(&CHECK, Verdict::Fail, &["pid 83 (rank 3)"]);
+        differing("MASTER_PORT", 3, "1234", "29500").expect(&CHECK, Verdict::Fail, &["pid 83 (rank 3)"]);
+    }
+
+    #[test]
+    fn what_may_differ() {
+        Stage::job(|_, _| {}).expect(&CHECK, Verdict::Ok, &[]);
+        differing("NCCL_DEBUG_FILE", 2, "/tmp/a", "/tmp/b").expect(&CHECK, Verdict::Ok, &[]);
+        differing("NCCL_ALGO", 9, "", "Ring").expect(&CHECK, Verdict::Ok, &[]);
+        // A value that was cut is not an absent one.
+        let cut = Stage::job(|n, rank| match n {
+            1 => rank.cut_variables.push("NCCL_ALGO".to_owned()),
+            _ => set(rank, "NCCL_ALGO", "Ring"),
+        });
+        cut.expect(&CHECK, Verdict::Ok, &[]);
+        // Another job with other settings, on the same node.
+        let other = [
+            ("RANK", "0"),
+            ("LOCAL_RANK", "0"),
+            ("MASTER_PORT", "1"),
+            ("NCCL_ALGO", "Tree"),
+            ("WORLD_SIZE", "1"),
+        ];
+        let stage = differing("NCCL_ALGO", 9, "", "Ring");
+        let stage =
+            stage.process(process(400, 1, "torchrun", &[])).process(process(401, 400, "python3", &other));
+        stage.expect(&CHECK, Verdict::Ok, &[]);
+    }
+
+    #[test]
+    fn one_gpu_or_one_rank_for_two() {
+        let devices = |n: u32| ["0", "1", "1", "3"][n as usize];
+        let same = Stage::job(move |n, rank| set(rank, "CUDA_VISIBLE_DEVICES", devices(n)));
+        same.expect(&CHECK, Verdict::Fail, &["pid 81 (rank 1), pid 82 (rank 2)"]);
+        Stage::job(|n, rank| set(rank, "CUDA_VISIBLE_DEVICES", &n.to_string())).expect(
+            &CHECK,
+            Verdict::Ok,
+            &[],
+        );
+        Stage::job(|_, rank| set(rank, "CUDA_VISIBLE_DEVICES", "0,1,2,3")).expect(&CHECK, Verdict::Ok, &[]);
+        Stage::job(|_, rank| set(rank, "CUDA_VISIBLE_DEVICES", "0,1,2")).expect(
+            &CHECK,
+            Verdict::Warn,
+            &["pid 83 (rank 3)"],
+        );
+        let twice = Stage::job(|n, rank| {
+            if n == 3 {
+                set(rank, "RANK", "0")
+            }
+        });
+        twice.expect(&CHECK, Verdict::Fail, &["pid 80 (rank 0), pid 83 (rank 0)"]);
+    }
+
+    #[test]
+    fn values_that_say_something_else() {
+        let stage = Stage::job(|_, rank| set(rank, "NCCL_IB_DISABLE", "true"));
+        stage.expect(&CHECK, Verdict::Warn, &["all ranks"]);
+        // A name that no release knows may be that of a newer one.
+        Stage::job(|_, rank| set(rank, "NCCL_NO_SUCH_THING", "1")).expect(&CHECK, Verdict::Ok, &[]);
+    }
+
+    #[test]
+    fn nothing_to_judge() {
+        Stage::new().expect(&CHECK, Verdict::Skipped, &[]);
+        Stage::new().with(|node| node.jobs = ringleader_node::Part::default()).expect(
+            &CHECK,
+            Verdict::Skipped,
+            &[],
+        );
+    }
+}

@@ -1,0 +1,111 @@
+//! # What it checks
+//!
+//! Processes of an earlier run that are still there: their launcher is gone, and they hold GPUs, ports and memory that
+//! the next run needs.
+//!
+//! # What fails
+//!
+//! A process that carries what only a launcher sets, with no launcher above it, and a GPU in use. Without a GPU it
+//! warns. A daemon that a rank of a live job has set free is none.
+//!
+//! # What to do
+//!
+//! Look at each, then end it: `ringleader check --kill-orphans` asks before it does.
+//!
+//! # References
+//!
+//! torchrun's and srun's environment; proc_pid_stat(5), parent.
+
+use crate::answer::{Answer, Impact, Item, Verdict};
+use crate::jobs::{Orphan, orphans};
+use crate::rule::{Area, Check, Probe};
+use crate::view::View;
+
+/// See the module.
+pub(super) static CHECK: Check = Check {
+    id: "job-orphans",
+    title: "no process of an earlier run",
+    area: Area::Job,
+    reads: &[Probe::Jobs, Probe::Gpus],
+    drains: false,
+    is_quick: true,
+    since: "0.2",
+    doc: include_str!("job_orphans.rs"),
+    run,
+};
+
+fn run(view: &View<'_>) -> Answer {
+    let jobs = match view.node.jobs.seen() {
+        Ok(jobs) => jobs,
+        Err(missing) => return missing.into(),
+    };
+    let found = orphans(view.node);
+    let items = found.iter().map(|orphan| item(orphan, view.node.at_ns)).collect();
+    if found.is_empty() && jobs.n_hidden > 0 && view.node.system.get().is_some_and(|system| system.euid != 0)
+    {
+        return Answer::skipped(format!(
+            "{} processes of other users could not be looked into: run as root",
+            jobs.n_hidden
+        ));
+    }
+    let pids: Vec<String> = found.iter().map(|orphan| orphan.pid.to_string()).collect();
+    Answer::from_items("no process is left of an earlier run", items)
+        .advise(
+            Impact::Harmless,
+            "look at them",
+            Some(format!("ps -o pid,ppid,user,lstart,stat,args -p {}", pids.join(","))),
+        )
+        .advise(
+            Impact::Destructive,
+            "end them, each after it was confirmed",
+            Some("ringleader check --only job-orphans --kill-orphans".to_owned()),
+        )
+}
+
+fn item(orphan: &Orphan, now_ns: i64) -> Item {
+    let age_min = (now_ns - orphan.started_ns).max(0) / 60_000_000_000;
+    let subject = match orphan.rank {
+        Some(rank) => format!("pid {} (was rank {rank})", orphan.pid),
+        None => format!("pid {}", orphan.pid),
+    };
+    let held = match (orphan.gpus.as_slice(), orphan.gpu_memory_mib) {
+        ([], _) => "uses no GPU".to_owned(),
+        (gpus, Some(mib)) => format!("holds {mib} MiB of {}", gpus.join(", ")),
+        (gpus, None) => format!("has {} open", gpus.join(", ")),
+    };
+    Item {
+        subject,
+        verdict: if orphan.gpus.is_empty() { Verdict::Warn } else { Verdict::Fail },
+        text: format!("{} of user {}, {age_min} min old, {held}: {}", orphan.command, orphan.uid, orphan.why),
+        evidence: format!("/proc/{}/stat and environ", orphan.pid),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CHECK;
+    use crate::answer::Verdict;
+    use crate::staging_jobs::{Stage, process};
+
+    const OLD: [(&str, &str); 3] = [("RANK", "5"), ("LOCAL_RANK", "5"), ("TORCHELASTIC_RUN_ID", "old")];
+
+    #[test]
+    fn one_is_left_beside_a_job() {
+        let stage = Stage::job(|_, _| {}).process(process(500, 1, "python3", &OLD));
+        stage.expect(&CHECK, Verdict::Warn, &["pid 500 (was rank 5)"]);
+        let stage = stage.gpu("0000:1b:00.0", &[(500, 900), (80, 70_000)]);
+        stage.expect(&CHECK, Verdict::Fail, &["pid 500 (was rank 5)"]);
+        assert!(stage.answer(&CHECK).summary.contains("60 min old, holds 900 MiB of 0000:1b:00.0"));
+    }
+
+    #[test]
+    fn a_job_alone_and_nothing_read() {
+        Stage::job(|_, _| {}).expect(&CHECK, Verdict::Ok, &[]);
+        Stage::new().expect(&CHECK, Verdict::Ok, &[]);
+        Stage::new().with(|node| node.jobs = ringleader_node::Part::default()).expect(
+            &CHECK,
+            Verdict::Skipped,
+            &[],
+        );
+    }
+}

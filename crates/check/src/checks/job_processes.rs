@@ -1,0 +1,264 @@
+//! # What it checks
+//!
+//! The ranks of this node: as many as their launcher wants, alive, running.
+//!
+//! # What fails
+//!
+//! A rank that is missing, dead and not collected (Z), stopped (T), or so deep in the kernel that even its reader
+//! hangs. A thread that has stayed in an uninterruptible wait between two looks, and a process under a debugger, warn.
+//! Children of a rank (data loaders) are not counted as ranks.
+//!
+//! # What to do
+//!
+//! Read the log of the missing rank first: the others only wait for it. Continue a stopped one with SIGCONT.
+//!
+//! # References
+//!
+//! proc_pid_stat(5); torchrun's variables; Slurm's srun(1), output environment.
+
+use std::collections::BTreeSet;
+
+use ringleader_node::Process;
+
+use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::jobs::{Job, by_launcher, name};
+use crate::rule::{Area, Check, Probe};
+use crate::view::View;
+
+/// See the module.
+pub(super) static CHECK: Check = Check {
+    id: "job-processes",
+    title: "the job's processes are alive",
+    area: Area::Job,
+    reads: &[Probe::Jobs],
+    drains: false,
+    is_quick: true,
+    since: "0.2",
+    doc: include_str!("job_processes.rs"),
+    run,
+};
+
+/// A launcher younger than this may still be starting its ranks, nanoseconds.
+const STARTING_NS: i64 = 20_000_000_000;
+
+fn run(view: &View<'_>) -> Answer {
+    let jobs = match view.node.jobs.seen() {
+        Ok(jobs) => jobs,
+        Err(missing) => return missing.into(),
+    };
+    let groups = by_launcher(jobs);
+    let n_ranks: usize = groups.iter().map(|job| job.ranks.len()).sum();
+    let hidden: Vec<&Process> = jobs.processes.iter().filter(|p| p.hidden.is_some() && p.uses_gpu).collect();
+    let mut items = Vec::new();
+    for process in &jobs.processes {
+        if let Some(why) = process.hidden.as_deref().filter(|why| why.contains("hangs")) {
+            items.push(item(process, Verdict::Fail, why.to_owned(), place_of(process)));
+        }
+    }
+    if n_ranks == 0 && items.is_empty() {
+        let why = match (jobs.n_hidden, hidden.is_empty()) {
+            (0, _) => "no process here carries a rank".to_owned(),
+            (n, _) => format!(
+                "no process here carries a rank; {n} of other users could not be looked into: run as root"
+            ),
+        };
+        return Answer::skipped(why);
+    }
+    for job in &groups {
+        missing(view, job, &mut items);
+        for rank in &job.ranks {
+            standing(rank, &mut items);
+        }
+        let expected = expected(job);
+        let is_whole = expected.is_some_and(|n| job.ranks.len() >= n as usize);
+        for dead in jobs.processes.iter().filter(|p| p.state == "Z" && !is_whole) {
+            let is_sibling =
+                job.ranks.iter().any(|rank| rank.ppid == dead.ppid && rank.command == dead.command);
+            let is_last =
+                job.ranks.is_empty() && job.launcher.is_some_and(|launcher| launcher.pid == dead.ppid);
+            if is_sibling || is_last {
+                let text = format!("is dead and its parent, pid {}, has not collected it", dead.ppid);
+                let evidence = format!("/proc/{}/stat: state Z, parent {}", dead.pid, dead.ppid);
+                let subject = format!("pid {} ({})", dead.pid, dead.command);
+                items.push(Item { subject, verdict: Verdict::Fail, text, evidence });
+            }
+        }
+    }
+    let stopped: Vec<String> =
+        jobs.processes.iter().filter(|p| p.state == "T").map(|p| p.pid.to_string()).collect();
+    let has_stopped = items.iter().any(|item| item.text.starts_with("is stopped"));
+    let mut answer = Answer::from_items(format!("{n_ranks} ranks alive"), items);
+    if has_stopped {
+        let command = format!("kill -CONT {}", stopped.join(" "));
+        answer = answer.advise(
+            Impact::Disruptive,
+            "let the stopped process go on, once you know who stopped it",
+            Some(command),
+        );
+    }
+    answer
+        .advise(
+            Impact::Harmless,
+            "collect what can be had before the launcher ends the job, and read the log of the rank that is not well",
+            Some("ringleader collect".to_owned()),
+        )
+        .value("job.n-ranks", n_ranks, ValueKind::Same)
+}
+
+/// Ranks the launcher wants on this node.
+fn expected(job: &Job<'_>) -> Option<u32> {
+    let of_rank =
+        ["LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"];
+    let told = job.ranks.iter().find_map(|rank| of_rank.iter().find_map(|name| rank.number(name)));
+    told.or_else(|| {
+        let arguments = &job.launcher?.arguments;
+        arguments.iter().enumerate().find_map(|(at, word)| {
+            let flag = word.trim_start_matches('-').replace('_', "-");
+            match flag.split_once('=') {
+                Some(("nproc-per-node", n)) => n.parse().ok(),
+                None if flag == "nproc-per-node" => arguments.get(at + 1)?.parse().ok(),
+                _ => None,
+            }
+        })
+    })
+}
+
+fn missing(view: &View<'_>, job: &Job<'_>, items: &mut Vec<Item>) {
+    let Some(n) = expected(job) else { return };
+    // The scheduler's count per node is that of its own tasks.
+    let here: BTreeSet<u32> = job.ranks.iter().filter_map(|rank| rank.local_rank()).collect();
+    if here.is_empty() && !job.ranks.is_empty() {
+        return;
+    }
+    // Global ranks of a node follow each other in every launcher's default.
+    let first = job.ranks.iter().find_map(|rank| rank.rank()?.checked_sub(rank.local_rank()?));
+    let is_starting =
+        job.launcher.is_some_and(|launcher| view.node.at_ns - launcher.started_ns < STARTING_NS);
+    let launcher =
+        job.launcher.map_or_else(|| "its launcher".to_owned(), |l| format!("pid {} ({})", l.pid, l.command));
+    for local in (0..n).filter(|local| !here.contains(local)) {
+        let subject = match first {
+            Some(first) => format!("rank {} (local rank {local})", first + local),
+            None => format!("local rank {local}"),
+        };
+        let (verdict, text) = if is_starting {
+            (Verdict::Warn, format!("has no process yet; {launcher} has just started"))
+        } else {
+            (Verdict::Fail, format!("has no process; {launcher} wants {n} ranks here"))
+        };
+        let evidence = format!("LOCAL_WORLD_SIZE or --nproc-per-node: {n}; local ranks seen: {here:?}");
+        items.push(Item { subject, verdict, text, evidence });
+    }
+}
+
+fn standing(rank: &Process, items: &mut Vec<Item>) {
+    match rank.state.as_str() {
+        "T" => {
+            let text = "is stopped (SIGSTOP or SIGTSTP): all others wait for it".to_owned();
+            items.push(item(rank, Verdict::Fail, text, format!("/proc/{}/stat: state T", rank.pid)));
+        }
+        "t" => {
+            let text = "is held by a debugger".to_owned();
+            items.push(item(rank, Verdict::Warn, text, format!("/proc/{}/stat: state t", rank.pid)));
+        }
+        _ => {}
+    }
+    if let Some((tid, place)) = rank.blocked_threads.first() {
+        let n = rank.blocked_threads.len();
+        let place = if place.is_empty() || place == "0" { "the kernel" } else { place };
+        let text =
+            format!("{n} of its threads wait uninterruptibly in {place} and did not run between two looks");
+        items.push(item(rank, Verdict::Warn, text, format!("/proc/{}/task/{tid}/wchan: {place}", rank.pid)));
+    }
+}
+
+fn place_of(process: &Process) -> String {
+    format!(
+        "/proc/{}: state {}, wchan {}",
+        process.pid,
+        process.state,
+        process.wchan.as_deref().unwrap_or("unknown")
+    )
+}
+
+fn item(process: &Process, verdict: Verdict, text: String, evidence: String) -> Item {
+    Item { subject: name(process), verdict, text, evidence }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CHECK;
+    use crate::answer::Verdict;
+    use crate::staging_jobs::{NOW_NS, Stage, process};
+
+    #[test]
+    fn all_alive() {
+        Stage::job(|_, _| {}).expect(&CHECK, Verdict::Ok, &[]);
+        // Children that are dead, stopped or blocked are not ranks.
+        let worker = |state: &str| {
+            let mut worker = process(300, 81, "pt_data_worker", &[("RANK", "1"), ("LOCAL_RANK", "1")]);
+            worker.state = state.to_owned();
+            worker
+        };
+        Stage::job(|_, _| {}).process(worker("Z")).process(worker("D")).expect(&CHECK, Verdict::Ok, &[]);
+        // A program that the launcher has run and not waited for, while all ranks are there.
+        let mut smi = process(301, 70, "nvidia-smi", &[]);
+        (smi.state, smi.environment) = ("Z".to_owned(), None);
+        Stage::job(|_, _| {}).process(smi).expect(&CHECK, Verdict::Ok, &[]);
+    }
+
+    #[test]
+    fn stopped_blocked_and_debugged() {
+        let state = |which: u32, state: &'static str| {
+            Stage::job(move |n, rank| {
+                if n == which {
+                    rank.state = state.to_owned()
+                }
+            })
+        };
+        state(2, "T").expect(&CHECK, Verdict::Fail, &["pid 82 (rank 2)"]);
+        assert_eq!(state(2, "T").answer(&CHECK).fixes[0].command.as_deref(), Some("kill -CONT 82"));
+        state(1, "t").expect(&CHECK, Verdict::Warn, &["pid 81 (rank 1)"]);
+        // One look in state D tells nothing.
+        state(1, "D").expect(&CHECK, Verdict::Ok, &[]);
+        let blocked = Stage::job(|n, rank| {
+            if n == 3 {
+                rank.blocked_threads = vec![(99, "rpc_wait_bit_killable".to_owned())];
+            }
+        });
+        blocked.expect(&CHECK, Verdict::Warn, &["pid 83 (rank 3)"]);
+        assert!(blocked.answer(&CHECK).summary.contains("rpc_wait_bit_killable"));
+    }
+
+    #[test]
+    fn a_rank_is_missing_or_dead() {
+        Stage::job(|_, _| {}).without(82).expect(&CHECK, Verdict::Fail, &["rank 2 (local rank 2)"]);
+        let mut dead = process(82, 70, "python3", &[]);
+        (dead.state, dead.environment) = ("Z".to_owned(), None);
+        let stage = Stage::job(|_, _| {}).without(82).process(dead);
+        stage.expect(&CHECK, Verdict::Fail, &["rank 2 (local rank 2)", "pid 82 (python3)"]);
+        // The launcher has only begun.
+        let mut young = process(70, 1, "torchrun", &[]);
+        young.started_ns = NOW_NS - 1_000_000_000;
+        Stage::job(|_, _| {}).without(82).without(70).process(young).expect(
+            &CHECK,
+            Verdict::Warn,
+            &["rank 2 (local rank 2)"],
+        );
+    }
+
+    #[test]
+    fn nothing_to_judge() {
+        Stage::new().expect(&CHECK, Verdict::Skipped, &[]);
+        let hidden = Stage::new().with(|node| {
+            node.jobs =
+                ringleader_node::Part::of(ringleader_node::Jobs { n_hidden: 3, ..Default::default() });
+        });
+        assert!(hidden.answer(&CHECK).summary.contains("run as root"));
+        Stage::new().with(|node| node.jobs = ringleader_node::Part::default()).expect(
+            &CHECK,
+            Verdict::Skipped,
+            &[],
+        );
+    }
+}

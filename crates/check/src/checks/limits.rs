@@ -1,0 +1,297 @@
+//! # What it checks
+//!
+//! Limits of the ranks themselves: locked memory, open files, processes. A shell on the node may show others.
+//!
+//! # What fails
+//!
+//! Little locked memory where the node has RDMA devices and the process may not pass the limit (CAP_IPC_LOCK); a limit
+//! of open files that is nearly used up or smaller than the job; a limit of processes that is nearly used up. A rank
+//! whose limits are lower than those of its peers warns: it was started another way.
+//!
+//! # What to do
+//!
+//! Raise them where the processes are started: `LimitMEMLOCK=infinity` for slurmd, `--ulimit memlock=-1` for docker.
+//!
+//! # References
+//!
+//! NCCL user guide, troubleshooting, memory lock limit; NVIDIA/nccl src/misc/ibvwrap.cc; getrlimit(2).
+
+use std::collections::BTreeMap;
+
+use ringleader_node::Process;
+
+use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::jobs::name;
+use crate::rule::{Area, Check, Probe};
+use crate::view::View;
+
+/// See the module.
+pub(super) static CHECK: Check = Check {
+    id: "limits",
+    title: "limits of the ranks",
+    area: Area::Job,
+    reads: &[Probe::Jobs, Probe::Rdma],
+    drains: false,
+    is_quick: true,
+    since: "0.2",
+    doc: include_str!("limits.rs"),
+    run,
+};
+
+const MEMLOCK: &str = "Max locked memory";
+const FILES: &str = "Max open files";
+const PROCESSES: &str = "Max processes";
+/// NCCL registers some 10 MB for each connection: with less than this not even a few can be made.
+const LITTLE_LOCKED: u64 = 64 << 20;
+/// With less than this a job on some hundred ranks does not get far.
+const SOME_LOCKED: u64 = 1 << 30;
+/// The kernel's default: who has less was given less.
+const DEFAULT_FILES: u64 = 1024;
+/// Connections of rank 0 for each rank of the job: the store, and NCCL's bootstrap.
+const FILES_PER_RANK: u64 = 2;
+const CAP_IPC_LOCK: u64 = 1 << 14;
+
+fn run(view: &View<'_>) -> Answer {
+    let jobs = match view.node.jobs.seen() {
+        Ok(jobs) => jobs,
+        Err(missing) => return missing.into(),
+    };
+    let ranks: Vec<&Process> = view.ranks().collect();
+    if ranks.iter().all(|rank| rank.limits.is_empty()) {
+        return Answer::skipped("no rank runs here whose limits can be read");
+    }
+    let has_rdma = view.node.rdma.get().map(|ports| !ports.is_empty());
+    let mut items = Vec::new();
+    for rank in &ranks {
+        locked(rank, has_rdma, &mut items);
+        files(rank, &mut items);
+    }
+    for limit in [MEMLOCK, FILES, PROCESSES] {
+        peers(&ranks, limit, &mut items);
+    }
+    processes(jobs, &ranks, &mut items);
+    let soft = |limit: &str| {
+        let mut all: Vec<String> =
+            ranks.iter().filter_map(|rank| Some(shown(rank.limits.get(limit)?.0))).collect();
+        all.sort();
+        all.dedup();
+        all.join(", ")
+    };
+    let (memlock, open) = (soft(MEMLOCK), soft(FILES));
+    let what =
+        |limit: &str| items.iter().any(|i: &Item| i.verdict > Verdict::Ok && i.evidence.contains(limit));
+    let (is_memlock, is_files) = (what(MEMLOCK), what(FILES));
+    let mut answer = Answer::from_items(
+        format!("{} ranks: locked memory {memlock}, open files {open}", ranks.len()),
+        items,
+    );
+    let pid = ranks.first().map_or(0, |rank| rank.pid);
+    answer = answer.advise(
+        Impact::Harmless,
+        "see the limits of the process itself",
+        Some(format!("cat /proc/{pid}/limits")),
+    );
+    if is_memlock {
+        answer = answer.advise(
+            Impact::Disruptive,
+            "lift the limit of locked memory where the job is started: LimitMEMLOCK=infinity for slurmd, --ulimit memlock=-1 for docker run, or the shell",
+            Some("ulimit -l unlimited".to_owned()),
+        );
+    }
+    if is_files {
+        answer = answer.advise(
+            Impact::Disruptive,
+            "raise the limit of open files where the job is started",
+            Some("ulimit -n 65536".to_owned()),
+        );
+    }
+    answer.value("limit.memlock", memlock, ValueKind::Same).value("limit.open-files", open, ValueKind::Same)
+}
+
+fn shown(limit: Option<u64>) -> String {
+    limit.map_or_else(|| "unlimited".to_owned(), |n| n.to_string())
+}
+
+fn push(items: &mut Vec<Item>, rank: &Process, verdict: Verdict, limit: &str, text: String) {
+    let (soft, hard) = rank.limits.get(limit).copied().unwrap_or_default();
+    let evidence = format!("/proc/{}/limits: {limit} {} {}", rank.pid, shown(soft), shown(hard));
+    items.push(Item { subject: name(rank), verdict, text, evidence });
+}
+
+fn locked(rank: &Process, has_rdma: Option<bool>, items: &mut Vec<Item>) {
+    let Some((Some(soft), _)) = rank.limits.get(MEMLOCK).copied() else { return };
+    let may_pass = rank.capabilities.is_some_and(|mask| mask & CAP_IPC_LOCK != 0);
+    if has_rdma != Some(true) || may_pass {
+        return;
+    }
+    if soft < LITTLE_LOCKED {
+        let text = format!("may lock {} KiB of memory: RDMA cannot register its buffers", soft >> 10);
+        push(items, rank, Verdict::Fail, MEMLOCK, text);
+    } else if soft < SOME_LOCKED {
+        let text = format!("may lock {} MiB of memory: RDMA may run out of it", soft >> 20);
+        push(items, rank, Verdict::Warn, MEMLOCK, text);
+    }
+}
+
+fn files(rank: &Process, items: &mut Vec<Item>) {
+    let Some((Some(soft), _)) = rank.limits.get(FILES).copied() else { return };
+    let open = rank.n_open_files.map(u64::from);
+    let world = rank.world_size().map(u64::from).filter(|_| rank.rank() == Some(0));
+    if let Some(open) = open.filter(|open| open * 100 >= soft * 80) {
+        let verdict = if open * 100 >= soft * 95 { Verdict::Fail } else { Verdict::Warn };
+        push(items, rank, verdict, FILES, format!("has {open} of {soft} files open"));
+    } else if let Some(world) = world.filter(|world| soft < world * FILES_PER_RANK) {
+        let text = format!(
+            "may open {soft} files, and a job of {world} ranks takes {} on rank 0",
+            world * FILES_PER_RANK
+        );
+        push(items, rank, Verdict::Fail, FILES, text);
+    } else if soft < DEFAULT_FILES {
+        push(
+            items,
+            rank,
+            Verdict::Warn,
+            FILES,
+            format!("may open {soft} files, less than the kernel's default of {DEFAULT_FILES}"),
+        );
+    }
+}
+
+/// Ranks that have less than most others of this node.
+fn peers(ranks: &[&Process], limit: &str, items: &mut Vec<Item>) {
+    let mut counts: BTreeMap<Option<u64>, usize> = BTreeMap::new();
+    for (soft, _) in ranks.iter().filter_map(|rank| rank.limits.get(limit)) {
+        *counts.entry(*soft).or_default() += 1;
+    }
+    let Some((usual, n)) = counts.iter().max_by_key(|(_, n)| **n).map(|(soft, n)| (*soft, *n)) else {
+        return;
+    };
+    if n < 2 {
+        return;
+    }
+    for rank in ranks {
+        let Some((Some(soft), _)) = rank.limits.get(limit).copied() else { continue };
+        // What is named already needs no second word.
+        let is_named = items.iter().any(|item| item.subject == name(rank) && item.evidence.contains(limit));
+        if usual.is_none_or(|usual| soft < usual) && !is_named {
+            let what = limit.trim_start_matches("Max ");
+            let text = format!("its limit of {what} is {soft}, that of {n} others {}", shown(usual));
+            push(items, rank, Verdict::Warn, limit, text);
+        }
+    }
+}
+
+fn processes(jobs: &ringleader_node::Jobs, ranks: &[&Process], items: &mut Vec<Item>) {
+    // Threads count as processes. What else the user runs is not known, so this is the least it can be.
+    let Some(rank) = ranks.first() else { return };
+    let n: u64 = jobs.processes.iter().filter(|p| p.uid == rank.uid).map(|p| u64::from(p.n_threads)).sum();
+    if let Some((Some(soft), _)) = rank.limits.get(PROCESSES).copied()
+        && rank.uid != 0
+        && n * 100 >= soft * 90
+    {
+        let verdict = if n * 100 >= soft * 98 { Verdict::Fail } else { Verdict::Warn };
+        push(
+            items,
+            rank,
+            verdict,
+            PROCESSES,
+            format!("the job alone has {n} of the {soft} threads its user may have"),
+        );
+    }
+    if let Some(group) = &rank.cgroup
+        && let (Some(max), Some(now)) = (group.pids_max, group.pids_current)
+        && now * 100 >= max * 90
+    {
+        items.push(Item {
+            subject: format!("cgroup {}", group.path),
+            verdict: if now * 100 >= max * 98 { Verdict::Fail } else { Verdict::Warn },
+            text: format!("{now} of {max} threads are in use"),
+            evidence: format!("pids.current {now}, pids.max {max}"),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ringleader_node::{Cgroup, Part, RdmaPort};
+
+    use super::{CHECK, FILES, MEMLOCK, PROCESSES};
+    use crate::answer::Verdict;
+    use crate::staging_jobs::Stage;
+
+    /// All ranks with usual limits, but for one of rank 2.
+    fn stage(limit: &'static str, soft: Option<u64>, has_rdma: bool) -> Stage {
+        let stage = Stage::job(move |n, rank| {
+            for (limit, soft) in [(MEMLOCK, None), (FILES, Some(65_536)), (PROCESSES, Some(100_000))] {
+                rank.limits.insert(limit.to_owned(), (soft, None));
+            }
+            if n == 2 {
+                rank.limits.insert(limit.to_owned(), (soft, None));
+            }
+            rank.n_open_files = Some(200);
+        });
+        let ports = if has_rdma { vec![RdmaPort::default()] } else { Vec::new() };
+        stage.with(|node| node.rdma = Part::of(ports))
+    }
+
+    #[test]
+    fn little_locked_memory() {
+        stage(MEMLOCK, Some(65_536), true).expect(&CHECK, Verdict::Fail, &["pid 82 (rank 2)"]);
+        // Without RDMA it is only another limit than that of the peers.
+        stage(MEMLOCK, Some(65_536), false).expect(&CHECK, Verdict::Warn, &["pid 82 (rank 2)"]);
+        stage(MEMLOCK, None, true).expect(&CHECK, Verdict::Ok, &[]);
+        let all = |capabilities| {
+            Stage::job(move |_, rank| {
+                rank.limits.insert(MEMLOCK.to_owned(), (Some(8 << 20), None));
+                rank.capabilities = Some(capabilities);
+            })
+        };
+        // The default of containers, on a node without RDMA, and with the right to pass it.
+        all(0).expect(&CHECK, Verdict::Ok, &[]);
+        all(1 << 14).with(|node| node.rdma = Part::of(vec![RdmaPort::default()])).expect(
+            &CHECK,
+            Verdict::Ok,
+            &[],
+        );
+    }
+
+    #[test]
+    fn few_files() {
+        stage(FILES, Some(210), false).expect(&CHECK, Verdict::Fail, &["pid 82 (rank 2)"]);
+        stage(FILES, Some(512), false).expect(&CHECK, Verdict::Warn, &["pid 82 (rank 2)"]);
+        let of_world = |world: &'static str| {
+            Stage::job(move |_, rank| {
+                rank.limits.insert(FILES.to_owned(), (Some(1024), None));
+                rank.environment.as_mut().unwrap().insert("WORLD_SIZE".to_owned(), world.to_owned());
+            })
+        };
+        of_world("4").expect(&CHECK, Verdict::Ok, &[]);
+        of_world("1024").expect(&CHECK, Verdict::Fail, &["pid 80 (rank 0)"]);
+    }
+
+    #[test]
+    fn few_threads() {
+        let crowded = Stage::job(|_, rank| {
+            rank.limits.insert(PROCESSES.to_owned(), (Some(1000), None));
+            rank.n_threads = 240;
+        });
+        crowded.expect(&CHECK, Verdict::Warn, &["pid 80 (rank 0)"]);
+        let grouped = Stage::job(|_, rank| {
+            rank.limits.insert(PROCESSES.to_owned(), (None, None));
+            let group = Cgroup {
+                path: "/job".to_owned(),
+                pids_max: Some(100),
+                pids_current: Some(99),
+                ..Cgroup::default()
+            };
+            rank.cgroup = Some(group);
+        });
+        grouped.expect(&CHECK, Verdict::Fail, &["cgroup /job"]);
+    }
+
+    #[test]
+    fn nothing_to_judge() {
+        Stage::new().expect(&CHECK, Verdict::Skipped, &[]);
+        Stage::new().with(|node| node.jobs = Part::default()).expect(&CHECK, Verdict::Skipped, &[]);
+    }
+}

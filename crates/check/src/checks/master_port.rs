@@ -1,0 +1,189 @@
+//! # What it checks
+//!
+//! The port where the ranks of a job meet, on the node of rank 0: who listens on it.
+//!
+//! # What fails
+//!
+//! A process that is neither rank 0, nor its launcher, nor below them listens there: the job cannot start, or its ranks
+//! talk to a stranger. Nobody listening while ranks wait warns.
+//!
+//! # What to do
+//!
+//! End the stranger, or give the job another MASTER_PORT.
+//!
+//! # References
+//!
+//! torch docs, distributed, environment variable initialization; torchrun, --master-port.
+
+use std::collections::BTreeSet;
+
+use ringleader_node::{Listener, Process};
+
+use crate::answer::{Answer, Impact, Item, Verdict};
+use crate::jobs::{Tree, by_meeting, name};
+use crate::rule::{Area, Check, Probe};
+use crate::view::View;
+
+/// See the module.
+pub(super) static CHECK: Check = Check {
+    id: "master-port",
+    title: "the master port is the job's",
+    area: Area::Job,
+    reads: &[Probe::Jobs, Probe::Network, Probe::System],
+    drains: false,
+    is_quick: true,
+    since: "0.2",
+    doc: include_str!("master_port.rs"),
+    run,
+};
+
+/// A rank younger than this may not have come to the point where it listens, nanoseconds.
+const STARTING_NS: i64 = 60_000_000_000;
+
+fn run(view: &View<'_>) -> Answer {
+    let jobs = match view.node.jobs.seen() {
+        Ok(jobs) => jobs,
+        Err(missing) => return missing.into(),
+    };
+    let network = match view.node.net.seen() {
+        Ok(network) => network,
+        Err(missing) => return missing.into(),
+    };
+    let tree = Tree::new(jobs);
+    let own_namespace = view.node.system.get().and_then(|system| system.net_namespace);
+    let (mut items, mut told) = (Vec::new(), Vec::new());
+    let mut fix = None;
+    for ranks in by_meeting(jobs) {
+        let Some(first) = ranks.iter().find(|rank| rank.rank() == Some(0)) else { continue };
+        let Some(port) = first.number("MASTER_PORT").and_then(|port| u16::try_from(port).ok()) else {
+            continue;
+        };
+        if let (Some(own), Some(other)) = (own_namespace, first.net_namespace)
+            && own != other
+        {
+            told.push(format!("{} has a network namespace of its own", name(first)));
+            continue;
+        }
+        let who = judge(&tree, first, &ranks, &network.listeners, port);
+        let evidence = format!("/proc/net/tcp, MASTER_PORT={port} of pid {}", first.pid);
+        let mut push = |verdict, text| {
+            items.push(Item { subject: format!("port {port}"), verdict, text, evidence: evidence.clone() });
+        };
+        match who {
+            Who::Own(pid) => told.push(format!("port {port}: pid {pid} of the job listens")),
+            Who::Unknown => told.push(format!("port {port}: somebody listens, root could see who")),
+            Who::Stranger(listener) => {
+                let pid = listener.pid.unwrap_or_default();
+                let command = listener.command.as_deref().unwrap_or("unknown");
+                push(
+                    Verdict::Fail,
+                    format!("pid {pid} ({command}) listens there and is not of the job of {}", name(first)),
+                );
+                fix = Some(format!("ps -o pid,ppid,user,lstart,args -p {pid}"));
+            }
+            Who::Nobody if view.node.at_ns - first.started_ns < STARTING_NS => {
+                told.push(format!("port {port}: the job has just started"));
+            }
+            Who::Nobody => {
+                push(Verdict::Warn, format!("nobody listens, and {} ranks of the job are here", ranks.len()))
+            }
+        }
+    }
+    if items.is_empty() && told.is_empty() {
+        return Answer::skipped("no rank 0 with MASTER_PORT runs here");
+    }
+    let is_judged = !items.is_empty()
+        || told.iter().any(|text| text.contains("of the job") || text.contains("just started"));
+    if !is_judged {
+        return Answer::skipped(told.join("; "));
+    }
+    Answer::from_items(told.join("; "), items)
+        .advise(Impact::Harmless, "see who listens", Some(fix.unwrap_or_else(|| "ss -ltnp".to_owned())))
+        .advise(Impact::Disruptive, "start the job with another MASTER_PORT, or end what listens there", None)
+}
+
+enum Who<'a> {
+    Own(u32),
+    Stranger(&'a Listener),
+    Unknown,
+    Nobody,
+}
+
+fn judge<'a>(
+    tree: &Tree<'_>,
+    first: &Process,
+    ranks: &[&Process],
+    listeners: &'a [Listener],
+    port: u16,
+) -> Who<'a> {
+    let here: Vec<&Listener> = listeners.iter().filter(|listener| listener.port == port).collect();
+    // Rank 0, what stands above it (torchrun's agent keeps the store), and their children.
+    let mut own: BTreeSet<u32> = ranks.iter().map(|rank| rank.pid).collect();
+    if let Some(first) = tree.get(first.pid) {
+        own.extend(tree.above(first).into_iter().filter(|p| !p.is_reaper()).map(|p| p.pid));
+    }
+    let is_own = |pid: u32| {
+        own.contains(&pid)
+            || tree
+                .get(pid)
+                .is_some_and(|process| tree.above(process).iter().any(|parent| own.contains(&parent.pid)))
+    };
+    if let Some(pid) = here.iter().filter_map(|listener| listener.pid).find(|pid| is_own(*pid)) {
+        return Who::Own(pid);
+    }
+    match here.iter().find(|listener| listener.pid.is_some()) {
+        Some(stranger) => Who::Stranger(stranger),
+        None if here.is_empty() => Who::Nobody,
+        None => Who::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ringleader_node::{Listener, Network, Part};
+
+    use super::CHECK;
+    use crate::answer::Verdict;
+    use crate::staging_jobs::{NOW_NS, Stage, process};
+
+    fn listens(stage: Stage, port: u16, pid: Option<u32>) -> Stage {
+        let listener = Listener { address: "0.0.0.0".to_owned(), port, pid, command: Some("x".to_owned()) };
+        stage.with(|node| node.net = Part::of(Network { listeners: vec![listener], ..Network::default() }))
+    }
+
+    #[test]
+    fn a_stranger_and_nobody() {
+        let stage = listens(Stage::job(|_, _| {}), 29_500, Some(999));
+        stage.expect(&CHECK, Verdict::Fail, &["port 29500"]);
+        assert!(stage.answer(&CHECK).summary.contains("pid 999 (x)"));
+        listens(Stage::job(|_, _| {}), 1, Some(999)).expect(&CHECK, Verdict::Warn, &["port 29500"]);
+    }
+
+    #[test]
+    fn the_jobs_own() {
+        for pid in [80, 70] {
+            listens(Stage::job(|_, _| {}), 29_500, Some(pid)).expect(&CHECK, Verdict::Ok, &[]);
+        }
+        let child = Stage::job(|_, _| {}).process(process(300, 80, "python3", &[]));
+        listens(child, 29_500, Some(300)).expect(&CHECK, Verdict::Ok, &[]);
+        let young = Stage::job(|_, rank| rank.started_ns = NOW_NS - 1_000_000_000);
+        listens(young, 1, None).expect(&CHECK, Verdict::Ok, &[]);
+    }
+
+    #[test]
+    fn what_cannot_be_told() {
+        listens(Stage::job(|_, _| {}), 29_500, None).expect(&CHECK, Verdict::Skipped, &[]);
+        listens(Stage::new(), 29_500, Some(1)).expect(&CHECK, Verdict::Skipped, &[]);
+        Stage::job(|_, _| {}).expect(&CHECK, Verdict::Skipped, &[]);
+        let elsewhere = Stage::job(|n, rank| {
+            rank.environment.as_mut().unwrap().insert("RANK".to_owned(), (n + 4).to_string());
+        });
+        listens(elsewhere, 29_500, Some(999)).expect(&CHECK, Verdict::Skipped, &[]);
+        let apart = Stage::job(|_, rank| rank.net_namespace = Some(2));
+        let apart = apart.with(|node| {
+            let system = ringleader_node::System { net_namespace: Some(1), ..Default::default() };
+            node.system = Part::of(system);
+        });
+        listens(apart, 29_500, Some(999)).expect(&CHECK, Verdict::Skipped, &[]);
+    }
+}

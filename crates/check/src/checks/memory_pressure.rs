@@ -1,0 +1,199 @@
+//! # What it checks
+//!
+//! Memory of the host and of the groups (containers, job steps) that the ranks run in.
+//!
+//! # What fails
+//!
+//! A group that is nearly at its limit with memory that cannot be given up: the next allocation ends a rank. A host
+//! with almost nothing left. Processes that were killed for lack of memory in the job's group, and time in which tasks
+//! wait for memory, warn. The page cache counts as free.
+//!
+//! # What to do
+//!
+//! Give the job more memory, or fewer data-loader workers and less pinned memory. /dev/shm counts as memory of the job.
+//!
+//! # References
+//!
+//! Linux Documentation/admin-guide/cgroup-v2.rst, memory; Documentation/accounting/psi.rst.
+
+use std::collections::BTreeMap;
+
+use ringleader_node::Cgroup;
+
+use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::rule::{Area, Check, Probe};
+use crate::view::View;
+
+/// See the module.
+pub(super) static CHECK: Check = Check {
+    id: "memory-pressure",
+    title: "memory of host and job",
+    area: Area::Host,
+    reads: &[Probe::System, Probe::Jobs],
+    drains: false,
+    is_quick: true,
+    since: "0.2",
+    doc: include_str!("memory_pressure.rs"),
+    run,
+};
+
+/// Of the host's memory, percent free.
+const HOST_FAIL_PCT: u64 = 2;
+const HOST_WARN_PCT: u64 = 5;
+/// Of a group's limit, percent used and not to be given up.
+const GROUP_FAIL_PCT: u64 = 97;
+const GROUP_WARN_PCT: u64 = 90;
+/// Share of the last ten seconds in which all tasks waited for memory, percent: a host that thrashes.
+const STALL_PCT: f64 = 10.0;
+
+fn run(view: &View<'_>) -> Answer {
+    let system = match view.node.system.seen() {
+        Ok(system) => system,
+        Err(missing) => return missing.into(),
+    };
+    let mut items = Vec::new();
+    let free_pct = (system.memory_available * 100).checked_div(system.memory_total);
+    match free_pct {
+        Some(pct) if pct < HOST_WARN_PCT => items.push(Item {
+            subject: "host memory".to_owned(),
+            verdict: if pct < HOST_FAIL_PCT { Verdict::Fail } else { Verdict::Warn },
+            text: format!("{} of {} available", gib(system.memory_available), gib(system.memory_total)),
+            evidence: "/proc/meminfo: MemAvailable".to_owned(),
+        }),
+        _ => {}
+    }
+    if let Some(share) = system.pressure_full_pct.get("memory").filter(|share| **share >= STALL_PCT) {
+        items.push(Item {
+            subject: "host memory".to_owned(),
+            verdict: Verdict::Warn,
+            text: format!("all tasks waited for memory in {share:.0} % of the last 10 s"),
+            evidence: format!("/proc/pressure/memory: full avg10={share:.2}"),
+        });
+    }
+    let mut groups: BTreeMap<&str, &Cgroup> = BTreeMap::new();
+    for rank in view.ranks() {
+        groups.extend(rank.cgroup.as_ref().map(|group| (group.path.as_str(), group)));
+    }
+    // Without a job, the limits of the container this was read in are those a job would get.
+    if groups.is_empty() {
+        groups.extend(system.cgroup.as_ref().map(|group| (group.path.as_str(), group)));
+    }
+    for group in groups.values() {
+        of_group(group, &mut items);
+    }
+    let Some(free_pct) = free_pct else {
+        return Answer::skipped("/proc/meminfo does not tell how much there is");
+    };
+    Answer::from_items(
+        format!("{} of {} available", gib(system.memory_available), gib(system.memory_total)),
+        items,
+    )
+    .advise(
+        Impact::Harmless,
+        "see who holds it",
+        Some("ps -eo pid,user,rss,args --sort=-rss | head; df -h /dev/shm".to_owned()),
+    )
+    .advise(Impact::Disruptive, "give the job more memory, or fewer data-loader workers", None)
+    .value("memory.total-gib", system.memory_total >> 30, ValueKind::Same)
+    .value("memory.available-pct", free_pct, ValueKind::Near)
+    .value("memory.oom-kills", system.oom_kills.unwrap_or(0), ValueKind::Counter)
+}
+
+fn of_group(group: &Cgroup, items: &mut Vec<Item>) {
+    let subject = || format!("cgroup {}", group.path);
+    if let (Some(max), Some(current)) = (group.memory_max, group.memory_current) {
+        let held = current.saturating_sub(group.memory_inactive_file.unwrap_or(0));
+        // Where the cache is not told apart, a full group is what a busy one looks like.
+        let pct = (held * 100).checked_div(max).unwrap_or(0);
+        if pct >= GROUP_WARN_PCT && group.memory_inactive_file.is_some() {
+            let shared = group
+                .memory_shmem
+                .filter(|bytes| bytes * 5 > held)
+                .map(|bytes| format!(", {} of it shared memory", gib(bytes)));
+            items.push(Item {
+                subject: subject(),
+                verdict: if pct >= GROUP_FAIL_PCT { Verdict::Fail } else { Verdict::Warn },
+                text: format!(
+                    "{} of {} used, page cache left out{}",
+                    gib(held),
+                    gib(max),
+                    shared.unwrap_or_default()
+                ),
+                evidence: format!(
+                    "memory current {current}, inactive_file {:?}, max {max}",
+                    group.memory_inactive_file
+                ),
+            });
+        }
+    }
+    if let Some(n) = group.oom_kills.filter(|n| *n > 0) {
+        items.push(Item {
+            subject: subject(),
+            verdict: Verdict::Warn,
+            text: format!("{n} processes were killed for lack of memory since it was made"),
+            evidence: format!("memory.events or memory.oom_control: oom_kill {n}"),
+        });
+    }
+}
+
+fn gib(bytes: u64) -> String {
+    format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30))
+}
+
+#[cfg(test)]
+mod tests {
+    use ringleader_node::{Cgroup, Part, System};
+
+    use super::CHECK;
+    use crate::answer::Verdict;
+    use crate::staging_jobs::Stage;
+
+    fn host(available: u64) -> Stage {
+        let system =
+            System { memory_total: 1000 << 20, memory_available: available << 20, ..System::default() };
+        Stage::new().with(|node| node.system = Part::of(system))
+    }
+
+    fn group(max: Option<u64>, current: u64, cache: Option<u64>, oom_kills: u64) -> Stage {
+        Stage::job(move |_, rank| {
+            rank.cgroup = Some(Cgroup {
+                path: "/job".to_owned(),
+                memory_max: max,
+                memory_current: Some(current),
+                memory_inactive_file: cache,
+                oom_kills: Some(oom_kills),
+                ..Cgroup::default()
+            });
+        })
+    }
+
+    #[test]
+    fn little_is_left() {
+        host(500).expect(&CHECK, Verdict::Ok, &[]);
+        host(40).expect(&CHECK, Verdict::Warn, &["host memory"]);
+        host(10).expect(&CHECK, Verdict::Fail, &["host memory"]);
+        let stall = host(500).with(|node| {
+            let mut system = node.system.get().unwrap().clone();
+            system.pressure_full_pct.insert("memory".to_owned(), 30.0);
+            node.system = Part::of(system);
+        });
+        stall.expect(&CHECK, Verdict::Warn, &["host memory"]);
+    }
+
+    #[test]
+    fn the_jobs_group() {
+        group(Some(1000), 990, Some(5), 0).expect(&CHECK, Verdict::Fail, &["cgroup /job"]);
+        group(Some(1000), 930, Some(0), 0).expect(&CHECK, Verdict::Warn, &["cgroup /job"]);
+        group(None, 1 << 40, Some(0), 2).expect(&CHECK, Verdict::Warn, &["cgroup /job"]);
+        // Full of page cache, which is given up when it is needed; and a group without a limit.
+        group(Some(1000), 1000, Some(800), 0).expect(&CHECK, Verdict::Ok, &[]);
+        group(Some(1000), 1000, None, 0).expect(&CHECK, Verdict::Ok, &[]);
+        group(None, 1 << 40, Some(0), 0).expect(&CHECK, Verdict::Ok, &[]);
+    }
+
+    #[test]
+    fn nothing_to_judge() {
+        Stage::new().with(|node| node.system = Part::default()).expect(&CHECK, Verdict::Skipped, &[]);
+        host(0).with(|node| node.system = Part::of(System::default())).expect(&CHECK, Verdict::Skipped, &[]);
+    }
+}

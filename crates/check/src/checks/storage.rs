@@ -1,0 +1,284 @@
+//! # What it checks
+//!
+//! File systems: whether they answer, have room and inodes, and can be written where a job works.
+//!
+//! # What fails
+//!
+//! One that the job works on and that does not answer, is full, has no inode left, or is a disk that has become
+//! read-only under the job's directory or logs. The root and /tmp count as used by every job when they are full. Others
+//! warn. Nothing is written to find out.
+//!
+//! # What to do
+//!
+//! For a mount that does not answer, look at its server and at the kernel log; make room; move the logs.
+//!
+//! # References
+//!
+//! statvfs(3); proc_pid_mountinfo(5).
+
+use ringleader_node::{Mount, Process};
+
+use crate::answer::{Answer, Impact, Item, Verdict};
+use crate::rule::{Area, Check, Probe};
+use crate::view::View;
+
+/// See the module.
+pub(super) static CHECK: Check = Check {
+    id: "storage",
+    title: "file systems answer and have room",
+    area: Area::Host,
+    reads: &[Probe::Mounts, Probe::Jobs],
+    drains: false,
+    is_quick: false,
+    since: "0.2",
+    doc: include_str!("storage.rs"),
+    run,
+};
+
+/// Room below which the next log line or checkpoint fails, bytes.
+const NO_ROOM: u64 = 64 << 20;
+/// Room below which a checkpoint fails: both the share and the amount.
+const LITTLE_ROOM: u64 = 10 << 30;
+const LITTLE_PCT: u64 = 2;
+/// A healthy file system tells its size at once, milliseconds.
+const SLOW_MS: u64 = 300;
+/// Layers and images are read-only by nature.
+const READ_ONLY_BY_NATURE: &[&str] =
+    &["overlay", "squashfs", "iso9660", "erofs", "tmpfs", "cvmfs2", "fuse.squashfuse", "cramfs"];
+
+fn run(view: &View<'_>) -> Answer {
+    let mounts = match view.node.mounts.seen() {
+        Ok(mounts) => mounts,
+        Err(missing) => return missing.into(),
+    };
+    if mounts.is_empty() {
+        return Answer::skipped("no file system was asked");
+    }
+    let processes: &[Process] = view.node.jobs.get().map_or(&[], |jobs| &jobs.processes);
+    let mut items = Vec::new();
+    for mount in mounts {
+        judge(mount, mounts, processes, &mut items);
+    }
+    let n_used = mounts.iter().filter(|mount| !mount.used_by.is_empty()).count();
+    let stuck: Vec<&Mount> = mounts.iter().filter(|mount| is_stuck(mount)).collect();
+    let mut answer =
+        Answer::from_items(format!("{} file systems answer, the job works on {n_used}", mounts.len()), items);
+    if !stuck.is_empty() {
+        let text = "see what the kernel says of it, and whether its server answers";
+        answer = answer.advise(
+            Impact::Harmless,
+            text,
+            Some("dmesg -T | grep -iE 'nfs|lustre|ceph|fuse|not responding' | tail".to_owned()),
+        );
+    } else {
+        answer = answer.advise(Impact::Harmless, "see what fills it", Some("df -h; df -i".to_owned()));
+    }
+    answer
+}
+
+fn is_stuck(mount: &Mount) -> bool {
+    mount.answered_ms.is_none() && mount.failure.as_deref().is_some_and(|why| why.starts_with("no answer"))
+}
+
+fn judge(mount: &Mount, mounts: &[Mount], processes: &[Process], items: &mut Vec<Item>) {
+    let is_used = !mount.used_by.is_empty();
+    let is_everybodys = ["/", "/tmp"].contains(&mount.at.as_str()) && mount.seen_by.is_none();
+    let bad = |used: bool| if used { Verdict::Fail } else { Verdict::Warn };
+    let seen_by = mount.seen_by.map(|pid| format!(", seen by pid {pid}")).unwrap_or_default();
+    let users = match mount.used_by.as_slice() {
+        [] => String::new(),
+        [pid] => format!("; pid {pid} of the job works there"),
+        [pid, ..] => format!("; {} processes of the job work there, pid {pid} first", mount.used_by.len()),
+    };
+    let mut push = |verdict, text: String, evidence: String| {
+        items.push(Item {
+            subject: format!("{} ({} {}{seen_by})", mount.at, mount.kind, mount.device),
+            verdict,
+            text: text + &users,
+            evidence,
+        });
+    };
+    if let Some(why) = &mount.failure {
+        let place = mount.stuck_in.as_ref().map(|place| format!(": {place}")).unwrap_or_default();
+        // Another's container may refuse to be looked into: that is no fault of the file system.
+        let is_refusal = why.contains("ermission") || why.contains("not permitted");
+        if !is_refusal {
+            push(bad(is_used), format!("{why}{place}"), format!("statfs {}", mount.at));
+        }
+        return;
+    }
+    if let Some(ms) = mount.answered_ms.filter(|ms| is_used && *ms >= SLOW_MS) {
+        push(Verdict::Warn, format!("took {ms} ms to tell its size"), format!("statfs {}", mount.at));
+    }
+    let writes_here = |process: &&Process| {
+        let paths = process.directory.iter().chain(&process.logs);
+        mount.used_by.contains(&process.pid) && paths.into_iter().any(|path| is_on(mount, mounts, path))
+    };
+    let writer = processes.iter().find(writes_here);
+    if mount.read_only {
+        if let Some(process) = writer {
+            let by_nature = READ_ONLY_BY_NATURE.contains(&mount.kind.as_str());
+            // Data are often mounted read-only, and a job may well start there: what it writes decides.
+            let logs = process.logs.iter().any(|path| is_on(mount, mounts, path));
+            let verdict = if logs && !by_nature { Verdict::Fail } else { Verdict::Warn };
+            let what = if logs { "logs" } else { "directory" };
+            push(
+                verdict,
+                format!("is read-only, and the {what} of pid {} are there", process.pid),
+                format!("mountinfo: {} ro", mount.at),
+            );
+        }
+        // Nobody writes to it: full or not is no matter.
+        return;
+    }
+    if mount.at.starts_with("/boot") {
+        return;
+    }
+    if let (Some(size), Some(available)) = (mount.size, mount.available) {
+        let evidence = format!("statfs {}: size {size}, available {available}", mount.at);
+        if available < NO_ROOM.min(size / 20) {
+            push(
+                bad(is_used || is_everybodys),
+                format!("is full: {} MiB of {} GiB left", available >> 20, size >> 30),
+                evidence,
+            );
+        } else if available < LITTLE_ROOM && available * 100 < size * LITTLE_PCT {
+            push(
+                Verdict::Warn,
+                format!("{:.1} of {} GiB left", available as f64 / f64::from(1 << 30), size >> 30),
+                evidence,
+            );
+        }
+    }
+    if let (Some(all), Some(free)) = (mount.inodes, mount.inodes_free) {
+        let evidence = format!("statfs {}: inodes {all}, free {free}", mount.at);
+        if free == 0 {
+            push(
+                bad(is_used || is_everybodys),
+                "has no inode left: no file can be made".to_owned(),
+                evidence,
+            );
+        } else if free * 100 < all {
+            push(Verdict::Warn, format!("{free} of {all} inodes left"), evidence);
+        }
+    }
+}
+
+/// The path lies on this mount and on none below it.
+fn is_on(mount: &Mount, mounts: &[Mount], path: &str) -> bool {
+    let holds =
+        |at: &str| at == "/" || path == at || path.strip_prefix(at).is_some_and(|rest| rest.starts_with('/'));
+    let same_eyes = mounts.iter().filter(|other| other.seen_by == mount.seen_by && holds(&other.at));
+    same_eyes.max_by_key(|other| other.at.len()).is_some_and(|nearest| nearest.at == mount.at)
+}
+
+#[cfg(test)]
+mod tests {
+    use ringleader_node::{Mount, Part};
+
+    use super::CHECK;
+    use crate::answer::Verdict;
+    use crate::staging_jobs::Stage;
+
+    const GIB: u64 = 1 << 30;
+
+    fn mount(at: &str, used_by: &[u32]) -> Mount {
+        Mount {
+            at: at.to_owned(),
+            device: "server:/x".to_owned(),
+            kind: "nfs4".to_owned(),
+            size: Some(1000 * GIB),
+            available: Some(500 * GIB),
+            inodes: Some(1000),
+            inodes_free: Some(900),
+            answered_ms: Some(1),
+            used_by: used_by.to_vec(),
+            ..Mount::default()
+        }
+    }
+
+    fn stage(mounts: Vec<Mount>) -> Stage {
+        Stage::job(|n, rank| {
+            rank.directory = Some("/work/run".to_owned());
+            if n == 0 {
+                rank.logs = vec!["/work/run/out.log".to_owned()];
+            }
+        })
+        .with(|node| node.mounts = Part::of(mounts))
+    }
+
+    fn stuck(used_by: &[u32]) -> Mount {
+        Mount {
+            size: None,
+            available: None,
+            answered_ms: None,
+            failure: Some("no answer within 720 ms".to_owned()),
+            stuck_in: Some("state D, in rpc_wait_bit_killable".to_owned()),
+            ..mount("/work", used_by)
+        }
+    }
+
+    #[test]
+    fn a_mount_that_does_not_answer() {
+        let used = stage(vec![mount("/", &[]), stuck(&[80, 81])]);
+        used.expect(&CHECK, Verdict::Fail, &["/work (nfs4 server:/x)"]);
+        let summary = used.answer(&CHECK).summary;
+        assert!(summary.contains("rpc_wait_bit_killable") && summary.contains("pid 80"), "{summary}");
+        stage(vec![mount("/", &[]), stuck(&[])]).expect(&CHECK, Verdict::Warn, &["/work (nfs4 server:/x)"]);
+        let refused = Mount {
+            failure: Some("statfs: Permission denied (os error 13)".to_owned()),
+            answered_ms: None,
+            ..mount("/work", &[80])
+        };
+        stage(vec![refused]).expect(&CHECK, Verdict::Ok, &[]);
+    }
+
+    #[test]
+    fn full_and_nearly_full() {
+        let full = |at: &str, used: &[u32]| Mount { available: Some(1 << 20), ..mount(at, used) };
+        stage(vec![full("/work", &[80])]).expect(&CHECK, Verdict::Fail, &["/work (nfs4 server:/x)"]);
+        stage(vec![full("/other", &[])]).expect(&CHECK, Verdict::Warn, &["/other (nfs4 server:/x)"]);
+        stage(vec![full("/", &[])]).expect(&CHECK, Verdict::Fail, &["/ (nfs4 server:/x)"]);
+        stage(vec![full("/boot/efi", &[])]).expect(&CHECK, Verdict::Ok, &[]);
+        let nearly = Mount { available: Some(5 * GIB), ..mount("/work", &[80]) };
+        stage(vec![nearly]).expect(&CHECK, Verdict::Warn, &["/work (nfs4 server:/x)"]);
+        // A large share used, and room enough all the same.
+        let large = Mount { available: Some(15 * GIB), ..mount("/work", &[80]) };
+        stage(vec![large]).expect(&CHECK, Verdict::Ok, &[]);
+        let inodes = Mount { inodes_free: Some(0), ..mount("/work", &[80]) };
+        stage(vec![inodes]).expect(&CHECK, Verdict::Fail, &["/work (nfs4 server:/x)"]);
+    }
+
+    #[test]
+    fn read_only() {
+        let read_only = |at: &str, kind: &str, used: &[u32]| Mount {
+            read_only: true,
+            kind: kind.to_owned(),
+            ..mount(at, used)
+        };
+        stage(vec![mount("/", &[]), read_only("/work", "ext4", &[80])]).expect(
+            &CHECK,
+            Verdict::Fail,
+            &["/work (ext4 server:/x)"],
+        );
+        // Rank 1 only stands there; data that are read; an image; what lies below another mount.
+        stage(vec![mount("/", &[]), read_only("/work", "ext4", &[81])]).expect(
+            &CHECK,
+            Verdict::Warn,
+            &["/work (ext4 server:/x)"],
+        );
+        stage(vec![mount("/work", &[80]), read_only("/data", "ext4", &[80])]).expect(
+            &CHECK,
+            Verdict::Ok,
+            &[],
+        );
+        stage(vec![mount("/work", &[80]), read_only("/", "overlay", &[80])]).expect(&CHECK, Verdict::Ok, &[]);
+    }
+
+    #[test]
+    fn nothing_to_judge() {
+        stage(vec![mount("/", &[])]).expect(&CHECK, Verdict::Ok, &[]);
+        stage(vec![]).expect(&CHECK, Verdict::Skipped, &[]);
+        Stage::new().expect(&CHECK, Verdict::Skipped, &[]);
+    }
+}

@@ -1,0 +1,352 @@
+//! Which processes of a node are ranks, which belong together, and which an earlier run has left behind.
+//!
+//! An environment is inherited: data-loader workers, compilers, trackers and shells all carry the variables of their
+//! rank. One process is the rank.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ringleader_node::{Jobs, Node, Process};
+
+/// Launchers that give their ranks RANK and LOCAL_RANK, whatever the scheduler above them has set.
+const ELASTIC: &[&str] = &["torchrun", "accelerate", "deepspeed"];
+
+/// Ranks of one launcher.
+pub(crate) struct Job<'a> {
+    /// The nearest launcher above the ranks; None if they were started by hand.
+    pub(crate) launcher: Option<&'a Process>,
+    /// By rank.
+    pub(crate) ranks: Vec<&'a Process>,
+}
+
+/// The processes that are ranks, one for each, by rank and pid.
+pub fn ranks(jobs: &Jobs) -> Vec<&Process> {
+    let tree = Tree::new(jobs);
+    let mut groups: BTreeMap<u32, Vec<(u32, &Process)>> = BTreeMap::new();
+    for process in jobs.processes.iter().filter(|process| tree.may_be_rank(process)) {
+        let (mut root, mut depth) = (process, 0);
+        while let Some(parent) = tree.parent(root)
+            && tree.may_be_rank(parent)
+            && parent.rank() == process.rank()
+        {
+            (root, depth) = (parent, depth + 1);
+        }
+        groups.entry(root.pid).or_default().push((depth, process));
+    }
+    let mut ranks: Vec<&Process> = groups
+        .into_values()
+        .filter_map(|group| {
+            // Shells and the like start the rank; of the rest, who uses a GPU and stands highest.
+            let real = group.into_iter().filter(|(_, process)| !process.is_wrapper());
+            let rank = real
+                .min_by_key(|(depth, process)| (!process.uses_gpu, *depth, process.started_ns, process.pid));
+            rank.map(|(_, process)| process)
+        })
+        .collect();
+    ranks.sort_by_key(|process| (process.rank(), process.pid));
+    ranks
+}
+
+/// The ranks, by launcher.
+pub(crate) fn by_launcher(jobs: &Jobs) -> Vec<Job<'_>> {
+    let tree = Tree::new(jobs);
+    let mut by: BTreeMap<Option<u32>, Job<'_>> = BTreeMap::new();
+    for rank in ranks(jobs) {
+        let launcher = tree.launcher(rank);
+        let job = by
+            .entry(launcher.map(|launcher| launcher.pid))
+            .or_insert_with(|| Job { launcher, ranks: Vec::new() });
+        job.ranks.push(rank);
+    }
+    by.into_values().collect()
+}
+
+/// The ranks, by the place where they meet: those have to agree, whoever started them.
+pub(crate) fn by_meeting(jobs: &Jobs) -> Vec<Vec<&Process>> {
+    let gone: BTreeSet<u32> = orphans_of(jobs).iter().map(|orphan| orphan.pid).collect();
+    let mut by: BTreeMap<_, Vec<&Process>> = BTreeMap::new();
+    for rank in ranks(jobs).into_iter().filter(|rank| !gone.contains(&rank.pid)) {
+        by.entry(identity(rank)).or_default().push(rank);
+    }
+    by.into_values().collect()
+}
+
+/// What tells one job from another: scheduler's step, rendezvous, run.
+fn identity(process: &Process) -> [Option<&str>; 5] {
+    let variable = |name: &str| process.variable(name);
+    [
+        variable("SLURM_JOB_ID").or_else(|| variable("SLURM_JOBID")),
+        variable("SLURM_STEP_ID"),
+        variable("MASTER_ADDR"),
+        variable("MASTER_PORT"),
+        variable("TORCHELASTIC_RUN_ID"),
+    ]
+}
+
+/// A process that an earlier run has left behind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Orphan {
+    /// Pid.
+    pub pid: u32,
+    /// Rank it had.
+    pub rank: Option<u32>,
+    /// Owner.
+    pub uid: u32,
+    /// Start, nanoseconds since 1970; with the pid it names one process for ever.
+    pub started_ns: i64,
+    /// Its program.
+    pub command: String,
+    /// GPUs by PCI address, or by number of the device file.
+    pub gpus: Vec<String>,
+    /// Device memory it holds, MiB, if the driver tells.
+    pub gpu_memory_mib: Option<u64>,
+    /// Why it is taken for one.
+    pub why: String,
+}
+
+/// Processes that runs before have left behind, by pid; children stand beside their parents. Nobody is ended here.
+pub fn orphans(node: &Node) -> Vec<Orphan> {
+    let Some(jobs) = node.jobs.get() else { return Vec::new() };
+    let mut orphans = orphans_of(jobs);
+    if let Some(gpus) = node.gpus.get() {
+        for orphan in &mut orphans {
+            let held = gpus.gpus.iter().flat_map(|gpu| {
+                gpu.processes
+                    .iter()
+                    .filter(|user| user.pid == orphan.pid)
+                    .map(move |user| (gpu.pci.clone(), user))
+            });
+            let held: Vec<_> = held.collect();
+            if !held.is_empty() {
+                orphan.gpu_memory_mib = Some(held.iter().filter_map(|(_, user)| user.memory_mib).sum());
+                orphan.gpus = held.into_iter().map(|(pci, _)| pci).collect();
+            }
+        }
+    }
+    orphans
+}
+
+fn orphans_of(jobs: &Jobs) -> Vec<Orphan> {
+    let tree = Tree::new(jobs);
+    let mut found: BTreeMap<u32, String> = BTreeMap::new();
+    for process in &jobs.processes {
+        if process.state == "Z" || process.launcher().is_some() {
+            continue;
+        }
+        if let Some(why) = tree.why_left_behind(process) {
+            found.insert(process.pid, why);
+        }
+    }
+    // A helper that a rank has set free (a daemon of a profiler) carries the marks of a job that is alive.
+    let live: Vec<&Process> = jobs
+        .processes
+        .iter()
+        .filter(|p| !found.contains_key(&p.pid) && tree.may_be_rank(p) && tree.launcher(p).is_some())
+        .collect();
+    let restarts = |process: &Process| process.number("TORCHELASTIC_RESTART_COUNT");
+    found.retain(|pid, _| {
+        let Some(process) = tree.get(*pid) else { return false };
+        let mut same = live.iter().filter(|rank| identity(rank) == identity(process)).peekable();
+        // Of the same job, but of an attempt before the one that runs.
+        same.peek().is_none() || same.any(|rank| restarts(rank) > restarts(process))
+    });
+    let orphan = |(pid, why): (u32, String)| {
+        let process = tree.get(pid)?;
+        let gpus = match process.gpus.as_slice() {
+            [] => process.gpu_minors.iter().map(|minor| format!("/dev/nvidia{minor}")).collect(),
+            gpus => gpus.to_vec(),
+        };
+        Some(Orphan {
+            pid,
+            rank: process.rank(),
+            uid: process.uid,
+            started_ns: process.started_ns,
+            command: process.command.clone(),
+            gpus,
+            gpu_memory_mib: None,
+            why,
+        })
+    };
+    found.into_iter().filter_map(orphan).collect()
+}
+
+/// `pid 4711 (rank 2)`.
+pub(crate) fn name(process: &Process) -> String {
+    match process.rank() {
+        Some(rank) => format!("pid {} (rank {rank})", process.pid),
+        None => format!("pid {} ({})", process.pid, process.command),
+    }
+}
+
+/// Processes by pid.
+pub(crate) struct Tree<'a>(BTreeMap<u32, &'a Process>);
+
+impl<'a> Tree<'a> {
+    pub(crate) fn new(jobs: &'a Jobs) -> Self {
+        Self(jobs.processes.iter().map(|process| (process.pid, process)).collect())
+    }
+
+    pub(crate) fn get(&self, pid: u32) -> Option<&'a Process> {
+        self.0.get(&pid).copied()
+    }
+
+    fn parent(&self, process: &Process) -> Option<&'a Process> {
+        self.get(process.ppid).filter(|parent| parent.pid != process.pid)
+    }
+
+    /// Those above it, nearest first.
+    pub(crate) fn above(&self, process: &'a Process) -> Vec<&'a Process> {
+        let mut above: Vec<&Process> = Vec::new();
+        let mut at = process;
+        while let Some(parent) = self.parent(at)
+            && above.iter().all(|known| known.pid != parent.pid)
+        {
+            above.push(parent);
+            at = parent;
+        }
+        above
+    }
+
+    /// The nearest launcher above it.
+    pub(crate) fn launcher(&self, process: &'a Process) -> Option<&'a Process> {
+        self.above(process).into_iter().find(|parent| parent.launcher().is_some())
+    }
+
+    fn may_be_rank(&self, process: &'a Process) -> bool {
+        if process.rank().is_none() || process.launcher().is_some() || process.state == "Z" {
+            return false;
+        }
+        // Below an elastic launcher the scheduler's number is that of the launcher.
+        let launcher = self.launcher(process).and_then(Process::launcher);
+        !launcher.is_some_and(|launcher| ELASTIC.contains(&launcher))
+            || (process.number("RANK").is_some() && process.number("LOCAL_RANK").is_some())
+    }
+
+    /// Why a process looks like one whose run is over: it carries what only a launcher sets, and above it no launcher
+    /// is left, only who inherits the children of the dead.
+    fn why_left_behind(&self, process: &'a Process) -> Option<String> {
+        let above = self.above(process);
+        let mark = if process.variable("TORCHELASTIC_RUN_ID").is_some() {
+            "torchrun"
+        } else if process.variable("OMPI_COMM_WORLD_RANK").is_some() {
+            "mpirun"
+        } else if process.variable("SLURM_STEP_ID").is_some() && process.variable("SLURM_PROCID").is_some() {
+            "slurmstepd"
+        } else if process.rank().is_some() && process.local_rank().is_some() && process.uses_gpu {
+            "its launcher"
+        } else {
+            return None;
+        };
+        if above.iter().any(|parent| parent.launcher().is_some()) {
+            return None;
+        }
+        // The topmost of those with the same marks; whoever stands above that one has inherited it.
+        let marked = |p: &Process| identity(p) == identity(process) && p.rank().is_some();
+        let heir = above.iter().find(|parent| !marked(parent));
+        match heir {
+            Some(heir) if heir.is_reaper() => Some(format!(
+                "{mark} that started it is gone, and pid {} ({}) has inherited it",
+                heir.pid, heir.command
+            )),
+            // Its parent is alive and no launcher by name: a program that starts ranks by itself. Or it was not seen.
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::staging_jobs::{Stage, process};
+
+    fn ids(found: &[&Process]) -> Vec<(u32, Option<u32>)> {
+        found.iter().map(|process| (process.pid, process.rank())).collect()
+    }
+
+    #[test]
+    fn one_process_is_the_rank() {
+        // Slurm starts a script, the script torchrun, torchrun the ranks, a rank its workers.
+        let slurm = [("SLURM_PROCID", "0"), ("SLURM_JOB_ID", "7"), ("SLURM_STEP_ID", "0")];
+        let with =
+            |more: &[(&'static str, &'static str)]| slurm.iter().chain(more).copied().collect::<Vec<_>>();
+        let stage = Stage::new()
+            .process(process(50, 1, "slurmstepd", &[]))
+            .process(process(60, 50, "bash", &slurm))
+            .process(process(70, 60, "torchrun", &slurm))
+            .process(process(71, 70, "python3", &slurm))
+            .process(process(80, 70, "python3", &with(&[("RANK", "0"), ("LOCAL_RANK", "0")])))
+            .process(process(81, 70, "python3", &with(&[("RANK", "1"), ("LOCAL_RANK", "1")])))
+            .process(process(90, 80, "pt_data_worker", &with(&[("RANK", "0"), ("LOCAL_RANK", "0")])));
+        assert_eq!(ids(&ranks(stage.jobs())), [(80, Some(0)), (81, Some(1))]);
+        let jobs = by_launcher(stage.jobs());
+        assert_eq!(jobs.len(), 1);
+        assert_eq!(jobs[0].launcher.map(|launcher| launcher.pid), Some(70));
+        assert!(orphans(&stage.node).is_empty());
+    }
+
+    #[test]
+    fn srun_starts_a_script_that_starts_the_rank() {
+        let of = |rank: &'static str| [("SLURM_PROCID", rank), ("SLURM_JOB_ID", "7"), ("SLURM_STEP_ID", "0")];
+        let stage = Stage::new()
+            .process(process(50, 1, "slurmstepd", &[]))
+            .process(process(60, 50, "bash", &of("0")))
+            .process(process(61, 60, "python3", &of("0")))
+            .process(process(62, 50, "bash", &of("1")))
+            .process(process(63, 62, "python3", &of("1")));
+        assert_eq!(ids(&ranks(stage.jobs())), [(61, Some(0)), (63, Some(1))]);
+    }
+
+    const OLD: [(&str, &str); 4] =
+        [("RANK", "1"), ("LOCAL_RANK", "1"), ("TORCHELASTIC_RUN_ID", "old"), ("MASTER_PORT", "29500")];
+
+    #[test]
+    fn a_rank_whose_launcher_is_gone_is_left_behind_with_its_workers() {
+        let stage = Stage::new()
+            .process(process(1, 0, "systemd", &[]))
+            .process(process(80, 1, "python3", &OLD))
+            .process(process(81, 80, "pt_data_worker", &OLD))
+            .gpu("0000:1b:00.0", &[(80, 4000)]);
+        let found = orphans(&stage.node);
+        let told: Vec<_> = found.iter().map(|o| (o.pid, o.rank, o.gpu_memory_mib)).collect();
+        assert_eq!(told, [(80, Some(1), Some(4000)), (81, Some(1), None)]);
+        assert_eq!(found[0].gpus, ["0000:1b:00.0"]);
+        assert!(found[0].why.starts_with("torchrun that started it is gone"), "{}", found[0].why);
+    }
+
+    #[test]
+    fn an_attempt_before_the_one_that_runs() {
+        let attempt =
+            |count: &'static str| [OLD[0], OLD[1], OLD[2], OLD[3], ("TORCHELASTIC_RESTART_COUNT", count)];
+        let stage = |of_loner: &'static str| {
+            Stage::new()
+                .process(process(1, 0, "systemd", &[]))
+                .process(process(70, 1, "torchrun", &[]))
+                .process(process(80, 1, "python3", &attempt(of_loner)))
+                .process(process(90, 70, "python3", &attempt("1")))
+        };
+        assert_eq!(orphans(&stage("0").node).len(), 1);
+        // A daemon that a rank of this attempt has set free.
+        assert!(orphans(&stage("1").node).is_empty());
+    }
+
+    #[test]
+    fn look_alikes() {
+        let by_hand = [("RANK", "0"), ("WORLD_SIZE", "1")];
+        let stages = [
+            // The launcher is a program of the user's own.
+            Stage::new()
+                .process(process(1, 0, "systemd", &[]))
+                .process(process(70, 1, "python3", &[]))
+                .process(process(80, 70, "python3", &OLD)),
+            // Started by hand with nohup, the shell is gone.
+            Stage::new().process(process(1, 0, "systemd", &[])).process(process(80, 1, "python3", &by_hand)),
+            // A container whose first process is the rank, or the launcher.
+            Stage::new().process(process(1, 0, "python3", &OLD)),
+            Stage::new().process(process(1, 0, "python3", &[])).process(process(80, 1, "python3", &OLD)),
+            // Its parent was not seen.
+            Stage::new().process(process(80, 4000, "python3", &OLD)),
+        ];
+        for stage in stages {
+            assert_eq!(orphans(&stage.node), [], "{:?}", stage.jobs());
+        }
+    }
+}
