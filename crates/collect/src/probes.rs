@@ -1,5 +1,7 @@
 //! The probes, one file each: what they read, with which deadline, and what they need to be allowed.
 
+mod network;
+mod rdma;
 mod shm;
 mod system;
 
@@ -43,6 +45,13 @@ pub static ALL: &[Probe] = &[
         deadline_ms: 1_000,
         privileges: "root, to see which of other users' processes hold a segment",
         take: |request| json(shm::take(request)),
+    },
+    Probe { name: "rdma", deadline_ms: 1_500, privileges: "none", take: |request| json(rdma::take(request)) },
+    Probe {
+        name: "network",
+        deadline_ms: 1_700,
+        privileges: "root, to see which of other users' processes listen",
+        take: |request| json(network::take(request)),
     },
 ];
 
