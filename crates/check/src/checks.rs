@@ -1,6 +1,14 @@
 //! The checks, one file each. Their order is the order of the table.
 
 mod gpu_ecc;
+mod interface_choice;
+mod interface_errors;
+mod master_address;
+mod mtu;
+mod peers_reachable;
+mod rdma_errors;
+mod rdma_gids;
+mod rdma_ports;
 mod shm_space;
 
 use crate::rule::{Check, Probe};
@@ -13,6 +21,14 @@ pub static ALL: &[&Check] = &[
     // PCIe.
     // Kernel, memory, clock, storage.
     // Fabric and network.
+    &rdma_ports::CHECK,
+    &rdma_errors::CHECK,
+    &rdma_gids::CHECK,
+    &interface_choice::CHECK,
+    &interface_errors::CHECK,
+    &master_address::CHECK,
+    &peers_reachable::CHECK,
+    &mtu::CHECK,
     // Shared memory, limits, processes, settings of the job.
     &shm_space::CHECK,
 ];

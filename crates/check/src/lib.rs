@@ -9,6 +9,7 @@ pub mod checks;
 pub mod fleet;
 pub mod rule;
 mod view;
+mod wiring;
 
 use ringleader_node::Node;
 

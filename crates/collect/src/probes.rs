@@ -2,6 +2,7 @@
 
 mod network;
 mod rdma;
+mod reach;
 mod shm;
 mod system;
 
@@ -52,6 +53,12 @@ pub static ALL: &[Probe] = &[
         deadline_ms: 1_700,
         privileges: "root, to see which of other users' processes listen",
         take: |request| json(network::take(request)),
+    },
+    Probe {
+        name: "reach",
+        deadline_ms: 2_000,
+        privileges: "root, to see what masters other users' ranks name",
+        take: |request| json(reach::take(request)),
     },
 ];
 

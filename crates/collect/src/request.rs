@@ -71,4 +71,6 @@ pub struct Peer {
     pub port: Option<u16>,
     /// `master-address`, `peer`.
     pub purpose: String,
+    /// Interface whose address to send from; None: as the kernel routes, and as NCCL would choose.
+    pub interface: Option<String>,
 }
