@@ -35,7 +35,8 @@ pub(super) static CHECK: Check = Check {
     area: Area::Network,
     reads: &[Probe::Network, Probe::Rdma, Probe::Reach, Probe::Jobs],
     drains: false,
-    is_quick: true,
+    // A peer that is silent takes its time.
+    is_quick: false,
     since: "0.2",
     doc: include_str!("interface_choice.rs"),
     run,

@@ -34,7 +34,8 @@ pub(super) static CHECK: Check = Check {
     area: Area::Network,
     reads: &[Probe::Reach, Probe::Network, Probe::Jobs],
     drains: false,
-    is_quick: true,
+    // A peer that is silent takes its time.
+    is_quick: false,
     since: "0.2",
     doc: include_str!("master_address.rs"),
     run,

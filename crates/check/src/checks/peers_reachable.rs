@@ -28,7 +28,8 @@ pub(super) static CHECK: Check = Check {
     area: Area::Network,
     reads: &[Probe::Reach, Probe::Network],
     drains: false,
-    is_quick: true,
+    // A peer that is silent takes its time.
+    is_quick: false,
     since: "0.2",
     doc: include_str!("peers_reachable.rs"),
     run,
