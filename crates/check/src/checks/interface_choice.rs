@@ -408,7 +408,9 @@ mod tests {
             net.namespace = Some(1);
         }
         if let Outcome::Seen(jobs) = &mut node.jobs.outcome {
-            jobs.processes.iter_mut().for_each(|process| process.net_namespace = Some(2));
+            for process in &mut jobs.processes {
+                process.net_namespace = Some(2);
+            }
         }
         assert_eq!(ask(&CHECK, &node).verdict, Verdict::Skipped);
         node.net = Part::default();

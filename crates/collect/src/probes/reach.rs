@@ -157,7 +157,9 @@ fn wishes(request: &Request, net: &Network) -> BTreeMap<Wish, Vec<u32>> {
         };
         add(interface.clone());
         if interface.is_none() {
-            chosen.iter().for_each(|interface| add(Some(interface.clone())));
+            for interface in &chosen {
+                add(Some(interface.clone()));
+            }
         }
     }
     wishes
@@ -328,14 +330,13 @@ fn attempt(
             None => None,
             Some(name) => {
                 let same_family = |own: &IpAddr| own.is_ipv4() == address.is_ipv4();
-                match net.interface(name).and_then(|own| own.usable_addresses().find(same_family)) {
-                    Some(own) => Some(own),
-                    None => {
-                        let why = format!("{name} has no address of the same family as {address}");
-                        fail(reach, why, ReachFailure::Other);
-                        continue;
-                    }
+                let own = net.interface(name).and_then(|own| own.usable_addresses().find(same_family));
+                if own.is_none() {
+                    let why = format!("{name} has no address of the same family as {address}");
+                    fail(reach, why, ReachFailure::Other);
+                    continue;
                 }
+                own
             }
         };
         let left = until.saturating_duration_since(Instant::now());

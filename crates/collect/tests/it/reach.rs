@@ -23,6 +23,7 @@ const UNREACHABLE: &str = "10.77.6.9";
 
 impl Fabric {
     /// None, with the reason printed, where namespaces cannot be made.
+    #[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
     fn new(tag: &str) -> Option<Self> {
         let name = format!("rl{tag}{}", std::process::id());
         let fabric = Self { name, folder: tempfile::tempdir().unwrap() };
