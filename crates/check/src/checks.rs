@@ -13,19 +13,27 @@ mod gpu_row_remapping;
 mod gpu_temperature;
 mod gpus_present;
 mod host_memory_errors;
+mod interface_choice;
+mod interface_errors;
 mod job_environment;
 mod job_orphans;
 mod job_processes;
 mod job_versions;
 mod kernel_errors;
 mod limits;
+mod master_address;
 mod master_port;
 mod memory_pressure;
+mod mtu;
 mod nvlink_errors;
 mod nvlink_state;
 mod nvswitch_fabric;
 mod pcie_errors;
 mod pcie_link;
+mod peers_reachable;
+mod rdma_errors;
+mod rdma_gids;
+mod rdma_ports;
 mod shm_space;
 mod shm_stale;
 mod storage;
@@ -65,6 +73,14 @@ pub static ALL: &[&Check] = &[
     &clock::CHECK,
     &storage::CHECK,
     // Fabric and network.
+    &rdma_ports::CHECK,
+    &rdma_errors::CHECK,
+    &rdma_gids::CHECK,
+    &interface_choice::CHECK,
+    &interface_errors::CHECK,
+    &master_address::CHECK,
+    &peers_reachable::CHECK,
+    &mtu::CHECK,
     // Shared memory, limits, processes, settings of the job.
     &shm_space::CHECK,
     &shm_stale::CHECK,

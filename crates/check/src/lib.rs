@@ -15,6 +15,7 @@ mod staging_gpus;
 #[cfg(test)]
 mod staging_jobs;
 mod view;
+mod wiring;
 mod xids;
 
 use ringleader_node::Node;

@@ -4,6 +4,7 @@
 //! Reading changes nothing: no signal, no ptrace, no reset, no write outside of the place the caller names. Nothing is
 //! judged here. Linux alone; elsewhere every part says so.
 
+mod addresses;
 mod allowed;
 pub mod probes;
 mod procfs;

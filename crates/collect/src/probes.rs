@@ -5,7 +5,10 @@ mod jobs;
 mod kernel_log;
 mod libraries;
 mod mounts;
+mod network;
 mod pci;
+mod rdma;
+mod reach;
 mod services;
 mod shm;
 mod system;
@@ -93,6 +96,19 @@ pub static ALL: &[Probe] = &[
         deadline_ms: 1_500,
         privileges: "root, to look into other users' processes",
         take: |request| json(libraries::take(request)),
+    },
+    Probe { name: "rdma", deadline_ms: 1_500, privileges: "none", take: |request| json(rdma::take(request)) },
+    Probe {
+        name: "network",
+        deadline_ms: 1_700,
+        privileges: "root, to see which of other users' processes listen",
+        take: |request| json(network::take(request)),
+    },
+    Probe {
+        name: "reach",
+        deadline_ms: 2_000,
+        privileges: "root, to see what masters other users' ranks name",
+        take: |request| json(reach::take(request)),
     },
 ];
 

@@ -71,4 +71,46 @@ pub struct Peer {
     pub port: Option<u16>,
     /// `master-address`, `peer`.
     pub purpose: String,
+    /// Interface whose address to send from; None: as the kernel routes, and as NCCL would choose.
+    pub interface: Option<String>,
+}
+
+impl Peer {
+    /// Reads `host`, `host:port`, `address`, `[address]:port`.
+    pub fn named(text: &str) -> Self {
+        let (host, port) = match (text.rsplit_once(':'), text.strip_prefix('[')) {
+            (_, Some(rest)) => match rest.split_once(']') {
+                Some((host, port)) => (host, port.strip_prefix(':').and_then(|port| port.parse().ok())),
+                None => (text, None),
+            },
+            // More colons: an address of IPv6 by itself.
+            (Some((host, port)), None) if !host.contains(':') => match port.parse() {
+                Ok(port) => (host, Some(port)),
+                Err(_) => (text, None),
+            },
+            _ => (text, None),
+        };
+        Self { host: host.to_owned(), port, purpose: "peer".to_owned(), interface: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_has_a_port_or_none() {
+        for (text, host, port) in [
+            ("node7", "node7", None),
+            ("node7:29500", "node7", Some(29_500)),
+            ("10.0.0.7:22", "10.0.0.7", Some(22)),
+            ("fd00::7", "fd00::7", None),
+            ("[fd00::7]:22", "fd00::7", Some(22)),
+            ("[fd00::7]", "fd00::7", None),
+            ("node7:ssh", "node7:ssh", None),
+        ] {
+            let peer = Peer::named(text);
+            assert_eq!((peer.host.as_str(), peer.port), (host, port), "{text}");
+        }
+    }
 }

@@ -6,6 +6,7 @@
 //!
 //! A part that could not be read says why: not read is neither zero nor health.
 
+mod choice;
 mod gpu;
 mod host;
 mod job;
@@ -17,6 +18,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use choice::*;
 pub use gpu::*;
 pub use host::*;
 pub use job::*;

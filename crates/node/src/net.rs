@@ -34,6 +34,18 @@ pub struct RdmaPort {
     pub pci: Option<String>,
     /// Network interface over it.
     pub netdev: Option<String>,
+    /// What the driver calls the device, `MT4129`.
+    pub model: String,
+    /// GT/s of the device's PCIe link now.
+    pub pcie_gt_s: Option<f64>,
+    /// GT/s, most.
+    pub pcie_gt_s_max: Option<f64>,
+    /// Lanes of it now.
+    pub pcie_width: Option<u32>,
+    /// Lanes, most.
+    pub pcie_width_max: Option<u32>,
+    /// A virtual function whose physical one is on this node as well.
+    pub is_virtual: bool,
     /// Table of global identifiers that are set.
     pub gids: Vec<Gid>,
     /// Counters (`counters`, `hw_counters`): name -> first value, second value some hundred milliseconds later.
@@ -66,6 +78,10 @@ pub struct Network {
     pub routes: Vec<Route>,
     /// TCP sockets that listen.
     pub listeners: Vec<Listener>,
+    /// Network namespace all this was read in, to tell containers apart.
+    pub namespace: Option<u64>,
+    /// What could not be told: `processes of other users hold listening sockets`.
+    pub notes: Vec<String>,
 }
 
 /// An interface.
@@ -74,6 +90,8 @@ pub struct Network {
 pub struct Interface {
     /// Name.
     pub name: String,
+    /// The kernel's number of it: programs that take "the first" interface go by it.
+    pub index: u32,
     /// Up by the administrator's will.
     pub is_up: bool,
     /// The kernel's operational state: `up`, `down`, `unknown`, `lowerlayerdown`.
@@ -90,7 +108,11 @@ pub struct Interface {
     pub addresses: Vec<String>,
     /// PCI address of the card.
     pub pci: Option<String>,
-    /// Error and drop counters: name -> first value, second value.
+    /// Kernel driver of the card.
+    pub driver: Option<String>,
+    /// Bridge or bond it belongs to.
+    pub master: Option<String>,
+    /// Counters of packets, errors, drops and carrier changes: name -> first value, second value.
     pub counters: BTreeMap<String, (u64, Option<u64>)>,
     /// Times the carrier changed since boot.
     pub carrier_changes: Option<u64>,
@@ -102,7 +124,7 @@ pub struct Interface {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Route {
-    /// `10.0.0.0/24`, `default`.
+    /// `10.0.0.0/24`, `default`; IPv6's default is `::/0`.
     pub to: String,
     /// Gateway.
     pub via: Option<String>,
@@ -134,16 +156,51 @@ pub struct Reach {
     pub purpose: String,
     /// As given: name or address, with port.
     pub target: String,
+    /// The name or address alone.
+    pub host: String,
+    /// Port that was tried.
+    pub port: Option<u16>,
+    /// Processes whose environment names it.
+    pub asked_by: Vec<u32>,
+    /// It is an address of this node.
+    pub is_local: bool,
+    /// Milliseconds until the name was resolved.
+    pub resolved_ms: Option<f64>,
     /// What the name resolves to.
     pub addresses: Vec<String>,
-    /// Interface it was bound to, if any.
+    /// Interface whose address it was bound to, if any.
     pub interface: Option<String>,
+    /// Address it was sent from.
+    pub from: Option<String>,
     /// Milliseconds until it answered.
     pub answered_ms: Option<f64>,
     /// The peer refused: it is there, and nobody listens.
     pub is_refused: bool,
     /// Why not: `name does not resolve`, `no route to host`, `timed out after 500 ms`.
     pub failure: Option<String>,
+    /// The kind of it.
+    pub failure_kind: Option<ReachFailure>,
     /// Largest packet the path let through whole, bytes, if it was tried.
     pub path_mtu: Option<u32>,
+    /// Packets as large as the interface allows were lost without a word, smaller ones were not.
+    pub large_vanish: bool,
+}
+
+/// Why something was not reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReachFailure {
+    /// The name is not known.
+    Unresolved,
+    /// The name service did not answer in time.
+    LookupTimedOut,
+    /// The kernel or a router knows no way.
+    NoRoute,
+    /// No answer in time.
+    TimedOut,
+    /// It was not tried.
+    NotTried,
+    /// Anything else.
+    #[serde(other)]
+    Other,
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use ringleader_check::{Check, NodeReport, Options, Verdict, checks, judge};
-use ringleader_collect::{Request, Roots, Target};
+use ringleader_collect::{Peer, Request, Roots, Target};
 use ringleader_node::Node;
 
 use crate::exit::Code;
@@ -36,6 +36,9 @@ pub(crate) struct CheckArgs {
     /// GPUs this node should have [default: as many as the PCI bus shows]
     #[arg(long, value_name = "N")]
     gpus: Option<u32>,
+    /// Hosts that should answer on TCP, each with a port or without
+    #[arg(long, value_name = "HOST[:PORT]", value_delimiter = ',')]
+    peer: Vec<String>,
     /// Longest wait for any one reading, milliseconds
     #[arg(long, value_name = "MS")]
     deadline_ms: Option<u64>,
@@ -138,6 +141,7 @@ fn live(args: &CheckArgs, chosen: &[&'static Check]) -> Result<Node, Failure> {
         window_ms: if args.quick { 0 } else { WINDOW_MS },
         nvml: args.unstable_nvml.clone(),
         connect_ms: CONNECT_MS,
+        peers: args.peer.iter().map(|peer| Peer::named(peer)).collect(),
         ..Request::default()
     };
     let names: Vec<&str> = checks::probes(chosen).into_iter().map(ringleader_check::Probe::name).collect();

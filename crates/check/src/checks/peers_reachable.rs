@@ -1,0 +1,183 @@
+//! # What it checks
+//!
+//! Whether the peers that were named answer on TCP. A refusal is an answer: the host is there.
+//!
+//! # What fails
+//!
+//! A peer whose name does not resolve, that does not answer in time, or to which there is no way: named with the route
+//! and interface that lead there.
+//!
+//! # What to do
+//!
+//! Ping it from here and from another node; look at the route, and at firewalls on both ends.
+//!
+//! # References
+//!
+//! Linux ip-route(8), tcp(7); NCCL user guide, Troubleshooting, Networking issues.
+
+use ringleader_node::{Reach, ReachFailure};
+
+use crate::answer::{Answer, Impact, Item, Verdict};
+use crate::rule::{Area, Check, Probe};
+use crate::view::View;
+
+/// See the module.
+pub(super) static CHECK: Check = Check {
+    id: "peers-reachable",
+    title: "the peers answer",
+    area: Area::Network,
+    reads: &[Probe::Reach, Probe::Network],
+    drains: false,
+    // A peer that is silent takes its time.
+    is_quick: false,
+    since: "0.2",
+    doc: include_str!("peers_reachable.rs"),
+    run,
+};
+
+fn run(view: &View<'_>) -> Answer {
+    let reach = match view.node.reach.seen() {
+        Ok(reach) => reach,
+        Err(missing) => return missing.into(),
+    };
+    let others = || reach.iter().filter(|r| !["master-address", "interface"].contains(&r.purpose.as_str()));
+    // The way by NCCL's interface is judged where the interface is; here only if nothing else was tried.
+    let peers: Vec<&Reach> = others()
+        .filter(|r| r.interface.is_none() || !others().any(|o| o.interface.is_none() && o.target == r.target))
+        .collect();
+    let tried: Vec<&Reach> =
+        peers.iter().copied().filter(|r| r.failure_kind != Some(ReachFailure::NotTried)).collect();
+    match (peers.first(), tried.is_empty()) {
+        (None, _) => return Answer::skipped("no peers were named"),
+        (Some(first), true) => {
+            return Answer::skipped(format!(
+                "{}: {}",
+                first.target,
+                first.failure.as_deref().unwrap_or("not tried")
+            ));
+        }
+        _ => {}
+    }
+    let items: Vec<Item> = tried
+        .iter()
+        .filter(|peer| peer.failure_kind.is_some())
+        .map(|peer| Item {
+            subject: peer.target.clone(),
+            verdict: Verdict::Fail,
+            text: format!("{}{}", peer.failure.as_deref().unwrap_or("no answer"), way(view, peer)),
+            evidence: format!(
+                "resolves to {}",
+                if peer.addresses.is_empty() { "nothing".to_owned() } else { peer.addresses.join(" ") }
+            ),
+        })
+        .collect();
+    let slowest = tried.iter().filter_map(|peer| peer.answered_ms).fold(0.0, f64::max);
+    let left = peers.len() - tried.len();
+    let left = if left == 0 { String::new() } else { format!("; {left} were not tried: no time was left") };
+    let host = tried.iter().find(|peer| peer.failure_kind.is_some()).map(|peer| peer.host.clone());
+    Answer::from_items(format!("{} peers answer, the slowest in {slowest:.1} ms{left}", tried.len()), items)
+        .advise(
+            Impact::Harmless,
+            "see which way leads there, and whether it answers at all",
+            host.map(|host| format!("ip route get $(getent hosts {host} | cut -d' ' -f1); ping -c 3 {host}")),
+        )
+}
+
+/// The route and interface that lead to a peer.
+fn way(view: &View<'_>, peer: &Reach) -> String {
+    let Some(address) = peer.addresses.iter().find_map(|address| address.parse().ok()) else {
+        return String::new();
+    };
+    let Some(net) = view.node.net.get() else { return String::new() };
+    let Some(route) = net.route_to(address) else {
+        return "; no route leads there".to_owned();
+    };
+    let via = route.via.as_ref().map_or_else(String::new, |via| format!(" via {via}"));
+    let bound =
+        peer.interface.as_ref().map_or_else(String::new, |name| format!(", from the address of {name}"));
+    let state = match net.interface(&route.interface) {
+        Some(interface) if !interface.is_running() => ", which is down",
+        _ => "",
+    };
+    format!("; the way is {}{state} ({}{via}){bound}", route.interface, route.to)
+}
+
+#[cfg(test)]
+mod tests {
+    use ringleader_node::{Node, Outcome, Part, Route};
+
+    use super::*;
+    use crate::wiring::staging::{ask, blamed, interface, node};
+
+    fn peer(host: &str, interface: Option<&str>, kind: Option<ReachFailure>) -> Reach {
+        Reach {
+            purpose: "peer".to_owned(),
+            target: format!("{host}:22"),
+            host: host.to_owned(),
+            addresses: vec![host.to_owned()],
+            interface: interface.map(str::to_owned),
+            answered_ms: kind.is_none().then_some(0.3),
+            failure: kind.map(|_| "no answer within 800 ms".to_owned()),
+            failure_kind: kind,
+            ..Reach::default()
+        }
+    }
+
+    fn with(reach: Vec<Reach>) -> Node {
+        let mut node = node(vec![], vec![interface(2, "eth0", "10.0.0.7/24")], vec![]);
+        if let Outcome::Seen(net) = &mut node.net.outcome {
+            let route = |to: &str, via: Option<&str>| Route {
+                to: to.to_owned(),
+                via: via.map(str::to_owned),
+                interface: "eth0".to_owned(),
+                metric: 0,
+            };
+            net.routes = vec![route("10.0.0.0/24", None), route("default", Some("10.0.0.1"))];
+        }
+        node.reach = Part::of(reach);
+        node
+    }
+
+    #[test]
+    fn a_silent_peer_is_named_with_the_way_to_it() {
+        let answer = ask(
+            &CHECK,
+            &with(vec![peer("10.0.0.8", None, None), peer("192.0.2.5", None, Some(ReachFailure::TimedOut))]),
+        );
+        assert_eq!((answer.verdict, blamed(&answer)), (Verdict::Fail, vec!["192.0.2.5:22"]));
+        assert!(answer.summary.contains("the way is eth0 (default via 10.0.0.1)"), "{}", answer.summary);
+    }
+
+    #[test]
+    fn a_refusal_is_an_answer() {
+        let mut refused = peer("10.0.0.9", None, None);
+        refused.is_refused = true;
+        let answer = ask(&CHECK, &with(vec![peer("10.0.0.8", None, None), refused]));
+        assert_eq!(
+            (answer.verdict, answer.summary.as_str()),
+            (Verdict::Ok, "2 peers answer, the slowest in 0.3 ms")
+        );
+        // By another interface it does not: that is said of the interface.
+        let answer = ask(
+            &CHECK,
+            &with(vec![
+                peer("10.0.0.8", None, None),
+                peer("10.0.0.8", Some("eth1"), Some(ReachFailure::TimedOut)),
+            ]),
+        );
+        assert_eq!(answer.verdict, Verdict::Ok);
+        // Asked for by name, it counts.
+        let answer = ask(&CHECK, &with(vec![peer("10.0.0.8", Some("eth1"), Some(ReachFailure::TimedOut))]));
+        assert_eq!(answer.verdict, Verdict::Fail);
+    }
+
+    #[test]
+    fn nobody_named_and_nothing_read_are_skipped() {
+        assert_eq!(ask(&CHECK, &with(vec![])).verdict, Verdict::Skipped);
+        let late = peer("10.0.0.8", None, Some(ReachFailure::NotTried));
+        assert_eq!(ask(&CHECK, &with(vec![late])).verdict, Verdict::Skipped);
+        let mut unread = with(vec![]);
+        unread.reach = Part::default();
+        assert_eq!(ask(&CHECK, &unread).verdict, Verdict::Skipped);
+    }
+}

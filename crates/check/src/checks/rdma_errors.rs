@@ -1,0 +1,255 @@
+//! # What it checks
+//!
+//! Error counters of the RDMA ports that a job would use, at two looks some hundred milliseconds apart.
+//!
+//! # What fails
+//!
+//! A link that went down between the looks; physical errors at ten a second or more. Any other growth of an error warns.
+//! What was counted before the first look is shown and blamed on nobody: counters count since the last reset. Out of
+//! sequence packets on InfiniBand are adaptive routing at work, and congestion marks are how RoCE regulates itself:
+//! both are shown alone.
+//!
+//! # What to do
+//!
+//! Physical errors: clean or replace the cable or transceiver. Timeouts and sequence errors without them: the path or the
+//! peer, and over Ethernet the lossless class (PFC).
+//!
+//! # References
+//!
+//! Linux Documentation/ABI/stable/sysfs-class-infiniband; NVIDIA, Understanding mlx5 Linux Counters; InfiniBand
+//! architecture, port counters.
+
+use ringleader_node::RdmaPort;
+
+use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::rule::{Area, Check, Probe};
+use crate::view::View;
+use crate::wiring::{self, Use};
+
+/// See the module.
+pub(super) static CHECK: Check = Check {
+    id: "rdma-errors",
+    title: "no errors on RDMA ports now",
+    area: Area::Network,
+    reads: &[Probe::Rdma, Probe::Jobs],
+    drains: true,
+    is_quick: false,
+    since: "0.2",
+    doc: include_str!("rdma_errors.rs"),
+    run,
+};
+
+/// What growth of a counter means.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// The link itself went down.
+    Down,
+    /// Bits are lost on the cable or in the port.
+    Physical,
+    /// Packets or answers are lost somewhere on the path, or the peer does not keep up.
+    Transport,
+    /// No error by itself.
+    Shown,
+}
+
+const COUNTERS: &[(&str, Kind)] = &[
+    ("link_downed", Kind::Down),
+    ("link_error_recovery", Kind::Physical),
+    ("symbol_error", Kind::Physical),
+    ("port_rcv_errors", Kind::Physical),
+    ("port_rcv_remote_physical_errors", Kind::Physical),
+    ("local_link_integrity_errors", Kind::Physical),
+    ("excessive_buffer_overrun_errors", Kind::Physical),
+    ("rx_icrc_encapsulated", Kind::Physical),
+    ("port_xmit_discards", Kind::Transport),
+    ("port_xmit_constraint_errors", Kind::Transport),
+    ("port_rcv_constraint_errors", Kind::Transport),
+    ("local_ack_timeout_err", Kind::Transport),
+    ("packet_seq_err", Kind::Transport),
+    ("out_of_sequence", Kind::Transport),
+    ("implied_nak_seq_err", Kind::Transport),
+    ("rnr_nak_retry_err", Kind::Transport),
+    ("req_transport_retries_exceeded", Kind::Transport),
+    ("req_rnr_retries_exceeded", Kind::Transport),
+    ("req_remote_access_errors", Kind::Transport),
+    ("resp_remote_access_errors", Kind::Transport),
+    ("roce_adp_retrans", Kind::Transport),
+    ("roce_adp_retrans_to", Kind::Transport),
+    ("out_of_buffer", Kind::Transport),
+    ("np_cnp_sent", Kind::Shown),
+    ("rp_cnp_handled", Kind::Shown),
+    ("np_ecn_marked_roce_packets", Kind::Shown),
+    ("roce_slow_restart", Kind::Shown),
+    ("roce_slow_restart_trans", Kind::Shown),
+];
+
+/// InfiniBand allows 120 symbol errors an hour: one within the window is chance one time in eighty, two are none.
+const CHANCE: u64 = 1;
+/// Three hundred times what InfiniBand allows: the link is bad, not unlucky.
+const BAD_PER_S: f64 = 10.0;
+
+fn run(view: &View<'_>) -> Answer {
+    let ports = match view.node.rdma.seen() {
+        Ok(ports) => ports,
+        Err(missing) => return missing.into(),
+    };
+    let used: Vec<&RdmaPort> = ports
+        .iter()
+        .filter(|port| port.state == "ACTIVE" || wiring::use_of(view, port) == Use::Named)
+        .collect();
+    let used: Vec<&RdmaPort> =
+        used.into_iter().filter(|port| wiring::use_of(view, port) != Use::Excluded).collect();
+    if used.is_empty() {
+        return Answer::skipped("no RDMA port is in use");
+    }
+    let mut items: Vec<Item> = used.iter().filter_map(|port| earlier(port)).collect();
+    let n_twice =
+        used.iter().filter(|port| port.counters.values().any(|(_, second)| second.is_some())).count();
+    if n_twice == 0 {
+        let mut answer = Answer::skipped("the counters were read once, which tells nothing of when");
+        answer.items = items;
+        return answer;
+    }
+    items.extend(used.iter().flat_map(|port| grown(port)));
+    let window_ms = used.iter().map(|port| port.window_ms).max().unwrap_or(0);
+    let mut answer = Answer::from_items(format!("{n_twice} ports, no error within {window_ms} ms"), items)
+        .advise(
+            Impact::Harmless,
+            "read the counters twice, a minute apart, while the job runs",
+            Some("grep -H . /sys/class/infiniband/*/ports/*/counters/{symbol_error,link_downed,port_rcv_errors} /sys/class/infiniband/*/ports/*/hw_counters/*err*".to_owned()),
+        )
+        .advise(
+            Impact::Disruptive,
+            "clean or replace the cable of a port whose errors grow, and keep the node out of jobs until they stand still",
+            None,
+        );
+    for port in used {
+        for name in ["link_downed", "symbol_error", "port_rcv_errors"] {
+            if let Some((first, second)) = port.counters.get(name) {
+                let key = format!("rdma.{}.{name}", port.name());
+                answer = answer.value(key, second.unwrap_or(*first), ValueKind::Counter);
+            }
+        }
+    }
+    answer
+}
+
+/// What grew between the looks.
+fn grown(port: &RdmaPort) -> Vec<Item> {
+    let seconds = port.window_ms.max(1) as f64 / 1e3;
+    COUNTERS
+        .iter()
+        .filter_map(|(name, kind)| {
+            let (first, second) = port.counters.get(*name)?;
+            let second = (*second)?;
+            // A counter that was reset between the looks is no growth.
+            let growth = second.checked_sub(*first).filter(|growth| *growth > 0)?;
+            let rate = growth as f64 / seconds;
+            // InfiniBand spreads packets over several ways on purpose.
+            let is_by_design = *name == "out_of_sequence" && !port.is_roce();
+            let (verdict, meaning) = match kind {
+                _ if is_by_design => (Verdict::Ok, "adaptive routing reorders packets"),
+                Kind::Down => (Verdict::Fail, "the link went down"),
+                Kind::Physical if *name == "symbol_error" && growth <= CHANCE => {
+                    (Verdict::Ok, "one may be chance")
+                }
+                Kind::Physical if rate >= BAD_PER_S => (Verdict::Fail, "bits are lost on the link"),
+                Kind::Physical => (Verdict::Warn, "bits are lost on the link"),
+                Kind::Transport if name.contains("rnr") || *name == "out_of_buffer" => {
+                    (Verdict::Warn, "the receiver does not keep up")
+                }
+                Kind::Transport => (Verdict::Warn, "packets or their answers are lost or refused"),
+                Kind::Shown => (Verdict::Ok, "congestion control at work"),
+            };
+            Some(Item {
+                subject: port.name(),
+                verdict,
+                text: format!("{name} grew by {growth} within {} ms: {meaning}", port.window_ms),
+                evidence: format!("{name}: {first}, then {second}"),
+            })
+        })
+        .collect()
+}
+
+/// What was counted before the first look.
+fn earlier(port: &RdmaPort) -> Option<Item> {
+    let counted: Vec<String> = COUNTERS
+        .iter()
+        .filter(|(_, kind)| *kind != Kind::Shown)
+        .filter_map(|(name, _)| {
+            let (first, _) = port.counters.get(*name).filter(|(first, _)| *first > 0)?;
+            Some(format!("{name} {first}"))
+        })
+        .collect();
+    (!counted.is_empty()).then(|| Item {
+        subject: port.name(),
+        verdict: Verdict::Ok,
+        text: "errors of earlier, since its counters were reset".to_owned(),
+        evidence: counted.join(", "),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use ringleader_node::Part;
+
+    use super::*;
+    use crate::wiring::staging::{ask, blamed, node, port, rank};
+
+    fn counting(values: &[(&str, u64, Option<u64>)]) -> Vec<RdmaPort> {
+        let mut all = vec![port(0), port(1)];
+        for (name, first, second) in values {
+            all[1].counters.insert((*name).to_owned(), (*first, *second));
+        }
+        all[0].counters.insert("symbol_error".to_owned(), (0, values[0].2.map(|_| 0)));
+        for port in &mut all {
+            port.window_ms = 400;
+        }
+        all
+    }
+
+    #[test]
+    fn a_link_that_went_down_and_a_bad_cable_fail() {
+        for (name, second) in [("link_downed", 6), ("symbol_error", 45), ("port_rcv_errors", 9)] {
+            let answer = ask(&CHECK, &node(counting(&[(name, 5, Some(second))]), vec![], vec![]));
+            assert_eq!((answer.verdict, blamed(&answer)), (Verdict::Fail, vec!["mlx5_1/1"]), "{name}");
+        }
+    }
+
+    #[test]
+    fn lost_packets_and_a_few_bits_warn() {
+        for name in ["local_ack_timeout_err", "packet_seq_err", "rnr_nak_retry_err", "symbol_error"] {
+            let answer = ask(&CHECK, &node(counting(&[(name, 5, Some(8))]), vec![], vec![]));
+            assert_eq!((answer.verdict, blamed(&answer)), (Verdict::Warn, vec!["mlx5_1/1"]), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_long_life_adaptive_routing_and_congestion_marks_are_no_errors() {
+        let old = counting(&[("symbol_error", 90_000, Some(90_001)), ("link_downed", 14, Some(14))]);
+        let answer = ask(&CHECK, &node(old, vec![], vec![]));
+        assert_eq!(answer.verdict, Verdict::Ok, "{answer:?}");
+        assert!(answer.items.iter().any(|item| item.evidence.contains("link_downed 14")), "they are shown");
+        let busy = counting(&[("out_of_sequence", 1, Some(900)), ("np_cnp_sent", 5, Some(9_000))]);
+        assert_eq!(ask(&CHECK, &node(busy.clone(), vec![], vec![])).verdict, Verdict::Ok);
+        let mut roce = busy;
+        roce[1].link_layer = "Ethernet".to_owned();
+        assert_eq!(ask(&CHECK, &node(roce, vec![], vec![])).verdict, Verdict::Warn);
+    }
+
+    #[test]
+    fn a_port_that_the_job_leaves_out_is_not_judged() {
+        let told = rank(0, &[("NCCL_IB_HCA", "=mlx5_0")]);
+        let answer = ask(&CHECK, &node(counting(&[("link_downed", 5, Some(6))]), vec![], vec![told]));
+        assert_eq!(answer.verdict, Verdict::Ok, "{answer:?}");
+    }
+
+    #[test]
+    fn one_look_and_no_reading_are_skipped() {
+        let answer = ask(&CHECK, &node(counting(&[("link_downed", 5, None)]), vec![], vec![]));
+        assert_eq!(answer.verdict, Verdict::Skipped);
+        let mut none = node(vec![], vec![], vec![]);
+        none.rdma = Part::default();
+        assert_eq!(ask(&CHECK, &none).verdict, Verdict::Skipped);
+    }
+}
