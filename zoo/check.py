@@ -226,7 +226,7 @@ def memlock(options):
 def open_files(options):
     with job(options, limits={"RLIMIT_NOFILE": 256}):
         report, _ = check(options, name="open-files")
-        return expect(report, "limits", "open files")
+        return expect(report, "limits", "256 files")
 
 
 def master_port_taken(options):

@@ -77,7 +77,8 @@ fn run(view: &View<'_>) -> Answer {
             let is_last =
                 job.ranks.is_empty() && job.launcher.is_some_and(|launcher| launcher.pid == dead.ppid);
             if is_sibling || is_last {
-                let text = format!("is dead and its parent, pid {}, has not collected it", dead.ppid);
+                let text =
+                    format!("is a zombie: dead, and its parent, pid {}, has not collected it", dead.ppid);
                 let evidence = format!("/proc/{}/stat: state Z, parent {}", dead.pid, dead.ppid);
                 let subject = format!("pid {} ({})", dead.pid, dead.command);
                 items.push(Item { subject, verdict: Verdict::Fail, text, evidence });
