@@ -162,6 +162,7 @@ impl Answer {
 
     /// Lays a value open for comparison.
     #[must_use]
+    #[expect(clippy::needless_pass_by_value, reason = "callers hand over numbers and texts as they come")]
     pub fn value(mut self, key: impl Into<String>, value: impl ToString, kind: ValueKind) -> Self {
         self.values.push(Value { key: key.into(), value: value.to_string(), kind });
         self
