@@ -253,23 +253,22 @@ pub(crate) fn arguments(bytes: &[u8]) -> Vec<String> {
                 continue;
             }
             let dashes = if long.is_some() { "--" } else { "-" };
-            match value {
-                Some(value) => kept.push(format!("{dashes}{name}={}", value_of(name, long.is_some(), value))),
-                None => {
-                    kept.push(format!("{dashes}{name}"));
-                    // The next word is its value, or a word of its own: cut unless it is known.
-                    if let Some(value) = words.next_if(|next| !next.starts_with('-')) {
-                        // `--standalone train.py`: a switch without value stands before the script.
-                        if n_scripts < MAX_SCRIPTS && is_script(value) && !names_secret(name) {
-                            n_scripts += 1;
-                            kept.push(value.to_owned());
-                        } else {
-                            if name == "m" && long.is_none() {
-                                n_scripts += 1;
-                            }
-                            kept.push(value_of(name, long.is_some(), value));
-                        }
+            if let Some(value) = value {
+                kept.push(format!("{dashes}{name}={}", value_of(name, long.is_some(), value)));
+                continue;
+            }
+            kept.push(format!("{dashes}{name}"));
+            // The next word is its value, or a word of its own: cut unless it is known.
+            if let Some(value) = words.next_if(|next| !next.starts_with('-')) {
+                // `--standalone train.py`: a switch without value stands before the script.
+                if n_scripts < MAX_SCRIPTS && is_script(value) && !names_secret(name) {
+                    n_scripts += 1;
+                    kept.push(value.to_owned());
+                } else {
+                    if name == "m" && long.is_none() {
+                        n_scripts += 1;
                     }
+                    kept.push(value_of(name, long.is_some(), value));
                 }
             }
         } else if n_scripts < MAX_SCRIPTS && is_script(word) {

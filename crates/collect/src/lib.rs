@@ -3,6 +3,7 @@
 //!
 //! Reading changes nothing: no signal, no ptrace, no reset, no write outside of the place the caller names. Nothing is
 //! judged here. Linux alone; elsewhere every part says so.
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
 
 mod addresses;
 mod allowed;

@@ -113,7 +113,9 @@ pub(crate) fn cgroup(sys: &Path, listing: &str) -> Option<Cgroup> {
                 .iter()
                 .map(|name| root.join(name))
                 .find(|at| at.is_dir());
-            base.into_iter().for_each(|base| v1_cpu(&mut group, &chain(&base, path)));
+            if let Some(base) = base {
+                v1_cpu(&mut group, &chain(&base, path));
+            }
         }
         if let Some(path) = of("pids") {
             pids(&mut group, &chain(&root.join("pids"), path));

@@ -330,7 +330,7 @@ mod tests {
         );
         let twice = Stage::job(|n, rank| {
             if n == 3 {
-                set(rank, "RANK", "0")
+                set(rank, "RANK", "0");
             }
         });
         twice.expect(&CHECK, Verdict::Fail, &["pid 80 (rank 0), pid 83 (rank 0)"]);

@@ -213,7 +213,7 @@ mod tests {
         let state = |which: u32, state: &'static str| {
             Stage::job(move |n, rank| {
                 if n == which {
-                    rank.state = state.to_owned()
+                    rank.state = state.to_owned();
                 }
             })
         };

@@ -85,7 +85,7 @@ fn run(view: &View<'_>) -> Answer {
                 told.push(format!("port {port}: the job has just started"));
             }
             Who::Nobody => {
-                push(Verdict::Warn, format!("nobody listens, and {} ranks of the job are here", ranks.len()))
+                push(Verdict::Warn, format!("nobody listens, and {} ranks of the job are here", ranks.len()));
             }
         }
     }

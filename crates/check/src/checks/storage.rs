@@ -63,16 +63,15 @@ fn run(view: &View<'_>) -> Answer {
     let stuck: Vec<&Mount> = mounts.iter().filter(|mount| is_stuck(mount)).collect();
     let mut answer =
         Answer::from_items(format!("{} file systems answer, the job works on {n_used}", mounts.len()), items);
-    if !stuck.is_empty() {
-        let text = "see what the kernel says of it, and whether its server answers";
-        answer = answer.advise(
-            Impact::Harmless,
-            text,
-            Some("dmesg -T | grep -iE 'nfs|lustre|ceph|fuse|not responding' | tail".to_owned()),
-        );
+    answer = if stuck.is_empty() {
+        answer.advise(Impact::Harmless, "see what fills it", Some("df -h; df -i".to_owned()))
     } else {
-        answer = answer.advise(Impact::Harmless, "see what fills it", Some("df -h; df -i".to_owned()));
-    }
+        answer.advise(
+            Impact::Harmless,
+            "see what the kernel says of it, and whether its server answers",
+            Some("dmesg -T | grep -iE 'nfs|lustre|ceph|fuse|not responding' | tail".to_owned()),
+        )
+    };
     answer
 }
 

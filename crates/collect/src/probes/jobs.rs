@@ -5,7 +5,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 use std::{fs, io};
 
@@ -390,11 +390,10 @@ fn files(at: &Path, seen: &mut Seen) {
             "2" => seen.stderr = shown(),
             _ if target.starts_with('/')
                 && !target.starts_with("/dev/")
-                && seen.writes.len() < MAX_LOGS * 4 =>
+                && seen.writes.len() < MAX_LOGS * 4
+                && is_written(&at.join("fdinfo").join(&number)) =>
             {
-                if is_written(&at.join("fdinfo").join(&number)) {
-                    seen.writes.push((number, target.into_owned()));
-                }
+                seen.writes.push((number, target.into_owned()));
             }
             _ => {}
         }
@@ -402,7 +401,7 @@ fn files(at: &Path, seen: &mut Seen) {
 }
 
 /// Open for writing: the access mode is the last two bits of the octal flags.
-fn is_written(info: &PathBuf) -> bool {
+fn is_written(info: &Path) -> bool {
     let flags = text(info).and_then(|info| {
         let line =
             info.lines().find_map(|line| line.strip_prefix("flags:").map(str::trim).map(str::to_owned))?;

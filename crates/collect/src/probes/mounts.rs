@@ -166,15 +166,12 @@ fn unescape(text: &str) -> String {
     while let Some((head, tail)) = rest.split_once('\\') {
         out.push_str(head);
         let code = tail.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match code {
-            Some(code) => {
-                out.push(char::from(code));
-                rest = tail.get(3..).unwrap_or_default();
-            }
-            None => {
-                out.push('\\');
-                rest = tail;
-            }
+        if let Some(code) = code {
+            out.push(char::from(code));
+            rest = tail.get(3..).unwrap_or_default();
+        } else {
+            out.push('\\');
+            rest = tail;
         }
     }
     out + rest
