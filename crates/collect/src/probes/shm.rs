@@ -96,6 +96,8 @@ fn holders(proc: &Path, folder: &Path) -> (BTreeMap<u64, Vec<u32>>, u32) {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
     use super::*;
     use crate::request::Roots;
 
