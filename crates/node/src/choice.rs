@@ -161,6 +161,8 @@ fn is_within(address: IpAddr, net: IpAddr, prefix: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
     use super::*;
 
     fn interface(index: u32, name: &str, operstate: &str, addresses: &[&str]) -> Interface {

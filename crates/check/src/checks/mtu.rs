@@ -19,7 +19,7 @@
 
 use std::collections::BTreeMap;
 
-use ringleader_node::{Interface, NameList, Network, Reach};
+use ringleader_node::{Interface, NameList, Network, RdmaPort, Reach};
 
 use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
 use crate::rule::{Area, Check, Probe};
@@ -110,7 +110,7 @@ fn behind_roce<'a>(view: &View<'_>, net: &'a Network) -> Vec<Group<'a>> {
             && wiring::use_of(view, port) != Use::Excluded
     }) {
         let first =
-            ports.iter().find(|other| wiring::are_alike(port, other)).map_or(String::new(), |p| p.name());
+            ports.iter().find(|other| wiring::are_alike(port, other)).map_or(String::new(), RdmaPort::name);
         let Some(interface) = port.netdev.as_deref().and_then(|name| net.interface(name)) else { continue };
         let members = groups.entry(first).or_default();
         if members.iter().all(|member| member.name != interface.name) {
@@ -192,7 +192,7 @@ fn narrow(view: &View<'_>, net: &Network, reach: &Reach) -> Option<Item> {
 
 #[cfg(test)]
 mod tests {
-    use ringleader_node::{Node, Part, RdmaPort};
+    use ringleader_node::{Node, Part};
 
     use super::*;
     use crate::wiring::staging::{ask, blamed, interface, node, port, rank};

@@ -201,7 +201,7 @@ mod tests {
         let node = node(
             ports(|n, port| {
                 if n == 3 {
-                    down(port)
+                    down(port);
                 }
             }),
             vec![],
@@ -238,7 +238,7 @@ mod tests {
             &node(
                 ports(|n, port| {
                     if n == 3 {
-                        down(port)
+                        down(port);
                     }
                 }),
                 vec![],
@@ -265,7 +265,7 @@ mod tests {
     fn a_slower_port_fails_and_two_kinds_of_card_do_not() {
         let slow = ports(|n, port| {
             if n == 2 {
-                port.rate_gbps = Some(200.0)
+                port.rate_gbps = Some(200.0);
             }
         });
         let answer = ask(&CHECK, &node(slow, vec![], vec![]));

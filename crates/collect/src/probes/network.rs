@@ -296,6 +296,8 @@ fn listening(line: &str) -> Option<(IpAddr, u16, u64)> {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
     use std::fs;
 
     use super::*;

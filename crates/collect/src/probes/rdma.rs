@@ -156,6 +156,8 @@ fn look(port: &Path) -> BTreeMap<String, u64> {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
     use std::fs;
 
     use super::*;

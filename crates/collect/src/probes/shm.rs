@@ -182,6 +182,8 @@ impl<'a> Map<'a> {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
     use super::*;
     use crate::request::Roots;
 
