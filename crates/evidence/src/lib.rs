@@ -5,6 +5,7 @@
 
 mod archive;
 mod bench;
+mod bundle;
 mod clock;
 mod document;
 mod environment;

@@ -152,7 +152,8 @@ fn diagnose(args: &Diagnose) -> Result<Code, Failure> {
         Format::Text => report::text::render(&report, &look(args.color, args.width, detail(args))),
     };
     print(&text)?;
-    let known = |kind: &SourceKind| !matches!(kind, SourceKind::PlainText | SourceKind::Unknown);
+    let known =
+        |kind: &SourceKind| !matches!(kind, SourceKind::PlainText | SourceKind::Bundle | SourceKind::Unknown);
     if !case.sources.iter().any(|source| source.kinds.iter().any(known)) {
         let n_files = case.sources.iter().filter(|source| !source.kinds.is_empty()).count();
         return Err(Failure::NoUsableEvidence { n_files });
