@@ -15,6 +15,7 @@ mod gpu;
 mod intern;
 mod kernel;
 mod nccl;
+mod node;
 mod ras;
 mod sink;
 mod sniff;
