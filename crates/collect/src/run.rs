@@ -137,21 +137,31 @@ fn ask(program: &Path, probe: &Probe, request: &Request) -> io::Result<Outcome<s
     let (sender, receiver) = mpsc::channel();
     let (output, errors) = (child.stdout.take(), child.stderr.take());
     thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let read = output.map_or(Ok(0), |output| output.take(MAX_ANSWER).read_to_end(&mut bytes));
+        // One value and no more: a probe may have answered and still not end, because a thread of it hangs in the
+        // kernel with the pipe open.
+        let output = output.map(|output| io::BufReader::new(output.take(MAX_ANSWER)));
+        let answer = output.and_then(|output| {
+            let mut values =
+                serde_json::Deserializer::from_reader(output).into_iter::<Outcome<serde_json::Value>>();
+            values.next()?.ok()
+        });
         let mut said = String::new();
-        let _ = errors.map_or(Ok(0), |errors| errors.take(4096).read_to_string(&mut said));
+        if answer.is_none() {
+            let _ = errors.map_or(Ok(0), |errors| errors.take(4096).read_to_string(&mut said));
+        }
         // The caller may have given up.
-        let _ = sender.send(read.map(|_| (bytes, said)));
+        let _ = sender.send((answer, said));
     });
     match receiver.recv_timeout(Duration::from_millis(request.deadline_ms)) {
-        Ok(Ok((bytes, said))) => {
-            let status = child.wait()?;
-            Ok(serde_json::from_slice(&bytes).unwrap_or_else(|_| {
-                Outcome::Failed(format!("its process ended with {status}: {}", said.trim()))
-            }))
+        Ok((Some(outcome), _)) => {
+            // It has said all; when it ends is its own matter.
+            thread::spawn(move || child.wait());
+            Ok(outcome)
         }
-        Ok(Err(error)) => Err(error),
+        Ok((None, said)) => {
+            let status = child.wait()?;
+            Ok(Outcome::Failed(format!("its process ended with {status}: {}", said.trim())))
+        }
         Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
             Ok(give_up(child, request.deadline_ms))
         }

@@ -38,6 +38,10 @@ pub struct System {
     pub container: Option<String>,
     /// Effective user id.
     pub euid: u32,
+    /// Processes the kernel has killed for lack of memory since boot, wherever.
+    pub oom_kills: Option<u64>,
+    /// The group this was read in: the limits of a container.
+    pub cgroup: Option<crate::Cgroup>,
 }
 
 /// The kernel log.
@@ -80,6 +84,9 @@ pub struct Shm {
     pub inodes_free: Option<u64>,
     /// Files of NCCL and torch, and the largest others.
     pub segments: Vec<Segment>,
+    /// Files that are deleted and still held: their room comes back when the last holder ends. NCCL deletes its
+    /// segments as soon as both sides have attached, so that a healthy job's stand here.
+    pub deleted: Vec<Segment>,
 }
 
 /// A file in /dev/shm.
@@ -130,4 +137,8 @@ pub struct Mount {
     pub failure: Option<String>,
     /// Processes of the job that work here (current directory or open files).
     pub used_by: Vec<u32>,
+    /// A process through whose eyes it was seen, where that one has mounts of its own (a container).
+    pub seen_by: Option<u32>,
+    /// What the thread that asked it stands in, if it did not answer: `state D, in rpc_wait_bit_killable`.
+    pub stuck_in: Option<String>,
 }

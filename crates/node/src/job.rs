@@ -48,6 +48,8 @@ pub struct Process {
     pub blocked_threads: Vec<(u32, String)>,
     /// It has a GPU's device file open.
     pub uses_gpu: bool,
+    /// Minor numbers of the GPU device files it has open (`/dev/nvidia3` is 3): which GPUs it could use.
+    pub gpu_minors: Vec<u32>,
     /// PCI addresses of GPUs it computes on, if the driver tells.
     pub gpus: Vec<String>,
     /// What stands in for the job: `RANK`, `LOCAL_RANK`, `WORLD_SIZE`, `MASTER_ADDR`, NCCL_*, TORCH_*, SLURM_* … None
@@ -61,8 +63,14 @@ pub struct Process {
     pub n_open_files: Option<u32>,
     /// Current directory.
     pub directory: Option<String>,
-    /// Files it writes that look like logs or dumps: paths.
+    /// Where its standard output goes: a path, `pipe:[4711]`, `/dev/null`.
+    pub stdout: Option<String>,
+    /// Where its standard error goes.
+    pub stderr: Option<String>,
+    /// Files it writes, or is told to write, that look like logs or dumps: paths as the process itself sees them.
     pub logs: Vec<String>,
+    /// Processors it may run on.
+    pub n_cpus: Option<u32>,
     /// Memory cgroup, if it has a limit or was near it.
     pub cgroup: Option<Cgroup>,
     /// Network namespace, to tell containers apart.
@@ -71,7 +79,132 @@ pub struct Process {
     pub hidden: Option<String>,
 }
 
+/// Programs that start ranks, as their file or module is called, and the name they are told by.
+const LAUNCHERS: &[(&str, &str)] = &[
+    ("torchrun", "torchrun"),
+    ("torch.distributed.run", "torchrun"),
+    ("torch.distributed.launch", "torchrun"),
+    ("torch/distributed/run.py", "torchrun"),
+    ("torch/distributed/launch.py", "torchrun"),
+    ("accelerate", "accelerate"),
+    ("accelerate.commands.launch", "accelerate"),
+    ("accelerate-launch", "accelerate"),
+    ("deepspeed", "deepspeed"),
+    ("deepspeed.launcher.launch", "deepspeed"),
+    ("deepspeed.launcher.runner", "deepspeed"),
+    ("slurmstepd", "slurmstepd"),
+    ("srun", "srun"),
+    ("mpirun", "mpirun"),
+    ("mpiexec", "mpirun"),
+    ("mpiexec.hydra", "mpirun"),
+    ("orterun", "mpirun"),
+    ("orted", "orted"),
+    ("prterun", "mpirun"),
+    ("prted", "prted"),
+    ("hydra_pmi_proxy", "hydra_pmi_proxy"),
+    ("hydra_bstrap_proxy", "hydra_bstrap_proxy"),
+    ("raylet", "raylet"),
+];
+/// Programs that only start another one and wait for it.
+const WRAPPERS: &[&str] = &[
+    "bash",
+    "sh",
+    "dash",
+    "zsh",
+    "ksh",
+    "fish",
+    "csh",
+    "tcsh",
+    "busybox",
+    "env",
+    "nice",
+    "nohup",
+    "time",
+    "timeout",
+    "numactl",
+    "taskset",
+    "stdbuf",
+    "tee",
+    "sudo",
+    "su",
+    "tini",
+    "dumb-init",
+    "docker-init",
+    "catatonit",
+    "script",
+    "setsid",
+    "srun",
+    "enroot",
+    "singularity",
+    "apptainer",
+    "starter",
+    "starter-suid",
+    "conda",
+    "xargs",
+    "tmux",
+    "tmux: server",
+    "screen",
+    "sshd",
+    "slurm_script",
+];
+/// Programs that inherit processes whose parent is gone.
+const REAPERS: &[&str] = &[
+    "systemd",
+    "init",
+    "tini",
+    "dumb-init",
+    "docker-init",
+    "catatonit",
+    "containerd-shim",
+    "containerd-shim-runc-v2",
+    "containerd-shim-runc-v",
+    "conmon",
+    "runit",
+    "s6-svscan",
+    "pause",
+    "process_api",
+];
+
 impl Process {
+    /// Name of the launcher it is, if it is one: `torchrun`, `slurmstepd`, `mpirun`.
+    pub fn launcher(&self) -> Option<&'static str> {
+        // The program, the script an interpreter runs, and the module of `-m`; not their arguments.
+        let mut heads: Vec<&str> = vec![self.command.as_str()];
+        let mut args = self.arguments.iter().map(String::as_str);
+        heads.extend(args.next());
+        while let Some(arg) = args.next() {
+            if arg == "-m" {
+                heads.extend(args.next());
+                break;
+            }
+            if !arg.starts_with('-') {
+                heads.push(arg);
+                break;
+            }
+        }
+        heads.iter().find_map(|head| {
+            let last = head.rsplit('/').next().unwrap_or(head);
+            // slurmstepd renames itself: `slurmstepd: [4711.0]`.
+            let word = last.split([':', ' ']).next().unwrap_or(last);
+            let (_, name) = LAUNCHERS
+                .iter()
+                .find(|(file, _)| *file == word || (file.contains('/') && head.ends_with(file)))?;
+            Some(*name)
+        })
+    }
+
+    /// It only starts another program and waits for it: a shell, `numactl`, `timeout`.
+    pub fn is_wrapper(&self) -> bool {
+        WRAPPERS.contains(&self.command.as_str())
+    }
+
+    /// It inherits processes whose parent is gone: init, or the first process of a container that is no launcher.
+    pub fn is_reaper(&self) -> bool {
+        let is_first = self.pid == 1 || self.inner_pid == Some(1);
+        let may_launch = self.launcher().is_some() || self.command.starts_with("python");
+        REAPERS.contains(&self.command.as_str()) || (is_first && !may_launch)
+    }
+
     /// A number of its environment.
     pub fn number(&self, name: &str) -> Option<u32> {
         self.variable(name)?.trim().parse().ok()
@@ -110,10 +243,16 @@ impl Process {
 pub struct Cgroup {
     /// Path.
     pub path: String,
+    /// 1 or 2.
+    pub version: u32,
     /// Bytes; None is unlimited.
     pub memory_max: Option<u64>,
-    /// Bytes.
+    /// Bytes, with the page cache.
     pub memory_current: Option<u64>,
+    /// Bytes of page cache that can be given up at once.
+    pub memory_inactive_file: Option<u64>,
+    /// Bytes of shared memory: what lies in /dev/shm counts here.
+    pub memory_shmem: Option<u64>,
     /// Processes killed for lack of memory since the group was made.
     pub oom_kills: Option<u64>,
     /// Times the limit was hit.
@@ -124,6 +263,8 @@ pub struct Cgroup {
     pub cpu_periods: Option<u64>,
     /// Held back.
     pub cpu_throttled: Option<u64>,
+    /// Time held back in all, microseconds.
+    pub cpu_throttled_us: Option<u64>,
     /// Processes it may have; None is unlimited.
     pub pids_max: Option<u64>,
     /// Processes it has.

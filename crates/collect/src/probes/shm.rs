@@ -21,7 +21,8 @@ pub(super) fn take(request: &Request) -> Result<Shm, Trouble> {
         Err(rustix::io::Errno::NOENT) => return Err(Trouble::Absent("there is no /dev/shm".to_owned())),
         Err(error) => return Err(Trouble::Failed(format!("statvfs {}: {error}", folder.display()))),
     };
-    let (holders, n_hidden) = holders(&request.roots.proc, &folder);
+    let device = fs::metadata(&folder).map(|data| data.dev()).unwrap_or_default();
+    let found = holders(&request.roots.proc, &folder, device);
     let mut segments: Vec<Segment> = names(&folder)
         .into_iter()
         .filter_map(|name| {
@@ -32,8 +33,8 @@ pub(super) fn take(request: &Request) -> Result<Shm, Trouble> {
                 uid: data.uid(),
                 mode: data.mode() & 0o7777,
                 modified_ns: data.mtime() * 1_000_000_000 + data.mtime_nsec(),
-                held_by: holders.get(&data.ino()).cloned().unwrap_or_default(),
-                is_held_unknown: n_hidden > 0,
+                held_by: found.by_inode.get(&data.ino()).cloned().unwrap_or_default(),
+                is_held_unknown: found.n_hidden > 0,
                 name,
             })
         })
@@ -43,55 +44,132 @@ pub(super) fn take(request: &Request) -> Result<Shm, Trouble> {
         (!is_known, std::cmp::Reverse(segment.allocated))
     });
     segments.truncate(MAX_SEGMENTS);
+    let mut deleted: Vec<Segment> = found.deleted.into_values().collect();
+    deleted.sort_by(|a, b| b.allocated.cmp(&a.allocated).then_with(|| a.name.cmp(&b.name)));
+    deleted.truncate(MAX_SEGMENTS);
     Ok(Shm {
         size: space.f_blocks * space.f_frsize,
         available: space.f_bavail * space.f_frsize,
         inodes_free: (space.f_files > 0).then_some(space.f_favail),
         segments,
+        deleted,
     })
 }
 
-/// Who maps or has open which file of `folder`, by inode; and how many processes could not be looked into. A deleted
-/// file is nobody's: its inode is not listed.
-fn holders(proc: &Path, folder: &Path) -> (BTreeMap<u64, Vec<u32>>, u32) {
-    let mut holders: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
-    let mut n_hidden = 0;
+/// Who maps or has open what.
+#[derive(Default)]
+struct Holders {
+    /// Files that still have a name, by inode.
+    by_inode: BTreeMap<u64, Vec<u32>>,
+    /// Files that have none any more, by inode.
+    deleted: BTreeMap<u64, Segment>,
+    /// Processes that could not be looked into.
+    n_hidden: u32,
+}
+
+impl Holders {
+    fn hold(&mut self, inode: u64, pid: u32) {
+        let pids = self.by_inode.entry(inode).or_default();
+        if pids.last() != Some(&pid) {
+            pids.push(pid);
+        }
+    }
+
+    fn hold_deleted(&mut self, inode: u64, name: &str, pid: u32, mapped: u64, data: Option<fs::Metadata>) {
+        let segment = self
+            .deleted
+            .entry(inode)
+            .or_insert_with(|| Segment { name: name.to_owned(), ..Segment::default() });
+        if let Some(data) = data {
+            (segment.size, segment.allocated) = (data.size(), data.blocks() * 512);
+            (segment.uid, segment.mode) = (data.uid(), data.mode() & 0o7777);
+            segment.modified_ns = data.mtime() * 1_000_000_000 + data.mtime_nsec();
+        } else if segment.allocated == 0 {
+            // Its size cannot be asked for: what is mapped of it is the best there is.
+            segment.size = segment.size.max(mapped);
+        }
+        if segment.held_by.last() != Some(&pid) {
+            segment.held_by.push(pid);
+        }
+    }
+}
+
+/// Who maps or has open which file of `folder`, which lies on `device`.
+///
+/// A container may have a /dev/shm of its own under the same path: an inode number alone would name a file of another
+/// file system, so the device has to agree as well.
+fn holders(proc: &Path, folder: &Path, device: u64) -> Holders {
+    let mut found = Holders::default();
     let prefix = format!("{}/", folder.display());
-    for name in names(proc) {
-        let Ok(pid) = name.parse::<u32>() else { continue };
-        let of = proc.join(&name);
-        let mut inodes = Vec::new();
+    let mut pids: Vec<u32> = names(proc).into_iter().filter_map(|name| name.parse().ok()).collect();
+    pids.sort_unstable();
+    for pid in pids {
+        let of = proc.join(pid.to_string());
         match fs::read(of.join("maps")) {
             Ok(maps) => {
                 for line in String::from_utf8_lossy(&maps).lines() {
-                    // start-end perms offset dev inode path
-                    let mut words = line.split_whitespace();
-                    let (Some(inode), Some(path)) = (words.nth(4), words.next()) else { continue };
-                    if path.starts_with(&prefix) {
-                        inodes.extend(inode.parse::<u64>());
+                    let Some(map) = Map::parse(line, &prefix).filter(|map| map.is_on(device)) else {
+                        continue;
+                    };
+                    match map.name.strip_suffix(" (deleted)") {
+                        None => found.hold(map.inode, pid),
+                        Some(name) => {
+                            let data = fs::metadata(of.join("map_files").join(map.range)).ok();
+                            let data = data.filter(|data| data.ino() == map.inode);
+                            found.hold_deleted(map.inode, name, pid, map.bytes, data);
+                        }
                     }
                 }
             }
             // A process that has just ended is no secret.
-            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => n_hidden += 1,
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => found.n_hidden += 1,
             Err(_) => {}
         }
         for number in names(&of.join("fd")) {
             let link = of.join("fd").join(number);
-            if fs::read_link(&link).is_ok_and(|path| path.starts_with(folder)) {
-                inodes.extend(fs::metadata(&link).map(|data| data.ino()));
+            let Ok(path) = fs::read_link(&link) else { continue };
+            let Some(path) = path.to_str().and_then(|path| path.strip_prefix(&prefix)) else { continue };
+            let Ok(data) = fs::metadata(&link) else { continue };
+            if data.dev() != device {
+                continue;
+            }
+            match path.strip_suffix(" (deleted)") {
+                None => found.hold(data.ino(), pid),
+                Some(name) => found.hold_deleted(data.ino(), name, pid, 0, Some(data)),
             }
         }
-        inodes.sort_unstable();
-        inodes.dedup();
-        for inode in inodes {
-            holders.entry(inode).or_default().push(pid);
-        }
     }
-    for pids in holders.values_mut() {
-        pids.sort_unstable();
+    found
+}
+
+/// A line of /proc/PID/maps: `start-end perms offset dev inode path`.
+struct Map<'a> {
+    range: &'a str,
+    bytes: u64,
+    /// `00:1a`, as the line has it.
+    device: &'a str,
+    inode: u64,
+    name: &'a str,
+}
+
+impl<'a> Map<'a> {
+    /// None if the line is not about a file under `prefix`.
+    fn parse(line: &'a str, prefix: &str) -> Option<Self> {
+        let at = line.find(prefix)?;
+        let name = line.get(at + prefix.len()..)?;
+        let mut words = line.get(..at)?.split_whitespace();
+        let range = words.next()?;
+        let (from, to) = range.split_once('-')?;
+        let bytes = u64::from_str_radix(to, 16).ok()?.checked_sub(u64::from_str_radix(from, 16).ok()?)?;
+        let device = words.nth(2)?;
+        Some(Self { range, bytes, device, inode: words.next()?.parse().ok()?, name })
     }
-    (holders, n_hidden)
+
+    fn is_on(&self, device: u64) -> bool {
+        let Some((major, minor)) = self.device.split_once(':') else { return false };
+        let hex = |word| u32::from_str_radix(word, 16).ok();
+        hex(major) == Some(rustix::fs::major(device)) && hex(minor) == Some(rustix::fs::minor(device))
+    }
 }
 
 #[cfg(test)]
@@ -107,13 +185,45 @@ mod tests {
         fs::create_dir_all(root.path().join("proc/4711/fd")).unwrap();
         fs::write(shm.join("nccl-live"), "x").unwrap();
         fs::write(shm.join("nccl-stale"), "x").unwrap();
-        let inode = fs::metadata(shm.join("nccl-live")).unwrap().ino();
-        let map = format!("7f00-7f10 rw-s 00000000 00:1a {inode}    {}/nccl-live\n", shm.display());
-        fs::write(root.path().join("proc/4711/maps"), map).unwrap();
+        let data = fs::metadata(shm.join("nccl-live")).unwrap();
+        let device = |n: u32| {
+            format!("{:02x}:{:02x}", rustix::fs::major(data.dev()), rustix::fs::minor(data.dev()) + n)
+        };
+        let at = shm.display();
+        // The second line is a container's own /dev/shm whose inode has the number of our other segment.
+        let other = fs::metadata(shm.join("nccl-stale")).unwrap().ino();
+        let maps = format!(
+            "7f00-7f10 rw-s 00000000 {} {}    {at}/nccl-live\n7f20-7f30 rw-s 0 {} {other} {at}/nccl-stale\n\
+             7f40-8f40 rw-s 00000000 {} 777    {at}/nccl-gone (deleted)\n",
+            device(0),
+            data.ino(),
+            device(1),
+            device(0),
+        );
+        fs::write(root.path().join("proc/4711/maps"), maps).unwrap();
         let request = Request { roots: Roots::under(root.path()), ..Request::default() };
         let taken = take(&request).unwrap();
         let held: Vec<(&str, &[u32])> =
             taken.segments.iter().map(|s| (s.name.as_str(), s.held_by.as_slice())).collect();
         assert_eq!(held, [("nccl-live", [4711].as_slice()), ("nccl-stale", [].as_slice())]);
+        let deleted: Vec<_> =
+            taken.deleted.iter().map(|s| (s.name.as_str(), s.size, s.held_by.as_slice())).collect();
+        assert_eq!(deleted, [("nccl-gone", 4096, [4711].as_slice())]);
+    }
+
+    #[test]
+    fn a_file_that_this_very_process_holds_after_its_deletion() {
+        let Ok(file) = tempfile::Builder::new().prefix("nccl-test-").tempfile_in("/dev/shm") else { return };
+        file.as_file().set_len(1 << 16).unwrap();
+        let name = file.path().file_name().unwrap().to_string_lossy().into_owned();
+        let live = take(&Request::default()).unwrap();
+        let own = std::process::id();
+        assert!(live.segments.iter().any(|s| s.name == name && s.held_by == [own]));
+        let (file, path) = file.into_parts();
+        drop(path);
+        let gone = take(&Request::default()).unwrap();
+        assert!(gone.segments.iter().all(|s| s.name != name));
+        assert!(gone.deleted.iter().any(|s| s.name == name && s.size == 1 << 16 && s.held_by == [own]));
+        drop(file);
     }
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use ringleader_node::System;
 
 use crate::probes::Trouble;
-use crate::request::Request;
+use crate::procfs::cgroup;
+use crate::request::{Request, Roots};
+use crate::sys;
 use crate::sysfs::{names, text};
 
 /// Kernel modules that matter to a job.
@@ -62,6 +64,8 @@ pub(super) fn take(request: &Request) -> Result<System, Trouble> {
             (name, version)
         })
         .collect();
+    let is_live = request.roots == Roots::default();
+    let clock = if is_live { sys::kernel_clock() } else { None };
     Ok(System {
         kernel: text(&proc.join("sys/kernel/osrelease")).unwrap_or_default(),
         boot_id: text(&proc.join("sys/kernel/random/boot_id")).unwrap_or_default(),
@@ -76,11 +80,14 @@ pub(super) fn take(request: &Request) -> Result<System, Trouble> {
         pressure_some_pct,
         pressure_full_pct,
         modules,
-        // No safe interface to adjtimex is at hand; what keeps the clock is read by the probe of services.
-        clock_is_kept: None,
-        clock_error_us: None,
+        // The clock is the kernel's own: of a captured tree nothing is known.
+        clock_is_kept: clock.as_ref().map(|clock| clock.is_kept),
+        clock_error_us: clock.map(|clock| clock.max_error_us),
         container: container(request),
         euid: rustix::process::geteuid().as_raw(),
+        oom_kills: text(&proc.join("vmstat"))
+            .and_then(|counts| counts.lines().find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok())),
+        cgroup: text(&proc.join("self/cgroup")).and_then(|listing| cgroup(&request.roots.sys, &listing)),
     })
 }
 
@@ -98,4 +105,41 @@ fn container(request: &Request) -> Option<String> {
         .iter()
         .find(|word| group.contains(**word))
         .map(|word| format!("{word} in /proc/1/cgroup"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine() {
+        let taken = take(&Request::default()).unwrap();
+        assert!(taken.memory_total > taken.memory_available && taken.memory_available > 0);
+        assert!(taken.uptime_s > 0.0 && taken.n_cpus > 0 && !taken.kernel.is_empty());
+        // The error grows while nobody keeps the clock, up to the kernel's bound of 16 s.
+        assert!(taken.clock_error_us.is_some_and(|error| error <= 16_000_000));
+    }
+
+    #[test]
+    fn a_captured_tree() {
+        let root = tempfile::tempdir().unwrap();
+        let proc = root.path().join("proc");
+        std::fs::create_dir_all(proc.join("pressure")).unwrap();
+        std::fs::write(proc.join("uptime"), "1000.50 9.0\n").unwrap();
+        std::fs::write(
+            proc.join("meminfo"),
+            "MemTotal: 1000 kB\nMemAvailable: 400 kB\nSwapTotal: 9 kB\nSwapFree: 4 kB\n",
+        )
+        .unwrap();
+        std::fs::write(
+            proc.join("pressure/memory"),
+            "some avg10=12.50 avg60=1 total=1\nfull avg10=3.25 avg60=1 total=1\n",
+        )
+        .unwrap();
+        std::fs::write(proc.join("vmstat"), "nr_free_pages 5\noom_kill 3\n").unwrap();
+        let taken = take(&Request { roots: Roots::under(root.path()), ..Request::default() }).unwrap();
+        assert_eq!((taken.memory_total, taken.memory_available, taken.swap_used), (1_024_000, 409_600, 5120));
+        assert_eq!((taken.pressure_some_pct["memory"], taken.pressure_full_pct["memory"]), (12.5, 3.25));
+        assert_eq!((taken.oom_kills, taken.clock_is_kept), (Some(3), None));
+    }
 }

@@ -1,0 +1,435 @@
+//! Processes of jobs: those that carry a rank or have a GPU's device file open, their children, and their parents up
+//! to the launcher.
+//!
+//! Reads /proc alone. Environment and command line pass through [`crate::allowed`].
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{fs, io};
+
+use ringleader_node::{Cgroup, Jobs, Process};
+
+use crate::allowed;
+use crate::probes::Trouble;
+use crate::procfs::{self, Stat};
+use crate::request::{Request, Target};
+use crate::sysfs::{link_name, names, text};
+
+/// Processes that are described.
+const MAX_PROCESSES: usize = 4096;
+/// Open files of one process that are looked at; all are counted.
+const MAX_FILES: usize = 16_384;
+/// Log files of one process.
+const MAX_LOGS: usize = 32;
+/// Threads of one process that are looked at.
+const MAX_THREADS: usize = 4096;
+/// Patience with a file of a process that hangs.
+const PATIENCE: Duration = Duration::from_millis(150);
+/// Processes that hang and are waited for, one after the other.
+const MAX_WAITS: u32 = 4;
+/// Variables that give a process a rank.
+const RANKS: &[&str] = &["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
+
+pub(super) fn take(request: &Request) -> Result<Jobs, Trouble> {
+    let walk = Walk::new(request)?;
+    let (chosen, chosen_by) = walk.choose(&request.target)?;
+    let processes = chosen.iter().take(MAX_PROCESSES).filter_map(|pid| walk.describe(*pid)).collect();
+    Ok(Jobs { processes, chosen_by, n_hidden: walk.n_hidden })
+}
+
+/// Numbers of the processes that [`take`] would describe, for the other probes.
+pub(super) fn pids(request: &Request) -> Result<BTreeSet<u32>, Trouble> {
+    let walk = Walk::new(request)?;
+    Ok(walk.choose(&request.target)?.0)
+}
+
+/// What had to be read of every process to choose.
+struct Walk<'a> {
+    proc: &'a Path,
+    sys: &'a Path,
+    stats: BTreeMap<u32, Stat>,
+    seen: BTreeMap<u32, Seen>,
+    /// Others' processes that could not be looked into.
+    n_hidden: u32,
+    boot_s: i64,
+    host: String,
+    gpu_addresses: BTreeMap<u32, String>,
+    /// Groups that were read, by the listing that names them: workers of one job share theirs.
+    cgroups: RefCell<BTreeMap<String, Option<Cgroup>>>,
+}
+
+/// What is known of one process before it is described.
+#[derive(Default)]
+struct Seen {
+    environment: Option<BTreeMap<String, String>>,
+    cut: Vec<String>,
+    hidden: Option<String>,
+    n_files: Option<u32>,
+    minors: BTreeSet<u32>,
+    /// Files open for writing: number and path.
+    writes: Vec<(String, String)>,
+    stdout: Option<String>,
+    stderr: Option<String>,
+}
+
+impl Seen {
+    fn has_rank(&self) -> bool {
+        let is_number = |name: &&&str| {
+            self.environment
+                .as_ref()
+                .and_then(|e| e.get(**name))
+                .is_some_and(|v| v.trim().parse::<u32>().is_ok())
+        };
+        RANKS.iter().any(|name| is_number(&name))
+    }
+}
+
+impl<'a> Walk<'a> {
+    fn new(request: &'a Request) -> Result<Self, Trouble> {
+        let proc = request.roots.proc.as_path();
+        let stats = procfs::processes(proc);
+        if stats.is_empty() {
+            return Err(Trouble::Failed(format!("{} shows no process", proc.display())));
+        }
+        let boot_s = text(&proc.join("stat")).and_then(|counts| {
+            counts.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok())
+        });
+        let mut walk = Self {
+            proc,
+            sys: request.roots.sys.as_path(),
+            stats,
+            seen: BTreeMap::new(),
+            n_hidden: 0,
+            boot_s: boot_s.unwrap_or(0),
+            host: text(&proc.join("sys/kernel/hostname")).unwrap_or_default(),
+            gpu_addresses: gpu_addresses(proc),
+            cgroups: RefCell::default(),
+        };
+        let mut n_waits = 0;
+        for (pid, stat) in &walk.stats {
+            let seen = look(proc, *pid, stat, &mut n_waits);
+            walk.n_hidden += u32::from(seen.hidden.is_some());
+            walk.seen.insert(*pid, seen);
+        }
+        Ok(walk)
+    }
+
+    /// Which processes, and a word on how they were chosen.
+    fn choose(&self, target: &Target) -> Result<(BTreeSet<u32>, String), Trouble> {
+        let mut chosen = BTreeSet::new();
+        let by;
+        if !target.pids.is_empty() {
+            for pid in &target.pids {
+                if !self.stats.contains_key(pid) {
+                    return Err(Trouble::Failed(format!("there is no process {pid}")));
+                }
+                self.add_with_children(*pid, &mut chosen);
+            }
+            let list: Vec<String> = target.pids.iter().map(u32::to_string).collect();
+            by = format!("pid {} and all below", list.join(", "));
+        } else if let Some(job) = &target.slurm_job {
+            for pid in self.stats.keys() {
+                if self.is_of_slurm(*pid, job) {
+                    self.add_with_children(*pid, &mut chosen);
+                }
+            }
+            if chosen.is_empty() {
+                return Err(Trouble::Absent(format!("no process of Slurm job {job} runs here")));
+            }
+            by = format!("Slurm job {job}");
+        } else {
+            let ours = self.seen.iter().filter(|(_, seen)| seen.has_rank() || !seen.minors.is_empty());
+            for (pid, _) in ours {
+                self.add_with_children(*pid, &mut chosen);
+            }
+            by = "all processes with a rank or a GPU".to_owned();
+        }
+        self.add_parents(&mut chosen);
+        Ok((chosen, by))
+    }
+
+    fn is_of_slurm(&self, pid: u32, job: &str) -> bool {
+        let variable = |name: &str| self.seen.get(&pid)?.environment.as_ref()?.get(name);
+        if ["SLURM_JOB_ID", "SLURM_JOBID"].iter().any(|name| variable(name).is_some_and(|id| id == job)) {
+            return true;
+        }
+        let groups = text(&self.proc.join(pid.to_string()).join("cgroup")).unwrap_or_default();
+        let part = format!("job_{job}");
+        groups.lines().any(|line| line.split('/').any(|name| name == part))
+    }
+
+    fn add_with_children(&self, root: u32, chosen: &mut BTreeSet<u32>) {
+        // Numbers do not grow downwards once they have wrapped, so the list is gone through until nothing is new.
+        let mut open = vec![root];
+        while let Some(pid) = open.pop() {
+            if chosen.insert(pid) {
+                open.extend(self.stats.iter().filter(|(_, stat)| stat.ppid == pid).map(|(child, _)| *child));
+            }
+        }
+    }
+
+    /// Parents up to the launcher; the direct parent always, and with a launcher its dead children.
+    fn add_parents(&self, chosen: &mut BTreeSet<u32>) {
+        let mut parents = BTreeSet::new();
+        for pid in chosen.iter() {
+            let mut at = *pid;
+            let mut path = Vec::new();
+            while let Some(stat) = self.stats.get(&at) {
+                at = stat.ppid;
+                if at == 0 || path.contains(&at) || !self.stats.contains_key(&at) {
+                    break;
+                }
+                path.push(at);
+                if self.is_launcher(at) {
+                    parents.extend(path.drain(..));
+                    // A launcher may stand below another: torchrun below slurmstepd.
+                }
+            }
+            parents.extend(
+                self.stats.get(pid).map(|stat| stat.ppid).filter(|ppid| self.stats.contains_key(ppid)),
+            );
+        }
+        let launchers: Vec<u32> = parents.iter().copied().filter(|pid| *pid != 1).collect();
+        for (pid, stat) in &self.stats {
+            if matches!(stat.state.as_str(), "Z" | "X") && launchers.contains(&stat.ppid) {
+                chosen.insert(*pid);
+            }
+        }
+        chosen.append(&mut parents);
+    }
+
+    fn is_launcher(&self, pid: u32) -> bool {
+        let Some(stat) = self.stats.get(&pid) else { return false };
+        let process = Process {
+            command: stat.command.clone(),
+            arguments: if stat.state == "D" { Vec::new() } else { self.arguments(pid, stat) },
+            ..Process::default()
+        };
+        process.launcher().is_some()
+    }
+
+    fn arguments(&self, pid: u32, stat: &Stat) -> Vec<String> {
+        let path = self.proc.join(pid.to_string()).join("cmdline");
+        let bytes = if stat.state == "D" { procfs::read_patiently(path, PATIENCE) } else { fs::read(path) };
+        bytes
+            .ok()
+            .filter(|bytes| !bytes.is_empty())
+            .map(|bytes| allowed::arguments(&bytes))
+            .unwrap_or_default()
+    }
+
+    fn describe(&self, pid: u32) -> Option<Process> {
+        let stat = self.stats.get(&pid)?;
+        let seen = self.seen.get(&pid)?;
+        let at = self.proc.join(pid.to_string());
+        let status = text(&at.join("status")).unwrap_or_default();
+        let of_status = |name: &str| procfs::status(&status, name);
+        let ticks = rustix::param::clock_ticks_per_second().max(1);
+        let started_ns = self.boot_s * 1_000_000_000
+            + (i128::from(stat.started_ticks) * 1_000_000_000 / i128::from(ticks)) as i64;
+        let inner = of_status("NSpid").and_then(|list| list.split_whitespace().last()?.parse::<u32>().ok());
+        let hangs = seen.hidden.as_deref().is_some_and(|why| why.contains("hangs"));
+        let mut process = Process {
+            pid,
+            inner_pid: inner.filter(|inner| *inner != pid),
+            ppid: stat.ppid,
+            uid: of_status("Uid")
+                .and_then(|ids| ids.split_whitespace().nth(1)?.parse().ok())
+                .unwrap_or_default(),
+            state: stat.state.clone(),
+            wchan: text(&at.join("wchan")).filter(|place| !place.is_empty() && place != "0"),
+            command: clean(&stat.command),
+            arguments: if hangs { Vec::new() } else { self.arguments(pid, stat) },
+            started_ns,
+            cpu_s: stat.cpu_ticks as f64 / ticks as f64,
+            memory: stat.resident_pages * rustix::param::page_size() as u64,
+            n_threads: stat.n_threads,
+            blocked_threads: blocked(&at),
+            uses_gpu: !seen.minors.is_empty(),
+            gpu_minors: seen.minors.iter().copied().collect(),
+            gpus: seen.minors.iter().filter_map(|minor| self.gpu_addresses.get(minor).cloned()).collect(),
+            environment: seen.environment.clone(),
+            cut_variables: seen.cut.clone(),
+            limits: text(&at.join("limits")).map(|table| procfs::limits(&table)).unwrap_or_default(),
+            n_open_files: seen.n_files,
+            directory: fs::read_link(at.join("cwd")).ok().map(|path| path.display().to_string()),
+            stdout: seen.stdout.clone(),
+            stderr: seen.stderr.clone(),
+            logs: Vec::new(),
+            n_cpus: of_status("Cpus_allowed_list").and_then(procfs::count_of_list),
+            cgroup: text(&at.join("cgroup")).and_then(|listing| {
+                let mut known = self.cgroups.borrow_mut();
+                known.entry(listing).or_insert_with_key(|listing| procfs::cgroup(self.sys, listing)).clone()
+            }),
+            net_namespace: link_name(&at.join("ns/net"))
+                .and_then(|name| name.strip_prefix("net:[")?.strip_suffix(']')?.parse().ok()),
+            hidden: seen.hidden.clone(),
+        };
+        // A folder may be named after anything; what looks like a token is not written down.
+        process.directory = process.directory.filter(|path| !allowed::looks_secret(path));
+        process.logs = self.logs(&process, seen);
+        Some(process)
+    }
+
+    /// Files a process writes or would write: its output, log files it has open, and those that NCCL and the Flight
+    /// Recorder are told to write.
+    fn logs(&self, process: &Process, seen: &Seen) -> Vec<String> {
+        let mut logs: Vec<String> = Vec::new();
+        let mut push = |path: String| {
+            if path.starts_with('/')
+                && !path.starts_with("/dev/")
+                && !logs.contains(&path)
+                && logs.len() < MAX_LOGS
+            {
+                logs.push(path);
+            }
+        };
+        if let Some(file) = process.variable("NCCL_DEBUG_FILE") {
+            let host = self.host.split('.').next().unwrap_or_default();
+            let pid = process.inner_pid.unwrap_or(process.pid).to_string();
+            // Formats of NCCL's src/debug.cc: %h, %p, %%.
+            push(absolute(
+                process,
+                &file.replace("%%", "\0").replace("%h", host).replace("%p", &pid).replace('\0', "%"),
+            ));
+        }
+        if let Some(rank) = process.rank() {
+            for name in ["TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"] {
+                if let Some(prefix) = process.variable(name) {
+                    push(absolute(process, &format!("{prefix}{rank}")));
+                }
+            }
+        }
+        for path in [&seen.stdout, &seen.stderr].into_iter().flatten() {
+            push(path.clone());
+        }
+        for (_, path) in &seen.writes {
+            let last = path.rsplit('/').next().unwrap_or(path);
+            let looks = [".log", ".out", ".err", ".txt", ".trace"].iter().any(|end| last.contains(end))
+                || ["nccl", "stdout", "stderr", "slurm-"].iter().any(|head| last.starts_with(head));
+            if looks {
+                push(path.clone());
+            }
+        }
+        logs.retain(|path| !allowed::looks_secret(path));
+        logs
+    }
+}
+
+/// A path as the process means it.
+fn absolute(process: &Process, path: &str) -> String {
+    match &process.directory {
+        Some(directory) if !path.starts_with('/') => format!("{}/{path}", directory.trim_end_matches('/')),
+        _ => path.to_owned(),
+    }
+}
+
+/// A command is 15 bytes of anything.
+fn clean(command: &str) -> String {
+    command.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// Reads what decides whether a process is one of a job.
+fn look(proc: &Path, pid: u32, stat: &Stat, n_waits: &mut u32) -> Seen {
+    let at = proc.join(pid.to_string());
+    let mut seen = Seen::default();
+    if matches!(stat.state.as_str(), "Z" | "X") {
+        // It has no memory and no files any more.
+        return seen;
+    }
+    let path = at.join("environ");
+    let environ = if stat.state != "D" {
+        fs::read(path)
+    } else if *n_waits < MAX_WAITS {
+        let read = procfs::read_patiently(path, PATIENCE);
+        *n_waits += u32::from(read.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut));
+        read
+    } else {
+        Err(io::ErrorKind::TimedOut.into())
+    };
+    match environ {
+        Ok(bytes) => {
+            let (kept, cut) = allowed::environment(&bytes);
+            (seen.environment, seen.cut) = (Some(kept), cut);
+        }
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            seen.hidden = Some("it is another user's: root may look into it".to_owned());
+        }
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+            seen.hidden = Some("it hangs in the kernel, and so does who reads its environment".to_owned());
+        }
+        // It has just ended.
+        Err(_) => {}
+    }
+    files(&at, &mut seen);
+    seen
+}
+
+fn files(at: &Path, seen: &mut Seen) {
+    let folder = at.join("fd");
+    let Ok(entries) = fs::read_dir(&folder) else { return };
+    let mut numbers: Vec<String> =
+        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    seen.n_files = u32::try_from(numbers.len()).ok();
+    numbers.sort_by_key(|name| name.parse::<u32>().unwrap_or(u32::MAX));
+    for number in numbers.into_iter().take(MAX_FILES) {
+        let Ok(target) = fs::read_link(folder.join(&number)) else { continue };
+        let target = target.to_string_lossy();
+        if let Some(minor) = target.strip_prefix("/dev/nvidia").and_then(|rest| rest.parse().ok()) {
+            seen.minors.insert(minor);
+            continue;
+        }
+        let shown = || Some(clean(&target)).filter(|path| !allowed::looks_secret(path));
+        match number.as_str() {
+            "1" => seen.stdout = shown(),
+            "2" => seen.stderr = shown(),
+            _ if target.starts_with('/')
+                && !target.starts_with("/dev/")
+                && seen.writes.len() < MAX_LOGS * 4 =>
+            {
+                if is_written(&at.join("fdinfo").join(&number)) {
+                    seen.writes.push((number, target.into_owned()));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Open for writing: the access mode is the last two bits of the octal flags.
+fn is_written(info: &PathBuf) -> bool {
+    let flags = text(info).and_then(|info| {
+        let line =
+            info.lines().find_map(|line| line.strip_prefix("flags:").map(str::trim).map(str::to_owned))?;
+        u32::from_str_radix(&line, 8).ok()
+    });
+    flags.is_some_and(|flags| flags & 0o3 != 0)
+}
+
+/// Threads in state D, with what they wait in.
+fn blocked(at: &Path) -> Vec<(u32, String)> {
+    let tasks = at.join("task");
+    let threads = names(&tasks).into_iter().take(MAX_THREADS).filter_map(|tid| {
+        let stat = Stat::parse(&text(&tasks.join(&tid).join("stat"))?)?;
+        let place = text(&tasks.join(&tid).join("wchan")).unwrap_or_default();
+        (stat.state == "D").then(|| Some((tid.parse().ok()?, place)))?
+    });
+    threads.collect()
+}
+
+/// PCI addresses of GPUs by the number of their device file, as the driver tells them.
+fn gpu_addresses(proc: &Path) -> BTreeMap<u32, String> {
+    let folder = proc.join("driver/nvidia/gpus");
+    let gpus = names(&folder).into_iter().filter_map(|address| {
+        let about = text(&folder.join(&address).join("information"))?;
+        let minor = about.lines().find_map(|line| line.strip_prefix("Device Minor:")?.trim().parse().ok())?;
+        Some((minor, address))
+    });
+    gpus.collect()
+}
+
+#[cfg(test)]
+#[path = "jobs_tests.rs"]
+mod tests;
