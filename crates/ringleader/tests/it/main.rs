@@ -8,6 +8,7 @@ mod explain;
 mod forms;
 mod hand_made;
 mod hostile;
+mod live;
 mod recorded;
 mod report;
 mod tidy;
