@@ -231,7 +231,7 @@ fn citations_stand_where_they_say() {
     let xid = extract
         .observations
         .iter()
-        .find(|o| matches!(&o.fact, Fact::Kernel(event) if matches!(event.kind, KernelEventKind::Xid { .. })))
+        .find(|o| matches!(&o.fact, Fact::Kernel(event) if matches!(event.kind, KernelEventKind::Xid(_))))
         .unwrap();
     assert!(cited(xid).contains("GPU has fallen off the bus"), "{}", cited(xid));
     assert_eq!(text.lines().nth(xid.cite.line as usize - 1).unwrap().trim(), cited(xid));
