@@ -146,7 +146,7 @@ fn summary(manifest: &Manifest, path: &Path) -> String {
     for item in &taken {
         match kinds.iter_mut().find(|(kind, _)| *kind == item.kind) {
             Some((_, n)) => *n += 1,
-            None => kinds.push((&item.kind, 1)),
+            None => kinds.push((item.kind.as_str(), 1)),
         }
     }
     let kinds: Vec<String> = kinds.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
