@@ -7,13 +7,15 @@
 
 mod addresses;
 mod allowed;
+pub mod collectors;
 pub mod probes;
 mod procfs;
 mod request;
 mod run;
 mod sys;
 mod sysfs;
+mod tasks;
 
 pub use crate::probes::{Probe, Trouble, by_name};
-pub use crate::request::{Peer, Request, Roots, Target};
+pub use crate::request::{FileAsk, Peer, Request, Roots, Target};
 pub use crate::run::{answer, take};

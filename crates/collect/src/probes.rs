@@ -112,11 +112,11 @@ pub static ALL: &[Probe] = &[
     },
 ];
 
-/// The probe of that name.
+/// The probe of that name, or the task of `collect`.
 pub fn by_name(name: &str) -> Option<&'static Probe> {
-    ALL.iter().find(|probe| probe.name == name)
+    ALL.iter().chain(crate::tasks::ALL).find(|probe| probe.name == name)
 }
 
-fn json<T: Serialize>(taken: Result<T, Trouble>) -> Result<serde_json::Value, Trouble> {
+pub(crate) fn json<T: Serialize>(taken: Result<T, Trouble>) -> Result<serde_json::Value, Trouble> {
     serde_json::to_value(taken?).map_err(|error| Trouble::Failed(error.to_string()))
 }

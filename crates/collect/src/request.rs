@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::probes::Trouble;
+
 /// What is asked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -22,6 +24,26 @@ pub struct Request {
     pub connect_ms: u64,
     /// Deadline of the whole probe, milliseconds.
     pub deadline_ms: u64,
+    /// The file that is meant.
+    pub file: Option<FileAsk>,
+}
+
+impl Request {
+    /// The one process that is meant.
+    pub(crate) fn pid(&self) -> Result<u32, Trouble> {
+        let first = self.target.pids.first().copied();
+        first.ok_or_else(|| Trouble::Failed("no process was named".to_owned()))
+    }
+}
+
+/// A file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FileAsk {
+    /// Root it is looked for under, where a process has mounts of its own.
+    pub root: Option<PathBuf>,
+    /// Path, absolute under that root.
+    pub path: PathBuf,
 }
 
 /// Roots of the kernel's file systems.

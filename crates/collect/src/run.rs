@@ -117,7 +117,7 @@ fn typed<T: DeserializeOwned>(part: Part<serde_json::Value>) -> Part<T> {
     Part { at_ns: part.at_ns, took_ms: part.took_ms, outcome }
 }
 
-fn run_one(program: &Path, probe: &Probe, request: &Request) -> Part<serde_json::Value> {
+pub(crate) fn run_one(program: &Path, probe: &Probe, request: &Request) -> Part<serde_json::Value> {
     let (at_ns, started) = (now_ns(), Instant::now());
     let outcome =
         ask(program, probe, request).unwrap_or_else(|error| Outcome::Failed(format!("start it: {error}")));
@@ -200,6 +200,6 @@ fn stuck_in(pid: u32) -> String {
     places.into_iter().map(|(_, place)| place).collect::<Vec<_>>().join("; ")
 }
 
-fn now_ns() -> i64 {
+pub(crate) fn now_ns() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64)
 }

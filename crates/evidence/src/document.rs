@@ -215,7 +215,9 @@ impl Reader<'_> {
             || crate::bench::read_json(&document, sink)
             || crate::fabric::read_json(&document, sink)
             || crate::system::read_json(&document, sink)
-            || crate::kernel::read_json(&document, sink);
+            || crate::kernel::read_json(&document, sink)
+            || crate::node::read_json(&document, sink)
+            || crate::bundle::read_json(&document, sink);
         self.n_known += u64::from(is_known);
         is_known
     }

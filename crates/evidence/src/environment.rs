@@ -82,6 +82,11 @@ fn is_plain(value: &str) -> bool {
     value.len() <= MAX_VALUE_BYTES && !value.contains(char::is_control)
 }
 
+/// Whether a variable and its value are kept.
+pub(crate) fn may_keep(name: &str, value: &str) -> bool {
+    is_kept(name) && is_plain(value)
+}
+
 /// Reader of listings in text.
 #[derive(Default)]
 pub(crate) struct EnvironmentReader {
@@ -251,7 +256,7 @@ fn whose(environment: &Environment, mut who: Who, host: Option<Host>) -> Who {
 }
 
 /// A host name up to its first dot; an address as it is.
-fn host_of(value: &str) -> Host {
+pub(crate) fn host_of(value: &str) -> Host {
     let is_address = value.parse::<std::net::IpAddr>().is_ok();
     let short = if is_address { value } else { value.split('.').next().unwrap_or(value) };
     short.into()

@@ -36,6 +36,7 @@ use crate::sink::Sink;
 use crate::tables::Span;
 use crate::text::{Line, LineReader, shell};
 
+pub(crate) use counters::is_error_counter;
 pub(crate) use json::read_json;
 
 /// Lines of other things after which a block is over.

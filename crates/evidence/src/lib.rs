@@ -5,6 +5,7 @@
 
 mod archive;
 mod bench;
+mod bundle;
 mod clock;
 mod document;
 mod environment;
@@ -14,6 +15,7 @@ mod gpu;
 mod intern;
 mod kernel;
 mod nccl;
+mod node;
 mod ras;
 mod sink;
 mod sniff;

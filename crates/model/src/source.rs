@@ -65,6 +65,10 @@ pub enum SourceKind {
     System,
     /// What a scheduler says: Slurm, Kubernetes.
     Scheduler,
+    /// Snapshot of a node, as `check` and `collect` take it.
+    NodeSnapshot,
+    /// Manifest of a bundle.
+    Bundle,
     /// Text in which no reader found anything it knows.
     PlainText,
     /// Binary or unreadable content.
@@ -94,6 +98,8 @@ impl SourceKind {
             Self::Network => "network",
             Self::System => "system",
             Self::Scheduler => "scheduler",
+            Self::NodeSnapshot => "node-snapshot",
+            Self::Bundle => "bundle-manifest",
             Self::PlainText => "text",
             Self::Unknown => "unknown",
         }

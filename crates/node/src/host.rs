@@ -54,6 +54,8 @@ pub struct KernelLog {
     pub lines: Vec<String>,
     /// The oldest lines have been overwritten: the first line does not belong to the boot.
     pub is_cut: bool,
+    /// The same lines stand in this file, beside the snapshot, too; whoever reads both reads one of them.
+    pub also_in: Option<String>,
 }
 
 /// A service of systemd.

@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use ringleader_model::{Severity, SourceKind, Verdict};
 
 use crate::check::{self, CheckArgs, ProbeArgs};
+use crate::collect::{self, CollectArgs};
 use crate::exit::Code;
 use crate::failure::Failure;
 use crate::report::{self, Detail, Look};
@@ -27,11 +28,13 @@ struct Cli {
 enum Command {
     Diagnose(Diagnose),
     Check(CheckArgs),
+    Collect(CollectArgs),
     Explain(Explain),
     /// Reads one part of a node; run by `check` and `collect`
     #[command(hide = true)]
     Probe(ProbeArgs),
-    /// Say more: `help exit-codes`, `help evidence`, `help diagnose`, `help explain`, `help check`
+    /// Say more: `help exit-codes`, `help evidence`, `help diagnose`, `help explain`, `help check`,
+    /// `help collect`
     Help {
         /// What about
         topic: Option<String>,
@@ -42,8 +45,20 @@ enum Command {
 #[derive(Debug, Args)]
 struct Diagnose {
     /// Folders, files or archives; `-` is standard input
-    #[arg(value_name = "PATH", required = true)]
+    #[arg(value_name = "PATH", required_unless_present = "live")]
     paths: Vec<PathBuf>,
+    /// Collect from the job that runs here, as `collect` does, and judge that
+    #[arg(long)]
+    live: bool,
+    /// Processes of the job, with their children [default: all that carry a rank or use a GPU]
+    #[arg(long, value_name = "PID", value_delimiter = ',', requires = "live")]
+    pid: Vec<u32>,
+    /// Processes of this Slurm job
+    #[arg(long, value_name = "SLURM", requires = "live", conflicts_with = "pid")]
+    job: Option<String>,
+    /// Keep what was collected in this bundle
+    #[arg(long, value_name = "FILE", requires = "live")]
+    keep: Option<PathBuf>,
     /// Form of the report; json is json-v1
     #[arg(long, value_enum, default_value_t = Format::Text, env = "RINGLEADER_FORMAT", hide_env = true)]
     format: Format,
@@ -135,6 +150,10 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<Code, Fail
             let (text, code) = check::run(&args, &look(Color::Auto, None, Detail::Usual))?;
             print(&text).map(|()| code)
         }
+        Command::Collect(args) => {
+            let (text, code) = collect::run(&args)?;
+            print(&text).map(|()| code)
+        }
         Command::Explain(args) => explain(&args),
         Command::Probe(args) => check::probe(&args),
         Command::Help { topic } => print(&help::topic::<Cli>(topic.as_deref())?).map(|()| Code::NothingFound),
@@ -142,8 +161,23 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<Code, Fail
 }
 
 fn diagnose(args: &Diagnose) -> Result<Code, Failure> {
+    let mut paths = args.paths.clone();
+    // Kept until the report is printed; what it holds is removed then.
+    let mut scratch = None;
+    if args.live {
+        let bundle = match &args.keep {
+            Some(path) => path.clone(),
+            None => {
+                let folder =
+                    tempfile::Builder::new().prefix("ringleader-").tempdir().map_err(Failure::Write)?;
+                scratch.insert(folder).path().join("live.tar.zst")
+            }
+        };
+        collect::for_diagnosis(&args.pid, args.job.as_deref(), &bundle)?;
+        paths.insert(0, bundle);
+    }
     // The process is about to end: taking a case of millions of entries apart would only cost time.
-    let diagnosis = ManuallyDrop::new(crate::diagnose(&args.paths, !args.quiet)?);
+    let diagnosis = ManuallyDrop::new(crate::diagnose(&paths, !args.quiet)?);
     let report = diagnosis.report();
     let Diagnosis { case, verdict } = &*diagnosis;
     let text = match args.format {
@@ -152,7 +186,8 @@ fn diagnose(args: &Diagnose) -> Result<Code, Failure> {
         Format::Text => report::text::render(&report, &look(args.color, args.width, detail(args))),
     };
     print(&text)?;
-    let known = |kind: &SourceKind| !matches!(kind, SourceKind::PlainText | SourceKind::Unknown);
+    let known =
+        |kind: &SourceKind| !matches!(kind, SourceKind::PlainText | SourceKind::Bundle | SourceKind::Unknown);
     if !case.sources.iter().any(|source| source.kinds.iter().any(known)) {
         let n_files = case.sources.iter().filter(|source| !source.kinds.is_empty()).count();
         return Err(Failure::NoUsableEvidence { n_files });

@@ -55,6 +55,17 @@ pub enum Failure {
     /// The program does not find itself, to start its probes.
     #[error("find this program's own file")]
     Program(#[source] io::Error),
+    /// A new file could not be made.
+    #[error("create {}", path.display())]
+    Create {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A bundle could not be written to its end.
+    #[error("write the bundle")]
+    Bundle(#[source] ringleader_bundle::Trouble),
     /// Standard input could not be read.
     #[error("read standard input")]
     Stdin(#[source] io::Error),
@@ -71,13 +82,15 @@ impl Failure {
     pub fn exit_code(&self) -> Code {
         match self {
             Self::Usage(error) if !error.use_stderr() => Code::NothingFound,
-            Self::Usage(_) | Self::NoSuchPath { .. } | Self::Unknown { .. } | Self::UnknownCheck { .. } => {
-                Code::Usage
-            }
+            Self::Usage(_)
+            | Self::NoSuchPath { .. }
+            | Self::Unknown { .. }
+            | Self::UnknownCheck { .. }
+            | Self::Create { .. } => Code::Usage,
             Self::NoUsableEvidence { .. } | Self::Snapshot { .. } | Self::Stdin(_) => Code::NoUsableEvidence,
             Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => Code::NothingFound,
             // A full disk is no finding and no usage error; a script must not take it for either.
-            Self::Write(_) | Self::Json(_) | Self::Program(_) => Code::OurBug,
+            Self::Write(_) | Self::Json(_) | Self::Program(_) | Self::Bundle(_) => Code::OurBug,
         }
     }
 
@@ -96,6 +109,13 @@ impl Failure {
             Self::UnknownCheck { known, .. } => (String::new(), &*format!("there is: {}", known.join(", "))),
             Self::Snapshot { source, .. } => {
                 (source.to_string(), "take one with: ringleader check --format node-json")
+            }
+            Self::Create { source, .. } => {
+                (source.to_string(), "name another file with -o; one that exists is not overwritten")
+            }
+            Self::Bundle(trouble) => {
+                let why = std::error::Error::source(trouble).map_or_else(String::new, ToString::to_string);
+                (why, "is there room? --max-mib takes less; what was written so far can be read")
             }
             Self::Program(error) => (error.to_string(), "was it deleted while it ran?"),
             Self::NoSuchPath { source, .. } => (

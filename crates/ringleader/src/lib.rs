@@ -5,6 +5,7 @@
 
 pub mod check;
 mod cli;
+mod collect;
 pub mod exit;
 pub mod explain;
 mod failure;

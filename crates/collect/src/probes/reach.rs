@@ -1,8 +1,8 @@
 //! Names that are looked up, connections that are tried, and how large a packet gets through: the peers the caller
 //! names, and the master that the environments of this node's ranks name.
 //!
-//! What it sends: TCP connections that are closed at once, and at most five UDP packets to an unused port of a host that
-//! answered (as traceroute does), each peer once. A connection is tried as the kernel routes it, and again from the
+//! What it sends: TCP connections that are closed at once, and at most six UDP packets to an unused port of a host that
+//! answered (as traceroute does), for each interface it is tried from. A connection is tried as the kernel routes it, and again from the
 //! address of the interface that NCCL would take: an answer to that address proves that the peers can reach it.
 
 use std::collections::{BTreeMap, BTreeSet};

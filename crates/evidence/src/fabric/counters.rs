@@ -50,6 +50,11 @@ const MOVED: [&str; 4] = ["PortXmitData", "port_xmit_data", "tx_bytes_phy", "tx_
 /// Counters of one port that are kept.
 const MAX_ERRORS: usize = 64;
 
+/// Whether a counter of this name tells of errors.
+pub(crate) fn is_error_counter(name: &str) -> bool {
+    ERRORS.contains(&name)
+}
+
 impl FabricReader {
     /// `# Port counters: Lid 134 port 1 (CapMask: 0x5A00)`, also `extended`.
     pub(super) fn perfquery(&mut self, text: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {

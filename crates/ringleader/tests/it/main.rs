@@ -1,12 +1,14 @@
 //! Tests of the whole: the program as users meet it, its report, and the rules of the repository.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+mod bundles;
 mod cases;
 mod cli;
 mod explain;
 mod forms;
 mod hand_made;
 mod hostile;
+mod live;
 mod machine_faults;
 mod recorded;
 mod report;

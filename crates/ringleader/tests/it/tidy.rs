@@ -8,14 +8,15 @@ use std::process::Command;
 const EDGES: &[(&str, &[&str])] = &[
     ("ringleader-model", &[]),
     ("ringleader-knowledge", &["ringleader-model"]),
-    ("ringleader-evidence", &["ringleader-model", "ringleader-knowledge"]),
+    ("ringleader-evidence", &["ringleader-model", "ringleader-knowledge", "ringleader-node"]),
     ("ringleader-rules", &["ringleader-model", "ringleader-knowledge"]),
     ("ringleader-node", &[]),
     (
         "ringleader-check",
         &["ringleader-model", "ringleader-knowledge", "ringleader-evidence", "ringleader-node"],
     ),
-    ("ringleader-collect", &["ringleader-node"]),
+    ("ringleader-bundle", &[]),
+    ("ringleader-collect", &["ringleader-node", "ringleader-bundle"]),
     (
         "ringleader",
         &[
@@ -24,6 +25,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "ringleader-evidence",
             "ringleader-rules",
             "ringleader-node",
+            "ringleader-bundle",
             "ringleader-check",
             "ringleader-collect",
         ],

@@ -92,6 +92,17 @@ impl Roster {
                 Fact::Nccl(log) => roster.join_nccl(log),
                 Fact::Ras(report) => roster.join_ras(report),
                 Fact::Torch(event) => roster.join_statement(&observation.who, event),
+                // A process that was started with its rank in its environment, and is named.
+                Fact::Environment(_) if observation.who.rank.is_some() && observation.who.pid.is_some() => {
+                    let who = observation.who.clone();
+                    roster.add(Member {
+                        rank: who.rank,
+                        local_rank: who.local_rank,
+                        host: who.host,
+                        pid: who.pid,
+                        ..Member::default()
+                    });
+                }
                 _ => {}
             }
         }

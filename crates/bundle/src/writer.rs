@@ -1,0 +1,259 @@
+//! Writes a bundle as a stream.
+
+use std::io::{self, Read, Write};
+
+use crate::manifest::{Cut, Item, MANIFEST, Manifest, Outcome};
+
+/// Head that is kept of an item that is cut: versions, settings and the beginning of a job stand there.
+const HEAD_BYTES: u64 = 64 << 10;
+/// Speed of writing matters more than size: the job may be killed while this runs.
+const LEVEL: i32 = 3;
+
+/// How much may go in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caps {
+    /// Bytes of one item.
+    pub item_bytes: u64,
+    /// Bytes of all items, before compression.
+    pub all_bytes: u64,
+}
+
+impl Default for Caps {
+    fn default() -> Self {
+        Self { item_bytes: 64 << 20, all_bytes: 2 << 30 }
+    }
+}
+
+/// A bundle could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum Trouble {
+    /// The stream took no more.
+    #[error("write the bundle")]
+    Write(#[source] io::Error),
+    /// The manifest could not be printed.
+    #[error("print the manifest")]
+    Manifest(#[source] serde_json::Error),
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Self::Write(error)
+    }
+}
+
+/// What an item holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Lines: of a huge one its head and its tail are kept.
+    Text,
+    /// Bytes that mean nothing in part: of a huge one nothing is kept.
+    Binary,
+}
+
+/// Writes a bundle.
+pub struct Writer<W: Write> {
+    tar: tar::Builder<zstd::stream::write::Encoder<'static, W>>,
+    caps: Caps,
+    n_bytes: u64,
+    items: Vec<Item>,
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins a bundle.
+    ///
+    /// # Errors
+    /// If the stream fails.
+    pub fn new(out: W, caps: Caps) -> Result<Self, Trouble> {
+        let mut encoder = zstd::stream::write::Encoder::new(out, LEVEL)?;
+        encoder.include_checksum(true)?;
+        Ok(Self { tar: tar::Builder::new(encoder), caps, n_bytes: 0, items: Vec::new() })
+    }
+
+    /// Bytes that one more item may have.
+    pub fn room(&self) -> u64 {
+        self.caps.item_bytes.min(self.caps.all_bytes.saturating_sub(self.n_bytes))
+    }
+
+    /// Notes an item of which there is no content: skipped or failed.
+    pub fn missing(&mut self, item: Item) {
+        self.items.push(Item { name: String::new(), bytes: 0, cut: None, ..item });
+    }
+
+    /// Adds an item of `size` bytes; of one that is too large, as much as its kind and the caps allow. A stream that
+    /// ends early or fails gives what it gave: the item is then partial. Answers with the bytes added.
+    ///
+    /// # Errors
+    /// If the bundle's own stream fails.
+    pub fn add(
+        &mut self,
+        mut item: Item,
+        content: Content,
+        size: u64,
+        input: &mut dyn Read,
+    ) -> Result<u64, Trouble> {
+        let room = self.room();
+        if size > room && (content == Content::Binary || room < 2 * HEAD_BYTES) {
+            let reached = if room < self.caps.item_bytes { "all items" } else { "an item" };
+            let why = format!("{size} bytes, more than what is left of the cap for {reached} (--max-mib)");
+            item.outcome = Outcome::Skipped(why);
+            self.missing(item);
+            return Ok(0);
+        }
+        item.name = self.free_name(&item.name);
+        let written = if size > room {
+            let marker_room = 256;
+            let tail_bytes = room - HEAD_BYTES - marker_room;
+            let left_out_bytes = size - HEAD_BYTES - tail_bytes;
+            let marker = format!("\n[ringleader: {left_out_bytes} bytes left out here]\n");
+            item.cut = Some(Cut { head_bytes: HEAD_BYTES, tail_bytes, left_out_bytes });
+            let total = HEAD_BYTES + marker.len() as u64 + tail_bytes;
+            let mut cut = Headed::new(input, HEAD_BYTES, left_out_bytes, &marker)?;
+            self.append(&mut item, total, &mut cut)?
+        } else {
+            self.append(&mut item, size, input)?
+        };
+        item.bytes = written;
+        self.n_bytes += written;
+        self.items.push(item);
+        Ok(written)
+    }
+
+    /// Adds an item whose bytes are at hand.
+    ///
+    /// # Errors
+    /// If the bundle's own stream fails.
+    pub fn add_bytes(&mut self, item: Item, content: Content, bytes: &[u8]) -> Result<u64, Trouble> {
+        self.add(item, content, bytes.len() as u64, &mut &*bytes)
+    }
+
+    /// Ends the bundle with its manifest, whose items are those that were added.
+    ///
+    /// # Errors
+    /// If the stream fails.
+    pub fn finish(mut self, manifest: Manifest) -> Result<(W, Manifest), Trouble> {
+        let manifest = Manifest { items: std::mem::take(&mut self.items), ..manifest };
+        let mut text = serde_json::to_vec_pretty(&manifest).map_err(Trouble::Manifest)?;
+        text.push(b'\n');
+        let mut header = header(text.len() as u64, manifest.began_ns);
+        self.tar.append_data(&mut header, MANIFEST, text.as_slice())?;
+        let encoder = self.tar.into_inner()?;
+        let mut out = encoder.finish()?;
+        out.flush()?;
+        Ok((out, manifest))
+    }
+
+    fn append(&mut self, item: &mut Item, size: u64, input: &mut dyn Read) -> Result<u64, Trouble> {
+        let mut padded = Padded { input, n_read: 0, failure: None, left: size };
+        self.tar.append_data(&mut header(size, item.at_ns), &item.name, &mut padded)?;
+        if padded.n_read < size {
+            let n_read = padded.n_read;
+            let why =
+                padded.failure.map_or_else(|| "it became shorter".to_owned(), |error| error.to_string());
+            item.outcome = Outcome::Partial(format!(
+                "{n_read} of {size} bytes while it was read ({why}); the rest is filled with line ends"
+            ));
+        }
+        Ok(size)
+    }
+
+    /// The name, or one like it that no item has: two processes may name two files alike.
+    fn free_name(&self, name: &str) -> String {
+        let is_taken = |name: &str| name == MANIFEST || self.items.iter().any(|item| item.name == name);
+        if !is_taken(name) {
+            return name.to_owned();
+        }
+        // The number goes into the folder: a dump's rank is the end of its name.
+        let (folder, file) = name.rsplit_once('/').unwrap_or(("", name));
+        (2..)
+            .map(|n| if folder.is_empty() { format!("{n}/{file}") } else { format!("{folder}-{n}/{file}") })
+            .find(|name| !is_taken(name))
+            .unwrap_or_default()
+    }
+}
+
+fn header(size: u64, at_ns: i64) -> tar::Header {
+    let mut header = tar::Header::new_gnu();
+    header.set_size(size);
+    header.set_mode(0o600);
+    header.set_mtime(u64::try_from(at_ns / 1_000_000_000).unwrap_or(0));
+    header
+}
+
+/// Gives exactly as many bytes as were announced: a file may shrink while it is read, and the archive must not.
+struct Padded<'i> {
+    input: &'i mut dyn Read,
+    n_read: u64,
+    failure: Option<io::Error>,
+    left: u64,
+}
+
+impl Read for Padded<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let room = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let Some(buffer) = buffer.get_mut(..room).filter(|b| !b.is_empty()) else { return Ok(0) };
+        let mut n = 0;
+        if self.failure.is_none() {
+            match self.input.read(buffer) {
+                Ok(read) => n = read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => return Err(error),
+                Err(error) => self.failure = Some(error),
+            }
+        }
+        if n == 0 {
+            buffer.fill(b'\n');
+            n = buffer.len();
+        } else {
+            self.n_read += n as u64;
+        }
+        self.left = self.left.saturating_sub(n as u64);
+        Ok(n)
+    }
+}
+
+/// A stream whose middle is passed over, with a line in its place. Of the two lines that the cut goes through nothing is
+/// kept but blanks: half a line may say something else than the whole one.
+struct Headed<'i> {
+    input: &'i mut dyn Read,
+    head: io::Cursor<Vec<u8>>,
+    to_skip: u64,
+    is_in_half_line: bool,
+}
+
+impl<'i> Headed<'i> {
+    fn new(input: &'i mut dyn Read, head_bytes: u64, to_skip: u64, marker: &str) -> io::Result<Self> {
+        let mut head = Vec::new();
+        (&mut *input).take(head_bytes).read_to_end(&mut head)?;
+        let last_line = head.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+        if let Some(half) = head.get_mut(last_line..) {
+            half.fill(b' ');
+        }
+        // What an earlier end left out is made up for below the caller, who pads.
+        head.extend_from_slice(marker.as_bytes());
+        Ok(Self { input, head: io::Cursor::new(head), to_skip, is_in_half_line: true })
+    }
+}
+
+impl Read for Headed<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n = self.head.read(buffer)?;
+        if n > 0 || buffer.is_empty() {
+            return Ok(n);
+        }
+        if self.to_skip > 0 {
+            io::copy(&mut (&mut *self.input).take(self.to_skip), &mut io::sink())?;
+            self.to_skip = 0;
+        }
+        let n = self.input.read(buffer)?;
+        if self.is_in_half_line {
+            let read = buffer.get_mut(..n).unwrap_or_default();
+            let end = read.iter().position(|b| *b == b'\n');
+            self.is_in_half_line = end.is_none();
+            let end = end.unwrap_or(read.len());
+            read.get_mut(..end).unwrap_or_default().fill(b' ');
+        }
+        Ok(n)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+//! NCCL RAS of the running job: one question as text and one as JSON for each address its processes listen at.
+
+use std::collections::BTreeSet;
+
+use ringleader_bundle::{Origin, Outcome};
+use ringleader_node::Process;
+
+use super::{Context, outcome_of};
+use crate::request::{Peer, Request, Target};
+use crate::sysfs::link_name;
+use crate::tasks::RasAnswer;
+
+/// Where NCCL listens unless NCCL_RAS_ADDR says otherwise.
+const DEFAULT: &str = "localhost:28028";
+/// Addresses that are asked: jobs of one user on one node share theirs.
+const MAX_ADDRESSES: usize = 16;
+
+pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bundle::Trouble> {
+    let Some(jobs) = context.jobs() else { return Ok(()) };
+    let own = link_name(std::path::Path::new("/proc/self/ns/net"))
+        .and_then(|name| name.strip_prefix("net:[")?.strip_suffix(']')?.parse::<u64>().ok());
+    let is_on = |p: &&Process| {
+        p.rank().is_some()
+            && p.state != "Z"
+            && p.variable("NCCL_RAS_ENABLE").is_none_or(|on| on.trim() != "0")
+    };
+    let mut asked: BTreeSet<(Option<u64>, String)> = BTreeSet::new();
+    let mut questions: Vec<(String, Option<u32>)> = Vec::new();
+    for process in jobs.processes.iter().filter(is_on) {
+        let address = process.variable("NCCL_RAS_ADDR").unwrap_or(DEFAULT).to_owned();
+        if asked.len() < MAX_ADDRESSES && asked.insert((process.net_namespace, address.clone())) {
+            let elsewhere = process.net_namespace.is_some() && process.net_namespace != own;
+            questions.push((address, elsewhere.then_some(process.pid)));
+        }
+    }
+    for (n, (address, pid)) in questions.iter().enumerate() {
+        let (host, port) = split(address);
+        let folder = if n == 0 { "ras".to_owned() } else { format!("ras-{}", n + 1) };
+        for (purpose, file) in [("text", "status.txt"), ("json", "status.json")] {
+            let peer = Peer { host: host.clone(), port, purpose: purpose.to_owned(), ..Peer::default() };
+            let request = Request {
+                peers: vec![peer],
+                target: Target { pids: pid.iter().copied().collect(), slurm_job: None },
+                deadline_ms: 0,
+                ..context.ask.request.clone()
+            };
+            let part = context.run("ras-of", &request);
+            let answer: Option<RasAnswer> =
+                part.get().and_then(|value| serde_json::from_value(value.clone()).ok());
+            let mut item = context.item("ras", &format!("{folder}/{file}"), Origin::Address(address.clone()));
+            item.pid = *pid;
+            if let Some(why) = answer.as_ref().and_then(|answer| answer.cut.clone()) {
+                item.outcome = Outcome::Partial(why);
+            }
+            context.add_text(item, &part, answer.as_ref().map(|answer| answer.report.as_str()))?;
+            if outcome_of(&part).is_some_and(|outcome| matches!(outcome, Outcome::Failed(_))) {
+                // Asking again in another form would cost the same patience for the same silence.
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `host:port` or `[::1]:port`.
+fn split(address: &str) -> (String, Option<u16>) {
+    match address.rsplit_once(':') {
+        Some((host, port)) if port.parse::<u16>().is_ok() => {
+            (host.trim_matches(['[', ']']).to_owned(), port.parse().ok())
+        }
+        _ => (address.to_owned(), None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn addresses_in_both_forms() {
+        assert_eq!(super::split("localhost:28028"), ("localhost".to_owned(), Some(28_028)));
+        assert_eq!(super::split("[::1]:99"), ("::1".to_owned(), Some(99)));
+        assert_eq!(super::split("node"), ("node".to_owned(), None));
+    }
+}

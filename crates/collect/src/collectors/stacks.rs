@@ -1,0 +1,41 @@
+//! Stacks of the job's processes: Python's, and what their threads stand in in the kernel.
+
+use ringleader_bundle::Origin;
+use ringleader_node::Process;
+
+use super::{Context, label, run_for_each};
+use crate::request::{Request, Target};
+
+/// Processes that are looked into: workers of data loaders included, more than a node starts.
+const MAX_PROCESSES: usize = 512;
+/// Processes that are looked into at the same time.
+const AT_ONCE: usize = 16;
+
+pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bundle::Trouble> {
+    let Some(jobs) = context.jobs() else { return Ok(()) };
+    let own = std::process::id();
+    let is_alive = |p: &&Process| !matches!(p.state.as_str(), "Z" | "X") && p.pid != 1 && p.pid != own;
+    let mut processes: Vec<Process> = jobs.processes.iter().filter(is_alive).cloned().collect();
+    // Ranks first, should there be more than are looked into.
+    processes.sort_by_key(|process| (process.rank().is_none(), process.rank(), process.pid));
+    processes.truncate(MAX_PROCESSES);
+    let requests: Vec<Request> = processes
+        .iter()
+        .map(|process| Request {
+            target: Target { pids: vec![process.pid], slurm_job: None },
+            deadline_ms: 0,
+            ..context.ask.request.clone()
+        })
+        .collect();
+    for (task, kind, folder) in [("stacks-of", "stacks", "stacks"), ("threads-of", "threads", "threads")] {
+        let parts = run_for_each(context.program, task, &requests, AT_ONCE);
+        for (process, part) in processes.iter().zip(&parts) {
+            let name = format!("{folder}/{}.txt", label(process));
+            let mut item =
+                context.item(kind, &name, Origin::Reading(format!("{kind} of pid {}", process.pid)));
+            item.pid = Some(process.pid);
+            context.add_text(item, part, part.get().and_then(|value| value.as_str()))?;
+        }
+    }
+    Ok(())
+}

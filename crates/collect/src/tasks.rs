@@ -1,0 +1,40 @@
+//! What `collect` has done in processes of their own beside the probes: each may hang, or crash on a process it looks
+//! into, without costing the bundle.
+
+mod file;
+mod ras;
+mod stacks;
+mod threads;
+
+use crate::probes::{Probe, json};
+
+pub(crate) use self::file::{FileFacts, open};
+pub(crate) use self::ras::Answer as RasAnswer;
+
+/// All of them. Each looks at the first process of the request.
+pub(crate) static ALL: &[Probe] = &[
+    Probe {
+        name: "stacks-of",
+        deadline_ms: 6_000,
+        privileges: "CAP_SYS_PTRACE, or the same user where kernel.yama.ptrace_scope is 0",
+        take: |request| json(stacks::take(request)),
+    },
+    Probe {
+        name: "threads-of",
+        deadline_ms: 3_000,
+        privileges: "root, for the kernel's stacks",
+        take: |request| json(threads::take(request)),
+    },
+    Probe {
+        name: "ras-of",
+        deadline_ms: 25_000,
+        privileges: "CAP_SYS_ADMIN, to enter the network namespace of a container",
+        take: |request| json(ras::take(request)),
+    },
+    Probe {
+        name: "file-of",
+        deadline_ms: 2_000,
+        privileges: "to read the file",
+        take: |request| json(file::take(request)),
+    },
+];

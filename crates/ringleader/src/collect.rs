@@ -1,0 +1,196 @@
+//! `ringleader collect`: takes along what a diagnosis can use, before it is gone.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use ringleader_bundle::{Caps, Item, Manifest, Origin, Outcome};
+use ringleader_collect::collectors::{self, Ask};
+use ringleader_collect::{Request, Roots, Target};
+
+use crate::exit::Code;
+use crate::failure::Failure;
+use crate::report::quote;
+
+/// Collect logs, dumps, stacks, NCCL RAS and the state of this node into one file, before it is gone
+#[derive(Debug, Args)]
+#[command(after_long_help = include_str!("help/collect.txt"))]
+pub(crate) struct CollectArgs {
+    /// Files and folders to take along
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// The bundle [default: ringleader-HOST-SECONDS.tar.zst]
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Processes of the job, with their children [default: all that carry a rank or use a GPU]
+    #[arg(long, value_name = "PID", value_delimiter = ',')]
+    pid: Vec<u32>,
+    /// Processes of this Slurm job
+    #[arg(long, value_name = "SLURM", conflicts_with = "pid")]
+    job: Option<String>,
+    /// Most of all together, before compression; of a log that is too large, head and tail are kept
+    #[arg(long, value_name = "MIB", default_value_t = 2048)]
+    max_mib: u64,
+    /// Most of one file
+    #[arg(long, value_name = "MIB", default_value_t = 64)]
+    max_item_mib: u64,
+    /// Leave out stacks
+    #[arg(long)]
+    no_stacks: bool,
+    /// Leave out NCCL RAS
+    #[arg(long)]
+    no_ras: bool,
+    /// Leave out logs and dumps, which are taken as they are
+    #[arg(long)]
+    no_logs: bool,
+    /// Ask the live job for a Flight Recorder dump by its pipe: the job writes a file and goes on
+    #[arg(long)]
+    ask_dump: bool,
+    /// Where proc, sys, dev and etc are, for tests
+    #[arg(long, hide = true, value_name = "DIR")]
+    unstable_root: Option<PathBuf>,
+    /// NVML's library, for tests
+    #[arg(long, hide = true, value_name = "FILE")]
+    unstable_nvml: Option<PathBuf>,
+}
+
+/// Between two looks at a counter, and patience with one connection, milliseconds.
+const WINDOW_MS: u64 = 400;
+const CONNECT_MS: u64 = 800;
+
+/// Collects, and says what came of it.
+pub(crate) fn run(args: &CollectArgs) -> Result<(String, Code), Failure> {
+    let output = args.output.clone().unwrap_or_else(default_name);
+    let ask = Ask {
+        request: Request {
+            roots: args.unstable_root.as_deref().map_or_else(Roots::default, Roots::under),
+            target: Target { pids: args.pid.clone(), slurm_job: args.job.clone() },
+            window_ms: WINDOW_MS,
+            nvml: args.unstable_nvml.clone(),
+            connect_ms: CONNECT_MS,
+            ..Request::default()
+        },
+        caps: Caps { item_bytes: args.max_item_mib << 20, all_bytes: args.max_mib << 20 },
+        with_stacks: !args.no_stacks,
+        with_ras: !args.no_ras,
+        with_logs: !args.no_logs,
+        with_dump_request: args.ask_dump,
+        paths: args.paths.clone(),
+        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        asked: std::env::args().skip(1).collect(),
+    };
+    let manifest = into_file(&ask, &output)?;
+    Ok((summary(&manifest, &output), Code::NothingFound))
+}
+
+/// Collects what a live diagnosis reads. Asks nothing of the job.
+pub(crate) fn for_diagnosis(pids: &[u32], job: Option<&str>, to: &Path) -> Result<(), Failure> {
+    let ask = Ask {
+        request: Request {
+            target: Target { pids: pids.to_vec(), slurm_job: job.map(str::to_owned) },
+            window_ms: WINDOW_MS,
+            connect_ms: CONNECT_MS,
+            ..Request::default()
+        },
+        with_stacks: true,
+        with_ras: true,
+        with_logs: true,
+        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        asked: std::env::args().skip(1).collect(),
+        ..Ask::default()
+    };
+    into_file(&ask, to).map(|_| ())
+}
+
+/// A new file that its owner alone may read: logs may hold anything.
+fn into_file(ask: &Ask, path: &Path) -> Result<Manifest, Failure> {
+    let program = std::env::current_exe().map_err(Failure::Program)?;
+    let mut options = File::options();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        options.mode(0o600);
+    }
+    let file = options.open(path).map_err(|source| Failure::Create { path: path.to_owned(), source })?;
+    let mut out = BufWriter::new(file);
+    let shows = io::stderr().is_terminal();
+    let progress = |name: &str| {
+        if shows {
+            // Nobody is left to tell if standard error is gone.
+            let _ = writeln!(io::stderr().lock(), "collecting: {name}");
+        }
+    };
+    collectors::collect(&program, ask, &mut out, &progress).map_err(Failure::Bundle)
+}
+
+fn default_name() -> PathBuf {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let host = host.split('.').next().unwrap_or_default().to_owned();
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    format!("ringleader-{host}-{seconds}.tar.zst").into()
+}
+
+/// Items of one outcome that are named one by one.
+const MAX_NAMED: usize = 12;
+
+/// What was taken, what was not and why, what to do next.
+fn summary(manifest: &Manifest, path: &Path) -> String {
+    let mut out = String::new();
+    let taken: Vec<&Item> = manifest.items.iter().filter(|item| !item.name.is_empty()).collect();
+    let bytes: u64 = taken.iter().map(|item| item.bytes).sum();
+    let mut kinds: Vec<(&str, usize)> = Vec::new();
+    for item in &taken {
+        match kinds.iter_mut().find(|(kind, _)| *kind == item.kind) {
+            Some((_, n)) => *n += 1,
+            None => kinds.push((item.kind.as_str(), 1)),
+        }
+    }
+    let kinds: Vec<String> = kinds.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        out,
+        "wrote {}: {} items ({}), {:.1} MiB before compression, {:.1} s",
+        path.display(),
+        taken.len(),
+        kinds.join(", "),
+        bytes as f64 / f64::from(1 << 20),
+        manifest.took_ms as f64 / 1e3
+    );
+    let mut told = Vec::new();
+    for item in &manifest.items {
+        let (word, why) = match &item.outcome {
+            Outcome::Failed(chain) => ("failed", chain.join(": ")),
+            Outcome::Partial(why) => ("in part", why.clone()),
+            Outcome::Skipped(why) => ("left out", why.clone()),
+            Outcome::Done => match item.cut {
+                Some(cut) => ("cut", format!("{} bytes of its middle left out", cut.left_out_bytes)),
+                None => continue,
+            },
+        };
+        told.push(format!("  {word}: {} {}: {why}", item.kind, origin(&item.origin)));
+    }
+    let n_more = told.len().saturating_sub(MAX_NAMED);
+    for line in told.iter().take(MAX_NAMED) {
+        let _ = writeln!(out, "{line}");
+    }
+    if n_more > 0 {
+        let _ = writeln!(out, "  … and {n_more} more; the manifest in the bundle names them all");
+    }
+    for remark in &manifest.remarks {
+        let _ = writeln!(out, "note: {remark}");
+    }
+    let _ = writeln!(out, "next: ringleader diagnose {}", path.display());
+    out.lines().map(|line| quote::plain(line) + "\n").collect()
+}
+
+fn origin(origin: &Origin) -> String {
+    match origin {
+        Origin::Unknown => String::new(),
+        Origin::Path(text) | Origin::Address(text) | Origin::Reading(text) => text.clone(),
+        Origin::Argv(words) => words.join(" "),
+    }
+}

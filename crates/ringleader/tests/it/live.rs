@@ -1,0 +1,239 @@
+//! `collect` and `diagnose --live` on real processes of this machine: what a bundle holds, and what it must not.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use ringleader_bundle::{Item, Manifest, Outcome};
+
+/// A rank of a job: says what NCCL says, has a second thread, and waits in `step`.
+const RANK: &str = r#"
+import os, socket, sys, threading, time
+
+rank, pid = int(os.environ["RANK"]), os.getpid()
+host = socket.gethostname().split(".")[0]
+log = open(os.environ["NCCL_DEBUG_FILE"].replace("%h", host).replace("%p", str(pid)), "w")
+head = f"{host}:{pid}:{pid} [{rank}] NCCL INFO "
+comm = f"comm 0x55d0c0de{rank}000 rank {rank} nranks 2 cudaDev {rank} nvmlDev {rank} busId {0x1b000 + rank * 0x1000:x} commId 0x7c4f041386568a79"
+log.write(head + "NCCL version 2.28.9+cuda13.0\n")
+log.write(head + f"ncclCommInitRankConfig {comm} - Init START\n")
+log.write(head + f"ncclCommInitRankConfig {comm} - Init COMPLETE\n")
+log.flush()
+
+def loader():
+    time.sleep(600)
+
+def step():
+    print("ready", flush=True)
+    time.sleep(600)
+
+threading.Thread(target=loader, name="loader", daemon=True).start()
+step()
+"#;
+/// In environment and on command lines; nowhere else.
+const SECRETS: [&str; 3] = ["planted-in-the-environment", "planted-after-a-flag", "planted-in-a-flag"];
+
+/// Two ranks, which end with the test.
+struct Job {
+    folder: tempfile::TempDir,
+    ranks: Vec<Child>,
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        for rank in &mut self.ranks {
+            // Fails only if it has ended.
+            let _ = rank.kill();
+            let _ = rank.wait();
+        }
+    }
+}
+
+impl Job {
+    /// None where there is no Python.
+    fn start(variables: &[(&str, &str)]) -> Option<Self> {
+        Command::new("python3").arg("--version").stdout(Stdio::null()).status().ok()?;
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("train.py"), RANK).unwrap();
+        let mut job = Self { folder, ranks: Vec::new() };
+        for rank in 0..2 {
+            let at = job.folder.path();
+            let errors = std::fs::File::create(at.join(format!("stderr_{rank}.log"))).unwrap();
+            let mut child = Command::new("python3")
+                .args(["train.py", "--api-key", SECRETS[1], &format!("--token={}", SECRETS[2])])
+                .current_dir(at)
+                .env("RANK", rank.to_string())
+                .env("LOCAL_RANK", rank.to_string())
+                .env("WORLD_SIZE", "2")
+                .env("NCCL_DEBUG_FILE", at.join("nccl.%h.%p.log"))
+                .env("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", at.join("nccl_trace_rank_"))
+                .env("WANDB_API_KEY", SECRETS[0])
+                .envs(variables.iter().copied())
+                .stdout(Stdio::piped())
+                .stderr(errors)
+                .spawn()
+                .unwrap();
+            let mut line = String::new();
+            BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+            job.ranks.push(child);
+            assert_eq!(line, "ready\n");
+        }
+        Some(job)
+    }
+
+    fn stop(&self, rank: usize) {
+        let pid = self.ranks[rank].id().to_string();
+        assert!(Command::new("kill").args(["-STOP", &pid]).status().unwrap().success());
+        // It is stopped once the kernel says so; a signal is delivered at the next chance.
+        while !std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") T ") {
+            thread::yield_now();
+        }
+    }
+
+    fn pids(&self) -> String {
+        self.ranks.iter().map(|rank| rank.id().to_string()).collect::<Vec<_>>().join(",")
+    }
+}
+
+fn ringleader(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_ringleader")).args(arguments).output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(text).unwrap())
+}
+
+/// Members by their name without the host's folder, and the manifest.
+fn open(bundle: &Path) -> (BTreeMap<String, String>, Manifest) {
+    let file = std::fs::File::open(bundle).unwrap();
+    let mut members = BTreeMap::new();
+    let mut archive = tar::Archive::new(zstd::stream::read::Decoder::new(file).unwrap());
+    for entry in archive.entries().unwrap() {
+        let mut entry = entry.unwrap();
+        let name = entry.path().unwrap().to_str().unwrap().to_owned();
+        let mut content = Vec::new();
+        entry.read_to_end(&mut content).unwrap();
+        let name = name.split_once('/').map_or(name.as_str(), |(_, name)| name).to_owned();
+        members.insert(name, String::from_utf8_lossy(&content).into_owned());
+    }
+    let manifest = serde_json::from_str(&members["manifest.json"]).unwrap();
+    (members, manifest)
+}
+
+/// A RAS service of NCCL before 2.28.7 that gives this report.
+fn old_service(report: &'static str) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let mut out = stream.try_clone().unwrap();
+            for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                let answer = match line.as_str() {
+                    "CLIENT PROTOCOL 2" => "SERVER PROTOCOL 2\n",
+                    "VERBOSE STATUS" => report,
+                    line if line.starts_with("SET FORMAT") => "ERROR: Unknown command SET\n",
+                    _ => "OK\n",
+                };
+                if out.write_all(answer.as_bytes()).is_err() || line == "VERBOSE STATUS" {
+                    break;
+                }
+            }
+        }
+    });
+    port
+}
+
+#[test]
+fn a_bundle_of_a_live_job_holds_what_it_should_and_no_secret() {
+    const REPORT: &str = include_str!("../../../../cases/sigstop/evidence/ras_verbose.txt");
+    let address = format!("127.0.0.1:{}", old_service(REPORT));
+    let Some(job) = Job::start(&[("NCCL_RAS_ADDR", &address)]) else { return };
+    job.stop(1);
+    let bundle = job.folder.path().join("bundle.tar.zst");
+    let (code, said) = ringleader(&["collect", "--pid", &job.pids(), "-o", bundle.to_str().unwrap()]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("logs are as the job wrote them"), "{said}");
+    let (members, manifest) = open(&bundle);
+    let names: Vec<&String> = members.keys().collect();
+    for (rank, child) in job.ranks.iter().enumerate() {
+        let pid = child.id();
+        let stacks = &members[&format!("stacks/rank-{rank}-pid-{pid}.txt")];
+        assert!(stacks.contains(&format!("Process {pid}: ")), "{stacks}");
+        assert!(
+            stacks.contains("    step (train.py:") && stacks.contains("    loader (train.py:"),
+            "{stacks}"
+        );
+        let log = names.iter().find(|n| n.starts_with("logs/nccl.") && n.ends_with(&format!(".{pid}.log")));
+        assert!(members[*log.unwrap()].contains("Init COMPLETE"));
+        assert!(members.contains_key(&format!("logs/stderr_{rank}.log")), "{names:?}");
+    }
+    let stopped = job.ranks[1].id();
+    assert!(members[&format!("threads/rank-1-pid-{stopped}.txt")].contains("state T"));
+    assert_eq!(members["ras/status.txt"], REPORT);
+    let item = |kind: &str, end: &str| -> &Item {
+        manifest.items.iter().find(|i| i.kind == kind && format!("{:?}", i.origin).contains(end)).unwrap()
+    };
+    let json = manifest.items.iter().filter(|i| i.kind == "ras").nth(1).unwrap();
+    assert!(matches!(&json.outcome, Outcome::Skipped(why) if why.contains("2.28.7")), "{json:?}");
+    // Its dump was never written, and that is said.
+    let dump = item("dump", "nccl_trace_rank_0");
+    assert_eq!(dump.outcome, Outcome::Skipped("there is no such file".to_owned()));
+    for (name, content) in &members {
+        for secret in SECRETS {
+            assert!(!content.contains(secret), "{secret} in {name}");
+        }
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        assert_eq!(std::fs::metadata(&bundle).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    let (code, said) = ringleader(&["collect", "--pid", &job.pids(), "-o", bundle.to_str().unwrap()]);
+    assert_eq!(code, Some(2), "a file that is there is not overwritten: {said}");
+}
+
+#[test]
+fn a_stopped_rank_is_named_live_and_again_from_the_bundle_that_was_kept() {
+    let Some(job) = Job::start(&[("NCCL_RAS_ENABLE", "0")]) else { return };
+    job.stop(1);
+    let bundle = job.folder.path().join("kept.tar.zst");
+    let kept = bundle.to_str().unwrap();
+    let (code, live) =
+        ringleader(&["diagnose", "--live", "--pid", &job.pids(), "--keep", kept, "--format", "json"]);
+    assert_eq!(code, Some(4), "{live}");
+    let report: serde_json::Value = serde_json::from_str(&live).unwrap();
+    assert_eq!(report["verdict"]["cause"], "process-stopped", "{live}");
+    assert_eq!(report["verdict"]["culprits"][0]["rank"], 1, "{live}");
+    let (code, again) = ringleader(&["diagnose", kept, "--format", "json"]);
+    assert_eq!((code, again), (Some(4), live));
+}
+
+#[test]
+fn without_logs_a_bundle_has_none_and_paths_that_are_named_go_in() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("extra")).unwrap();
+    std::fs::write(folder.path().join("extra/a.log"), "a line\n").unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", folder.path().join("extra/link")).unwrap();
+    let bundle = folder.path().join("b.tar.zst");
+    let extra = folder.path().join("extra");
+    let pid = std::process::id().to_string();
+    let (code, said) = ringleader(&[
+        "collect",
+        "--no-logs",
+        "--no-stacks",
+        "--no-ras",
+        "--pid",
+        &pid,
+        "-o",
+        bundle.to_str().unwrap(),
+        extra.to_str().unwrap(),
+    ]);
+    assert_eq!(code, Some(0), "{said}");
+    let (members, manifest) = open(&bundle);
+    assert_eq!(members["files/extra/a.log"], "a line\n");
+    assert!(members.keys().all(|name| !name.starts_with("logs/") && !name.contains("link")), "{members:?}");
+    assert!(members["node.json"].starts_with("{\n  \"schema\": \"ringleader.node.v1\""));
+    assert_eq!(manifest.hosts.len(), 1);
+    assert!(!manifest.hosts[0].versions["kernel"].is_empty());
+}
