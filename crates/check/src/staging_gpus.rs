@@ -126,6 +126,7 @@ pub(crate) fn node(n: u32, mut change: impl FnMut(u32, &mut Gpu)) -> Node {
         kernel_log: Part::of(KernelLog {
             lines: vec!["6,0,0,-;Linux version 6.8".to_owned()],
             is_cut: false,
+            ..KernelLog::default()
         }),
         ..Node::default()
     }

@@ -166,7 +166,12 @@ mod tests {
                 }
             }
         });
-        let peer = Peer { host: "127.0.0.1".to_owned(), port: Some(port), purpose: purpose.to_owned() };
+        let peer = Peer {
+            host: "127.0.0.1".to_owned(),
+            port: Some(port),
+            purpose: purpose.to_owned(),
+            ..Peer::default()
+        };
         take(&Request { peers: vec![peer], deadline_ms, ..Request::default() })
     }
 
