@@ -164,7 +164,8 @@ impl<W: Write> Writer<W> {
         }
         // The number goes into the folder: a dump's rank is the end of its name.
         let (folder, file) = name.rsplit_once('/').unwrap_or(("", name));
-        (2..)
+        // One of more names than there are items is free.
+        (2..self.items.len() + 4)
             .map(|n| if folder.is_empty() { format!("{n}/{file}") } else { format!("{folder}-{n}/{file}") })
             .find(|name| !is_taken(name))
             .unwrap_or_default()

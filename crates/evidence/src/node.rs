@@ -131,10 +131,7 @@ impl Reader<'_, '_, '_> {
                 return None;
             }
         };
-        let missing = match part.seen() {
-            Ok(_) => None,
-            Err(missing) => Some(missing),
-        };
+        let missing = part.seen().err();
         if let Outcome::Seen(reading) = part.outcome {
             return Some(reading);
         }

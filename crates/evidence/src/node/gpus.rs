@@ -105,7 +105,7 @@ fn row(gpu: &Gpu, line: u32) -> GpuRow {
         index: Some(gpu.index),
         uuid: boxed(gpu.uuid.as_deref()),
         pci: PciAddress::parse(&gpu.pci),
-        name: Some(gpu.name.as_str().into()).filter(|name: &Box<str>| !name.is_empty()),
+        name: Some(gpu.name.as_str()).filter(|name| !name.is_empty()).map(Into::into),
         power_w: gpu.power_w.map(|w| w as f32),
         power_limit_w: gpu.power_limit_w.map(|w| w as f32),
         power_default_w: gpu.power_default_w.map(|w| w as f32),

@@ -25,7 +25,7 @@ impl Reader<'_, '_, '_> {
                     .rate_text
                     .split_once('X')
                     .and_then(|(lanes, _)| lanes.rsplit(|c: char| !c.is_ascii_digit()).next()?.parse().ok()),
-                link_layer: Some(port.link_layer.as_str().into()).filter(|l: &Box<str>| !l.is_empty()),
+                link_layer: Some(port.link_layer.as_str()).filter(|l| !l.is_empty()).map(Into::into),
                 netdev: boxed(port.netdev.as_deref()),
                 lid: port.lid.filter(|lid| *lid > 0),
                 ..ModelPort::default()
