@@ -165,13 +165,11 @@ fn diagnose(args: &Diagnose) -> Result<Code, Failure> {
     // Kept until the report is printed; what it holds is removed then.
     let mut scratch = None;
     if args.live {
-        let bundle = match &args.keep {
-            Some(path) => path.clone(),
-            None => {
-                let folder =
-                    tempfile::Builder::new().prefix("ringleader-").tempdir().map_err(Failure::Write)?;
-                scratch.insert(folder).path().join("live.tar.zst")
-            }
+        let bundle = if let Some(path) = &args.keep {
+            path.clone()
+        } else {
+            let folder = tempfile::Builder::new().prefix("ringleader-").tempdir().map_err(Failure::Write)?;
+            scratch.insert(folder).path().join("live.tar.zst")
         };
         collect::for_diagnosis(&args.pid, args.job.as_deref(), &bundle)?;
         paths.insert(0, bundle);

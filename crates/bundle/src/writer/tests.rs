@@ -1,3 +1,4 @@
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 use std::io::Read;
 
 use super::*;
@@ -56,7 +57,7 @@ fn what_goes_in_comes_out() {
 
 #[test]
 fn of_a_huge_log_head_and_tail_are_kept_and_the_cut_is_told() {
-    let lines: String = (0..100_000).map(|n| format!("line {n:07}\n")).collect();
+    let lines = (0..100_000).map(|n| format!("line {n:07}\n")).collect::<Vec<_>>().concat();
     let caps = Caps { item_bytes: 256 << 10, all_bytes: 1 << 30 };
     let (members, manifest) = write(caps, |w| {
         w.add_bytes(item("a.log"), Content::Text, lines.as_bytes()).unwrap();
@@ -80,7 +81,7 @@ fn of_a_huge_log_head_and_tail_are_kept_and_the_cut_is_told() {
 fn a_dump_is_never_cut() {
     let caps = Caps { item_bytes: 256 << 10, all_bytes: 1 << 30 };
     let (members, manifest) = write(caps, |w| {
-        w.add_bytes(item("dump_rank_0"), Content::Binary, &[1; 300 << 10]).unwrap();
+        w.add_bytes(item("dump_rank_0"), Content::Binary, &vec![1; 300 << 10]).unwrap();
     });
     assert!(members.is_empty());
     let Outcome::Skipped(why) = &manifest.items[0].outcome else { panic!("{manifest:?}") };
@@ -92,7 +93,7 @@ fn the_cap_on_all_holds() {
     let caps = Caps { item_bytes: 256 << 10, all_bytes: 300 << 10 };
     let (members, manifest) = write(caps, |w| {
         for name in ["a", "b", "c"] {
-            w.add_bytes(item(name), Content::Text, &[b'\n'; 200 << 10]).unwrap();
+            w.add_bytes(item(name), Content::Text, &vec![b'\n'; 200 << 10]).unwrap();
         }
     });
     let all: usize = members.iter().map(|(_, content)| content.len()).sum();

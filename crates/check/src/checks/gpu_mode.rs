@@ -137,7 +137,7 @@ mod tests {
         let of = |n, mode: &'static str| {
             node(4, move |i, gpu| {
                 if i < n {
-                    gpu.compute_mode = Some(mode.to_owned())
+                    gpu.compute_mode = Some(mode.to_owned());
                 }
             })
         };

@@ -142,7 +142,7 @@ mod tests {
             &CHECK,
             &node(4, |n, gpu| {
                 if n == 3 {
-                    change(gpu)
+                    change(gpu);
                 }
             }),
         )
@@ -158,7 +158,7 @@ mod tests {
                 &CHECK,
                 &node(4, |n, gpu| {
                     if n == 3 {
-                        gpu.clock_reasons = Some(bits)
+                        gpu.clock_reasons = Some(bits);
                     }
                 }),
             );

@@ -105,7 +105,7 @@ mod tests {
         {
             let node = node(4, |n, gpu| {
                 if n == 1 {
-                    gpu.recovery_action = Some(action.to_owned())
+                    gpu.recovery_action = Some(action.to_owned());
                 }
             });
             let said = answer(&CHECK, &node);

@@ -106,7 +106,7 @@ mod tests {
             &CHECK,
             &node(4, |n, gpu| {
                 if n == 2 {
-                    gpu.rows = Some(rows)
+                    gpu.rows = Some(rows);
                 }
             }),
         )

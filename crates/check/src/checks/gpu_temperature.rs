@@ -114,7 +114,7 @@ mod tests {
             &CHECK,
             &node(8, |n, gpu| {
                 if n == 1 {
-                    change(gpu)
+                    change(gpu);
                 }
             }),
         )

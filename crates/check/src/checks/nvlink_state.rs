@@ -111,14 +111,14 @@ mod tests {
         is_sound(&CHECK);
         let one = node(8, |n, gpu| {
             if n == 4 {
-                down(1)(gpu)
+                down(1)(gpu);
             }
         });
         assert_eq!(verdict(&CHECK, &one), (Verdict::Fail, vec!["GPU 4 (0000:1f:00.0)".to_owned()]));
         assert!(answer(&CHECK, &one).summary.contains("17 NVLinks are up, its peers have 18; down: 0"));
         let none = node(8, |n, gpu| {
             if n == 4 {
-                down(18)(gpu)
+                down(18)(gpu);
             }
         });
         assert_eq!(verdict(&CHECK, &none).0, Verdict::Fail);

@@ -202,7 +202,7 @@ mod tests {
         for state in ["not-started", "in-progress"] {
             let one = node(8, |n, gpu| {
                 if n == 0 {
-                    gpu.fabric_state = Some(state.to_owned())
+                    gpu.fabric_state = Some(state.to_owned());
                 }
             });
             assert_eq!(verdict(&CHECK, &one), (Verdict::Fail, vec!["GPU 0 (0000:1b:00.0)".to_owned()]));
@@ -218,7 +218,7 @@ mod tests {
         let with = |mask: u32| {
             node(8, move |n, gpu| {
                 if n == 6 {
-                    gpu.fabric_health_mask = Some(mask)
+                    gpu.fabric_health_mask = Some(mask);
                 }
             })
         };

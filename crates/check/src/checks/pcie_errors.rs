@@ -183,7 +183,7 @@ mod tests {
     fn replays_that_grow() {
         let node = node(2, |n, gpu| {
             if n == 1 {
-                gpu.pcie.replays_later = Some(7)
+                gpu.pcie.replays_later = Some(7);
             }
         });
         assert_eq!(verdict(&CHECK, &node), (Verdict::Warn, vec!["GPU 1 (0000:1c:00.0)".to_owned()]));

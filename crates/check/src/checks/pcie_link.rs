@@ -163,7 +163,7 @@ mod tests {
         // The bus is hidden: NVML tells.
         let mut hidden = crate::staging_gpus::node(4, |n, gpu| {
             if n == 1 {
-                gpu.pcie.width = Some(4)
+                gpu.pcie.width = Some(4);
             }
         });
         hidden.pci = ringleader_node::Part::default();
@@ -184,7 +184,7 @@ mod tests {
         let one = |pct| {
             node(4, move |n, gpu| {
                 if n == 3 {
-                    (gpu.pcie.generation, gpu.utilization_pct) = (Some(1), Some(pct))
+                    (gpu.pcie.generation, gpu.utilization_pct) = (Some(1), Some(pct));
                 }
             })
         };

@@ -121,10 +121,8 @@ fn run(view: &View<'_>) -> Answer {
         });
     }
     let driver = gpus.and_then(|gpus| gpus.driver_version.as_deref()).unwrap_or("unknown");
-    let mut ok = format!("driver {driver}, CUDA up to {}", cuda.unwrap_or("?"));
-    if let Some(version) = nccl.first() {
-        ok += &format!(", NCCL {version}");
-    }
+    let of_job = nccl.first().map_or_else(String::new, |version| format!(", NCCL {version}"));
+    let ok = format!("driver {driver}, CUDA up to {}{of_job}", cuda.unwrap_or("?"));
     let mut answer = advise(Answer::from_items(ok, items));
     if let Some(version) = nccl.first() {
         answer = answer.value("nccl-version", version, ValueKind::Same);

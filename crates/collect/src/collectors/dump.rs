@@ -21,6 +21,7 @@ use super::logs::dump_paths;
 /// torch's thread looks at its pipe every 100 ms by default, and writes some MiB.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+#[expect(clippy::unnecessary_wraps, reason = "collectors have one form")]
 pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bundle::Trouble> {
     let Some(jobs) = context.jobs() else { return Ok(()) };
     let ranks: Vec<Process> = jobs.processes.iter().filter(|p| p.rank().is_some()).cloned().collect();

@@ -56,7 +56,7 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
     let n_more = wanted.len().saturating_sub(MAX_FILES);
     wanted.truncate(MAX_FILES);
     for file in wanted {
-        take(context, file)?;
+        take(context, &file)?;
     }
     if n_more > 0 {
         let why = format!("{n_more} files more than the {MAX_FILES} that are taken; name them as paths");
@@ -66,7 +66,7 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
     Ok(())
 }
 
-fn take(context: &mut Context<'_, '_>, file: Wanted) -> Result<(), ringleader_bundle::Trouble> {
+fn take(context: &mut Context<'_, '_>, file: &Wanted) -> Result<(), ringleader_bundle::Trouble> {
     let request = Request { file: Some(file.ask.clone()), deadline_ms: 0, ..context.ask.request.clone() };
     let part = context.run("file-of", &request);
     let mut item = context.item(file.kind, &file.name, Origin::Path(file.path.clone()));

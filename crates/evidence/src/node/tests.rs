@@ -146,14 +146,12 @@ fn node() -> Node {
                 via: Some("192.0.2.1".to_owned()),
                 interface: "eth0".to_owned(),
                 metric: 100,
-                ..Route::default()
             }],
             listeners: vec![Listener {
                 address: "0.0.0.0".to_owned(),
                 port: 29500,
                 pid: Some(9),
                 command: Some("python3".to_owned()),
-                ..Listener::default()
             }],
             ..Network::default()
         }),

@@ -181,8 +181,8 @@ fn memory(device: &Device<'_>, ask: &mut Asker, gpu: &mut Gpu) {
     }
     gpu.ecc = ask.ask("nvmlDeviceGetEccMode", || device.is_ecc_enabled()).map(|mode| mode.currently_enabled);
     if gpu.ecc != Some(false) {
-        gpu.volatile = ecc(device, ask, &EccCounter::Volatile);
-        gpu.aggregate = ecc(device, ask, &EccCounter::Aggregate);
+        gpu.volatile = ecc(device, ask, EccCounter::Volatile);
+        gpu.aggregate = ecc(device, ask, EccCounter::Aggregate);
         gpu.sram_threshold_exceeded =
             ask.ask("nvmlDeviceGetSramEccErrorStatus", || nvml::sram_threshold_exceeded(device));
     }
@@ -199,9 +199,9 @@ fn memory(device: &Device<'_>, ask: &mut Asker, gpu: &mut Gpu) {
     });
 }
 
-fn ecc(device: &Device<'_>, ask: &mut Asker, counter: &EccCounter) -> Ecc {
+fn ecc(device: &Device<'_>, ask: &mut Asker, counter: EccCounter) -> Ecc {
     let mut at = |error: MemoryError, location: MemoryLocation| {
-        let call = || device.memory_error_counter(error, counter.clone(), location);
+        let call = || device.memory_error_counter(error, counter, location);
         ask.ask("nvmlDeviceGetMemoryErrorCounter", call)
     };
     let mut ecc = Ecc {
@@ -212,7 +212,7 @@ fn ecc(device: &Device<'_>, ask: &mut Asker, counter: &EccCounter) -> Ecc {
         ..Ecc::default()
     };
     let mut total = |error: MemoryError| {
-        ask.ask("nvmlDeviceGetTotalEccErrors", || device.total_ecc_errors(error, counter.clone()))
+        ask.ask("nvmlDeviceGetTotalEccErrors", || device.total_ecc_errors(error, counter))
     };
     ecc.total_corrected = total(MemoryError::Corrected);
     ecc.total_uncorrected = total(MemoryError::Uncorrected);
