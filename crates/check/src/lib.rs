@@ -7,6 +7,7 @@ pub mod answer;
 pub mod baseline;
 pub mod checks;
 pub mod fleet;
+pub mod hostlist;
 pub mod rule;
 mod view;
 
