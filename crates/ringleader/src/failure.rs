@@ -52,6 +52,30 @@ pub enum Failure {
         /// What is wrong with it.
         source: serde_json::Error,
     },
+    /// Many nodes cannot be asked in the way that was wanted.
+    #[error("do that on nodes: {why}")]
+    Nodes {
+        /// What is wrong.
+        why: String,
+        /// What to type next.
+        help: &'static str,
+    },
+    /// A baseline cannot be used.
+    #[error("read {} as a baseline", path.display())]
+    Baseline {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A file cannot be written.
+    #[error("write {}", path.display())]
+    CannotWrite {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
     /// The program does not find itself, to start its probes.
     #[error("find this program's own file")]
     Program(#[source] io::Error),
@@ -71,13 +95,16 @@ impl Failure {
     pub fn exit_code(&self) -> Code {
         match self {
             Self::Usage(error) if !error.use_stderr() => Code::NothingFound,
-            Self::Usage(_) | Self::NoSuchPath { .. } | Self::Unknown { .. } | Self::UnknownCheck { .. } => {
-                Code::Usage
-            }
+            Self::Usage(_)
+            | Self::NoSuchPath { .. }
+            | Self::Unknown { .. }
+            | Self::UnknownCheck { .. }
+            | Self::Nodes { .. }
+            | Self::Baseline { .. } => Code::Usage,
             Self::NoUsableEvidence { .. } | Self::Snapshot { .. } | Self::Stdin(_) => Code::NoUsableEvidence,
             Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => Code::NothingFound,
             // A full disk is no finding and no usage error; a script must not take it for either.
-            Self::Write(_) | Self::Json(_) | Self::Program(_) => Code::OurBug,
+            Self::Write(_) | Self::CannotWrite { .. } | Self::Json(_) | Self::Program(_) => Code::OurBug,
         }
     }
 
@@ -96,6 +123,13 @@ impl Failure {
             Self::UnknownCheck { known, .. } => (String::new(), &*format!("there is: {}", known.join(", "))),
             Self::Snapshot { source, .. } => {
                 (source.to_string(), "take one with: ringleader check --format node-json")
+            }
+            Self::Nodes { help, .. } => (String::new(), *help),
+            Self::Baseline { why, .. } => {
+                (why.clone(), "take one with: ringleader check --save-baseline FILE")
+            }
+            Self::CannotWrite { source, .. } => {
+                (source.to_string(), "does the folder exist, and is there room?")
             }
             Self::Program(error) => (error.to_string(), "was it deleted while it ran?"),
             Self::NoSuchPath { source, .. } => (

@@ -8,6 +8,7 @@ mod cli;
 pub mod exit;
 pub mod explain;
 mod failure;
+mod fanout;
 pub mod gather;
 mod help;
 mod pager;

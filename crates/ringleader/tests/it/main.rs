@@ -4,6 +4,7 @@
 mod cases;
 mod cli;
 mod explain;
+mod fleet;
 mod forms;
 mod hand_made;
 mod hostile;
