@@ -52,8 +52,8 @@ pub enum Failure {
         /// What is wrong with it.
         source: serde_json::Error,
     },
-    /// Many nodes cannot be asked in the way that was wanted.
-    #[error("do that on nodes: {why}")]
+    /// The options parse and cannot be obeyed together, or not here.
+    #[error("do what was asked: {why}")]
     Nodes {
         /// What is wrong.
         why: String,

@@ -507,3 +507,47 @@ fn a_real_slurm() {
         told.iter().filter(|(kind, _)| kind == "timed-out").map(|(_, hosts)| hosts.as_str()).collect();
     assert!(slow.contains('4') && slow.contains('5'), "{named:?} {report:#}");
 }
+
+/// Pods through a stand-in for the API: who answers, who lacks the program, who is slow, whom we may not enter.
+#[cfg(feature = "kube")]
+#[test]
+fn pods_through_the_api() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut api = Command::new("python3")
+        .arg(crate::root().join("zoo/kube_api.py"))
+        .arg(folder.path())
+        .arg(env!("CARGO_BIN_EXE_ringleader"))
+        .spawn()
+        .unwrap();
+    let config = folder.path().join("kubeconfig");
+    let until = Instant::now() + Duration::from_secs(20);
+    while !config.exists() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let run = |args: &[&str]| {
+        let mut command = ringleader();
+        command.env("KUBECONFIG", &config).args(["check", "--only", "shm-space", "--fail-on", "never"]);
+        command
+            .args(["--node-deadline-secs", "10", "--format", "json", "--kube"])
+            .args(args)
+            .output()
+            .unwrap()
+    };
+    let output = run(&["app=ringleader"]);
+    let none = run(&["app=none"]);
+    api.kill().unwrap();
+    api.wait().unwrap();
+    let report: serde_json::Value =
+        serde_json::from_str(out(&output)).unwrap_or_else(|_| panic!("{}", err(&output)));
+    let mut told = silent(&report);
+    told.sort();
+    let pair = |kind: &str, hosts: &str| (kind.to_owned(), hosts.to_owned());
+    assert_eq!(
+        told,
+        [pair("no-program", "bare"), pair("refused", "forbidden"), pair("timed-out", "slow")],
+        "{report:#}"
+    );
+    assert_eq!((&report["n_asked"], &report["n_answered"]), (&4.into(), &1.into()), "one has ended");
+    assert_eq!(none.status.code(), Some(2), "{}", err(&none));
+    assert!(err(&none).contains("no running pod"), "{}", err(&none));
+}
