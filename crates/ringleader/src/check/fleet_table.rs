@@ -108,9 +108,10 @@ impl Table {
                 Impact::Disruptive => "disruptive",
                 Impact::Destructive => "destructive",
             };
-            self.line(6, &format!("-> {} ({impact})", fix.text));
+            self.wrapped(6, &format!("-> {} ({impact})", fix.text));
             if let Some(command) = &fix.command {
-                self.line(9, command);
+                // Whole, so that it can be copied.
+                let _ = writeln!(self.out, "         {}", quote::plain(command));
             }
         }
     }
@@ -124,7 +125,7 @@ impl Table {
             let _ = writeln!(self.out, "{mark}  {}{why}, {} {nodes}", group.kind.name(), group.n_hosts);
             self.hosts(6, &group.hosts);
             if self.look.detail != Detail::Verdict && !group.next.is_empty() {
-                self.line(6, &format!("-> {}", group.next));
+                self.wrapped(6, &format!("-> {}", group.next));
             }
         }
     }
@@ -173,7 +174,7 @@ impl Table {
 
     fn clocks(&mut self, clocks: &Clocks) {
         self.line(0, "");
-        self.line(0, &format!("clocks: {}", clocks.text));
+        self.wrapped(0, &format!("clocks: {}", clocks.text));
         for outlier in &clocks.outliers {
             let way = if outlier.ahead_ms < 0.0 { "behind" } else { "ahead" };
             self.line(
@@ -197,6 +198,25 @@ impl Table {
         let is_whole = self.look.detail == Detail::Everything || text.chars().count() <= room;
         let text = if is_whole { text } else { text.chars().take(room - 1).chain(['…']).collect() };
         let _ = writeln!(self.out, "{}", format!("{}{text}", " ".repeat(indent)).trim_end());
+    }
+
+    /// A sentence on as many lines as it takes: what to do is of no use cut.
+    fn wrapped(&mut self, indent: usize, text: &str) {
+        let room = self.look.width.saturating_sub(indent).max(20);
+        let (mut row, mut hang) = (String::new(), 0);
+        for word in quote::plain(text).split(' ') {
+            if !row.is_empty() && row.chars().count() + 1 + word.chars().count() > room - hang {
+                let _ = writeln!(self.out, "{}{row}", " ".repeat(indent + hang));
+                row.clear();
+                // Further lines stand under the text of the first.
+                hang = if text.starts_with("-> ") { 3 } else { 2 };
+            }
+            if !row.is_empty() {
+                row.push(' ');
+            }
+            row.push_str(word);
+        }
+        let _ = writeln!(self.out, "{}{row}", " ".repeat(indent + hang));
     }
 
     /// A list of hosts on as many lines as it takes.

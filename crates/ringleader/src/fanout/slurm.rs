@@ -45,9 +45,12 @@ impl Transport for Slurm {
             },
             Ok(End::TimedOut(said)) => {
                 let mut silence = timed_out(limits);
-                let line = last_line(&said, host);
+                // Said on every cluster that does not bind tasks to processors, which is what we ask for.
+                let said: Vec<&str> =
+                    said.lines().filter(|line| !line.contains("support for cpu binding")).collect();
+                let line = last_line(&said.join("\n"), host);
                 if !line.is_empty() {
-                    silence.why = format!("{}; srun: {}", silence.why, without_numbers(&line));
+                    silence.why = format!("{}; {}", silence.why, without_numbers(&line));
                 }
                 "look at it with `scontrol show node`; --node-deadline-secs waits longer"
                     .clone_into(&mut silence.next);
@@ -91,7 +94,7 @@ fn explain(host: &str, ran: &Ran) -> Option<Silence> {
     ];
     let line =
         ran.said.lines().filter(is_ours).find(|line| unreachable.iter().any(|text| line.contains(text)))?;
-    let line = line.trim_start_matches("srun: ").replace(host, "HOST");
+    let line = line.trim_start_matches("srun: ").trim_start_matches("error: ").replace(host, "HOST");
     Some(Silence {
         kind: SilenceKind::Unreachable,
         why: without_numbers(&line),
