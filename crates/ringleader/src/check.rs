@@ -166,9 +166,9 @@ fn here(args: &CheckArgs, chosen: &[&'static Check], look: &Look) -> Result<Code
         }
         CheckFormat::Jsonl => out.write(&(serde_json::to_string(&report).map_err(Failure::Json)? + "\n"))?,
         CheckFormat::Junit => {
-            let mut suites = junit::Suites::start(&mut out)?;
-            suites.node(&mut out, &report)?;
-            suites.end(&mut out)?;
+            junit::start(&mut out)?;
+            junit::node(&mut out, &report)?;
+            junit::end(&mut out)?;
         }
         CheckFormat::Prometheus => {
             let mut fleet = Fleet::default();

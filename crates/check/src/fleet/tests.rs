@@ -42,10 +42,12 @@ fn a_failing_check_is_one_line_however_many_nodes() {
     for n in (0..1000).map(|n| n * 7 % 1000) {
         let mut report = report(&format!("node{n:04}"));
         let bad = n == 17 || (100..104).contains(&n);
-        report.checks.push(match bad {
-            true if n == 17 => check("gpu-ecc", Verdict::Fail, "GPU 3: 2 errors"),
-            true => check("gpu-ecc", Verdict::Fail, "GPU 0: 1 errors"),
-            false => check("gpu-ecc", Verdict::Ok, "no errors"),
+        report.checks.push(if n == 17 {
+            check("gpu-ecc", Verdict::Fail, "GPU 3: 2 errors")
+        } else if bad {
+            check("gpu-ecc", Verdict::Fail, "GPU 0: 1 errors")
+        } else {
+            check("gpu-ecc", Verdict::Ok, "no errors")
         });
         report.checks.push(match n {
             5 => check("shm-space", Verdict::Skipped, "no answer within 900 ms"),

@@ -11,52 +11,48 @@ use ringleader_check::{CheckResult, NodeReport, Verdict};
 use super::output::Out;
 use crate::failure::Failure;
 
-/// A document in the making.
-pub(crate) struct Suites;
+/// The opening of the document.
+pub(crate) fn start(out: &mut Out) -> Result<(), Failure> {
+    out.write("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"ringleader check\">\n")
+}
 
-impl Suites {
-    pub(crate) fn start(out: &mut Out) -> Result<Self, Failure> {
-        out.write("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"ringleader check\">\n")?;
-        Ok(Self)
-    }
+/// Its end.
+pub(crate) fn end(out: &mut Out) -> Result<(), Failure> {
+    out.write("</testsuites>\n")
+}
 
-    pub(crate) fn end(self, out: &mut Out) -> Result<(), Failure> {
-        out.write("</testsuites>\n")
-    }
+/// A node that answered.
+pub(crate) fn node(out: &mut Out, report: &NodeReport) -> Result<(), Failure> {
+    let n_of = |verdict| report.checks.iter().filter(|check| check.verdict == verdict).count().to_string();
+    let mut suite = BytesStart::new("testsuite");
+    suite.push_attribute(("name", &*allowed(report.name())));
+    suite.push_attribute(("tests", &*report.checks.len().to_string()));
+    suite.push_attribute(("failures", &*n_of(Verdict::Fail)));
+    suite.push_attribute(("errors", "0"));
+    suite.push_attribute(("skipped", &*n_of(Verdict::Skipped)));
+    suite.push_attribute(("time", &*format!("{:.3}", report.took_ms as f64 / 1e3)));
+    suite.push_attribute(("hostname", &*allowed(&report.host)));
+    element(out, suite, |xml| report.checks.iter().try_for_each(|check| case(xml, report.name(), check)))
+}
 
-    pub(crate) fn node(&mut self, out: &mut Out, report: &NodeReport) -> Result<(), Failure> {
-        let n_of =
-            |verdict| report.checks.iter().filter(|check| check.verdict == verdict).count().to_string();
-        let mut suite = BytesStart::new("testsuite");
-        suite.push_attribute(("name", &*allowed(report.name())));
-        suite.push_attribute(("tests", &*report.checks.len().to_string()));
-        suite.push_attribute(("failures", &*n_of(Verdict::Fail)));
-        suite.push_attribute(("errors", "0"));
-        suite.push_attribute(("skipped", &*n_of(Verdict::Skipped)));
-        suite.push_attribute(("time", &*format!("{:.3}", report.took_ms as f64 / 1e3)));
-        suite.push_attribute(("hostname", &*allowed(&report.host)));
-        element(out, suite, |xml| report.checks.iter().try_for_each(|check| case(xml, report.name(), check)))
+/// A node that did not.
+pub(crate) fn silent(out: &mut Out, host: &str, silence: &Silence) -> Result<(), Failure> {
+    let mut suite = BytesStart::new("testsuite");
+    suite.push_attribute(("name", &*allowed(host)));
+    for (name, value) in [("tests", "1"), ("failures", "0"), ("errors", "1"), ("skipped", "0")] {
+        suite.push_attribute((name, value));
     }
-
-    pub(crate) fn silent(&mut self, out: &mut Out, host: &str, silence: &Silence) -> Result<(), Failure> {
-        let mut suite = BytesStart::new("testsuite");
-        suite.push_attribute(("name", &*allowed(host)));
-        for (name, value) in [("tests", "1"), ("failures", "0"), ("errors", "1"), ("skipped", "0")] {
-            suite.push_attribute((name, value));
-        }
-        element(out, suite, |xml| {
-            let mut case = BytesStart::new("testcase");
-            case.push_attribute(("name", "answers"));
-            case.push_attribute(("classname", &*allowed(host)));
-            xml.write_event(Event::Start(case))?;
-            let mut error = BytesStart::new("error");
-            error
-                .push_attribute(("message", &*allowed(&format!("{}: {}", silence.kind.name(), silence.why))));
-            error.push_attribute(("type", silence.kind.name()));
-            block(xml, error, &silence.next)?;
-            xml.write_event(Event::End(BytesEnd::new("testcase")))
-        })
-    }
+    element(out, suite, |xml| {
+        let mut case = BytesStart::new("testcase");
+        case.push_attribute(("name", "answers"));
+        case.push_attribute(("classname", &*allowed(host)));
+        xml.write_event(Event::Start(case))?;
+        let mut error = BytesStart::new("error");
+        error.push_attribute(("message", &*allowed(&format!("{}: {}", silence.kind.name(), silence.why))));
+        error.push_attribute(("type", silence.kind.name()));
+        block(xml, error, &silence.next)?;
+        xml.write_event(Event::End(BytesEnd::new("testcase")))
+    })
 }
 
 type Xml = Writer<Vec<u8>>;

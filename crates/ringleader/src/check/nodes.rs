@@ -191,8 +191,9 @@ pub(crate) fn run(args: &CheckArgs, look: &Look) -> Result<Code, Failure> {
     let mut fleet = Fleet::new(past::load(args.against.as_deref())?);
     let mut saved = past::Saved::new(args.save_baseline.as_deref());
     let mut out = Out::new(args.output.as_deref())?;
-    let mut suites =
-        (args.format == CheckFormat::Junit).then(|| junit::Suites::start(&mut out)).transpose()?;
+    if args.format == CheckFormat::Junit {
+        junit::start(&mut out)?;
+    }
     fanout.run(|answer| {
         let Answer { host, timing, outcome } = answer;
         let outcome = outcome.and_then(|ran| read(&ran, &host).ok_or_else(|| transport.explain(&host, &ran)));
@@ -206,10 +207,10 @@ pub(crate) fn run(args: &CheckArgs, look: &Look) -> Result<Code, Failure> {
         if args.format == CheckFormat::Jsonl {
             line(&mut out, &host, &outcome)?;
         }
-        if let Some(suites) = &mut suites {
+        if args.format == CheckFormat::Junit {
             match &outcome {
-                Ok(report) => suites.node(&mut out, report)?,
-                Err(silence) => suites.silent(&mut out, &host, silence)?,
+                Ok(report) => junit::node(&mut out, report)?,
+                Err(silence) => junit::silent(&mut out, &host, silence)?,
             }
         }
         Ok::<(), Failure>(())
@@ -226,11 +227,7 @@ pub(crate) fn run(args: &CheckArgs, look: &Look) -> Result<Code, Failure> {
                 aside(&fleet_table::render(&report, look));
             }
         }
-        CheckFormat::Junit => {
-            if let Some(suites) = suites {
-                suites.end(&mut out)?;
-            }
-        }
+        CheckFormat::Junit => junit::end(&mut out)?,
         CheckFormat::Prometheus => out.write(&prometheus::render(&fleet))?,
         CheckFormat::NodeJson => {}
     }

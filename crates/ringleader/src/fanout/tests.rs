@@ -165,11 +165,11 @@ fn endless_output_is_cut() {
 
 #[test]
 fn what_ssh_fails_at_is_told_apart() {
+    use SilenceKind::{Refused, Unreachable};
     let of = |said: &str| {
         let silence = ask(&format!("echo '{said}' >&2; exit 255"), Duration::from_secs(30)).0.err().unwrap();
         (silence.kind, silence.why)
     };
-    use SilenceKind::{Refused, Unreachable};
     assert_eq!(
         of("ssh: connect to host 10.0.0.7 port 22: Connection refused"),
         (Unreachable, "Connection refused".to_owned())

@@ -138,7 +138,7 @@ fn answers_stream_as_lines_and_the_silent_are_lines_too() {
     ] {
         let schema: serde_json::Value = serde_json::from_str(&schema).unwrap();
         let validator = jsonschema::validator_for(&schema).unwrap();
-        let errors: Vec<String> = validator.iter_errors(line).map(|error| error.to_string()).collect();
+        let errors: Vec<String> = validator.iter_errors(line).map(|error| format!("{error}")).collect();
         assert!(errors.is_empty(), "{errors:#?}");
     }
 }
