@@ -173,7 +173,24 @@ pub(crate) fn last_line(said: &str, host: &str) -> String {
         .map(str::trim)
         .find(|line| !line.is_empty() && !line.starts_with("Warning: Permanently added"))
         .unwrap_or("");
-    line.replace(host, "HOST").replace(bare, "HOST").chars().take(300).collect()
+    nameless(&nameless(line, host), bare).chars().take(300).collect()
+}
+
+/// A text with a host's name taken out where it stands as a word: a host called `c` is no letter of others.
+pub(crate) fn nameless(text: &str, host: &str) -> String {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    let mut out = String::with_capacity(text.len());
+    let mut done = 0;
+    for (at, _) in text.match_indices(host).filter(|(_, found)| !found.is_empty()) {
+        let end = at + host.len();
+        if !text[..at].ends_with(is_part) && !text[end..].starts_with(is_part) {
+            out.push_str(&text[done..at]);
+            out.push_str("HOST");
+            done = end;
+        }
+    }
+    out.push_str(&text[done..]);
+    out
 }
 
 fn now_ns() -> i64 {

@@ -48,7 +48,7 @@ pub(crate) struct NodesArgs {
     /// Longest wait for a connection
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub connect_timeout_secs: u64,
-    /// Copy this very program to ~/.cache/ringleader of the nodes where it is absent, and run that
+    /// Copy this very program to ~/.cache/ringleader of the nodes where this version of it is absent, and run that
     #[arg(long, conflicts_with = "remote_program")]
     pub copy: bool,
     /// The program on the nodes [default: ringleader by the shell's path; with --slurm this program's own path]

@@ -1,4 +1,4 @@
-//! The program on the other side: found by name, or copied there.
+//! The program on the other side: found by name, or copied there where this version of it is absent.
 //!
 //! A copy is the very file that runs here, in a folder named by version and content. It is written beside its place,
 //! checked by its hash, and renamed: whoever starts it meanwhile, from a home directory that all nodes share too, finds
@@ -41,10 +41,14 @@ impl Program {
     pub(super) fn argv(&self, args: &[String]) -> Vec<String> {
         let mut argv = match self {
             Self::Named(name) => vec![name.clone()],
-            Self::Copied { .. } => {
+            Self::Copied { version, .. } => {
                 let folder = self.folder();
-                let script =
-                    format!("P={folder}/ringleader; [ -x \"$P\" ] || exit {NOT_THERE}; exec \"$P\" \"$@\"");
+                // One of this version that is installed there is as good as a copy.
+                let script = format!(
+                    "P={folder}/ringleader; [ -x \"$P\" ] || {{ P=$(command -v ringleader) && \
+                     [ \"$(\"$P\" --version)\" = \"ringleader {version}\" ]; }} || exit {NOT_THERE}; \
+                     exec \"$P\" \"$@\""
+                );
                 ["sh", "-c", &script, "ringleader"].map(str::to_owned).to_vec()
             }
         };

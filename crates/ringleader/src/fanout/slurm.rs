@@ -15,7 +15,7 @@ use ringleader_check::hostlist;
 
 use super::process::{self, End};
 use super::ssh::{no_program, no_report};
-use super::{Input, Limits, Ran, Transport, last_line, not_started, timed_out};
+use super::{Input, Limits, Ran, Transport, last_line, nameless, not_started, timed_out};
 
 pub(crate) struct Slurm {
     pub job: String,
@@ -94,7 +94,7 @@ fn explain(host: &str, ran: &Ran) -> Option<Silence> {
     ];
     let line =
         ran.said.lines().filter(is_ours).find(|line| unreachable.iter().any(|text| line.contains(text)))?;
-    let line = line.trim_start_matches("srun: ").trim_start_matches("error: ").replace(host, "HOST");
+    let line = nameless(line.trim_start_matches("srun: ").trim_start_matches("error: "), host);
     Some(Silence {
         kind: SilenceKind::Unreachable,
         why: without_numbers(&line),

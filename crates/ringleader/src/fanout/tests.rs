@@ -31,6 +31,7 @@ fn reasons_of_hosts_are_alike() {
     );
     assert_eq!(last_line("x\nWarning: Permanently added 'n7' to the list\n", "n7"), "x");
     assert_eq!(last_line("", "n7"), "");
+    assert_eq!(last_line("cannot reach c: c-1 is closed", "c"), "cannot reach HOST: c-1 is closed");
 }
 
 /// Counts who is asked at once, and answers or not.

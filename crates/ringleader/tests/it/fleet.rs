@@ -397,7 +397,7 @@ fn real_sshds() {
             "--format",
             "json",
         ]);
-        command.args(["--ssh-config", config.to_str().unwrap(), "--node-deadline-secs", "15"]).args(extra);
+        command.args(["--ssh-config", config.to_str().unwrap(), "--node-deadline-secs", "25"]).args(extra);
         let output = command.output().unwrap();
         serde_json::from_str::<serde_json::Value>(out(&output)).unwrap_or_else(|_| panic!("{}", err(&output)))
     };
