@@ -58,9 +58,12 @@ pub struct Holder {
     pub n_hosts: usize,
 }
 
+/// Who holds which value.
+type Held<'a> = Vec<(&'a str, Word)>;
+
 /// Values in which nodes differ: blamed ones first, then by key.
 pub(super) fn differences(fleet: &Fleet) -> Vec<Difference> {
-    let mut by_key: BTreeMap<&str, (ValueKind, Vec<(&str, Word)>)> = BTreeMap::new();
+    let mut by_key: BTreeMap<&str, (ValueKind, Held<'_>)> = BTreeMap::new();
     for (name, kept) in &fleet.nodes {
         let mut push = |key, kind, value| {
             let (of, values) = by_key.entry(key).or_insert((kind, Vec::new()));

@@ -267,7 +267,7 @@ impl Fleet {
     }
 
     fn changed(&self) -> Vec<Changed> {
-        let mut by_key: BTreeMap<(ChangeKind, &str), Vec<(&str, &str, &str)>> = BTreeMap::new();
+        let mut by_key: BTreeMap<(ChangeKind, &str), Vec<Step<'_>>> = BTreeMap::new();
         for (name, kept) in &self.nodes {
             for (key, kind, before, now) in &kept.changes {
                 let of = by_key.entry((*kind, self.words.get(*key))).or_default();
@@ -380,9 +380,12 @@ fn place(id: &str) -> usize {
     checks::ALL.iter().position(|check| check.id == id).unwrap_or(usize::MAX)
 }
 
-fn change_text(kind: ChangeKind, nodes: &[(&str, &str, &str)]) -> String {
+/// A node, what it had, and what it has.
+type Step<'a> = (&'a str, &'a str, &'a str);
+
+fn change_text(kind: ChangeKind, nodes: &[Step<'_>]) -> String {
     // Where all nodes say the same, the values are told; else the range.
-    let all = |pick: fn(&(&str, &str, &str)) -> String| {
+    let all = |pick: fn(&Step<'_>) -> String| {
         let first = nodes.first().map(pick).unwrap_or_default();
         nodes.iter().all(|node| pick(node) == first).then_some(first)
     };
@@ -400,7 +403,7 @@ fn change_text(kind: ChangeKind, nodes: &[(&str, &str, &str)]) -> String {
             by.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
             let (most, least) = (by.first(), by.last());
             match (most, least) {
-                (Some((most, _)), Some((least, _))) if by.len() == 1 || most == least => {
+                (Some((most, _)), Some((least, _))) if most.total_cmp(least).is_eq() => {
                     format!("has grown by {}", show(*most))
                 }
                 (Some((most, name)), Some((least, _))) => {
