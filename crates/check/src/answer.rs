@@ -1,14 +1,18 @@
 //! What a check answers, and the report of a node (`ringleader.check.v1`).
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::baseline::Change;
 use crate::rule::Check;
 
 /// Name and version of the format.
 pub const SCHEMA: &str = "ringleader.check.v1";
 
 /// How it stands. Ordered by how bad it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Could not be told, or does not apply: the summary says why.
@@ -35,7 +39,7 @@ impl Verdict {
 }
 
 /// What an action costs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Impact {
     /// Reads only, or changes the next run only.
@@ -47,7 +51,7 @@ pub enum Impact {
 }
 
 /// Something to do.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Fix {
     /// One sentence.
     pub text: String,
@@ -60,7 +64,7 @@ pub struct Fix {
 }
 
 /// One thing that was looked at and is not well, or is worth showing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Item {
     /// What it is about: `GPU 3 (0000:5d:00.0)`, `eth0`, `pid 4711 (rank 2)`.
     pub subject: String,
@@ -73,7 +77,7 @@ pub struct Item {
 }
 
 /// A value that is compared with other nodes and with a baseline.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Value {
     /// `driver-version`, `gpu.3.links-up`.
     pub key: String,
@@ -84,7 +88,7 @@ pub struct Value {
 }
 
 /// How a value is compared with that of peers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ValueKind {
     /// Has to be the same everywhere: versions, counts, settings.
@@ -170,7 +174,7 @@ impl Answer {
 }
 
 /// A check's answer in a report.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckResult {
     /// Id of the check.
     pub id: String,
@@ -204,14 +208,17 @@ impl CheckResult {
 }
 
 /// The answers of one node.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeReport {
     /// [`SCHEMA`].
     pub schema: String,
     /// Version of the program.
     pub tool_version: String,
-    /// Host.
+    /// Host, as it calls itself.
     pub host: String,
+    /// Name it was asked by, if that is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
     /// When, nanoseconds since 1970 by the node's clock.
     pub at_ns: i64,
     /// How long the reading took, milliseconds.
@@ -220,9 +227,17 @@ pub struct NodeReport {
     pub checks: Vec<CheckResult>,
     /// Values for comparison.
     pub values: Vec<Value>,
+    /// What is different from a baseline, if one was given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
 }
 
 impl NodeReport {
+    /// Name it goes by: the one it was asked by, else its own.
+    pub fn name(&self) -> &str {
+        self.target.as_deref().unwrap_or(&self.host)
+    }
+
     /// The worst verdict; skipped if nothing could be told.
     pub fn verdict(&self) -> Verdict {
         self.checks.iter().map(|check| check.verdict).max().unwrap_or_default()

@@ -9,6 +9,7 @@ pub mod baseline;
 pub mod checks;
 pub mod fleet;
 mod gpus;
+pub mod hostlist;
 pub mod jobs;
 pub mod rule;
 #[cfg(test)]

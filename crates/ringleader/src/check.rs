@@ -1,22 +1,36 @@
 //! `ringleader check`: takes a snapshot of a node, or reads a recorded one, and has it judged.
 
+mod act;
+pub mod fleet_table;
+mod junit;
+mod nodes;
+mod output;
+mod past;
+mod prometheus;
+pub mod schema;
 pub mod table;
 
 use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::PathBuf;
 
+use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
+use ringleader_check::fleet::Fleet;
 use ringleader_check::{Check, NodeReport, Options, Verdict, checks, judge};
 use ringleader_collect::{Peer, Request, Roots, Target};
 use ringleader_node::Node;
 
+use self::nodes::NodesArgs;
+use self::output::Out;
+use crate::cli::{Color, look};
 use crate::exit::Code;
 use crate::failure::Failure;
-use crate::report::Look;
+use crate::report::{Detail, Look};
 
-/// Check a node: GPUs, fabric, kernel log, shared memory, limits, processes, network, versions
+/// Check this node, or many: GPUs, fabric, kernel log, shared memory, limits, processes, network, versions
 #[derive(Debug, Args)]
+#[command(after_long_help = include_str!("help/check.txt"))]
 pub(crate) struct CheckArgs {
     /// Only these checks, by id
     #[arg(long, value_name = "ID", value_delimiter = ',')]
@@ -27,9 +41,12 @@ pub(crate) struct CheckArgs {
     /// Only what matters for this purpose; prolog: what justifies draining the node
     #[arg(long = "for", value_enum, value_name = "PURPOSE")]
     purpose: Option<Purpose>,
-    /// Form of the report; json is json-v1, node-json the readings themselves
+    /// Form of the report; json is json-v1, jsonl a line for each node as it answers, node-json the readings themselves
     #[arg(long, value_enum, default_value_t = CheckFormat::Text)]
     format: CheckFormat,
+    /// Write the report to a file, whole or not at all
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
     /// Processes of the job, with their children [default: all that carry a rank or use a GPU]
     #[arg(long, value_name = "PID", value_delimiter = ',')]
     pid: Vec<u32>,
@@ -48,6 +65,33 @@ pub(crate) struct CheckArgs {
     /// Least verdict that makes the exit code 4
     #[arg(long, value_enum, default_value_t = CheckFailOn::Fail, value_name = "VERDICT")]
     fail_on: CheckFailOn,
+    /// Keep the values of now, for `--against`
+    #[arg(long, value_name = "FILE")]
+    save_baseline: Option<PathBuf>,
+    /// Say what has changed since a baseline: versions and settings, counters that have grown, checks that are worse
+    #[arg(long, value_name = "FILE")]
+    against: Option<PathBuf>,
+    /// Offer to run the fixes that harm nobody, one by one
+    #[arg(long)]
+    fix: bool,
+    /// End these processes, if they are orphans of an earlier job at this moment and yours
+    #[arg(long, value_name = "PID", value_delimiter = ',')]
+    kill_orphans: Vec<u32>,
+    /// Colour in the text report; auto obeys NO_COLOR
+    #[arg(long, value_enum, default_value_t = Color::Auto, value_name = "WHEN", env = "RINGLEADER_COLOR", hide_env = true)]
+    color: Color,
+    /// Columns of the text report, 40 to 400 [default: the terminal's, else 80]
+    #[arg(long, value_name = "COLUMNS", env = "RINGLEADER_WIDTH", hide_env = true,
+          value_parser = clap::value_parser!(u16).range(40..=400))]
+    width: Option<u16>,
+    /// Print counts and what is amiss, without reasons
+    #[arg(long, short, env = "RINGLEADER_QUIET", hide_env = true, value_parser = FalseyValueParser::new(), conflicts_with = "verbose")]
+    quiet: bool,
+    /// Print everything, nothing shortened
+    #[arg(long, short, env = "RINGLEADER_VERBOSE", hide_env = true, value_parser = FalseyValueParser::new())]
+    verbose: bool,
+    #[command(flatten)]
+    nodes: NodesArgs,
     /// Where proc, sys, dev and etc are, for tests
     #[arg(long, hide = true, value_name = "DIR")]
     unstable_root: Option<PathBuf>,
@@ -66,6 +110,9 @@ enum CheckFormat {
     Text,
     Json,
     JsonV1,
+    Jsonl,
+    Junit,
+    Prometheus,
     NodeJson,
 }
 
@@ -81,26 +128,106 @@ enum CheckFailOn {
 const WINDOW_MS: u64 = 400;
 const CONNECT_MS: u64 = 800;
 
-/// What to print, and the code to end with.
-pub(crate) fn run(args: &CheckArgs, look: &Look) -> Result<(String, Code), Failure> {
+/// Checks, prints, and answers with the code to end with.
+pub(crate) fn run(args: &CheckArgs) -> Result<Code, Failure> {
+    let detail = match (args.quiet, args.verbose) {
+        (true, _) => Detail::Verdict,
+        (_, true) => Detail::Everything,
+        _ => Detail::Usual,
+    };
+    let look = look(args.color, args.width, detail);
+    // A wrong id is to be found here and not on each of a thousand nodes.
     let chosen = choose(args)?;
+    if args.nodes.is_asked() { nodes::run(args, &look) } else { here(args, &chosen, &look) }
+}
+
+/// This node, or a recorded one.
+fn here(args: &CheckArgs, chosen: &[&'static Check], look: &Look) -> Result<Code, Failure> {
+    let baseline = past::load(args.against.as_deref())?;
     let node = match &args.from {
         Some(path) => recorded(path)?,
-        None => live(args, &chosen)?,
+        None => live(args, chosen)?,
     };
+    let mut out = Out::new(args.output.as_deref())?;
     if args.format == CheckFormat::NodeJson {
-        let text = serde_json::to_string(&node).map_err(Failure::Json)?;
-        return Ok((text + "\n", Code::NothingFound));
+        out.write(&(serde_json::to_string(&node).map_err(Failure::Json)? + "\n"))?;
+        out.finish()?;
+        return Ok(Code::NothingFound);
     }
     let options = Options { n_gpus: args.gpus, since_ns: None };
-    let report = judge(&node, &chosen, &options);
-    let text = match args.format {
-        CheckFormat::Json | CheckFormat::JsonV1 | CheckFormat::NodeJson => {
-            serde_json::to_string_pretty(&report).map_err(Failure::Json)? + "\n"
+    let mut report = judge(&node, chosen, &options);
+    let mut lacks_baseline = false;
+    if let Some(baseline) = &baseline {
+        match baseline.of(&report) {
+            Some(moment) => report.changes = moment.changes(&report),
+            None => lacks_baseline = true,
         }
-        CheckFormat::Text => table::render(&report, look),
+    }
+    match args.format {
+        CheckFormat::Json | CheckFormat::JsonV1 => {
+            out.write(&(serde_json::to_string_pretty(&report).map_err(Failure::Json)? + "\n"))?;
+        }
+        CheckFormat::Jsonl => out.write(&(serde_json::to_string(&report).map_err(Failure::Json)? + "\n"))?,
+        CheckFormat::Junit => {
+            junit::start(&mut out)?;
+            junit::node(&mut out, &report)?;
+            junit::end(&mut out)?;
+        }
+        CheckFormat::Prometheus => {
+            let mut fleet = Fleet::default();
+            fleet.answered(&report, None);
+            out.write(&prometheus::render(&fleet))?;
+        }
+        CheckFormat::Text | CheckFormat::NodeJson => out.write(&table::render(&report, look))?,
+    }
+    out.finish()?;
+    if lacks_baseline {
+        return Err(Failure::Baseline {
+            path: args.against.clone().unwrap_or_default(),
+            why: format!("it does not hold {}", report.name()),
+        });
+    }
+    let mut saved = past::Saved::new(args.save_baseline.as_deref());
+    saved.add(&report);
+    saved.write()?;
+    if args.fix {
+        act::fix(&report)?;
+    }
+    if !args.kill_orphans.is_empty() {
+        act::tell(&kill_orphans(args)?)?;
+    }
+    Ok(code(&report, args.fail_on))
+}
+
+/// Id of the check that names orphans.
+const ORPHANS: &str = "job-orphans";
+
+fn kill_orphans(args: &CheckArgs) -> Result<Vec<(u32, act::Ended)>, Failure> {
+    let here = "leave out --from: only what is an orphan at this moment may be ended";
+    if args.from.is_some() {
+        return Err(Failure::Nodes { why: "--kill-orphans needs the node itself".to_owned(), help: here });
+    }
+    let Some(check) = checks::by_id(ORPHANS) else {
+        let known = checks::ALL.iter().map(|check| check.id.to_owned()).collect();
+        return Err(Failure::UnknownCheck { id: ORPHANS.to_owned(), known });
     };
-    Ok((text, code(&report, args.fail_on)))
+    // The snapshot of the report may be of a choice of checks, and is seconds old.
+    let now = live(args, &[check])?;
+    let root = args.unstable_root.clone().unwrap_or_else(|| PathBuf::from("/"));
+    Ok(act::end_orphans(&now, &args.kill_orphans, &orphans, &root.join("proc")))
+}
+
+/// Pids that the check names.
+fn orphans(node: &Node) -> Vec<u32> {
+    let Some(check) = checks::by_id(ORPHANS) else { return Vec::new() };
+    let report = judge(node, &[check], &Options::default());
+    let items = report.checks.iter().flat_map(|check| &check.items);
+    items
+        .filter_map(|item| {
+            let number = item.subject.strip_prefix("pid ")?;
+            number.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+        })
+        .collect()
 }
 
 fn code(report: &NodeReport, fail_on: CheckFailOn) -> Code {
@@ -109,7 +236,9 @@ fn code(report: &NodeReport, fail_on: CheckFailOn) -> Code {
         CheckFailOn::Warn => Verdict::Warn,
         CheckFailOn::Never => return Code::NothingFound,
     };
-    if report.verdict() >= least { Code::Findings } else { Code::NothingFound }
+    let has_changed = report.changes.iter().any(|change| change.kind.is_trouble());
+    let verdict = if has_changed { report.verdict().max(Verdict::Warn) } else { report.verdict() };
+    if verdict >= least { Code::Findings } else { Code::NothingFound }
 }
 
 fn choose(args: &CheckArgs) -> Result<Vec<&'static Check>, Failure> {

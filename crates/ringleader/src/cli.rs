@@ -27,7 +27,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Diagnose(Diagnose),
-    Check(CheckArgs),
+    Check(Box<CheckArgs>),
     Collect(CollectArgs),
     Explain(Explain),
     /// Reads one part of a node; run by `check` and `collect`
@@ -122,7 +122,7 @@ enum Format {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Color {
+pub(crate) enum Color {
     Auto,
     Always,
     Never,
@@ -146,10 +146,7 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<Code, Fail
     };
     match cli.command {
         Command::Diagnose(args) => diagnose(&args),
-        Command::Check(args) => {
-            let (text, code) = check::run(&args, &look(Color::Auto, None, Detail::Usual))?;
-            print(&text).map(|()| code)
-        }
+        Command::Check(args) => check::run(&args),
         Command::Collect(args) => {
             let (text, code) = collect::run(&args)?;
             print(&text).map(|()| code)
@@ -247,7 +244,7 @@ fn explain(args: &Explain) -> Result<Code, Failure> {
     Ok(Code::NothingFound)
 }
 
-fn look(color: Color, width: Option<u16>, detail: Detail) -> Look {
+pub(crate) fn look(color: Color, width: Option<u16>, detail: Detail) -> Look {
     let terminal = io::stdout().is_terminal();
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let color = match color {

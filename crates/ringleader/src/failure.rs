@@ -52,6 +52,30 @@ pub enum Failure {
         /// What is wrong with it.
         source: serde_json::Error,
     },
+    /// The options parse and cannot be obeyed together, or not here.
+    #[error("do what was asked: {why}")]
+    Nodes {
+        /// What is wrong.
+        why: String,
+        /// What to type next.
+        help: &'static str,
+    },
+    /// A baseline cannot be used.
+    #[error("read {} as a baseline", path.display())]
+    Baseline {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A file cannot be written.
+    #[error("write {}", path.display())]
+    CannotWrite {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
     /// The program does not find itself, to start its probes.
     #[error("find this program's own file")]
     Program(#[source] io::Error),
@@ -86,11 +110,17 @@ impl Failure {
             | Self::NoSuchPath { .. }
             | Self::Unknown { .. }
             | Self::UnknownCheck { .. }
+            | Self::Nodes { .. }
+            | Self::Baseline { .. }
             | Self::Create { .. } => Code::Usage,
             Self::NoUsableEvidence { .. } | Self::Snapshot { .. } | Self::Stdin(_) => Code::NoUsableEvidence,
             Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => Code::NothingFound,
             // A full disk is no finding and no usage error; a script must not take it for either.
-            Self::Write(_) | Self::Json(_) | Self::Program(_) | Self::Bundle(_) => Code::OurBug,
+            Self::Write(_)
+            | Self::CannotWrite { .. }
+            | Self::Json(_)
+            | Self::Program(_)
+            | Self::Bundle(_) => Code::OurBug,
         }
     }
 
@@ -116,6 +146,13 @@ impl Failure {
             Self::Bundle(trouble) => {
                 let why = std::error::Error::source(trouble).map_or_else(String::new, ToString::to_string);
                 (why, "is there room? --max-mib takes less; what was written so far can be read")
+            }
+            Self::Nodes { help, .. } => (String::new(), *help),
+            Self::Baseline { why, .. } => {
+                (why.clone(), "take one with: ringleader check --save-baseline FILE")
+            }
+            Self::CannotWrite { source, .. } => {
+                (source.to_string(), "does the folder exist, and is there room?")
             }
             Self::Program(error) => (error.to_string(), "was it deleted while it ran?"),
             Self::NoSuchPath { source, .. } => (

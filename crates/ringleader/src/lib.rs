@@ -9,6 +9,7 @@ mod collect;
 pub mod exit;
 pub mod explain;
 mod failure;
+mod fanout;
 pub mod gather;
 mod help;
 mod pager;

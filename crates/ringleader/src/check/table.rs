@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use ringleader_check::baseline::ChangeKind;
 use ringleader_check::{CheckResult, Impact, NodeReport, Verdict};
 
 use crate::report::{Detail, Look, quote};
@@ -24,6 +25,9 @@ pub fn render(report: &NodeReport, look: &Look) -> String {
     let width = report.checks.iter().map(|check| check.id.len()).max().unwrap_or(0);
     let mut area = "";
     for check in &report.checks {
+        if look.detail == Detail::Verdict && check.verdict <= Verdict::Ok {
+            continue;
+        }
         if check.area != area {
             area = &check.area;
             let _ = writeln!(out, "\n{area}");
@@ -31,15 +35,33 @@ pub fn render(report: &NodeReport, look: &Look) -> String {
         let mark = mark(check.verdict, look);
         let room = look.width.saturating_sub(width + 12).max(20);
         let _ = writeln!(out, "  {mark}  {:width$}  {}", check.id, clip(&quote::plain(&check.summary), room));
-        if check.verdict > Verdict::Ok || look.detail == Detail::Everything {
+        if (check.verdict > Verdict::Ok && look.detail > Detail::Verdict) || look.detail == Detail::Everything
+        {
             details(&mut out, check, look);
+        }
+    }
+    if !report.changes.is_empty() {
+        let _ = writeln!(out, "\nchanged since the baseline");
+        for change in &report.changes {
+            let what = match change.kind {
+                ChangeKind::Gone => format!("was {}, could not be read now", change.before),
+                ChangeKind::Restarted => {
+                    format!("counts from zero again: was {}, is {}", change.before, change.now)
+                }
+                ChangeKind::Grew => format!("has grown from {} to {}", change.before, change.now),
+                ChangeKind::Worse | ChangeKind::Changed => {
+                    format!("was {}, is {}", change.before, change.now)
+                }
+            };
+            let line = format!("{}: {what}", change.key);
+            let _ = writeln!(out, "  {}", clip(&quote::plain(&line), look.width.saturating_sub(2).max(20)));
         }
     }
     out
 }
 
 fn details(out: &mut String, check: &CheckResult, look: &Look) {
-    let room = look.width.saturating_sub(12).max(20);
+    let room = if look.detail == Detail::Everything { 4000 } else { look.width.saturating_sub(12).max(20) };
     for item in &check.items {
         let line = format!("{}: {}", item.subject, item.text);
         let _ = writeln!(out, "          {}", clip(&quote::plain(&line), room));

@@ -5,6 +5,7 @@ mod bundles;
 mod cases;
 mod cli;
 mod explain;
+mod fleet;
 mod forms;
 mod hand_made;
 mod hostile;

@@ -1,0 +1,42 @@
+//! Each text once: a thousand nodes say mostly the same.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A text that is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Word(u32);
+
+/// The texts.
+#[derive(Debug, Default)]
+pub(super) struct Words {
+    by_text: BTreeMap<Arc<str>, Word>,
+    texts: Vec<Arc<str>>,
+}
+
+impl Words {
+    /// Keeps a text, cut to about `max` bytes.
+    pub(super) fn add(&mut self, text: &str, max: usize) -> Word {
+        let cut;
+        let text = if text.len() <= max {
+            text
+        } else {
+            let end = (0..=max).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+            cut = format!("{}…", &text[..end]);
+            &cut
+        };
+        if let Some(word) = self.by_text.get(text) {
+            return *word;
+        }
+        let word = Word(self.texts.len() as u32);
+        let text: Arc<str> = text.into();
+        self.texts.push(text.clone());
+        self.by_text.insert(text, word);
+        word
+    }
+
+    /// The text.
+    pub(super) fn get(&self, word: Word) -> &str {
+        self.texts.get(word.0 as usize).map_or("", |text| text)
+    }
+}

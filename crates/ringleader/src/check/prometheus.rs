@@ -1,0 +1,80 @@
+//! Metrics for the textfile collector of Prometheus' node exporter.
+//!
+//! Source: the text exposition format 0.0.4, <https://prometheus.io/docs/instrumenting/exposition_formats/>. All lines
+//! of a metric stand together, so this is written at the end and not as answers arrive.
+
+use std::fmt::Write as _;
+
+use ringleader_check::Verdict;
+use ringleader_check::fleet::Fleet;
+
+/// The metrics of all nodes.
+pub(crate) fn render(fleet: &Fleet) -> String {
+    let mut out = String::new();
+    head(&mut out, "ringleader_check", "How a check stands: 0 ok, 1 warn, 2 fail, 3 could not be told.");
+    for (node, check, verdict) in fleet.verdicts() {
+        sample(&mut out, "ringleader_check", &[("node", node), ("check", check)], number(verdict));
+    }
+    head(&mut out, "ringleader_value", "A reading that checks lay open, where it is a number.");
+    for (node, key, value) in fleet.values() {
+        if let Some(number) = finite(value) {
+            sample(&mut out, "ringleader_value", &[("node", node), ("key", key)], number);
+        }
+    }
+    head(&mut out, "ringleader_value_info", "A reading that checks lay open, where it is a word; always 1.");
+    for (node, key, value) in fleet.values() {
+        if finite(value).is_none() {
+            sample(&mut out, "ringleader_value_info", &[("node", node), ("key", key), ("value", value)], "1");
+        }
+    }
+    head(&mut out, "ringleader_node_answered", "Whether the node answered.");
+    for node in fleet.names() {
+        sample(&mut out, "ringleader_node_answered", &[("node", node)], "1");
+    }
+    for node in fleet.silent_names() {
+        sample(&mut out, "ringleader_node_answered", &[("node", node)], "0");
+    }
+    if fleet.offsets().next().is_some() {
+        let name = "ringleader_node_clock_offset_seconds";
+        head(&mut out, name, "The node's clock ahead of the clock of the node that asked.");
+        for (node, offset, _) in fleet.offsets() {
+            sample(&mut out, name, &[("node", node)], &format!("{:.3}", offset as f64 / 1e9));
+        }
+        let name = "ringleader_node_clock_error_seconds";
+        head(&mut out, name, "Largest error of ringleader_node_clock_offset_seconds.");
+        for (node, _, error) in fleet.offsets() {
+            sample(&mut out, name, &[("node", node)], &format!("{:.3}", error as f64 / 1e9));
+        }
+    }
+    out
+}
+
+fn number(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Ok => "0",
+        Verdict::Warn => "1",
+        Verdict::Fail => "2",
+        Verdict::Skipped => "3",
+    }
+}
+
+/// The value if Prometheus can read it as a number.
+fn finite(value: &str) -> Option<&str> {
+    let is_plain = value.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
+    (is_plain && value.parse::<f64>().is_ok_and(f64::is_finite)).then_some(value)
+}
+
+fn head(out: &mut String, name: &str, help: &str) {
+    // Writing to a String does not fail.
+    let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} gauge\n");
+}
+
+fn sample(out: &mut String, name: &str, labels: &[(&str, &str)], value: &str) {
+    let labels: Vec<String> =
+        labels.iter().map(|(label, text)| format!("{label}=\"{}\"", escape(text))).collect();
+    let _ = writeln!(out, "{name}{{{}}} {value}", labels.join(","));
+}
+
+fn escape(text: &str) -> String {
+    text.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
+}

@@ -1,0 +1,201 @@
+//! One command on many hosts, with a limit on how many at once and a deadline for each; answers come as they arrive.
+//!
+//! Knows nothing of what the command is: `check` reads reports from it. What is held at any time is bounded by the
+//! hosts that are being asked, not by those in the list.
+
+pub(crate) mod copy;
+#[cfg(feature = "kube")]
+pub(crate) mod kube;
+pub(crate) mod process;
+mod progress;
+pub(crate) mod slurm;
+pub(crate) mod ssh;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use ringleader_check::fleet::{Silence, SilenceKind, Timing};
+
+use self::copy::Program;
+use self::progress::Progress;
+
+/// A way to a host.
+pub(crate) trait Transport: Sync {
+    /// Runs a command there and waits for it, at most until `limits.until`.
+    fn ask(&self, host: &str, argv: &[String], input: &Input, limits: &Limits<'_>) -> Result<Ran, Silence>;
+
+    /// What an answer means that is not what was asked for.
+    fn explain(&self, host: &str, ran: &Ran) -> Silence;
+}
+
+/// What the command reads.
+pub(crate) enum Input {
+    /// Nothing.
+    Nothing,
+    /// A file of this machine.
+    File(PathBuf),
+}
+
+/// How long and how much.
+pub(crate) struct Limits<'a> {
+    /// When to give up.
+    pub until: Instant,
+    /// The deadline in whole, to say so.
+    pub deadline: Duration,
+    /// Bytes of output that are kept.
+    pub max_bytes: usize,
+    /// Set when nobody wants the answers any more.
+    pub stop: &'a AtomicBool,
+}
+
+/// A command that ended.
+pub(crate) struct Ran {
+    /// Exit status; None if a signal ended it.
+    pub status: Option<i32>,
+    /// Standard output.
+    pub output: Vec<u8>,
+    /// The last of standard error.
+    pub said: String,
+    /// More came than may be kept.
+    pub is_cut: bool,
+}
+
+/// What came of one host.
+pub(crate) struct Answer {
+    pub host: String,
+    pub timing: Timing,
+    pub outcome: Result<Ran, Silence>,
+}
+
+/// One command for many hosts.
+pub(crate) struct Fanout<'a> {
+    pub transport: &'a dyn Transport,
+    pub hosts: &'a [String],
+    pub program: &'a Program,
+    /// Arguments of the program.
+    pub args: &'a [String],
+    /// Hosts at once.
+    pub parallel: usize,
+    /// For each host, copying included.
+    pub deadline: Duration,
+    /// Bytes of an answer.
+    pub max_bytes: usize,
+    pub show_progress: bool,
+}
+
+impl Fanout<'_> {
+    /// Asks all hosts; `take` gets each answer as it comes, on the caller's thread. If it fails, the hosts that are
+    /// being asked are let go of and the others are not asked.
+    ///
+    /// # Errors
+    /// What `take` failed with.
+    pub(crate) fn run<E>(&self, mut take: impl FnMut(Answer) -> Result<(), E>) -> Result<(), E> {
+        let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let n_threads = self.parallel.clamp(1, self.hosts.len().max(1));
+        // An answer waits here while another is being taken in; askers wait rather than pile up answers.
+        let (sender, receiver) = mpsc::sync_channel::<Answer>(n_threads);
+        let progress = Progress::new(self.hosts.len(), self.show_progress);
+        thread::scope(|scope| {
+            for _ in 0..n_threads {
+                let (sender, next, stop) = (sender.clone(), &next, &stop);
+                scope.spawn(move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        let Some(host) = self.hosts.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
+                        if sender.send(self.ask(host, stop)).is_err() {
+                            break;
+                        }
+                    }
+                });
+            }
+            drop(sender);
+            let mut failed = None;
+            // The channel is emptied to its end, so that nobody waits for room in it.
+            for answer in receiver {
+                if failed.is_none() {
+                    progress.answered(&answer.host, answer.outcome.is_ok());
+                    if let Err(error) = progress.aside(|| take(answer)) {
+                        stop.store(true, Ordering::Relaxed);
+                        failed = Some(error);
+                    }
+                }
+            }
+            progress.finish();
+            failed.map_or(Ok(()), Err)
+        })
+    }
+
+    fn ask(&self, host: &str, stop: &AtomicBool) -> Answer {
+        let mut sent_ns = now_ns();
+        let until = Instant::now() + self.deadline;
+        let limits = Limits { until, deadline: self.deadline, max_bytes: self.max_bytes, stop };
+        let argv = self.program.argv(self.args);
+        let mut outcome = self.transport.ask(host, &argv, &Input::Nothing, &limits);
+        if self.program.is_missing(&outcome) {
+            outcome = self.program.send(self.transport, host, &limits).and_then(|()| {
+                sent_ns = now_ns();
+                self.transport.ask(host, &argv, &Input::Nothing, &limits)
+            });
+        }
+        Answer { host: host.to_owned(), timing: Timing { sent_ns, arrived_ns: now_ns() }, outcome }
+    }
+}
+
+/// A transport that could not be started on this machine: said once for each host, since each is silent for it.
+pub(crate) fn not_started(program: &str, error: &std::io::Error) -> Silence {
+    Silence {
+        kind: SilenceKind::NotAsked,
+        why: format!("{program} could not be started here: {error}"),
+        next: format!("install {program} on this machine, or name the nodes in another way"),
+    }
+}
+
+/// No answer in time.
+pub(crate) fn timed_out(limits: &Limits<'_>) -> Silence {
+    if limits.stop.load(Ordering::Relaxed) {
+        return Silence { kind: SilenceKind::NotAsked, why: "broken off".to_owned(), next: String::new() };
+    }
+    Silence {
+        kind: SilenceKind::TimedOut,
+        why: format!("no answer within {} s", limits.deadline.as_secs_f64()),
+        next: "look whether one can log in there at all; --node-deadline-secs waits longer".to_owned(),
+    }
+}
+
+/// The last line that says something, fit to be grouped with that of others: without the host's name.
+pub(crate) fn last_line(said: &str, host: &str) -> String {
+    let bare = host.rsplit('@').next().unwrap_or(host);
+    let line = said
+        .lines()
+        .rev()
+        .map(str::trim)
+        .find(|line| !line.is_empty() && !line.starts_with("Warning: Permanently added"))
+        .unwrap_or("");
+    nameless(&nameless(line, host), bare).chars().take(300).collect()
+}
+
+/// A text with a host's name taken out where it stands as a word: a host called `c` is no letter of others.
+pub(crate) fn nameless(text: &str, host: &str) -> String {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    let mut out = String::with_capacity(text.len());
+    let mut done = 0;
+    for (at, _) in text.match_indices(host).filter(|(_, found)| !found.is_empty()) {
+        let end = at + host.len();
+        if !text[..at].ends_with(is_part) && !text[end..].starts_with(is_part) {
+            out.push_str(&text[done..at]);
+            out.push_str("HOST");
+            done = end;
+        }
+    }
+    out.push_str(&text[done..]);
+    out
+}
+
+fn now_ns() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64)
+}
+
+#[cfg(test)]
+mod tests;

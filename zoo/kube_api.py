@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""A stand-in for the API of Kubernetes: lists pods, and runs exec on this machine over a WebSocket.
+
+    zoo/kube_api.py FOLDER PROGRAM     writes FOLDER/kubeconfig, then serves on loopback until it is ended
+    KUBECONFIG=FOLDER/kubeconfig ringleader check --kube app=x     (a build with --features kube)
+
+Pods: well (runs the command here, PROGRAM as `ringleader`), bare (has no such program), slow (sleeps), forbidden
+(exec is refused), done (has ended, so nobody asks it). Labels are not looked at but for `app=none`, which chooses
+nothing. What it speaks: the list and exec calls of core/v1, and v4.channel.k8s.io (a byte for the channel before each
+message; 1 output, 2 errors, 3 the status as JSON).
+"""
+
+import base64
+import hashlib
+import http.server
+import json
+import os
+import struct
+import subprocess
+import sys
+import time
+import urllib.parse
+
+FOLDER, PROGRAM = sys.argv[1], sys.argv[2]
+PODS = {"well": "Running", "bare": "Running", "slow": "Running", "forbidden": "Running", "done": "Succeeded"}
+
+
+class Api(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def answer(self, code, value):
+        body = json.dumps(value).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        url = urllib.parse.urlparse(self.path)
+        query = urllib.parse.parse_qs(url.query)
+        parts = url.path.strip("/").split("/")
+        if parts[:3] != ["api", "v1", "namespaces"] or parts[4:5] != ["pods"]:
+            self.answer(404, failure(404, "NotFound", "no such thing"))
+        elif len(parts) == 5:
+            chosen = {} if query.get("labelSelector") == ["app=none"] else PODS
+            items = [
+                {"metadata": {"name": name, "namespace": parts[3]}, "status": {"phase": phase}}
+                for name, phase in chosen.items()
+            ]
+            self.answer(200, {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
+        elif parts[6:] == ["exec"]:
+            self.exec(parts[5], query.get("command", []))
+
+    def exec(self, pod, command):
+        if pod == "forbidden":
+            message = 'pods "forbidden" is forbidden: User "u" cannot create resource "pods/exec"'
+            self.answer(403, failure(403, "Forbidden", message))
+            return
+        key = self.headers["Sec-WebSocket-Key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+        self.send_response(101)
+        self.send_header("Upgrade", "websocket")
+        self.send_header("Connection", "Upgrade")
+        self.send_header("Sec-WebSocket-Accept", base64.b64encode(hashlib.sha1(key.encode()).digest()).decode())
+        self.send_header("Sec-WebSocket-Protocol", "v4.channel.k8s.io")
+        self.end_headers()
+        self.wfile.flush()
+        if pod == "slow":
+            time.sleep(60)
+        if pod == "bare" or not command:
+            message = f'exec: "{command[0]}": executable file not found in $PATH: unknown'
+            self.send(3, json.dumps(failure(500, "InternalError", message)).encode())
+        else:
+            run = subprocess.run(
+                [PROGRAM if word == "ringleader" and n == 0 else word for n, word in enumerate(command)],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=False,
+            )
+            self.send(1, run.stdout)
+            self.send(2, run.stderr)
+            status = {"metadata": {}, "status": "Success"}
+            if run.returncode:
+                status = failure(500, "NonZeroExitCode", f"exit code {run.returncode}")
+                status["details"] = {"causes": [{"reason": "ExitCode", "message": str(run.returncode)}]}
+            self.send(3, json.dumps(status).encode())
+        self.frame(8, struct.pack(">H", 1000))
+        self.close_connection = True
+
+    def send(self, channel, data):
+        # In pieces, as the kubelet does.
+        for start in range(0, len(data), 4096):
+            self.frame(2, bytes([channel]) + data[start : start + 4096])
+
+    def frame(self, opcode, data):
+        size = len(data)
+        head = bytes([0x80 | opcode]) + (bytes([size]) if size < 126 else b"\x7e" + struct.pack(">H", size))
+        self.wfile.write(head + data)
+        self.wfile.flush()
+
+
+def failure(code, reason, message):
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "code": code,
+        "reason": reason,
+        "message": message,
+    }
+
+
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Api)
+server.daemon_threads = True
+config = {
+    "apiVersion": "v1",
+    "kind": "Config",
+    "current-context": "zoo",
+    "clusters": [{"name": "zoo", "cluster": {"server": f"http://127.0.0.1:{server.server_address[1]}"}}],
+    "users": [{"name": "zoo", "user": {}}],
+    "contexts": [{"name": "zoo", "context": {"cluster": "zoo", "user": "zoo", "namespace": "default"}}],
+}
+path = os.path.join(FOLDER, "kubeconfig")
+with open(path + ".new", "w", encoding="utf-8") as file:
+    json.dump(config, file)
+os.rename(path + ".new", path)
+server.serve_forever()
