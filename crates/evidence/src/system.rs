@@ -217,6 +217,12 @@ impl SystemReader {
                 }
             }
             Table::Pods(pods) => {
+                // In the order of the lines.
+                let ended = if trimmed.starts_with("Events:") { pods.take_ended() } else { Vec::new() };
+                for (event, mut row) in ended {
+                    row.on(self.host.as_ref());
+                    row.push(SourceKind::Scheduler, fact(SystemFact::Scheduler(event)), sink);
+                }
                 if let Some(event) = pods.event(text, line, sink) {
                     let mut row = Span::begin(line, sink);
                     row.on(self.host.as_ref());
@@ -255,8 +261,8 @@ impl SystemReader {
                 // Their rows were pushed one by one.
                 return;
             }
-            Table::Pods(pods) => {
-                for (event, mut row) in pods.finish() {
+            Table::Pods(mut pods) => {
+                for (event, mut row) in pods.take_ended() {
                     row.on(self.host.as_ref());
                     row.push(SourceKind::Scheduler, fact(SystemFact::Scheduler(event)), sink);
                 }

@@ -293,9 +293,10 @@ impl Pods {
     }
 
     /// What was read of the ends of containers.
-    pub(super) fn finish(self) -> impl Iterator<Item = (SchedulerEvent, Span)> {
+    pub(super) fn take_ended(&mut self) -> Vec<(SchedulerEvent, Span)> {
         let n = u32::try_from(self.containers.len()).ok().filter(|n| *n > 0);
-        self.ended.into_iter().map(move |(event, span)| (SchedulerEvent { n_containers: n, ..event }, span))
+        let ended = std::mem::take(&mut self.ended).into_iter();
+        ended.map(|(event, span)| (SchedulerEvent { n_containers: n, ..event }, span)).collect()
     }
 
     /// Whether a line is of the table or description at all.

@@ -131,7 +131,8 @@ fn never_placed(scene: &Scene<'_>) -> Option<Draft> {
     let title = format!("{pod} was never placed on a node; the others could not meet without it");
     let draft = Draft::new(RULE.id, "missing-rank", title)
         .weight(Weight::Derived)
-        .confidence(Confidence::Medium)
+        // The names agree; that it is of this job is not stated.
+        .at_most(Confidence::Medium)
         .culprit(Culprit { host: Some(pod.as_str().into()), ..Culprit::default() })
         .evidence([shown(observation, None, SourceKind::Scheduler, ""), waits.evidence()])
         .advise_command(
