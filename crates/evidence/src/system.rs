@@ -217,7 +217,13 @@ impl SystemReader {
                 }
             }
             Table::Pods(pods) => {
-                if let Some(event) = pods.event(trimmed) {
+                // In the order of the lines.
+                let ended = if trimmed.starts_with("Events:") { pods.take_ended() } else { Vec::new() };
+                for (event, mut row) in ended {
+                    row.on(self.host.as_ref());
+                    row.push(SourceKind::Scheduler, fact(SystemFact::Scheduler(event)), sink);
+                }
+                if let Some(event) = pods.event(text, line, sink) {
                     let mut row = Span::begin(line, sink);
                     row.on(self.host.as_ref());
                     row.push(SourceKind::Scheduler, fact(SystemFact::Scheduler(event)), sink);
@@ -251,8 +257,15 @@ impl SystemReader {
     fn close(&mut self, sink: &mut Sink<'_>) {
         let Some(Open { table, span }) = self.open.take() else { return };
         let said = match table {
-            Table::Df(_) | Table::Accounting(_) | Table::Pods(_) => {
+            Table::Df(_) | Table::Accounting(_) => {
                 // Their rows were pushed one by one.
+                return;
+            }
+            Table::Pods(mut pods) => {
+                for (event, mut row) in pods.take_ended() {
+                    row.on(self.host.as_ref());
+                    row.push(SourceKind::Scheduler, fact(SystemFact::Scheduler(event)), sink);
+                }
                 return;
             }
             Table::Listing(listing) => {

@@ -1,6 +1,6 @@
 //! A node's memory, mounts, modules, services and what its scheduler says.
 
-use crate::{PciDevice, Pid};
+use crate::{PciDevice, Pid, WallTime};
 
 /// What a system tool says.
 #[derive(Clone, Debug, PartialEq)]
@@ -147,6 +147,12 @@ pub struct SchedulerEvent {
     pub pid: Option<Pid>,
     /// Exit code or signal, if printed.
     pub exit_code: Option<i64>,
+    /// Container of the pod, if named.
+    pub container: Option<Box<str>>,
+    /// Containers that the pod has, if listed.
+    pub n_containers: Option<u32>,
+    /// When it ended, if printed: by the clock of whoever asked, with the zone's distance in its error.
+    pub ended_at: Option<WallTime>,
 }
 
 /// What a scheduler says happened.
@@ -171,4 +177,6 @@ pub enum SchedulerKind {
     Failed,
     /// All is well.
     Completed,
+    /// It has not ended.
+    Running,
 }

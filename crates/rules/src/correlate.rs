@@ -16,6 +16,7 @@ pub mod site;
 pub mod suspects;
 pub mod waits;
 pub mod watchdog;
+pub mod zones;
 
 use ringleader_model::{
     Case, Cite, Culprit, Evidence, Fact, GpuTable, Limit, NcclLog, NcclMessage, NcclProcess, Observation,

@@ -86,13 +86,7 @@ impl<'s, 'a> Seen<'s, 'a> {
 
     /// `GPU 0000:3b:00.0 of rank 2`, `a GPU on node7`.
     pub(crate) fn gpu(&self) -> String {
-        let Some(first) = self.first() else { return "a GPU".to_owned() };
-        let name = first.event.device.map_or_else(|| "a GPU".to_owned(), |d| format!("GPU {d}"));
-        match (first.culprit.rank, &first.culprit.host) {
-            (Some(rank), _) => format!("{name} of rank {}", rank.0),
-            (None, Some(host)) => format!("{name} on {host}"),
-            (None, None) => name,
-        }
+        self.first().map_or_else(|| "a GPU".to_owned(), gpu_of)
     }
 
     /// A draft that cites these statements and blames whom they name, as sure as their bond to the job allows.
@@ -212,6 +206,16 @@ impl<'s, 'a> Both<'s, 'a> {
             Self::Told(_, seen) => seen.as_ref(),
             Self::Seen(seen) => Some(seen),
         }
+    }
+}
+
+/// `GPU 0000:3b:00.0 of rank 2`, `a GPU on node7`.
+pub(crate) fn gpu_of(event: &MachineEvent<'_>) -> String {
+    let name = event.event.device.map_or_else(|| "a GPU".to_owned(), |d| format!("GPU {d}"));
+    match (event.culprit.rank, &event.culprit.host) {
+        (Some(rank), _) => format!("{name} of rank {}", rank.0),
+        (None, Some(host)) => format!("{name} on {host}"),
+        (None, None) => name,
     }
 }
 

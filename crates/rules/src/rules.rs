@@ -24,6 +24,7 @@ mod gpu_driver_bug;
 mod gpu_fallen_off_bus;
 mod gpu_kernel_stuck;
 mod gpu_throttled;
+mod gpu_tool_failed;
 mod gsp_timeout;
 mod hostname_resolution;
 mod ib_errors;
@@ -50,6 +51,7 @@ mod nvls_multicast;
 mod nvswitch_error;
 mod oom_killed;
 mod op_mismatch;
+mod other_xid;
 mod p2p_acs_iommu;
 mod p2p_unsupported;
 mod package_versions;
@@ -179,6 +181,8 @@ pub static ALL: &[&Rule] = &[
     &no_route::RULE,
     &perftest_bandwidth::RULE,
     &unlisted_gpu::RULE,
+    &other_xid::RULE,
+    &gpu_tool_failed::RULE,
 ];
 
 #[cfg(test)]

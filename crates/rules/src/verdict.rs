@@ -12,6 +12,7 @@ use ringleader_model::{Category, Confidence, Finding, Need, RankSet, Severity, T
 
 use crate::correlate::Scene;
 use crate::correlate::moments::first_failure;
+use crate::correlate::zones::shifted;
 use crate::health;
 use crate::rule::{Outcome, Rule};
 
@@ -50,6 +51,10 @@ pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
     if findings.first().is_none_or(|f| SILENCE_MATTERS.contains(&f.cause)) {
         needs.extend(longer_kernel_logs(scene));
     }
+    let zones = match findings.first() {
+        Some(f) if !SILENCE_MATTERS.contains(&f.cause) && f.severity > Severity::Info => Vec::new(),
+        _ => other_zones(scene),
+    };
     let decisive = findings.first().filter(|f| f.severity > Severity::Info && f.weight > Weight::Aside);
     match decisive {
         Some(first) => {
@@ -58,6 +63,7 @@ pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
             if same.confidence == Confidence::High && first.severity == Severity::Error {
                 needs.retain(|n| n.command.is_empty());
             }
+            needs.extend(zones);
             Verdict {
                 cause: first.cause,
                 category: first.category,
@@ -70,7 +76,10 @@ pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
                 findings,
             }
         }
-        None => without_finding(scene, findings, needs),
+        None => {
+            needs.extend(zones);
+            without_finding(scene, findings, needs)
+        }
     }
 }
 
@@ -99,6 +108,23 @@ fn longer_kernel_logs(scene: &Scene<'_>) -> Vec<Need> {
             }
         })
         .collect()
+}
+
+/// Statements of kernels that lie whole half hours from the failure.
+fn other_zones(scene: &Scene<'_>) -> Vec<Need> {
+    let needs = shifted(scene).into_iter().take(4).map(|s| {
+        let side = if s.hours < 0.0 { "before" } else { "after" };
+        let of = s.event.observation.who.host.as_ref().map_or_else(String::new, |h| format!(" of {h}"));
+        let said: String = s.event.observation.text.lines().next().unwrap_or_default().chars().take(120).collect();
+        let hours = s.hours.abs();
+        Need {
+            question: format!(
+                "the kernel log{of} has, {hours} hours {side} the failure to the minute: {said} - is its clock in another zone than the job's? Then that is what failed"
+            ),
+            command: "date; date -u; dmesg -T | tail -n 1".to_owned(),
+        }
+    });
+    needs.collect()
 }
 
 /// That a rank is gone says nothing beside the finding that says how it went.

@@ -62,7 +62,7 @@ pub(super) struct Log {
     pub(super) memory: memory::Open,
     pub(super) memo: Memo,
     /// Statements per sort and device where floods are usual.
-    n_alike: BTreeMap<(&'static str, Option<PciAddress>), u32>,
+    n_alike: BTreeMap<(Sort, Option<PciAddress>), u32>,
     n_dropped: u64,
     n_lines: u64,
     first: Option<(u32, u64)>,
@@ -211,7 +211,7 @@ impl Log {
         &mut self,
         record: &Record<'_>,
         device: Option<PciAddress>,
-        sort: Option<&'static str>,
+        sort: Option<Sort>,
         max_held: usize,
         kind: impl FnOnce() -> KernelEventKind,
     ) {
@@ -368,10 +368,17 @@ fn is_sure(kind: &KernelEventKind) -> bool {
     }
 }
 
+/// A sort of statements, with the number and the process of those that have them.
+type Sort = (&'static str, u16, u32);
+
 /// Sorts that come in floods without telling more each time.
-fn floods(kind: &KernelEventKind) -> Option<&'static str> {
+fn floods(kind: &KernelEventKind) -> Option<Sort> {
     use KernelEventKind as Kind;
-    match kind {
+    // Behind a flood of one number another one may say why.
+    if let Kind::Xid(xid) = kind {
+        return Some(("Xid", xid.code, xid.pid.map_or(0, |p| p.0)));
+    }
+    let name = match kind {
         Kind::PcieError(e) if e.severity == ringleader_model::PcieSeverity::Corrected => Some("pcie"),
         Kind::MemoryErrors { uncorrected: false, .. } => Some("memory"),
         Kind::MachineCheck { uncorrected: false } => Some("machine check"),
@@ -383,5 +390,6 @@ fn floods(kind: &KernelEventKind) -> Option<&'static str> {
         Kind::IommuFault => Some("iommu"),
         Kind::Crash { .. } => Some("crash"),
         _ => None,
-    }
+    };
+    name.map(|name| (name, 0, 0))
 }

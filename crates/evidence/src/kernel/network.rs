@@ -136,6 +136,11 @@ fn is_driver(name: &str) -> bool {
 /// `NIC Link is Down`, `Link is Up`, `Link down`, `eth2: Link up`.
 fn net_link(message: &str) -> Option<LinkState> {
     let message = message.split_once(": ").filter(|(n, _)| is_interface(n)).map_or(message, |(_, m)| m);
+    // igb names the interface once more: `igb: eth0 NIC Link is Down`.
+    let message = match message.split_once(" NIC Link ") {
+        Some((name, _)) if is_interface(name) => message.get(name.len() + 1..).unwrap_or(message),
+        _ => message,
+    };
     let rest = message.strip_prefix("NIC ").unwrap_or(message);
     let rest = rest.strip_prefix("Link ").or_else(|| rest.strip_prefix("link "))?;
     let word = rest.strip_prefix("is ").unwrap_or(rest).split([' ', ',', '.', '-']).next()?;

@@ -329,6 +329,29 @@ fn floods_are_bounded_and_told() {
     assert!(told.contains("800 more statements of the same sort were left out"), "{told}");
 }
 
+#[test]
+fn behind_a_flood_of_one_number_another_one_is_kept() {
+    let mut log = String::new();
+    for n in 0..1_000 {
+        writeln!(log, "[ {n:4}.000000] NVRM: Xid (PCI:0000:5e:00): 45, pid=1302, name=python3, Ch {n:08x}")
+            .unwrap();
+    }
+    log.push_str(
+        "[ 1000.000000] NVRM: Xid (PCI:0000:5e:00): 94, pid=1302, name=python3, Contained: SM (0x1).\n",
+    );
+    log.push_str("[ 1001.000000] NVRM: Xid (PCI:0000:5e:00): 45, pid=1400, name=python3, Ch 00000001\n");
+    let told = tell(log.as_bytes());
+    assert_eq!(told.lines().filter(|l| l.contains(" xid 45 ")).count(), 201, "{told}");
+    assert_eq!(told.lines().filter(|l| l.contains(" xid 94 ")).count(), 1);
+    assert!(told.contains("800 more statements of the same sort were left out"), "{told}");
+}
+
+#[test]
+fn igb_names_its_interface_twice() {
+    let told = tell(b"[   10.000000] igb 0000:01:00.1 eth0: igb: eth0 NIC Link is Down\n");
+    assert!(told.contains("Link") && told.contains("eth0") && told.contains("Down"), "{told}");
+}
+
 fn logs() -> Vec<(String, Vec<u8>)> {
     recordings(|name| name.starts_with("dmesg") || name == "kmsg.txt")
 }

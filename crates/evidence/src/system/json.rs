@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::MAX_ROWS;
 use crate::document::Document;
 use crate::sink::Sink;
+use crate::text::stamp::date_time;
 
 /// Reads a document, if it is one of kubectl.
 pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
@@ -57,30 +58,35 @@ fn event(value: &Value) -> Option<SchedulerEvent> {
         kind: kind_of(&text(value, "/reason")?)?,
         subject: format!("{what}/{object}").into(),
         node: text(value, "/source/host").or_else(|| (what == "node").then_some(object)),
-        pid: None,
-        exit_code: None,
+        ..SchedulerEvent::default()
     })
 }
 
 fn pod(value: &Value) -> Option<SchedulerEvent> {
-    let of_pod = text(value, "/status/reason").and_then(|r| Some((kind_of(&r)?, None)));
+    let of_pod = text(value, "/status/reason").and_then(|r| Some((kind_of(&r)?, None, None, None)));
     let containers = value.pointer("/status/containerStatuses").and_then(Value::as_array);
     let of_container = || {
         containers.into_iter().flatten().find_map(|c| {
             ["/state/terminated", "/lastState/terminated"].iter().find_map(|at| {
                 let ended = c.pointer(at)?;
                 let code = ended.get("exitCode").and_then(Value::as_i64);
-                Some((kind_of(ended.get("reason")?.as_str()?)?, code))
+                let at = ended.get("finishedAt").and_then(Value::as_str);
+                let at = at.and_then(|t| Some(date_time(t.as_bytes(), b'T')?.0));
+                Some((kind_of(ended.get("reason")?.as_str()?)?, code, text(c, "/name"), at))
             })
         })
     };
-    let (kind, exit_code) = of_pod.or_else(of_container)?;
+    let (kind, exit_code, container, ended_at) = of_pod.or_else(of_container)?;
+    let n_containers = containers.map(Vec::len).and_then(|n| u32::try_from(n).ok());
     Some(SchedulerEvent {
         scheduler: "Kubernetes".into(),
         kind,
         subject: format!("pod/{}", text(value, "/metadata/name").unwrap_or_default()).into(),
         node: text(value, "/spec/nodeName"),
-        pid: None,
         exit_code,
+        n_containers: n_containers.filter(|_| container.is_some()),
+        container,
+        ended_at,
+        ..SchedulerEvent::default()
     })
 }

@@ -9,11 +9,13 @@
 //! 2m          Warning   Evicted   pod/worker-3   The node was low on resource: memory.
 //! ```
 
-use ringleader_model::{Pid, SchedulerEvent, SchedulerKind, SourceKind, SystemFact};
+use ringleader_model::{Pid, SchedulerEvent, SchedulerKind, SourceKind, SystemFact, WallTime};
 
 use super::{SystemReader, Table};
 use crate::sink::Sink;
+use crate::tables::Span;
 use crate::text::Line;
+use crate::text::stamp::date_time;
 
 /// Columns of sacct or sinfo.
 pub(super) struct Columns {
@@ -32,6 +34,11 @@ pub(super) struct Pods {
     node: Option<Box<str>>,
     exit_code_of: Option<SchedulerKind>,
     in_events: bool,
+    /// Containers, as far as they were read, and how far their names are indented.
+    containers: Vec<Box<str>>,
+    indent: Option<usize>,
+    /// Ends of containers: they are told once it is known how many containers there are.
+    ended: Vec<(SchedulerEvent, Span)>,
 }
 
 impl SystemReader {
@@ -158,8 +165,9 @@ impl Columns {
             kind,
             subject: subject.unwrap_or_default().into(),
             node: node.map(Into::into),
-            pid: None,
             exit_code: exit,
+            ended_at: self.cell(&cells, &["end"]).and_then(|t| Some(date_time(t.as_bytes(), b'T')?.0)),
+            ..SchedulerEvent::default()
         })
     }
 }
@@ -176,6 +184,7 @@ fn job_state(state: &str) -> Option<SchedulerKind> {
         () if is("CANCELLED") => SchedulerKind::Cancelled,
         () if is("FAILED") => SchedulerKind::Failed,
         () if is("COMPLETED") => SchedulerKind::Completed,
+        () if is("RUNNING") => SchedulerKind::Running,
         () => return None,
     })
 }
@@ -216,13 +225,12 @@ impl Pods {
             kind,
             subject: subject.into(),
             node: self.node.clone(),
-            pid: None,
-            exit_code: None,
+            ..SchedulerEvent::default()
         }
     }
 
-    /// What a line says that matters.
-    pub(super) fn event(&mut self, text: &str) -> Option<SchedulerEvent> {
+    /// What a line says that matters at once.
+    pub(super) fn event(&mut self, text: &str, line: &Line<'_>, sink: &Sink<'_>) -> Option<SchedulerEvent> {
         let words: Vec<&str> = text.split_ascii_whitespace().collect();
         if !self.columns.is_empty() {
             let cell = |name: &str| {
@@ -242,6 +250,7 @@ impl Pods {
             let name = format!("pod/{}", self.name);
             return Some(self.kubernetes(reason_of(reason, text)?, &name));
         }
+        self.container(text);
         match words.as_slice() {
             ["Node:", node] => self.node = node.split('/').next().map(Into::into),
             ["Events:"] => self.in_events = true,
@@ -251,11 +260,43 @@ impl Pods {
                 let name = format!("pod/{}", self.name);
                 let mut event = self.kubernetes(kind, &name);
                 event.exit_code = code.parse().ok();
-                return Some(event);
+                event.container = self.containers.last().cloned();
+                self.ended.push((event, Span::begin(line, sink)));
+            }
+            ["Finished:", ..] => {
+                let at = text.split_once(',').and_then(|(_, date)| finished(date.trim()));
+                if let Some((event, _)) = self.ended.last_mut()
+                    && event.ended_at.is_none()
+                {
+                    event.ended_at = at;
+                }
             }
             _ => {}
         }
         None
+    }
+
+    /// `  pytorch:` below `Containers:`: the name of a container stands alone in its line.
+    fn container(&mut self, text: &str) {
+        let indent = text.len() - text.trim_start().len();
+        let Some(name) = text.trim().strip_suffix(':').filter(|n| !n.is_empty() && !n.contains(' ')) else {
+            return;
+        };
+        if indent == 0 {
+            self.indent = (name == "Containers").then_some(0);
+        } else if let Some(known) = self.indent
+            && (known == 0 || known == indent)
+        {
+            self.indent = Some(indent);
+            self.containers.push(name.into());
+        }
+    }
+
+    /// What was read of the ends of containers.
+    pub(super) fn take_ended(&mut self) -> Vec<(SchedulerEvent, Span)> {
+        let n = u32::try_from(self.containers.len()).ok().filter(|n| *n > 0);
+        let ended = std::mem::take(&mut self.ended).into_iter();
+        ended.map(|(event, span)| (SchedulerEvent { n_containers: n, ..event }, span)).collect()
     }
 
     /// Whether a line is of the table or description at all.
@@ -266,6 +307,20 @@ impl Pods {
         // A description is taken once something in it is known to be kubectl's.
         self.node.is_some() && text.contains(':')
     }
+}
+
+/// `19 Nov 2026 09:20:00 +0000`. The zone is the reader's of the description, the job's logs may have another one.
+fn finished(date: &str) -> Option<WallTime> {
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let words: Vec<&str> = date.split_ascii_whitespace().collect();
+    let [day, month, year, time, zone @ ..] = words.as_slice() else { return None };
+    let month = MONTHS.iter().position(|m| m == month)? + 1;
+    let stamp = format!("{year}-{month:02}-{day:0>2} {time}");
+    let (mut at, _) = date_time(stamp.as_bytes(), b' ')?;
+    let offset = zone.first().and_then(|z| z.get(..3)?.parse::<i64>().ok()).unwrap_or(0);
+    at.error_ns += offset.abs() * 3_600 * 1_000_000_000;
+    Some(at)
 }
 
 /// `pid: 12345` of the kubelet's `System OOM encountered, victim process: python, pid: 12345`.

@@ -151,6 +151,35 @@ x==3
     );
 }
 
+#[test]
+fn what_kubernetes_says_of_containers() {
+    check(
+        "\
+Name:             worker-1
+Node:             gpu-node-7/198.51.100.7
+Containers:
+  pytorch:
+    Image:         example/train:1
+    State:          Running
+      Started:      Fri, 20 Nov 2026 08:20:00 +0000
+    Environment:
+      RANK:  1
+  log-shipper:
+    State:          Running
+    Last State:     Terminated
+      Reason:       OOMKilled
+      Exit Code:    137
+      Started:      Thu, 19 Nov 2026 08:20:00 +0000
+      Finished:     Thu, 19 Nov 2026 09:20:00 +0000
+Conditions:
+  Type              Status
+",
+        r#"
+        line 14: Scheduler(SchedulerEvent { scheduler: "Kubernetes", kind: OutOfMemory, subject: "pod/worker-1", node: ("gpu-node-7"), exit_code: (137), container: ("log-shipper"), n_containers: (2), ended_at: (WallTime { ns: 1795080000000000000, error_ns: 500000000, has_year: true }) })
+        "#,
+    );
+}
+
 const SLURM: &str = "\
 JobID           JobName      State ExitCode        NodeList
 ------------ ---------- ---------- -------- ---------------

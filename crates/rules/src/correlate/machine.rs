@@ -201,7 +201,7 @@ impl Window {
 }
 
 /// Month, day and time of a moment, as if its year were 1970.
-pub(super) fn in_year(at: WallTime) -> i64 {
+pub(crate) fn in_year(at: WallTime) -> i64 {
     const DAY_NS: i64 = 86_400 * SECOND_NS;
     // Days of 1970 before each month, March first.
     const BEFORE: [i64; 12] = [59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 0, 31];
@@ -422,8 +422,21 @@ impl<'r> Join<'r> {
             .filter_map(|m| m.host.clone())
             .filter(|h| !matches!(&**h, "localhost" | "" | "127.0.0.1" | "::1"))
             .collect();
+        // Where several nodes have the same numbers only the launcher's table tells the rank.
+        let in_table = |exit: &Who| {
+            let mut ranks = case.observations.iter().filter(|o| {
+                matches!(o.fact, Fact::Torch(TorchEvent::ChildFailure { exit_code: -9 | 137, .. }))
+                    && o.who.rank.is_some()
+                    && o.who.pid == exit.pid
+            });
+            let first = ranks.next()?;
+            ranks.all(|o| o.who.rank == first.who.rank).then(|| first.who.clone())
+        };
         let killed = case.observations.iter().filter_map(|o| match &o.fact {
-            Fact::Torch(TorchEvent::ChildExit { exit_code: -9 | 137 }) => Some((o.who.clone(), o.at?)),
+            Fact::Torch(TorchEvent::ChildExit { exit_code: -9 | 137 }) => {
+                let who = if o.who.rank.is_none() && o.who.pid.is_some() { in_table(&o.who) } else { None };
+                Some((who.unwrap_or_else(|| o.who.clone()), o.at?))
+            }
             _ => None,
         });
         let mut boots = BTreeMap::new();
@@ -462,6 +475,16 @@ impl<'r> Join<'r> {
         let elsewhere = host.is_some_and(|h| !self.hosts.is_empty() && !self.hosts.contains(h));
         if elsewhere && !self.is_alias(host) {
             return (Bond::Loose, culprit);
+        }
+        // Several nodes may have a process of that number: the one that its launcher saw end then is meant.
+        if matches!(event.kind, KernelEventKind::OomKill(_))
+            && host.is_none()
+            && pid.is_some()
+            && let Some(who) = self.killed_at(observation, pid)
+        {
+            let about = self.roster.culprit(who);
+            culprit = Culprit { host: about.host.clone().or(culprit.host), ..about };
+            return (Bond::Process, culprit);
         }
         let is_person = |m: &&Member| m.rank.is_some() || m.pid.is_some();
         if let Some(pid) = pid
@@ -515,7 +538,7 @@ impl<'r> Join<'r> {
         // SIGKILL is that rank's.
         if matches!(event.kind, KernelEventKind::OomKill(_))
             && name_of(&event.kind).is_none_or(trains)
-            && let Some(who) = self.killed_at(observation)
+            && let Some(who) = self.killed_at(observation, None)
         {
             let about = self.roster.culprit(who);
             culprit = Culprit { host: about.host.clone().or(culprit.host), ..about };
@@ -537,14 +560,16 @@ impl<'r> Join<'r> {
         self.boots.range(later).any(|(_, at)| self.window.place(Some(*at)) == Some(Lies::Before))
     }
 
-    /// The one rank whose launcher saw it end by SIGKILL within seconds of a statement.
-    fn killed_at(&self, observation: &Observation) -> Option<&Who> {
+    /// The one rank, of that number if one is given, whose launcher saw it end by SIGKILL within seconds of a statement.
+    fn killed_at(&self, observation: &Observation, pid: Option<Pid>) -> Option<&Who> {
         let at = observation.at?;
         let near = |killed: &WallTime| match (killed.has_year, at.has_year) {
             (true, true) => killed.ns.saturating_sub(at.ns).saturating_abs() < REAPED_NS,
             _ => in_year(*killed).saturating_sub(in_year(at)).saturating_abs() < REAPED_NS,
         };
-        let mut found = self.killed.iter().filter(|(_, killed)| near(killed)).map(|(who, _)| who);
+        let is_it = |who: &Who| pid.is_none() || who.pid == pid && who.rank.is_some();
+        let killed = self.killed.iter().filter(|(who, killed)| is_it(who) && near(killed));
+        let mut found = killed.map(|(who, _)| who);
         let first = found.next()?;
         found.all(|who| self.roster.culprit(who).rank == self.roster.culprit(first).rank).then_some(first)
     }
@@ -621,7 +646,7 @@ fn name_of(kind: &KernelEventKind) -> Option<&str> {
 
 /// Whether a process of that name may be a rank or its helper: Python and what its frameworks call their threads, and
 /// the programs of NCCL's own tests.
-fn trains(name: &str) -> bool {
+pub(super) fn trains(name: &str) -> bool {
     const HEADS: &[&str] =
         &["python", "pt_", "torchrun", "ray", "conda", "uv", "deepspeed", "accelerate", "jax", "cuda"];
     let name = name.to_ascii_lowercase();

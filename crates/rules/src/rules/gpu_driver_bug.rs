@@ -101,10 +101,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
     );
     Outcome::Undecided(vec![Need {
         question: format!(
-            "{} stopped working; is it the GPU, its firmware or the driver? {what} What to do: {then}",
+            "{} stopped working; is it the GPU, its firmware or the driver? {what} What to do: keep a report, then {then}; test the GPU before it takes jobs again (dcgmi diag -r 3)",
             seen.gpu()
         ),
-        command: "nvidia-bug-report.sh; then, after the reset, dcgmi diag -r 3".to_owned(),
+        command: "nvidia-bug-report.sh".to_owned(),
     }])
 }
 

@@ -171,7 +171,10 @@ fn missing(scene: &Scene<'_>) -> Option<Draft> {
         |a: PciAddress, b: PciAddress| PciAddress { function: 0, ..a } == PciAddress { function: 0, ..b };
     for gpus in scene.gpus.tables() {
         let (Some(first), false) = (gpus.first(), gpus.iter().any(|g| g.pci.is_none())) else { continue };
-        if !matches!(first.table.form, GpuForm::Table | GpuForm::Query | GpuForm::Xml | GpuForm::List) {
+        if !matches!(
+            first.table.form,
+            GpuForm::Table | GpuForm::Query | GpuForm::Xml | GpuForm::List | GpuForm::Csv
+        ) {
             continue;
         }
         let host = first.observation.who.host.as_ref();

@@ -47,6 +47,8 @@ pub(super) static RULE: Rule = Rule {
 const BUSY_PCT: f32 = 50.0;
 /// A clock this far below the peers' is not their usual scatter, which is a few percent.
 const SLOW_RATIO: f32 = 0.85;
+/// A clock this far below the peers' tells by itself.
+const FAR_RATIO: f32 = 0.6;
 /// A power limit this far below the peers' was set, or is another board's.
 const LIMIT_RATIO: f32 = 0.9;
 /// Hardware pulls the clocks down.
@@ -124,6 +126,11 @@ fn held_down(gpu: &SeenGpu<'_>, table: &[SeenGpu<'_>]) -> Option<String> {
         return Some(format!("{name} is active{heat}{}", slower.unwrap_or_default()));
     }
     let slower = slower?;
+    // Monitors do not print why. A clock this low under load is no scatter and no other kernel.
+    if row.clock_reasons.is_none() && is_far_slower(row, table) {
+        let watts = row.power_w.map_or(String::new(), |w| format!(" with {w:.0} W"));
+        return Some(format!("it works{heat}{watts}{slower}"));
+    }
     if reasons.any(ClockReasons::SW_THERMAL) {
         return Some(format!("SW Thermal Slowdown is active{heat}{slower}"));
     }
@@ -138,6 +145,13 @@ fn peers<'t>(row: &GpuRow, table: &[SeenGpu<'t>]) -> Vec<&'t GpuRow> {
     let works = |r: &&GpuRow| r.utilization_pct.is_none_or(|u| u >= BUSY_PCT);
     let rows = table.iter().map(|g| g.row);
     rows.filter(|r| !std::ptr::eq(*r, row) && r.name == row.name).filter(works).collect()
+}
+
+fn is_far_slower(row: &GpuRow, table: &[SeenGpu<'_>]) -> bool {
+    let peers = peers(row, table);
+    let usual = median(peers.iter().filter_map(|r| r.sm_clock_mhz.map(|c| c as f32)).collect());
+    let is_slow = |usual: f32| row.sm_clock_mhz.is_some_and(|own| (own as f32) < usual * FAR_RATIO);
+    peers.len() > 1 && row.utilization_pct.is_some() && usual.is_some_and(is_slow)
 }
 
 /// `, 1100 MHz where its peers run at 1980`, if it is far slower than they are.
@@ -218,6 +232,15 @@ mod tests {
             row.utilization_pct = Some(0.0);
         });
         Stage::new().shows(idle).silent(&RULE);
+        // Slower by as much as clocks that nobody explains.
+        let unexplained = |mhz: u32| {
+            gpus(4, |index, row| {
+                busy(row, if index == 1 { mhz } else { 1_980 }, 0);
+                row.clock_reasons = None;
+            })
+        };
+        Stage::new().shows(unexplained(1_400)).silent(&RULE);
+        Stage::new().shows(unexplained(600)).expect(&RULE, &["gpu-throttled"]);
         // Slower, and nothing says that it is held down.
         let slower = gpus(4, |index, row| busy(row, if index == 1 { 1_200 } else { 1_980 }, 0));
         Stage::new().shows(slower).silent(&RULE);

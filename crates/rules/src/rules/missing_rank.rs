@@ -21,11 +21,13 @@
 //! PyTorch docs, distributed rendezvous and TCPStore.
 
 use ringleader_model::{
-    Confidence, Evidence, Impact, Rank, RankSet, SourceKind, StoreEvent, TorchEvent, Weight,
+    Confidence, Culprit, Evidence, Impact, Rank, RankSet, SchedulerKind, SourceKind, StoreEvent, SystemFact,
+    TorchEvent, Weight,
 };
 
 use crate::correlate::Scene;
 use crate::correlate::ledger::View;
+use crate::correlate::site::shown;
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
 
@@ -34,7 +36,7 @@ pub(super) static RULE: Rule = Rule {
     id: "missing-rank",
     title: "a rank or node never joined",
     since: "0.1",
-    reads: &[Input::TorchLog, Input::NcclLog],
+    reads: &[Input::TorchLog, Input::NcclLog, Input::Scheduler],
     doc: include_str!("missing_rank.rs"),
     check,
 };
@@ -59,7 +61,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
         }
     }
     if evidence.is_empty() {
-        return half_made_communicator(scene);
+        return match never_placed(scene) {
+            Some(draft) => Outcome::from_findings(draft.build().into_iter().collect()),
+            None => half_made_communicator(scene),
+        };
     }
     // Whoever spoke, was seen, or stands in a stack is there. The store is served by rank 0 unless a launcher does.
     let unseen = scene.roster.unseen_ranks();
@@ -96,6 +101,47 @@ fn check(scene: &Scene<'_>) -> Outcome {
             "nc -zv $MASTER_ADDR $MASTER_PORT",
         );
     Outcome::from_findings(draft.build().into_iter().collect())
+}
+
+/// A pod or job that found no place, while the others could not meet. Pods of one job share the stem of their names:
+/// `worker-1` has no place, and the others ask for `worker-0`.
+fn never_placed(scene: &Scene<'_>) -> Option<Draft> {
+    let waits = scene.statements().find_map(|s| match s.event {
+        TorchEvent::Store(
+            StoreEvent::ConnectTimeout { address, .. } | StoreEvent::ConnectFailed { address, .. },
+        ) => Some((s, address)),
+        _ => None,
+    });
+    let (waits, address) = waits?;
+    let hosts = scene.hosts();
+    let stem = |name: &str| name.trim_end_matches(|c: char| c.is_ascii_digit()).to_owned();
+    let (observation, pod) = scene.system().find_map(|(o, fact)| {
+        let SystemFact::Scheduler(event) = fact else { return None };
+        let pod = event
+            .subject
+            .rsplit('/')
+            .next()
+            .filter(|p| event.kind == SchedulerKind::Unschedulable && !p.is_empty())?;
+        let stem = stem(pod);
+        let is_ours = stem.len() > 2
+            && stem != pod
+            && (address.contains(&stem) || hosts.iter().any(|h| h.starts_with(&stem)));
+        is_ours.then(|| (o, pod.to_owned()))
+    })?;
+    let title = format!("{pod} was never placed on a node; the others could not meet without it");
+    let draft = Draft::new(RULE.id, "missing-rank", title)
+        .weight(Weight::Derived)
+        // The names agree; that it is of this job is not stated.
+        .at_most(Confidence::Medium)
+        .culprit(Culprit { host: Some(pod.as_str().into()), ..Culprit::default() })
+        .evidence([shown(observation, None, SourceKind::Scheduler, ""), waits.evidence()])
+        .advise_command(
+            Impact::Harmless,
+            "see what it waits for: GPUs, memory, a node that tolerates it",
+            format!("kubectl describe pod {pod}; kubectl get events --sort-by=.lastTimestamp"),
+        )
+        .advise(Impact::Disruptive, "place all pods of a job at once (gang scheduling), or ask for fewer");
+    Some(draft)
 }
 
 /// NCCL logs alone: most ranks began a communicator, none completed it, and some never began.
@@ -138,7 +184,7 @@ fn half_made_communicator(scene: &Scene<'_>) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use ringleader_model::{Rank, StoreEvent};
+    use ringleader_model::{Rank, SchedulerEvent, SchedulerKind, StoreEvent};
 
     use super::RULE;
     use crate::staging::Stage;
@@ -173,6 +219,24 @@ mod tests {
         let begun =
             |stage: Stage, rank: u32| stage.process("node1", 100 + rank, None).comm(rank, 4, 1, false);
         [0, 1, 3].into_iter().fold(Stage::new(), begun).concludes(&RULE, "missing-rank 2, low");
+    }
+
+    #[test]
+    fn a_pod_without_a_place() {
+        let job = |pod: &str, kind| {
+            let timeout =
+                StoreEvent::ConnectTimeout { address: "worker-0:29500".into(), text: "timed out".into() };
+            Stage::new().store(None, timeout, "The client socket has timed out").scheduled(SchedulerEvent {
+                scheduler: "Kubernetes".into(),
+                kind,
+                subject: pod.into(),
+                ..SchedulerEvent::default()
+            })
+        };
+        job("pod/worker-1", SchedulerKind::Unschedulable).concludes(&RULE, "missing-rank , medium");
+        // Another one's pod; one that runs.
+        job("pod/notebook-7", SchedulerKind::Unschedulable).silent(&RULE);
+        job("pod/worker-1", SchedulerKind::Running).silent(&RULE);
     }
 
     #[test]

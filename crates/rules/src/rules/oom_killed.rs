@@ -74,6 +74,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
         draft = match (seen.bond(), a_rank_was_killed) {
             (Bond::Time, true) | (Bond::Untold, _) => draft.weight(Weight::Derived),
             (_, true) => draft.severity(Severity::Warning),
+            // Without its launcher a job does not end well, and nobody is left to say so.
+            (Bond::Time, false) if seen.events().iter().any(|e| is_launcher(e)) => {
+                draft.severity(Severity::Warning).at_most(ringleader_model::Confidence::Low)
+            }
             _ => draft.severity(Severity::Info),
         };
     }
@@ -94,6 +98,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
         )
         .advise(Impact::Disruptive, "use fewer data-loader workers or ask for more memory per node");
     found(draft)
+}
+
+fn is_launcher(event: &crate::correlate::machine::MachineEvent<'_>) -> bool {
+    let launchers = ["torchrun", "deepspeed", "accelerate", "srun", "slurmstepd", "mpirun"];
+    matches!(&event.event.kind, KernelEventKind::OomKill(k) if launchers.contains(&&*k.name))
 }
 
 /// `rank 1 (python3, pid 7) at the memory limit of its cgroup, with 64.0 GiB`.
@@ -150,6 +159,36 @@ mod tests {
         // Numbers of a container are not the host's: a rank that died of SIGKILL may be the victim.
         let maybe = Stage::new().two_ranks().failed(1, -9, true).oom(9_999, "python3");
         assert_eq!(maybe.worth(&RULE), ["warning Derived"]);
+    }
+
+    #[test]
+    fn a_launcher_in_the_job_s_time() {
+        use crate::staging_kernel::BEGAN_S;
+        let job = || Stage::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
+        let launcher = |s: i64| job().oom(1_290, "torchrun").at_s(BEGAN_S + s).on("node0");
+        assert_eq!(launcher(60).worth(&RULE), ["warning Derived"]);
+        launcher(-86_400).silent(&RULE);
+    }
+
+    #[test]
+    fn two_nodes_with_the_same_numbers() {
+        use crate::staging_kernel::BEGAN_S;
+        let exit = ringleader_model::TorchEvent::ChildExit { exit_code: -9 };
+        let job = |s: i64| {
+            let stage = Stage::new().process("node0", 101, Some(0)).process("node1", 101, Some(1));
+            let stage = stage.torch(None, exit.clone(), "failed (exitcode: -9) (pid: 101)");
+            let stage = stage.at_s(BEGAN_S + 600);
+            let mut stage = stage.failed(1, -9, true);
+            for row in stage.case.observations.iter_mut().rev().take(2) {
+                row.who.pid = Some(ringleader_model::Pid(101));
+            }
+            stage.oom(101, "pt_main_thread").at_s(BEGAN_S + s)
+        };
+        job(599).expect(&RULE, &["oom-killed 1"]);
+        assert_ne!(
+            job(10).findings(&RULE).first().map(|f| f.culprits[0].rank),
+            Some(Some(ringleader_model::Rank(1)))
+        );
     }
 
     #[test]

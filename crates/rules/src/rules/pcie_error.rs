@@ -30,7 +30,9 @@
 //!
 //! Linux Documentation/PCI/pcieaer-howto; PCI Express Base Specification, error logging; Xid Catalog, 32, 80, 167.
 
-use ringleader_model::{Category, GpuRow, Impact, KernelEventKind, PcieSeverity, Weight};
+use ringleader_model::{
+    Category, Confidence, GpuRow, Impact, KernelEventKind, PcieSeverity, Severity, Weight,
+};
 
 use crate::correlate::Scene;
 use crate::correlate::gpus::SeenGpu;
@@ -154,9 +156,26 @@ fn tested(scene: &Scene<'_>) -> Option<Draft> {
     Some(advise_link(draft.category(Category::Performance)))
 }
 
-/// Drivers of devices that carry nothing between GPUs.
-const OTHER_DRIVERS: [&str; 9] =
-    ["nvme", "ahci", "megaraid_sas", "mpt3sas", "smartpqi", "xhci_hcd", "snd_hda_intel", "ast", "mgag200"];
+/// Drivers of GPUs, of network cards and of the ports above them; without a name it may be any.
+const CARRIERS: [&str; 17] = [
+    "",
+    "pcieport",
+    "nvidia",
+    "nvidia-nvswitch",
+    "nouveau",
+    "vfio-pci",
+    "mlx5_core",
+    "mlx4_core",
+    "bnxt_en",
+    "efa",
+    "ena",
+    "ice",
+    "irdma",
+    "i40e",
+    "ixgbe",
+    "igb",
+    "hns3",
+];
 /// A drive is missed this soon after its slot lost the link, seconds.
 const MISSED_S: f64 = 10.0;
 
@@ -166,7 +185,7 @@ fn is_of_another_sort(scene: &Scene<'_>, event: &MachineEvent<'_>) -> bool {
         KernelEventKind::PcieError(error) => {
             other.event.device.is_some()
                 && other.event.device == event.event.device
-                && OTHER_DRIVERS.contains(&&*error.driver)
+                && !CARRIERS.contains(&&*error.driver)
         }
         KernelEventKind::Storage { name, .. } => {
             matches!(event.event.kind, KernelEventKind::PcieLinkDown)
@@ -177,9 +196,15 @@ fn is_of_another_sort(scene: &Scene<'_>, event: &MachineEvent<'_>) -> bool {
     })
 }
 
+/// A request that nobody supports, not fatal: drivers and tools that look for devices make them.
+fn is_probe(event: &MachineEvent<'_>) -> bool {
+    matches!(&event.event.kind, KernelEventKind::PcieError(e)
+        if e.severity == PcieSeverity::NonFatal && !e.bits.is_empty() && e.bits.iter().all(|b| &**b == "UnsupReq"))
+}
+
 fn said_by_kernel(scene: &Scene<'_>) -> Outcome {
     let seen = Seen::of(scene, |e| match &e.event.kind {
-        _ if e.bond != Bond::Alone && is_of_another_sort(scene, e) => false,
+        _ if is_of_another_sort(scene, e) => false,
         KernelEventKind::PcieError(error) => {
             error.severity != PcieSeverity::Corrected && !error.bits.iter().any(|b| &**b == "ACSViol")
         }
@@ -204,13 +229,17 @@ fn said_by_kernel(scene: &Scene<'_>) -> Outcome {
             let sort = if error.severity == PcieSeverity::Fatal { "fatal" } else { "uncorrected" };
             let bits = error.bits.join(", ");
             let bits = if bits.is_empty() { bits } else { format!(" ({bits})") };
-            let port = if &*error.driver == "pcieport" { "at the port" } else { "of" };
+            // A port reports for what is below it.
+            let port = if &*error.driver == "pcieport" { "at" } else { "of" };
             format!("{sort} PCIe error {port} {device}{bits}")
         }
         KernelEventKind::PcieLinkDown => format!("the PCIe slot below {device} lost its link"),
         _ => format!("the driver lost data on PCIe at {}", seen.gpu()),
     };
     let mut draft = seen.draft(&RULE, "pcie-error", what);
+    if seen.events().iter().all(|e| is_probe(e)) {
+        draft = draft.severity(Severity::Info).weight(Weight::Derived).confidence(Confidence::Low);
+    }
     if lost {
         draft = draft.weight(Weight::Echo);
     } else if is_xid(first.event, &[32]) && seen.bond() != Bond::Alone {
@@ -311,6 +340,17 @@ mod tests {
     fn corrected_errors_break_nothing() {
         Stage::new().pcie("0000:3b:00.0", "nvidia", PcieSeverity::Corrected, "BadTLP").silent(&RULE);
         Stage::new().pcie("0000:00:1c.0", "pcieport", PcieSeverity::Corrected, "RxErr Timeout").silent(&RULE);
+    }
+
+    #[test]
+    fn requests_that_nobody_supports_and_other_devices() {
+        let probe = Stage::new().pcie("0000:e1:00.0", "pcieport", PcieSeverity::NonFatal, "UnsupReq");
+        assert_eq!(probe.worth(&RULE), ["info Derived"]);
+        let fatal = Stage::new().pcie("0000:e1:00.0", "pcieport", PcieSeverity::Fatal, "UnsupReq");
+        assert_eq!(fatal.worth(&RULE), ["error Stated"]);
+        for driver in ["nvme", "ahci", "qat_4xxx"] {
+            Stage::new().pcie("0000:e1:00.0", driver, PcieSeverity::NonFatal, "CmpltTO").silent(&RULE);
+        }
     }
 
     #[test]

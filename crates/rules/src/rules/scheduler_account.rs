@@ -15,7 +15,8 @@
 //! # What looks like it but is not
 //!
 //! A limit of time and a cancellation come after a hang as well: they explain nothing by themselves. Accounts of
-//! other nodes and pods than the job's are not its. `oom_kill` counts since the group was made: without a rank that
+//! other nodes and pods than the job's are not its, nor are those of other ids in Slurm's table, an end from before the
+//! job began, or a container beside the rank's in its pod. `oom_kill` counts since the group was made: without a rank that
 //! was killed it is worth a word.
 //!
 //! # What to do
@@ -26,13 +27,17 @@
 //!
 //! SchedMD/slurm sacct(1), JOB STATE CODES; kubernetes/kubernetes pkg/kubelet/eviction; Linux cgroup-v2, memory.events.
 
+use std::collections::BTreeSet;
+
 use ringleader_model::{
-    Confidence, Culprit, Evidence, Finding, Host, Impact, Observation, SchedulerEvent, SchedulerKind,
+    Confidence, Culprit, Evidence, Finding, Host, Impact, Need, Observation, SchedulerEvent, SchedulerKind,
     Severity, SourceKind, SystemFact, Weight,
 };
 
 use crate::correlate::Scene;
+use crate::correlate::machine::in_year;
 use crate::correlate::site::shown;
+use crate::health;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told;
 
@@ -64,7 +69,74 @@ fn check(scene: &Scene<'_>) -> Outcome {
     if !findings.iter().any(|f: &Finding| f.cause == "oom-killed") {
         findings.extend(group_killed(scene));
     }
+    if findings.is_empty() {
+        findings.extend(ended_by_signal(scene));
+    }
+    if findings.is_empty() {
+        return out_of_time(scene);
+    }
     Outcome::from_findings(findings)
+}
+
+/// A container of the job that SIGKILL ended, while the job is in trouble; after the failure whoever cleaned up did it.
+fn ended_by_signal(scene: &Scene<'_>) -> Option<Finding> {
+    /// The kubelet waits this long between SIGTERM and SIGKILL.
+    const CLEAN_UP_NS: i64 = 30_000_000_000;
+    health::trouble(scene)?;
+    let failed = scene.machine.ending.failed.map(|(at, _)| at);
+    let is_after = |e: &SchedulerEvent| match (e.ended_at, failed) {
+        (Some(at), Some(failed)) => {
+            in_year(at) > failed.saturating_add(CLEAN_UP_NS).saturating_add(at.error_ns)
+        }
+        _ => false,
+    };
+    let (observation, event, host) = all_events(scene).find_map(|(o, e)| {
+        let is_killed = e.kind == SchedulerKind::Failed && e.exit_code == Some(137);
+        let is_whole = e.scheduler.as_ref() == "Kubernetes" && e.n_containers.is_none_or(|n| n == 1);
+        let is_ours =
+            is_killed && is_whole && !is_after(e) && scene.machine.precedes_job(e.ended_at) != Some(true);
+        Some((o, e, host_of(scene, e).filter(|_| is_ours)?))
+    })?;
+    let members = scene.roster.members.iter().filter(|m| m.host.as_ref() == Some(&host));
+    let ranks: Vec<Culprit> = members.filter_map(|m| Some(scene.roster.culprit_rank(m.rank?))).collect();
+    let culprits =
+        if ranks.is_empty() { vec![Culprit { host: Some(host), ..Culprit::default() }] } else { ranks };
+    let title = format!("{} was ended by SIGKILL (exit code 137)", event.subject);
+    let when = if event.ended_at.is_some() { Confidence::Medium } else { Confidence::Low };
+    Draft::new(RULE.id, "process-killed", title)
+        .severity(Severity::Error)
+        .weight(Weight::Derived)
+        .confidence(when)
+        .culprits(culprits)
+        .evidence([shown(observation, None, SourceKind::Scheduler, "")])
+        .advise_command(
+            Impact::Harmless,
+            "see when it ended and who ended it: a limit, an eviction, a node's agent, somebody's delete",
+            "kubectl describe pod <pod>; kubectl get events --sort-by=.lastTimestamp",
+        )
+        .build()
+}
+
+/// A limit of time that ended the job explains nothing, and is no health.
+fn out_of_time(scene: &Scene<'_>) -> Outcome {
+    let of_other_jobs = other_jobs(scene);
+    let hosts = scene.hosts();
+    let limit = all_events(scene).map(|(_, e)| e).find(|e| {
+        let is_here = hosts.is_empty()
+            || e.node.as_deref().is_some_and(|nodes| hosts.iter().all(|host| is_in(nodes, host)));
+        e.kind == SchedulerKind::TimeLimit
+            && is_here
+            && !of_other_jobs.contains(job_of(&e.subject))
+            && scene.machine.precedes_job(e.ended_at) != Some(true)
+    });
+    let Some(limit) = limit.filter(|_| !scene.machine.ending.in_order) else { return Outcome::Clear };
+    let subject = if limit.subject.is_empty() { "the job" } else { &limit.subject };
+    Outcome::Undecided(vec![Need {
+        question: format!(
+            "the scheduler ended {subject} at its limit of time: did it make progress until then, or hang?"
+        ),
+        command: format!("sacct -j {} -o JobID,State,Start,End,Timelimit,NodeList", job_of(&limit.subject)),
+    }])
 }
 
 /// Ranks that were killed, with the launcher's word for it.
@@ -80,6 +152,74 @@ fn killed(scene: &Scene<'_>, host: Option<&Host>) -> Vec<(Culprit, Evidence)> {
         .collect()
 }
 
+/// All that schedulers say.
+fn all_events<'a>(scene: &Scene<'a>) -> impl Iterator<Item = (&'a Observation, &'a SchedulerEvent)> {
+    scene.system().filter_map(|(o, fact)| match fact {
+        SystemFact::Scheduler(event) => Some((o, event)),
+        _ => None,
+    })
+}
+
+/// `812` of `812.0` and `812.batch`.
+fn job_of(subject: &str) -> &str {
+    subject.split('.').next().unwrap_or(subject)
+}
+
+/// Ids of Slurm's table whose nodes are not those of this job: a job's row lists all of its nodes. Of several that fit the
+/// newest is meant.
+fn other_jobs<'a>(scene: &Scene<'a>) -> BTreeSet<&'a str> {
+    let hosts = scene.hosts();
+    let jobs = all_events(scene)
+        .map(|(_, e)| e)
+        .filter(|e| e.scheduler.as_ref() == "Slurm" && !e.subject.is_empty() && !e.subject.contains('.'));
+    let with_nodes: Vec<(&str, &str)> =
+        jobs.filter_map(|e| Some((&*e.subject, e.node.as_deref()?))).collect();
+    let fits = |nodes: &str| !hosts.is_empty() && hosts.iter().all(|host| is_in(nodes, host));
+    let number = |id: &str| {
+        let digits = id.bytes().take_while(u8::is_ascii_digit).count();
+        id.get(..digits).and_then(|d| d.parse::<u64>().ok())
+    };
+    let fitting = with_nodes.iter().filter(|(_, nodes)| fits(nodes)).map(|(id, _)| *id);
+    // Without one that fits the names may be written in another way: nothing is told apart.
+    let Some(newest) = fitting.max_by_key(|id| number(id)) else { return BTreeSet::new() };
+    all_events(scene)
+        .filter(|(_, e)| e.scheduler.as_ref() == "Slurm")
+        .map(|(_, e)| job_of(&e.subject))
+        .filter(|id| !id.is_empty() && *id != newest)
+        .collect()
+}
+
+/// Whether a list of nodes, `node[0-1,7],gpu3`, has a host, with or without its domain.
+fn is_in(nodes: &str, host: &str) -> bool {
+    let host = host.split('.').next().unwrap_or(host);
+    let mut depth = 0_u32;
+    let mut parts = nodes.split(|c: char| {
+        match c {
+            '[' => depth += 1,
+            ']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    });
+    parts.any(|part| {
+        let Some((prefix, rest)) = part.split_once('[') else { return part == host };
+        let Some((ranges, suffix)) = rest.split_once(']') else { return false };
+        let Some(middle) = host.strip_prefix(prefix).and_then(|h| h.strip_suffix(suffix)) else {
+            return false;
+        };
+        ranges.split(',').any(|range| {
+            let (from, to) = range.split_once('-').unwrap_or((range, range));
+            let number = |n: &str| n.parse::<u64>().ok();
+            // `node[08-12]` keeps its zeros.
+            let is_wide = middle.len() >= from.len() && (from.starts_with('0') || !middle.starts_with('0'));
+            match (number(from), number(middle), number(to)) {
+                (Some(from), Some(n), Some(to)) => (is_wide || middle == "0") && (from..=to).contains(&n),
+                _ => false,
+            }
+        })
+    })
+}
+
 /// The host of the job that an event names: its node, or a pod whose name is its host's.
 fn host_of(scene: &Scene<'_>, event: &SchedulerEvent) -> Option<Host> {
     let hosts = scene.hosts();
@@ -90,12 +230,15 @@ fn host_of(scene: &Scene<'_>, event: &SchedulerEvent) -> Option<Host> {
 
 fn told_of(scene: &Scene<'_>, kind: SchedulerKind) -> Option<Finding> {
     let hosts = scene.hosts();
-    let events: Vec<(&Observation, &SchedulerEvent, Option<Host>)> = scene
-        .system()
-        .filter_map(|(o, fact)| match fact {
-            SystemFact::Scheduler(event) if event.kind == kind => Some((o, event, host_of(scene, event))),
-            _ => None,
-        })
+    let of_other_jobs = other_jobs(scene);
+    // Ended before this job began, or an id whose nodes are not this job's.
+    let is_other = |event: &SchedulerEvent| {
+        scene.machine.precedes_job(event.ended_at) == Some(true)
+            || event.scheduler.as_ref() == "Slurm" && of_other_jobs.contains(job_of(&event.subject))
+    };
+    let events: Vec<(&Observation, &SchedulerEvent, Option<Host>)> = all_events(scene)
+        .filter(|(_, event)| event.kind == kind && !is_other(event))
+        .map(|(o, event)| (o, event, host_of(scene, event)))
         .collect();
     // What names the job's own host comes first; of another node's event nothing can be told.
     let near: Vec<_> = events.iter().filter(|(.., host)| host.is_some()).collect();
@@ -103,8 +246,16 @@ fn told_of(scene: &Scene<'_>, kind: SchedulerKind) -> Option<Finding> {
     let events: Vec<_> = if is_bound { near } else { events.iter().collect() };
     let (_, event, host) = events.first()?;
     let dead: Vec<(Culprit, Evidence)> = killed(scene, host.as_ref());
-    let is_tied = is_bound || !dead.is_empty() || hosts.is_empty() && scene.roster.members.is_empty();
-    let subject = if event.subject.is_empty() { "the job" } else { &event.subject };
+    // One container of several: whether the rank ran in it, only its own end tells.
+    let may_be_helper = event.n_containers.is_some_and(|n| n > 1) && dead.is_empty();
+    let is_bound = is_bound && !may_be_helper;
+    let is_alone = hosts.is_empty() && scene.roster.members.is_empty();
+    let is_tied = is_bound || !dead.is_empty() || is_alone;
+    let subject = match (&*event.subject, &event.container) {
+        ("", _) => "the job".to_owned(),
+        (subject, Some(container)) => format!("container {container} of {subject}"),
+        (subject, None) => subject.to_owned(),
+    };
     let at = event.node.as_deref().map_or_else(String::new, |n| format!(" on {n}"));
     let (cause, title) = match kind {
         SchedulerKind::OutOfMemory => ("oom-killed", format!("{subject}{at} was killed for lack of memory")),
@@ -205,9 +356,11 @@ fn group_killed(scene: &Scene<'_>) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use ringleader_model::{MemoryGroup, SchedulerEvent, SchedulerKind, Severity, SystemFact};
+    use ringleader_model::{MemoryGroup, SchedulerEvent, SchedulerKind, Severity, SystemFact, WallTime};
 
-    use super::RULE;
+    use super::{RULE, is_in};
+    use crate::correlate::Scene;
+    use crate::rule::Outcome;
     use crate::staging::Stage;
 
     fn event(kind: SchedulerKind, subject: &str, node: &str) -> SchedulerEvent {
@@ -260,13 +413,88 @@ mod tests {
             .scheduled(event(SchedulerKind::OutOfMemory, "7.0", "node9"))
             .finding(&RULE);
         assert_eq!(finding.severity, Severity::Info);
-        for kind in [
-            SchedulerKind::TimeLimit,
-            SchedulerKind::Cancelled,
-            SchedulerKind::Failed,
-            SchedulerKind::Completed,
-        ] {
+        for kind in [SchedulerKind::Cancelled, SchedulerKind::Failed, SchedulerKind::Completed] {
             Stage::new().two_verbs_nodes().scheduled(event(kind, "812.0", "node1")).silent(&RULE);
+        }
+    }
+
+    #[test]
+    fn an_earlier_life_and_a_helper_of_the_pod() {
+        use crate::staging_kernel::BEGAN_S;
+        let ended = |s: i64, n| SchedulerEvent {
+            scheduler: "Kubernetes".into(),
+            container: Some("shipper".into()),
+            n_containers: Some(n),
+            ended_at: Some(WallTime { ns: s * 1_000_000_000, error_ns: 0, has_year: true }),
+            ..event(SchedulerKind::OutOfMemory, "pod/node0", "gpu-7")
+        };
+        let job = || Stage::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
+        job().scheduled(ended(BEGAN_S - 86_400, 1)).silent(&RULE);
+        job().scheduled(ended(BEGAN_S + 300, 1)).expect(&RULE, &["oom-killed"]);
+        // Which container the rank was in is not told, and no rank died of SIGKILL.
+        assert_eq!(job().scheduled(ended(BEGAN_S + 300, 2)).finding(&RULE).severity, Severity::Info);
+    }
+
+    #[test]
+    fn a_pod_that_sigkill_ended() {
+        use crate::staging_kernel::BEGAN_S;
+        let ended = |s: Option<i64>, code| SchedulerEvent {
+            scheduler: "Kubernetes".into(),
+            exit_code: Some(code),
+            ended_at: s.map(|s| WallTime { ns: s * 1_000_000_000, error_ns: 0, has_year: true }),
+            ..event(SchedulerKind::Failed, "pod/node0", "gpu-7")
+        };
+        let job = || {
+            let stage = Stage::new().two_ranks().raised(Some(0), "DistBackendError", "boom", &[]);
+            stage.at_s(BEGAN_S + 600)
+        };
+        job().scheduled(ended(None, 137)).expect(&RULE, &["process-killed 0-1"]);
+        job().scheduled(ended(Some(BEGAN_S + 590), 137)).expect(&RULE, &["process-killed 0-1"]);
+        // Whoever cleaned up; another code; of yesterday; a job that is well.
+        job().scheduled(ended(Some(BEGAN_S + 900), 137)).silent(&RULE);
+        job().scheduled(ended(None, 1)).silent(&RULE);
+        job().scheduled(ended(Some(BEGAN_S - 86_400), 137)).silent(&RULE);
+        Stage::new().two_ranks().scheduled(ended(None, 137)).silent(&RULE);
+    }
+
+    #[test]
+    fn of_several_jobs_the_newest_on_all_of_its_hosts() {
+        let table = |of_ours: SchedulerKind, of_other: SchedulerKind| {
+            let stage = Stage::new().two_verbs_nodes();
+            let stage = stage.scheduled(event(of_other, "790", "node1"));
+            let stage = stage.scheduled(event(of_other, "790.0", "node1"));
+            stage.scheduled(event(of_ours, "812", "node[0-1]"))
+        };
+        table(SchedulerKind::Failed, SchedulerKind::OutOfMemory).silent(&RULE);
+        table(SchedulerKind::Running, SchedulerKind::OutOfMemory).silent(&RULE);
+        let ours = table(SchedulerKind::Failed, SchedulerKind::Completed);
+        let ours = ours.scheduled(event(SchedulerKind::OutOfMemory, "812.0", "node1"));
+        ours.concludes(&RULE, "oom-killed 1, high");
+    }
+
+    #[test]
+    fn a_limit_of_time_is_no_health() {
+        let asks = |kind| {
+            let stage = Stage::new().two_verbs_nodes().scheduled(event(kind, "812", "node[0-1]"));
+            matches!((RULE.check)(&Scene::new(&stage.case)), Outcome::Undecided(_))
+        };
+        assert!(asks(SchedulerKind::TimeLimit));
+        assert!(!asks(SchedulerKind::Completed));
+    }
+
+    #[test]
+    fn lists_of_nodes() {
+        for (nodes, host, expected) in [
+            ("node[0-1]", "node1", true),
+            ("node[0-1]", "node1.cluster", true),
+            ("node[0-1]", "node2", false),
+            ("gpu[08-12,20],cpu1", "gpu09", true),
+            ("gpu[08-12,20],cpu1", "gpu20", true),
+            ("gpu[08-12,20],cpu1", "gpu9", false),
+            ("gpu[08-12,20],cpu1", "cpu1", true),
+            ("node1", "node10", false),
+        ] {
+            assert_eq!(is_in(nodes, host), expected, "{nodes} {host}");
         }
     }
 
