@@ -56,30 +56,26 @@ pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
         _ => other_zones(scene),
     };
     let decisive = findings.first().filter(|f| f.severity > Severity::Info && f.weight > Weight::Aside);
-    match decisive {
-        Some(first) => {
-            let same = same_fault(first, &findings);
-            // What another rule would have needed does not matter any more once a sure cause is known.
-            if same.confidence == Confidence::High && first.severity == Severity::Error {
-                needs.retain(|n| n.command.is_empty());
-            }
-            needs.extend(zones);
-            Verdict {
-                cause: first.cause,
-                category: first.category,
-                confidence: same.confidence,
-                summary: first.title.clone(),
-                culprits: same.culprits,
-                victims: first.victims.clone(),
-                actions: first.actions.clone(),
-                needs,
-                findings,
-            }
-        }
-        None => {
-            needs.extend(zones);
-            without_finding(scene, findings, needs)
-        }
+    let Some(first) = decisive else {
+        needs.extend(zones);
+        return without_finding(scene, findings, needs);
+    };
+    let same = same_fault(first, &findings);
+    // What another rule would have needed does not matter any more once a sure cause is known.
+    if same.confidence == Confidence::High && first.severity == Severity::Error {
+        needs.retain(|n| n.command.is_empty());
+    }
+    needs.extend(zones);
+    Verdict {
+        cause: first.cause,
+        category: first.category,
+        confidence: same.confidence,
+        summary: first.title.clone(),
+        culprits: same.culprits,
+        victims: first.victims.clone(),
+        actions: first.actions.clone(),
+        needs,
+        findings,
     }
 }
 

@@ -27,6 +27,7 @@
 //! NVIDIA, Analyzing Xid Errors with the Xid Catalog; NVIDIA/open-gpu-kernel-modules nverror.h.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use ringleader_knowledge::xid::{self, Class, Grade, Kills};
 use ringleader_model::{Confidence, KernelEvent, KernelEventKind, Need, Weight, Xid};
@@ -180,10 +181,11 @@ fn ask(event: &MachineEvent<'_>) -> Option<Need> {
     let of_program = row.class == Class::Application;
     let mut question = format!("{gpu} reported Xid {} ({}): {}", row.code, row.name, row.meaning);
     if let Some(action) = needed(x).filter(|_| x.code == RECOVERY) {
-        question.push_str(&format!(
+        let _ = write!(
+            question,
             " It says: {}, {}. Which fault before it made that so?",
             action.name, action.meaning
-        ));
+        );
     } else if of_program {
         question.push_str(" What did the program do? The node may stay.");
     } else {
@@ -191,9 +193,9 @@ fn ask(event: &MachineEvent<'_>) -> Option<Need> {
     }
     if x.code != RECOVERY {
         let first = row.action.sentence();
-        question.push_str(&format!(" What to do: {first}"));
+        let _ = write!(question, " What to do: {first}");
         if row.then != row.action {
-            question.push_str(&format!("; if it comes again: {}", row.then.sentence()));
+            let _ = write!(question, "; if it comes again: {}", row.then.sentence());
         }
     }
     let command = if of_program { "CUDA_LAUNCH_BLOCKING=1 torchrun …" } else { "nvidia-bug-report.sh" };
