@@ -167,6 +167,7 @@ impl Moment {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 mod tests {
     use super::{Baseline, Change, ChangeKind};
     use crate::answer::{CheckResult, NodeReport, Value, ValueKind, Verdict};

@@ -229,4 +229,5 @@ impl Fleet {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 mod tests;

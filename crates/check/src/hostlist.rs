@@ -196,6 +196,7 @@ fn ranges(numbers: &[(u64, &str)]) -> String {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 mod tests {
     use super::{MAX_HOSTS, parse, print};
 

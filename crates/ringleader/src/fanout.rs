@@ -198,4 +198,5 @@ fn now_ns() -> i64 {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 mod tests;

@@ -166,6 +166,7 @@ fn ask(question: &str) -> Result<bool, Failure> {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 mod tests {
     use std::path::Path;
     use std::process::{Command, Stdio};

@@ -86,7 +86,7 @@ impl NodesArgs {
             return Ok((Box::new(slurm), hosts));
         }
         if let Some(selector) = &self.kube {
-            return self.pods(selector);
+            return pods(self, selector);
         }
         let mut hosts = Vec::new();
         let mut add = |text: &str| -> Result<(), Failure> {
@@ -120,26 +120,6 @@ impl NodesArgs {
         Ok((Box::new(ssh), hosts))
     }
 
-    #[cfg(feature = "kube")]
-    fn pods(&self, selector: &str) -> Result<(Box<dyn Transport>, Vec<String>), Failure> {
-        let failed = |why| Failure::Nodes { why, help: "`kubectl get pods -l SELECTOR` should list them" };
-        let kube = crate::fanout::kube::Kube::connect(
-            self.namespace.as_deref(),
-            self.container.as_deref(),
-            Duration::from_secs(self.connect_timeout_secs),
-        )
-        .map_err(failed)?;
-        let pods = kube.pods(selector).map_err(failed)?;
-        Ok((Box::new(kube), pods))
-    }
-
-    #[cfg(not(feature = "kube"))]
-    fn pods(&self, _selector: &str) -> Result<(Box<dyn Transport>, Vec<String>), Failure> {
-        let why = "this build of ringleader does not speak with Kubernetes".to_owned();
-        let help = "build it with: cargo build --release -p ringleader --features kube; deploy/daemonset.yaml needs no such build";
-        Err(Failure::Nodes { why, help })
-    }
-
     fn program(&self) -> Result<Program, Failure> {
         if self.copy {
             return Program::running(env!("CARGO_PKG_VERSION")).map_err(Failure::Program);
@@ -154,6 +134,26 @@ impl NodesArgs {
         }
         Ok(Program::Named("ringleader".to_owned()))
     }
+}
+
+#[cfg(feature = "kube")]
+fn pods(args: &NodesArgs, selector: &str) -> Result<(Box<dyn Transport>, Vec<String>), Failure> {
+    let failed = |why| Failure::Nodes { why, help: "`kubectl get pods -l SELECTOR` should list them" };
+    let kube = crate::fanout::kube::Kube::connect(
+        args.namespace.as_deref(),
+        args.container.as_deref(),
+        Duration::from_secs(args.connect_timeout_secs),
+    )
+    .map_err(failed)?;
+    let pods = kube.pods(selector).map_err(failed)?;
+    Ok((Box::new(kube), pods))
+}
+
+#[cfg(not(feature = "kube"))]
+fn pods(_: &NodesArgs, _selector: &str) -> Result<(Box<dyn Transport>, Vec<String>), Failure> {
+    let why = "this build of ringleader does not speak with Kubernetes".to_owned();
+    let help = "build it with: cargo build --release -p ringleader --features kube; deploy/daemonset.yaml needs no such build";
+    Err(Failure::Nodes { why, help })
 }
 
 /// The hosts of a file: the first word of each line. The forms of Slurm, pdsh, OpenMPI and DeepSpeed agree on that.

@@ -16,7 +16,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// Patience with a pipe after its process has ended: a master connection of ssh keeps it open for hours.
 const LINGER: Duration = Duration::from_millis(300);
 /// Time to end in good order.
-const GRACE: Duration = Duration::from_millis(1000);
+const GRACE: Duration = Duration::from_secs(1);
 /// Bytes of standard error that are kept: the last ones, since banners come first.
 const MAX_SAID: usize = 8192;
 

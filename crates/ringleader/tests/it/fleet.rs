@@ -85,7 +85,7 @@ fn many_nodes_are_one_table() {
     let started = Instant::now();
     let output = check(folder, &["--hosts", "node[001-120]", "--node-deadline-secs", "20", "--width", "100"]);
     assert_eq!(output.status.code(), Some(4), "{}", err(&output));
-    assert!(started.elapsed() < Duration::from_secs(120));
+    assert!(started.elapsed() < Duration::from_mins(2));
     let text = out(&output);
     // Not told by size of the fleet: the same faults on thirty nodes give as many lines.
     assert!(text.lines().count() < 30, "{text}");
@@ -339,7 +339,8 @@ struct Zoo {
 
 fn not_tested(why: &str) {
     use std::io::Write as _;
-    writeln!(std::io::stderr(), "not tested: {why}").unwrap();
+    // Nobody is left to tell if standard error is gone.
+    let _ = writeln!(std::io::stderr(), "not tested: {why}");
 }
 
 impl Zoo {
@@ -476,7 +477,7 @@ fn a_real_slurm() {
     let job =
         zoo.run("in", &["sbatch", "--parsable", "-D", "/", "-o", "/dev/null", "-N", "3", "--wrap", &line]);
     assert!(job.status.success(), "{}", err(&job));
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + Duration::from_mins(1);
     while !written.exists() && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(200));
     }
