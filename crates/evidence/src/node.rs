@@ -4,8 +4,8 @@
 //!
 //! ```text
 //! {"schema": "ringleader.node.v1", "host": "node7", "at_ns": 1795163314000000000,
-//!  "gpus": {"at_ns": …, "took_ms": 41, "seen": {"gpus": [{"index": 0, "pci": "0000:1b:00.0", …}]}},
-//!  "pci": {"failed": "…"}, "kernel_log": {"seen": {"lines": ["4,812,5678901,-;NVRM: Xid …"]}}, …}
+//!  "gpus": {"at_ns": …, "took_ms": 41, "outcome": {"seen": {"gpus": [{"index": 0, …}]}}},
+//!  "pci": {"outcome": {"failed": "…"}}, "kernel_log": {"outcome": {"seen": {"lines": ["4,812,…"]}}}, …}
 //! ```
 //!
 //! Written by `crates/collect`; the types are in `crates/node`. Each part is read by itself: one that is malformed costs

@@ -10,13 +10,12 @@ pub struct Part<T> {
     pub at_ns: i64,
     /// How long it took, milliseconds.
     pub took_ms: u64,
-    /// What came of it.
-    #[serde(flatten)]
+    /// What came of it. Not flattened: numbers as keys of a map would not be read back.
     pub outcome: Outcome<T>,
 }
 
 /// What came of a reading.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome<T> {
     /// Read.
@@ -33,6 +32,7 @@ pub enum Outcome<T> {
         stuck_in: String,
     },
     /// Nobody asked.
+    #[default]
     NotAsked,
 }
 
@@ -82,6 +82,24 @@ impl<T> Part<T> {
         match &self.outcome {
             Outcome::Seen(value) => Some(value),
             _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::{Outcome, Part};
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let seen: Part<BTreeMap<u32, String>> = Part::of(BTreeMap::from([(4190, "libnccl".to_owned())]));
+        let hung =
+            Part { outcome: Outcome::TimedOut { limit_ms: 5, stuck_in: "x".to_owned() }, ..seen.clone() };
+        for part in [seen, hung, Part::default()] {
+            let text = serde_json::to_string(&part).unwrap_or_default();
+            assert_eq!(serde_json::from_str::<Part<BTreeMap<u32, String>>>(&text).ok(), Some(part), "{text}");
         }
     }
 }

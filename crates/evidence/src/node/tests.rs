@@ -271,7 +271,7 @@ fn a_part_that_hung_or_is_malformed_is_a_note() {
         Outcome::TimedOut { limit_ms: 2_000, stuck_in: "pid 12, state D, in nvidia_ioctl".to_owned() };
     node.rdma.outcome = Outcome::Absent("no RDMA device".to_owned());
     let mut value = serde_json::to_value(&node).unwrap();
-    value["mounts"] = serde_json::json!({"seen": 12});
+    value["mounts"] = serde_json::json!({"outcome": {"seen": 12}});
     let extract = read("node.json", value.to_string().as_bytes());
     let notes: Vec<(NoteKind, &str)> = extract.notes.iter().map(|n| (n.kind, n.text.as_str())).collect();
     assert_eq!(
