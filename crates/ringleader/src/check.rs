@@ -217,17 +217,9 @@ fn kill_orphans(args: &CheckArgs) -> Result<Vec<(u32, act::Ended)>, Failure> {
     Ok(act::end_orphans(&now, &args.kill_orphans, &orphans, &root.join("proc")))
 }
 
-/// Pids that the check names.
+/// Pids that the check `job-orphans` would name.
 fn orphans(node: &Node) -> Vec<u32> {
-    let Some(check) = checks::by_id(ORPHANS) else { return Vec::new() };
-    let report = judge(node, &[check], &Options::default());
-    let items = report.checks.iter().flat_map(|check| &check.items);
-    items
-        .filter_map(|item| {
-            let number = item.subject.strip_prefix("pid ")?;
-            number.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
-        })
-        .collect()
+    ringleader_check::jobs::orphans(node).into_iter().map(|orphan| orphan.pid).collect()
 }
 
 fn code(report: &NodeReport, fail_on: CheckFailOn) -> Code {
