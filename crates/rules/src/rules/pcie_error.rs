@@ -71,7 +71,7 @@ fn degraded(scene: &Scene<'_>) -> Option<Draft> {
     Some(advise_link(draft))
 }
 
-/// Replays in a minute from which on a link is not well: DCGM's own limit (dcgmi health).
+/// Replays in a minute from which on a link is not well: DCGM's own limit (NVIDIA/DCGM, DCGM_LIMIT_MAX_PCIREPLAY_RATE).
 const REPLAYS_PER_MINUTE: f64 = 8.0;
 /// Two outputs closer than this give no rate, seconds.
 const MIN_APART_S: f64 = 30.0;
