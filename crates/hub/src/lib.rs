@@ -1,0 +1,1 @@
+//! Where agents of many nodes meet: a directory, or etcd.

@@ -1,0 +1,1 @@
+//! NCCL's profiler plugin: a guest in somebody's job.

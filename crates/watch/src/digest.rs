@@ -1,0 +1,185 @@
+//! What one agent says of its ranks at one moment. Bounded: state in flight, not history.
+
+use serde::{Deserialize, Serialize};
+
+/// Name of the format; the last part is its major version.
+pub const SCHEMA: &str = "ringleader.digest.v1";
+
+/// One agent's word: one node, or one container.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Digest {
+    /// `ringleader.digest.v1`.
+    pub schema: String,
+    /// Who speaks: host name, made unique by the agent where two share one.
+    pub node: String,
+    /// Counts up with every digest of this agent; starts anew with `agent`.
+    pub sequence: u64,
+    /// Names this run of the agent.
+    pub agent: String,
+    /// When it was made, nanoseconds since 1970 by the node's clock.
+    pub at_ns: i64,
+    /// Ranks of the job that this agent sees.
+    pub ranks: Vec<RankDigest>,
+    /// What it could not see, for people.
+    pub notes: Vec<String>,
+}
+
+/// One process of the job.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RankDigest {
+    /// Rank in the job, where known (environment, else the largest communicator).
+    pub rank: Option<u32>,
+    /// Local rank.
+    pub local_rank: Option<u32>,
+    /// Pid on the host.
+    pub pid: u32,
+    /// What the kernel says of the process.
+    pub process: ProcessState,
+    /// Function of the kernel it sleeps in, where it may be read.
+    pub wchan: Option<String>,
+    /// Processor time so far, milliseconds: two digests tell whether it runs.
+    pub cpu_ms: Option<u64>,
+    /// By what it is seen.
+    pub seen_by: SeenBy,
+    /// Communicators.
+    pub comms: Vec<CommDigest>,
+    /// What the plugin's ring has lost so far, all kinds together.
+    pub lost: u64,
+}
+
+/// State of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProcessState {
+    /// Not read.
+    #[default]
+    Unknown,
+    /// Runs or sleeps.
+    Alive,
+    /// Stopped by a signal or a debugger.
+    Stopped,
+    /// Sleeps in the kernel and cannot be woken (state D).
+    Uninterruptible,
+    /// Ended, not yet collected by its parent.
+    Zombie,
+    /// Gone.
+    Dead,
+}
+
+/// Where the knowledge of a rank's operations comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SeenBy {
+    /// The process alone: no operations are known.
+    #[default]
+    Process,
+    /// NCCL RAS: counts of launches, no ends.
+    Ras,
+    /// The plugin's ring.
+    Ring,
+}
+
+/// One rank of one communicator.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CommDigest {
+    /// Equal on all ranks: NCCL's commId or commHash, hexadecimal.
+    pub id: String,
+    /// Name given by the program.
+    pub name: String,
+    /// Number of ranks.
+    pub size: u32,
+    /// Rank within it.
+    pub rank: Option<u32>,
+    /// Collectives handed over so far.
+    pub collectives: u64,
+    /// Collectives that have ended; none where ends cannot be seen.
+    pub collectives_done: Option<u64>,
+    /// Sends and receives handed over so far.
+    pub p2p: u64,
+    /// Sends and receives that have ended.
+    pub p2p_done: Option<u64>,
+    /// Bytes of ended operations.
+    pub bytes_done: u64,
+    /// Newest sign of progress, nanoseconds since 1970 by the node's clock.
+    pub progress_ns: i64,
+    /// It was finalized.
+    pub is_ended: bool,
+    /// The oldest operations in flight, at most [`MAX_IN_FLIGHT`].
+    pub in_flight: Vec<OpDigest>,
+    /// How many there are in all.
+    pub n_in_flight: u32,
+    /// The newest ended collectives, at most [`MAX_RECENT`], oldest first.
+    pub recent: Vec<DoneDigest>,
+}
+
+/// Operations in flight that a digest carries for each communicator.
+pub const MAX_IN_FLIGHT: usize = 4;
+/// Ended operations that a digest carries for each communicator.
+pub const MAX_RECENT: usize = 16;
+/// Waits that a digest carries for each operation: the longest ones.
+pub const MAX_WAITS: usize = 4;
+
+/// One operation in flight.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OpDigest {
+    /// Number within its communicator; point-to-point is counted apart.
+    pub number: u64,
+    /// NCCL's name: `AllReduce`, `Send`.
+    pub function: String,
+    /// Elements.
+    pub count: u64,
+    /// NCCL's name of the type.
+    pub datatype: String,
+    /// Root.
+    pub root: Option<u32>,
+    /// Peer.
+    pub peer: Option<u32>,
+    /// When NCCL was called, nanoseconds since 1970 by the node's clock.
+    pub enqueued_ns: i64,
+    /// When its first kernel started.
+    pub started_ns: Option<i64>,
+    /// Whether kernels are reported at all: without it, `started_ns` that is none means nothing.
+    pub is_start_visible: bool,
+    /// Channels started, stopped, in all.
+    pub channels: [u16; 3],
+    /// What its proxies wait for.
+    pub waits: Vec<WaitDigest>,
+}
+
+/// What a proxy waits for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WaitDigest {
+    /// Peer rank within the communicator.
+    pub peer: u32,
+    /// Channel.
+    pub channel: u8,
+    /// Sending, else receiving.
+    pub is_send: bool,
+    /// `send-gpu`, `send-peer`, `send-net`, `recv-net`, `recv-flush`, `recv-gpu`, `unknown`.
+    pub phase: String,
+    /// Since when, nanoseconds since 1970 by the node's clock.
+    pub since_ns: i64,
+}
+
+/// An ended collective, for who came late: durations alone, so that clocks need not agree.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DoneDigest {
+    /// Number within its communicator.
+    pub number: u64,
+    /// Bytes of the call: count times size of the type.
+    pub bytes: u64,
+    /// From the call to the kernel's start, nanoseconds.
+    pub queued_ns: u64,
+    /// From the kernel's start to its end, nanoseconds: by the GPU's timer where it is known.
+    pub ran_ns: u64,
+    /// From the previous collective's end on this rank and communicator to this call, nanoseconds.
+    pub gap_ns: u64,
+    /// Longest wait of a proxy: its phase, its peer, nanoseconds.
+    pub longest_wait: Option<(String, u32, u64)>,
+}
