@@ -46,18 +46,29 @@ def judge_ras(text, pids, right):
     if text.startswith("no answer") or not text.strip():
         return {"says": "nothing listens" if "refused" in text else text.strip()[:80] or "no answer", "rank": False, "cause": False}
     wrong = text.partition("\nErrors\n")[2]
-    named = sorted({pids[int(pid)] for pid in re.findall(r"[Pp]rocess (\d+)", wrong) if int(pid) in pids})
-    kinds = sorted(set(re.findall(r"\b(MISMATCH|INCOMPLETE|DEAD|TIMEOUT|ABORT)\b", text)))
-    if not kinds and not named:
+    # Blocks: a heading with a word in capitals, then lines that are set in. Those of an ERROR report, they are not to blame.
+    named, kinds, word = {}, [], None
+    for line in wrong.splitlines():
+        if line and not line.startswith((" ", "=")):
+            found = re.search(r"\b(MISMATCH|INCOMPLETE|DEAD|TIMEOUT|ERROR|ABORT)\b", line)
+            word = found and found.group(1)
+            if word and word not in kinds:
+                kinds.append(word)
+        elif word:
+            for pid in re.findall(r"[Pp]rocess (\d+)", line):
+                if int(pid) in pids:
+                    named.setdefault(word, set()).add(pids[int(pid)])
+    to_blame = sorted(set().union(*(ranks for word, ranks in named.items() if word != "ERROR")) or named.get("ERROR", set()))
+    if not kinds:
         return {"says": "OK", "rank": False, "cause": False}
     counts = re.findall(r"different (\w+) operation counts", wrong)
-    says = ", ".join(kinds) + (f" ({counts[0]} counts)" if counts else "") + (f": rank {named}" if named else ", no rank")
+    says = ", ".join(kinds) + (f" ({counts[0]} counts)" if counts else "") + (f": rank {to_blame}" if to_blame else ", no rank")
     causes = set()
     if counts:
         causes |= {"skipped-collective", "extra-collective", "uneven-inputs"}
     if "DEAD" in kinds or "INCOMPLETE" in kinds:
         causes |= {"peer-process-died"}
-    return {"says": says, "rank": named == right["ranks"], "cause": bool(causes & set(right["causes"]))}
+    return {"says": says, "rank": to_blame == right["ranks"], "cause": bool(causes & set(right["causes"]))}
 
 
 def ask_for_dumps(prefix, ranks, seconds=4.0):
@@ -83,28 +94,25 @@ def ask_for_dumps(prefix, ranks, seconds=4.0):
     return sorted(rank for rank in ranks if os.path.exists(f"{prefix}{rank}"))
 
 
-def judge_fr(text, dumped, world, right):
-    """The same for the analyzer's output."""
+def judge_fr(text, dumped, right):
+    """The same for the analyzer's output. The first entry with errors counts; those after it follow from it."""
     if not dumped:
         return {"says": "no dumps", "rank": False, "cause": False}
-    named = {int(rank) for rank in re.findall(r"Culprit rank (\d+)", text)}
-    causes, says = set(), []
-    for word, cause in FR_CAUSES.items():
-        if word in text:
-            causes.add(cause)
-            says.append(word)
-    joined = re.findall(r"missing ranks: \{([^}]*)\}", text)
-    if joined:
-        named |= {int(rank) for rank in re.findall(r"\d+", joined[0])}
-        says.append("not joined")
-        causes.add("skipped-collective")
-    undumped = re.findall(r"(?:Missing dump files from ranks|missed FR dumps from ranks) \(?\{([^}]*)\}", text)
-    if undumped and not says:
-        says.append(f"no dump of rank {undumped[0]}")
-    if not says and "COLLECTIVE_STATE_MISMATCH" in text:
-        says.append("COLLECTIVE_STATE_MISMATCH")
-    if not says:
-        says.append("no errors found" if "No errors found" in text or not text.strip() else last_line(text))
+    undumped = re.search(r"(?:Missing dump files from ranks|missed FR dumps from ranks) \(?\{([\d, ]+)\}", text)
+    first = re.search(r"^error msg: (.*)$|^missing ranks: \{([^}]*)\}", text, re.MULTILINE)
+    named, causes, says = set(), set(), []
+    if first and first.group(1):
+        named = {int(rank) for rank in re.findall(r"Culprit rank (\d+)", first.group(1))}
+        says = sorted(set(re.findall(r"Error type: (\w+)", first.group(1))))
+        causes = {FR_CAUSES[word] for word in says if word in FR_CAUSES}
+    elif first:
+        named = {int(rank) for rank in re.findall(r"\d+", first.group(2))}
+        says, causes = ["not joined"], {"skipped-collective"}
+    elif undumped:
+        named = {int(rank) for rank in re.findall(r"\d+", undumped.group(1))}
+        says = ["no dump"]
+    else:
+        says = ["no errors found" if "No errors found" in text or not text.strip() else last_line(text)]
     ranks = sorted(named)
     return {
         "says": ", ".join(says) + (f": rank {ranks}" if ranks else ""),

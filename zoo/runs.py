@@ -1,5 +1,6 @@
 """One run of the zoo: a job, a fault in it, the watcher beside it, the answers of others, and the score."""
 
+import concurrent.futures
 import json
 import os
 import random
@@ -40,10 +41,13 @@ class Run:
         self.gpus = gpus
         self.kind = options.kind or (what.kind if self.healthy else what.kinds[self.place % len(what.kinds)])
         self.world = options.ranks
-        # Every third place has a GPU for each rank, if that is possible: NVLink or PCIe instead of sockets.
-        own = min(gpus, options.ranks)
-        if self.place % 3 == 2 and own >= 2 and self.kind != "mesh" and not what.nodes:
-            if self.healthy or own >= what.least:
+        least = 2 if self.healthy else what.least
+        if self.kind != "mesh" and not self.healthy:
+            own = min(gpus, options.ranks)
+            if self.place % 3 == 1:
+                self.world = self.dice.randrange(least, options.ranks + 1)
+            elif self.place % 3 == 2 and own >= least and not what.nodes:
+                # A GPU for each rank, if there are as many: NVLink or PCIe instead of sockets.
                 self.world = own
         self.launch = what.launch if self.healthy else what.launch[self.place % len(what.launch)]
         if options.backend != "nccl" or not options.preload:
@@ -51,8 +55,8 @@ class Run:
         if self.healthy:
             self.rank, self.step = None, None
             return
-        if self.world < what.least:
-            raise RuntimeError(f"needs {what.least} ranks")
+        if self.world < least:
+            raise RuntimeError(f"needs {least} ranks")
         self.rank = self.dice.choice(list(what.ranks(self.world) if what.ranks else range(self.world)))
         self.step = -1 if what.group == "start" else self.dice.randrange(25, 40)
 
@@ -74,7 +78,7 @@ class Run:
         self.stream = Stream()
         self.watcher = self.switch = None
         self.nodes, self.cgroups, self.listener = [], [], None
-        self.launcher = self.code = None
+        self.launcher = self.code = self.dumped = None
         self.server = zoo.server
         try:
             if self.what.nodes:
@@ -82,11 +86,19 @@ class Run:
             self.start()
             if not self.options.no_watch:
                 self.watch()
-            result = self.follow(zoo)
-        finally:
+            result = self.follow()
+        except Exception:
             self.clean()
+            self.forget()
+            raise
+        # Before the dumps are read: a stalled job takes time of the GPUs that others share.
+        self.clean()
+        if "failed" not in result:
+            result.update(self.judge_others())
+            result["step_s"] = self.step_seconds()
         if self.options.record:
             self.file_away(result)
+        self.forget()
         return result
 
     def make_nodes(self):
@@ -108,7 +120,7 @@ class Run:
             "truth": str(self.truth),
             "work": str(self.folder / "work"),
             "tracebacks": self.options.no_watch,
-            "steps": 80 if self.healthy else 1000,
+            "steps": 60 if self.healthy else 1000,
         }
         if self.nodes:
             made["bucket_kb"] = [512, 128]
@@ -131,10 +143,8 @@ class Run:
                 "NCCL_RAS_ADDR": "localhost:28028" if self.nodes else f"localhost:{self.ras_port}",
                 "RINGLEADER_RING_DIR": str(self.rings),
                 "TORCHELASTIC_RUN_ID": f"run-{self.folder.name}",
-                "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000",
                 "TORCH_FR_BUFFER_SIZE": "2000",
                 "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
-                "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": str(self.folder / "fr" / "rank"),
                 "TORCH_FR_DUMP_TEMP_FILE": str(self.folder / "fr" / "rank"),
                 "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": str(self.folder / "fr" / "rank"),
                 "OMP_NUM_THREADS": "1",
@@ -211,7 +221,7 @@ class Run:
         )  # fmt: skip
         threading.Thread(target=self.stream.read, args=(self.watcher.stdout, time.monotonic), daemon=True).start()
 
-    def follow(self, zoo):
+    def follow(self):
         planted = self.until_planted()
         if self.healthy:
             return self.end_of_healthy()
@@ -220,17 +230,16 @@ class Run:
         self.planted = planted
         end = planted["mono"] + self.what.wait
         if self.options.no_watch:
-            time.sleep(max(0.0, planted["mono"] + min(8, self.what.wait) - time.monotonic()))
+            time.sleep(max(0.0, planted["mono"] + min(4, self.what.wait) - time.monotonic()))
             look = self.look()
-            others = {} if self.options.no_others else self.ask_others(zoo)
-            return {**self.place_now(), "look": look, **others, "ended": self.how_ended(), "log": self.log_tail()}
+            self.ask_others()
+            return {**self.place_now(), "look": look, "ended": self.how_ended(), "log": self.log_tail()}
         answered = self.stream.wait_for(lambda event: self.is_answer(event, planted), end)
         asked = False
         if answered is None and self.what.group == "start":
             asked = self.ask_watcher()
         result = self.score(planted, asked)
-        if not self.options.no_others:
-            result.update(self.ask_others(zoo))
+        self.ask_others()
         return result
 
     def until_planted(self):
@@ -362,30 +371,32 @@ class Run:
                 found[line["rank"]] = line["pid"]
         return found
 
-    def ask_others(self, zoo):
+    def ask_others(self):
+        """While the job still stands: what RAS says, and the dumps. What they come to is judged when it has ended."""
+        if self.options.no_others or self.options.backend != "nccl":
+            return
+        # The namespace of a rank that nothing has befallen.
+        node = self.nodes[0 if self.rank != 0 else 1] if self.nodes else None
+        with concurrent.futures.ThreadPoolExecutor(1) as beside:
+            said = beside.submit(compare.ask_ras, 28028 if self.nodes else self.ras_port, node)
+            self.dumped = compare.ask_for_dumps(str(self.folder / "fr" / "rank"), range(self.world))
+            (self.folder / "ras.txt").write_text(said.result())
+
+    def judge_others(self):
+        if self.dumped is None:
+            return {}
         right = self.right_answer()
         right = {"causes": right["causes"], "ranks": (right["ranks"] or [None])[0]}
-        if self.options.backend != "nccl":
-            return {}
-        pids = self.pids()
-        ras_node = None
-        if self.nodes:
-            # The namespace of a rank that nothing has befallen.
-            ras_node = self.nodes[0 if self.rank != 0 else 1]
-        text = compare.ask_ras(28028 if self.nodes else self.ras_port, ras_node)
-        (self.folder / "ras.txt").write_text(text)
-        ras = compare.judge_ras(text, {pid: rank for rank, pid in pids.items()}, right)
-        prefix = str(self.folder / "fr" / "rank")
-        dumped = compare.ask_for_dumps(prefix, range(self.world))
+        pids = {pid: rank for rank, pid in self.pids().items()}
+        ras = compare.judge_ras((self.folder / "ras.txt").read_text(), pids, right)
         said = ""
-        if dumped:
-            out = self.folder / "fr.txt"
-            said = self.analyse(out, ["-p", "rank", str(self.folder / "fr")])
+        if self.dumped:
+            folder = str(self.folder / "fr")
+            said = self.analyse(self.folder / "fr.txt", ["-p", "rank", folder])
             if "Missing dump files" in said:
-                said += self.analyse(self.folder / "fr2.txt", ["--allow-incomplete-ranks", "-p", "rank", str(self.folder / "fr")])
-        fr = compare.judge_fr(said, dumped, self.world, right)
-        fr["dumps"] = dumped
-        return {"ras": ras, "fr": fr}
+                said += self.analyse(self.folder / "fr2.txt", ["--allow-incomplete-ranks", "-p", "rank", folder])
+        fr = compare.judge_fr(said, self.dumped, right)
+        return {"ras": ras, "fr": {**fr, "dumps": self.dumped}}
 
     def analyse(self, out, arguments):
         for pipe in (self.folder / "fr").glob("*.pipe"):
@@ -465,16 +476,23 @@ class Run:
                     break
                 except OSError:
                     time.sleep(0.1)
+
+    def forget(self):
+        shutil.rmtree(self.rings, ignore_errors=True)
         if not self.options.record:
-            shutil.rmtree(self.rings, ignore_errors=True)
             shutil.rmtree(self.folder, ignore_errors=True)
+
+    def step_seconds(self):
+        """The job's rhythm until something broke it."""
+        first = [line["mono"] for line in self.read_truth() if line["event"] == "first-step"]
+        last = [line["mono"] for line in self.read_truth() if line["event"] == "planted" and line["step"] > 0]
+        return round((min(last) - min(first)) / self.step, 3) if first and last else None
 
     def file_away(self, result):
         """What the run leaves, under the name of the run; rings and dumps are small, checkpoints are not kept."""
         to = Path(self.options.record) / self.name.replace("/", "-").replace(":", "-")
         shutil.rmtree(to, ignore_errors=True)
         shutil.rmtree(self.folder / "work", ignore_errors=True)
-        shutil.rmtree(self.rings, ignore_errors=True)
         if not self.options.bundles:
             shutil.rmtree(self.folder / "bundle", ignore_errors=True)
             shutil.rmtree(self.folder / "asked", ignore_errors=True)
