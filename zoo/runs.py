@@ -95,7 +95,7 @@ class Run:
         self.clean()
         if "failed" not in result:
             result.update(self.judge_others())
-            result["step_s"] = self.step_seconds()
+            result["step_s"], result["longest_step_s"] = self.step_seconds()
         if self.options.record:
             self.file_away(result)
         self.forget()
@@ -279,7 +279,9 @@ class Run:
             return False
         if event["event"] == "verdict":
             return cause_of(event) != "none"
-        return event["event"] == "straggler" and self.what.group == "slow" and bool(event.get("persistent", True))
+        # What is said of stragglers in the first moments cannot be of this one yet.
+        late = event["arrived"] > planted["mono"] + 1.5
+        return event["event"] == "straggler" and self.what.group == "slow" and late and event.get("confidence") != "low"
 
     def ask_watcher(self):
         """Before the first step no rhythm exists that could break: then somebody has to ask."""
@@ -483,10 +485,16 @@ class Run:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def step_seconds(self):
-        """The job's rhythm until something broke it."""
-        first = [line["mono"] for line in self.read_truth() if line["event"] == "first-step"]
-        last = [line["mono"] for line in self.read_truth() if line["event"] == "planted" and line["step"] > 0]
-        return round((min(last) - min(first)) / self.step, 3) if first and last else None
+        """The job's rhythm until something broke it: mean and longest step. A machine that many jobs share makes long
+        steps of its own, and an alarm is then none that is false."""
+        lines = self.read_truth()
+        first = [line["mono"] for line in lines if line["event"] == "first-step"]
+        last = [line for line in lines if line["event"] in ("planted", "finished") and line.get("step", -1) > 0]
+        longest = [line["longest_s"] for line in lines if line.get("longest_s")]
+        if not first or not last:
+            return None, max(longest, default=None)
+        end = min(last, key=lambda line: line["mono"])
+        return round((end["mono"] - min(first)) / end["step"], 3), max(longest, default=None)
 
     def file_away(self, result):
         """What the run leaves, under the name of the run; rings and dumps are small, checkpoints are not kept."""

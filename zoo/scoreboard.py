@@ -141,6 +141,7 @@ def page(results, machines, not_run, notes):
         f"| rank and cause named after | {spread(times(stalls, 'verdict_s'))} (faults in mid-training) |",
         f"| straggler named after | {spread(times([r for r in scored if r['group'] == 'slow'], 'verdict_s'))} |",
         f"| before the first step | {spread(times([r for r in scored if r['group'] == 'start'], 'verdict_s'))} from the job's start, where nobody had to ask |",
+        f"| the jobs' own rhythm | {rhythm(results)} |",
         f"| alarm before the fault | {share(sums['early_alarms'], sums['runs'])} |",
         f"| healthy jobs without alarm | {share(sums['healthy_quiet'], sums['healthy'])} |",
         *others_total(scored),
@@ -178,6 +179,14 @@ def page(results, machines, not_run, notes):
         lines += ["", "## Runs that could not be made", ""]
         lines += [f"* `{r['name']}`: {escape(r['failed'])[:200]}" for r in sorted(failed, key=lambda r: r["name"])]
     return "\n".join(lines) + "\n"
+
+
+def rhythm(results):
+    steps = sorted(result["step_s"] for result in results if result.get("step_s"))
+    longest = max((result["longest_step_s"] for result in results if result.get("longest_step_s")), default=None)
+    if not steps:
+        return "–"
+    return f"steps of {steps[0]:.2f} to {steps[-1]:.2f} s, median {statistics.median(steps):.2f} s; longest single one {longest:.1f} s"
 
 
 def others_total(scored):

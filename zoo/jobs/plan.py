@@ -14,6 +14,8 @@ class Plan:
         self.truth = settings.truth
         self.mine = rank
         self.recorded = False
+        # The longest step so far, in seconds, without planned pauses.
+        self.longest = 0.0
 
     def record(self, event, **more):
         """A line of truth: wall time for whoever watches from outside, monotonic for differences."""
@@ -31,7 +33,7 @@ class Plan:
     def planted(self, step, place):
         if not self.recorded:
             self.recorded = True
-            self.record("planted", fault=self.name, step=step, place=place)
+            self.record("planted", fault=self.name, step=step, place=place, longest_s=round(self.longest, 3))
 
     def is_set(self, *names):
         """Whether this rank is the one, whatever the step."""

@@ -65,6 +65,8 @@ class Job:
             yield step
             if step == 0:
                 self.plan.record("first-step")
+            else:
+                self.plan.longest = max(self.plan.longest, time.monotonic() - begin)
             rest = settings.step_ms / 1000 - (time.monotonic() - begin)
             time.sleep(max(0.0, rest) + self.random.random() * settings.jitter_ms / 1000)
             if settings.checkpoint_every and step % settings.checkpoint_every == settings.checkpoint_every - 1:
@@ -99,5 +101,5 @@ class Job:
         dist.barrier()
         if self.device.type == "cuda":
             torch.cuda.synchronize()
-        self.plan.record("finished")
+        self.plan.record("finished", step=self.settings.steps, longest_s=round(self.plan.longest, 3))
         dist.destroy_process_group()
