@@ -43,8 +43,8 @@ while os.path.exists(f"/proc/{{pid}}"):
     lines = [json.loads(line) for line in open(truth)] if os.path.exists(truth) else []
     planted = [line for line in lines if line["event"] == "planted"]
     if planted and mode != "silent":
-        time.sleep(0.3)
         fault, rank = faults.BY_NAME[planted[0]["fault"]], planted[0]["rank"]
+        time.sleep(2 if fault.group == "slow" else 0.3)
         if fault.group == "slow":
             say("straggler", rank=rank, late_ms=250, of="host", confidence="high", persistent=True)
             break
