@@ -122,20 +122,20 @@ FAULTS = [
           needs=("netns",)),
     # --- before the first step
     Fault("wrong-interface", "one node is told to use an interface that does not reach the others", "wrong-interface",
-          also=("nccl-env-misconfigured", "nccl-env-mismatch"), kinds=("plain",), group="start", nodes=True, needs=("netns",), ends=True, wait=20.0),
+          also=("nccl-env-misconfigured", "nccl-env-mismatch"), kinds=("plain",), group="start", nodes=True, needs=("netns",), ends=True, wait=25.0),
     Fault("no-interface", "one rank is told to use an interface that does not exist", "wrong-interface",
-          also=("nccl-env-misconfigured", "nccl-env-mismatch"), kinds=("plain",), group="start", ends=True, wait=20.0),
-    Fault("missing-rank", "one rank is never started", "missing-rank", kinds=("plain",), group="start", ranks=_not_zero, wait=20.0),
-    Fault("env-algo", "NCCL_ALGO differs on one rank", "nccl-env-mismatch", kinds=("plain",), group="start", wait=20.0, least=3),
+          also=("nccl-env-misconfigured", "nccl-env-mismatch"), kinds=("plain",), group="start", ends=True, wait=25.0),
+    Fault("missing-rank", "one rank is never started", "missing-rank", kinds=("plain",), group="start", ranks=_not_zero, wait=25.0),
+    Fault("env-algo", "NCCL_ALGO differs on one rank", "nccl-env-mismatch", kinds=("plain",), group="start", wait=25.0, least=3),
     Fault("env-rank", "two processes have the same RANK", "rank-env-misconfigured", also=("missing-rank", "duplicate-gpu"),
-          kinds=("plain",), group="start", ranks=_not_zero, least=3, ends=True, wait=20.0),
+          kinds=("plain",), group="start", ranks=_not_zero, least=3, ends=True, wait=25.0),
     Fault("env-world", "WORLD_SIZE is one too many on one rank", "rank-env-misconfigured", also=("missing-rank",),
-          kinds=("plain",), group="start", ranks=_not_zero, ends=True, wait=20.0),
+          kinds=("plain",), group="start", ranks=_not_zero, ends=True, wait=25.0),
     Fault("env-master", "MASTER_ADDR does not resolve on one rank", "hostname-resolution", also=("missing-rank",),
-          kinds=("plain",), group="start", ranks=_not_zero, ends=True, wait=20.0),
-    Fault("port", "the rendezvous port is taken", "port-in-use", kinds=("plain",), group="start", ranks=_zero, ends=True, wait=20.0),
+          kinds=("plain",), group="start", ranks=_not_zero, ends=True, wait=25.0),
+    Fault("port", "the rendezvous port is taken", "port-in-use", kinds=("plain",), group="start", ranks=_zero, ends=True, wait=25.0),
     Fault("duplicate-gpu", "two ranks of one host use the same GPU", "duplicate-gpu", kinds=("plain",), group="start",
-          ranks=_not_zero, ends=True, wait=20.0),
+          ranks=_not_zero, ends=True, wait=25.0),
 ]  # fmt: skip
 
 BY_NAME = {fault.name: fault for fault in FAULTS}
@@ -152,6 +152,7 @@ class Healthy:
     launch: str = "keep"
     nodes: bool = False
     needs: tuple = ()
+    group: str = "healthy"
 
 
 HEALTHY = [

@@ -54,6 +54,8 @@ def options_of(arguments):
     parser.add_argument("--no-others", action="store_true", help="RAS and Flight Recorder are not asked")
     parser.add_argument("--backend", default="nccl", choices=["nccl", "gloo"], help="gloo: without GPUs, to try the jobs")
     parser.add_argument("--watch-arguments", default="", help="more arguments for the watcher")
+    parser.add_argument("--start-arguments", default="--unstable-first-floor 8", help="the same, for faults before the first step: "
+                        "watch allows ten minutes where no rhythm has shown yet, the zoo has not as many")  # fmt: skip
     parser.add_argument("--bundles", action="store_true", help="with --record: keeps the watcher's bundles too")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--self-test", action="store_true")

@@ -214,6 +214,8 @@ class Run:
         command = [self.options.bin, "watch", "--pid", str(self.launcher), "--json", "--until-verdict", "--no-screen",
                    "--rings", str(self.rings), "--out", str(self.folder / "bundle"),
                    *shlex.split(self.options.watch_arguments)]  # fmt: skip
+        if self.what.group == "start":
+            command += shlex.split(self.options.start_arguments)
         env = {**os.environ, "NCCL_RAS_ADDR": f"localhost:{self.ras_port}"}
         self.watcher = subprocess.Popen(
             command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="replace",
@@ -234,11 +236,8 @@ class Run:
             look = self.look()
             self.ask_others()
             return {**self.place_now(), "look": look, "ended": self.how_ended(), "log": self.log_tail()}
-        answered = self.stream.wait_for(lambda event: self.is_answer(event, planted), end)
-        asked = False
-        if answered is None and self.what.group == "start":
-            asked = self.ask_watcher()
-        result = self.score(planted, asked)
+        self.stream.wait_for(lambda event: self.is_answer(event, planted), end)
+        result = self.score(planted)
         self.ask_others()
         return result
 
@@ -283,18 +282,6 @@ class Run:
         late = event["arrived"] > planted["mono"] + 1.5
         return event["event"] == "straggler" and self.what.group == "slow" and late and event.get("confidence") != "low"
 
-    def ask_watcher(self):
-        """Before the first step no rhythm exists that could break: then somebody has to ask."""
-        command = [self.options.bin, "watch", "--pid", str(self.launcher), "--json", "--once", "--no-screen",
-                   "--rings", str(self.rings), "--out", str(self.folder / "asked")]  # fmt: skip
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=30)
-        except subprocess.TimeoutExpired:
-            return False
-        for line in done.stdout.splitlines():
-            self.stream.add(line, time.monotonic())
-        return any(event["event"] == "verdict" for event in self.stream.events)
-
     # --- the score
 
     def place_now(self):
@@ -313,9 +300,9 @@ class Run:
             ranks = None
         return {"causes": [self.what.cause, *self.what.also], "ranks": ranks}
 
-    def score(self, planted, asked):
+    def score(self, planted):
         want = self.right_answer()
-        answer = {"stall_s": None, "verdict_s": None, "asked": asked}
+        answer = {"stall_s": None, "verdict_s": None}
         early = [e for e in self.stream.events if e["arrived"] < planted["mono"] and is_alarm(e)]
         for event in self.stream.events:
             if event["arrived"] < planted["mono"]:
@@ -503,7 +490,6 @@ class Run:
         shutil.rmtree(self.folder / "work", ignore_errors=True)
         if not self.options.bundles:
             shutil.rmtree(self.folder / "bundle", ignore_errors=True)
-            shutil.rmtree(self.folder / "asked", ignore_errors=True)
         with open(self.folder / "events.jsonl", "w") as file:
             file.writelines(json.dumps(event) + "\n" for event in self.stream.events)
         (self.folder / "result.json").write_text(json.dumps(result, indent=1) + "\n")

@@ -44,7 +44,7 @@ def read(paths):
 
 
 def times(results, field):
-    found = [r["answer"].get(field) for r in results if r.get("answer") and not r["answer"].get("asked")]
+    found = [r["answer"].get(field) for r in results if r.get("answer")]
     return sorted(value for value in found if value is not None)
 
 
@@ -94,8 +94,6 @@ def row(fault, runs):
     said = common([f"`{run['answer'].get('cause') or 'nothing'}`" for run in scored])
     after = times(scored, "verdict_s")
     when = f"{after[0]:.1f}–{after[-1]:.1f} s" if len(after) > 1 else (f"{after[0]:.1f} s" if after else "–")
-    if any(run["answer"].get("asked") for run in scored):
-        when += " (asked)"
     early = sum(bool(run["early_alarms"]) for run in scored)
     said += f"; rank {who}, cause {sum(run['right_cause'] for run in scored)}/{len(scored)}"
     said += f"; **alarm before the fault {early}×**" if early else ""
@@ -140,7 +138,7 @@ def page(results, machines, not_run, notes):
         f"| stall called after | {spread(times(stalls, 'stall_s'))} |",
         f"| rank and cause named after | {spread(times(stalls, 'verdict_s'))} (faults in mid-training) |",
         f"| straggler named after | {spread(times([r for r in scored if r['group'] == 'slow'], 'verdict_s'))} |",
-        f"| before the first step | {spread(times([r for r in scored if r['group'] == 'start'], 'verdict_s'))} from the job's start, where nobody had to ask |",
+        f"| before the first step | {spread(times([r for r in scored if r['group'] == 'start'], 'verdict_s'))} from the job's start; the ten minutes that watch allows before a rhythm has shown were 8 s here |",
         f"| the jobs' own rhythm | {rhythm(results)} |",
         f"| alarm before the fault | {share(sums['early_alarms'], sums['runs'])} |",
         f"| healthy jobs without alarm | {share(sums['healthy_quiet'], sums['healthy'])} |",
@@ -183,10 +181,11 @@ def page(results, machines, not_run, notes):
 
 def rhythm(results):
     steps = sorted(result["step_s"] for result in results if result.get("step_s"))
-    longest = max((result["longest_step_s"] for result in results if result.get("longest_step_s")), default=None)
+    longest = [result["longest_step_s"] for result in results if result.get("longest_step_s")]
     if not steps:
         return "–"
-    return f"steps of {steps[0]:.2f} to {steps[-1]:.2f} s, median {statistics.median(steps):.2f} s; longest single one {longest:.1f} s"
+    said = f"steps of {steps[0]:.2f} to {steps[-1]:.2f} s, median {statistics.median(steps):.2f} s"
+    return said + (f"; the longest single one {max(longest):.1f} s" if longest else "")
 
 
 def others_total(scored):
