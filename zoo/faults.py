@@ -54,7 +54,7 @@ FAULTS = [
     Fault("extra", "a rank calls a collective that no other calls", "extra-collective",
           also=("op-mismatch", "skipped-collective", "collective-order-mismatch"), kinds=("fsdp", "plain", "ddp")),
     Fault("kind", "a rank calls all_gather where the others call all_reduce", "op-mismatch", kinds=("plain",)),
-    Fault("shape", "a rank's tensor has twice the elements", "shape-mismatch", kinds=("plain",)),
+    Fault("shape", "a rank's tensor has a few of the elements", "shape-mismatch", kinds=("plain",)),
     Fault("dtype", "a rank's tensor is half precision", "dtype-mismatch", also=("shape-mismatch",), kinds=("plain",)),
     Fault("order", "a rank calls the same two collectives in the other order", "collective-order-mismatch",
           also=("op-mismatch", "shape-mismatch"), kinds=("plain",)),
@@ -153,6 +153,8 @@ class Healthy:
     nodes: bool = False
     needs: tuple = ()
     group: str = "healthy"
+    # Number of ranks; "own": as many as there are GPUs; None: as for the faults.
+    world: object = None
 
 
 HEALTHY = [
@@ -170,6 +172,9 @@ HEALTHY = [
     Healthy("compile", "torch.compile", "ddp", {"compile": True}),
     Healthy("evaluation", "an evaluation of 4 s every 25 steps", "fsdp", {"eval_every": 25, "eval_seconds": 4}),
     Healthy("uneven-steps", "steps of 60 to 400 ms, on every rank at another time", "plain", {"jitter_ms": 340}),
+    Healthy("one-rank", "a single rank", "ddp", {}, world=1),
+    Healthy("own-gpus", "a GPU for each rank", "ddp", {}, world="own"),
+    Healthy("own-gpus-fsdp", "the same with FSDP2 and checkpoints", "fsdp", {"checkpoint_every": 20}, world="own"),
     Healthy("nodes", "four nodes with a network between them", "ddp", {}, nodes=True, needs=("netns",)),
 ]  # fmt: skip
 

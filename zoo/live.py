@@ -127,7 +127,7 @@ class Zoo:
         self.lock = threading.Lock()
         self.begin = time.monotonic()
         self.n_started = 0
-        self.server = None
+        self.server, self.stop = None, False
 
     def do(self, runs):
         done = {}
@@ -138,8 +138,12 @@ class Zoo:
         self.server = Server(self.options.preload)
         try:
             with concurrent.futures.ThreadPoolExecutor(self.options.parallel) as pool:
-                for future in [pool.submit(self.one, run) for run in runs if run.name not in done]:
-                    future.result()
+                try:
+                    for future in [pool.submit(self.one, run) for run in runs if run.name not in done]:
+                        future.result()
+                finally:
+                    # Interrupted: runs that have begun are ended properly, no other begins.
+                    self.stop = True
         finally:
             self.server.end()
             if not self.options.record:
@@ -150,7 +154,7 @@ class Zoo:
         if missing:
             self.keep({**run.place_of(), "skipped": missing[0]})
             return
-        if self.options.budget and time.monotonic() - self.begin > self.options.budget:
+        if self.stop or (self.options.budget and time.monotonic() - self.begin > self.options.budget):
             with self.lock:
                 self.not_run.append(run.name)
             return

@@ -41,7 +41,9 @@ class Run:
         self.gpus = gpus
         self.kind = options.kind or (what.kind if self.healthy else what.kinds[self.place % len(what.kinds)])
         self.world = options.ranks
-        least = 2 if self.healthy else what.least
+        least = 1 if self.healthy else what.least
+        if self.healthy and what.world:
+            self.world = max(1, min(gpus, options.ranks)) if what.world == "own" else what.world
         if self.kind != "mesh" and not self.healthy:
             own = min(gpus, options.ranks)
             if self.place % 3 == 1:
@@ -111,11 +113,10 @@ class Run:
         self.nodes = json.loads(said)["nodes"]
 
     def settings(self):
-        shared = bool(self.gpus) and self.world > self.gpus
         made = {
             "kind": self.kind,
             "backend": self.options.backend,
-            "oversubscribe": shared and not self.nodes,
+            "oversubscribe": self.shares_gpus(),
             "blocking_sync": self.world * self.options.parallel > (os.cpu_count() or 1),
             "truth": str(self.truth),
             "work": str(self.folder / "work"),
@@ -123,13 +124,16 @@ class Run:
             "steps": 60 if self.healthy else 1000,
         }
         if self.nodes:
-            made["bucket_kb"] = [512, 128]
+            made["bucket_kb"], made["width"] = [512, 128, 4], 512
             made["control"] = str(self.folder / "switch")
         if self.healthy:
             made.update(self.what.options)
         else:
             made.update(fault=self.what.name, fault_rank=self.rank, fault_step=self.step, variant=self.place)
         return {**made, **self.options.settings}
+
+    def shares_gpus(self):
+        return bool(self.gpus) and self.world > self.gpus and not self.nodes
 
     def environment(self):
         env = {key: value for key, value in os.environ.items() if not key.startswith(("ZOO_", "RINGLEADER_"))}
@@ -173,7 +177,7 @@ class Run:
         elif name == "env-rank":
             self.twin = self.dice.choice([rank for rank in range(1, self.world) if rank != self.rank])
             of = {"RANK": str(self.twin)}
-        elif name == "duplicate-gpu":
+        elif name == "duplicate-gpu" and self.shares_gpus():
             of = {"NCCL_HOSTID": f"zoo-host-{self.rank - 1}"}
         elif name == "missing-rank":
             absent = [self.rank]
@@ -237,9 +241,19 @@ class Run:
             self.ask_others()
             return {**self.place_now(), "look": look, "ended": self.how_ended(), "log": self.log_tail()}
         self.stream.wait_for(lambda event: self.is_answer(event, planted), end)
-        result = self.score(planted)
+        result = self.did_watch() or self.score(planted)
         self.ask_others()
         return result
+
+    def did_watch(self):
+        """None if the watcher did; else the run is void: silence of a watcher that does not run is worth nothing."""
+        code = self.watcher.poll()
+        seen = [event for event in self.stream.events if event["event"] == "watching"]
+        # Nothing wrong, a verdict, undecided.
+        if code in (None, 0, 4, 5) and seen:
+            return None
+        said = (self.folder / "watch.err").read_text(errors="replace").strip()[-200:]
+        return {**self.place_now(), "failed": f"the watcher did not watch (exit code {code}): {said}"}
 
     def until_planted(self):
         """The record of the planting; for healthy runs the first step. None if it does not come."""
@@ -327,7 +341,8 @@ class Run:
             "right_words": any(word in words for word in self.what.words) if self.what.words else None,
             "right": right_cause and right_rank is not False,
             "ended": self.how_ended(),
-            "watcher": None if self.watcher is None else self.watcher.poll(),
+            "watcher": self.watcher.poll(),
+            "sees": self.stream.sees(),
         }
 
     def end_of_healthy(self):
@@ -341,11 +356,14 @@ class Run:
             return {**self.place_now(), "look": f"ended with {code}"}
         self.stream.wait_for(lambda event: event["event"] == "ended", time.monotonic() + 5)
         time.sleep(0.5)
+        void = self.did_watch()
+        if void:
+            return void
         alarms = [brief(event) for event in self.stream.events if is_alarm(event)]
         remarks = [brief(event) for event in self.stream.events if event["event"] == "straggler"]
         return {
             **self.place_now(), "answer": alarms, "remarks": remarks, "right": not alarms, "ended": code,
-            "events": self.stream.counts(), "watcher": self.watcher.poll(),
+            "events": self.stream.counts(), "watcher": self.watcher.poll(), "sees": self.stream.sees(),
         }  # fmt: skip
 
     # --- the others
@@ -530,6 +548,11 @@ class Stream:
                 if found or self.over or left <= 0:
                     return found
                 self.changed.wait(left)
+
+    def sees(self):
+        """By what the watcher saw the job, at its best."""
+        seen = {event.get("sees") for event in self.events if event["event"] == "watching"}
+        return next((by for by in ("plugin", "ras", "processes") if by in seen), None)
 
     def counts(self):
         found = {}

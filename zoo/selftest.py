@@ -25,6 +25,8 @@ import faults
 mode = os.path.basename(sys.argv[0])
 if "--version" in sys.argv:
     print("stand-in 1"); sys.exit()
+if mode == "broken":
+    print("no such option", file=sys.stderr); sys.exit(2)
 out = sys.argv[sys.argv.index("--out") + 1]
 pid = int(sys.argv[sys.argv.index("--pid") + 1])
 truth = os.path.join(os.path.dirname(out), "truth.jsonl")
@@ -33,7 +35,7 @@ def say(event, **more):
 def verdict(cause, ranks):
     culprits = [dict(rank=rank) for rank in ranks]
     say("verdict", report=dict(verdict=dict(cause=cause, culprits=culprits, confidence="high", summary="a lock")))
-    sys.exit(1)
+    sys.exit(4)
 say("watching", nodes=1, ranks=2, sees="processes", cannot_see=[])
 if mode == "hasty":
     while not os.path.exists(truth) or "first-step" not in open(truth).read():
@@ -78,7 +80,7 @@ def run(folder, mode, names, **changes):
         zoo.write()
     print(said.getvalue(), end="")
     for result in zoo.results:
-        assert "failed" not in result, result
+        assert ("failed" in result) == (mode == "broken"), result
     return {result["name"]: result for result in zoo.results}, Path(options.record)
 
 
@@ -114,6 +116,8 @@ def check_wrong(folder):
     results, _ = run(folder, "wrong", ["lock"])
     result = results["lock/0"]
     assert result["right_cause"] and result["right_rank"] is False and not result["right"], result
+    results, _ = run(folder, "broken", ["stop", "healthy:plain"], wait=1.0)
+    assert "no such option" in results["healthy:plain/0"]["failed"], results
     results, _ = run(folder, "hasty", ["stop"])
     assert len(results["stop/0"]["early_alarms"]) == 1, results
     results, _ = run(folder, "silent", ["lock"], wait=1.5)

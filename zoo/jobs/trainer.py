@@ -33,7 +33,7 @@ class Job:
             # Nodes with a GPU each share what GPUs this machine has.
             index = (self.rank if os.environ.get("LOCAL_WORLD_SIZE") == "1" else local) % n_gpus
             if self.plan.is_set("duplicate-gpu"):
-                index = (index - 1) % n_gpus if not self.settings.oversubscribe else index
+                index = (index - 1) % n_gpus
             if self.settings.blocking_sync:
                 # Hosts sleep instead of spinning while they wait: many jobs share the processors of one machine.
                 cuda = ctypes.CDLL("libcuda.so.1")
