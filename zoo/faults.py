@@ -48,16 +48,16 @@ def _zero(world):
 
 
 FAULTS = [
-    # --- the calls themselves
+    # --- the calls themselves. Of two ranks that call different things neither is the odd one: three at least.
     Fault("skip", "a rank leaves out one collective (a branch that depends on the rank)", "skipped-collective",
-          also=("shape-mismatch", "op-mismatch"), kinds=("plain", "ddp", "fsdp", "mesh")),
+          also=("shape-mismatch", "op-mismatch"), kinds=("plain", "ddp", "fsdp", "mesh"), least=3),
     Fault("extra", "a rank calls a collective that no other calls", "extra-collective",
-          also=("op-mismatch", "skipped-collective", "collective-order-mismatch"), kinds=("fsdp", "plain", "ddp")),
-    Fault("kind", "a rank calls all_gather where the others call all_reduce", "op-mismatch", kinds=("plain",)),
-    Fault("shape", "a rank's tensor has a few of the elements", "shape-mismatch", kinds=("plain",)),
-    Fault("dtype", "a rank's tensor is half precision", "dtype-mismatch", also=("shape-mismatch",), kinds=("plain",)),
+          also=("op-mismatch", "skipped-collective", "collective-order-mismatch"), kinds=("fsdp", "plain", "ddp"), least=3),
+    Fault("kind", "a rank calls all_gather where the others call all_reduce", "op-mismatch", kinds=("plain",), least=3),
+    Fault("shape", "a rank's tensor has a few of the elements", "shape-mismatch", kinds=("plain",), least=3),
+    Fault("dtype", "a rank's tensor is half precision", "dtype-mismatch", also=("shape-mismatch",), kinds=("plain",), least=3),
     Fault("order", "a rank calls the same two collectives in the other order", "collective-order-mismatch",
-          also=("op-mismatch", "shape-mismatch"), kinds=("plain",)),
+          also=("op-mismatch", "shape-mismatch"), kinds=("plain",), least=3),
     Fault("cycle", "four ranks wait for each other around two dimensions of a mesh", "deadlock-cycle",
           also=("collective-order-mismatch",), kinds=("mesh",), culprit="none", least=4),
     Fault("missing-send", "a pipeline stage does not send its activations", "unmatched-p2p",

@@ -39,7 +39,12 @@ class Run:
         """Where this run takes place: as random as the fault allows, the same for the same seed."""
         what, options = self.what, self.options
         self.gpus = gpus
-        self.kind = options.kind or (what.kind if self.healthy else what.kinds[self.place % len(what.kinds)])
+        if self.healthy:
+            self.kind = options.kind or what.kind
+        else:
+            # Each fault begins with another kind of job, so that few places see all of them.
+            turn = self.place + sum(what.name.encode())
+            self.kind = options.kind or what.kinds[turn % len(what.kinds)]
         self.world = options.ranks
         least = 1 if self.healthy else what.least
         if self.healthy and what.world:
