@@ -257,6 +257,9 @@ def main(arguments=None):
         return
     options.bin = os.path.abspath(options.bin)
     options.plugin = os.path.abspath(options.plugin) if options.plugin else None
+    for path in (None if options.no_watch else options.bin, options.plugin):
+        if path and not os.path.exists(path):
+            sys.exit(f"{path}: no such file")
     if options.record:
         options.record = os.path.abspath(options.record)
         os.makedirs(options.record, exist_ok=True)

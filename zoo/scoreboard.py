@@ -125,7 +125,7 @@ def page(results, machines, not_run, notes):
             f"PyTorch {machine.get('torch')}, NCCL {machine.get('nccl')}, Linux {machine.get('kernel')}, "
             f"{machine.get('cpus')} processors; {machine.get('ringleader') or 'ringleader'}."
         )
-    lines += [""] + [note + "\n" for note in notes]
+    lines += [""] + [note + "\n" for note in [*conditions(scored + healthy), *notes]]
     lines += [
         "A small training job runs on its own, one fault is planted in one rank at a random step, `ringleader watch` looks on from",
         "outside. Seconds count from the planting. The others are asked about the same stalled run: PyTorch's analyzer of Flight",
@@ -135,6 +135,7 @@ def page(results, machines, not_run, notes):
         f"| faults, runs | {sums['faults']} kinds, {sums['runs']} runs |",
         f"| right culprit rank | {share(sums['right_rank'], sums['rank_asked'])} |",
         f"| right cause | {share(sums['right_cause'], sums['runs'])}; exactly the planted id {share(sum(r['exact_cause'] for r in scored), len(scored))} |",
+        f"| what the rank was caught in is said too (data loader, lock, …) | {share(sum(bool(r['right_words']) for r in scored), sum(r['right_words'] is not None for r in scored))} |",
         f"| stall called after | {spread(times(stalls, 'stall_s'))} |",
         f"| rank and cause named after | {spread(times(stalls, 'verdict_s'))} (faults in mid-training) |",
         f"| straggler named after | {spread(times([r for r in scored if r['group'] == 'slow'], 'verdict_s'))} |",
@@ -177,6 +178,26 @@ def page(results, machines, not_run, notes):
         lines += ["", "## Runs that could not be made", ""]
         lines += [f"* `{r['name']}`: {escape(r['failed'])[:200]}" for r in sorted(failed, key=lambda r: r["name"])]
     return "\n".join(lines) + "\n"
+
+
+def conditions(runs):
+    """How these runs differ from a cluster, in words."""
+    said = []
+    shared = sum(run["world"] > run["gpus"] and not run["nodes"] for run in runs)
+    if shared:
+        said.append(
+            f"In {shared} of {len(runs)} runs ranks share GPUs, since this machine has fewer than four: NCCL takes each rank for "
+            "a host of its own (`NCCL_HOSTID`) and uses sockets on loopback. The others have a GPU for each rank, or a network "
+            "namespace for each (nodes; their links end in a switch in user space, which can lose or slow down packets)."
+        )
+    launched = sum(run["launch"] == "torchrun" for run in runs)
+    if launched:
+        said.append(f"{launched} runs were started by torchrun; the others by a launcher that leaves ranks alone when one ends, as srun does.")
+    sees = {}
+    for run in runs:
+        sees[run.get("sees")] = sees.get(run.get("sees"), 0) + 1
+    said.append("What the watcher saw the job by: " + ", ".join(f"{by or 'nothing'} in {n}" for by, n in sorted(sees.items(), key=str)) + " runs.")
+    return said
 
 
 def rhythm(results):
