@@ -61,6 +61,11 @@ def to_file(path):
     os.close(nothing)
 
 
+def end_with_parent():
+    """Should the runner be killed, nothing of it stays behind."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
 def note(path, event, **more):
     line = json.dumps({"event": event, "wall": time.time(), "mono": time.monotonic(), **more}) + "\n"
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -89,6 +94,7 @@ def run_to_end(body):
 def launcher(spec):
     """The parent of the ranks. `keep`: waits until all have ended, whatever happens to one of them."""
     os.setsid()
+    end_with_parent()
     to_file(spec["log"])
     base = {**spec["env"], "WORLD_SIZE": str(spec["world"]), "MASTER_PORT": str(spec["port"])}
     dress([sys.executable, "-m", "zoo.launcher", f"--nproc-per-node={spec['world']}", spec["program"]], base)
@@ -114,6 +120,7 @@ def launcher(spec):
 
 
 def a_rank(spec, base, rank):
+    end_with_parent()
     node = spec["nodes"][rank] if spec["nodes"] else None
     if node:
         import netns

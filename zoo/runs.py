@@ -57,7 +57,7 @@ class Run:
                 # A GPU for each rank, if there are as many: NVLink or PCIe instead of sockets.
                 self.world = own
         self.launch = what.launch if self.healthy else what.launch[self.place % len(what.launch)]
-        if options.backend != "nccl" or not options.preload:
+        if not options.preload:
             self.launch = "keep"
         if self.healthy:
             self.rank, self.step = None, None
@@ -122,7 +122,7 @@ class Run:
             "kind": self.kind,
             "backend": self.options.backend,
             "oversubscribe": self.shares_gpus(),
-            "blocking_sync": self.world * self.options.parallel > (os.cpu_count() or 1),
+            "blocking_sync": 2 * self.world * self.options.parallel > (os.cpu_count() or 1),
             "truth": str(self.truth),
             "work": str(self.folder / "work"),
             "tracebacks": self.options.no_watch,
