@@ -11,6 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import compare
 import faults
 import live
 import netns
@@ -163,6 +164,63 @@ def causes():
     return (here / "crates" / "knowledge" / "data" / "causes.toml").read_text()
 
 
+# As NCCL 2.28.9 and PyTorch 2.11 say it.
+RAS = """Errors
+======
+
+INCOMPLETE
+  Missing communicator data from 1 job process
+  Process 1461 on node 127.0.0.1 managing GPU 0
+
+#0-0 (c1066d1d27d9dccc) ERROR
+  Asynchronous errors on 2 ranks
+  2 ranks reported Remote process error
+  Rank 1 -- GPU 0 managed by process 1462 on node 127.0.0.1
+  Rank 2 -- GPU 0 managed by process 1463 on node 127.0.0.1
+
+Warnings
+========
+"""
+COUNTS = """Errors
+======
+
+Warnings
+========
+
+#0-0 (d084fa8fcc524627) MISMATCH
+  Communicator ranks have different AllReduce operation counts
+  3 ranks have launched up to operation 48
+  Rank 2 has launched up to operation 47 -- GPU 2 managed by process 1463 on node 127.0.0.1
+"""
+FR = """Collective sequence number: 82 has errors
+collective: nccl:all_reduce
+error msg: Culprit rank 3; Error type: SIZE_OR_SYNTAX_MISMATCH, Expected input sizes: '[[10]]' does not match found input sizes: '[[20]]'
+Not all ranks joining collective, sequence number: 83
+missing ranks: {0, 1}
+"""
+
+
+def check_others():
+    """What RAS and the analyzer say is read as a person would."""
+    pids = {1461: 0, 1462: 1, 1463: 2}
+    gone, skipped = {"causes": ["peer-process-died"], "ranks": [0]}, {"causes": ["skipped-collective"], "ranks": [2]}
+    said = compare.judge_ras("\n" + RAS, pids, gone)
+    assert said == {"says": "INCOMPLETE, ERROR: rank [0]", "rank": True, "cause": True}, said
+    said = compare.judge_ras("\n" + COUNTS, pids, skipped)
+    assert said == {"says": "MISMATCH (AllReduce counts): rank [2]", "rank": True, "cause": True}, said
+    said = compare.judge_ras("\nErrors\n======\n\nWarnings\n========\n", pids, skipped)
+    assert said == {"says": "OK", "rank": False, "cause": False}, said
+    assert compare.judge_ras("no answer: [Errno 111] Connection refused", pids, gone)["says"] == "nothing listens"
+    said = compare.judge_fr(FR, [0, 1, 2, 3], {"causes": ["shape-mismatch"], "ranks": [3]})
+    assert said == {"says": "SIZE_OR_SYNTAX_MISMATCH: rank [3]", "rank": True, "cause": True}, said
+    said = compare.judge_fr(FR.partition("Not all")[1] + FR.partition("Not all")[2], [0], {"causes": ["skipped-collective"], "ranks": [0]})
+    assert said == {"says": "not joined: rank [0, 1]", "rank": False, "cause": True}, said
+    text = 'assert f"Missing dump files from ranks {missing}"\nAssertionError: Missing dump files from ranks {2}\n'
+    said = compare.judge_fr(text, [0, 1, 3], {"causes": ["process-killed"], "ranks": [2]})
+    assert said == {"says": "no dump: rank [2]", "rank": True, "cause": False}, said
+    assert compare.judge_fr("", [], gone)["says"] == "no dumps"
+
+
 def check_nodes():
     """Two nodes hear each other until the switch is told to lose the packets of one."""
     import socket
@@ -209,6 +267,7 @@ def main():
     begin = time.monotonic()
     shm = set(os.listdir("/dev/shm"))
     check_catalogue()
+    check_others()
     check_nodes()
     with tempfile.TemporaryDirectory() as folder:
         record = check_right(folder)
