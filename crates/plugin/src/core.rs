@@ -63,6 +63,8 @@ pub(crate) enum Name {
 pub(crate) enum Event {
     /// A launch.
     Group,
+    /// A group of calls.
+    GroupApi,
     /// A call of the program.
     Call(Call),
     /// An operation of a launch.
@@ -250,10 +252,11 @@ impl Core {
         let (comm, parent) = (handle(context), handle(parent));
         pointer(match event {
             Event::Group => self.writer.plan_begins(comm),
+            Event::GroupApi => self.writer.group_begins(),
             Event::Call(call) => {
                 // SAFETY: the caller's.
                 let told = unsafe { self.told(call) };
-                self.writer.call(comm, &told)
+                self.writer.call(comm, parent, &told)
             }
             Event::Launch { call, plan } => {
                 if let Some((id, rank)) = call.comm {
@@ -326,6 +329,7 @@ impl Core {
             Some(HandleKind::Wait) => self.writer.proxy_stops(handle),
             Some(HandleKind::Step) => self.writer.step_stops(handle),
             Some(HandleKind::Net) => self.writer.net_stops(handle),
+            Some(HandleKind::Group) => self.writer.group_ends(handle),
             // The program's call returns, a launch has been handed out: what follows tells more.
             Some(HandleKind::Call | HandleKind::Captured | HandleKind::Plan | HandleKind::Comm) | None => {}
         }

@@ -29,6 +29,8 @@ pub enum HandleKind {
     Step = 8,
     /// What the network plugin does for a step.
     Net = 9,
+    /// A group of calls: index and generation are those of the writer's own table.
+    Group = 10,
 }
 
 /// Generations in handles have 24 bits.
@@ -61,6 +63,7 @@ impl Handle {
             7 => HandleKind::Wait,
             8 => HandleKind::Step,
             9 => HandleKind::Net,
+            10 => HandleKind::Group,
             _ => return None,
         })
     }

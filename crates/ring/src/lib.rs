@@ -11,6 +11,8 @@
 mod clock;
 #[cfg(all(target_os = "linux", not(loom)))]
 mod file;
+#[cfg(all(target_os = "linux", not(loom)))]
+mod groups;
 #[cfg(not(loom))]
 mod handle;
 mod journal;
