@@ -8,9 +8,7 @@ use crate::clock::mono_ns;
 use crate::file::{Map, OpenError, Options};
 use crate::groups::Groups;
 use crate::handle::{GENERATION, Handle, HandleKind};
-use crate::layout::{
-    COMMS, END_SEEN, JOURNAL, NAMES, OPS, P2P_BIT, Table, WAITS, comm, done, head, op, wait,
-};
+use crate::layout::{COMMS, END_SEEN, JOURNAL, NAMES, OPS, P2P_BIT, Table, comm, done, head, op, wait};
 use crate::names::{self, Kind};
 use crate::progress::{self, HANDED_OVER, LAUNCHED, PROXIED, Progress, Step};
 use crate::{journal, slot};
