@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::digest::ProcessState;
 use crate::event::{MAX_STATES, RankState, Shape, Stall, StalledOp, seconds};
-use crate::graph::{Graph, Node, awaited};
+use crate::graph::{Graph, Node, Partner, awaited, partner};
 use crate::places::{called, detail, job_rank, place};
 use crate::table::{Chair, Circle, Stand, Table};
 
@@ -247,16 +247,19 @@ fn around(table: &Table<'_>, graph: &Graph, circle: &Circle<'_>, knot: u32) -> C
         };
     }
     // A send or receive without its other side, while the one who owes it waits in a collective for the one who waits.
-    let mut owing = BTreeSet::new();
+    let (mut owing, mut waiting) = (BTreeSet::new(), BTreeSet::new());
     for c in circles.iter().filter_map(|c| table.circles.get(*c)) {
         for chair in c.chairs.iter().filter(|chair| rows.contains(&chair.row)) {
             for op in chair.pairs() {
-                if let crate::graph::Partner::Absent(row) = crate::graph::partner(c, chair, op) {
+                if let Partner::Absent(row) = partner(c, chair, op) {
                     owing.insert(row);
+                    waiting.insert(chair.row);
                 }
             }
         }
     }
+    // Who waits in vain itself passes on what it suffers.
+    owing.retain(|row| !waiting.contains(row));
     let in_collectives = circles.iter().filter_map(|c| table.circles.get(*c)).any(|c| c.front.is_some());
     let of = |rows: &BTreeSet<usize>| -> Vec<u32> {
         let set: BTreeSet<u32> = rows.iter().map(|r| rank_of_row(table, circle, *r)).collect();

@@ -13,7 +13,7 @@ use crate::period;
 /// Of the ended operations that a digest carries, those that are simply the newest.
 const NEWEST: usize = 4;
 /// Ended operations that a period is looked for in.
-const HISTORY: usize = 2048;
+const HISTORY: usize = 1024;
 /// Interfaces of NCCL's profiler from this one on report kernels.
 const KERNELS_SINCE: u8 = 3;
 
@@ -210,16 +210,16 @@ fn pattern(records: &[&Done]) -> Option<PeriodDigest> {
             hash
         })
         .collect();
-    let (ops, repeats) = period::period(&calls)?;
-    let newest = records.get(records.len().checked_sub(ops * repeats)?..)?;
-    let ends: Vec<i64> = newest.iter().map(|d| d.ended_ns as i64).collect();
+    let found = period::period(&calls)?;
+    let own = records.get(found.first..)?;
+    let ends: Vec<i64> = own.iter().map(|d| d.ended_ns as i64).collect();
     let (first, last) = (ends.iter().min()?, ends.iter().max()?);
     Some(PeriodDigest {
-        ops: ops as u32,
-        repeats: repeats as u32,
-        step_ns: period::step(&ends, ops)?,
+        ops: found.calls as u32,
+        repeats: found.repeats as u32,
+        step_ns: period::step(&ends, found.calls)?,
         span_ns: last - first,
-        is_training: newest.iter().any(|d| {
+        is_training: own.iter().any(|d| {
             d.call.function.contains("Reduce")
                 || is_p2p(&d.call.function)
                 || d.call.function.starts_with("AlltoAll")

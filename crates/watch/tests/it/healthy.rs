@@ -25,7 +25,13 @@ fn no_alarm_in_healthy_jobs() {
         let events = follow(&mut sim, &mut engine, until, |_| false);
         ready += u64::from(engine.view().comms.iter().any(|c| c.usual_ns.is_some()));
         if let Some((t, stall)) = first_stall(&events) {
-            alarms.push(format!("seed {seed} at {:.1} s: {:?} {} expected {:.1}\n    {habits:?}", t as f64 / 1e9, stall.shape, stall.text, stall.expected_s));
+            alarms.push(format!(
+                "seed {seed} at {:.1} s: {:?} {} expected {:.1}\n    {habits:?}",
+                t as f64 / 1e9,
+                stall.shape,
+                stall.text,
+                stall.expected_s
+            ));
         }
     }
     eprintln!("{n} healthy jobs, {ready} with a rhythm at the end, {} alarms", alarms.len());

@@ -71,16 +71,23 @@ impl Habits {
     }
 }
 
-/// A change of one rank's program: step, and what becomes of its acts.
-pub(crate) type Twist = Box<dyn Fn(usize, usize, &mut Vec<Act>)>;
-
 /// Makes the job.
-pub(crate) fn job(habits: &Habits, seed: u64, twist: impl Fn(usize, usize, &mut Vec<Act>) + Clone + 'static) -> Sim {
+pub(crate) fn job(
+    habits: &Habits,
+    seed: u64,
+    twist: impl Fn(usize, usize, &mut Vec<Act>) + Clone + 'static,
+) -> Sim {
     let mut dice = Dice::new(seed);
     let h = habits.clone();
     let all: Vec<usize> = (0..h.ranks).collect();
     let takes = (h.step / 50 / h.buckets as i64).max(20_000);
-    let group = |id: u64, name: &str, ranks: Vec<usize>| Group { id, name: name.to_owned(), ranks, takes_ns: takes, cut: None };
+    let group = |id: u64, name: &str, ranks: Vec<usize>| Group {
+        id,
+        name: name.to_owned(),
+        ranks,
+        takes_ns: takes,
+        cut: None,
+    };
     let mut groups = vec![group(0xabc0, "world", all)];
     if h.kind == Kind::Mesh {
         groups.push(group(0xabc1, "row", vec![0, 1]));
@@ -150,7 +157,8 @@ fn acts(h: &Habits, rank: usize, step: usize, dice: &mut Dice) -> Vec<Act> {
         Kind::Pipeline => {
             let (peer, n) = (rank as u32, h.ranks as u32);
             for micro in 0..layers {
-                let pair = |peer, is_send| Act::Pair { comm: 0, peer, is_send, count: 5000 + micro as u64 % 2 };
+                let pair =
+                    |peer, is_send| Act::Pair { comm: 0, peer, is_send, count: 5000 + micro as u64 % 2 };
                 if peer > 0 {
                     acts.push(pair(peer - 1, false));
                 }
@@ -184,7 +192,12 @@ fn acts(h: &Habits, rank: usize, step: usize, dice: &mut Dice) -> Vec<Act> {
 }
 
 /// Follows a job until `end`, with looks twice a second; what came out, with the time in the job.
-pub(crate) fn follow(sim: &mut Sim, engine: &mut Engine, until: i64, mut stop: impl FnMut(&[Event]) -> bool) -> Vec<(i64, Event)> {
+pub(crate) fn follow(
+    sim: &mut Sim,
+    engine: &mut Engine,
+    until: i64,
+    mut stop: impl FnMut(&[Event]) -> bool,
+) -> Vec<(i64, Event)> {
     let mut out = Vec::new();
     let mut sequence = vec![0_u64; sim.n_nodes];
     let mut next: Vec<i64> = sim.nodes.iter().map(|(_, phase, _)| *phase).collect();

@@ -219,6 +219,12 @@ impl Sim {
         }
     }
 
+    /// When the newest operation ended that everybody ended.
+    pub(crate) fn newest_end(&self) -> i64 {
+        let jobs = self.ranks.iter().flat_map(|r| r.jobs.iter().flatten());
+        jobs.map(|j| j.ended).filter(|t| *t < NEVER).max().unwrap_or(0)
+    }
+
     fn run_host(&mut self, index: usize, t: i64) -> bool {
         let own_streams = self.own_streams;
         let rank = &mut self.ranks[index];
@@ -245,7 +251,17 @@ impl Sim {
                 Act::Coll { comm, function, count } => {
                     let nth = 0;
                     let done = rank.counts.entry(comm).or_default();
-                    let job = Job { number: done.0, function, count, peer: None, enqueued: rank.host, started: None, ended: NEVER, is_told: false, nth };
+                    let job = Job {
+                        number: done.0,
+                        function,
+                        count,
+                        peer: None,
+                        enqueued: rank.host,
+                        started: None,
+                        ended: NEVER,
+                        is_told: false,
+                        nth,
+                    };
                     done.0 += 1;
                     rank.push(comm, job, own_streams);
                 }
@@ -255,7 +271,17 @@ impl Sim {
                     let of_pair = rank.nth.entry((comm, peer, is_send)).or_default();
                     let nth = *of_pair;
                     *of_pair += 1;
-                    let job = Job { number: done.1, function, count, peer: Some(peer), enqueued: rank.host, started: None, ended: NEVER, is_told: false, nth };
+                    let job = Job {
+                        number: done.1,
+                        function,
+                        count,
+                        peer: Some(peer),
+                        enqueued: rank.host,
+                        started: None,
+                        ended: NEVER,
+                        is_told: false,
+                        nth,
+                    };
                     done.1 += 1;
                     rank.push(comm, job, own_streams);
                 }
@@ -330,10 +356,15 @@ impl Sim {
             let (from, to) = if is_send { (own, peer) } else { (peer, own) };
             // The k-th send meets the k-th receive.
             let slot = self.pairs.entry((comm, from, to, job.nth)).or_default();
-            if is_send { slot.0 = Some((started, at)) } else { slot.1 = Some((started, at)) }
+            if is_send {
+                slot.0 = Some((started, at))
+            } else {
+                slot.1 = Some((started, at))
+            }
             if let (Some((a, a_at)), Some((b, b_at))) = *slot {
                 let ended = self.end_of(comm, a.max(b));
-                let (from, to) = (self.groups[comm].ranks[from as usize], self.groups[comm].ranks[to as usize]);
+                let (from, to) =
+                    (self.groups[comm].ranks[from as usize], self.groups[comm].ranks[to as usize]);
                 self.ranks[from].jobs[comm][a_at].ended = ended;
                 self.ranks[to].jobs[comm][b_at].ended = ended;
             }
@@ -426,32 +457,41 @@ impl Sim {
                 target.progress_ns = target.progress_ns.max(job.enqueued as u64);
                 if job.ended <= t {
                     job.is_told = true;
-                    if job.peer.is_none() { target.collectives_done += 1 } else { target.p2p_done += 1 }
+                    if job.peer.is_none() {
+                        target.collectives_done += 1
+                    } else {
+                        target.p2p_done += 1
+                    }
                     target.bytes_done += job.count * 4;
-                    dones.push((job.ended, Done {
-                        comm: *slot,
-                        number: job.number,
-                        call: call(job),
-                        enqueued_ns: job.enqueued as u64,
-                        started_ns: job.started.unwrap() as u64,
-                        ended_ns: job.ended as u64,
-                        ..Done::default()
-                    }));
+                    dones.push((
+                        job.ended,
+                        Done {
+                            comm: *slot,
+                            number: job.number,
+                            call: call(job),
+                            enqueued_ns: job.enqueued as u64,
+                            started_ns: job.started.unwrap() as u64,
+                            ended_ns: job.ended as u64,
+                            ..Done::default()
+                        },
+                    ));
                     continue;
                 }
                 let started = job.started.filter(|s| *s <= t && interface >= 3);
                 let own = target.rank.unwrap();
-                let waits = group.cut.filter(|(at, ..)| *at <= t && started.is_some()).into_iter().flat_map(|(at, from, to)| {
-                    let n = group.ranks.len() as u32;
-                    // A ring: each receives from the one before and sends to the one after.
-                    let (before, after) = ((own + n - 1) % n, (own + 1) % n);
-                    let send = if (own, after) == (from, to) { Phase::SendNet } else { Phase::SendGpu };
-                    let since_ns = at.max(started.unwrap_or(0)) as u64;
-                    [
-                        Wait { peer: after, is_send: true, phase: send, since_ns, ..Wait::default() },
-                        Wait { peer: before, phase: Phase::RecvNet, since_ns, ..Wait::default() },
-                    ]
-                });
+                let waits = group.cut.filter(|(at, ..)| *at <= t && started.is_some()).into_iter().flat_map(
+                    |(at, from, to)| {
+                        let n = group.ranks.len() as u32;
+                        // A ring: each receives from the one before and sends to the one after.
+                        let (before, after) = ((own + n - 1) % n, (own + 1) % n);
+                        let send = if (own, after) == (from, to) { Phase::SendNet } else { Phase::SendGpu };
+                        let since_ns = at.max(started.unwrap_or(0)) as u64;
+                        [
+                            Wait { peer: after, is_send: true, phase: send, since_ns, ..Wait::default() },
+                            Wait { peer: before, phase: Phase::RecvNet, since_ns, ..Wait::default() },
+                        ]
+                    },
+                );
                 target.in_flight.push(Op {
                     number: job.number,
                     call: call(job),
