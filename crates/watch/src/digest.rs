@@ -223,6 +223,8 @@ pub struct DoneDigest {
     pub ran_ns: u64,
     /// From the previous collective's end on this rank and communicator to this call, nanoseconds.
     pub gap_ns: u64,
+    /// From that end to this one's, nanoseconds; 0 where the previous one is not known.
+    pub period_ns: u64,
     /// Longest wait of a proxy: its phase, its peer, nanoseconds.
     pub longest_wait: Option<(String, u32, u64)>,
     /// NCCL's name: `AllReduce`.

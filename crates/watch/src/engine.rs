@@ -101,6 +101,9 @@ impl Engine {
     /// Takes an agent's word, which came at `now_ns` (nanoseconds since 1970 by the clock of the one who looks). An older
     /// one than is already known of that agent is dropped.
     pub fn take(&mut self, mut digest: Digest, now_ns: i64) {
+        if !self.roll.is_news(&digest) {
+            return;
+        }
         for rank in &mut digest.ranks {
             for comm in rank.comms.iter_mut().filter(|c| !c.id.is_empty()) {
                 let recent = std::mem::take(&mut comm.recent);
@@ -274,6 +277,7 @@ fn judge(
         let is_excused = circle.is_inside && broken_since(index).is_some();
         let track = tracks.entry((circle.id.clone(), circle.size)).or_default();
         track.look(table, circle, moved, is_excused);
+        track.late.settle();
     }
     let usual_ns = job_usual_ns(live().map(|(_, c)| c), tracks);
     let mut still = Vec::new();

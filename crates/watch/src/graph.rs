@@ -230,6 +230,11 @@ impl Graph {
         self.ends.get(self.knot(circle)).map(Vec::as_slice).unwrap_or_default()
     }
 
+    /// The knot that a row is in.
+    pub(crate) fn knot_of_row(&self, row: usize) -> u32 {
+        get(&self.knot_of, row)
+    }
+
     /// Nodes of a knot.
     pub(crate) fn members(&self, knot: u32) -> impl Iterator<Item = Node> {
         self.knots.get(knot as usize).into_iter().flatten().map(|n| self.node(*n))

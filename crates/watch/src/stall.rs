@@ -57,11 +57,13 @@ fn stall(table: &Table<'_>, graph: &Graph, ends: &BTreeSet<u32>, list: &[Still])
     let odd =
         |c: usize| table.circles.get(c).is_some_and(|c| c.chairs.iter().any(|c| c.stand == Stand::Different));
     let tripped = |c: usize| list.iter().any(|s| s.circle == c);
+    // Where some of those that it waits for wait elsewhere, elsewhere tells more.
+    let passes_on = |c: usize| awaits_others(table, graph, c, ends);
     let at = waiting
         .iter()
         .copied()
         .filter(|c| direct(*c))
-        .min_by_key(|c| (!odd(*c), !tripped(*c), since(*c), *c));
+        .min_by_key(|c| (!odd(*c), !tripped(*c), passes_on(*c), since(*c), *c));
     let at = at.or_else(|| list.iter().map(|s| s.circle).min())?;
     let circle = table.circles.get(at)?;
     let own = list
@@ -94,6 +96,12 @@ fn stall(table: &Table<'_>, graph: &Graph, ends: &BTreeSet<u32>, list: &[Still])
         suspects: cause.suspects,
         victims: victims.take(MAX_VICTIMS).collect(),
     })
+}
+
+/// Whether a circle also waits for ranks that are not what holds all up.
+fn awaits_others(table: &Table<'_>, graph: &Graph, circle: usize, ends: &BTreeSet<u32>) -> bool {
+    let awaited = table.circles.get(circle).map(|c| awaited(table, c)).unwrap_or_default();
+    awaited.iter().any(|c| !ends.contains(&graph.knot_of_row(c.row)))
 }
 
 struct Cause {

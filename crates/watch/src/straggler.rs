@@ -51,6 +51,8 @@ struct Word {
     ran: f32,
     queued: f32,
     gap: f32,
+    /// From the previous one's end to this one's.
+    period: f32,
     /// It waited for the network to take its data: peer, how long.
     sent_to: Option<(u32, f32)>,
 }
@@ -68,7 +70,7 @@ struct Pending {
 struct Standing {
     /// Weight of what follows.
     votes: f32,
-    /// Lateness beyond that of the median rank, and its square.
+    /// Lateness beyond the mean of the others, and its square.
     excess: f32,
     square: f32,
     /// Collectives for which it was late.
@@ -135,17 +137,26 @@ impl Lateness {
                 ran: ms(done.ran_ns),
                 queued: ms(done.queued_ns),
                 gap: ms(done.gap_ns),
+                period: ms(done.period_ns),
                 sent_to: sent_to.map(|(_, peer, ns)| (*peer, ms(*ns))),
             });
             pending.n += 1;
             self.most = self.most.max(pending.n);
-            if pending.n == size {
-                self.close(done.number);
-            }
         }
-        while self.pending.len() > MAX_PENDING {
-            let Some(oldest) = self.pending.keys().next().copied() else { break };
-            self.close(oldest);
+        while self.pending.len() > 4 * MAX_PENDING {
+            self.pending.pop_first();
+        }
+    }
+
+    /// Judges those collectives of which all has been heard, in their order: the order in which it came does not matter.
+    pub fn settle(&mut self) {
+        let full: Vec<u64> = self.pending.iter().filter(|(_, p)| p.n == self.size).map(|(n, _)| *n).collect();
+        let left = self.pending.len() - full.len();
+        let late = self.pending.iter().filter(|(_, p)| p.n != self.size).map(|(n, _)| *n);
+        let mut closed: Vec<u64> = late.take(left.saturating_sub(MAX_PENDING)).chain(full).collect();
+        closed.sort_unstable();
+        for number in closed {
+            self.close(number);
         }
     }
 
@@ -166,16 +177,20 @@ impl Lateness {
         let words = || pending.words.iter().enumerate().filter_map(|(r, w)| Some((r, (*w)?)));
         let longest = words().map(|(_, w)| w.ran).fold(0.0, f32::max);
         let shortest = words().map(|(_, w)| w.ran).fold(f32::MAX, f32::min);
-        let lateness = median(words().map(|(_, w)| longest - w.ran));
+        let sum: f32 = words().map(|(_, w)| longest - w.ran).sum();
         let (gap, queued) = (median(words().map(|(_, w)| w.gap)), median(words().map(|(_, w)| w.queued)));
-        let period = median(words().map(|(_, w)| w.gap + w.queued + w.ran));
-        self.period_ms =
-            if self.votes == 0 { period } else { self.period_ms + (period - self.period_ms) / 16.0 };
+        let period = median(words().map(|(_, w)| w.period).filter(|p| *p > 0.0));
+        if period > 0.0 {
+            let is_first = self.period_ms == 0.0;
+            self.period_ms += (period - self.period_ms) / if is_first { 1.0 } else { 16.0 };
+        }
         let least = LATE_MS.max(LATE_SHARE * self.period_ms);
         let keep = 1.0 - 1.0 / MEMORY;
         for (rank, word) in words() {
             let Some(standing) = self.ranks.get_mut(rank) else { continue };
-            let excess = longest - word.ran - lateness;
+            // Against the mean of the others: of two ranks, neither is the usual one.
+            let own = longest - word.ran;
+            let excess = own - (sum - own) / (pending.n - 1) as f32;
             standing.votes = standing.votes * keep + 1.0;
             standing.excess = standing.excess * keep + excess;
             standing.square = standing.square * keep + excess * excess;
@@ -193,10 +208,10 @@ impl Lateness {
                 standing.late_ms += excess;
                 let host = (word.gap - gap).clamp(0.0, excess);
                 standing.host_ms += host;
-                // A call that came before the last collective had ended waits for nothing but the GPU.
-                let busy =
-                    if word.gap == 0.0 { excess } else { (word.queued - queued).clamp(0.0, excess - host) };
-                standing.busy_ms += busy;
+                // Between the last collective's end and this kernel's start, what is not the host's is the GPU's. A call that
+                // came before that end waited for nothing but the GPU.
+                let waited = (word.period - word.ran - word.gap).min(word.queued);
+                standing.busy_ms += waited.clamp(0.0, excess - host);
                 standing.others_queued_ms += queued;
             }
         }
@@ -262,7 +277,7 @@ impl Lateness {
         self.has_news
     }
 
-    /// Mean lateness of a rank beyond the median rank, milliseconds, and the share of the last collectives for which it was
+    /// Mean lateness of a rank beyond that of the others, milliseconds, and the share of the last collectives for which it was
     /// late. None before there were enough.
     pub fn of(&self, rank: u32) -> Option<(f64, f64)> {
         let standing =

@@ -183,6 +183,7 @@ fn recent(records: &[&Done]) -> Vec<DoneDigest> {
                 queued_ns: done.started_ns.saturating_sub(done.enqueued_ns),
                 ran_ns: done.gpu_ns.unwrap_or_else(|| done.ended_ns.saturating_sub(done.started_ns)),
                 gap_ns: before.map_or(0, |p| done.enqueued_ns.saturating_sub(p.ended_ns)),
+                period_ns: before.map_or(0, |p| done.ended_ns.saturating_sub(p.ended_ns)),
                 longest_wait: done.longest_wait.map(|(p, peer, ns)| (phase(p).to_owned(), peer, ns)),
             });
         }
