@@ -174,10 +174,6 @@ impl Seat {
         self.slot().link.clone()
     }
 
-    pub(crate) fn is_up(&self) -> bool {
-        self.slot().link == Link::Up
-    }
-
     pub(crate) fn stats(&self) -> Stats {
         self.slot().stats
     }

@@ -2,6 +2,8 @@
 
 mod both;
 mod directory;
+mod etcd;
+mod server;
 
 use std::time::{Duration, Instant};
 
