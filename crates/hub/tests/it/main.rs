@@ -15,7 +15,7 @@ use ringleader_watch::digest::{
 /// Times short enough for a test.
 pub(crate) fn options(node: &str) -> Options {
     Options {
-        ttl: Duration::from_secs(2),
+        ttl: Duration::from_secs(3),
         deadline: Duration::from_secs(3),
         gap: Duration::from_millis(50),
         ..Options::new(node)
