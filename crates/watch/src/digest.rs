@@ -1,5 +1,8 @@
 //! What one agent says of its ranks at one moment. Bounded: state in flight, not history.
 
+mod ring;
+
+pub use ring::from_ring;
 use serde::{Deserialize, Serialize};
 
 /// Name of the format; the last part is its major version.
@@ -47,6 +50,12 @@ pub struct RankDigest {
     pub comms: Vec<CommDigest>,
     /// What the plugin's ring has lost so far, all kinds together.
     pub lost: u64,
+    /// Ranks of the job by its environment.
+    pub world_size: Option<u32>,
+    /// It ended its last communicator in good order.
+    pub is_ended: bool,
+    /// Where its main thread stands, outermost frame first, at most [`MAX_FRAMES`]: only while somebody asks for it.
+    pub stack: Vec<String>,
 }
 
 /// State of a process.
@@ -69,7 +78,7 @@ pub enum ProcessState {
 }
 
 /// Where the knowledge of a rank's operations comes from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SeenBy {
     /// The process alone: no operations are known.
@@ -105,15 +114,46 @@ pub struct CommDigest {
     pub bytes_done: u64,
     /// Newest sign of progress, nanoseconds since 1970 by the node's clock.
     pub progress_ns: i64,
+    /// Newest sign that what is in flight moves: a kernel started, a proxy went on, an operation ended. Not the calls. 0 where
+    /// that is not seen.
+    pub moved_ns: i64,
     /// It was finalized.
     pub is_ended: bool,
     /// The oldest operations in flight, at most [`MAX_IN_FLIGHT`].
     pub in_flight: Vec<OpDigest>,
     /// How many there are in all.
     pub n_in_flight: u32,
-    /// The newest ended collectives, at most [`MAX_RECENT`], oldest first.
+    /// Ended collectives, at most [`MAX_RECENT`], oldest first: some of the newest, and some whose numbers all agents choose
+    /// alike, so that there are some that all have.
     pub recent: Vec<DoneDigest>,
+    /// The step that the calls show.
+    pub period: Option<PeriodDigest>,
 }
+
+/// Calls that repeat themselves.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PeriodDigest {
+    /// Operations in one repetition.
+    pub ops: u32,
+    /// Repetitions seen.
+    pub repeats: u32,
+    /// Time of one, nanoseconds.
+    pub step_ns: i64,
+    /// From the first to the last of them, nanoseconds.
+    pub span_ns: i64,
+    /// Among them is what training consists of: reductions, or traffic between two ranks. What is sent out before the first
+    /// step repeats itself too.
+    pub is_training: bool,
+}
+
+/// Whether this is NCCL's name of a send or receive.
+pub fn is_p2p(function: &str) -> bool {
+    matches!(function, "Send" | "Recv" | "SendRecv")
+}
+
+/// Communicators that a digest carries for each rank.
+pub const MAX_COMMS: usize = 64;
 
 /// Operations in flight that a digest carries for each communicator.
 pub const MAX_IN_FLIGHT: usize = 4;
@@ -121,6 +161,9 @@ pub const MAX_IN_FLIGHT: usize = 4;
 pub const MAX_RECENT: usize = 16;
 /// Waits that a digest carries for each operation: the longest ones.
 pub const MAX_WAITS: usize = 4;
+
+/// Frames of a stack.
+pub const MAX_FRAMES: usize = 48;
 
 /// One operation in flight.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -182,4 +225,6 @@ pub struct DoneDigest {
     pub gap_ns: u64,
     /// Longest wait of a proxy: its phase, its peer, nanoseconds.
     pub longest_wait: Option<(String, u32, u64)>,
+    /// NCCL's name: `AllReduce`.
+    pub function: String,
 }
