@@ -16,6 +16,8 @@ use crate::wire;
 
 /// Candidates try at different moments: the first one wins, and the others hear of it before they try.
 const CANDIDATES: Duration = Duration::from_millis(300);
+/// Digests are this many times as far apart as etcd takes to write one.
+const SLOW: u32 = 4;
 /// Goodbye takes no longer.
 const BYE: Duration = Duration::from_millis(400);
 
@@ -30,6 +32,8 @@ pub(super) struct Member {
     lease: Option<Held>,
     /// Number of the digest that stands in etcd, and when it was put.
     digest: (u64, Option<Instant>),
+    /// Time between two digests: longer than wanted while etcd is slow to take them.
+    gap: Duration,
     answer: u64,
     /// Revision at which we were made analyser.
     term: Option<i64>,
@@ -58,6 +62,7 @@ impl Member {
     ) -> Self {
         let deadline = seat.options.deadline.min(seat.options.ttl / 3).max(Duration::from_millis(500));
         Self {
+            gap: seat.options.gap,
             seat,
             client,
             keys,
@@ -139,12 +144,15 @@ impl Member {
         if let Some((number, bytes)) = &outgoing.digest
             && *number > self.digest.0
         {
-            let at = self.digest.1.map_or(now, |last| last + self.seat.options.gap);
+            let at = self.digest.1.map_or(now, |last| last + self.gap);
             if at <= now {
                 let key = self.keys.digest(&self.seat.options.node);
                 let put = PutRequest { key, value: bytes.to_vec(), lease };
                 self.client.put(put, self.deadline).await?;
                 self.digest = (*number, Some(now));
+                // With thousands of agents etcd may be busy: what it takes long to write is sent less often.
+                let options = &self.seat.options;
+                self.gap = options.gap.max((now.elapsed() * SLOW).min(options.ttl / 4));
                 self.seat.count(|stats| {
                     stats.sent += 1;
                     stats.sent_bytes += bytes.len() as u64;

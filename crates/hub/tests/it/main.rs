@@ -18,6 +18,7 @@ pub(crate) fn options(node: &str) -> Options {
         ttl: Duration::from_secs(3),
         deadline: Duration::from_secs(3),
         gap: Duration::from_millis(50),
+        beat: Duration::from_millis(500),
         ..Options::new(node)
     }
 }
