@@ -11,6 +11,10 @@ use crate::wire::{self, Unreadable, Word};
 /// Nodes that a feed keeps apart; more are left out, which [`Change::Surplus`] says.
 const MAX_NODES: usize = 1 << 16;
 
+/// After a list or a return, what stands in the hub may be old, which only its agent's clock could say. Agents speak
+/// within this time, and only what is newest then is handed out.
+const HOLD: Duration = Duration::from_millis(2500);
+
 /// News of the hub.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
@@ -50,19 +54,25 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// What has changed since the last call; waits for something at most this long.
+    /// What has changed since the last call; waits for something at most this long. The first digests come after 2.5 s.
     pub fn next(&mut self, wait: Duration) -> Vec<Change> {
         let until = Instant::now() + wait;
         let mut inner = self.mailbox.inner();
-        while inner.link.is_none() && inner.news.is_empty() && !inner.is_surplus_news {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+        loop {
+            let now = Instant::now();
+            let held = inner.hold_until.filter(|until| *until > now);
+            if inner.link.is_some() || inner.is_surplus_news || !inner.news.is_empty() && held.is_none() {
+                break;
+            }
+            let left = until.min(held.unwrap_or(until)).saturating_duration_since(now);
+            if until <= now {
                 return Vec::new();
             }
             inner = self.mailbox.rings.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         let link = inner.link.take();
-        let news = std::mem::take(&mut inner.news);
+        let is_held = inner.hold_until.is_some_and(|until| until > Instant::now());
+        let news = if is_held { BTreeMap::new() } else { std::mem::take(&mut inner.news) };
         let is_surplus_news = std::mem::take(&mut inner.is_surplus_news);
         drop(inner);
         let mut changes: Vec<Change> = Vec::with_capacity(news.len() + 1);
@@ -97,6 +107,7 @@ struct Inner {
     /// Nodes with a digest in the hub.
     present: BTreeSet<String>,
     news: BTreeMap<String, News>,
+    hold_until: Option<Instant>,
     link: Option<Change>,
     is_away: bool,
     is_surplus: bool,
@@ -113,6 +124,7 @@ impl Mailbox {
     /// A feed, and its writing end, which lives no longer than the feed.
     pub(crate) fn feed() -> (Feed, Weak<Self>) {
         let mailbox = Arc::new(Self::default());
+        mailbox.inner().hold();
         let weak = Arc::downgrade(&mailbox);
         (Feed { mailbox }, weak)
     }
@@ -151,6 +163,7 @@ impl Mailbox {
         for (node, bytes) in all {
             inner.put(node, bytes);
         }
+        inner.hold();
         drop(inner);
         self.rings.notify_all();
     }
@@ -170,6 +183,7 @@ impl Mailbox {
         if inner.is_away {
             inner.is_away = false;
             inner.link = Some(Change::Back);
+            inner.hold();
         }
         drop(inner);
         self.rings.notify_all();
@@ -177,6 +191,10 @@ impl Mailbox {
 }
 
 impl Inner {
+    fn hold(&mut self) {
+        self.hold_until = Some(Instant::now() + HOLD);
+    }
+
     fn put(&mut self, node: String, bytes: Vec<u8>) {
         if wire::is_bye(&bytes) {
             if self.present.remove(&node) {

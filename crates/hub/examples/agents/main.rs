@@ -220,7 +220,7 @@ fn analyse(address: &str, name: &str) -> Result<(), Box<dyn std::error::Error>> 
                 }
                 Change::Back => {
                     is_away = false;
-                    // Agents come back one after the other: what is known of the others is as old as the loss.
+                    // What is known is as old as the loss until the agents have spoken.
                     looked = Instant::now() + Duration::from_secs(3);
                     say(json!({"analyser": name, "what": "back"}));
                 }

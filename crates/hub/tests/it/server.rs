@@ -24,9 +24,7 @@ fn free_port() -> SocketAddr {
 impl Server {
     /// None where etcd is not installed, which is said.
     pub(crate) fn start() -> Option<Self> {
-        let version = Command::new("etcd").arg("--version").output();
-        if !version.is_ok_and(|output| output.status.success()) {
-            not_tested("etcd is not installed (Debian: etcd-server)");
+        if !is_etcd_here() {
             return None;
         }
         let folder = tempfile::tempdir().unwrap();
@@ -80,6 +78,16 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Says so if not.
+pub(crate) fn is_etcd_here() -> bool {
+    let version = Command::new("etcd").arg("--version").output();
+    let is_here = version.is_ok_and(|output| output.status.success());
+    if !is_here {
+        not_tested("etcd is not installed (Debian: etcd-server)");
+    }
+    is_here
 }
 
 pub(crate) fn not_tested(why: &str) {
