@@ -28,6 +28,8 @@ mod staging_jobs;
 mod staging_kernel;
 #[cfg(test)]
 mod staging_node;
+#[cfg(test)]
+mod staging_rings;
 mod told;
 pub mod verdict;
 
