@@ -7,6 +7,7 @@ pub mod dumps;
 pub mod ending;
 pub mod gpus;
 pub mod inside;
+pub mod lateness;
 pub mod ledger;
 pub mod links;
 pub mod machine;

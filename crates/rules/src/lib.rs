@@ -15,6 +15,8 @@ mod hostile;
 pub mod jobs;
 #[cfg(test)]
 mod laws;
+#[cfg(test)]
+mod ring_laws;
 mod rule;
 pub mod rules;
 mod settings;

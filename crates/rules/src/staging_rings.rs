@@ -121,6 +121,11 @@ impl Stage {
         self.change_ring(rank, end)
     }
 
+    /// All communicators were closed in order.
+    pub(crate) fn each_ended(self) -> Self {
+        self.each_ring(|ring| ring.is_ended = true).rings_gone()
+    }
+
     /// The rings were read this long after the last call, ms.
     pub(crate) fn rings_read_after(self, ms: i64) -> Self {
         self.each_ring(|ring| ring.taken_ns += ms * 1_000_000 - AFTER_NS)

@@ -354,6 +354,34 @@ mod tests {
     }
 
     #[test]
+    fn a_kernel_that_never_starts() {
+        let waits = ["ar:9*12 ar:9?", "ar:9*12 ar:9!", "ar:9*12 ar:9?"];
+        let own = [("/srv/train.py", 44, "step")];
+        Stage::job(3).rings(&waits).concludes(&RULE, "gpu-kernel-stuck 1, medium");
+        Stage::job(3).rings(&waits).stands(1, &own).concludes(&RULE, "gpu-kernel-stuck 1 at step:44, high");
+        // A moment of a job at work; kernels that run everywhere, or nowhere; one that waits for another group.
+        Stage::job(3).rings(&waits).rings_read_after(200).silent(&RULE);
+        Stage::job(3).rings(&["ar:9*12 ar:9?"; 3]).silent(&RULE);
+        Stage::job(3).rings(&["ar:9*12 ar:9!"; 3]).silent(&RULE);
+        let two = Stage::job(3).group("b", 1..3).rings(&["ar:9*12 ar:9?", "ar:9*12 b/ar:8? ar:9!", "ar:9*12 ar:9?"]);
+        two.silent(&RULE);
+        // Stopped: its proxies tell nothing more.
+        Stage::job(3).rings(&waits).ps("R T R").silent(&RULE);
+    }
+
+    #[test]
+    fn a_late_host_waits_for_its_own_gpu() {
+        let waits = ["ar:9*12 ar:9?", "ar:9*12", "ar:9*12 ar:9?"];
+        let sync = [("torch/cuda/__init__.py", 1040, "synchronize"), ("/srv/train.py", 44, "step")];
+        Stage::job(3).rings(&waits).stands(1, &sync).concludes(&RULE, "gpu-kernel-stuck 1 at step:44, high");
+        let native = [("libcuda.so.1", 0, "cuStreamSynchronize"), ("/srv/train.py", 44, "step")];
+        Stage::job(3).rings(&waits).stands(1, &native).expect(&RULE, &["gpu-kernel-stuck 1"]);
+        // In code of its own; at work.
+        Stage::job(3).rings(&waits).stands(1, &[("/srv/train.py", 44, "step")]).silent(&RULE);
+        Stage::job(3).rings(&waits).rings_read_after(200).stands(1, &sync).silent(&RULE);
+    }
+
+    #[test]
     fn gpus_that_draw_alike_name_nobody() {
         all_in().powers(&[71.0, 70.0, 69.0, 72.0]).silent(&RULE);
         all_in().silent(&RULE);

@@ -183,6 +183,17 @@ mod tests {
     }
 
     #[test]
+    fn what_it_does_there() {
+        let title = |frames: &[(&str, u32, &str)]| waiting().stands(2, frames).finding(&RULE).title;
+        let next = ("/opt/site-packages/torch/utils/data/dataloader.py", 700, "_next_data");
+        let train = ("/srv/train.py", 44, "step");
+        assert!(title(&[("selectors.py", 415, "select"), next, train]).contains("in the data loader at step"));
+        assert!(title(&[("torch/serialization.py", 900, "save"), train]).contains("in a checkpoint at step"));
+        assert!(title(&[("threading.py", 327, "wait"), train]).contains("in a wait for a lock"));
+        assert!(title(&[train]).starts_with("rank 2 stands outside at step"));
+    }
+
+    #[test]
     fn work_on_files_over_storage_that_fails() {
         use ringleader_model::{KernelEventKind, StorageTrouble};
         let stands = |at| {
