@@ -184,7 +184,7 @@ fn communicator(comm: &Comm, wall: &Wall) -> RingComm {
     }
 }
 
-/// From 0 to 1 as the first; what no job reaches stays at the end.
+/// The ring counts from 0, the record from 1.
 fn number(number: u64) -> u32 {
     u32::try_from(number.saturating_add(1)).unwrap_or(u32::MAX)
 }
@@ -244,3 +244,6 @@ fn in_flight(op: &Op, comm: u32, call: u32, wall: &Wall) -> (RingOp, Vec<RingWai
     };
     (ring_op, waits.collect())
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,7 +17,7 @@ const FETCH: (&str, u32, &str) = ("/srv/data.py", 31, "read_shard");
 fn collective_logic() {
     let job = |scripts: &[&str]| Stage::job(scripts.len() as u32).rings(scripts);
     // Rank 2 left out #13; its next call is another one.
-    says(&job(&["ar:9*12 ar:4? ag:7!", "ar:9*12 ar:4? ag:7!", "ar:9*12 ag:7?"]), "skipped-collective 2, high");
+    says(&job(&["ar:9*12 ar:4? ag:7!", "ar:9*12 ar:4? ag:7!", "ar:9*12 ag:7?"]), "skipped-collective 2, medium");
     says(&job(&["ar:9*12 ar:4?", "ar:9*12 ar:4?", "ar:9*12 bc:1? ar:4!"]), "extra-collective 2, high");
     says(&job(&["ar:9*12 ar:4? ar:9!*3", "ar:9*12 ar:4? ar:9!*3", "ar:9*12 ar:5? ar:9!*3"]), "shape-mismatch 2, high");
     says(&job(&["ar:9*12 ar:4? ar:9!", "ar:9*12 ar:4? ar:9!", "ar:9*12 ar:4:Half? ar:9!"]), "dtype-mismatch 2, high");
@@ -47,6 +47,7 @@ fn who_is_not_there() {
     says(&waiting().ring_gone(2), "peer-process-died 2, medium");
     says(&waiting().ps("R R T"), "process-stopped 2, high");
     says(&waiting().ps("R R D:nfs_wait_bit"), "process-uninterruptible 2, high");
+    says(&waiting().ring_ended(2), "rank-exited-early 2, medium");
     // It died within an operation that it had entered.
     let within = Stage::job(3).rings(&["ar:9*12 ar:9?"; 3]);
     says(&within.ring_gone(1), "peer-process-died 1, medium");
@@ -81,6 +82,23 @@ fn a_pause_that_the_job_has_shown_before() {
     });
     says(&job, "none, low");
     says(&job.rings_read_after(400_000), "stuck-outside-collective 2, low");
+}
+
+#[test]
+fn a_ring_of_an_earlier_job_beside_it() {
+    let earlier = Stage::job(3).rings(&["ar:9*5 ar:9?", "ar:9*5 ar:9?", "ar:9*5"]).rings_gone().each_ring(|ring| {
+        ring.taken_ns -= 3_600_000_000_000;
+        ring.start_ticks = 7;
+        ring.comms.iter_mut().for_each(|comm| comm.id += 99);
+    });
+    let mut both = Stage::job(3).rings(&["ar:9*12 ar:9?", "ar:9*12 ar:9!", "ar:9*12 ar:9?"]);
+    let n_sources = both.case.sources.len() as u32;
+    both.case.sources.extend(earlier.case.sources);
+    both.case.observations.extend(earlier.case.observations.into_iter().map(|mut o| {
+        o.cite.source.0 += n_sources;
+        o
+    }));
+    says(&both, "gpu-kernel-stuck 1, medium");
 }
 
 #[test]

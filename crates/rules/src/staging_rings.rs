@@ -121,6 +121,14 @@ impl Stage {
         self.change_ring(rank, end)
     }
 
+    /// The process of one rank closed its communicators and is gone.
+    pub(crate) fn ring_ended(self, rank: u32) -> Self {
+        self.change_ring(rank, |ring| {
+            ring.is_ended = true;
+            end(ring);
+        })
+    }
+
     /// All communicators were closed in order.
     pub(crate) fn each_ended(self) -> Self {
         self.each_ring(|ring| ring.is_ended = true).rings_gone()

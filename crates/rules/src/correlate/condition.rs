@@ -350,7 +350,14 @@ impl Conditions {
             if ring.is_live {
                 let at = clock(ring.taken_ns);
                 condition.ring_live = said(format!("rank {} (pid {pid}) lived at {at}", rank.0));
-            } else if !ring.is_ended && lives(&ring.boot_id) && horizon.after(ring) > MOMENT_NS {
+            } else if ring.is_ended {
+                let text = format!(
+                    "rank {} (pid {pid}) closed all its communicators in order, the last at {}",
+                    rank.0,
+                    clock(ring.taken_ns)
+                );
+                condition.comm_closed = condition.comm_closed.take().or_else(|| said(text));
+            } else if lives(&ring.boot_id) && horizon.after(ring) > MOMENT_NS {
                 let after_s = horizon.after(ring) / 1_000_000_000;
                 let text = format!(
                     "the ring of rank {} (pid {pid}) ends at {}; processes of its node lived {after_s} s later, it did not",

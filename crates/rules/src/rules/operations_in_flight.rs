@@ -101,6 +101,6 @@ mod tests {
 
     #[test]
     fn a_job_at_work_has_no_last_state() {
-        Stage::job(3).rings(&["ar:9*12 ar:9?", "ar:9*12 ar:9?", "ar:9*12"]).silent(&RULE);
+        Stage::job(3).rings(&["ar:9*12 ar:9?", "ar:9*12 ar:9?", "ar:9*12"]).rings_read_after(300).silent(&RULE);
     }
 }

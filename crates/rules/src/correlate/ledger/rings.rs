@@ -1,6 +1,6 @@
 //! Groups as the rings of NCCL's plugin see them: every operation of a process, with its state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{Case, Fact, Host, Observation, OpKind, Rank, RingComm, RingRecord, SourceKind};
 
@@ -8,8 +8,57 @@ use super::counted::{Room, name_world_ranks};
 use super::{Call, Calls, Group, Origin, P2p, Track, View};
 use crate::correlate::roster::Roster;
 
-/// The rings of a case, one for each process: of several copies the newest.
+/// The rings of a case, one for each process: of several copies the newest. Rings outlive their jobs and lie beside those of
+/// the next one; of two jobs that claim the same rank the one that lives, or ended last, stands.
 pub fn rings(case: &Case) -> Vec<(&Observation, &RingRecord)> {
+    let all = of_processes(case);
+    // Processes that share a communicator are of one job.
+    let mut job_of: Vec<usize> = (0..all.len()).collect();
+    let mut by_comm: BTreeMap<u64, usize> = BTreeMap::new();
+    for (at, (_, ring)) in all.iter().enumerate() {
+        for comm in ring.comms.iter().filter(|c| c.id != 0 && c.size > 1) {
+            let other = *by_comm.entry(comm.id).or_insert(at);
+            let (a, b) = (root(&job_of, at), root(&job_of, other));
+            if let Some(parent) = job_of.get_mut(a.max(b)) {
+                *parent = a.min(b);
+            }
+        }
+    }
+    let mut jobs: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for at in 0..all.len() {
+        jobs.entry(root(&job_of, at)).or_default().push(at);
+    }
+    if jobs.len() < 2 {
+        return all;
+    }
+    let of = |at: &usize| all.get(*at).copied();
+    let mut jobs: Vec<Vec<usize>> = jobs.into_values().collect();
+    jobs.sort_by_key(|job| {
+        std::cmp::Reverse(job.iter().filter_map(of).map(|(_, r)| (r.is_live, r.taken_ns)).max())
+    });
+    let mut claimed: BTreeSet<Rank> = BTreeSet::new();
+    let mut kept: Vec<usize> = Vec::new();
+    for job in jobs {
+        let ranks: Vec<Rank> = job.iter().filter_map(of).filter_map(|(o, _)| o.who.rank).collect();
+        if ranks.iter().any(|r| claimed.contains(r)) {
+            continue;
+        }
+        claimed.extend(ranks);
+        kept.extend(job);
+    }
+    kept.sort_unstable();
+    kept.iter().filter_map(of).collect()
+}
+
+fn root(parents: &[usize], mut at: usize) -> usize {
+    while let Some(parent) = parents.get(at).copied().filter(|p| *p != at) {
+        at = parent;
+    }
+    at
+}
+
+/// One ring for each process.
+fn of_processes(case: &Case) -> Vec<(&Observation, &RingRecord)> {
     let mut newest: BTreeMap<(Option<&Host>, u32, u64, &str), (&Observation, &RingRecord)> = BTreeMap::new();
     for observation in &case.observations {
         let Fact::Ring(ring) = &observation.fact else { continue };
