@@ -35,7 +35,11 @@ fn circles_and_messages() {
     // To a ring an all-to-all is messages to everybody.
     let all: String = (0..3).map(|p| format!(" send>{p}:8? recv<{p}:8?")).collect();
     let entered = format!("ar:9*12{all}");
-    let job = Stage::job(3).rings(&[&entered, &entered, "ar:9*12"]).stands(2, &[FETCH]);
+    let at_once = |ring: &mut ringleader_model::RingRecord| {
+        let first = ring.ops.iter().find(|op| op.is_p2p).map(|op| op.enqueued_ns);
+        ring.ops.iter_mut().filter(|op| op.is_p2p).for_each(|op| op.enqueued_ns = first.unwrap_or_default());
+    };
+    let job = Stage::job(3).rings(&[&entered, &entered, "ar:9*12"]).stands(2, &[FETCH]).each_ring(at_once);
     says(&job, "stuck-outside-collective 2, high");
 }
 

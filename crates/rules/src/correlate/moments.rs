@@ -60,10 +60,10 @@ pub fn first_failure(case: &Case) -> Option<WallTime> {
 /// Marks the records of a job that may still run as open at their end, where they contradict each other.
 pub fn open_ends(ledger: &mut Ledger<'_>, case: &Case) {
     let horizon = Horizon::new(case);
-    let of_rings = || ledger.groups.iter().filter(|g| g.view == View::Ring);
-    let is_stalled = of_rings().any(|g| rhythm::is_stalled(g, &horizon));
+    let stalled: Vec<bool> =
+        ledger.groups.iter().map(|g| g.view == View::Ring && rhythm::is_stalled(g, &horizon)).collect();
     let has_failed = stated_failure(case).is_some();
-    ledger.is_stalled = has_failed || is_stalled;
+    ledger.is_stalled = has_failed || stalled.contains(&true);
     if has_failed {
         return;
     }
@@ -72,10 +72,10 @@ pub fn open_ends(ledger: &mut Ledger<'_>, case: &Case) {
         groups.iter().flat_map(|g| g.tracks.iter().flatten()).filter(|t| t.open_end).count()
     };
     let n_cut = n_open(groups);
-    for group in groups.iter_mut().filter(|g| g.view.knows_ends()) {
+    for (group, is_stalled) in groups.iter_mut().zip(stalled).filter(|(g, _)| g.view.knows_ends()) {
         open_older(group, calls);
         // What a job at work has in flight says nothing of who is behind.
-        if group.view == View::Ring && !rhythm::is_stalled(group, &horizon) {
+        if group.view == View::Ring && !is_stalled {
             let unfinished = |t: &&Track<'_>| t.finished.is_some_and(|f| f < t.entered) || has_open_p2p(t);
             if group.tracks.iter().flatten().any(|t| unfinished(&t)) {
                 group.tracks.iter_mut().flatten().for_each(|t| t.open_end = true);

@@ -15,6 +15,8 @@ const FLOOR_NS: i64 = 3_000_000_000;
 const UNKNOWN_NS: i64 = 120_000_000_000;
 /// Fewer pauses than this show no rhythm.
 const MIN_PAUSES: usize = 8;
+/// Ranks of one group make the same calls: so many show its rhythm.
+const MAX_TRACKS: usize = 32;
 /// How many usual pauses make a stall.
 const USUAL_TIMES: i64 = 5;
 /// How much longer than the longest pause of late a stall is, percent.
@@ -64,7 +66,7 @@ pub fn is_stalled(group: &Group<'_>, horizon: &Horizon<'_>) -> bool {
 
 /// How long an operation of this group may be in flight before that is a stall, ns.
 pub fn limit_ns(group: &Group<'_>) -> i64 {
-    let of_track = group.tracks.iter().flatten().filter_map(limit_of_track);
+    let of_track = group.tracks.iter().flatten().take(MAX_TRACKS).filter_map(limit_of_track);
     of_track.max().unwrap_or(UNKNOWN_NS)
 }
 

@@ -188,9 +188,18 @@ fn first_open<'t>(group: &Group<'_>, me: usize, track: &'t Track<'_>) -> Option<
         let Some(Some(peer)) = group.tracks.get(p.peer as usize) else { return false };
         peer.p2p.iter().any(|o| o.peer as usize == me && o.is_send != p.is_send && o.done == Some(false))
     };
-    let alone = || open().find(|(_, p)| p.peer as usize != me && !has_partner(p));
-    if group.view == View::Ring { alone().or_else(|| open().next()) } else { open().next() }
+    let first = open().next()?;
+    if group.view != View::Ring {
+        return Some(first);
+    }
+    let since = track.created_ns(first.1.op)?;
+    let at_once = |p: &P2p| track.created_ns(p.op).is_some_and(|at| at - since < AT_ONCE_NS);
+    let alone = open().find(|(_, p)| at_once(p) && p.peer as usize != me && !has_partner(p));
+    alone.or(Some(first))
 }
+
+/// Messages of one group call are handed over within this, ns.
+const AT_ONCE_NS: i64 = 1_000_000;
 
 /// Pairs of ranks of which any record shows that the first sends to the second.
 fn talkers(ledger: &Ledger<'_>) -> BTreeSet<(Rank, Rank)> {

@@ -173,11 +173,10 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
                 inside::record(group.tracks.get(i.member)?.as_ref()?, i.at, &who)
             });
             let title = format!(
-                "#{} of {} runs on the GPUs of {} and never starts on that of {}: something before it does not end there",
+                "the GPU of {} runs something else: #{} of {} never starts there",
+                drafting::rank(rank),
                 late.op.number,
                 group.name,
-                drafting::ranks(&runs),
-                drafting::rank(rank)
             );
             let draft = Draft::new(RULE.id, "gpu-kernel-stuck", title)
                 .weight(Weight::Derived)
@@ -198,7 +197,7 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
         let parted = scene.mismatches.iter().any(|m| m.odd.contains(&suspect.node));
         let Some(stand) = condition.stand.as_ref().filter(|s| s.waits_for_gpu() && !parted) else { continue };
         let title = format!(
-            "{} waits for its GPU{} with nothing of NCCL's in flight: a kernel of its own does not end",
+            "{} waits for its GPU{}: a kernel of its own does not end",
             drafting::rank(rank),
             drafting::at(stand.place()),
         );

@@ -115,15 +115,24 @@ pub(super) fn ring_groups<'a>(
             }
         }
     }
-    for group in &mut groups {
+    let mut n_named: BTreeMap<String, usize> = BTreeMap::new();
+    for group in &groups {
+        *n_named.entry(group.name.clone()).or_default() += 1;
+    }
+    let ids: BTreeMap<usize, u64> = by_id.into_iter().map(|((id, _), at)| (at, id)).collect();
+    for (at, group) in groups.iter_mut().enumerate() {
         name_world_ranks(group);
+        // Programs give several communicators one name.
+        if let (Some(2..), Some(id)) = (n_named.get(&group.name), ids.get(&at)) {
+            group.name = format!("{} (communicator {id:016x})", group.name);
+        }
     }
     groups
 }
 
 fn fresh<'a>(comm: &RingComm, roster: &Roster) -> Group<'a> {
-    let number = format!("communicator {:016x}", comm.id);
-    let name = if comm.name.is_empty() { number } else { format!("{} ({number})", comm.name) };
+    let number = || format!("communicator {:016x}", comm.id);
+    let name = if comm.name.is_empty() { number() } else { comm.name.to_string() };
     Group {
         view: View::Ring,
         name,
