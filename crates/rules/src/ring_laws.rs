@@ -31,7 +31,8 @@ fn circles_and_messages() {
     let step = "a/ar:8*9 b/ar:8*9";
     says(&two(&[&format!("{step} a/ar:8?"), &format!("{step} b/ar:8?")]), "deadlock-cycle 0-1, high");
     let pipe = |scripts: &[&str]| Stage::job(2).rings(scripts);
-    says(&pipe(&["send>1:8*12", "recv<0:8*12 recv<0:8?"]), "unmatched-p2p 0, medium");
+    says(&pipe(&["send>1:8*12 ar:9?", "recv<0:8*12 recv<0:8?"]), "unmatched-p2p 0, medium");
+    says(&pipe(&["send>1:8*12", "recv<0:8*12 recv<0:8?"]), "stuck-outside-collective 0, low");
     // To a ring an all-to-all is messages to everybody.
     let all: String = (0..3).map(|p| format!(" send>{p}:8? recv<{p}:8?")).collect();
     let entered = format!("ar:9*12{all}");

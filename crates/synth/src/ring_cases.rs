@@ -192,7 +192,7 @@ pub fn ring_cases() -> Vec<RingCase> {
     let mut ended = job(&["", "", "", ""]);
     ended.ends = vec![RingEnd::Ended; 4];
     let mut pipe = RingJob::new(&[
-        "Send>1:8192*20",
+        "Send>1:8192*20 AllReduce:512?",
         "Recv<0:8192*20 Recv<0:8192?",
     ]);
     pipe.period_ns = 50_000_000;

@@ -80,7 +80,14 @@ impl Busy {
 impl Stand {
     /// Innermost frame of the user's own code.
     pub fn place(&self) -> Option<&Frame> {
-        user_frame(&self.frames)
+        // Stacks name installed files by a path below their package directory, as they do a program's own files. What is
+        // known to be a library is none of the program's.
+        let frames = self.frames.iter().map(|f| (&*f.function, &*f.file));
+        let library = place::of(frames).filter(|(_, at)| {
+            self.frames.get(*at).is_some_and(|f| f.file.contains('/') && !f.file.starts_with('/'))
+        });
+        let outside = library.and_then(|(_, at)| user_frame(self.frames.get(at + 1..)?));
+        outside.or_else(|| user_frame(&self.frames))
     }
 
     /// The main thread waits for the GPU or inside torch.distributed: it waits, it does not hold up.
@@ -168,6 +175,8 @@ pub struct Condition {
     pub absent: Option<Evidence>,
     /// Its ring was read while it lived.
     pub ring_live: Option<Evidence>,
+    /// Its ring shows nothing in flight.
+    pub ring_idle: bool,
     /// Its ring ends before those of processes of the same node that live.
     pub ring_gone: Option<Evidence>,
     /// The launcher's account of its end.
@@ -347,6 +356,7 @@ impl Conditions {
             let pid = observation.who.pid.map_or(0, |p| p.0);
             let said = |text: String| Some(Evidence { cite: observation.cite, text, kind: SourceKind::Ring });
             let condition = self.by_rank.entry(rank).or_default();
+            condition.ring_idle = !ring.ops.iter().any(ringleader_model::RingOp::is_open);
             if ring.is_live {
                 let at = clock(ring.taken_ns);
                 condition.ring_live = said(format!("rank {} (pid {pid}) lived at {at}", rank.0));

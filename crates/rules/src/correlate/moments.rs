@@ -60,8 +60,7 @@ pub fn first_failure(case: &Case) -> Option<WallTime> {
 /// Marks the records of a job that may still run as open at their end, where they contradict each other.
 pub fn open_ends(ledger: &mut Ledger<'_>, case: &Case) {
     let horizon = Horizon::new(case);
-    let stalled: Vec<bool> =
-        ledger.groups.iter().map(|g| g.view == View::Ring && rhythm::is_stalled(g, &horizon)).collect();
+    let stalled = rhythm::stalled(&ledger.groups, &horizon);
     let has_failed = stated_failure(case).is_some();
     ledger.is_stalled = has_failed || stalled.contains(&true);
     if has_failed {

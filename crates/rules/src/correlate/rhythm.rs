@@ -57,17 +57,31 @@ pub fn age_ns(track: &Track<'_>, horizon: &Horizon<'_>) -> Option<i64> {
     collective.into_iter().chain(p2p).min().map(|since| until - since)
 }
 
-/// Whether a group of a ring's view stands still.
-pub fn is_stalled(group: &Group<'_>, horizon: &Horizon<'_>) -> bool {
-    debug_assert!(group.view == View::Ring);
-    let oldest = group.tracks.iter().flatten().filter_map(|t| age_ns(t, horizon)).max();
-    oldest.is_some_and(|age| age > limit_ns(group))
+/// Which groups stand still; those of other views do not.
+pub fn stalled(groups: &[Group<'_>], horizon: &Horizon<'_>) -> Vec<bool> {
+    let oldest: Vec<Option<i64>> = groups
+        .iter()
+        .map(|g| g.tracks.iter().flatten().filter_map(|t| age_ns(t, horizon)).max())
+        .collect();
+    let limits: Vec<Option<i64>> = groups.iter().map(limit_ns).collect();
+    // A group that was hardly used yet has the patience of the others of its job.
+    let known = limits.iter().flatten().max().copied().unwrap_or(UNKNOWN_NS);
+    let beyond = |limit: i64, age: &Option<i64>| age.is_some_and(|age| age > limit);
+    let by_itself = |(age, limit): (&Option<i64>, &Option<i64>)| beyond(limit.unwrap_or(known), age);
+    if !oldest.iter().zip(&limits).any(by_itself) {
+        return vec![false; groups.len()];
+    }
+    // Where one group stands still, whatever is in flight in others for a while stands still with it.
+    oldest.iter().map(|age| beyond(FLOOR_NS, age)).collect()
 }
 
-/// How long an operation of this group may be in flight before that is a stall, ns.
-pub fn limit_ns(group: &Group<'_>) -> i64 {
-    let of_track = group.tracks.iter().flatten().take(MAX_TRACKS).filter_map(limit_of_track);
-    of_track.max().unwrap_or(UNKNOWN_NS)
+/// How long an operation of this group may be in flight before that is a stall, ns; None where the group has shown no
+/// rhythm yet.
+fn limit_ns(group: &Group<'_>) -> Option<i64> {
+    if group.view != View::Ring {
+        return None;
+    }
+    group.tracks.iter().flatten().take(MAX_TRACKS).filter_map(limit_of_track).max()
 }
 
 /// The rhythm of one rank: its pauses between calls of the group, and how long calls took.

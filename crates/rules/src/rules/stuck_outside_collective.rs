@@ -72,7 +72,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
             || outlived
             || condition.is_some_and(|c| c.state.is_some() || c.timed_out.is_some() || c.ring_live.is_some());
         // Without a sign of life there is only silence, which other rules weigh.
-        if suspect.weak && !alive || suspect.in_p2p && stand.is_none() {
+        let idle = condition.is_some_and(|c| c.ring_idle);
+        if suspect.weak && !alive || suspect.in_p2p && stand.is_none() && !idle {
             continue;
         }
         // RAS counts of a running job differ for a moment. Alone, with nothing that timed out, they show nothing yet.

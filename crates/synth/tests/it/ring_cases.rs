@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use ringleader_synth::ring_cases;
+use ringleader_synth::accuracy::case_of;
+use ringleader_synth::{Evidence, ring_cases};
 
 #[test]
 fn cases_are_what_their_scripts_make() {
@@ -21,4 +22,19 @@ fn cases_are_what_their_scripts_make() {
             assert!(found == bytes, "{} is not what its script makes", path.display());
         }
     }
+}
+
+#[test]
+fn cases_are_judged_right() {
+    let mut wrong = Vec::new();
+    for case in ring_cases() {
+        let verdict = ringleader_rules::diagnose(&case_of(&Evidence { files: case.files.clone() }));
+        let mut ranks: Vec<u32> = verdict.culprits.iter().filter_map(|c| c.rank.map(|r| r.0)).collect();
+        ranks.sort_unstable();
+        let place = verdict.culprits.iter().find_map(|c| c.place.as_ref().map(|p| &*p.function));
+        if verdict.cause != case.cause || ranks != case.culprits || place.unwrap_or("") != case.place {
+            wrong.push(format!("{}: {} {ranks:?} at {place:?}: {}", case.name, verdict.cause, verdict.summary));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
