@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ringleader_knowledge::place::{self, Activity};
+use ringleader_knowledge::place::{self, Place};
 use ringleader_model::{
     Case, Cite, Evidence, Fact, Frame, Pid, Rank, SourceKind, StackTool, ThreadStack, TorchEvent, user_frame,
 };
@@ -51,39 +51,49 @@ pub struct Stand {
     pub evidence: Evidence,
 }
 
-/// What a thread is busy with.
+/// What a process does outside.
 #[derive(Clone, Debug)]
 pub struct Busy {
     /// What.
-    pub activity: Activity,
+    pub place: &'static Place,
     /// The thread that holds Python's lock.
     pub holder: Option<Box<str>>,
-    /// The frame that says so, unless it is the one where the thread stands.
+    /// The frame that says so, unless it is the one where the thread stands; or the thread that holds the lock.
     pub evidence: Option<Evidence>,
 }
 
 impl Busy {
-    /// `the data loader`.
+    /// `in the data loader`.
     pub fn words(&self) -> String {
         match &self.holder {
-            Some(holder) => format!("{}, held by thread {holder}", self.activity.words()),
-            None => self.activity.words().to_owned(),
+            Some(holder) => format!("{}, which thread {holder} holds", self.place.text),
+            None => self.place.text.to_owned(),
         }
     }
 
     /// It stands still with the storage below it.
     pub fn is_on_files(&self) -> bool {
-        matches!(self.activity, Activity::Storage | Activity::Checkpoint | Activity::DataLoader)
+        matches!(self.place.id, "data-loader" | "checkpoint" | "storage")
     }
 }
+
+/// Calls of CUDA that return once the GPU has done its work.
+const GPU_WAITS: [&str; 7] = [
+    "cudaStreamSynchronize",
+    "cudaDeviceSynchronize",
+    "cudaEventSynchronize",
+    "cuStreamSynchronize",
+    "cuCtxSynchronize",
+    "cuEventSynchronize",
+    "cuMemcpyDtoH",
+];
 
 impl Stand {
     /// Innermost frame of the user's own code.
     pub fn place(&self) -> Option<&Frame> {
         // Stacks name installed files by a path below their package directory, as they do a program's own files. What is
         // known to be a library is none of the program's.
-        let frames = self.frames.iter().map(|f| (&*f.function, &*f.file));
-        let library = place::of(frames).filter(|(_, at)| {
+        let library = place::of_stack(&self.names()).filter(|(_, at)| {
             self.frames.get(*at).is_some_and(|f| f.file.contains('/') && !f.file.starts_with('/'))
         });
         let outside = library.and_then(|(_, at)| user_frame(self.frames.get(at + 1..)?));
@@ -104,25 +114,26 @@ impl Stand {
         }) || self.waits_for_gpu()
     }
 
-    /// What it does there, told from the modules on its stack.
+    /// Functions and files, innermost first.
+    fn names(&self) -> Vec<(&str, &str)> {
+        self.frames.iter().map(|f| (&*f.function, &*f.file)).collect()
+    }
+
+    /// What it does there, told from its frames.
     pub fn activity(&self) -> Option<Busy> {
-        let frames = self.frames.iter().map(|f| (&*f.function, &*f.file));
-        let told = place::of(frames);
-        // Who waits without any sign for what, while another thread holds Python's lock, waits for that.
+        let told = place::of_stack(&self.names());
+        // Who waits without a sign for what, while another thread holds Python's lock, waits for that.
         if let Some((holder, evidence)) = &self.gil_holder
-            && told.is_none_or(|(activity, _)| matches!(activity, Activity::Gil | Activity::Lock))
+            && told.is_none_or(|(place, _)| matches!(place.id, "gil" | "lock"))
+            && let Some(place) = place::all().iter().find(|p| p.id == "gil")
         {
-            return Some(Busy {
-                activity: Activity::Gil,
-                holder: Some(holder.clone()),
-                evidence: Some(evidence.clone()),
-            });
+            return Some(Busy { place, holder: Some(holder.clone()), evidence: Some(evidence.clone()) });
         }
-        let (activity, at) = told?;
+        let (place, at) = told?;
         let frame = self.frames.get(at)?;
         let text = format!("its stack goes through {} ({}:{})", frame.function, frame.file, frame.line);
         let evidence = Evidence { text, ..self.evidence.clone() };
-        Some(Busy { activity, holder: None, evidence: (at > 0).then_some(evidence) })
+        Some(Busy { place, holder: None, evidence: (at > 0).then_some(evidence) })
     }
 
     /// The main thread waits for work on the GPU to end: in Python's `synchronize`, or below it in the CUDA runtime.
@@ -130,7 +141,8 @@ impl Stand {
         self.frames.iter().take(12).any(|f| {
             let file = &*f.file;
             let of_torch = file.ends_with("torch/cuda/__init__.py") || file.ends_with("torch/cuda/streams.py");
-            of_torch && matches!(&*f.function, "synchronize" | "wait") || place::is_gpu_wait(&f.function)
+            of_torch && matches!(&*f.function, "synchronize" | "wait")
+                || GPU_WAITS.iter().any(|name| f.function.starts_with(name))
         })
     }
 
@@ -205,6 +217,18 @@ pub struct Conditions {
     by_rank: BTreeMap<Rank, Condition>,
     /// Any launcher printed its table of failures.
     pub has_failure_table: bool,
+}
+
+impl Condition {
+    /// What its process does outside: by its stack, else by the kernel's function that it sleeps in.
+    pub fn busy(&self) -> Option<Busy> {
+        let by_stack = self.stand.as_ref().and_then(Stand::activity);
+        let by_kernel = || {
+            let place = place::of_wait(self.wchan.as_deref()?)?;
+            Some(Busy { place, holder: None, evidence: None })
+        };
+        by_stack.or_else(by_kernel)
+    }
 }
 
 impl Conditions {

@@ -91,7 +91,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             });
             continue;
         }
-        let busy = stand.and_then(|s| s.activity());
+        let busy = condition.and_then(|c| c.busy());
         let place = stand.and_then(|s| s.place()).or(suspect.last_place.as_ref());
         let pid = drafting::pid_of(scene, rank);
         let mut draft = drafting::from_suspect(
@@ -103,7 +103,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             format!(
                 "{} stands outside{}{}; {} for it in {}",
                 drafting::rank(rank),
-                busy.as_ref().map_or_else(String::new, |b| format!(" in {}", b.words())),
+                busy.as_ref().map_or_else(String::new, |b| format!(", {}", b.words())),
                 drafting::at(place),
                 drafting::waiting(&suspect.victims),
                 suspect.awaited_in
@@ -188,9 +188,9 @@ mod tests {
         let title = |frames: &[(&str, u32, &str)]| waiting().stands(2, frames).finding(&RULE).title;
         let next = ("/opt/site-packages/torch/utils/data/dataloader.py", 700, "_next_data");
         let train = ("/srv/train.py", 44, "step");
-        assert!(title(&[("selectors.py", 415, "select"), next, train]).contains("in the data loader at step"));
-        assert!(title(&[("torch/serialization.py", 900, "save"), train]).contains("in a checkpoint at step"));
-        assert!(title(&[("threading.py", 327, "wait"), train]).contains("in a wait for a lock"));
+        assert!(title(&[("selectors.py", 415, "select"), next, train]).contains(", in the data loader at step"));
+        assert!(title(&[("torch/serialization.py", 900, "save"), train]).contains("reading or writing a checkpoint at step"));
+        assert!(title(&[("threading.py", 327, "wait"), train]).contains("waiting for a lock or a queue"));
         assert!(title(&[train]).starts_with("rank 2 stands outside at step"));
     }
 
