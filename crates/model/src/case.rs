@@ -2,7 +2,7 @@
 
 use crate::{
     BenchRun, Cite, CopyTest, Environment, FlightDump, GpuService, GpuTable, GpuTests, KernelEvent, Limit,
-    NcclLog, NetFact, Note, ProcessStacks, ProcessTable, RasReport, Source, SystemFact, TorchEvent, WallTime,
+    NcclLog, NetFact, Note, ProcessStacks, ProcessTable, RasReport, RingRecord, Source, SystemFact, TorchEvent, WallTime,
     Who,
 };
 
@@ -30,6 +30,8 @@ pub enum Fact {
     Nccl(Box<NcclLog>),
     /// A RAS report.
     Ras(Box<RasReport>),
+    /// The ring of one process.
+    Ring(Box<RingRecord>),
     /// Stacks of one process.
     Stacks(Box<ProcessStacks>),
     /// A process list.

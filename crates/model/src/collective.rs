@@ -224,6 +224,10 @@ impl Frame {
                 };
             }
         }
+        // Machine code is named by its library.
+        if file.ends_with(".so") || file.contains(".so.") {
+            return FrameOwner::Framework;
+        }
         // py-spy shortens installed files to a path below their package directory.
         if file.starts_with("torch/") || file.starts_with("torch\\") {
             return FrameOwner::Framework;

@@ -82,6 +82,8 @@ pub(crate) mod head {
     pub(crate) const TAKEN_MONO: usize = 48;
     pub(crate) const TAKEN_UNIX: usize = 49;
     pub(crate) const TORN: usize = 50;
+    /// One more than whether the ring's process held it then.
+    pub(crate) const HELD: usize = 51;
 
     // The second page: each on its own cache line, for several threads write them.
     /// Entries ever given to the journal.

@@ -9,6 +9,8 @@
 
 #[cfg(all(target_os = "linux", not(loom)))]
 mod clock;
+#[cfg(not(loom))]
+mod encode;
 #[cfg(all(target_os = "linux", not(loom)))]
 mod file;
 #[cfg(all(target_os = "linux", not(loom)))]

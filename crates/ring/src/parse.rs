@@ -191,14 +191,18 @@ impl Parser<'_> {
     fn taken(&self, comms: &[Comm], recent: &[Done]) -> Taken {
         let words = self.words;
         if words.get(head::TAKEN_MONO) != 0 {
-            return Taken { mono_ns: words.get(head::TAKEN_MONO), unix_ns: words.get(head::TAKEN_UNIX) };
+            return Taken {
+                mono_ns: words.get(head::TAKEN_MONO),
+                unix_ns: words.get(head::TAKEN_UNIX),
+                is_held: one_less(words.get(head::HELD)).map(|held| held != 0),
+            };
         }
         let made = words.get(head::MADE_MONO);
         let in_comms =
             comms.iter().flat_map(|comm| [comm.progress_ns, comm.created_ns, comm.ended_ns.unwrap_or(0)]);
         let in_recent = recent.iter().map(|done| done.ended_ns);
         let mono_ns = in_comms.chain(in_recent).max().unwrap_or(0).max(made);
-        Taken { mono_ns, unix_ns: words.get(head::MADE_UNIX).saturating_add(mono_ns - made) }
+        Taken { mono_ns, unix_ns: words.get(head::MADE_UNIX).saturating_add(mono_ns - made), is_held: None }
     }
 
     /// Whether an entry is live; counts one that was being written.

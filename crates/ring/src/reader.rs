@@ -149,9 +149,13 @@ impl Reader {
             Ok(())
         })?;
         // The clocks after the copies: nothing in the image is newer.
-        for (word, value) in
-            [(head::TAKEN_MONO, mono_ns()), (head::TAKEN_UNIX, unix_ns()), (head::TORN, torn)]
-        {
+        let held = 1 + u64::from(self.is_held());
+        for (word, value) in [
+            (head::TAKEN_MONO, mono_ns()),
+            (head::TAKEN_UNIX, unix_ns()),
+            (head::TORN, torn),
+            (head::HELD, held),
+        ] {
             set(&mut image, word, value);
         }
         Ok(image)

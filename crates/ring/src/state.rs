@@ -50,6 +50,8 @@ pub struct Taken {
     pub mono_ns: u64,
     /// CLOCK_REALTIME of the same moment.
     pub unix_ns: u64,
+    /// Whether its process held the ring at that moment; None for a file that was not read by a `Reader`.
+    pub is_held: Option<bool>,
 }
 
 impl Taken {
