@@ -47,6 +47,12 @@ pub struct RankDigest {
     pub comms: Vec<CommDigest>,
     /// What the plugin's ring has lost so far, all kinds together.
     pub lost: u64,
+    /// Ranks of the job by its environment.
+    pub world_size: Option<u32>,
+    /// It ended its last communicator in good order.
+    pub is_ended: bool,
+    /// Where its main thread stands, outermost frame first, at most [`MAX_FRAMES`]: only while somebody asks for it.
+    pub stack: Vec<String>,
 }
 
 /// State of a process.
@@ -105,13 +111,17 @@ pub struct CommDigest {
     pub bytes_done: u64,
     /// Newest sign of progress, nanoseconds since 1970 by the node's clock.
     pub progress_ns: i64,
+    /// Newest sign that what is in flight moves: a kernel started, a proxy went on, an operation ended. Not the calls. 0 where
+    /// that is not seen.
+    pub moved_ns: i64,
     /// It was finalized.
     pub is_ended: bool,
     /// The oldest operations in flight, at most [`MAX_IN_FLIGHT`].
     pub in_flight: Vec<OpDigest>,
     /// How many there are in all.
     pub n_in_flight: u32,
-    /// The newest ended collectives, at most [`MAX_RECENT`], oldest first.
+    /// Ended collectives, at most [`MAX_RECENT`], oldest first: some of the newest, and some whose numbers all agents choose
+    /// alike, so that there are some that all have.
     pub recent: Vec<DoneDigest>,
 }
 
@@ -121,6 +131,9 @@ pub const MAX_IN_FLIGHT: usize = 4;
 pub const MAX_RECENT: usize = 16;
 /// Waits that a digest carries for each operation: the longest ones.
 pub const MAX_WAITS: usize = 4;
+
+/// Frames of a stack.
+pub const MAX_FRAMES: usize = 48;
 
 /// One operation in flight.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -182,4 +195,8 @@ pub struct DoneDigest {
     pub gap_ns: u64,
     /// Longest wait of a proxy: its phase, its peer, nanoseconds.
     pub longest_wait: Option<(String, u32, u64)>,
+    /// NCCL's name: `AllReduce`.
+    pub function: String,
+    /// When it ended, nanoseconds since 1970 by the node's clock.
+    pub ended_ns: i64,
 }

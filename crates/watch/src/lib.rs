@@ -1,3 +1,15 @@
 //! A running job followed: digests joined, rhythm, states of ranks, who is late. Pure: time comes in as an argument.
+//!
+//! An agent makes a [`digest::Digest`] of what it sees; [`engine::Engine`] takes those of all nodes, keeps the newest of
+//! each, and at every look says what has changed as [`event::Event`]s; [`view::View`] is the whole job at that moment.
 
+pub mod bandwidth;
 pub mod digest;
+pub mod engine;
+pub mod event;
+pub mod outside;
+pub mod places;
+pub mod rhythm;
+pub mod straggler;
+pub mod tree;
+pub mod view;

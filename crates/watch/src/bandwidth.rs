@@ -1,0 +1,1 @@
+//! Bus bandwidth by the factors of NCCL's tests.

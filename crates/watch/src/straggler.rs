@@ -1,0 +1,1 @@
+//! Who comes late into collectives, without clocks that agree.
