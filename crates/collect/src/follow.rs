@@ -11,6 +11,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ringleader_ring::Reader;
+
 use crate::procfs::{self, status};
 use crate::request::FileAsk;
 use crate::sysfs::text;
@@ -174,6 +176,31 @@ impl RingFile {
         let (pid, ticks) = name.strip_prefix(RING)?.split_once('-')?;
         let (inner_pid, start_ticks) = (pid.parse().ok()?, ticks.parse().ok()?);
         Some(Self { root: None, path, name, inner_pid, start_ticks })
+    }
+
+    /// Where it can be opened from here.
+    pub fn reachable(&self) -> PathBuf {
+        match &self.root {
+            Some(root) => root.join(self.path.strip_prefix("/").unwrap_or(&self.path)),
+            None => self.path.clone(),
+        }
+    }
+
+    /// Opens it for reading again and again.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    pub fn reader(&self) -> Result<Reader, String> {
+        self.open().map_err(|error| error.to_string())?;
+        Reader::open(&self.reachable()).map_err(|error| error.to_string())
+    }
+
+    /// A consistent image of it: itself a ring file.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    pub fn image(&self) -> Result<Vec<u8>, String> {
+        self.reader()?.image().map_err(|error| error.to_string())
     }
 
     /// Opens it. A link in a container leads to nothing outside of it.

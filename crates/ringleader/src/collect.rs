@@ -67,7 +67,7 @@ pub(crate) fn run(args: &CollectArgs) -> Result<(String, Code), Failure> {
     let ask = Ask {
         request: Request {
             roots: args.unstable_root.as_deref().map_or_else(Roots::default, Roots::under),
-            target: Target { pids: args.pid.clone(), slurm_job: args.job.clone() },
+            target: Target { pids: args.pid.clone(), slurm_job: args.job.clone(), ..Target::default() },
             window_ms: WINDOW_MS,
             nvml: args.unstable_nvml.clone(),
             connect_ms: CONNECT_MS,
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &CollectArgs) -> Result<(String, Code), Failure> {
 pub(crate) fn for_diagnosis(pids: &[u32], job: Option<&str>, to: &Path) -> Result<(), Failure> {
     let ask = Ask {
         request: Request {
-            target: Target { pids: pids.to_vec(), slurm_job: job.map(str::to_owned) },
+            target: Target { pids: pids.to_vec(), slurm_job: job.map(str::to_owned), ..Target::default() },
             window_ms: WINDOW_MS,
             connect_ms: CONNECT_MS,
             ..Request::default()

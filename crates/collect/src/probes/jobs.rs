@@ -125,9 +125,15 @@ impl<'a> Walk<'a> {
         if !target.pids.is_empty() {
             for pid in &target.pids {
                 if !self.stats.contains_key(pid) {
+                    if target.may_be_gone {
+                        continue;
+                    }
                     return Err(Trouble::Failed(format!("there is no process {pid}")));
                 }
                 self.add_with_children(*pid, &mut chosen);
+            }
+            if chosen.is_empty() {
+                return Err(Trouble::Absent("the processes of the job have ended".to_owned()));
             }
             let list: Vec<String> = target.pids.iter().map(u32::to_string).collect();
             by = format!("pid {} and all below", list.join(", "));
