@@ -1,1 +1,244 @@
-//! Where agents of many nodes meet: a directory, or etcd.
+//! Where the agents of many nodes meet: a directory that all see, or etcd.
+//!
+//! Each agent publishes its newest [`Digest`] under a lease; one of them is elected analyser and follows all digests;
+//! incidents and requests to collect stand beside. A hub that is away is a value ([`Link::Away`], [`HubError`]), never
+//! an end: the agent goes on by itself, and the hub's own thread tries again until it is back. No call blocks longer
+//! than the deadline of [`Options`].
+
+mod address;
+mod directory;
+mod etcd;
+mod feed;
+mod records;
+mod seat;
+mod wire;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringleader_watch::digest::Digest;
+
+pub use address::{Address, EtcdAddress};
+pub use feed::{Change, Feed};
+pub use records::{Answer, Incident, MAX_INCIDENTS, MAX_TEXT_BYTES, Outcome, Request};
+pub use seat::{Link, Published, Role, Stats};
+pub use wire::{MAX_DIGEST_BYTES, MAX_UNPACKED_BYTES, Unreadable};
+
+use seat::Seat;
+
+/// Who takes part, and its times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Name of this agent's node: unique within the job, the same as in its digests, 1 to 128 bytes.
+    pub node: String,
+    /// After this time without a sign of life an agent is silent, and an analyser is replaced. The same on all nodes;
+    /// at least 2 s.
+    pub ttl: Duration,
+    /// The longest that a call may take.
+    pub deadline: Duration,
+    /// Digests are sent no faster than this; of those in between the newest counts.
+    pub gap: Duration,
+}
+
+impl Options {
+    /// Usual times: silent after 10 s, calls end after 5 s, one digest a second.
+    pub fn new(node: impl Into<String>) -> Self {
+        Self {
+            node: node.into(),
+            ttl: Duration::from_secs(10),
+            deadline: Duration::from_secs(5),
+            gap: Duration::from_secs(1),
+        }
+    }
+}
+
+/// Why a hub cannot be opened: a fault of the call, never of the hub's state.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The address reads wrong.
+    #[error("read the hub's address `{address}`: {why}")]
+    Address {
+        /// As given.
+        address: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A name or a time is out of its bounds.
+    #[error("take part in the hub: {0}")]
+    Options(&'static str),
+    /// The system gives no thread.
+    #[error("start the hub's thread")]
+    Thread(#[source] std::io::Error),
+}
+
+/// Why a call did not succeed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HubError {
+    /// The hub cannot be reached; the hub's thread goes on trying.
+    #[error("reach the hub: {0}")]
+    Away(String),
+    /// No answer within the deadline. Whether the hub has done it is not known.
+    #[error("hear from the hub within {0:?}")]
+    Deadline(Duration),
+    /// Only the elected analyser may do this, and this agent is not, or no longer.
+    #[error("act as the analyser: another agent is, or none")]
+    NotAnalyser,
+    /// The digest stays above [`MAX_DIGEST_BYTES`] with all left out that may be.
+    #[error("publish a digest of {bytes} bytes, more than {MAX_DIGEST_BYTES}")]
+    TooLong {
+        /// Packed length.
+        bytes: usize,
+    },
+    /// The digest names another node than [`Options::node`].
+    #[error("publish a digest of another node, `{0}`")]
+    OtherNode(String),
+}
+
+/// One participant. Dropped, it leaves in good order if that takes no longer than a second.
+pub struct Hub {
+    seat: Arc<Seat>,
+    backend: Backend,
+}
+
+enum Backend {
+    Directory(directory::Directory),
+    Etcd(etcd::Etcd),
+}
+
+impl Hub {
+    /// Opens `dir:/path` or `etcd://host:port[,host:port]/prefix`. Returns at once: whether the hub answers, [`Hub::link`]
+    /// tells. Errors: a wrong address, a name or a time out of bounds, no thread to be had.
+    pub fn open(address: &str, options: Options) -> Result<Self, OpenError> {
+        let address = Address::parse(address)?;
+        let seat = Arc::new(Seat::new(options)?);
+        let backend = match address {
+            Address::Directory(path) => Backend::Directory(directory::Directory::open(path, &seat)?),
+            Address::Etcd(address) => Backend::Etcd(etcd::Etcd::open(&address, &seat)?),
+        };
+        Ok(Self { seat, backend })
+    }
+
+    /// Another participant of the same hub, which shares thread and connections where there are any; its lease, digest
+    /// and candidacy are its own. For one process that speaks for several nodes. Errors: as [`Hub::open`].
+    pub fn beside(&self, options: Options) -> Result<Self, OpenError> {
+        let seat = Arc::new(Seat::new(options)?);
+        let backend = match &self.backend {
+            Backend::Directory(directory) => Backend::Directory(directory.beside(&seat)?),
+            Backend::Etcd(etcd) => Backend::Etcd(etcd.beside(&seat)),
+        };
+        Ok(Self { seat, backend })
+    }
+
+    /// Hands over the newest digest and returns without waiting for the hub. One that says nothing new is sent only
+    /// when half the time to silence has passed. Errors: too long, or of another node.
+    pub fn publish(&self, digest: &Digest) -> Result<Published, HubError> {
+        let published = self.seat.offer(digest)?;
+        if published == Published::Sent {
+            self.wake();
+        }
+        Ok(published)
+    }
+
+    /// Whether the hub answers.
+    pub fn link(&self) -> Link {
+        self.seat.link()
+    }
+
+    /// What was sent and what was lost so far.
+    pub fn stats(&self) -> Stats {
+        self.seat.stats()
+    }
+
+    /// Stands for election as analyser, or steps down.
+    pub fn campaign(&self, wants: bool) {
+        self.seat.campaign(wants);
+        self.wake();
+    }
+
+    /// Whether this agent is the analyser now. Turns false by itself when the lease could not be renewed in time.
+    pub fn role(&self) -> Role {
+        self.seat.role()
+    }
+
+    /// All digests from now on, those that stand in the hub first. Several may follow.
+    pub fn follow(&self) -> Feed {
+        match &self.backend {
+            Backend::Directory(directory) => directory.follow(),
+            Backend::Etcd(etcd) => etcd.follow(),
+        }
+    }
+
+    /// Writes down an incident and returns its number; only the newest [`MAX_INCIDENTS`] stay. Errors: not the
+    /// analyser, hub away, deadline.
+    pub fn record(&self, incident: Incident) -> Result<u64, HubError> {
+        let incident = Incident { node: self.seat.options.node.clone(), ..incident }.bounded();
+        match &self.backend {
+            Backend::Directory(directory) => directory.record(incident),
+            Backend::Etcd(etcd) => etcd.record(incident),
+        }
+    }
+
+    /// The incidents of this job, oldest first. Errors: hub away, deadline.
+    pub fn incidents(&self) -> Result<Vec<Incident>, HubError> {
+        match &self.backend {
+            Backend::Directory(directory) => directory.incidents(),
+            Backend::Etcd(etcd) => etcd.incidents(),
+        }
+    }
+
+    /// Asks all agents to collect and returns the request's number. Errors: not the analyser, hub away, deadline.
+    pub fn request_collect(&self, why: &str) -> Result<u64, HubError> {
+        let mut why = why.to_owned();
+        records::cut(&mut why);
+        let request =
+            Request { number: 0, at_ns: seat::wall_ns(), node: self.seat.options.node.clone(), why };
+        match &self.backend {
+            Backend::Directory(directory) => directory.request(request),
+            Backend::Etcd(etcd) => etcd.request(request),
+        }
+    }
+
+    /// The newest request that is known here and younger than this participant; asks nobody.
+    pub fn request(&self) -> Option<Request> {
+        self.seat.request()
+    }
+
+    /// Hands over this agent's answer to a request and returns without waiting. Only the newest answer stands, and only
+    /// while the agent lives.
+    pub fn answer(&self, answer: Answer) {
+        self.seat.answer(Answer { node: self.seat.options.node.clone(), ..answer }.bounded());
+        self.wake();
+    }
+
+    /// What the agents have answered to a request so far, by node. Errors: hub away, deadline.
+    pub fn answers(&self, request: u64) -> Result<Vec<Answer>, HubError> {
+        let mut answers = match &self.backend {
+            Backend::Directory(directory) => directory.answers(),
+            Backend::Etcd(etcd) => etcd.answers(),
+        }?;
+        answers.retain(|answer| answer.request == request);
+        answers.sort_by(|a, b| a.node.cmp(&b.node));
+        Ok(answers)
+    }
+
+    /// Goes without a goodbye, as a killed process does: digest and candidacy stand until their time is over.
+    pub fn abandon(self) {
+        self.seat.abandon();
+    }
+
+    fn wake(&self) {
+        self.seat.wake.notify_one();
+        if let Backend::Directory(directory) = &self.backend {
+            directory.wake();
+        }
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        match &self.backend {
+            Backend::Directory(directory) => directory.leave(),
+            Backend::Etcd(etcd) => etcd.leave(),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Files that others write: read without trust, written so that nobody sees a half.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+/// One state of a file: any writing of ours gives another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    inode: u64,
+    len: u64,
+    mtime_s: i64,
+    mtime_ns: i64,
+}
+
+impl Stamp {
+    fn of(file: &File) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a plain file"));
+        }
+        Ok(Self {
+            inode: metadata.ino(),
+            len: metadata.len(),
+            mtime_s: metadata.mtime(),
+            mtime_ns: metadata.mtime_nsec(),
+        })
+    }
+
+    /// Seconds by which this file was written before the other, both by the clock of the file system.
+    pub(super) fn seconds_before(&self, other: &Self) -> i64 {
+        other.mtime_s.saturating_sub(self.mtime_s)
+    }
+}
+
+/// Opens without following a link or waiting for a pipe's writer. The opening also makes NFS ask its server.
+pub(super) fn open(path: &Path) -> io::Result<(File, Stamp)> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    let stamp = Stamp::of(&file)?;
+    Ok((file, stamp))
+}
+
+/// At most `max + 1` bytes, so that the caller sees what is too long.
+pub(super) fn read(file: File, max: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(max as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Writes beside and renames over: a reader sees the old or the new. `token` keeps writers apart.
+pub(super) fn replace(path: &Path, token: &str, bytes: &[u8]) -> io::Result<()> {
+    let beside = write_beside(path, token, bytes)?;
+    std::fs::rename(&beside, path).inspect_err(|_| drop(std::fs::remove_file(&beside)))
+}
+
+/// Writes a file that must not be there yet; false if it is.
+pub(super) fn create(path: &Path, token: &str, bytes: &[u8]) -> io::Result<bool> {
+    let beside = write_beside(path, token, bytes)?;
+    let linked = std::fs::hard_link(&beside, path);
+    // NFS may answer a repeated request with an error although the first has succeeded: the count of links is right.
+    let is_ours = linked.is_ok() || std::fs::metadata(&beside).is_ok_and(|metadata| metadata.nlink() == 2);
+    std::fs::remove_file(&beside).ok();
+    match linked {
+        _ if is_ours => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error),
+        Ok(()) => Ok(true),
+    }
+}
+
+fn write_beside(path: &Path, token: &str, bytes: &[u8]) -> io::Result<std::path::PathBuf> {
+    let beside = path.with_file_name(format!(".{token}"));
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(&beside)?;
+    file.write_all(bytes)?;
+    // Closing sends the bytes to the server of a shared file system; a local disk need not survive a power cut here.
+    drop(file);
+    Ok(beside)
+}

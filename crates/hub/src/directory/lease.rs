@@ -1,0 +1,254 @@
+//! Election by one file, with nothing but atomic rename and link: no lock, no clock that two machines share.
+//!
+//! The file holds the token of its owner and a count that the owner raises through its own open file. Whoever has seen
+//! the same bytes for one and a half times the lease, by his own clock, moves the file away and links his own in its
+//! place. The owner thinks its term over after one lease without a successful beat, so it gives up first. If two move
+//! at once, one may take away the file of the other, who has just won: he sees it at his next beat and steps down;
+//! two analysers for a third of a lease cost a second bundle and nothing else.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::files;
+
+/// Bytes of the file that are looked at.
+const MAX_BYTES: usize = 1024;
+
+pub(super) struct Lease {
+    path: PathBuf,
+    node: String,
+    token: String,
+    ttl: Duration,
+    held: Option<Held>,
+    /// What was read last of another's file, and since when it reads so.
+    seen: Option<(Vec<u8>, Instant)>,
+}
+
+struct Held {
+    file: File,
+    beat: u64,
+}
+
+/// Who has the lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// We, until then.
+    Us(Instant),
+    /// Another node, or nobody.
+    Other(Option<String>),
+}
+
+impl Lease {
+    pub(super) fn new(path: PathBuf, node: &str, token: &str, ttl: Duration) -> Self {
+        Self { path, node: node.to_owned(), token: token.to_owned(), ttl, held: None, seen: None }
+    }
+
+    /// One look at the file, and what follows from it. Errors: the file system's.
+    pub(super) fn step(&mut self, wants: bool, now: Instant) -> io::Result<Owner> {
+        let found = self.read()?;
+        if let Some(held) = &mut self.held {
+            if found
+                .as_deref()
+                .is_some_and(|bytes| owner(bytes).is_some_and(|(token, _)| token == self.token))
+            {
+                if !wants {
+                    self.release();
+                    return Ok(Owner::Other(None));
+                }
+                held.beat += 1;
+                held.file.write_all_at(&content(&self.token, held.beat, &self.node), 0)?;
+                held.file.sync_data()?;
+                return Ok(Owner::Us(now + self.ttl));
+            }
+            self.held = None;
+        }
+        let Some(found) = found else {
+            self.seen = None;
+            return if wants { self.take(now) } else { Ok(Owner::Other(None)) };
+        };
+        let since = match &self.seen {
+            Some((bytes, since)) if *bytes == found => *since,
+            _ => {
+                self.seen = Some((found.clone(), now));
+                now
+            }
+        };
+        if wants && now.duration_since(since) > self.ttl + self.ttl / 2 {
+            self.seen = None;
+            if self.evict(&found)? {
+                return self.take(now);
+            }
+        }
+        Ok(Owner::Other(owner(&found).map(|(_, node)| node.to_owned())))
+    }
+
+    /// Whether the file still names us.
+    pub(super) fn is_held(&self) -> bool {
+        self.held.is_some()
+            && self
+                .read()
+                .ok()
+                .flatten()
+                .is_some_and(|bytes| owner(&bytes).is_some_and(|(token, _)| token == self.token))
+    }
+
+    /// Lets go, if it is ours.
+    pub(super) fn release(&mut self) {
+        if self.is_held() {
+            std::fs::remove_file(&self.path).ok();
+        }
+        self.held = None;
+    }
+
+    fn read(&self) -> io::Result<Option<Vec<u8>>> {
+        match files::open(&self.path) {
+            Ok((file, _)) => Ok(Some(files::read(file, MAX_BYTES)?)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn take(&mut self, now: Instant) -> io::Result<Owner> {
+        if !files::create(&self.path, &self.token, &content(&self.token, 0, &self.node))? {
+            return Ok(Owner::Other(None));
+        }
+        let file = OpenOptions::new().read(true).write(true).open(&self.path)?;
+        // The name may be another's by now: only what we read back is ours to write.
+        let mut bytes = [0; MAX_BYTES];
+        let n = file.read_at(&mut bytes, 0)?;
+        if bytes.get(..n).and_then(owner).is_none_or(|(token, _)| token != self.token) {
+            return Ok(Owner::Other(None));
+        }
+        self.held = Some(Held { file, beat: 0 });
+        Ok(Owner::Us(now + self.ttl))
+    }
+
+    /// Moves the dead owner's file away; false if somebody was faster.
+    fn evict(&self, dead: &[u8]) -> io::Result<bool> {
+        let aside = self.path.with_file_name(format!(".dead-{}", self.token));
+        match std::fs::rename(&self.path, &aside) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+            Err(error) => return Err(error),
+        }
+        let moved = files::open(&aside).and_then(|(file, _)| files::read(file, MAX_BYTES));
+        let is_dead = moved.is_ok_and(|bytes| bytes == dead);
+        if !is_dead {
+            // We took a living one: back with it, unless there is already another.
+            std::fs::hard_link(&aside, &self.path).ok();
+        }
+        std::fs::remove_file(&aside).ok();
+        Ok(is_dead)
+    }
+}
+
+/// The same length at every beat, so that writing over leaves nothing of the last one.
+fn content(token: &str, beat: u64, node: &str) -> Vec<u8> {
+    format!("ringleader-lease-1 {token} {beat:020} {node}\n").into_bytes()
+}
+
+/// Token and node of an owner; none for what is not such a file.
+fn owner(bytes: &[u8]) -> Option<(&str, &str)> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let mut parts = text.strip_suffix('\n')?.splitn(4, ' ');
+    (parts.next()? == "ringleader-lease-1").then_some(())?;
+    let token = parts.next()?;
+    parts.next()?;
+    Some((token, parts.next()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(10);
+
+    struct Race {
+        folder: tempfile::TempDir,
+        start: Instant,
+    }
+
+    impl Race {
+        fn new() -> Self {
+            Self { folder: tempfile::tempdir().unwrap(), start: Instant::now() }
+        }
+
+        fn path(&self) -> PathBuf {
+            self.folder.path().join("analyser")
+        }
+
+        fn lease(&self, node: &str) -> Lease {
+            Lease::new(self.path(), node, &format!("token-{node}"), TTL)
+        }
+
+        fn at(&self, seconds: u64) -> Instant {
+            self.start + Duration::from_secs(seconds)
+        }
+
+        fn names(&self) -> usize {
+            std::fs::read_dir(self.folder.path()).unwrap().count()
+        }
+    }
+
+    fn other(node: &str) -> Owner {
+        Owner::Other(Some(node.to_owned()))
+    }
+
+    #[test]
+    fn one_has_it_until_it_is_silent() {
+        let race = Race::new();
+        let (mut a, mut b) = (race.lease("a"), race.lease("b"));
+        assert_eq!(b.step(false, race.at(0)).unwrap(), Owner::Other(None));
+        assert_eq!(a.step(true, race.at(0)).unwrap(), Owner::Us(race.at(10)));
+        for second in [1, 5, 9, 13] {
+            assert_eq!(a.step(true, race.at(second)).unwrap(), Owner::Us(race.at(second + 10)));
+            assert_eq!(b.step(true, race.at(second)).unwrap(), other("a"));
+        }
+        // a is dead from here on.
+        assert_eq!(b.step(true, race.at(27)).unwrap(), other("a"));
+        assert_eq!(b.step(true, race.at(29)).unwrap(), Owner::Us(race.at(39)));
+        assert!(b.is_held());
+        // a comes back and sees that it has lost, though it has had no step in between.
+        assert!(!a.is_held());
+        assert_eq!(a.step(true, race.at(29)).unwrap(), other("b"));
+        assert_eq!(race.names(), 1, "nothing lies about");
+    }
+
+    #[test]
+    fn it_is_given_back() {
+        let race = Race::new();
+        let (mut a, mut b) = (race.lease("a"), race.lease("b"));
+        a.step(true, race.at(0)).unwrap();
+        assert_eq!(a.step(false, race.at(1)).unwrap(), Owner::Other(None));
+        assert_eq!(b.step(true, race.at(1)).unwrap(), Owner::Us(race.at(11)));
+        a.release();
+        assert!(b.is_held(), "another's is not taken away");
+    }
+
+    #[test]
+    fn a_living_one_is_put_back() {
+        let race = Race::new();
+        let (mut a, mut b) = (race.lease("a"), race.lease("b"));
+        a.step(true, race.at(0)).unwrap();
+        // c judged by what stood before a's last beat.
+        let c = race.lease("c");
+        assert!(!c.evict(&content("token-dead", 7, "dead")).unwrap());
+        assert!(a.is_held());
+        assert_eq!(b.step(true, race.at(1)).unwrap(), other("a"));
+        assert_eq!(race.names(), 1);
+    }
+
+    #[test]
+    fn rubbish_is_evicted_like_a_dead_owner() {
+        for rubbish in [&b""[..], b"\xff\xfe", b"ringleader-lease-1 x", &[b'a'; 5000]] {
+            let race = Race::new();
+            std::fs::write(race.path(), rubbish).unwrap();
+            let mut a = race.lease("a");
+            assert_eq!(a.step(true, race.at(0)).unwrap(), Owner::Other(None));
+            assert_eq!(a.step(true, race.at(16)).unwrap(), Owner::Us(race.at(26)), "{} bytes", rubbish.len());
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What stands in the hub beside the digests: incidents, requests to collect, answers to them. All bounded.
+
+use serde::{Deserialize, Serialize};
+
+/// Incidents that the hub keeps; older ones give way.
+pub const MAX_INCIDENTS: usize = 64;
+/// Bytes of one free text in a record; longer ones are cut.
+pub const MAX_TEXT_BYTES: usize = 4096;
+
+/// One stall or fault that an analyser has judged.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Incident {
+    /// Given by the hub, from 1; what the caller sets is ignored.
+    pub number: u64,
+    /// When it was recorded, nanoseconds since 1970 by the analyser's clock.
+    pub at_ns: i64,
+    /// Node of the analyser, which took the bundle.
+    pub node: String,
+    /// Cause and culprit in one line.
+    pub summary: String,
+    /// Rule id of the verdict; `none` or empty if there was none.
+    pub verdict: String,
+    /// Where the bundle lies, as a path on `node`.
+    pub bundle: Option<String>,
+    /// Number of the request that gathered the evidence.
+    pub request: Option<u64>,
+}
+
+/// The analyser asks every agent to collect.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Request {
+    /// Counts up from 1; agents answer to the newest only.
+    pub number: u64,
+    /// When, nanoseconds since 1970 by the analyser's clock.
+    pub at_ns: i64,
+    /// Node of the analyser.
+    pub node: String,
+    /// Why, for people.
+    pub why: String,
+}
+
+/// What an agent made of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Answer {
+    /// Number of the request.
+    pub request: u64,
+    /// Who answers; set by the hub.
+    pub node: String,
+    /// How far it is.
+    pub outcome: Outcome,
+    /// Where its evidence lies, as a path on `node` or on a shared file system.
+    pub bundle: Option<String>,
+    /// Why it failed, or what is missing.
+    pub note: String,
+}
+
+/// State of a request on one node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// Read; collection goes on.
+    #[default]
+    Accepted,
+    /// The evidence is there.
+    Done,
+    /// It could not be collected.
+    Failed,
+}
+
+/// Cuts a text at a character's edge.
+pub(crate) fn cut(text: &mut String) {
+    if text.len() > MAX_TEXT_BYTES {
+        let end = (0..=MAX_TEXT_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        text.truncate(end);
+    }
+}
+
+impl Incident {
+    pub(crate) fn bounded(mut self) -> Self {
+        for text in [&mut self.node, &mut self.summary, &mut self.verdict].into_iter().chain(&mut self.bundle)
+        {
+            cut(text);
+        }
+        self
+    }
+}
+
+impl Answer {
+    pub(crate) fn bounded(mut self) -> Self {
+        for text in [&mut self.node, &mut self.note].into_iter().chain(&mut self.bundle) {
+            cut(text);
+        }
+        self
+    }
+}

@@ -1,0 +1,308 @@
+//! One participant's own state, which its calls and the hub's thread share: what is to be sent, what is known.
+
+use std::io::Read;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use ringleader_watch::digest::Digest;
+
+use crate::records::{Answer, Request};
+use crate::{HubError, OpenError, Options, wire};
+
+/// Whether the hub answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Link {
+    /// Not tried yet.
+    #[default]
+    Connecting,
+    /// The last attempt succeeded.
+    Up,
+    /// The last attempt failed; more follow.
+    Away {
+        /// The first failure in a row.
+        since: Instant,
+        /// The newest failure.
+        why: String,
+    },
+}
+
+/// What [`crate::Hub::publish`] did with a digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Published {
+    /// It goes out.
+    Sent,
+    /// It says nothing new; the one in the hub stands.
+    Unchanged,
+}
+
+/// Part that an agent plays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It is the elected one.
+    Analyser,
+    /// Another is, where known.
+    Agent {
+        /// Node of the analyser.
+        analyser: Option<String>,
+    },
+}
+
+impl Role {
+    /// Whether it is the analyser.
+    pub fn is_analyser(&self) -> bool {
+        *self == Self::Analyser
+    }
+}
+
+/// Counts since the participant began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Digests that the hub has taken.
+    pub sent: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Digests that said nothing new.
+    pub unchanged: u64,
+    /// Attempts that failed.
+    pub failed: u64,
+    /// Leases that ended before they were renewed.
+    pub leases_lost: u64,
+}
+
+pub(crate) struct Seat {
+    pub(crate) options: Options,
+    /// Names this run of this participant.
+    pub(crate) token: String,
+    /// Rings when something is to be sent.
+    pub(crate) wake: tokio::sync::Notify,
+    slot: Mutex<Slot>,
+}
+
+#[derive(Default)]
+struct Slot {
+    /// The digest that was accepted last, and when.
+    last: Option<(Digest, Instant)>,
+    outgoing: Outgoing,
+    link: Link,
+    stats: Stats,
+    lead: Option<Lead>,
+    analyser: Option<String>,
+    request: Option<Request>,
+    /// The request that stood when the hub first answered: of an earlier time, not for this agent.
+    old_request: Option<u64>,
+    is_abandoned: bool,
+}
+
+/// What the hub is to hold for this participant.
+#[derive(Clone, Default)]
+pub(crate) struct Outgoing {
+    /// Packed digest, and its number: a greater one is to be sent.
+    pub(crate) digest: Option<(u64, std::sync::Arc<[u8]>)>,
+    /// Answer, and its number.
+    pub(crate) answer: Option<(u64, std::sync::Arc<Answer>)>,
+    /// Stands for election.
+    pub(crate) wants: bool,
+}
+
+/// This participant's term as analyser.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lead {
+    /// What proves the term to the hub: etcd's create revision, else 0.
+    pub(crate) term: i64,
+    /// It ends by itself here unless renewed.
+    pub(crate) until: Instant,
+}
+
+impl Seat {
+    pub(crate) fn new(options: Options) -> Result<Self, OpenError> {
+        if options.node.is_empty() || options.node.len() > 128 {
+            return Err(OpenError::Options("the node's name has 1 to 128 bytes"));
+        }
+        if options.ttl < Duration::from_secs(2) || options.ttl > Duration::from_secs(3600) {
+            return Err(OpenError::Options("the time to silence is 2 s to an hour"));
+        }
+        if options.deadline.is_zero() {
+            return Err(OpenError::Options("the deadline is zero"));
+        }
+        Ok(Self { options, token: token(), wake: tokio::sync::Notify::new(), slot: Mutex::default() })
+    }
+
+    /// Plain data is whole at every step: a panic of another thread does not spoil it.
+    fn slot(&self) -> MutexGuard<'_, Slot> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn offer(&self, digest: &Digest) -> Result<Published, HubError> {
+        if digest.node != self.options.node {
+            return Err(HubError::OtherNode(digest.node.clone()));
+        }
+        let now = Instant::now();
+        let half = self.options.ttl / 2;
+        {
+            let mut slot = self.slot();
+            if let Some((last, at)) = &slot.last
+                && now.duration_since(*at) < half
+                && !wire::is_news(last, digest)
+            {
+                slot.stats.unchanged += 1;
+                return Ok(Published::Unchanged);
+            }
+        }
+        let bytes = wire::pack(digest).map_err(|bytes| HubError::TooLong { bytes })?;
+        let mut slot = self.slot();
+        slot.last = Some((digest.clone(), now));
+        let number = slot.outgoing.digest.as_ref().map_or(1, |(number, _)| number + 1);
+        slot.outgoing.digest = Some((number, bytes.into()));
+        Ok(Published::Sent)
+    }
+
+    pub(crate) fn answer(&self, answer: Answer) {
+        let mut slot = self.slot();
+        let number = slot.outgoing.answer.as_ref().map_or(1, |(number, _)| number + 1);
+        slot.outgoing.answer = Some((number, answer.into()));
+    }
+
+    pub(crate) fn campaign(&self, wants: bool) {
+        self.slot().outgoing.wants = wants;
+    }
+
+    pub(crate) fn outgoing(&self) -> Outgoing {
+        self.slot().outgoing.clone()
+    }
+
+    pub(crate) fn link(&self) -> Link {
+        self.slot().link.clone()
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.slot().link == Link::Up
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        self.slot().stats
+    }
+
+    pub(crate) fn count(&self, change: impl FnOnce(&mut Stats)) {
+        change(&mut self.slot().stats);
+    }
+
+    pub(crate) fn up(&self) {
+        self.slot().link = Link::Up;
+    }
+
+    pub(crate) fn away(&self, why: String) {
+        let mut slot = self.slot();
+        slot.stats.failed += 1;
+        let since = match &slot.link {
+            Link::Away { since, .. } => *since,
+            _ => Instant::now(),
+        };
+        slot.link = Link::Away { since, why };
+    }
+
+    /// The term, as long as it lasts.
+    pub(crate) fn lead(&self) -> Option<Lead> {
+        self.slot().lead.filter(|lead| Instant::now() < lead.until)
+    }
+
+    pub(crate) fn set_lead(&self, lead: Option<Lead>) {
+        self.slot().lead = lead;
+    }
+
+    pub(crate) fn set_analyser(&self, node: Option<String>) {
+        self.slot().analyser = node;
+    }
+
+    pub(crate) fn role(&self) -> Role {
+        if self.lead().is_some() {
+            return Role::Analyser;
+        }
+        // Its own name may still stand in the hub when its term is over here.
+        let analyser = self.slot().analyser.clone().filter(|node| *node != self.options.node);
+        Role::Agent { analyser }
+    }
+
+    pub(crate) fn request(&self) -> Option<Request> {
+        self.slot().request.clone()
+    }
+
+    /// What the hub holds as the newest request.
+    pub(crate) fn set_request(&self, request: Option<Request>) {
+        let mut slot = self.slot();
+        let old = *slot.old_request.get_or_insert(request.as_ref().map_or(0, |request| request.number));
+        slot.request = request.filter(|request| request.number > old);
+    }
+
+    pub(crate) fn abandon(&self) {
+        let mut slot = self.slot();
+        slot.is_abandoned = true;
+        slot.lead = None;
+    }
+
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.slot().is_abandoned
+    }
+}
+
+/// Now by the wall clock, nanoseconds since 1970.
+pub(crate) fn wall_ns() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64)
+}
+
+/// A name that no other run has.
+fn token() -> String {
+    let mut bytes = [0u8; 8];
+    let random = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
+    if random.is_err() {
+        bytes = wall_ns().to_ne_bytes();
+    }
+    format!("{:016x}-{}", u64::from_ne_bytes(bytes), std::process::id())
+}
+
+/// Node names as names of files and ends of keys: what is neither letter, digit, `-`, `_` nor an inner dot is `%xx`.
+pub(crate) fn escape(node: &str) -> String {
+    let mut text = String::with_capacity(node.len());
+    for (at, byte) in node.bytes().enumerate() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') || (byte == b'.' && at > 0) {
+            text.push(byte as char);
+        } else {
+            text.push_str(&format!("%{byte:02x}"));
+        }
+    }
+    text
+}
+
+/// The reverse of [`escape`]; none for a name that it does not make.
+pub(crate) fn unescape(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        if *first == b'%' {
+            let hex = std::str::from_utf8(after.get(..2)?).ok()?;
+            bytes.push(u8::from_str_radix(hex, 16).ok()?);
+            rest = after.get(2..)?;
+        } else {
+            bytes.push(*first);
+            rest = after;
+        }
+    }
+    let node = String::from_utf8(bytes).ok()?;
+    (escape(&node) == text).then_some(node)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        for node in ["n1", "a.b-c_d", ".hidden", "..", "a/b", "härte", "%41", "a b"] {
+            let name = escape(node);
+            assert!(!name.starts_with('.') && !name.contains('/'), "{name}");
+            assert_eq!(unescape(&name).as_deref(), Some(node));
+        }
+        for name in ["%", "%4", "%zz", "a/b", ".x", "%41", "%ff"] {
+            assert_eq!(unescape(name), None, "{name}");
+        }
+    }
+}
