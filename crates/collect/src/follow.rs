@@ -15,7 +15,7 @@ use ringleader_ring::Reader;
 
 use crate::procfs::{self, status};
 use crate::request::FileAsk;
-use crate::sysfs::text;
+use crate::sysfs::{names, text};
 use crate::tasks::open;
 
 pub use crate::procfs::Stat;
@@ -28,6 +28,10 @@ const LOCAL_RANKS: &[&str] =
     &["LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"];
 /// What the plugin calls its files: `ring-<pid>-<start ticks>`.
 const RING: &str = "ring-";
+/// Ends of names of logs.
+const LOGS: &[&str] = &["log", "out", "err", "txt"];
+/// Open files of one process that are looked at.
+const MAX_FILES: usize = 4096;
 /// Rings of one folder that are looked at.
 const MAX_RINGS: usize = 16_384;
 
@@ -257,6 +261,23 @@ pub fn mapped_ring(proc: &Path, pid: u32) -> Option<RingFile> {
     // The plain path outlives the process, where it is the same file.
     let id = |ring: &RingFile| ring.open().and_then(|file| file.metadata()).map(|m| (m.dev(), m.ino())).ok();
     Some(if id(&ring) == id(&there) { ring } else { there })
+}
+
+/// Files of this host that a process has open and that look like its log: its standard output and error, and what is
+/// called so. A collector finds them too, but only while the process lives.
+pub fn written_logs(proc: &Path, pid: u32) -> BTreeSet<PathBuf> {
+    let folder = proc.join(pid.to_string()).join("fd");
+    let logs = names(&folder).into_iter().take(MAX_FILES).filter_map(|number| {
+        let at = folder.join(&number);
+        let path = fs::read_link(&at).ok()?;
+        let is_named = path.extension().is_some_and(|end| LOGS.iter().any(|log| end == *log));
+        let is_log = matches!(&*number, "1" | "2") || is_named;
+        // The same path must be the same file here: a container has files of its own.
+        let same = |a: &fs::Metadata, b: &fs::Metadata| a.is_file() && (a.dev(), a.ino()) == (b.dev(), b.ino());
+        let is_ours = is_log && same(&fs::metadata(&at).ok()?, &fs::metadata(&path).ok()?);
+        is_ours.then_some(path)
+    });
+    logs.collect()
 }
 
 /// Pid of a process within its innermost namespace.
