@@ -14,6 +14,8 @@ pub struct State {
     pub comms: Vec<Comm>,
     /// Operations that have ended, oldest first, as far back as the ring reaches.
     pub recent: Vec<Done>,
+    /// Proxy operations done here for another process (PXN).
+    pub foreign: Vec<Foreign>,
     /// What the ring could not keep.
     pub lost: Lost,
 }
@@ -114,6 +116,12 @@ pub struct Op {
     pub waits: Vec<Wait>,
     /// Whether its end can be seen at all: kernels are reported (interface 3 and later) or proxies were.
     pub is_end_visible: bool,
+    /// A send or receive: its number counts apart from those of the collectives.
+    pub is_p2p: bool,
+    /// Given to the GPU's stream; before that NCCL still connects, or waits for the end of the group.
+    pub is_launched: bool,
+    /// Channels whose kernel has started and has not stopped: bit n is channel n.
+    pub open_channels: u64,
 }
 
 /// What was called.
@@ -212,8 +220,22 @@ pub struct Done {
     pub gpu_ns: Option<u64>,
     /// GPU timer at the first start.
     pub gpu_started_ns: Option<u64>,
-    /// Longest time that one of its proxies spent in one wait, and which.
+    /// Longest time that one of its proxies spent in one wait: the phase, the peer, nanoseconds.
     pub longest_wait: Option<(Phase, u32, u64)>,
+    /// A send or receive: its number counts apart from those of the collectives.
+    pub is_p2p: bool,
+    /// Its end was seen. Else it is known only to be over, because a later one of its communicator ran; `ended_ns` is
+    /// then the newest sign of it.
+    pub is_end_seen: bool,
+}
+
+/// A proxy operation done here for an operation of another process on this node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Foreign {
+    /// Pid of that process, as it sees itself.
+    pub pid: u32,
+    /// What the proxy waits for.
+    pub wait: Wait,
 }
 
 /// What the ring could not keep, by kind, since the process began.
