@@ -159,6 +159,7 @@ pub(crate) mod wait {
     /// Peer in the low half; bits 32 to 39 channel, bit 40 send.
     pub(crate) const WHAT: usize = 2;
     pub(crate) const PID: usize = 3;
+    /// Wanted steps in the low half; open events of the network plugin in the high.
     pub(crate) const STEPS: usize = 4;
     pub(crate) const DONE: usize = 5;
     pub(crate) const LONGEST: usize = 6;

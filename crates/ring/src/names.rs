@@ -65,13 +65,13 @@ pub enum Kind {
 }
 
 /// A name as four words: up to 31 bytes, the rest 0.
-pub(crate) type Key = [u64; 4];
+pub type Key = [u64; 4];
 
 /// Bytes of a key, its closing 0 left out.
 pub const KEY_BYTES: usize = 31;
 
 /// The words of a text; what is too long is cut.
-pub(crate) const fn key(text: &[u8]) -> Key {
+pub const fn key(text: &[u8]) -> Key {
     let mut words = [0_u64; 4];
     let mut rest = text;
     let mut at = 0;

@@ -282,6 +282,7 @@ impl Parser<'_> {
             since_ns,
             steps_done: steps_done as u32,
             steps: entry.get(wait::STEPS) as u32,
+            net_open: (entry.get(wait::STEPS) >> 32) as u32,
         }
     }
 

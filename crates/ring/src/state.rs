@@ -179,6 +179,9 @@ pub struct Wait {
     pub steps_done: u32,
     /// As above.
     pub steps: u32,
+    /// Events of the network plugin that are open: sends or receives that its device has not completed. Only where the
+    /// plugin is asked for them and the network plugin gives them.
+    pub net_open: u32,
 }
 
 /// What a proxy step waits for.

@@ -182,11 +182,15 @@ impl Writer {
 
     /// Code of a name; 0 for an empty one, or if the table of names is full.
     pub fn code(&self, kind: Kind, name: &[u8]) -> u8 {
-        if name.is_empty() {
+        self.code_of(kind, &names::key(name))
+    }
+
+    /// As `code`, for a name that has been read into a key already.
+    pub fn code_of(&self, kind: Kind, key: &names::Key) -> u8 {
+        if key.first() == Some(&0) {
             return 0;
         }
-        let key = names::key(name);
-        kind.code(&key).unwrap_or_else(|| self.own_code(&key))
+        kind.code(key).unwrap_or_else(|| self.own_code(key))
     }
 
     #[cold]
@@ -276,6 +280,16 @@ impl Writer {
                 self.forget_unseen(entry.at(comm::UNSEEN + at).swap(0, Relaxed));
             }
             self.head(head::COMMS_LIVE).fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// What an operation tells of its communicator, where `init` told nothing (interfaces 1 to 3). Only the first counts.
+    pub fn comm_is(&self, handle: Handle, id: u64, rank: Option<u32>) {
+        if let Some((entry, _)) = self.comm_of(handle)
+            && entry.get(comm::RANK) == 0
+        {
+            entry.set(comm::ID, id);
+            entry.set(comm::RANK, one_more(rank));
         }
     }
 
@@ -664,6 +678,26 @@ impl Writer {
             && let Some(comm) = self.comm_by(self.entry(&OPS, index).get(op::COMM))
         {
             comm.set(comm::PROGRESS, now);
+        }
+    }
+
+    /// The network plugin begins something for a step.
+    pub fn net_starts(&self, parent: Handle) -> Handle {
+        if parent.kind() != Some(HandleKind::Step) {
+            return Handle::NONE;
+        }
+        let Some((entry, _)) = self.live(&WAITS, parent) else { return Handle::NONE };
+        entry.at(wait::STEPS).fetch_add(1 << 32, Relaxed);
+        Handle((HandleKind::Net as u64) << 60 | parent.0 & 0x0fff_ffff_ffff_ffff)
+    }
+
+    /// The network plugin is done with it.
+    pub fn net_stops(&self, handle: Handle) {
+        if handle.kind() == Some(HandleKind::Net)
+            && let Some((entry, _)) = self.live(&WAITS, handle)
+            && entry.get(wait::STEPS) >> 32 != 0
+        {
+            entry.at(wait::STEPS).fetch_sub(1 << 32, Relaxed);
         }
     }
 
