@@ -1,5 +1,8 @@
 //! What one agent says of its ranks at one moment. Bounded: state in flight, not history.
 
+mod ring;
+
+pub use ring::from_ring;
 use serde::{Deserialize, Serialize};
 
 /// Name of the format; the last part is its major version.
@@ -75,7 +78,7 @@ pub enum ProcessState {
 }
 
 /// Where the knowledge of a rank's operations comes from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SeenBy {
     /// The process alone: no operations are known.
@@ -123,7 +126,34 @@ pub struct CommDigest {
     /// Ended collectives, at most [`MAX_RECENT`], oldest first: some of the newest, and some whose numbers all agents choose
     /// alike, so that there are some that all have.
     pub recent: Vec<DoneDigest>,
+    /// The step that the calls show.
+    pub period: Option<PeriodDigest>,
 }
+
+/// Calls that repeat themselves.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PeriodDigest {
+    /// Operations in one repetition.
+    pub ops: u32,
+    /// Repetitions seen.
+    pub repeats: u32,
+    /// Time of one, nanoseconds.
+    pub step_ns: i64,
+    /// From the first to the last of them, nanoseconds.
+    pub span_ns: i64,
+    /// Among them is what training consists of: reductions, or traffic between two ranks. What is sent out before the first
+    /// step repeats itself too.
+    pub is_training: bool,
+}
+
+/// Whether this is NCCL's name of a send or receive.
+pub fn is_p2p(function: &str) -> bool {
+    matches!(function, "Send" | "Recv" | "SendRecv")
+}
+
+/// Communicators that a digest carries for each rank.
+pub const MAX_COMMS: usize = 64;
 
 /// Operations in flight that a digest carries for each communicator.
 pub const MAX_IN_FLIGHT: usize = 4;
@@ -197,6 +227,4 @@ pub struct DoneDigest {
     pub longest_wait: Option<(String, u32, u64)>,
     /// NCCL's name: `AllReduce`.
     pub function: String,
-    /// When it ended, nanoseconds since 1970 by the node's clock.
-    pub ended_ns: i64,
 }

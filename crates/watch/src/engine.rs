@@ -1,8 +1,38 @@
 //! Takes digests, and says at every look what has changed.
 
-use crate::digest::Digest;
-use crate::event::Event;
-use crate::view::View;
+mod picture;
+
+use std::collections::BTreeMap;
+
+use crate::digest::{Digest, ProcessState, SeenBy};
+use crate::event::{CommProgress, Event, MAX_COMMS, Shape, Slowest, Stall, Straggler, What, seconds};
+use crate::graph::{Graph, Node};
+use crate::roll::Roll;
+use crate::stall::{Still, stalls};
+use crate::table::{Circle, Table};
+use crate::track::Track;
+use crate::view::{JobState, View};
+
+/// Others that wait for a process which is stopped or gone wait in vain: no rhythm is needed to say so. Less would take the
+/// end of a job for one, whose processes do not go at once.
+const BROKEN_NS: i64 = 2_000_000_000;
+/// Of processes alone: whether anybody waits cannot be seen, so that a job must have had time to end.
+const BROKEN_ALONE_NS: i64 = 15_000_000_000;
+/// What is over for as long has ended.
+const ENDED_NS: i64 = 2_000_000_000;
+/// Communicators that are remembered though no digest speaks of them any more, for this long.
+const FORGET_NS: i64 = 600_000_000_000;
+/// And no more than this.
+const MAX_TRACKS: usize = 16_384;
+/// Communicators that carry less than this share of what the busiest carries say nothing of the job's step: one for
+/// evaluation may rest for hours.
+const BUSY_SHARE: f64 = 0.05;
+/// Between two statements of what is watched.
+const WATCHING_NS: i64 = 2_000_000_000;
+/// Stalls that stand at the same time.
+const MAX_STALLS: usize = 8;
+/// Between two statements on the same straggler that differ little.
+const STRAGGLER_NS: i64 = 60_000_000_000;
 
 /// What may be set.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,7 +41,7 @@ pub struct Settings {
     pub stall_factor: f64,
     /// No pause shorter than this is one, nanoseconds.
     pub stall_floor_ns: i64,
-    /// Before a job has shown its rhythm, no pause shorter than this is one, nanoseconds.
+    /// Before a job has shown its rhythm, no pause shorter than this is one, nanoseconds: a first step may compile.
     pub first_floor_ns: i64,
     /// Usual time between two digests of an agent, nanoseconds.
     pub interval_ns: i64,
@@ -31,33 +61,310 @@ impl Default for Settings {
     }
 }
 
+/// A stall that was told.
+#[derive(Debug)]
+struct Standing {
+    stall: Stall,
+    /// Its communicator had last moved then.
+    moved_ns: i64,
+}
+
+/// What a look at the table found.
+#[derive(Default)]
+struct Found {
+    stalls: Vec<Stall>,
+    moved: BTreeMap<String, i64>,
+    is_ended: bool,
+}
+
 /// Follows one job.
 #[derive(Debug, Default)]
 pub struct Engine {
     settings: Settings,
+    roll: Roll,
+    tracks: BTreeMap<(String, u32), Track>,
+    standing: Vec<Standing>,
+    told_stragglers: BTreeMap<u32, (i64, Straggler)>,
+    watching: Option<(i64, What)>,
+    progress_ns: i64,
+    ended_since_ns: Option<i64>,
+    is_ended: bool,
     view: View,
 }
 
 impl Engine {
     /// Nothing is known yet.
     pub fn new(settings: Settings) -> Self {
-        Self { settings, view: View::default() }
+        Self { settings, ..Self::default() }
     }
 
     /// Takes an agent's word, which came at `now_ns` (nanoseconds since 1970 by the clock of the one who looks). An older
     /// one than is already known of that agent is dropped.
-    pub fn take(&mut self, digest: Digest, now_ns: i64) {
-        let _ = (digest, now_ns, &self.settings);
+    pub fn take(&mut self, mut digest: Digest, now_ns: i64) {
+        for rank in &mut digest.ranks {
+            for comm in rank.comms.iter_mut().filter(|c| !c.id.is_empty()) {
+                let recent = std::mem::take(&mut comm.recent);
+                let period = comm.period.take();
+                if recent.is_empty() && period.is_none() {
+                    continue;
+                }
+                if self.tracks.len() >= MAX_TRACKS {
+                    break;
+                }
+                let track = self.tracks.entry((comm.id.clone(), comm.size)).or_default();
+                track.seen_ns = now_ns;
+                // All ranks have the same step; the slowest word of it counts.
+                if period
+                    .as_ref()
+                    .is_some_and(|p| track.period.as_ref().is_none_or(|o| o.step_ns < p.step_ns))
+                {
+                    track.period = period;
+                }
+                if let Some(member) = comm.rank {
+                    track.late.take(member, comm.size, &recent);
+                }
+            }
+        }
+        self.roll.take(digest, now_ns);
     }
 
     /// What has changed since the last look. Call it a few times a second, after the digests that have come.
     pub fn look(&mut self, now_ns: i64) -> Vec<Event> {
-        self.view.at_ns = now_ns;
-        Vec::new()
+        let table = Table::new(&self.roll, now_ns, self.settings.interval_ns);
+        let graph = Graph::new(&table);
+        let tracks = &mut self.tracks;
+        let found = judge(&self.settings, &table, &graph, tracks);
+        self.view = picture::view(&table, &graph, tracks, &found.stalls);
+        tracks.retain(|_, t| now_ns - t.seen_ns < FORGET_NS);
+        drop(graph);
+        drop(table);
+        let mut events = Vec::new();
+        self.tell_watching(now_ns, &mut events);
+        self.tell_stalls(now_ns, found, &mut events);
+        self.tell_stragglers(now_ns, &mut events);
+        if now_ns - self.progress_ns >= self.settings.progress_ns
+            && !self.view.comms.is_empty()
+            && !self.is_ended
+        {
+            self.progress_ns = now_ns;
+            events.push(Event::new(now_ns, progress(&self.view)));
+        }
+        events
     }
 
     /// The job as of the last look.
     pub fn view(&self) -> &View {
         &self.view
     }
+
+    fn tell_watching(&mut self, now_ns: i64, events: &mut Vec<Event>) {
+        let view = &self.view;
+        if view.processes.is_empty() {
+            return;
+        }
+        let what = What::Watching {
+            nodes: view.nodes.iter().filter(|n| !n.is_silent).count() as u32,
+            ranks: view.processes.iter().filter(|p| p.state != ProcessState::Dead).count() as u32,
+            sees: view.sees,
+            cannot_see: view.cannot_see.clone(),
+        };
+        if self.watching.as_ref().is_none_or(|(at, told)| *told != what && now_ns - at >= WATCHING_NS) {
+            self.watching = Some((now_ns, what.clone()));
+            events.push(Event::new(now_ns, what));
+        }
+    }
+
+    fn tell_stalls(&mut self, now_ns: i64, found: Found, events: &mut Vec<Event>) {
+        // What moves again has recovered; what is gone with its job has not.
+        let still_stands = |s: &Standing| {
+            found.stalls.iter().any(|f| is_same(&s.stall, f))
+                || found.moved.get(&s.stall.comm).is_some_and(|moved| *moved <= s.moved_ns)
+        };
+        self.standing.retain(|s| {
+            let stands = still_stands(s);
+            if !stands && !found.is_ended {
+                let after_s = seconds(now_ns) - s.stall.since;
+                events.push(Event::new(now_ns, What::Recovered { comm: s.stall.comm.clone(), after_s }));
+            }
+            stands
+        });
+        for stall in found.stalls {
+            let moved_ns = found.moved.get(&stall.comm).copied().unwrap_or(i64::MAX);
+            if let Some(old) = self.standing.iter_mut().find(|s| is_same(&s.stall, &stall)) {
+                old.stall = stall;
+            } else if self.standing.len() < MAX_STALLS {
+                events.push(Event::new(now_ns, What::Stall(Box::new(stall.clone()))));
+                self.standing.push(Standing { stall, moved_ns });
+            }
+        }
+        self.view.stalls = self.standing.iter().map(|s| s.stall.clone()).collect();
+        if found.is_ended {
+            let since = *self.ended_since_ns.get_or_insert(now_ns);
+            if now_ns - since >= ENDED_NS && !self.is_ended {
+                self.is_ended = true;
+                let how = picture::how_ended(&self.view);
+                events.push(Event::new(now_ns, What::Ended { how }));
+            }
+        } else {
+            self.ended_since_ns = None;
+            self.is_ended = false;
+        }
+        self.view.job = if self.is_ended {
+            JobState::Ended
+        } else if !self.standing.is_empty() {
+            JobState::Stalled
+        } else {
+            self.view.job
+        };
+    }
+
+    fn tell_stragglers(&mut self, now_ns: i64, events: &mut Vec<Event>) {
+        let mut told: Vec<Straggler> = Vec::new();
+        for ((id, size), track) in &mut self.tracks {
+            let comm = self.view.comms.iter().find(|c| c.id == *id && c.size == *size);
+            let Some(comm) = comm.filter(|_| track.late.has_news()) else { continue };
+            let job_rank = |rank: u32| {
+                let at = comm.members.binary_search_by_key(&rank, |m| m.rank).ok();
+                at.and_then(|at| comm.members.get(at)).map_or(rank, |m| self.view.rank_of(m))
+            };
+            told.extend(track.late.straggler(id, job_rank));
+        }
+        // In several communicators it is the same rank: the one that costs most tells.
+        told.sort_by(|a, b| b.late_ms.total_cmp(&a.late_ms).then(a.comm.cmp(&b.comm)));
+        let best = told.iter().find(|s| s.persistent).or(told.first());
+        if let Some(best) = best {
+            self.view.slowest =
+                Some(Slowest { rank: best.rank, late_ms: best.late_ms, persistent: best.persistent });
+        }
+        for straggler in told.into_iter().filter(|s| s.persistent).take(4) {
+            let old = self.told_stragglers.get(&straggler.rank);
+            let is_news = old.is_none_or(|(at, old)| {
+                now_ns - at >= STRAGGLER_NS
+                    || (old.of != straggler.of && straggler.confidence > old.confidence)
+            });
+            if is_news && self.told_stragglers.len() < 1024 {
+                self.told_stragglers.insert(straggler.rank, (now_ns, straggler.clone()));
+                events.push(Event::new(now_ns, What::Straggler(straggler)));
+            }
+        }
+    }
+}
+
+/// Whether two tell of the same stall: the same place, or the same ranks held up others.
+fn is_same(a: &Stall, b: &Stall) -> bool {
+    a.comm == b.comm && a.op.number == b.op.number
+        || a.suspects.iter().any(|r| b.suspects.contains(r))
+        || a.victims.contains(&b.comm)
+        || b.victims.contains(&a.comm)
+}
+
+fn judge(
+    settings: &Settings,
+    table: &Table<'_>,
+    graph: &Graph,
+    tracks: &mut BTreeMap<(String, u32), Track>,
+) -> Found {
+    let live = || table.circles.iter().enumerate().filter(|(_, c)| !c.is_ended);
+    let broken_since = |circle: usize| broken_since(table, graph, circle);
+    for (index, circle) in live() {
+        if tracks.len() >= MAX_TRACKS && !tracks.contains_key(&(circle.id.clone(), circle.size)) {
+            continue;
+        }
+        let moved = if circle.is_inside { graph.moved_ns(index) } else { circle.moved_ns };
+        let is_excused = circle.is_inside && broken_since(index).is_some();
+        let track = tracks.entry((circle.id.clone(), circle.size)).or_default();
+        track.look(table, circle, moved, is_excused);
+    }
+    let usual_ns = job_usual_ns(live().map(|(_, c)| c), tracks);
+    let mut still = Vec::new();
+    let mut found = Found::default();
+    let anyone_inside = live().any(|(_, c)| c.is_inside);
+    for (index, circle) in live() {
+        let Some(track) = tracks.get_mut(&(circle.id.clone(), circle.size)) else { continue };
+        let patience = track.rhythm.patience(
+            settings.stall_factor,
+            settings.stall_floor_ns,
+            settings.first_floor_ns,
+            usual_ns,
+        );
+        track.patience = patience;
+        found.moved.insert(circle.id.clone(), circle.moved_ns);
+        if !circle.is_inside {
+            continue;
+        }
+        let mut patience_ns = patience.inside_ns;
+        let mut moved_ns = graph.moved_ns(index);
+        if let Some(since) = broken_since(index) {
+            patience_ns = patience_ns.min(BROKEN_NS);
+            moved_ns = circle.moved_ns.max(since);
+        } else if circle.chairs.iter().any(|c| c.stand == crate::table::Stand::Different) {
+            // No healthy program does this.
+            patience_ns = patience_ns.min(settings.stall_floor_ns);
+        }
+        let is_still = table.known_ns - moved_ns > patience_ns;
+        // Those that it waits for are busy with each other; for so long is too long.
+        let own = patience.inside_ns.max(settings.first_floor_ns);
+        if is_still || table.known_ns - circle.moved_ns > own {
+            still.push(Still { circle: index, moved_ns: moved_ns.min(circle.moved_ns), patience_ns });
+        }
+    }
+    found.stalls = stalls(table, graph, &still);
+    found.is_ended = !table.rows.is_empty() && table.rows.iter().all(crate::table::Row::is_over);
+    if !anyone_inside && !found.is_ended {
+        found.stalls.extend(picture::all_outside(table, tracks));
+    }
+    if !found.is_ended {
+        found.stalls.extend(picture::broken_alone(table, BROKEN_ALONE_NS));
+    }
+    found.stalls.truncate(MAX_STALLS);
+    found
+}
+
+/// Since when something that a circle waits for is stopped, gone, or silent with its agent.
+fn broken_since(table: &Table<'_>, graph: &Graph, circle: usize) -> Option<i64> {
+    let rows = graph.ends(circle).iter().flat_map(|end| graph.members(*end)).filter_map(|n| match n {
+        Node::Row(row) => table.rows.get(row),
+        Node::Circle(_) => None,
+    });
+    rows.filter(|row| !row.is_silent && row.is_broken(table.now_ns)).map(|row| row.seat.state_since_ns).min()
+}
+
+/// The longest pause that is usual in those communicators that carry the job.
+fn job_usual_ns<'a>(
+    live: impl Iterator<Item = &'a Circle<'a>> + Clone,
+    tracks: &BTreeMap<(String, u32), Track>,
+) -> i64 {
+    let of = |circle: &Circle<'_>| tracks.get(&(circle.id.clone(), circle.size));
+    let busiest = live.clone().filter_map(of).map(|t| t.bytes).max().unwrap_or(0);
+    live.filter_map(of)
+        .filter(|t| busiest > 0 && t.bytes as f64 >= busiest as f64 * BUSY_SHARE)
+        .filter_map(|t| t.rhythm.usual_ns())
+        .max()
+        .unwrap_or(0)
+}
+
+fn progress(view: &View) -> What {
+    let comms = view.comms.iter().take(MAX_COMMS).map(|c| CommProgress {
+        id: c.id.clone(),
+        name: c.name.clone(),
+        size: c.size,
+        ranks_seen: c.ranks_seen,
+        ops_done: c.ops_done,
+        ops_per_s: c.ops_per_s,
+        bytes_per_s: c.bytes_per_s,
+        busbw_gbs: c.busbw_gbs,
+        in_flight: c.in_flight,
+        waiting_for: c.waiting_for.clone(),
+    });
+    What::Progress { comms: comms.collect(), slowest: view.slowest.clone() }
+}
+
+/// Whether operations of this process can be seen.
+fn sees_operations(seen_by: SeenBy) -> bool {
+    seen_by != SeenBy::Process
+}
+
+/// A stall in which no operation can be seen.
+fn unseen(shape: Shape, text: String) -> Stall {
+    Stall { shape, text, ..Stall::default() }
 }

@@ -1,0 +1,228 @@
+//! A ring's state as a digest says it: what is in flight, and a bounded choice of what has ended.
+
+use std::collections::BTreeMap;
+
+use ringleader_ring::{Comm, Done, Op, Phase, State};
+
+use super::{
+    CommDigest, DoneDigest, MAX_COMMS, MAX_IN_FLIGHT, MAX_RECENT, MAX_WAITS, OpDigest, PeriodDigest,
+    RankDigest, SeenBy, WaitDigest, is_p2p,
+};
+use crate::period;
+
+/// Of the ended operations that a digest carries, those that are simply the newest.
+const NEWEST: usize = 4;
+/// Ended operations that a period is looked for in.
+const HISTORY: usize = 1024;
+/// Interfaces of NCCL's profiler from this one on report kernels.
+const KERNELS_SINCE: u8 = 3;
+
+/// What the ring of one process tells. Pid, process state and processor time are the agent's to fill in: a ring knows
+/// the pid within its container only.
+pub fn from_ring(state: &State) -> RankDigest {
+    let lost = &state.lost;
+    let mut records: BTreeMap<u32, Vec<&Done>> = BTreeMap::new();
+    for done in &state.recent {
+        records.entry(done.comm).or_default().push(done);
+    }
+    // What runs, before what has ended: a job may make and destroy communicators by the thousand.
+    let mut comms: Vec<&Comm> = state.comms.iter().collect();
+    comms.sort_by_key(|c| {
+        (c.ended_ns.is_some(), c.in_flight.is_empty(), std::cmp::Reverse(c.progress_ns), c.slot)
+    });
+    comms.truncate(MAX_COMMS);
+    comms.sort_by_key(|c| (c.slot, c.created_ns));
+    RankDigest {
+        rank: state.process.rank,
+        local_rank: state.process.local_rank,
+        world_size: state.process.world_size,
+        pid: state.process.pid,
+        seen_by: SeenBy::Ring,
+        is_ended: state.process.is_ended,
+        comms: comms
+            .into_iter()
+            .map(|c| comm(state, c, records.get(&c.slot).map(Vec::as_slice).unwrap_or_default()))
+            .collect(),
+        lost: [lost.comms, lost.ops, lost.waits, lost.records, lost.faults].iter().sum(),
+        ..RankDigest::default()
+    }
+}
+
+fn comm(state: &State, comm: &Comm, records: &[&Done]) -> CommDigest {
+    let unix = |mono: u64| state.taken.unix_of(mono) as i64;
+    let kernels = state.process.interface >= KERNELS_SINCE;
+    let mut ops: Vec<&Op> =
+        comm.in_flight.iter().filter(|op| !op.call.is_captured || has_started(op)).collect();
+    ops.sort_by_key(|op| op.enqueued_ns);
+    // A slot is used again: what ended before this communicator was made is not its own.
+    let mut records: Vec<&Done> =
+        records.iter().copied().filter(|d| d.enqueued_ns >= comm.created_ns).collect();
+    let ended = records.iter().map(|d| d.ended_ns);
+    let started = ops.iter().filter_map(|op| op.started_ns);
+    let steps = ops.iter().flat_map(|op| op.waits.iter().map(|w| w.since_ns));
+    let moved = ended.chain(started).chain(steps).max();
+    records.sort_by_key(|d| (d.enqueued_ns, d.number));
+    let period = pattern(records.get(records.len().saturating_sub(HISTORY)..).unwrap_or_default());
+    CommDigest {
+        id: if comm.id == 0 { String::new() } else { format!("{:x}", comm.id) },
+        name: comm.name.clone(),
+        size: comm.size,
+        rank: comm.rank,
+        collectives: comm.collectives,
+        collectives_done: kernels.then_some(comm.collectives_done),
+        p2p: comm.p2p,
+        p2p_done: kernels.then_some(comm.p2p_done),
+        bytes_done: comm.bytes_done,
+        progress_ns: if comm.progress_ns == 0 { 0 } else { unix(comm.progress_ns) },
+        moved_ns: moved.map_or(0, unix),
+        is_ended: comm.ended_ns.is_some(),
+        n_in_flight: ops.len() as u32,
+        in_flight: oldest(&ops).into_iter().map(|op| digest_of(op, kernels, unix)).collect(),
+        recent: recent(&records),
+        period,
+    }
+}
+
+fn has_started(op: &Op) -> bool {
+    op.started_ns.is_some() || !op.waits.is_empty()
+}
+
+/// The oldest operations, the oldest of each kind and of each peer before others like them.
+fn oldest<'a>(ops: &[&'a Op]) -> Vec<&'a Op> {
+    let mut seen = Vec::new();
+    let mut firsts: Vec<(bool, usize)> = ops
+        .iter()
+        .enumerate()
+        .map(|(at, op)| {
+            let key = (op.call.peer.is_some(), op.call.peer, op.call.function.as_str());
+            // Collectives end in their order: the order of all of them is worth more than one of each kind.
+            let again = op.call.peer.is_some() && seen.contains(&key);
+            seen.push(key);
+            (again, at)
+        })
+        .collect();
+    let first_collective = ops.iter().position(|op| op.call.peer.is_none());
+    firsts.sort_unstable_by_key(|(again, at)| (Some(*at) != first_collective, *again, *at));
+    firsts.truncate(MAX_IN_FLIGHT);
+    firsts.sort_unstable_by_key(|(_, at)| *at);
+    firsts.into_iter().filter_map(|(_, at)| ops.get(at).copied()).collect()
+}
+
+fn digest_of(op: &Op, kernels: bool, unix: impl Fn(u64) -> i64) -> OpDigest {
+    let mut waits: Vec<_> = op.waits.iter().collect();
+    waits.sort_by_key(|w| (w.since_ns, w.channel, w.peer, w.is_send));
+    waits.truncate(MAX_WAITS);
+    OpDigest {
+        number: op.number,
+        function: op.call.function.clone(),
+        count: op.call.count,
+        datatype: op.call.datatype.clone(),
+        root: op.call.root,
+        peer: op.call.peer,
+        enqueued_ns: unix(op.enqueued_ns),
+        started_ns: op.started_ns.map(&unix),
+        is_start_visible: kernels,
+        channels: [op.channels_started, op.channels_stopped, op.call.channels],
+        waits: waits
+            .into_iter()
+            .map(|w| WaitDigest {
+                peer: w.peer,
+                channel: w.channel,
+                is_send: w.is_send,
+                phase: phase(w.phase).to_owned(),
+                since_ns: unix(w.since_ns),
+            })
+            .collect(),
+    }
+}
+
+fn phase(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Unknown => "unknown",
+        Phase::SendGpu => "send-gpu",
+        Phase::SendPeer => "send-peer",
+        Phase::SendNet => "send-net",
+        Phase::RecvNet => "recv-net",
+        Phase::RecvFlush => "recv-flush",
+        Phase::RecvGpu => "recv-gpu",
+    }
+}
+
+/// A number that is spread evenly and the same for every agent: which operations are kept must not follow the pattern of a
+/// step, and must be the same on all ranks.
+fn spread(number: u64) -> u64 {
+    let x = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// Some ended collectives: the newest, and of the rest those whose spread numbers are smallest by powers of two, so that
+/// ranks whose rings reach differently far choose much the same.
+fn recent(records: &[&Done]) -> Vec<DoneDigest> {
+    let collectives: Vec<&Done> =
+        records.iter().copied().filter(|d| d.call.peer.is_none() && !is_p2p(&d.call.function)).collect();
+    let Some(newest) = collectives.len().checked_sub(NEWEST.min(collectives.len())) else {
+        return Vec::new();
+    };
+    let mut bits = 0;
+    let kept = |at: usize, bits: u32| {
+        at >= newest || collectives.get(at).is_some_and(|d| spread(d.number).trailing_zeros() >= bits)
+    };
+    while bits < 48 && (0..collectives.len()).filter(|at| kept(*at, bits)).count() > MAX_RECENT {
+        bits += 1;
+    }
+    let mut out = Vec::new();
+    let mut previous: Option<&Done> = None;
+    for (at, done) in collectives.iter().copied().enumerate() {
+        if kept(at, bits) {
+            let before = previous.filter(|p| p.number + 1 == done.number);
+            out.push(DoneDigest {
+                number: done.number,
+                function: done.call.function.clone(),
+                bytes: done.call.count.saturating_mul(done.call.element_bytes().unwrap_or(1)),
+                queued_ns: done.started_ns.saturating_sub(done.enqueued_ns),
+                ran_ns: done.gpu_ns.unwrap_or_else(|| done.ended_ns.saturating_sub(done.started_ns)),
+                gap_ns: before.map_or(0, |p| done.enqueued_ns.saturating_sub(p.ended_ns)),
+                longest_wait: done.longest_wait.map(|(p, peer, ns)| (phase(p).to_owned(), peer, ns)),
+            });
+        }
+        previous = Some(done);
+    }
+    out
+}
+
+/// The step that the ended calls show.
+fn pattern(records: &[&Done]) -> Option<PeriodDigest> {
+    let calls: Vec<u64> = records
+        .iter()
+        .map(|d| {
+            // FNV-1a: stable, and short of nothing here.
+            let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+            let numbers = [
+                d.call.count,
+                d.call.root.map_or(0, |r| u64::from(r) + 1),
+                d.call.peer.map_or(0, |p| u64::from(p) + 1),
+            ];
+            let bytes = numbers.iter().flat_map(|n| n.to_le_bytes());
+            for byte in d.call.function.bytes().chain(bytes) {
+                hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+            hash
+        })
+        .collect();
+    let found = period::period(&calls)?;
+    let own = records.get(found.first..)?;
+    let ends: Vec<i64> = own.iter().map(|d| d.ended_ns as i64).collect();
+    let (first, last) = (ends.iter().min()?, ends.iter().max()?);
+    Some(PeriodDigest {
+        ops: found.calls as u32,
+        repeats: found.repeats as u32,
+        step_ns: period::step(&ends, found.calls)?,
+        span_ns: last - first,
+        is_training: own.iter().any(|d| {
+            d.call.function.contains("Reduce")
+                || is_p2p(&d.call.function)
+                || d.call.function.starts_with("AlltoAll")
+        }),
+    })
+}

@@ -1,0 +1,153 @@
+//! What the agents have said last, and since when.
+
+use std::collections::BTreeMap;
+
+use crate::digest::{CommDigest, Digest, ProcessState, RankDigest, is_p2p};
+
+/// Processes that are kept of one agent, those that are gone included.
+const MAX_SEATS: usize = 1024;
+/// An agent is silent after this many of its intervals: one digest may be lost, two hardly.
+const SILENT_INTERVALS: i64 = 3;
+/// No agent is called silent sooner: hubs have hiccups of this length.
+const SILENT_FLOOR_NS: i64 = 3_000_000_000;
+
+/// All agents.
+#[derive(Debug, Default)]
+pub(crate) struct Roll {
+    pub(crate) agents: BTreeMap<String, Agent>,
+}
+
+/// One agent.
+#[derive(Debug, Default)]
+pub(crate) struct Agent {
+    run: String,
+    sequence: u64,
+    /// When its newest digest was made, by its clock.
+    pub(crate) at_ns: i64,
+    /// When that digest came.
+    pub(crate) arrived_ns: i64,
+    n_digests: u64,
+    interval_ns: i64,
+    pub(crate) notes: Vec<String>,
+    pub(crate) seats: BTreeMap<u32, Seat>,
+}
+
+/// One process.
+#[derive(Debug, Default)]
+pub(crate) struct Seat {
+    /// The newest word of it, without what has ended.
+    pub(crate) digest: RankDigest,
+    pub(crate) state: ProcessState,
+    pub(crate) state_since_ns: i64,
+    pub(crate) cpu: Option<f64>,
+}
+
+impl Roll {
+    /// Takes a digest; false if a newer one of the same agent is known.
+    pub(crate) fn take(&mut self, digest: Digest, now_ns: i64) -> bool {
+        let agent = self.agents.entry(digest.node).or_default();
+        let is_old = if agent.run == digest.agent {
+            digest.sequence <= agent.sequence && agent.n_digests > 0
+        } else {
+            digest.at_ns <= agent.at_ns
+        };
+        if is_old {
+            return false;
+        }
+        if agent.run != digest.agent {
+            agent.n_digests = 0;
+            agent.interval_ns = 0;
+        }
+        let elapsed = digest.at_ns - agent.at_ns;
+        if agent.n_digests > 0 && elapsed > 0 {
+            // Of a few digests, the mean: one late one must not make silence of the next.
+            agent.interval_ns =
+                if agent.n_digests == 1 { elapsed } else { (agent.interval_ns * 3 + elapsed) / 4 };
+        }
+        agent.n_digests += 1;
+        agent.run = digest.agent;
+        agent.sequence = digest.sequence;
+        agent.at_ns = digest.at_ns;
+        agent.arrived_ns = now_ns;
+        agent.notes = digest.notes;
+        let mut before = std::mem::take(&mut agent.seats);
+        for rank in digest.ranks {
+            let old = before.remove(&rank.pid);
+            let seat = seat(rank, old.as_ref(), digest.at_ns, elapsed, now_ns);
+            agent.seats.insert(seat.digest.pid, seat);
+        }
+        // What its agent no longer lists is gone.
+        for (pid, mut seat) in before {
+            if agent.seats.len() >= MAX_SEATS {
+                break;
+            }
+            if seat.state != ProcessState::Dead {
+                seat.state = ProcessState::Dead;
+                seat.state_since_ns = now_ns;
+            }
+            agent.seats.insert(pid, seat);
+        }
+        true
+    }
+}
+
+fn seat(mut digest: RankDigest, old: Option<&Seat>, at_ns: i64, elapsed_ns: i64, now_ns: i64) -> Seat {
+    let old = old.filter(|o| o.state != ProcessState::Dead || digest.process == ProcessState::Dead);
+    for (index, comm) in digest.comms.iter_mut().enumerate() {
+        // Mostly the same place in the list as before.
+        let same = |c: &&CommDigest| c.id == comm.id && c.rank == comm.rank;
+        let before = old.and_then(|o| {
+            o.digest.comms.get(index).filter(same).or_else(|| o.digest.comms.iter().find(same))
+        });
+        comm.moved_ns = moved(comm, before, at_ns);
+        comm.recent = Vec::new();
+    }
+    let cpu = old.and_then(|o| Some((digest.cpu_ms?, o.digest.cpu_ms?))).filter(|_| elapsed_ns > 0);
+    Seat {
+        state: digest.process,
+        state_since_ns: old.filter(|o| o.state == digest.process).map_or(now_ns, |o| o.state_since_ns),
+        cpu: cpu.map(|(new, old)| new.saturating_sub(old) as f64 * 1e6 / elapsed_ns as f64),
+        digest,
+    }
+}
+
+/// When something last moved, by the node's clock. A call counts if the operation is the oldest there is: it then is what
+/// others may have waited for. Calls that queue up behind one that is stuck are no progress.
+fn moved(comm: &CommDigest, before: Option<&CommDigest>, at_ns: i64) -> i64 {
+    let oldest = |p2p: bool| {
+        comm.in_flight.iter().filter(move |op| is_p2p(&op.function) == p2p).map(|op| op.enqueued_ns).next()
+    };
+    let entered = oldest(false).max(oldest(true)).unwrap_or(0);
+    if comm.moved_ns > 0 {
+        return comm.moved_ns.max(entered);
+    }
+    // Only counts are seen: they move when they change.
+    let counts = |c: &CommDigest| (c.collectives, c.collectives_done, c.p2p, c.p2p_done);
+    let told = if comm.progress_ns > 0 { comm.progress_ns } else { at_ns };
+    let changed = match before {
+        Some(before) if counts(before) == counts(comm) => before.moved_ns,
+        Some(_) if comm.collectives_done.is_none() => at_ns.min(told.max(entered)),
+        _ => told,
+    };
+    changed.max(entered)
+}
+
+impl Agent {
+    /// Age of what is known of it.
+    pub(crate) fn age_ns(&self, now_ns: i64) -> i64 {
+        let since_arrival = now_ns - self.arrived_ns;
+        // A file found lying about may be of any age; an agent that has spoken twice is alive, whatever its clock says.
+        if self.n_digests > 1 { since_arrival } else { since_arrival.max(now_ns - self.at_ns) }
+    }
+
+    /// Nanoseconds after which it is silent.
+    pub(crate) fn patience_ns(&self, interval_ns: i64) -> i64 {
+        let interval = if self.n_digests > 1 { self.interval_ns } else { interval_ns };
+        (interval.max(interval_ns) * SILENT_INTERVALS).max(SILENT_FLOOR_NS)
+    }
+
+    /// To be added to a time of its clock.
+    pub(crate) fn shift_ns(&self) -> i64 {
+        self.arrived_ns - self.at_ns
+    }
+}

@@ -1,0 +1,76 @@
+//! What is remembered of a communicator from look to look.
+
+use std::collections::VecDeque;
+
+use crate::digest::PeriodDigest;
+use crate::rhythm::{Glance, Patience, Rhythm, kind};
+use crate::table::{Circle, Stand, Table};
+
+/// Time over which rates are taken.
+const RATE_NS: i64 = 6_000_000_000;
+/// Readings within it.
+const MAX_READINGS: usize = 16;
+
+/// One communicator's.
+#[derive(Debug, Default)]
+pub(crate) struct Track {
+    pub(crate) rhythm: Rhythm,
+    /// What the newest digest of any of its ranks said.
+    pub(crate) period: Option<PeriodDigest>,
+    readings: VecDeque<(i64, u64, u64)>,
+    pub(crate) patience: Patience,
+    /// A look at which it was still there.
+    pub(crate) seen_ns: i64,
+    pub(crate) ops_done: u64,
+    pub(crate) bytes: u64,
+    pub(crate) late: crate::straggler::Lateness,
+}
+
+impl Track {
+    /// Takes what a look shows.
+    pub(crate) fn look(&mut self, table: &Table<'_>, circle: &Circle<'_>, moved_ns: i64, is_excused: bool) {
+        self.seen_ns = table.now_ns;
+        let done = circle.chairs.iter().filter(|c| c.stand != Stand::Unseen).map(|c| &c.digest);
+        let collectives =
+            done.clone().map(|d| d.collectives_done.unwrap_or(d.collectives)).min().unwrap_or(0);
+        let pairs = done.clone().map(|d| d.p2p_done.unwrap_or(d.p2p)).max().unwrap_or(0);
+        self.ops_done = collectives + pairs;
+        let n = done.clone().count().max(1) as u64;
+        self.bytes = done.map(|d| d.bytes_done / n).sum();
+        let reading = (table.known_ns, self.ops_done, self.bytes);
+        if self.readings.back().is_none_or(|(at, ..)| at + RATE_NS / MAX_READINGS as i64 <= reading.0) {
+            self.readings.push_back(reading);
+        }
+        while self.readings.len() > 2
+            && (self.readings.len() > MAX_READINGS
+                || self.readings.get(1).is_some_and(|(at, ..)| at + RATE_NS < table.known_ns))
+        {
+            self.readings.pop_front();
+        }
+        if let Some(period) = self.period.take() {
+            self.rhythm.hear(&period);
+        }
+        let op =
+            circle.front.and_then(|f| f.op).or_else(|| circle.chairs.iter().find_map(|c| c.pairs().next()));
+        self.rhythm.look(Glance {
+            moved_ns,
+            known_ns: table.known_ns,
+            is_inside: circle.is_inside,
+            kind: op.map_or(0, |op| kind(&op.function, op.count)),
+            trains: op.is_some_and(|op| op.function.contains("Reduce") || op.peer.is_some()),
+            is_excused,
+        });
+    }
+
+    /// Operations and bytes a second.
+    pub(crate) fn rates(&self) -> (f64, f64) {
+        let (Some(first), Some(last)) = (self.readings.front(), self.readings.back()) else {
+            return (0.0, 0.0);
+        };
+        let seconds = (last.0 - first.0) as f64 / 1e9;
+        if seconds <= 0.0 {
+            return (0.0, 0.0);
+        }
+        (last.1.saturating_sub(first.1) as f64 / seconds, last.2.saturating_sub(first.2) as f64 / seconds)
+    }
+}
