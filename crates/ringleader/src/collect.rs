@@ -81,6 +81,7 @@ pub(crate) fn run(args: &CollectArgs) -> Result<(String, Code), Failure> {
         paths: args.paths.clone(),
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         asked: std::env::args().skip(1).collect(),
+        ..Ask::default()
     };
     let manifest = into_file(&ask, &output, true)?;
     Ok((summary(&manifest, &output), Code::NothingFound))

@@ -20,7 +20,7 @@ mod stacks;
 mod table;
 mod words;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -32,6 +32,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ringleader_watch::engine::{Engine, Settings};
 use ringleader_watch::event::{Event, What};
+use ringleader_watch::tree;
 use ringleader_watch::view::JobState;
 
 pub(crate) use self::args::WatchArgs;
@@ -45,9 +46,6 @@ use self::stacks::Sampler;
 use crate::exit::Code;
 use crate::failure::Failure;
 
-/// A dead rank brings its peers down soon: what they still know is collected at once, but not while a job ends in order
-/// and some are a moment ahead.
-const DEATH_GRACE: Duration = Duration::from_millis(1_500);
 /// At the end an incident that is under way is waited for.
 const LAST_WAIT: Duration = Duration::from_secs(20);
 /// Between two looks at whether somebody wants to stop.
@@ -127,13 +125,12 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
         told,
         sender,
         receiver,
+        stacks: BTreeMap::new(),
         n_under_way: 0,
         n_incidents: 0,
         n_verdicts: 0,
         worst: Code::NothingFound,
         stalled: BTreeSet::new(),
-        cut_off: BTreeSet::new(),
-        cut_off_since: None,
     };
     let code = watch.follow();
     watch.stop.store(true, Ordering::Relaxed);
@@ -207,15 +204,14 @@ struct Watch<'a> {
     told: Arc<AtomicBool>,
     sender: Sender<Word>,
     receiver: Receiver<Word>,
+    /// The newest stack of each rank, of all nodes, taken while something stalled.
+    stacks: BTreeMap<u32, Vec<String>>,
     n_under_way: u32,
     n_incidents: u32,
     n_verdicts: u32,
     worst: Code,
     /// Communicators whose stall has been taken up.
     stalled: BTreeSet<String>,
-    /// Ranks that died in the middle of something, and since when they are known.
-    cut_off: BTreeSet<u32>,
-    cut_off_since: Option<Instant>,
 }
 
 impl Watch<'_> {
@@ -261,7 +257,7 @@ impl Watch<'_> {
             self.agent.put_stacks(stacks);
         }
         let digest = self.agent.look(now_ns);
-        let mut requests = Vec::new();
+        let (mut requests, mut others) = (Vec::new(), Vec::new());
         let is_analyser = match &mut self.nodes {
             Some(nodes) => {
                 let heard = nodes.turn(&digest);
@@ -269,15 +265,19 @@ impl Watch<'_> {
                 if heard.is_new_term {
                     self.engine = Engine::new(settings(self.args));
                 }
-                for other in heard.digests {
-                    self.engine.take(other, now_ns);
-                }
+                others = heard.digests;
                 requests.extend(heard.request);
                 heard.is_analyser
             }
             None => true,
         };
-        self.engine.take(digest, now_ns);
+        others.push(digest);
+        for digest in others {
+            for rank in digest.ranks.iter().filter(|rank| !rank.stack.is_empty()) {
+                self.stacks.insert(rank.rank.unwrap_or(rank.pid), rank.stack.clone());
+            }
+            self.engine.take(digest, now_ns);
+        }
         for event in self.engine.look(now_ns) {
             // How it ended, the face knows better: it may have the exit code.
             if matches!(event.what, What::Ended { .. }) {
@@ -289,14 +289,14 @@ impl Watch<'_> {
         for request in requests {
             self.collect_for(request);
         }
-        self.deaths(is_analyser);
         let view = self.engine.view();
         if view.job == JobState::Stalled {
-            self.sampler.sample(self.agent.pids());
+            self.sampler.sample(self.agent.rank_pids());
         } else {
-            self.agent.put_stacks(Default::default());
+            self.agent.put_stacks(BTreeMap::new());
         }
-        let tree = stacks::tree(view);
+        let stacks = self.stacks.iter().map(|(rank, stack)| (*rank, stack.as_slice()));
+        let tree = (!self.stacks.is_empty()).then(|| tree::merge(stacks).render());
         let mut picture = self.picture.lock().unwrap_or_else(PoisonError::into_inner);
         picture.see(view);
         if tree.is_some() {
@@ -315,24 +315,6 @@ impl Watch<'_> {
                 self.stalled.remove(comm);
             }
             _ => {}
-        }
-    }
-
-    /// A rank that died in the middle of something is an incident of its own: the others follow it soon.
-    fn deaths(&mut self, is_analyser: bool) {
-        if self.args.once || !is_analyser {
-            return;
-        }
-        let cut_off: BTreeSet<u32> = self.agent.cut_off().into_iter().collect();
-        let is_new = cut_off.difference(&self.cut_off).next().is_some();
-        if is_new && self.cut_off_since.is_none() {
-            self.cut_off_since = Some(Instant::now());
-        }
-        if self.cut_off_since.is_some_and(|since| since.elapsed() >= DEATH_GRACE) {
-            self.cut_off_since = None;
-            let pids: Vec<String> = cut_off.iter().map(u32::to_string).collect();
-            self.cut_off = cut_off;
-            self.begin(format!("died in the middle of an operation: pid {}", pids.join(", ")));
         }
     }
 
@@ -355,13 +337,9 @@ impl Watch<'_> {
         self.n_incidents += 1;
         self.n_under_way += 1;
         self.doing(Some("collecting evidence"));
-        let mut scene = self.scene(why);
-        if self.n_incidents > 1 {
-            // Two may begin within a second; names of bundles are by the second, and are told apart when made.
-            scene.why = format!("{} (incident {})", scene.why, self.n_incidents);
-        }
+        let scene = self.scene(why);
         let (folder, sender) = (self.folder.clone(), self.sender.clone());
-        let asked = self.nodes.as_ref().and_then(|nodes| nodes.ask(&scene.why));
+        let asker = self.nodes.as_ref().map(Nodes::asker);
         let hooks = (self.args.on_stall.clone(), self.args.webhook.clone());
         thread::spawn(move || {
             let say = |what| {
@@ -369,6 +347,7 @@ impl Watch<'_> {
                 let _ = sender.send(Word::Said(what));
             };
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                let asked = asker.and_then(|asker| asker.ask(&scene.why));
                 let bundle = incident::collect(scene, &folder)?;
                 say(What::Bundle { path: bundle.display().to_string() });
                 let mut bundles = vec![bundle];

@@ -122,7 +122,7 @@ impl<'a> Walk<'a> {
     fn choose(&self, target: &Target) -> Result<(BTreeSet<u32>, String), Trouble> {
         let mut chosen = BTreeSet::new();
         let by;
-        if !target.pids.is_empty() {
+        if !target.pids.is_empty() || target.may_be_gone {
             for pid in &target.pids {
                 if !self.stats.contains_key(pid) {
                     if target.may_be_gone {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ringleader_collect::collectors::RingImage;
 use ringleader_collect::follow::{self, Place, RingFile, Stat};
-use ringleader_ring::{Reader, State};
+use ringleader_ring::Reader;
 use ringleader_watch::digest::{Digest, ProcessState, RankDigest, SCHEMA, SeenBy, from_ring};
 
 use crate::watch::ras::Ras;
@@ -310,9 +310,8 @@ impl Agent {
         digest.process = process;
         digest.wchan = stat.and_then(|_| follow::wchan(&proc, pid));
         digest.cpu_ms = stat.map(|stat| stat.cpu_ticks * 1000 / follow::ticks_per_second());
-        if process == ProcessState::Dead {
-            member.is_gone = true;
-        }
+        // A zombie does nothing more, whether its parent collects it or not.
+        member.is_gone = matches!(process, ProcessState::Dead | ProcessState::Zombie);
         member.last = digest.clone();
         digest
     }
@@ -387,6 +386,12 @@ impl Agent {
     /// Processes of the job that live.
     pub(crate) fn pids(&self) -> Vec<u32> {
         self.members.iter().filter(|(_, member)| !member.is_gone).map(|(pid, _)| *pid).collect()
+    }
+
+    /// Ranks that live.
+    pub(crate) fn rank_pids(&self) -> Vec<u32> {
+        let is_meant = |member: &&Member| member.is_rank && !member.is_gone;
+        self.members.values().filter(is_meant).map(|member| member.last.pid).filter(|pid| *pid != 0).collect()
     }
 
     /// Whether the job was there and nothing of it is left.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Modifier, Style, Stylize as _};
+use ratatui::style::{Color, Modifier, Style, Stylize as _};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Block, Cell, Paragraph, Row, Table};
 use ringleader_watch::view::JobState;
@@ -86,8 +86,8 @@ fn moved(event: &Event, scroll: &mut Scroll) {
     }
 }
 
-const BAD: Style = Style::new().red().add_modifier(Modifier::BOLD);
-const DIM: Style = Style::new().dark_gray();
+const BAD: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
+const DIM: Style = Style::new().fg(Color::DarkGray);
 
 /// Draws everything. `scroll` is bounded by what there is to see.
 pub(crate) fn draw(frame: &mut Frame<'_>, picture: &Picture, scroll: &mut Scroll) {

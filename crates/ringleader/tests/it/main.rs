@@ -16,6 +16,7 @@ mod report;
 mod stub;
 mod tidy;
 mod variants;
+mod watch;
 
 use std::path::{Path, PathBuf};
 
