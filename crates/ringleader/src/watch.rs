@@ -50,6 +50,8 @@ use crate::failure::Failure;
 const LAST_WAIT: Duration = Duration::from_secs(20);
 /// Between two looks at whether somebody wants to stop.
 const NAP: Duration = Duration::from_millis(25);
+/// Remarks of agents that one event passes on.
+const MAX_NOTES: usize = 16;
 /// Incidents of one run: a job that stalls again and again fills a disk otherwise.
 const MAX_INCIDENTS: u32 = 20;
 
@@ -278,7 +280,12 @@ impl Watch<'_> {
             }
             self.engine.take(digest, now_ns);
         }
-        for event in self.engine.look(now_ns) {
+        for mut event in self.engine.look(now_ns) {
+            if let What::Watching { cannot_see, .. } = &mut event.what {
+                // What agents say of it names pids and the way out.
+                cannot_see.extend(self.engine.view().nodes.iter().flat_map(|node| node.notes.iter().cloned()));
+                cannot_see.truncate(MAX_NOTES);
+            }
             // How it ended, the face knows better: it may have the exit code.
             if matches!(event.what, What::Ended { .. }) {
                 continue;

@@ -62,14 +62,15 @@ impl Teller {
         let report = serde_json::from_str(&judged.json).unwrap_or_default();
         let shown = text::render(&judged.report, &cli::look(Color::Never, None, Detail::Usual));
         self.picture.lock().unwrap_or_else(PoisonError::into_inner).verdict_text = Some(shown);
-        self.say(Event::new(now_ns(), What::Verdict { report }));
-        if let Form::Lines { to_error } = self.form {
-            let look = cli::look(Color::Auto, None, Detail::Usual);
-            print(&format!("\n{}\n", text::render(&judged.report, &look)), to_error);
-            let stacks = self.picture.lock().unwrap_or_else(PoisonError::into_inner).stacks.clone();
-            if let Some(stacks) = stacks {
-                print(&format!("stacks of all ranks, merged:\n{}\n", plain_lines(&stacks).join("\n")), to_error);
-            }
+        let event = Event::new(now_ns(), What::Verdict { report });
+        let Form::Lines { to_error } = self.form else { return self.say(event) };
+        self.picture.lock().unwrap_or_else(PoisonError::into_inner).hear(&event);
+        let look = cli::look(Color::Auto, None, Detail::Usual);
+        print(&format!("\n{}\n", text::render(&judged.report, &look)), to_error);
+        let stacks = self.picture.lock().unwrap_or_else(PoisonError::into_inner).stacks.clone();
+        if let Some(stacks) = stacks {
+            let shown = plain_lines(&stacks).join("\n");
+            print(&format!("stacks of all ranks, merged:\n{shown}\n"), to_error);
         }
     }
 

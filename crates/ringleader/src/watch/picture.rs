@@ -18,6 +18,8 @@ const MAX_SAID: usize = 60;
 const MAX_COMMS: usize = 64;
 /// Ranks that are shown: suspects first.
 const MAX_RANKS: usize = 512;
+/// Remarks on what cannot be seen.
+const MAX_NOTES: usize = 16;
 /// Late ranks that are kept.
 const MAX_STRAGGLERS: usize = 16;
 
@@ -152,7 +154,8 @@ impl Picture {
     pub(crate) fn see(&mut self, view: &View) {
         self.at = ringleader_watch::event::seconds(view.at_ns);
         (self.job, self.sees) = (view.job, view.sees);
-        self.cannot_see.clone_from(&view.cannot_see);
+        let notes = view.nodes.iter().flat_map(|node| &node.notes);
+        self.cannot_see = view.cannot_see.iter().chain(notes).take(MAX_NOTES).cloned().collect();
         (self.n_nodes, self.n_ranks, self.n_comms) = (view.nodes.len(), view.processes.len(), view.comms.len());
         self.stalls.clone_from(&view.stalls);
         let slowest = view.slowest.as_ref();
