@@ -353,7 +353,10 @@ impl Parser<'_> {
                 recent.push(Self::over(found.comm.slot, number, is_p2p, call, progress, entry));
                 continue;
             }
-            let sees_kernels = found.sight & 1 == 1 && !matches!(call.algorithm.as_str(), "Unknown" | "CE");
+            // A launched one without channels shares the kernel of another, as symmetric ones do.
+            let has_kernels = !progress.has(LAUNCHED) || found.sight & 2 == 0 || call.channels > 0;
+            let sees_kernels =
+                found.sight & 1 == 1 && has_kernels && !matches!(call.algorithm.as_str(), "Unknown" | "CE");
             found.comm.in_flight.push(Op {
                 number,
                 call,

@@ -37,7 +37,7 @@ pub struct Process {
     pub local_rank: Option<u32>,
     /// As above.
     pub world_size: Option<u32>,
-    /// The interface that NCCL asked for: 1 to 6.
+    /// The interface that NCCL asked for: 1 to 7.
     pub interface: u8,
     /// The process ended its last communicator in good order.
     pub is_ended: bool,

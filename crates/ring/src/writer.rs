@@ -175,7 +175,7 @@ impl Writer {
         self.head(head::FAULTS).fetch_add(1, Relaxed);
     }
 
-    /// The interface that NCCL asked for: 1 to 6.
+    /// The interface that NCCL asked for: 1 to 7.
     pub fn interface(&self, version: u8) {
         self.head(head::INTERFACE).store(u64::from(version), Relaxed);
     }

@@ -1,7 +1,7 @@
 //! NCCL's profiler interface, one file per version: only what the C side looks like, and the way to `core`.
 //!
 //! Every number in the assertions was printed by a C program compiled against NCCL's public headers
-//! (`src/include/plugin/profiler/profiler_vN.h` of 2.30.7, x86-64; the same in the releases that brought each version).
+//! (`src/include/plugin/profiler/profiler_vN.h`, 2.30.7 for 1 to 6, x86-64; the same in the releases that brought each).
 
 pub mod v1;
 pub mod v2;
@@ -9,6 +9,7 @@ pub mod v3;
 pub mod v4;
 pub mod v5;
 pub mod v6;
+pub mod v7;
 
 use std::ffi::{c_char, c_int, c_void};
 

@@ -139,7 +139,7 @@ fn event(descriptor: &Descriptor) -> (*mut c_void, Event) {
 
 impl CeColl {
     /// Copies are queued and nobody tells of their end.
-    fn event(&self) -> Event {
+    pub(super) fn event(&self) -> Event {
         let call = Call {
             function: Name::Text(self.func),
             datatype: Name::Text(self.datatype),

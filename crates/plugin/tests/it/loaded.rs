@@ -117,6 +117,7 @@ fn child_opens_and_closes() {
             c"ncclProfiler_v4",
             c"ncclProfiler_v5",
             c"ncclProfiler_v6",
+            c"ncclProfiler_v7",
         ] {
             let symbol = library.symbol(name);
             assert!(!symbol.is_null(), "{name:?}");
@@ -125,7 +126,7 @@ fn child_opens_and_closes() {
             // SAFETY: a string.
             assert_eq!(unsafe { CStr::from_ptr(table.name) }, c"ringleader");
         }
-        assert!(library.symbol(c"ncclProfiler_v7").is_null());
+        assert!(library.symbol(c"ncclProfiler_v8").is_null());
         let table = library.table();
         let (context, mask) = init(table, round);
         assert!(!context.is_null() && mask != 0);

@@ -1,9 +1,11 @@
-//! Interfaces 1 to 5, each as its NCCL calls it.
+//! The interfaces beside 6, each as its NCCL calls it.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{null, null_mut};
 
-use ringleader_nccl::abi::{Init1, NetPlugin, Profiler, ProxyOp, ProxyStep, v1, v2, v3, v4, v5};
+use ringleader_nccl::abi::{
+    Init1, KernelCh, NetPlugin, Profiler, ProxyOp, ProxyStep, v1, v2, v3, v4, v5, v7,
+};
 use ringleader_nccl::events;
 use ringleader_ring::{Comm, Phase};
 
@@ -181,7 +183,7 @@ fn interfaces_4_and_5_tell_the_communicator() {
     let of = v4::Of { p2p };
     let send = four.start(v4::Descriptor { kind: events::P2P as u8, parent: null_mut(), rank: 8, of });
     four.stop(send);
-    let of = v4::Of { kernel_ch: ringleader_nccl::abi::KernelCh { channel_id: 0, p_timer: 5 } };
+    let of = v4::Of { kernel_ch: KernelCh { channel_id: 0, p_timer: 5 } };
     let kernel = four.start(v4::Descriptor { kind: events::KERNEL_CH as u8, parent: send, rank: 8, of });
     four.record(kernel, 22);
     four.stop(kernel);
@@ -209,4 +211,61 @@ fn interfaces_4_and_5_tell_the_communicator() {
     let of = v5::Of { proxy_step: ProxyStep { step: 0 } };
     assert!(five.start(v5::Descriptor { kind: events::CE_COLL, parent: null_mut(), rank: 0, of }).is_null());
     assert_eq!(PROXY.pid, 0);
+}
+
+#[test]
+fn interface_7_tells_symmetric_kernels() {
+    directory();
+    let (mut context, mut mask) = (null_mut(), -1);
+    let table = &v7::ncclProfiler_v7;
+    // SAFETY: good pointers.
+    unsafe { (table.init)(&raw mut context, 0xb7, &raw mut mask, c"seven".as_ptr(), 1, 2, 0, None) };
+    let seven = Calls { table, context };
+    assert_eq!(mask, 0b1_0000_0101_1110);
+    let start = |kind, parent, of| seven.start(v7::Descriptor { kind, parent, rank: 0, of });
+    let api = v5::CollApi {
+        func: c"AllGather".as_ptr(),
+        count: 6,
+        datatype: c"ncclBfloat16".as_ptr(),
+        root: 0,
+        stream: null_mut(),
+        graph_captured: 0,
+    };
+    let of = v7::Of { coll_api: v7::CollApi { api, user_tag: 1 } };
+    let calls = [start(events::COLL_API, null_mut(), of), start(events::COLL_API, null_mut(), of)];
+    let group = start(events::GROUP, null_mut(), of);
+    let launch = |call, n_channels| {
+        let coll = v4::Coll {
+            seq_number: 1,
+            func: c"AllGather".as_ptr(),
+            send_buff: null(),
+            recv_buff: null_mut(),
+            count: 12,
+            root: 0,
+            datatype: c"ncclInt8".as_ptr(),
+            n_channels,
+            n_warps: 1,
+            algo: c"LL_R".as_ptr(),
+            proto: c"".as_ptr(),
+        };
+        let coll = v5::Coll { coll, parent_group: group };
+        let variant = c"AGxLL_R".as_ptr();
+        let of = v7::Of { coll: v7::Coll { coll, kernel_variant: variant, is_sym_coll: 1, user_tag: 1 } };
+        start(events::COLL, call, of)
+    };
+    // One kernel for both: the first has the channels.
+    let ops = [launch(calls[0], 1), launch(calls[1], 0)];
+    for op in ops {
+        seven.stop(op);
+    }
+    let in_flight = seen(0xb7).in_flight;
+    assert_eq!(in_flight.iter().map(|op| op.is_end_visible).collect::<Vec<_>>(), [true, false]);
+    assert_eq!((in_flight[1].call.algorithm.as_str(), in_flight[1].call.protocol.as_str()), ("LL_R", ""));
+    let of = v7::Of { kernel_ch: KernelCh { channel_id: 0, p_timer: 5 } };
+    let kernel = start(events::KERNEL_CH, ops[0], of);
+    seven.record(kernel, 22);
+    seven.stop(kernel);
+    assert_eq!(seen(0xb7).collectives_done, 1);
+    // Phases of kernels are not asked for, and nothing when they come.
+    assert!(start(1 << 15, kernel, of).is_null());
 }
