@@ -36,18 +36,23 @@ pub struct Options {
     pub ttl: Duration,
     /// The longest that a call may take.
     pub deadline: Duration,
-    /// Digests are sent no faster than this; of those in between the newest counts.
+    /// Digests are sent no faster than this; of those in between the newest counts. A hub that is slow to take them is
+    /// sent fewer.
     pub gap: Duration,
+    /// A digest that says nothing new is sent after this time. Who joins digests takes a node for silent that says
+    /// nothing for longer than a few of its digests are usually apart.
+    pub beat: Duration,
 }
 
 impl Options {
-    /// Usual times: silent after 10 s, calls end after 5 s, one digest a second.
+    /// Usual times: silent after 10 s, calls end after 5 s, one digest a second, one in 2 s without news.
     pub fn new(node: impl Into<String>) -> Self {
         Self {
             node: node.into(),
             ttl: Duration::from_secs(10),
             deadline: Duration::from_secs(5),
             gap: Duration::from_secs(1),
+            beat: Duration::from_secs(2),
         }
     }
 }
@@ -130,7 +135,7 @@ impl Hub {
     }
 
     /// Hands over the newest digest and returns without waiting for the hub. One that says nothing new is sent only
-    /// when half the time to silence has passed. Errors: too long, or of another node.
+    /// after [`Options::beat`]. Errors: too long, or of another node.
     pub fn publish(&self, digest: &Digest) -> Result<Published, HubError> {
         let published = self.seat.offer(digest)?;
         if published == Published::Sent {

@@ -137,11 +137,10 @@ impl Seat {
             return Err(HubError::OtherNode(digest.node.clone()));
         }
         let now = Instant::now();
-        let half = self.options.ttl / 2;
         {
             let mut slot = self.slot();
             if let Some((last, at)) = &slot.last
-                && now.duration_since(*at) < half
+                && now.duration_since(*at) < self.options.beat
                 && !wire::is_news(last, digest)
             {
                 slot.stats.unchanged += 1;
@@ -172,10 +171,6 @@ impl Seat {
 
     pub(crate) fn link(&self) -> Link {
         self.slot().link.clone()
-    }
-
-    pub(crate) fn is_up(&self) -> bool {
-        self.slot().link == Link::Up
     }
 
     pub(crate) fn stats(&self) -> Stats {

@@ -1,44 +1,445 @@
-//! etcd: not there yet.
+//! etcd as hub: one thread with its own runtime for all participants of a process.
+//!
+//! Keys below the prefix: `v1/digests/NODE` and `v1/answers/NODE` under the lease of their agent, so that they go with
+//! it; `v1/control/analyser` under the analyser's lease, made only where there is none; `v1/control/request`;
+//! `v1/incidents/NUMBER`.
 
-use std::sync::Arc;
+mod client;
+mod member;
+mod mirror;
+mod proto;
+mod retry;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::{Notify, watch};
+use tonic::Code;
 
 use crate::address::EtcdAddress;
 use crate::feed::{Feed, Mailbox};
-use crate::records::{Answer, Incident, Request};
-use crate::seat::Seat;
+use crate::records::{Answer, Incident, MAX_INCIDENTS, Request};
+use crate::seat::{Seat, escape, unescape};
 use crate::{HubError, OpenError};
 
-pub(crate) struct Etcd;
+use client::{Client, Failure};
+use member::Member;
+use mirror::{Sink, mirror};
+use proto::{Compare, KeyValue, Op, PutRequest};
 
-fn away() -> HubError {
-    HubError::Away("etcd is not spoken yet".to_owned())
+/// Attempts at a number that others take at the same moment.
+const MAX_RACES: usize = 16;
+
+/// Names of the keys.
+#[derive(Clone)]
+struct Keys {
+    prefix: Arc<str>,
+}
+
+impl Keys {
+    fn below(&self, rest: &str) -> Vec<u8> {
+        format!("{}/v1/{rest}", self.prefix).into_bytes()
+    }
+
+    fn digest(&self, node: &str) -> Vec<u8> {
+        self.below(&format!("digests/{}", escape(node)))
+    }
+
+    fn answer(&self, node: &str) -> Vec<u8> {
+        self.below(&format!("answers/{}", escape(node)))
+    }
+
+    fn analyser(&self) -> Vec<u8> {
+        self.below("control/analyser")
+    }
+
+    fn request(&self) -> Vec<u8> {
+        self.below("control/request")
+    }
+
+    fn incident(&self, number: u64) -> Vec<u8> {
+        self.below(&format!("incidents/{number:020}"))
+    }
+}
+
+/// Who is analyser, and what was asked for, as a watch tells it.
+#[derive(Clone, Default)]
+struct Control {
+    /// The revision up to which this is true; none before etcd has answered.
+    revision: Option<i64>,
+    analyser: Option<Analyser>,
+    request: Option<Request>,
+}
+
+#[derive(Clone)]
+struct Analyser {
+    created: i64,
+    /// None for what cannot be read.
+    value: Option<AnalyserValue>,
+}
+
+/// What stands under the analyser's key.
+#[derive(Clone, Serialize, Deserialize)]
+struct AnalyserValue {
+    node: String,
+    token: String,
+}
+
+/// What the participants of a process share. The thread ends with the last of them.
+struct Core {
+    runtime: tokio::runtime::Handle,
+    clients: Vec<Client>,
+    next_client: AtomicUsize,
+    control: watch::Receiver<Control>,
+    keys: Keys,
+    compact_after: Option<Duration>,
+    end: Arc<Notify>,
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.end.notify_one();
+    }
+}
+
+pub(crate) struct Etcd {
+    core: Arc<Core>,
+    seat: Arc<Seat>,
+    client: Client,
+    leave: Arc<Notify>,
+    left: std::sync::Mutex<mpsc::Receiver<()>>,
 }
 
 impl Etcd {
-    pub(crate) fn open(_: &EtcdAddress, _: &Arc<Seat>) -> Result<Self, OpenError> {
-        Ok(Self)
+    pub(crate) fn open(address: &EtcdAddress, seat: &Arc<Seat>) -> Result<Self, OpenError> {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(OpenError::Thread)?;
+        let clients = {
+            // Connections are made on the runtime's thread, but their timers are bound to it here.
+            let _entered = runtime.enter();
+            Client::all(address)?
+        };
+        let handle = runtime.handle().clone();
+        let end = Arc::new(Notify::new());
+        let ended = end.clone();
+        std::thread::Builder::new()
+            .name("ringleader-hub".to_owned())
+            .spawn(move || {
+                runtime.block_on(ended.notified());
+                runtime.shutdown_timeout(Duration::from_millis(200));
+            })
+            .map_err(OpenError::Thread)?;
+        let keys = Keys { prefix: address.prefix.as_str().into() };
+        let (sender, control) = watch::channel(Control::default());
+        if let Some(client) = clients.first() {
+            let sink = ControlSink { sender, keys: keys.clone() };
+            handle.spawn(mirror(client.clone(), keys.below("control/"), sink));
+        }
+        let core = Arc::new(Core {
+            runtime: handle,
+            clients,
+            next_client: AtomicUsize::new(0),
+            control,
+            keys,
+            compact_after: address.compact_after,
+            end,
+        });
+        Ok(Self::join(core, seat))
     }
-    pub(crate) fn beside(&self, _: &Arc<Seat>) -> Self {
-        Self
+
+    pub(crate) fn beside(&self, seat: &Arc<Seat>) -> Self {
+        Self::join(self.core.clone(), seat)
     }
+
+    fn join(core: Arc<Core>, seat: &Arc<Seat>) -> Self {
+        let number = core.next_client.fetch_add(1, Ordering::Relaxed);
+        // Never empty: Client::all makes at least one.
+        let client = core.clients[number % core.clients.len()].clone();
+        let leave = Arc::new(Notify::new());
+        let (done, left) = mpsc::channel();
+        let member = Member::new(
+            seat.clone(),
+            client.clone(),
+            core.keys.clone(),
+            core.control.clone(),
+            core.compact_after,
+        );
+        core.runtime.spawn(member.run(leave.clone(), done));
+        Self { core, seat: seat.clone(), client, leave, left: std::sync::Mutex::new(left) }
+    }
+
     pub(crate) fn follow(&self) -> Feed {
         let (feed, mailbox) = Mailbox::feed();
-        if let Some(mailbox) = mailbox.upgrade() {
-            mailbox.away("etcd is not spoken yet".to_owned());
-        }
+        let prefix = self.core.keys.below("digests/");
+        let sink = DigestSink { skip: prefix.len(), mailbox };
+        self.core.runtime.spawn(mirror(self.client.clone(), prefix, sink));
         feed
     }
-    pub(crate) fn record(&self, _: Incident) -> Result<u64, HubError> {
-        Err(away())
+
+    pub(crate) fn record(&self, incident: Incident) -> Result<u64, HubError> {
+        let term = self.seat.lead().ok_or(HubError::NotAnalyser)?.term;
+        let (client, keys, deadline) =
+            (self.client.clone(), self.core.keys.clone(), self.seat.options.deadline);
+        self.call(async move {
+            let prefix = keys.below("incidents/");
+            let (kvs, _) = client.list(&prefix, true, deadline).await?;
+            let newest = kvs.iter().filter_map(|kv| number_of(&kv.key, prefix.len())).max();
+            let mut number = newest.map_or(1, |newest| newest.saturating_add(1));
+            for _ in 0..MAX_RACES {
+                let key = keys.incident(number);
+                let value = to_json(&Incident { number, ..incident.clone() })?;
+                let compare =
+                    vec![Compare::created_at(keys.analyser(), term), Compare::created_at(key.clone(), 0)];
+                let mut ops = vec![Op::Put(PutRequest { key, value, lease: 0 })];
+                if let Some(last_to_go) = number.checked_sub(MAX_INCIDENTS as u64).filter(|last| *last > 0) {
+                    ops.push(Op::DeleteRange(proto::DeleteRangeRequest {
+                        key: keys.incident(0),
+                        range_end: keys.incident(last_to_go + 1),
+                    }));
+                }
+                if client.txn(compare, ops, deadline).await?.is_some() {
+                    return Ok(number);
+                }
+                still_analyser(&client, &keys, term, deadline).await?;
+                number = number.saturating_add(1);
+            }
+            Err(races())
+        })
     }
+
     pub(crate) fn incidents(&self) -> Result<Vec<Incident>, HubError> {
-        Err(away())
+        let (client, keys, deadline) =
+            (self.client.clone(), self.core.keys.clone(), self.seat.options.deadline);
+        self.call(async move {
+            let prefix = keys.below("incidents/");
+            let (kvs, _) = client.list(&prefix, false, deadline).await?;
+            let mut incidents: Vec<Incident> = kvs
+                .iter()
+                .filter_map(|kv| {
+                    let number = number_of(&kv.key, prefix.len())?;
+                    let incident: Incident = serde_json::from_slice(&kv.value).ok()?;
+                    Some(Incident { number, ..incident })
+                })
+                .collect();
+            incidents.sort_by_key(|incident| incident.number);
+            incidents.drain(..incidents.len().saturating_sub(MAX_INCIDENTS));
+            Ok(incidents)
+        })
     }
-    pub(crate) fn request(&self, _: Request) -> Result<u64, HubError> {
-        Err(away())
+
+    pub(crate) fn request(&self, request: Request) -> Result<u64, HubError> {
+        let term = self.seat.lead().ok_or(HubError::NotAnalyser)?.term;
+        let (client, keys, deadline) =
+            (self.client.clone(), self.core.keys.clone(), self.seat.options.deadline);
+        self.call(async move {
+            for _ in 0..MAX_RACES {
+                let old = client.get(&keys.request(), deadline).await?;
+                let written = old.as_ref().map_or(0, |kv| kv.mod_revision);
+                let newest: Option<Request> = old.and_then(|kv| serde_json::from_slice(&kv.value).ok());
+                let number = newest.map_or(1, |newest| newest.number.saturating_add(1));
+                let value = to_json(&Request { number, ..request.clone() })?;
+                let compare = vec![
+                    Compare::created_at(keys.analyser(), term),
+                    Compare::written_at(keys.request(), written),
+                ];
+                let put = Op::Put(PutRequest { key: keys.request(), value, lease: 0 });
+                if client.txn(compare, vec![put], deadline).await?.is_some() {
+                    return Ok(number);
+                }
+                still_analyser(&client, &keys, term, deadline).await?;
+            }
+            Err(races())
+        })
     }
+
     pub(crate) fn answers(&self) -> Result<Vec<Answer>, HubError> {
-        Err(away())
+        let (client, keys, deadline) =
+            (self.client.clone(), self.core.keys.clone(), self.seat.options.deadline);
+        self.call(async move {
+            let prefix = keys.below("answers/");
+            let (kvs, _) = client.list(&prefix, false, deadline).await?;
+            Ok(kvs
+                .iter()
+                .filter_map(|kv| {
+                    let node = node_of(&kv.key, prefix.len())?;
+                    let answer: Answer = serde_json::from_slice(&kv.value).ok()?;
+                    (answer.node == node).then_some(answer)
+                })
+                .collect())
+        })
     }
-    pub(crate) fn leave(&self) {}
+
+    pub(crate) fn leave(&self) {
+        self.leave.notify_one();
+        if let Ok(left) = self.left.lock() {
+            left.recv_timeout(Duration::from_secs(1)).ok();
+        }
+    }
+
+    /// Does something on the hub's thread and waits for it no longer than the deadline.
+    fn call<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, Trouble>> + Send + 'static,
+    ) -> Result<T, HubError> {
+        let (reply, answer) = mpsc::channel();
+        let task = self.core.runtime.spawn(async move { drop(reply.send(work.await)) });
+        let deadline = self.seat.options.deadline;
+        match answer.recv_timeout(deadline) {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(Trouble::Etcd(failure))) if failure.code == Code::DeadlineExceeded => {
+                Err(HubError::Deadline(deadline))
+            }
+            Ok(Err(Trouble::Etcd(failure))) => Err(HubError::Away(failure.why)),
+            Ok(Err(Trouble::NotAnalyser)) => Err(HubError::NotAnalyser),
+            Err(RecvTimeoutError::Timeout) => {
+                task.abort();
+                Err(HubError::Deadline(deadline))
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(HubError::Away("the hub's thread has ended".to_owned()))
+            }
+        }
+    }
+}
+
+enum Trouble {
+    Etcd(Failure),
+    NotAnalyser,
+}
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Self {
+        Self::Etcd(failure)
+    }
+}
+
+fn races() -> Trouble {
+    Trouble::Etcd(Failure {
+        code: Code::Aborted,
+        why: "others write the same record all the time".to_owned(),
+    })
+}
+
+fn to_json(value: &impl Serialize) -> Result<Vec<u8>, Failure> {
+    serde_json::to_vec(value).map_err(|error| Failure { code: Code::Internal, why: error.to_string() })
+}
+
+async fn still_analyser(client: &Client, keys: &Keys, term: i64, deadline: Duration) -> Result<(), Trouble> {
+    let analyser = client.get(&keys.analyser(), deadline).await?;
+    if analyser.is_some_and(|kv| kv.create_revision == term) { Ok(()) } else { Err(Trouble::NotAnalyser) }
+}
+
+fn number_of(key: &[u8], skip: usize) -> Option<u64> {
+    std::str::from_utf8(key.get(skip..)?).ok()?.parse().ok()
+}
+
+fn node_of(key: &[u8], skip: usize) -> Option<String> {
+    unescape(std::str::from_utf8(key.get(skip..)?).ok()?)
+}
+
+/// Hands digests to a feed.
+struct DigestSink {
+    /// Length of the prefix.
+    skip: usize,
+    mailbox: Weak<Mailbox>,
+}
+
+impl Sink for DigestSink {
+    fn list(&mut self, all: Vec<KeyValue>, _: i64) {
+        if let Some(mailbox) = self.mailbox.upgrade() {
+            let nodes = all.into_iter().filter_map(|kv| Some((node_of(&kv.key, self.skip)?, kv.value)));
+            mailbox.list(nodes.collect());
+        }
+    }
+
+    fn put(&mut self, kv: KeyValue) {
+        if let (Some(mailbox), Some(node)) = (self.mailbox.upgrade(), node_of(&kv.key, self.skip)) {
+            mailbox.put(node, kv.value);
+        }
+    }
+
+    fn delete(&mut self, key: Vec<u8>) {
+        if let (Some(mailbox), Some(node)) = (self.mailbox.upgrade(), node_of(&key, self.skip)) {
+            mailbox.gone(node);
+        }
+    }
+
+    fn reached(&mut self, _: i64) {}
+
+    fn away(&mut self, why: &str) {
+        if let Some(mailbox) = self.mailbox.upgrade() {
+            mailbox.away(why.to_owned());
+        }
+    }
+
+    fn back(&mut self) {
+        if let Some(mailbox) = self.mailbox.upgrade() {
+            mailbox.back();
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.mailbox.strong_count() == 0
+    }
+}
+
+/// Hands analyser and request to all participants.
+struct ControlSink {
+    sender: watch::Sender<Control>,
+    keys: Keys,
+}
+
+impl ControlSink {
+    fn set(&self, control: &mut Control, kv: &KeyValue) {
+        if kv.key == self.keys.analyser() {
+            let value = serde_json::from_slice(&kv.value).ok();
+            control.analyser = Some(Analyser { created: kv.create_revision, value });
+        } else if kv.key == self.keys.request() {
+            control.request = serde_json::from_slice(&kv.value).ok();
+        }
+    }
+}
+
+impl Sink for ControlSink {
+    fn list(&mut self, all: Vec<KeyValue>, revision: i64) {
+        self.sender.send_modify(|control| {
+            *control = Control { revision: Some(revision), ..Control::default() };
+            for kv in &all {
+                self.set(control, kv);
+            }
+        });
+    }
+
+    fn put(&mut self, kv: KeyValue) {
+        self.sender.send_modify(|control| self.set(control, &kv));
+    }
+
+    fn delete(&mut self, key: Vec<u8>) {
+        self.sender.send_modify(|control| {
+            if key == self.keys.analyser() {
+                control.analyser = None;
+            } else if key == self.keys.request() {
+                control.request = None;
+            }
+        });
+    }
+
+    fn reached(&mut self, revision: i64) {
+        // Nobody need wake up for a number alone.
+        self.sender.send_if_modified(|control| {
+            control.revision = Some(revision);
+            false
+        });
+    }
+
+    fn away(&mut self, _: &str) {}
+
+    fn back(&mut self) {}
+
+    fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
 }

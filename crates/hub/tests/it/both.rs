@@ -24,6 +24,7 @@ pub(crate) fn digests(address: &str) {
     });
     // Nothing new is not sent, and still the agent is not silent.
     let same = digest("a", 1, 8);
+    a.publish(&same).unwrap();
     assert_eq!(a.publish(&same).unwrap(), Published::Unchanged);
     assert!(feed.next(Duration::from_secs(5)).iter().all(|change| matches!(change, Change::Digest(_))));
     assert_eq!(a.link(), Link::Up);
@@ -38,7 +39,7 @@ pub(crate) fn digests(address: &str) {
     let killed = Instant::now();
     let all = until(&mut feed, "a's silence", |change| *change == Change::Silent { node: "a".to_owned() });
     assert!(!all.contains(&Change::Silent { node: "b".to_owned() }));
-    assert!(killed.elapsed() < Duration::from_secs(8), "{:?}", killed.elapsed());
+    assert!(killed.elapsed() < Duration::from_secs(12), "{:?}", killed.elapsed());
     drop(b);
     until(&mut feed, "b's goodbye", |change| *change == Change::Left { node: "b".to_owned() });
     let a = open(address, "a");
@@ -48,7 +49,7 @@ pub(crate) fn digests(address: &str) {
     let all = until(&mut feed, "a's goodbye", |change| *change == Change::Left { node: "a".to_owned() });
     assert!(!all.iter().any(|change| matches!(change, Change::Silent { .. })), "{all:?}");
     // The goodbye is all: no silence after it.
-    assert_eq!(feed.next(Duration::from_secs(3)), []);
+    assert_eq!(feed.next(Duration::from_secs(4)), []);
 }
 
 fn analysers(hubs: &[&Hub]) -> usize {
@@ -74,7 +75,7 @@ pub(crate) fn election(address: &str) {
     b.abandon();
     let killed = Instant::now();
     wait("c's election", || c.role().is_analyser());
-    assert!(killed.elapsed() < Duration::from_secs(8), "{:?}", killed.elapsed());
+    assert!(killed.elapsed() < Duration::from_secs(12), "{:?}", killed.elapsed());
     drop(c);
     a.campaign(true);
     let left = Instant::now();

@@ -2,6 +2,8 @@
 
 mod both;
 mod directory;
+mod etcd;
+mod server;
 
 use std::time::{Duration, Instant};
 
@@ -13,9 +15,10 @@ use ringleader_watch::digest::{
 /// Times short enough for a test.
 pub(crate) fn options(node: &str) -> Options {
     Options {
-        ttl: Duration::from_secs(2),
+        ttl: Duration::from_secs(3),
         deadline: Duration::from_secs(3),
         gap: Duration::from_millis(50),
+        beat: Duration::from_millis(500),
         ..Options::new(node)
     }
 }

@@ -1,0 +1,326 @@
+//! Calls to etcd, each with a deadline. A member that fails gives way to the next one of the address.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use http::uri::PathAndQuery;
+use prost::Message;
+use tokio_stream::StreamExt;
+use tonic::client::Grpc;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Request, Status, Streaming};
+use tonic_prost::ProstCodec;
+
+use super::proto::*;
+use crate::OpenError;
+use crate::address::EtcdAddress;
+
+/// Bytes of one answer of etcd; a page of a list is far below.
+const MAX_ANSWER_BYTES: usize = 64 << 20;
+/// Keys of one page of a list: with the longest digests 32 MiB.
+const PAGE: i64 = 256;
+/// etcd closes connections that ping more often than every 5 s.
+const PING: Duration = Duration::from_secs(10);
+const CONNECT: Duration = Duration::from_secs(3);
+
+/// Why a call failed.
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    pub(super) code: Code,
+    pub(super) why: String,
+}
+
+impl Failure {
+    fn deadline(after: Duration) -> Self {
+        Self { code: Code::DeadlineExceeded, why: format!("no answer within {after:?}") }
+    }
+
+    /// The lease that a key should be under is gone.
+    pub(super) fn is_lease_lost(&self) -> bool {
+        self.code == Code::NotFound && self.why.contains("lease")
+    }
+
+    /// Another member may do better.
+    fn is_of_the_member(&self) -> bool {
+        matches!(self.code, Code::Unavailable | Code::DeadlineExceeded | Code::Unknown | Code::Internal)
+    }
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        // The message alone says "transport error"; its source says which.
+        let mut why = status.message().to_owned();
+        let mut source = std::error::Error::source(&status);
+        while let Some(error) = source {
+            let text = error.to_string();
+            if !why.ends_with(&text) {
+                why = format!("{why}: {text}");
+            }
+            source = error.source();
+        }
+        Self { code: status.code(), why }
+    }
+}
+
+/// The members of one etcd.
+#[derive(Clone)]
+pub(super) struct Client {
+    channels: Arc<[Channel]>,
+    /// Which of them is used.
+    current: Arc<AtomicUsize>,
+    /// The revision that the newest answer has named. An etcd without its old data counts anew.
+    revision: Arc<AtomicI64>,
+}
+
+impl Client {
+    /// `n_connections` clients, each with a connection to every member. None connects before its first call.
+    pub(super) fn all(address: &EtcdAddress) -> Result<Vec<Self>, OpenError> {
+        let revision = Arc::new(AtomicI64::new(0));
+        let mut clients = Vec::new();
+        for number in 0..address.n_connections.max(1) {
+            let mut channels = Vec::new();
+            for endpoint in &address.endpoints {
+                let endpoint = Endpoint::from_shared(format!("http://{endpoint}")).map_err(|error| {
+                    OpenError::Address { address: endpoint.clone(), why: error.to_string() }
+                })?;
+                let channel = endpoint
+                    .connect_timeout(CONNECT)
+                    .tcp_nodelay(true)
+                    .http2_keep_alive_interval(PING)
+                    .keep_alive_timeout(PING / 2)
+                    .keep_alive_while_idle(true)
+                    .connect_lazy();
+                channels.push(channel);
+            }
+            clients.push(Self {
+                channels: channels.into(),
+                // Members share the load.
+                current: Arc::new(AtomicUsize::new(number)),
+                revision: revision.clone(),
+            });
+        }
+        Ok(clients)
+    }
+
+    /// The revision that the newest answer has named.
+    pub(super) fn revision(&self) -> i64 {
+        self.revision.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn saw(&self, header: Option<&ResponseHeader>) {
+        if let Some(header) = header {
+            self.revision.store(header.revision, Ordering::Relaxed);
+        }
+    }
+
+    /// A client for one call, and which member it asks.
+    async fn grpc(&self) -> Result<(Grpc<Channel>, usize), Failure> {
+        let member = self.current.load(Ordering::Relaxed);
+        let Some(channel) = self.channels.get(member % self.channels.len().max(1)) else {
+            return Err(Failure { code: Code::Unavailable, why: "no member is named".to_owned() });
+        };
+        let mut grpc = Grpc::new(channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES);
+        grpc.ready().await.map_err(|error| Failure::from(Status::from_error(error.into())))?;
+        Ok((grpc, member))
+    }
+
+    fn failed(&self, member: usize, failure: &Failure) {
+        if failure.is_of_the_member() {
+            // Many calls may fail at once: one step for all of them.
+            let next = member.wrapping_add(1);
+            self.current.compare_exchange(member, next, Ordering::Relaxed, Ordering::Relaxed).ok();
+        }
+    }
+
+    async fn within<T>(
+        &self,
+        deadline: Duration,
+        call: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let member = self.current.load(Ordering::Relaxed);
+        let answer = tokio::time::timeout(deadline, call).await;
+        let answer = answer.unwrap_or_else(|_| Err(Failure::deadline(deadline)));
+        answer.inspect_err(|failure| self.failed(member, failure))
+    }
+
+    async fn unary<Q, A>(&self, path: &'static str, request: Q, deadline: Duration) -> Result<A, Failure>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
+        self.within(deadline, async {
+            let (mut grpc, _) = self.grpc().await?;
+            let codec = ProstCodec::<Q, A>::default();
+            let answer = grpc.unary(Request::new(request), PathAndQuery::from_static(path), codec).await?;
+            Ok(answer.into_inner())
+        })
+        .await
+    }
+
+    async fn stream<Q, A>(
+        &self,
+        path: &'static str,
+        requests: impl tokio_stream::Stream<Item = Q> + Send + 'static,
+    ) -> Result<Streaming<A>, Failure>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
+        let (mut grpc, _) = self.grpc().await?;
+        let codec = ProstCodec::<Q, A>::default();
+        let answer = grpc.streaming(Request::new(requests), PathAndQuery::from_static(path), codec).await?;
+        Ok(answer.into_inner())
+    }
+
+    pub(super) async fn put(&self, put: PutRequest, deadline: Duration) -> Result<(), Failure> {
+        let answer: PutResponse = self.unary("/etcdserverpb.KV/Put", put, deadline).await?;
+        self.saw(answer.header.as_ref());
+        Ok(())
+    }
+
+    /// The revision at which all of `ops` were done; none if a comparison did not hold.
+    pub(super) async fn txn(
+        &self,
+        compare: Vec<Compare>,
+        ops: Vec<Op>,
+        deadline: Duration,
+    ) -> Result<Option<i64>, Failure> {
+        let success = ops.into_iter().map(|op| RequestOp { request: Some(op) }).collect();
+        let txn = TxnRequest { compare, success };
+        let answer: TxnResponse = self.unary("/etcdserverpb.KV/Txn", txn, deadline).await?;
+        self.saw(answer.header.as_ref());
+        let revision = answer.header.map_or(0, |header| header.revision);
+        Ok(answer.succeeded.then_some(revision))
+    }
+
+    /// All keys below a prefix at one revision, which is answered along with the cluster's id.
+    pub(super) async fn list(
+        &self,
+        prefix: &[u8],
+        keys_only: bool,
+        deadline: Duration,
+    ) -> Result<(Vec<KeyValue>, ResponseHeader), Failure> {
+        let until = Instant::now() + deadline;
+        let range_end = end_of(prefix);
+        let mut all = Vec::new();
+        let mut from = prefix.to_vec();
+        let mut at: Option<ResponseHeader> = None;
+        loop {
+            let revision = at.as_ref().map_or(0, |at| at.revision);
+            let range =
+                RangeRequest { key: from, range_end: range_end.clone(), limit: PAGE, revision, keys_only };
+            let left = until.saturating_duration_since(Instant::now());
+            let answer: RangeResponse = self.unary("/etcdserverpb.KV/Range", range, left).await?;
+            self.saw(answer.header.as_ref());
+            let header = at.get_or_insert(answer.header.unwrap_or_default());
+            let last = answer.kvs.last().map(|kv| kv.key.clone());
+            all.extend(answer.kvs);
+            match last {
+                Some(mut last) if answer.more => {
+                    last.push(0);
+                    from = last;
+                }
+                _ => return Ok((all, header.clone())),
+            }
+        }
+    }
+
+    pub(super) async fn get(&self, key: &[u8], deadline: Duration) -> Result<Option<KeyValue>, Failure> {
+        let range = RangeRequest { key: key.to_vec(), ..RangeRequest::default() };
+        let answer: RangeResponse = self.unary("/etcdserverpb.KV/Range", range, deadline).await?;
+        self.saw(answer.header.as_ref());
+        Ok(answer.kvs.into_iter().next())
+    }
+
+    pub(super) async fn compact(&self, revision: i64, deadline: Duration) -> Result<(), Failure> {
+        let compact = CompactionRequest { revision };
+        match self.unary::<_, CompactionResponse>("/etcdserverpb.KV/Compact", compact, deadline).await {
+            // Somebody else was faster.
+            Err(failure) if failure.code == Code::OutOfRange => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// A new lease: its id, its time, and the revision at which it was given.
+    pub(super) async fn grant(
+        &self,
+        ttl: Duration,
+        deadline: Duration,
+    ) -> Result<(i64, Duration, i64), Failure> {
+        // Whole seconds, none lost.
+        let grant = LeaseGrantRequest { ttl_s: ttl.as_secs_f64().ceil() as i64 };
+        let answer: LeaseGrantResponse =
+            self.unary("/etcdserverpb.Lease/LeaseGrant", grant, deadline).await?;
+        self.saw(answer.header.as_ref());
+        let ttl = Duration::from_secs(answer.ttl_s.max(1).cast_unsigned());
+        Ok((answer.id, ttl, answer.header.map_or(0, |header| header.revision)))
+    }
+
+    /// Renews a lease: its time, or none if it is gone. One short stream each time: a long one that hangs would have to
+    /// be told from one that is idle.
+    pub(super) async fn renew(&self, id: i64, deadline: Duration) -> Result<Option<Duration>, Failure> {
+        self.within(deadline, async {
+            let request = LeaseKeepAliveRequest { id };
+            let mut answers: Streaming<LeaseKeepAliveResponse> =
+                self.stream("/etcdserverpb.Lease/LeaseKeepAlive", tokio_stream::once(request)).await?;
+            let answer = answers.message().await?.ok_or_else(|| Failure {
+                code: Code::Unavailable,
+                why: "etcd ended the stream of a lease".to_owned(),
+            })?;
+            self.saw(answer.header.as_ref());
+            let ttl_s = u64::try_from(answer.ttl_s).unwrap_or(0);
+            Ok((ttl_s > 0).then(|| Duration::from_secs(ttl_s)))
+        })
+        .await
+    }
+
+    pub(super) async fn revoke(&self, id: i64, deadline: Duration) -> Result<(), Failure> {
+        let revoke = LeaseRevokeRequest { id };
+        self.unary::<_, LeaseRevokeResponse>("/etcdserverpb.Lease/LeaseRevoke", revoke, deadline)
+            .await
+            .map(drop)
+    }
+
+    /// Opens a watch on a prefix and returns when etcd has made it.
+    pub(super) async fn watch(
+        &self,
+        prefix: &[u8],
+        from: i64,
+        deadline: Duration,
+    ) -> Result<(Streaming<WatchResponse>, WatchResponse), Failure> {
+        let create = WatchCreateRequest {
+            key: prefix.to_vec(),
+            range_end: end_of(prefix),
+            start_revision: from,
+            progress_notify: true,
+            fragment: true,
+        };
+        self.within(deadline, async {
+            // Ending the requests would end the watch.
+            let requests = tokio_stream::once(WatchRequest { create_request: Some(create) })
+                .chain(tokio_stream::pending());
+            let mut answers = self.stream("/etcdserverpb.Watch/Watch", requests).await?;
+            match answers.message().await? {
+                Some(first) => Ok((answers, first)),
+                None => Err(Failure {
+                    code: Code::Unavailable,
+                    why: "etcd ended a watch before it began".to_owned(),
+                }),
+            }
+        })
+        .await
+    }
+}
+
+/// The first key after all that begin with `prefix`.
+pub(super) fn end_of(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < 0xff {
+            end.push(last + 1);
+            return end;
+        }
+    }
+    vec![0]
+}

@@ -1,0 +1,116 @@
+//! A prefix of etcd's keys followed for ever: listed once, then watched; cut off, it goes on where it was, or lists anew
+//! if etcd has forgotten that far back.
+
+use std::time::Duration;
+
+use super::client::{Client, Failure};
+use super::proto::{KeyValue, ResponseHeader};
+use super::retry::Backoff;
+
+/// The longest list: thousands of keys.
+const LIST: Duration = Duration::from_secs(30);
+const WATCH: Duration = Duration::from_secs(5);
+
+/// Who is told.
+pub(super) trait Sink {
+    /// All that there is, at this revision.
+    fn list(&mut self, all: Vec<KeyValue>, revision: i64);
+    fn put(&mut self, kv: KeyValue);
+    fn delete(&mut self, key: Vec<u8>);
+    /// All up to this revision has been told.
+    fn reached(&mut self, revision: i64);
+    fn away(&mut self, why: &str);
+    fn back(&mut self);
+    /// Nobody listens any more.
+    fn is_closed(&self) -> bool;
+}
+
+/// Where the telling stands.
+struct Place {
+    /// The next revision.
+    next: i64,
+    cluster_id: u64,
+}
+
+pub(super) async fn mirror(client: Client, prefix: Vec<u8>, mut sink: impl Sink) {
+    let mut place: Option<Place> = None;
+    let mut backoff = Backoff::default();
+    while !sink.is_closed() {
+        if let Err(failure) = follow(&client, &prefix, &mut sink, &mut place, &mut backoff).await {
+            sink.away(&failure.why);
+            tokio::time::sleep(backoff.next()).await;
+        }
+    }
+}
+
+/// Lists if need be and watches until that ends. `Ok` asks for another turn at once.
+async fn follow(
+    client: &Client,
+    prefix: &[u8],
+    sink: &mut impl Sink,
+    place: &mut Option<Place>,
+    backoff: &mut Backoff,
+) -> Result<(), Failure> {
+    if place.is_none() {
+        let (all, header) = client.list(prefix, false, LIST).await?;
+        sink.list(all, header.revision);
+        *place = Some(Place { next: header.revision + 1, cluster_id: header.cluster_id });
+    }
+    let Some(at) = place else { return Ok(()) };
+    let (mut answers, first) = client.watch(prefix, at.next, WATCH).await?;
+    let header = first.header.clone().unwrap_or_default();
+    // An etcd with less than we have seen is another one, or has lost its data: a watch from our place would be silent.
+    if is_other(at, &header) {
+        *place = None;
+        return Ok(());
+    }
+    backoff.reset();
+    sink.back();
+    let mut answer = Some(first);
+    loop {
+        let Some(now) = answer else {
+            return Err(Failure { code: tonic::Code::Unavailable, why: "etcd ended a watch".to_owned() });
+        };
+        client.saw(now.header.as_ref());
+        if now.canceled {
+            let is_forgotten = now.compact_revision > 0;
+            *place = None;
+            if is_forgotten {
+                return Ok(());
+            }
+            return Err(Failure {
+                code: tonic::Code::Cancelled,
+                why: format!("etcd cancelled a watch: {}", now.cancel_reason),
+            });
+        }
+        for event in now.events {
+            let Some(kv) = event.kv else { continue };
+            if kv.mod_revision > at.next {
+                // What lies between the two revisions was of other keys.
+                at.next = kv.mod_revision;
+            }
+            if event.kind == 0 {
+                sink.put(kv);
+            } else {
+                sink.delete(kv.key);
+            }
+        }
+        if !now.fragment && !now.created {
+            let revision = now.header.map_or(0, |header| header.revision);
+            at.next = at.next.max(revision + 1);
+            sink.reached(at.next - 1);
+        }
+        // A closed sink must not hold the watch for as long as nothing happens.
+        answer = loop {
+            match tokio::time::timeout(Duration::from_secs(1), answers.message()).await {
+                Ok(message) => break message?,
+                Err(_) if sink.is_closed() => return Ok(()),
+                Err(_) => {}
+            }
+        };
+    }
+}
+
+fn is_other(at: &Place, header: &ResponseHeader) -> bool {
+    header.cluster_id != at.cluster_id || header.revision + 1 < at.next
+}

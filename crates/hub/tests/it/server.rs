@@ -1,0 +1,162 @@
+//! A real etcd on loopback, and a wire to it that can be cut.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::wait;
+
+/// One etcd with its data in a folder of its own.
+pub(crate) struct Server {
+    folder: tempfile::TempDir,
+    client: SocketAddr,
+    peer: SocketAddr,
+    child: Option<Child>,
+}
+
+fn free_port() -> SocketAddr {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
+}
+
+impl Server {
+    /// None where etcd is not installed, which is said.
+    pub(crate) fn start() -> Option<Self> {
+        let version = Command::new("etcd").arg("--version").output();
+        if !version.is_ok_and(|output| output.status.success()) {
+            not_tested("etcd is not installed (Debian: etcd-server)");
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let mut server = Self { folder, client: free_port(), peer: free_port(), child: None };
+        server.resume();
+        Some(server)
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.client
+    }
+
+    /// Starts it on the data that it has.
+    pub(crate) fn resume(&mut self) {
+        let (client, peer) = (format!("http://{}", self.client), format!("http://{}", self.peer));
+        let log =
+            std::fs::File::options().create(true).append(true).open(self.folder.path().join("log")).unwrap();
+        let child = Command::new("etcd")
+            .args(["--name", "test", "--logger", "zap"])
+            .arg("--data-dir")
+            .arg(self.folder.path().join("data"))
+            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
+            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+            .args(["--initial-cluster", &format!("test={peer}")])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        self.child = Some(child);
+        let client = self.client;
+        wait("etcd", || TcpStream::connect_timeout(&client, Duration::from_secs(1)).is_ok());
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().ok();
+            child.wait().ok();
+        }
+    }
+
+    /// Takes away its data.
+    pub(crate) fn wipe(&mut self) {
+        self.kill();
+        std::fs::remove_dir_all(self.folder.path().join("data")).unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+pub(crate) fn not_tested(why: &str) {
+    println!("not tested: {why}");
+}
+
+const OPEN: u8 = 0;
+const CUT: u8 = 1;
+const SILENT: u8 = 2;
+
+/// Forwards connections to a server until it is cut, which both ends see, or silent, which none does.
+pub(crate) struct Wire {
+    address: SocketAddr,
+    state: Arc<AtomicU8>,
+    streams: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Wire {
+    pub(crate) fn to(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let state = Arc::new(AtomicU8::new(OPEN));
+        let streams: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
+        let (of_wire, all) = (state.clone(), streams.clone());
+        std::thread::spawn(move || {
+            for near in listener.incoming() {
+                let Ok(near) = near else { return };
+                if of_wire.load(Ordering::SeqCst) == CUT {
+                    continue;
+                }
+                let Ok(far) = TcpStream::connect(server) else { continue };
+                for stream in [&near, &far] {
+                    stream.set_nodelay(true).unwrap();
+                    all.lock().unwrap().push(stream.try_clone().unwrap());
+                }
+                for (from, to) in [(near.try_clone(), far.try_clone()), (Ok(far), Ok(near))] {
+                    let (from, to, state) = (from.unwrap(), to.unwrap(), of_wire.clone());
+                    std::thread::spawn(move || forward(from, to, &state));
+                }
+            }
+        });
+        Self { address, state, streams }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(crate) fn cut(&self) {
+        self.state.store(CUT, Ordering::SeqCst);
+        for stream in self.streams.lock().unwrap().drain(..) {
+            stream.shutdown(Shutdown::Both).ok();
+        }
+    }
+
+    /// What is sent is lost, and nobody is told.
+    pub(crate) fn silence(&self) {
+        self.state.store(SILENT, Ordering::SeqCst);
+    }
+
+    /// Lets connections through again; those that have lost bytes are cut.
+    pub(crate) fn mend(&self) {
+        self.cut();
+        self.state.store(OPEN, Ordering::SeqCst);
+    }
+}
+
+fn forward(mut from: TcpStream, mut to: TcpStream, state: &AtomicU8) {
+    let mut bytes = vec![0; 1 << 16];
+    while let Ok(n) = from.read(&mut bytes) {
+        if n == 0 {
+            break;
+        }
+        if state.load(Ordering::SeqCst) == OPEN && to.write_all(&bytes[..n]).is_err() {
+            break;
+        }
+    }
+    to.shutdown(Shutdown::Both).ok();
+    from.shutdown(Shutdown::Both).ok();
+}
