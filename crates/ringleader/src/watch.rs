@@ -52,6 +52,10 @@ const LAST_WAIT: Duration = Duration::from_secs(20);
 const NAP: Duration = Duration::from_millis(25);
 /// Remarks of agents that one event passes on.
 const MAX_NOTES: usize = 16;
+/// What stalls within this of another stall belongs to it.
+const SAME_INCIDENT: Duration = Duration::from_secs(15);
+/// What ends within this of an incident ends because of it.
+const SAME_END: Duration = Duration::from_secs(120);
 /// Incidents of one run: a job that stalls again and again fills a disk otherwise.
 const MAX_INCIDENTS: u32 = 20;
 
@@ -65,7 +69,8 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
         && io::stdout().is_terminal()
         && io::stdin().is_terminal();
     let teller = Teller::new(args.json, shows_screen, !args.command.is_empty(), Arc::clone(&picture));
-    let nodes = args.hub.as_deref().map(|hub| Nodes::join(hub, &host)).transpose()?;
+    let name = args.unstable_node.clone().unwrap_or_else(|| host.clone());
+    let nodes = args.hub.as_deref().map(|hub| Nodes::join(hub, &name)).transpose()?;
     if let Some(address) = args.serve {
         let at = serve::start(address, Arc::clone(&picture)).map_err(|error| Failure::Nodes {
             why: format!("serve at {address}: {error}"),
@@ -112,12 +117,11 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
         })
     });
     let (sender, receiver) = mpsc::channel();
-    let node = nodes.as_ref().map_or(host, |nodes| nodes.name().to_owned());
     let mut watch = Watch {
         args,
         folder,
         engine: Engine::new(settings(args)),
-        agent: Agent::new(target, args.rings.clone(), node),
+        agent: Agent::new(target, args.rings.clone(), name),
         nodes,
         sampler: Sampler::default(),
         teller,
@@ -130,6 +134,7 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
         stacks: BTreeMap::new(),
         n_under_way: 0,
         n_incidents: 0,
+        last_incident: None,
         n_verdicts: 0,
         worst: Code::NothingFound,
         stalled: BTreeSet::new(),
@@ -210,6 +215,7 @@ struct Watch<'a> {
     stacks: BTreeMap<u32, Vec<String>>,
     n_under_way: u32,
     n_incidents: u32,
+    last_incident: Option<Instant>,
     n_verdicts: u32,
     worst: Code,
     /// Communicators whose stall has been taken up.
@@ -314,7 +320,9 @@ impl Watch<'_> {
     fn react(&mut self, event: &Event, is_analyser: bool) {
         match &event.what {
             What::Stall(stall) => {
-                if is_analyser && !self.args.once && self.stalled.insert(stall.comm.clone()) {
+                let is_new = self.stalled.insert(stall.comm.clone());
+                // Communicators that stall together have one cause, and the evidence is of the whole job.
+                if is_analyser && !self.args.once && is_new && !self.is_fresh(SAME_INCIDENT) {
                     self.begin(format!("stall: {}", words::headline(stall)));
                 }
             }
@@ -323,6 +331,11 @@ impl Watch<'_> {
             }
             _ => {}
         }
+    }
+
+    /// An incident began less than this ago.
+    fn is_fresh(&self, limit: Duration) -> bool {
+        self.last_incident.is_some_and(|at| at.elapsed() < limit)
     }
 
     fn scene(&self, why: String) -> Scene {
@@ -342,6 +355,7 @@ impl Watch<'_> {
             return;
         }
         self.n_incidents += 1;
+        self.last_incident = Some(Instant::now());
         self.n_under_way += 1;
         self.doing(Some("collecting evidence"));
         let scene = self.scene(why);
@@ -457,8 +471,8 @@ impl Watch<'_> {
         };
         let cut_off = self.agent.cut_off();
         let is_bad = status.map_or(!cut_off.is_empty(), |status| !status.success());
-        // A verdict that the fault has had already need not be found twice.
-        let is_judged = self.n_incidents > 0 && self.n_verdicts + self.n_under_way > 0;
+        // What brought it down may have been judged just now.
+        let is_judged = self.n_verdicts + self.n_under_way > 0 && self.is_fresh(SAME_END);
         self.wait_for_incidents();
         self.teller.say(Event::new(now_ns(), What::Ended { how: how.clone() }));
         if is_bad && !is_judged {

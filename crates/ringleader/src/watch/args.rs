@@ -57,7 +57,7 @@ pub(crate) struct WatchArgs {
     pub(crate) on_stall: Option<String>,
     /// Post every verdict to this address, as JSON
     #[arg(long, value_name = "URL", env = "RINGLEADER_WEBHOOK", hide_env = true, hide_env_values = true,
-          value_parser = hooks::is_address)]
+          value_parser = hooks::address)]
     pub(crate) webhook: Option<String>,
     /// Serve a web page and Prometheus metrics; a port alone is this machine's own
     #[arg(long, value_name = "ADDR", env = "RINGLEADER_SERVE", hide_env = true, value_parser = serve::address)]
@@ -71,6 +71,9 @@ pub(crate) struct WatchArgs {
     /// Before a job has shown its rhythm, no pause shorter than this is a stall, seconds
     #[arg(long, hide = true, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
     pub(crate) unstable_first_floor: f64,
+    /// Name of this node in the hub, for tests of several on one machine
+    #[arg(long, hide = true, value_name = "NAME")]
+    pub(crate) unstable_node: Option<String>,
 }
 
 /// A day: whoever means longer leaves the option out.

@@ -136,8 +136,8 @@ fn host_of(url: &str) -> &str {
     url.get(..scheme.len() + 3 + host.len()).unwrap_or_default()
 }
 
-/// Whether an address can be posted to.
-pub(crate) fn is_address(url: &str) -> Result<String, String> {
+/// An address that can be posted to.
+pub(crate) fn address(url: &str) -> Result<String, String> {
     if url.starts_with("http://") || url.starts_with("https://") {
         Ok(url.to_owned())
     } else {
@@ -206,6 +206,6 @@ mod tests {
         assert!(said.starts_with("--webhook http://127.0.0.1:1: "), "{said}");
         assert!(!said.contains("secret"), "{said}");
         assert_eq!(host_of("https://me:pw@h/x"), "(an address with a password)");
-        assert!(is_address("ftp://x").is_err() && is_address("https://x").is_ok());
+        assert!(address("ftp://x").is_err() && address("https://x").is_ok());
     }
 }

@@ -75,10 +75,6 @@ impl Nodes {
         })
     }
 
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
     /// Sends our own digest, takes those of the others if we are the one that judges.
     pub(crate) fn turn(&mut self, own: &Digest) -> Heard {
         let mut heard = Heard::default();

@@ -350,6 +350,38 @@ fn once_is_a_table_of_how_the_job_stands() {
     assert!(text.contains("default_pg"), "{text}");
 }
 
+/// Two nodes that meet in a folder: the one that is elected names a rank of the other, and both have collected.
+#[test]
+fn two_nodes_judge_together() {
+    let job = Job::start(2, u64::MAX);
+    let hub = format!("dir:{}", job.folder.path().join("hub").display());
+    std::fs::create_dir(job.folder.path().join("hub")).unwrap();
+    let bundles = job.folder.path().join("hub/bundles");
+    let node = |name: &str, rank: usize| {
+        let (pid, rings) = (job.ranks[rank].id().to_string(), job.rings());
+        Watcher::start(&[
+            "--json", "--interval", "0.2", "--stall-floor", "1", "--for", "120", "--rings", &rings, "--hub", &hub,
+            "--unstable-node", name, "--pid", &pid,
+        ])
+    };
+    let mut first = node("node-a", 0);
+    while first.until("note")["text"] != "this node judges for all" {}
+    let mut second = node("node-b", 1);
+    while first.until("watching")["ranks"] != 2 {}
+    while second.until("note")["text"] != "node-a judges for all" {}
+    job.signal(1, "-STOP");
+    let stall = first.until("stall");
+    assert_eq!(stall["suspects"], serde_json::json!([1]), "{stall}");
+    let verdict = first.until("verdict");
+    assert_eq!(verdict["report"]["verdict"]["cause"], "process-stopped", "{verdict}");
+    assert_eq!(verdict["report"]["verdict"]["culprits"][0]["rank"], 1, "{verdict}");
+    second.until("bundle");
+    assert_eq!(std::fs::read_dir(&bundles).unwrap().count(), 2);
+    // The one that judges dies; the other takes over.
+    drop(first);
+    while second.until("note")["text"] != "this node judges for all" {}
+}
+
 #[test]
 fn what_cannot_be_watched_is_told() {
     for arguments in [
