@@ -8,6 +8,7 @@
 mod addresses;
 mod allowed;
 pub mod collectors;
+pub mod follow;
 pub mod probes;
 mod procfs;
 mod request;

@@ -81,6 +81,8 @@ pub struct Target {
     pub pids: Vec<u32>,
     /// Those of this Slurm job.
     pub slurm_job: Option<String>,
+    /// Some of `pids`, or all, may have ended: those that are left are meant, and none is no failure.
+    pub may_be_gone: bool,
 }
 
 /// An address that should answer.

@@ -258,7 +258,7 @@ fn live(args: &CheckArgs, chosen: &[&'static Check]) -> Result<Node, Failure> {
     let program = std::env::current_exe().map_err(Failure::Program)?;
     let request = Request {
         roots: args.unstable_root.as_deref().map_or_else(Roots::default, Roots::under),
-        target: Target { pids: args.pid.clone(), slurm_job: None },
+        target: Target { pids: args.pid.clone(), ..Target::default() },
         window_ms: if args.quick { 0 } else { WINDOW_MS },
         nvml: args.unstable_nvml.clone(),
         connect_ms: CONNECT_MS,

@@ -58,8 +58,8 @@ pub(crate) struct CollectArgs {
 }
 
 /// Between two looks at a counter, and patience with one connection, milliseconds.
-const WINDOW_MS: u64 = 400;
-const CONNECT_MS: u64 = 800;
+pub(crate) const WINDOW_MS: u64 = 400;
+pub(crate) const CONNECT_MS: u64 = 800;
 
 /// Collects, and says what came of it.
 pub(crate) fn run(args: &CollectArgs) -> Result<(String, Code), Failure> {
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &CollectArgs) -> Result<(String, Code), Failure> {
     let ask = Ask {
         request: Request {
             roots: args.unstable_root.as_deref().map_or_else(Roots::default, Roots::under),
-            target: Target { pids: args.pid.clone(), slurm_job: args.job.clone() },
+            target: Target { pids: args.pid.clone(), slurm_job: args.job.clone(), ..Target::default() },
             window_ms: WINDOW_MS,
             nvml: args.unstable_nvml.clone(),
             connect_ms: CONNECT_MS,
@@ -81,8 +81,9 @@ pub(crate) fn run(args: &CollectArgs) -> Result<(String, Code), Failure> {
         paths: args.paths.clone(),
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         asked: std::env::args().skip(1).collect(),
+        ..Ask::default()
     };
-    let manifest = into_file(&ask, &output)?;
+    let manifest = into_file(&ask, &output, true)?;
     Ok((summary(&manifest, &output), Code::NothingFound))
 }
 
@@ -90,7 +91,7 @@ pub(crate) fn run(args: &CollectArgs) -> Result<(String, Code), Failure> {
 pub(crate) fn for_diagnosis(pids: &[u32], job: Option<&str>, to: &Path) -> Result<(), Failure> {
     let ask = Ask {
         request: Request {
-            target: Target { pids: pids.to_vec(), slurm_job: job.map(str::to_owned) },
+            target: Target { pids: pids.to_vec(), slurm_job: job.map(str::to_owned), ..Target::default() },
             window_ms: WINDOW_MS,
             connect_ms: CONNECT_MS,
             ..Request::default()
@@ -102,11 +103,11 @@ pub(crate) fn for_diagnosis(pids: &[u32], job: Option<&str>, to: &Path) -> Resul
         asked: std::env::args().skip(1).collect(),
         ..Ask::default()
     };
-    into_file(&ask, to).map(|_| ())
+    into_file(&ask, to, true).map(|_| ())
 }
 
 /// A new file that its owner alone may read: logs may hold anything.
-fn into_file(ask: &Ask, path: &Path) -> Result<Manifest, Failure> {
+pub(crate) fn into_file(ask: &Ask, path: &Path, shows: bool) -> Result<Manifest, Failure> {
     let program = std::env::current_exe().map_err(Failure::Program)?;
     let mut options = File::options();
     options.write(true).create_new(true);
@@ -117,7 +118,7 @@ fn into_file(ask: &Ask, path: &Path) -> Result<Manifest, Failure> {
     }
     let file = options.open(path).map_err(|source| Failure::Create { path: path.to_owned(), source })?;
     let mut out = BufWriter::new(file);
-    let shows = io::stderr().is_terminal();
+    let shows = shows && io::stderr().is_terminal();
     let progress = |name: &str| {
         if shows {
             // Nobody is left to tell if standard error is gone.

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use ringleader_bundle::{Origin, Outcome};
-use ringleader_node::Process;
+use ringleader_node::{Part, Process};
 
-use super::{Context, outcome_of};
+use super::{Context, outcome_of, run_for_each};
 use crate::request::{Peer, Request, Target};
 use crate::sysfs::link_name;
 use crate::tasks::RasAnswer;
@@ -36,15 +36,18 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
     for (n, (address, pid)) in questions.iter().enumerate() {
         let (host, port) = split(address);
         let folder = if n == 0 { "ras".to_owned() } else { format!("ras-{}", n + 1) };
-        for (purpose, file) in [("text", "status.txt"), ("json", "status.json")] {
-            let peer = Peer { host: host.clone(), port, purpose: purpose.to_owned(), ..Peer::default() };
-            let request = Request {
-                peers: vec![peer],
-                target: Target { pids: pid.iter().copied().collect(), slurm_job: None },
-                deadline_ms: 0,
-                ..context.ask.request.clone()
-            };
-            let part = context.run("ras-of", &request);
+        // Both forms at once: a service whose peers do not answer takes seconds for each.
+        let requests = ["text", "json"].map(|purpose| Request {
+            peers: vec![Peer { host: host.clone(), port, purpose: purpose.to_owned(), ..Peer::default() }],
+            target: Target { pids: pid.iter().copied().collect(), ..Target::default() },
+            deadline_ms: 0,
+            ..context.ask.request.clone()
+        });
+        let parts = run_for_each(context.program, "ras-of", &requests, 2, context.ask.longest_ms);
+        let is_silent = |part: &Part<_>| matches!(outcome_of(part), Some(Outcome::Failed(_)));
+        let n_told = if parts.iter().all(is_silent) { 1 } else { 2 };
+        // The same silence need not be told twice.
+        for (file, part) in ["status.txt", "status.json"].iter().zip(&parts).take(n_told) {
             let answer: Option<RasAnswer> =
                 part.get().and_then(|value| serde_json::from_value(value.clone()).ok());
             let mut item = context.item("ras", &format!("{folder}/{file}"), Origin::Address(address.clone()));
@@ -52,11 +55,7 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
             if let Some(why) = answer.as_ref().and_then(|answer| answer.cut.clone()) {
                 item.outcome = Outcome::Partial(why);
             }
-            context.add_text(item, &part, answer.as_ref().map(|answer| answer.report.as_str()))?;
-            if outcome_of(&part).is_some_and(|outcome| matches!(outcome, Outcome::Failed(_))) {
-                // Asking again in another form would cost the same patience for the same silence.
-                break;
-            }
+            context.add_text(item, part, answer.as_ref().map(|answer| answer.report.as_str()))?;
         }
     }
     Ok(())

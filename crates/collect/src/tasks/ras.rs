@@ -37,7 +37,10 @@ pub(crate) struct Answer {
 
 pub(super) fn take(request: &Request) -> Result<Answer, Trouble> {
     let peer = request.peers.first().ok_or_else(|| Trouble::Failed("no address was named".to_owned()))?;
-    let until = Instant::now() + Duration::from_millis(request.deadline_ms).saturating_sub(RESERVE);
+    let patience = Duration::from_millis(request.deadline_ms).saturating_sub(RESERVE);
+    let until = Instant::now() + patience;
+    // It waits for two legs: asked to wait longer than we do, it would answer nobody.
+    let server_s = (patience.as_secs() / 2).clamp(1, SERVER_S);
     if let Some(pid) = request.target.pids.first() {
         enter(&request.roots.proc.join(pid.to_string()).join("ns/net"))?;
     }
@@ -48,7 +51,7 @@ pub(super) fn take(request: &Request) -> Result<Answer, Trouble> {
         .map_err(|error| Trouble::Failed(format!("resolve {}: {error}", peer.host)))?;
     for address in addresses {
         match connect(address, until) {
-            Ok(stream) => return talk(stream, peer.purpose == "json", until),
+            Ok(stream) => return talk(stream, peer.purpose == "json", until, server_s),
             Err(error) => refused = format!("connect to {address}: {error}"),
         }
     }
@@ -76,7 +79,7 @@ fn connect(address: SocketAddr, until: Instant) -> io::Result<TcpStream> {
     TcpStream::connect_timeout(&address, CONNECT.min(left))
 }
 
-fn talk(stream: TcpStream, as_json: bool, until: Instant) -> Result<Answer, Trouble> {
+fn talk(stream: TcpStream, as_json: bool, until: Instant, server_s: u64) -> Result<Answer, Trouble> {
     let failed = |what: &'static str| move |error: io::Error| Trouble::Failed(format!("{what}: {error}"));
     let mut out = stream.try_clone().map_err(failed("hold the connection"))?;
     let mut input = BufReader::new(Patient { stream, until });
@@ -94,7 +97,7 @@ fn talk(stream: TcpStream, as_json: bool, until: Instant) -> Result<Answer, Trou
         return Err(Trouble::Failed(format!("it is no RAS service: it greets with '{}'", short(&hello))));
     }
     // An answer other than OK costs nothing but patience.
-    say(&format!("TIMEOUT {SERVER_S}"))?;
+    say(&format!("TIMEOUT {server_s}"))?;
     if as_json {
         let answer = say("SET FORMAT json")?;
         if answer != "OK" {

@@ -17,6 +17,7 @@ mod stub;
 mod tidy;
 mod variants;
 mod zoo;
+mod watch;
 
 use std::path::{Path, PathBuf};
 
