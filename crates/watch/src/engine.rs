@@ -29,8 +29,12 @@ const MAX_TRACKS: usize = 16_384;
 const BUSY_SHARE: f64 = 0.05;
 /// Between two statements of what is watched.
 const WATCHING_NS: i64 = 2_000_000_000;
+/// Between two notes that a communicator has become slow.
+const SLOW_NS: i64 = 600_000_000_000;
 /// Stalls that stand at the same time.
 const MAX_STALLS: usize = 8;
+/// Stragglers that one look tells of.
+const MAX_TOLD: usize = 4;
 /// Between two statements on the same straggler that differ little.
 const STRAGGLER_NS: i64 = 60_000_000_000;
 
@@ -185,7 +189,9 @@ impl Engine {
         };
         self.standing.retain(|s| {
             let stands = still_stands(s);
-            if !stands && !found.is_ended {
+            // A communicator that was given up has not recovered.
+            let moves = s.stall.comm.is_empty() || found.moved.contains_key(&s.stall.comm);
+            if !stands && moves && !found.is_ended {
                 let after_s = seconds(now_ns) - s.stall.since;
                 events.push(Event::new(now_ns, What::Recovered { comm: s.stall.comm.clone(), after_s }));
             }
@@ -230,7 +236,17 @@ impl Engine {
                 let at = comm.members.binary_search_by_key(&rank, |m| m.rank).ok();
                 at.and_then(|at| comm.members.get(at)).map_or(rank, |m| self.view.rank_of(m))
             };
-            told.extend(track.late.straggler(id, job_rank));
+            let straggler = track.late.straggler(id, job_rank);
+            let times = track.late.slowed().filter(|_| straggler.is_none());
+            if let Some(times) = times.filter(|_| track.slow_told_ns + SLOW_NS < now_ns) {
+                track.slow_told_ns = now_ns;
+                let name = if comm.name.is_empty() { id } else { &comm.name };
+                let text = format!(
+                    "collectives of {name} take {times:.1} times what they took at best, on all ranks alike: nobody is late"
+                );
+                events.push(Event::new(now_ns, What::Note { text }));
+            }
+            told.extend(straggler);
         }
         // In several communicators it is the same rank: the one that costs most tells.
         told.sort_by(|a, b| b.late_ms.total_cmp(&a.late_ms).then(a.comm.cmp(&b.comm)));
@@ -239,7 +255,7 @@ impl Engine {
             self.view.slowest =
                 Some(Slowest { rank: best.rank, late_ms: best.late_ms, persistent: best.persistent });
         }
-        for straggler in told.into_iter().filter(|s| s.persistent).take(4) {
+        for straggler in told.into_iter().take(MAX_TOLD) {
             let old = self.told_stragglers.get(&straggler.rank);
             let is_news = old.is_none_or(|(at, old)| {
                 now_ns - at >= STRAGGLER_NS

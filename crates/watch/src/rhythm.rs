@@ -13,6 +13,8 @@ const SEEN_SLACK: f64 = 2.0;
 const TOGETHER_SLACK: f64 = 1.0;
 /// All ranks outside together for this many times the longest such pause is a stall.
 const OUTSIDE_FACTOR: f64 = 3.0;
+/// Patience with a communicator that has shown no rhythm in a job that has.
+const NEW_SLACK: f64 = 2.0;
 /// Share of the pauses from which on a length is usual rather than rare.
 const USUAL_SHARE: f64 = 0.05;
 /// And no fewer than this: two may be chance.
@@ -247,7 +249,12 @@ impl Rhythm {
         let seen = self.rare.iter().filter(of_kind).map(|(_, ns)| *ns).max().unwrap_or(0);
         let together = by_factor + (self.together_ns as f64 * TOGETHER_SLACK) as i64;
         let inside_ns = by_factor.max((seen as f64 * SEEN_SLACK) as i64).max(together);
-        let inside_ns = if self.is_ready { inside_ns } else { inside_ns.max(first_floor_ns) };
+        let inside_ns = match (self.is_ready, usual_ns > 0) {
+            (true, _) => inside_ns,
+            // The job has a rhythm; a communicator that is new to it may still connect.
+            (false, true) => (inside_ns as f64 * NEW_SLACK) as i64,
+            (false, false) => inside_ns.max(first_floor_ns),
+        };
         let outside = self.longest_outside_ns.max(usual);
         Patience {
             inside_ns,

@@ -24,6 +24,8 @@ pub(crate) struct Track {
     pub(crate) ops_done: u64,
     pub(crate) bytes: u64,
     pub(crate) late: crate::straggler::Lateness,
+    /// When it was last told that its collectives have become slow.
+    pub(crate) slow_told_ns: i64,
 }
 
 impl Track {

@@ -12,6 +12,8 @@ use crate::period;
 
 /// Of the ended operations that a digest carries, those that are simply the newest.
 const NEWEST: usize = 4;
+/// How far back a digest reaches.
+const WINDOW_NS: u64 = 4_000_000_000;
 /// Ended operations that a period is looked for in.
 const HISTORY: usize = 1024;
 /// Interfaces of NCCL's profiler from this one on report kernels.
@@ -161,6 +163,12 @@ fn spread(number: u64) -> u64 {
 fn recent(records: &[&Done]) -> Vec<DoneDigest> {
     let collectives: Vec<&Done> =
         records.iter().copied().filter(|d| d.call.peer.is_none() && !is_p2p(&d.call.function)).collect();
+    // Agents speak at different moments of a second or two: there must be some that all still tell of, and many of those.
+    let end = collectives.last().map_or(0, |d| d.ended_ns);
+    let old = collectives.partition_point(|d| d.ended_ns + WINDOW_NS < end);
+    let first = old.min(collectives.len().saturating_sub(NEWEST));
+    let mut previous = first.checked_sub(1).and_then(|at| collectives.get(at).copied());
+    let collectives = collectives.get(first..).unwrap_or_default();
     let Some(newest) = collectives.len().checked_sub(NEWEST.min(collectives.len())) else {
         return Vec::new();
     };
@@ -172,7 +180,6 @@ fn recent(records: &[&Done]) -> Vec<DoneDigest> {
         bits += 1;
     }
     let mut out = Vec::new();
-    let mut previous: Option<&Done> = None;
     for (at, done) in collectives.iter().copied().enumerate() {
         if kept(at, bits) {
             let before = previous.filter(|p| p.number + 1 == done.number);

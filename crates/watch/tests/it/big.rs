@@ -131,6 +131,8 @@ fn ten_thousand_ranks() {
     eprintln!(
         "{RANKS} ranks, {NODES} digests of {size} bytes as JSON: taken in {slowest_take:.3} s, joined and judged in {slowest_look:.3} s at most"
     );
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    eprintln!("{}", status.lines().find(|l| l.starts_with("VmHWM")).unwrap_or_default());
     let (round, stall) = told.unwrap();
     assert_eq!(
         (stall.shape, &*stall.suspects, &*stall.comm),
