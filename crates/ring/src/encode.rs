@@ -1,6 +1,8 @@
 //! From a state to the bytes of a ring that tells it: how tests, made-up jobs and recorded cases get rings without a GPU.
 
-use crate::layout::{END_SEEN, HEADER, MAGIC, MAJOR, MINOR, P2P_BIT, TABLES, Table, comm, done, head, op, wait};
+use crate::layout::{
+    END_SEEN, HEADER, MAGIC, MAJOR, MINOR, P2P_BIT, TABLES, Table, comm, done, head, op, wait,
+};
 use crate::names::{Kind, key};
 use crate::progress::{HANDED_OVER, LAUNCHED, PROXIED};
 use crate::slot;
