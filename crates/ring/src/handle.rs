@@ -27,6 +27,10 @@ pub enum HandleKind {
     Wait = 7,
     /// A step of a proxy operation; extra is the step's low bits.
     Step = 8,
+    /// What the network plugin does for a step.
+    Net = 9,
+    /// A group of calls: index and generation are those of the writer's own table.
+    Group = 10,
 }
 
 /// Generations in handles have 24 bits.
@@ -58,6 +62,8 @@ impl Handle {
             6 => HandleKind::Kernel,
             7 => HandleKind::Wait,
             8 => HandleKind::Step,
+            9 => HandleKind::Net,
+            10 => HandleKind::Group,
             _ => return None,
         })
     }

@@ -126,7 +126,9 @@ pub(crate) mod comm {
     pub(crate) const PLAN_STARTED: usize = 23;
     /// Handles of the newest operations whose end may stay unseen.
     pub(crate) const UNSEEN: usize = 24;
-    pub(crate) const UNSEEN_WORDS: usize = 8;
+    pub(crate) const UNSEEN_WORDS: usize = 7;
+    /// Newest time of a call of which a kernel was seen to start.
+    pub(crate) const STARTED_CALL: usize = 31;
 }
 
 /// Words of an operation after the tag.
@@ -152,6 +154,8 @@ pub(crate) mod op {
     pub(crate) const PLAN: usize = 15;
     /// Newest stop of a channel or proxy.
     pub(crate) const STOPPED: usize = 16;
+    /// Handle of the broadcast called before it in the same group: for the writer alone.
+    pub(crate) const BEFORE: usize = 17;
 }
 
 /// Words of a proxy operation after the tag.
@@ -161,6 +165,7 @@ pub(crate) mod wait {
     /// Peer in the low half; bits 32 to 39 channel, bit 40 send.
     pub(crate) const WHAT: usize = 2;
     pub(crate) const PID: usize = 3;
+    /// Wanted steps in the low half; open events of the network plugin in the high.
     pub(crate) const STEPS: usize = 4;
     pub(crate) const DONE: usize = 5;
     pub(crate) const LONGEST: usize = 6;

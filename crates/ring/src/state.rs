@@ -37,7 +37,7 @@ pub struct Process {
     pub local_rank: Option<u32>,
     /// As above.
     pub world_size: Option<u32>,
-    /// The interface that NCCL asked for: 1 to 6.
+    /// The interface that NCCL asked for: 1 to 7.
     pub interface: u8,
     /// The process ended its last communicator in good order.
     pub is_ended: bool,
@@ -93,6 +93,10 @@ pub struct Comm {
     pub bytes_done: u64,
     /// Newest sign of progress: an operation handed over, started or ended, a proxy step.
     pub progress_ns: u64,
+    /// Host time minus the GPU's, from the newest operations that have ended: their smallest difference between the
+    /// moment when a start was seen and the GPU's own time of it. A GPU time plus this is a host time, late by no more
+    /// than the quickest of these sightings was, usually some microseconds.
+    pub gpu_offset_ns: Option<i64>,
     /// Operations in flight, oldest first.
     pub in_flight: Vec<Op>,
 }
@@ -120,7 +124,8 @@ pub struct Op {
     pub is_end_visible: bool,
     /// A send or receive: its number counts apart from those of the collectives.
     pub is_p2p: bool,
-    /// Given to the GPU's stream; before that NCCL still connects, or waits for the end of the group.
+    /// NCCL has told algorithm and channels of its launch. One that is handed over and not launched is a broadcast that
+    /// NCCL does not report further; one that is neither still connects, or waits for the end of its group.
     pub is_launched: bool,
     /// Channels whose kernel has started and has not stopped: bit n is channel n.
     pub open_channels: u64,
@@ -181,6 +186,9 @@ pub struct Wait {
     pub steps_done: u32,
     /// As above.
     pub steps: u32,
+    /// Events of the network plugin that are open: sends or receives that its device has not completed. Only where the
+    /// plugin is asked for them and the network plugin gives them.
+    pub net_open: u32,
 }
 
 /// What a proxy step waits for.

@@ -266,6 +266,7 @@ impl RingJob {
                 since_ns: op.enqueued_ns + 5_000_000,
                 steps_done: 6,
                 steps: 64,
+                net_open: 0,
             });
         }
     }

@@ -28,6 +28,7 @@ fn state() -> State {
         since_ns: 2_500_000_000,
         steps_done: 3,
         steps: 8,
+        net_open: 0,
     };
     let open = Op {
         number: 1,
