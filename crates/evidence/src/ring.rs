@@ -53,11 +53,15 @@ fn note_losses(state: &State, sink: &mut Sink<'_>) {
         }
     }
     if lost.torn > 0 {
-        let text = format!("{} entries were being written when the ring was read, or when its process died", lost.torn);
+        let text = format!(
+            "{} entries were being written when the ring was read, or when its process died",
+            lost.torn
+        );
         sink.note(cite, NoteKind::Truncated, text);
     }
     if lost.faults > 0 {
-        let text = "the plugin met a fault of its own and went quiet: what came later is not in the ring".to_owned();
+        let text =
+            "the plugin met a fault of its own and went quiet: what came later is not in the ring".to_owned();
         sink.note(cite, NoteKind::Truncated, text);
     }
     if state.comms.iter().any(|comm| comm.id == 0) {
@@ -143,7 +147,8 @@ fn record(state: &State) -> RingRecord {
         }
     }
     ops.sort_by_key(|(op, _)| (op.enqueued_ns, op.comm, op.is_p2p, op.number));
-    let waits = (0..).zip(&ops).flat_map(|(at, (_, waits))| waits.iter().map(move |w| RingWait { op: at, ..*w }));
+    let waits =
+        (0..).zip(&ops).flat_map(|(at, (_, waits))| waits.iter().map(move |w| RingWait { op: at, ..*w }));
     let lost = &state.lost;
     RingRecord {
         world_size: state.process.world_size,

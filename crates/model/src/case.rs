@@ -2,8 +2,8 @@
 
 use crate::{
     BenchRun, Cite, CopyTest, Environment, FlightDump, GpuService, GpuTable, GpuTests, KernelEvent, Limit,
-    NcclLog, NetFact, Note, ProcessStacks, ProcessTable, RasReport, RingRecord, Source, SystemFact, TorchEvent, WallTime,
-    Who,
+    NcclLog, NetFact, Note, ProcessStacks, ProcessTable, RasReport, RingRecord, Source, SystemFact,
+    TorchEvent, WallTime, Who,
 };
 
 /// One thing seen, with its place.

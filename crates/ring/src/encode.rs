@@ -1,6 +1,8 @@
 //! From a state to the bytes of a ring that tells it: how tests, made-up jobs and recorded cases get rings without a GPU.
 
-use crate::layout::{END_SEEN, HEADER, MAGIC, MAJOR, MINOR, P2P_BIT, TABLES, Table, comm, done, head, op, wait};
+use crate::layout::{
+    END_SEEN, HEADER, MAGIC, MAJOR, MINOR, P2P_BIT, TABLES, Table, comm, done, head, op, wait,
+};
 use crate::names::{Kind, key};
 use crate::progress::{HANDED_OVER, LAUNCHED, PROXIED};
 use crate::slot;
@@ -176,7 +178,7 @@ impl Bytes {
         self.set(at, slot::LIVE);
         self.set(at + wait::OP, slot::reference(of_op, 0));
         self.set(at + wait::WHAT, what);
-        self.set(at + wait::STEPS, u64::from(from.steps));
+        self.set(at + wait::STEPS, u64::from(from.steps) | u64::from(from.net_open) << 32);
         self.set(at + wait::DONE, step);
         self.set(at + wait::STARTED, from.since_ns);
         self.set(phases, if from.phase == Phase::Unknown { 0 } else { phase });
@@ -263,6 +265,7 @@ mod tests {
             since_ns: 7_500,
             steps_done: 9,
             steps: 16,
+            net_open: 1,
         };
         let open = Op {
             number: 3,

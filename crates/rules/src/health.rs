@@ -30,7 +30,9 @@ pub(crate) fn trouble(scene: &Scene<'_>) -> Option<&'static str> {
         return Some(sign);
     }
     if ended_within(scene) {
-        return Some("the processes ended, or were copied at work, within operations that none of them finished");
+        return Some(
+            "the processes ended, or were copied at work, within operations that none of them finished",
+        );
     }
     if scene.suspects.iter().any(held_up) {
         return Some("ranks wait for another one");

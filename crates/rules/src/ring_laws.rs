@@ -17,11 +17,23 @@ const FETCH: (&str, u32, &str) = ("/srv/data.py", 31, "read_shard");
 fn collective_logic() {
     let job = |scripts: &[&str]| Stage::job(scripts.len() as u32).rings(scripts);
     // Rank 2 left out #13; its next call is another one.
-    says(&job(&["ar:9*12 ar:4? ag:7!", "ar:9*12 ar:4? ag:7!", "ar:9*12 ag:7?"]), "skipped-collective 2, medium");
+    says(
+        &job(&["ar:9*12 ar:4? ag:7!", "ar:9*12 ar:4? ag:7!", "ar:9*12 ag:7?"]),
+        "skipped-collective 2, medium",
+    );
     says(&job(&["ar:9*12 ar:4?", "ar:9*12 ar:4?", "ar:9*12 bc:1? ar:4!"]), "extra-collective 2, high");
-    says(&job(&["ar:9*12 ar:4? ar:9!*3", "ar:9*12 ar:4? ar:9!*3", "ar:9*12 ar:5? ar:9!*3"]), "shape-mismatch 2, high");
-    says(&job(&["ar:9*12 ar:4? ar:9!", "ar:9*12 ar:4? ar:9!", "ar:9*12 ar:4:Half? ar:9!"]), "dtype-mismatch 2, high");
-    says(&job(&["ar:9*12 ar:4? ag:4!", "ar:9*12 ar:4? ag:4!", "ar:9*12 ag:4? ar:4!"]), "collective-order-mismatch 2, high");
+    says(
+        &job(&["ar:9*12 ar:4? ar:9!*3", "ar:9*12 ar:4? ar:9!*3", "ar:9*12 ar:5? ar:9!*3"]),
+        "shape-mismatch 2, high",
+    );
+    says(
+        &job(&["ar:9*12 ar:4? ar:9!", "ar:9*12 ar:4? ar:9!", "ar:9*12 ar:4:Half? ar:9!"]),
+        "dtype-mismatch 2, high",
+    );
+    says(
+        &job(&["ar:9*12 ar:4? ag:4!", "ar:9*12 ar:4? ag:4!", "ar:9*12 ag:4? ar:4!"]),
+        "collective-order-mismatch 2, high",
+    );
     says(&job(&["ar:9*12 ar:4? ar:9!", "ar:9*12 ar:4? ar:9!", "ar:9*12 rs:4? ar:9!"]), "op-mismatch 2, high");
 }
 
@@ -63,7 +75,10 @@ fn a_job_at_work_accuses_nobody() {
     let scripts = ["ar:9*12 ar:9?", "ar:9*12 ar:9?", "ar:9*12"];
     says(&Stage::job(3).rings(&scripts).rings_read_after(300), "none, low");
     // Read rank after rank, each a little later.
-    says(&Stage::job(3).rings(&["ar:9*12 ar:9?", "ar:9*15 ar:9?", "ar:9*19"]).rings_read_after(300), "none, low");
+    says(
+        &Stage::job(3).rings(&["ar:9*12 ar:9?", "ar:9*15 ar:9?", "ar:9*19"]).rings_read_after(300),
+        "none, low",
+    );
     // A first step that compiles for a minute.
     says(&Stage::job(3).rings(&["ar:9?", "ar:9?", ""]), "none, low");
     // It ended in order.
@@ -91,11 +106,12 @@ fn a_pause_that_the_job_has_shown_before() {
 
 #[test]
 fn a_ring_of_an_earlier_job_beside_it() {
-    let earlier = Stage::job(3).rings(&["ar:9*5 ar:9?", "ar:9*5 ar:9?", "ar:9*5"]).rings_gone().each_ring(|ring| {
-        ring.taken_ns -= 3_600_000_000_000;
-        ring.start_ticks = 7;
-        ring.comms.iter_mut().for_each(|comm| comm.id += 99);
-    });
+    let earlier =
+        Stage::job(3).rings(&["ar:9*5 ar:9?", "ar:9*5 ar:9?", "ar:9*5"]).rings_gone().each_ring(|ring| {
+            ring.taken_ns -= 3_600_000_000_000;
+            ring.start_ticks = 7;
+            ring.comms.iter_mut().for_each(|comm| comm.id += 99);
+        });
     let mut both = Stage::job(3).rings(&["ar:9*12 ar:9?", "ar:9*12 ar:9!", "ar:9*12 ar:9?"]);
     let n_sources = both.case.sources.len() as u32;
     both.case.sources.extend(earlier.case.sources);
@@ -121,5 +137,8 @@ fn views_agree() {
     let job = || Stage::job(3).logs().rings(&scripts);
     says(&job().dumps(&scripts).stands(2, &[FETCH]), "stuck-outside-collective 2, high");
     says(&job().ras(&["ar:13", "ar:13", "ar:12"]).stands(2, &[FETCH]), "stuck-outside-collective 2, high");
-    says(&job().dumps(&scripts).timed_out(0, "ar:9", 13, 13).stands(2, &[FETCH]), "stuck-outside-collective 2, high");
+    says(
+        &job().dumps(&scripts).timed_out(0, "ar:9", 13, 13).stands(2, &[FETCH]),
+        "stuck-outside-collective 2, high",
+    );
 }

@@ -20,9 +20,10 @@ impl Stage {
 
     /// The same with each rank's node.
     pub(crate) fn rings_on(self, scripts: &[&str], nodes: &[u32]) -> Self {
-        let stage = (0..).zip(scripts).zip(nodes).fold(self, |stage, ((rank, script), node)| {
-            stage.ring(rank, &format!("node{node}"), script)
-        });
+        let stage = (0..)
+            .zip(scripts)
+            .zip(nodes)
+            .fold(self, |stage, ((rank, script), node)| stage.ring(rank, &format!("node{node}"), script));
         let newest = stage.case.observations.iter().filter_map(|o| match &o.fact {
             Fact::Ring(ring) => ring.ops.iter().map(|op| op.enqueued_ns).max(),
             _ => None,
@@ -86,7 +87,12 @@ impl Stage {
                 });
             }
         }
-        let who = Who { rank: Some(Rank(rank)), local_rank: None, host: Some(host.into()), pid: Some(Pid(100 + rank)) };
+        let who = Who {
+            rank: Some(Rank(rank)),
+            local_rank: None,
+            host: Some(host.into()),
+            pid: Some(Pid(100 + rank)),
+        };
         self.push(SourceKind::Ring, who, Fact::Ring(Box::new(ring)))
     }
 
@@ -154,4 +160,3 @@ fn end(ring: &mut RingRecord) {
     ring.is_live = false;
     ring.taken_ns = ring.ops.iter().map(|op| op.enqueued_ns.max(op.ended_ns)).max().unwrap_or(START_NS);
 }
-

@@ -34,7 +34,11 @@ impl RingCase {
         let also: Vec<String> = self.also_right.iter().map(|c| format!("\"{c}\"")).collect();
         let _ = writeln!(text, "category = \"{}\"\ncause = \"{}\"", self.category, self.cause);
         let _ = writeln!(text, "also_right = [{}]", also.join(", "));
-        let _ = writeln!(text, "culprit_ranks = {:?}\nculprit_host = \"\"\nwhere = \"{}\"", self.culprits, self.place);
+        let _ = writeln!(
+            text,
+            "culprit_ranks = {:?}\nculprit_host = \"\"\nwhere = \"{}\"",
+            self.culprits, self.place
+        );
         text
     }
 }
@@ -95,8 +99,12 @@ fn stack(rank: usize, frames: &[Frame]) -> (String, Vec<u8>) {
 
 /// A process list: the state letter of each rank.
 fn processes(states: &str) -> (String, Vec<u8>) {
-    let mut text = String::from("    PID    PPID STAT WCHAN                            %CPU     ELAPSED COMMAND\n");
-    let _ = writeln!(text, "   4100       1 Ss   do_wait                           0.0       10:02 torchrun train.py");
+    let mut text =
+        String::from("    PID    PPID STAT WCHAN                            %CPU     ELAPSED COMMAND\n");
+    let _ = writeln!(
+        text,
+        "   4100       1 Ss   do_wait                           0.0       10:02 torchrun train.py"
+    );
     for (rank, state) in states.split_whitespace().enumerate() {
         let wchan = if state.starts_with('T') { "do_signal_stop" } else { "-" };
         let _ = writeln!(
@@ -191,62 +199,125 @@ pub fn ring_cases() -> Vec<RingCase> {
     compiles.read_after_ms = 70_000;
     let mut ended = job(&["", "", "", ""]);
     ended.ends = vec![RingEnd::Ended; 4];
-    let mut pipe = RingJob::new(&[
-        "Send>1:8192*20 AllReduce:512?",
-        "Recv<0:8192*20 Recv<0:8192?",
-    ]);
+    let mut pipe = RingJob::new(&["Send>1:8192*20 AllReduce:512?", "Recv<0:8192*20 Recv<0:8192?"]);
     pipe.period_ns = 50_000_000;
     let mut stopped = not_entered();
     stopped.read_after_ms = 30_000;
-    let mut all_in = case("ring-process-stopped", "process-stopped", &[2], "a rank is stopped before a collective").with(&stopped);
+    let mut all_in =
+        case("ring-process-stopped", "process-stopped", &[2], "a rank is stopped before a collective")
+            .with(&stopped);
     all_in.files.push(processes("R R T R"));
     vec![
-        case("ring-data-loader", "stuck-outside-collective", &[2], "a rank waits for its data loader, the others for it")
-            .with(&not_entered())
-            .stacks(&[SYNC, SYNC, LOADER, SYNC])
-            .place("next_batch"),
-        case("ring-lock", "stuck-outside-collective", &[2], "a rank waits for a lock on a file, the others for it")
-            .with(&not_entered())
-            .stacks(&[SYNC, SYNC, LOCK, SYNC])
-            .place("append_metrics"),
-        case("ring-kernel-never-starts", "gpu-kernel-stuck", &[1], "an endless kernel runs before the collective on one GPU")
-            .with(&job(&[open, "AllReduce:1048576! AllReduce:4096!", open, open]))
-            .stacks(&[SYNC, LAUNCH, SYNC, SYNC])
-            .place("spin_until_flag"),
-        case("ring-late-host-own-kernel", "gpu-kernel-stuck", &[3], "a program waits for an endless kernel of its own before it calls")
-            .with(&job(&[open, open, open, ""]))
-            .stacks(&[SYNC, SYNC, SYNC, OWN_KERNEL])
-            .place("spin_until_flag"),
-        case("ring-network-silent", "network-unreachable", &[1, 2], "data of one pair of nodes no longer arrives").with(&silent),
-        case("ring-process-gone", "peer-process-died", &[2], "a process was killed; its ring is left").with(&gone),
-        case("ring-left-early", "rank-exited-early", &[2], "a rank closed its communicators while the others go on").with(&left),
-        case("ring-job-killed", "undecided", &[], "the whole job was killed within a collective; rank 2 had not come to it").with(&killed),
-        case("ring-skipped", "skipped-collective", &[1], "a rank leaves out one call and goes on").with(&job(&[
-            "AllReduce:512? AllGather:64! AllReduce:1048576!",
-            "AllGather:64? AllReduce:1048576!",
-            "AllReduce:512? AllGather:64! AllReduce:1048576!",
-            "AllReduce:512? AllGather:64! AllReduce:1048576!",
-        ])),
-        case("ring-size-differs", "shape-mismatch", &[3], "a rank reduces another number of elements").with(&job(&[
-            "AllReduce:512? AllReduce:1048576!",
-            "AllReduce:512? AllReduce:1048576!",
-            "AllReduce:512? AllReduce:1048576!",
-            "AllReduce:768? AllReduce:1048576!",
-        ])),
-        case("ring-circle", "deadlock-cycle", &[0, 1], "two ranks enter two communicators in opposite orders").with(&cycle),
+        case(
+            "ring-data-loader",
+            "stuck-outside-collective",
+            &[2],
+            "a rank waits for its data loader, the others for it",
+        )
+        .with(&not_entered())
+        .stacks(&[SYNC, SYNC, LOADER, SYNC])
+        .place("next_batch"),
+        case(
+            "ring-lock",
+            "stuck-outside-collective",
+            &[2],
+            "a rank waits for a lock on a file, the others for it",
+        )
+        .with(&not_entered())
+        .stacks(&[SYNC, SYNC, LOCK, SYNC])
+        .place("append_metrics"),
+        case(
+            "ring-kernel-never-starts",
+            "gpu-kernel-stuck",
+            &[1],
+            "an endless kernel runs before the collective on one GPU",
+        )
+        .with(&job(&[open, "AllReduce:1048576! AllReduce:4096!", open, open]))
+        .stacks(&[SYNC, LAUNCH, SYNC, SYNC])
+        .place("spin_until_flag"),
+        case(
+            "ring-late-host-own-kernel",
+            "gpu-kernel-stuck",
+            &[3],
+            "a program waits for an endless kernel of its own before it calls",
+        )
+        .with(&job(&[open, open, open, ""]))
+        .stacks(&[SYNC, SYNC, SYNC, OWN_KERNEL])
+        .place("spin_until_flag"),
+        case(
+            "ring-network-silent",
+            "network-unreachable",
+            &[1, 2],
+            "data of one pair of nodes no longer arrives",
+        )
+        .with(&silent),
+        case("ring-process-gone", "peer-process-died", &[2], "a process was killed; its ring is left")
+            .with(&gone),
+        case(
+            "ring-left-early",
+            "rank-exited-early",
+            &[2],
+            "a rank closed its communicators while the others go on",
+        )
+        .with(&left),
+        case(
+            "ring-job-killed",
+            "undecided",
+            &[],
+            "the whole job was killed within a collective; rank 2 had not come to it",
+        )
+        .with(&killed),
+        case("ring-skipped", "skipped-collective", &[1], "a rank leaves out one call and goes on").with(
+            &job(&[
+                "AllReduce:512? AllGather:64! AllReduce:1048576!",
+                "AllGather:64? AllReduce:1048576!",
+                "AllReduce:512? AllGather:64! AllReduce:1048576!",
+                "AllReduce:512? AllGather:64! AllReduce:1048576!",
+            ]),
+        ),
+        case("ring-size-differs", "shape-mismatch", &[3], "a rank reduces another number of elements").with(
+            &job(&[
+                "AllReduce:512? AllReduce:1048576!",
+                "AllReduce:512? AllReduce:1048576!",
+                "AllReduce:512? AllReduce:1048576!",
+                "AllReduce:768? AllReduce:1048576!",
+            ]),
+        ),
+        case(
+            "ring-circle",
+            "deadlock-cycle",
+            &[0, 1],
+            "two ranks enter two communicators in opposite orders",
+        )
+        .with(&cycle),
         case("ring-missing-send", "unmatched-p2p", &[0], "a stage of a pipeline never sends").with(&pipe),
         case("ring-slow-gpu", "straggler", &[2], "one GPU takes longer over every step").with(&slow),
         all_in,
         case("ring-healthy-at-work", "none", &[], "a job at work, read rank after rank").with(&at_work),
-        case("ring-healthy-checkpoint", "none", &[], "a rank saves a checkpoint for three times as long as a step takes")
-            .with(&checkpoint)
-            .stacks(&[SYNC, SYNC, SAVE, SYNC]),
-        case("ring-healthy-pause-learnt", "none", &[], "a pause of eight seconds in a job that has shown two of nine")
-            .with(&learnt)
-            .stacks(&[SYNC, SYNC, SAVE, SYNC]),
-        case("ring-healthy-first-step", "none", &[], "a first step that compiles for more than a minute on one rank")
-            .with(&compiles)
-            .stacks(&[SYNC, SYNC, COMPILE, SYNC]),
+        case(
+            "ring-healthy-checkpoint",
+            "none",
+            &[],
+            "a rank saves a checkpoint for three times as long as a step takes",
+        )
+        .with(&checkpoint)
+        .stacks(&[SYNC, SYNC, SAVE, SYNC]),
+        case(
+            "ring-healthy-pause-learnt",
+            "none",
+            &[],
+            "a pause of eight seconds in a job that has shown two of nine",
+        )
+        .with(&learnt)
+        .stacks(&[SYNC, SYNC, SAVE, SYNC]),
+        case(
+            "ring-healthy-first-step",
+            "none",
+            &[],
+            "a first step that compiles for more than a minute on one rank",
+        )
+        .with(&compiles)
+        .stacks(&[SYNC, SYNC, COMPILE, SYNC]),
         case("ring-healthy-ended", "none", &[], "a job that closed all its communicators").with(&ended),
     ]
 }

@@ -109,7 +109,8 @@ impl RingJob {
             b'~' => (text.strip_suffix('~')?, Stage::Entered),
             _ => (text, Stage::Ended),
         };
-        let (text, times) = text.split_once('*').map_or(Some((text, 1)), |(w, n)| Some((w, n.parse().ok()?)))?;
+        let (text, times) =
+            text.split_once('*').map_or(Some((text, 1)), |(w, n)| Some((w, n.parse().ok()?)))?;
         let (comm, text) = match text.split_once('/') {
             Some((name, rest)) => (self.comms.iter().position(|(known, _)| known == name)?, rest),
             None => (0, text),
@@ -124,7 +125,8 @@ impl RingJob {
 
     /// Time of the n-th call of a rank.
     fn due_ns(&self, nth: usize) -> u64 {
-        let paused: u64 = self.pauses.iter().filter(|(after, _)| nth > *after).map(|(_, ms)| ms * 1_000_000).sum();
+        let paused: u64 =
+            self.pauses.iter().filter(|(after, _)| nth > *after).map(|(_, ms)| ms * 1_000_000).sum();
         UP_NS + nth as u64 * self.period_ns + paused
     }
 
@@ -176,7 +178,9 @@ impl RingJob {
         }
         let mut nth = 0;
         for word in self.words(rank) {
-            let Some(slot) = slots.get(word.comm).copied().filter(|s| *s < state.comms.len()) else { continue };
+            let Some(slot) = slots.get(word.comm).copied().filter(|s| *s < state.comms.len()) else {
+                continue;
+            };
             for _ in 0..word.times {
                 self.call(&mut state, rank, slot, &word, nth);
                 nth += 1;
@@ -262,6 +266,7 @@ impl RingJob {
                 since_ns: op.enqueued_ns + 5_000_000,
                 steps_done: 6,
                 steps: 64,
+                net_open: 0,
             });
         }
     }

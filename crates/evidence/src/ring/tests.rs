@@ -28,6 +28,7 @@ fn state() -> State {
         since_ns: 2_500_000_000,
         steps_done: 3,
         steps: 8,
+        net_open: 0,
     };
     let open = Op {
         number: 1,
@@ -108,14 +109,28 @@ fn tell(extract: &Extract) -> String {
         writeln!(
             out,
             "{:?} of {:?}, {:?} {:?}, live {}, ended {}, interface {}, taken {}",
-            who.rank, ring.world_size, who.host, who.pid, ring.is_live, ring.is_ended, ring.interface, ring.taken_ns
+            who.rank,
+            ring.world_size,
+            who.host,
+            who.pid,
+            ring.is_live,
+            ring.is_ended,
+            ring.interface,
+            ring.taken_ns
         )
         .unwrap();
         for comm in &ring.comms {
             writeln!(
                 out,
                 "  {:x} {} rank {:?} of {}: {}/{} collectives, {}/{} messages",
-                comm.id, comm.name, comm.rank, comm.size, comm.collectives_done, comm.collectives, comm.p2p_done, comm.p2p
+                comm.id,
+                comm.name,
+                comm.rank,
+                comm.size,
+                comm.collectives_done,
+                comm.collectives,
+                comm.p2p_done,
+                comm.p2p
             )
             .unwrap();
         }
@@ -125,7 +140,15 @@ fn tell(extract: &Extract) -> String {
             writeln!(
                 out,
                 "  {} #{} of {}, {} {} peer {:?}: {:?} enqueued {} took {}",
-                call.kind.name(), op.number, op.comm, call.count, call.dtype, call.peer, op.stage(), op.enqueued_ns, op.gpu_ns
+                call.kind.name(),
+                op.number,
+                op.comm,
+                call.count,
+                call.dtype,
+                call.peer,
+                op.stage(),
+                op.enqueued_ns,
+                op.gpu_ns
             )
             .unwrap();
             for wait in ring.waits.iter().filter(|w| w.op as usize == at) {
@@ -190,7 +213,10 @@ fn what_the_ring_could_not_keep_is_a_note() {
 
 #[test]
 fn recorded_cases() {
-    let name = concat!(env!("CARGO_MANIFEST_DIR"), "/../../cases/ring-network-silent/evidence/rings/ring-4201-499001");
+    let name = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../cases/ring-network-silent/evidence/rings/ring-4201-499001"
+    );
     insta::assert_snapshot!(tell(&read("ring-4201-499001", &std::fs::read(name).unwrap())));
 }
 

@@ -41,7 +41,7 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     // Tests only: it judges what the readers and rules make of its jobs.
-    ("ringleader-synth", &["ringleader-model", "ringleader-evidence", "ringleader-rules"]),
+    ("ringleader-synth", &["ringleader-model", "ringleader-evidence", "ringleader-rules", "ringleader-ring"]),
     ("xtask", &["ringleader", "ringleader-knowledge"]),
 ];
 

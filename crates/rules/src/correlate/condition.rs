@@ -140,7 +140,8 @@ impl Stand {
     pub fn waits_for_gpu(&self) -> bool {
         self.frames.iter().take(12).any(|f| {
             let file = &*f.file;
-            let of_torch = file.ends_with("torch/cuda/__init__.py") || file.ends_with("torch/cuda/streams.py");
+            let of_torch =
+                file.ends_with("torch/cuda/__init__.py") || file.ends_with("torch/cuda/streams.py");
             of_torch && matches!(&*f.function, "synchronize" | "wait")
                 || GPU_WAITS.iter().any(|name| f.function.starts_with(name))
         })

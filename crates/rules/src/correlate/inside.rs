@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use ringleader_model::{Cite, Evidence, Rank, RingOp, RingPhase, RingRecord, RingStage, RingWait, SourceKind};
+use ringleader_model::{
+    Cite, Evidence, Rank, RingOp, RingPhase, RingRecord, RingStage, RingWait, SourceKind,
+};
 
 use super::Scene;
 use super::ledger::{self, Group, Origin, Track};
@@ -130,7 +132,9 @@ pub fn state(ring: &RingRecord, at: u32) -> String {
                 let _ = write!(text, " ({stopped} of {started} channels done)");
             }
         }
-        RingStage::Launched | RingStage::Entered if op.is_captured => text.push_str(", recorded into a graph"),
+        RingStage::Launched | RingStage::Entered if op.is_captured => {
+            text.push_str(", recorded into a graph")
+        }
         RingStage::Launched | RingStage::Entered if !op.is_end_visible => {
             text.push_str(", its end cannot be seen");
         }
@@ -164,8 +168,10 @@ pub fn last_states(scene: &Scene<'_>) -> Vec<Last> {
             (None, Some(pid)) => format!("process {}", pid.0),
             (None, None) => "a process".to_owned(),
         };
-        let open: Vec<(u32, &RingOp)> =
-            (0..).zip(&ring.ops).filter(|(_, op)| op.ended_ns == 0 && !(op.is_captured && !op.is_open())).collect();
+        let open: Vec<(u32, &RingOp)> = (0..)
+            .zip(&ring.ops)
+            .filter(|(_, op)| op.ended_ns == 0 && !(op.is_captured && !op.is_open()))
+            .collect();
         let n_more = open.len().saturating_sub(1);
         let (brief, full, span) = match open.first() {
             Some((at, op)) => {

@@ -11,7 +11,9 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use rayon::prelude::*;
-use ringleader_model::{Case, Cite, FlightDump, Frame, NcclLog, OpKind, OpState, Rank, RingRecord, SourceKind};
+use ringleader_model::{
+    Case, Cite, FlightDump, Frame, NcclLog, OpKind, OpState, Rank, RingRecord, SourceKind,
+};
 
 use counted::Room;
 

@@ -7,9 +7,9 @@ use ringleader_model::{Evidence, Frame, OpState, RankSet, SourceKind, user_frame
 
 use super::Scene;
 use super::align::{Divergence, Fault};
+use super::inside;
 use super::ledger::{Origin, Track, View};
 use super::waits::{Node, node};
-use super::inside;
 
 /// One fault of collective logic.
 #[derive(Clone, Debug)]

@@ -59,10 +59,8 @@ pub fn age_ns(track: &Track<'_>, horizon: &Horizon<'_>) -> Option<i64> {
 
 /// Which groups stand still; those of other views do not.
 pub fn stalled(groups: &[Group<'_>], horizon: &Horizon<'_>) -> Vec<bool> {
-    let oldest: Vec<Option<i64>> = groups
-        .iter()
-        .map(|g| g.tracks.iter().flatten().filter_map(|t| age_ns(t, horizon)).max())
-        .collect();
+    let oldest: Vec<Option<i64>> =
+        groups.iter().map(|g| g.tracks.iter().flatten().filter_map(|t| age_ns(t, horizon)).max()).collect();
     let limits: Vec<Option<i64>> = groups.iter().map(limit_ns).collect();
     // A group that was hardly used yet has the patience of the others of its job.
     let known = limits.iter().flatten().max().copied().unwrap_or(UNKNOWN_NS);

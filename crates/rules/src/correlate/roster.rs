@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{
-    Case, Culprit, Fact, Host, LocalRank, NcclLog, PciAddress, Pid, Rank, RasReport, RingRecord, StoreEvent, TorchEvent,
-    Who,
+    Case, Culprit, Fact, Host, LocalRank, NcclLog, PciAddress, Pid, Rank, RasReport, RingRecord, StoreEvent,
+    TorchEvent, Who,
 };
 
 /// One process of the job.

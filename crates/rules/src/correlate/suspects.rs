@@ -173,8 +173,7 @@ pub fn went_on<'w>(scene: &Scene<'_>, waits: &'w Waits, cycle: &[Node]) -> Optio
 /// Whether a rank is further on than its peers in some group but this one: it made calls there that none of them has
 /// made yet. A rank that is merely kept waiting by one message is not.
 fn leads(scene: &Scene<'_>, who: Node, but: usize) -> bool {
-    let groups =
-        scene.ledger.groups.iter().enumerate().filter(|(at, g)| *at != but && g.view.knows_ends());
+    let groups = scene.ledger.groups.iter().enumerate().filter(|(at, g)| *at != but && g.view.knows_ends());
     groups.into_iter().any(|(_, group)| {
         let Some(me) = (0..group.tracks.len()).find(|m| node(group, *m) == Some(who)) else { return false };
         let Some(Some(mine)) = group.tracks.get(me) else { return false };

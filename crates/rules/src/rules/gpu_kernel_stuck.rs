@@ -41,7 +41,15 @@ pub(super) static RULE: Rule = Rule {
     id: "gpu-kernel-stuck",
     title: "a kernel before the collective never ends on one GPU",
     since: "0.1",
-    reads: &[Input::Ring, Input::FlightRecorder, Input::Gpus, Input::Stacks, Input::Ras, Input::NcclLog, Input::KernelLog],
+    reads: &[
+        Input::Ring,
+        Input::FlightRecorder,
+        Input::Gpus,
+        Input::Stacks,
+        Input::Ras,
+        Input::NcclLog,
+        Input::KernelLog,
+    ],
     doc: include_str!("gpu_kernel_stuck.rs"),
     check,
 };
@@ -201,10 +209,9 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
             drafting::rank(rank),
             drafting::at(stand.place()),
         );
-        let draft =
-            drafting::from_suspect(scene, RULE.id, "gpu-kernel-stuck", suspect, stand.place(), title)
-                .weight(Weight::Derived)
-                .evidence([stand.evidence.clone()]);
+        let draft = drafting::from_suspect(scene, RULE.id, "gpu-kernel-stuck", suspect, stand.place(), title)
+            .weight(Weight::Derived)
+            .evidence([stand.evidence.clone()]);
         findings.extend(advise(scene, draft, rank).build());
     }
     findings
@@ -362,7 +369,11 @@ mod tests {
         Stage::job(3).rings(&waits).rings_read_after(200).silent(&RULE);
         Stage::job(3).rings(&["ar:9*12 ar:9?"; 3]).silent(&RULE);
         Stage::job(3).rings(&["ar:9*12 ar:9!"; 3]).silent(&RULE);
-        let two = Stage::job(3).group("b", 1..3).rings(&["ar:9*12 ar:9?", "ar:9*12 b/ar:8? ar:9!", "ar:9*12 ar:9?"]);
+        let two = Stage::job(3).group("b", 1..3).rings(&[
+            "ar:9*12 ar:9?",
+            "ar:9*12 b/ar:8? ar:9!",
+            "ar:9*12 ar:9?",
+        ]);
         two.silent(&RULE);
         // Stopped: its proxies tell nothing more.
         Stage::job(3).rings(&waits).ps("R T R").silent(&RULE);

@@ -31,7 +31,14 @@ pub(super) static RULE: Rule = Rule {
     id: "network-unreachable",
     title: "a node stopped answering on the network",
     since: "0.1",
-    reads: &[Input::Ring, Input::Ras, Input::TorchLog, Input::Processes, Input::NcclLog, Input::FlightRecorder],
+    reads: &[
+        Input::Ring,
+        Input::Ras,
+        Input::TorchLog,
+        Input::Processes,
+        Input::NcclLog,
+        Input::FlightRecorder,
+    ],
     doc: include_str!("network_unreachable.rs"),
     check,
 };
@@ -94,7 +101,8 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
         let answers = |member: usize| {
             let condition = group.rank(member).and_then(|r| scene.condition(r));
             condition.is_none_or(|c| {
-                let stands = matches!(c.state, Some((ProcessState::Stopped | ProcessState::Uninterruptible, _)));
+                let stands =
+                    matches!(c.state, Some((ProcessState::Stopped | ProcessState::Uninterruptible, _)));
                 !stands && c.absent.is_none() && c.exit.is_none()
             })
         };
@@ -145,7 +153,10 @@ fn common(pairs: &[[Culprit; 2]]) -> Vec<Culprit> {
         let in_all = |c: &&&Culprit| pairs.iter().all(|pair| pair.iter().any(|other| is_same(c, other)));
         let found: Vec<&&Culprit> = all.iter().filter(in_all).collect();
         let first = found.first().copied()?;
-        found.iter().all(|c| is_same(c, first)).then(|| found.into_iter().map(|c| (*c).clone()).collect::<Vec<_>>())
+        found
+            .iter()
+            .all(|c| is_same(c, first))
+            .then(|| found.into_iter().map(|c| (*c).clone()).collect::<Vec<_>>())
     };
     let by_host = only(&|a, b| a.host.is_some() && a.host == b.host);
     let by_rank = || only(&|a, b| a.rank == b.rank);
@@ -175,8 +186,12 @@ mod tests {
         let job = || Stage::job(3).rings_on(&["ar:9*12 ar:9?"; 3], &[1, 2, 3]);
         // The ring 0 > 1 > 2 > 0: what 1 sends does not reach 2, so 2 has nothing for 0, and 0 nothing for 1.
         let ring = |job: Stage| {
-            job.proxy(0, 1, SendGpu).proxy(1, 0, RecvNet).proxy(1, 2, SendNet).proxy(2, 1, RecvNet)
-                .proxy(2, 0, SendGpu).proxy(0, 2, RecvNet)
+            job.proxy(0, 1, SendGpu)
+                .proxy(1, 0, RecvNet)
+                .proxy(1, 2, SendNet)
+                .proxy(2, 1, RecvNet)
+                .proxy(2, 0, SendGpu)
+                .proxy(0, 2, RecvNet)
         };
         ring(job()).concludes(&RULE, "network-unreachable 1-2, medium");
         // Both ways, and through a second neighbour: the node in all of them.
@@ -186,7 +201,8 @@ mod tests {
         ring(job().rings_read_after(200)).silent(&RULE);
         ring(job()).ps("S S T").silent(&RULE);
         // One GPU has not begun: then it is that which the others wait for.
-        ring(Stage::job(3).rings_on(&["ar:9*12 ar:9?", "ar:9*12 ar:9!", "ar:9*12 ar:9?"], &[1, 2, 3])).silent(&RULE);
+        ring(Stage::job(3).rings_on(&["ar:9*12 ar:9?", "ar:9*12 ar:9!", "ar:9*12 ar:9?"], &[1, 2, 3]))
+            .silent(&RULE);
         job().silent(&RULE);
     }
 

@@ -90,7 +90,8 @@ mod tests {
     fn a_job_that_was_killed_within_a_collective() {
         let job = Stage::job(3).rings(&["ar:9*12 ar:9?", "ar:9*12 ar:9?", "ar:9*12"]).rings_gone();
         let finding = job.finding(&RULE);
-        let title = "last state: all_reduce #13 of default_pg running on ranks 0-1; nothing in flight on rank 2";
+        let title =
+            "last state: all_reduce #13 of default_pg running on ranks 0-1; nothing in flight on rank 2";
         assert_eq!(finding.title, title);
         assert_eq!(finding.evidence.len(), 3);
         let verdict = diagnose(&job.case);
@@ -101,6 +102,9 @@ mod tests {
 
     #[test]
     fn a_job_at_work_has_no_last_state() {
-        Stage::job(3).rings(&["ar:9*12 ar:9?", "ar:9*12 ar:9?", "ar:9*12"]).rings_read_after(300).silent(&RULE);
+        Stage::job(3)
+            .rings(&["ar:9*12 ar:9?", "ar:9*12 ar:9?", "ar:9*12"])
+            .rings_read_after(300)
+            .silent(&RULE);
     }
 }

@@ -19,7 +19,9 @@
 //! # References
 //! NCCL user guide, troubleshooting; ncclRemoteError.
 
-use ringleader_model::{Confidence, Finding, GlooEvent, Impact, Rank, RankSet, StoreEvent, TorchEvent, Weight};
+use ringleader_model::{
+    Confidence, Finding, GlooEvent, Impact, Rank, RankSet, StoreEvent, TorchEvent, Weight,
+};
 
 use crate::correlate::condition::ProcessState;
 use crate::correlate::inside::last_states;

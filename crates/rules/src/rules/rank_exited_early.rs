@@ -30,7 +30,14 @@ pub(super) static RULE: Rule = Rule {
     id: "rank-exited-early",
     title: "a rank ended normally while its peers still communicate",
     since: "0.1",
-    reads: &[Input::Ring, Input::Processes, Input::Ras, Input::NcclLog, Input::TorchLog, Input::FlightRecorder],
+    reads: &[
+        Input::Ring,
+        Input::Processes,
+        Input::Ras,
+        Input::NcclLog,
+        Input::TorchLog,
+        Input::FlightRecorder,
+    ],
     doc: include_str!("rank_exited_early.rs"),
     check,
 };

@@ -122,7 +122,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
         }
         // Code that reads or writes files stands still with the storage below it.
         let host = scene.roster.culprit_rank(rank).host;
-        if (busy.as_ref().is_some_and(|b| b.is_on_files()) || stand.is_some_and(|s| s.frames.iter().any(|f| is_file_work(&f.function))))
+        if (busy.as_ref().is_some_and(|b| b.is_on_files())
+            || stand.is_some_and(|s| s.frames.iter().any(|f| is_file_work(&f.function))))
             && let Some((what, evidence)) = storage(scene, host.as_ref(), |_| true)
         {
             draft = draft
@@ -188,8 +189,13 @@ mod tests {
         let title = |frames: &[(&str, u32, &str)]| waiting().stands(2, frames).finding(&RULE).title;
         let next = ("/opt/site-packages/torch/utils/data/dataloader.py", 700, "_next_data");
         let train = ("/srv/train.py", 44, "step");
-        assert!(title(&[("selectors.py", 415, "select"), next, train]).contains(", in the data loader at step"));
-        assert!(title(&[("torch/serialization.py", 900, "save"), train]).contains("reading or writing a checkpoint at step"));
+        assert!(
+            title(&[("selectors.py", 415, "select"), next, train]).contains(", in the data loader at step")
+        );
+        assert!(
+            title(&[("torch/serialization.py", 900, "save"), train])
+                .contains("reading or writing a checkpoint at step")
+        );
         assert!(title(&[("threading.py", 327, "wait"), train]).contains("waiting for a lock or a queue"));
         assert!(title(&[train]).starts_with("rank 2 stands outside at step"));
     }

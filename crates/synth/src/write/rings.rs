@@ -50,7 +50,10 @@ fn state(scene: &Scene<'_>, rank: u32) -> (State, Option<bool>) {
         process: Process {
             pid: job.info(rank).pid,
             start_ticks: ticks(scene, rank),
-            boot_id: format!("{:032x}", u128::from(job.groups.first().map_or(0, |g| g.hash)) << 8 | u128::from(job.info(rank).node)),
+            boot_id: format!(
+                "{:032x}",
+                u128::from(job.groups.first().map_or(0, |g| g.hash)) << 8 | u128::from(job.info(rank).node)
+            ),
             host: node.host.clone(),
             rank: Some(rank),
             local_rank: Some(job.info(rank).local),

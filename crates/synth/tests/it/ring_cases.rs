@@ -33,7 +33,10 @@ fn cases_are_judged_right() {
         ranks.sort_unstable();
         let place = verdict.culprits.iter().find_map(|c| c.place.as_ref().map(|p| &*p.function));
         if verdict.cause != case.cause || ranks != case.culprits || place.unwrap_or("") != case.place {
-            wrong.push(format!("{}: {} {ranks:?} at {place:?}: {}", case.name, verdict.cause, verdict.summary));
+            wrong.push(format!(
+                "{}: {} {ranks:?} at {place:?}: {}",
+                case.name, verdict.cause, verdict.summary
+            ));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");

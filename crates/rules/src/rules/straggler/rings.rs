@@ -33,8 +33,14 @@ fn finding(scene: &Scene<'_>, group: &Group<'_>, late: &Late) -> Option<Finding>
     let rank = group.rank(late.member);
     let node = rank.map_or(Node::Source(track.cite.source), Node::Rank);
     let (because, advice) = match late.of {
-        Some(Of::Compute) => (", its GPU is still at work before", "compare its GPU's clocks, power and amount of work with its peers'"),
-        Some(Of::Host) => (", its program calls late", "look at its host: the data path, other processes, the program's own branches on the rank"),
+        Some(Of::Compute) => (
+            ", its GPU is still at work before",
+            "compare its GPU's clocks, power and amount of work with its peers'",
+        ),
+        Some(Of::Host) => (
+            ", its program calls late",
+            "look at its host: the data path, other processes, the program's own branches on the rank",
+        ),
         None => ("", "compare its GPU, its data path and amount of work per step with its peers'"),
     };
     let others = group.tracks.iter().flatten().filter(|t| t.rank != track.rank).take(3);
@@ -105,7 +111,11 @@ mod tests {
     fn a_gpu_and_a_host_that_are_slow() {
         let slow = |queued: bool| job(move |rank, _| (if rank == 1 { 3_000_000 } else { 50_000 }, queued));
         let of_gpu = slow(true).finding(&RULE);
-        assert!(of_gpu.title.contains("rank 1") && of_gpu.title.contains("GPU is still at work"), "{}", of_gpu.title);
+        assert!(
+            of_gpu.title.contains("rank 1") && of_gpu.title.contains("GPU is still at work"),
+            "{}",
+            of_gpu.title
+        );
         assert!(slow(false).finding(&RULE).title.contains("its program calls late"));
         slow(true).concludes(&RULE, "straggler 1, medium");
         slow(true).rings_gone().concludes(&RULE, "straggler 1, medium");
