@@ -44,6 +44,10 @@ pub struct FileAsk {
     pub root: Option<PathBuf>,
     /// Path, absolute under that root.
     pub path: PathBuf,
+    /// Device and number of the file that was looked at before; another under its path is refused.
+    pub is: Option<(u64, u64)>,
+    /// Byte to begin at.
+    pub from: u64,
 }
 
 /// Roots of the kernel's file systems.

@@ -21,11 +21,11 @@ use ringleader_check::{Check, NodeReport, Options, Verdict, checks, judge};
 use ringleader_collect::{Peer, Request, Roots, Target};
 use ringleader_node::Node;
 
-use self::nodes::NodesArgs;
 use self::output::Out;
 use crate::cli::{Color, look};
 use crate::exit::Code;
 use crate::failure::Failure;
+use crate::fanout::nodes::NodesArgs;
 use crate::report::{Detail, Look};
 
 /// Check this node, or many: GPUs, fabric, kernel log, shared memory, limits, processes, network, versions

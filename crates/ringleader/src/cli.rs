@@ -28,7 +28,7 @@ struct Cli {
 enum Command {
     Diagnose(Diagnose),
     Check(Box<CheckArgs>),
-    Collect(CollectArgs),
+    Collect(Box<CollectArgs>),
     Explain(Explain),
     /// Reads one part of a node; run by `check` and `collect`
     #[command(hide = true)]

@@ -4,6 +4,7 @@
 mod bundles;
 mod cases;
 mod cli;
+mod collect_nodes;
 mod explain;
 mod fleet;
 mod forms;
