@@ -19,11 +19,13 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
     // Ranks first, should there be more than are looked into.
     processes.sort_by_key(|process| (process.rank().is_none(), process.rank(), process.pid));
     processes.truncate(MAX_PROCESSES);
+    let shared = jobs.shared_pids();
     let requests: Vec<Request> = processes
         .iter()
         .map(|process| Request {
             target: Target { pids: vec![process.pid], slurm_job: None },
             deadline_ms: 0,
+            known_pid: Some(process.known_pid(&shared)),
             ..context.ask.request.clone()
         })
         .collect();

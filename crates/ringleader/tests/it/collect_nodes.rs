@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::bundles;
 use crate::cli::{err, out, ringleader};
-use crate::fleet::{Zoo, player, script};
+use crate::fleet::{Zoo, player, script, small};
 
 fn collect(folder: &Path, args: &[&str]) -> Output {
     let to = folder.join("got");
@@ -156,11 +156,13 @@ fn a_bundle_goes_to_standard_output() {
 
 #[test]
 fn over_real_sshds() {
-    let Some(zoo) = Zoo::start("ssh.sh", &[env!("CARGO_BIN_EXE_ringleader")]) else { return };
+    let scratch = tempfile::tempdir().unwrap();
+    let program = small(scratch.path());
+    let Some(zoo) = Zoo::start("ssh.sh", &[program.to_str().unwrap()]) else { return };
     let folder = zoo.folder.path();
     let (log, config, got) = (folder.join("job.log"), folder.join("ssh_config"), folder.join("got"));
     std::fs::write(&log, "a line\n").unwrap();
-    let output = ringleader()
+    let output = std::process::Command::new(&program)
         .args([
             "collect",
             "--hosts",
@@ -202,12 +204,14 @@ fn over_real_sshds() {
 fn from_pods_through_the_api() {
     let api = crate::fleet::Api::start();
     let got = api.folder.path().join("got");
-    let run = |to: &Path, args: &[&str]| {
-        let mut command = ringleader();
-        command.env("KUBECONFIG", api.config()).args(["collect", "--kube", "app=ringleader", "-o"]).arg(to);
-        command.args(["--no-logs", "--no-stacks", "--no-ras"]).args(args).output().unwrap()
-    };
-    let output = run(&got, &["--copy", "--node-deadline-secs", "40"]);
+    let program = small(api.folder.path());
+    let output = std::process::Command::new(&program)
+        .env("KUBECONFIG", api.config())
+        .args(["collect", "--kube", "app=ringleader", "--no-logs", "--no-stacks", "--no-ras"])
+        .args(["--copy", "--node-deadline-secs", "45", "-o"])
+        .arg(&got)
+        .output()
+        .unwrap();
     let text = out(&output);
     assert_eq!(output.status.code(), Some(5), "{text}{}", err(&output));
     assert_eq!(names(&got), ["bare.tar.zst", "silent.jsonl", "well.tar.zst"], "{text}");
@@ -225,5 +229,5 @@ fn from_pods_through_the_api() {
     let copies = api.folder.path().join("bare/.cache/ringleader");
     let folders: Vec<_> = std::fs::read_dir(copies).unwrap().map(|entry| entry.unwrap().path()).collect();
     let copy = std::fs::metadata(folders[0].join("ringleader")).unwrap();
-    assert_eq!(copy.len(), std::fs::metadata(env!("CARGO_BIN_EXE_ringleader")).unwrap().len());
+    assert_eq!(copy.len(), std::fs::metadata(&program).unwrap().len());
 }

@@ -6,6 +6,8 @@ mod cases;
 mod cli;
 mod collect_nodes;
 mod explain;
+#[cfg(target_os = "linux")]
+mod fix;
 mod fleet;
 mod forms;
 mod hand_made;
