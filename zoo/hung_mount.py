@@ -3,7 +3,7 @@
 
     zoo/hung_mount.py DIR BYTES COMMAND...
 
-In a mount namespace of its own, DIR shows job.log and other.log, a MiB of lines each. Reads below BYTES are answered,
+In a mount namespace of its own, DIR shows job.log, other.log and third.log, a MiB of lines each. Reads below BYTES are answered,
 all others never: as a server does that goes away while its file is read. Ends with the command's exit status; 69 if
 this machine does not let us mount. Root, and Linux's FUSE (the protocol of include/uapi/linux/fuse.h, 7.23 and later).
 """
@@ -17,7 +17,7 @@ import threading
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 NEW_NAMES, PRIVATE = 0x20000, 0x4000 | 0x40000
-FILES = {2: b"job.log", 3: b"other.log"}
+FILES = {2: b"job.log", 3: b"other.log", 4: b"third.log"}
 CONTENT = b"".join(b"line %07d of the log of this job\n" % n for n in range(1 << 15))[: 1 << 20]
 LOOKUP, FORGET, GETATTR, OPEN, READ, RELEASE, FLUSH, INIT, OPENDIR, READDIR, RELEASEDIR, BATCH_FORGET = (
     1, 2, 3, 14, 15, 18, 25, 26, 27, 28, 29, 42,

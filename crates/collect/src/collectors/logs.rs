@@ -26,6 +26,9 @@ const MAX_FILES: usize = 4_096;
 /// Longest that one file is read.
 const LONGEST: Duration = Duration::from_mins(1);
 
+/// Files of one file system that are waited for in vain before the others are left out: one may be slow by chance.
+const MAX_IN_VAIN: usize = 2;
+
 /// Namespace and mount point of a file system that does not answer, and the file that told.
 type Hung = (PathBuf, String, String);
 
@@ -67,7 +70,8 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
     for file in wanted {
         let place = place_of(&file);
         let item = context.item(file.kind, &file.name, Origin::Path(file.path.clone()));
-        if let Some((_, at, by)) = hung.iter().find(|(names, at, _)| (names, at) == (&place.0, &place.1)) {
+        let mut in_vain = hung.iter().filter(|(names, at, _)| (names, at) == (&place.0, &place.1));
+        if let Some((_, at, by)) = in_vain.nth(MAX_IN_VAIN - 1) {
             let why = format!("its file system ({at}) does not answer: {by} was waited for in vain");
             let pid = file.of.map(|(pid, ..)| pid);
             context.bundle.missing(Item { outcome: Outcome::Failed(vec![why]), pid, ..item });
@@ -118,6 +122,10 @@ fn take(
     }
     let ask = FileAsk { is: Some(facts.is), ..file.ask.clone() };
     let mut input = Poured::new(context.program, ask, LONGEST);
+    if let Err(error) = input.start() {
+        context.bundle.missing(Item { outcome: Outcome::Failed(vec![error.to_string()]), ..item });
+        return Ok(input.is_hung());
+    }
     let content = if facts.is_binary { Content::Binary } else { Content::Text };
     // It may have grown since: as much as was there is taken.
     context.bundle.add_from(item, content, facts.size, &mut input)?;

@@ -15,8 +15,8 @@ use crate::request::{FileAsk, Request};
 use crate::run::stuck_in;
 use crate::tasks::BYTES_OF;
 
-/// Patience between one piece and the next.
-const SILENCE: Duration = Duration::from_secs(2);
+/// Patience between one piece and the next: a file server may be busy for a moment.
+const SILENCE: Duration = Duration::from_secs(4);
 /// Patience with a process that has said all and has to end.
 const TO_END: Duration = Duration::from_millis(200);
 /// Longest first line.
@@ -39,7 +39,7 @@ struct Running {
 }
 
 impl<'c> Poured<'c> {
-    /// Begins when it is first read from.
+    /// Begins with [`Self::start`], or when it is first read from.
     pub(super) fn new(program: &'c Path, ask: FileAsk, longest: Duration) -> Self {
         Self { program, ask, running: None, until: Instant::now() + longest, is_hung: false }
     }
@@ -49,7 +49,11 @@ impl<'c> Poured<'c> {
         self.is_hung
     }
 
-    fn start(&mut self) -> io::Result<()> {
+    /// Opens it where the reading begins.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub(super) fn start(&mut self) -> io::Result<()> {
         let mut child = Command::new(self.program)
             .args(["probe", BYTES_OF])
             .stdin(Stdio::piped())

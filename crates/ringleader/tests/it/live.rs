@@ -240,7 +240,7 @@ fn without_logs_a_bundle_has_none_and_paths_that_are_named_go_in() {
 }
 
 /// A real mount whose server goes away while a log is read, or before: the bundle is there in seconds, holds what was
-/// read, and says what hung; the second log there is not waited for.
+/// read, and says what hung; after two logs in vain the third is not waited for.
 #[test]
 fn a_file_system_that_stops_to_answer_costs_its_files_alone() {
     let folder = tempfile::tempdir().unwrap();
@@ -283,9 +283,9 @@ fn a_file_system_that_stops_to_answer_costs_its_files_alone() {
             (Outcome::Failed(why), 0) => why.join(" "),
             other => panic!("{other:?}"),
         };
-        assert!(why.contains("no answer within 2") || why.contains("no answer by its deadline"), "{why}");
+        assert!(why.contains("no answer within") || why.contains("no answer by its deadline"), "{why}");
         assert!(why.contains("fuse"), "the kernel's place is told: {why}");
-        let Outcome::Failed(why) = &item("other.log").outcome else { panic!("{:?}", item("other.log")) };
-        assert!(why[0].contains("does not answer") && why[0].contains("job.log was waited for"), "{why:?}");
+        let Outcome::Failed(why) = &item("third.log").outcome else { panic!("{:?}", item("third.log")) };
+        assert!(why[0].contains("does not answer") && why[0].contains("other.log was waited for"), "{why:?}");
     }
 }
