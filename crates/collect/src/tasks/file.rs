@@ -66,7 +66,11 @@ pub(crate) fn pour(request: &Request, output: &mut dyn Write) -> io::Result<()> 
     loop {
         match file.read(&mut buffer) {
             Ok(0) => return output.flush(),
-            Ok(n) => output.write_all(buffer.get(..n).unwrap_or_default())?,
+            Ok(n) => {
+                output.write_all(buffer.get(..n).unwrap_or_default())?;
+                // Standard output keeps half a line back, and the next read may never end.
+                output.flush()?;
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
