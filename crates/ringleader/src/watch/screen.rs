@@ -43,7 +43,9 @@ pub(crate) fn show(picture: &Mutex<Picture>, stop: &Arc<AtomicBool>) -> io::Resu
             outcome = Err(error);
             break;
         }
-        match event::poll(REDRAW).and_then(|is_there| if is_there { event::read().map(Some) } else { Ok(None) }) {
+        match event::poll(REDRAW)
+            .and_then(|is_there| if is_there { event::read().map(Some) } else { Ok(None) })
+        {
             Ok(Some(event)) if quits(&event) => break,
             Ok(Some(event)) => moved(&event, &mut scroll),
             Ok(None) => {}
@@ -61,7 +63,8 @@ pub(crate) fn show(picture: &Mutex<Picture>, stop: &Arc<AtomicBool>) -> io::Resu
 fn quits(event: &Event) -> bool {
     let Event::Key(key) = event else { return false };
     let is_interrupt = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
-    key.kind != KeyEventKind::Release && (is_interrupt || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc))
+    key.kind != KeyEventKind::Release
+        && (is_interrupt || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc))
 }
 
 fn moved(event: &Event, scroll: &mut Scroll) {
@@ -148,7 +151,8 @@ fn header(picture: &Picture) -> Paragraph<'static> {
 }
 
 fn draw_comms(frame: &mut Frame<'_>, area: Rect, picture: &Picture) {
-    let heads = ["communicator", "ranks", "ended", "op/s", "GB/s", "bus GB/s", "in flight", "now", "waits for"];
+    let heads =
+        ["communicator", "ranks", "ended", "op/s", "GB/s", "bus GB/s", "in flight", "now", "waits for"];
     let rows = picture.comms.iter().map(comm_row);
     let widths = [
         Constraint::Fill(2),
@@ -181,7 +185,11 @@ fn comm_row(comm: &CommRow) -> Row<'static> {
         Cell::from(comm.busbw_gbs.map_or_else(|| "-".to_owned(), number)),
         Cell::from(comm.in_flight.to_string()),
         Cell::from(front.unwrap_or_default()),
-        Cell::from(if comm.waiting_for.is_empty() { String::new() } else { words::rank_list(&comm.waiting_for) }),
+        Cell::from(if comm.waiting_for.is_empty() {
+            String::new()
+        } else {
+            words::rank_list(&comm.waiting_for)
+        }),
     ];
     Row::new(cells).style(if comm.is_stalled { BAD } else { Style::new() })
 }

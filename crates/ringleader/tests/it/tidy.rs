@@ -23,7 +23,10 @@ const EDGES: &[(&str, &[&str])] = &[
         &["ringleader-model", "ringleader-knowledge", "ringleader-evidence", "ringleader-node"],
     ),
     ("ringleader-bundle", &[]),
-    ("ringleader-collect", &["ringleader-node", "ringleader-bundle", "ringleader-ring"]),
+    (
+        "ringleader-collect",
+        &["ringleader-knowledge", "ringleader-node", "ringleader-bundle", "ringleader-ring"],
+    ),
     (
         "ringleader",
         &[
