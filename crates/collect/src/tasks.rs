@@ -8,7 +8,7 @@ mod threads;
 
 use crate::probes::{Probe, Trouble, json};
 
-pub(crate) use self::file::{FileFacts, pour};
+pub(crate) use self::file::{FileFacts, open, pour};
 pub(crate) use self::ras::Answer as RasAnswer;
 
 /// All of them. Each looks at the first process of the request.

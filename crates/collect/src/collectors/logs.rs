@@ -201,7 +201,7 @@ pub(super) fn dump_paths(context: &Context<'_, '_>, process: &Process) -> Vec<St
     }
     let mut paths = vec![format!("/tmp/nccl_trace_rank_{rank}")];
     let request = Request {
-        target: Target { pids: vec![process.pid], slurm_job: None },
+        target: Target { pids: vec![process.pid], ..Target::default() },
         deadline_ms: 0,
         ..context.ask.request.clone()
     };

@@ -43,7 +43,7 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
             let peer = Peer { host, port, purpose: purpose.to_owned(), ..Peer::default() };
             Request {
                 peers: vec![peer],
-                target: Target { pids: pid.into_iter().collect(), slurm_job: None },
+                target: Target { pids: pid.into_iter().collect(), ..Target::default() },
                 deadline_ms: 0,
                 ..context.ask.request.clone()
             }
