@@ -225,7 +225,7 @@ impl Frame {
             }
         }
         // Machine code is named by its library.
-        if file.ends_with(".so") || file.contains(".so.") {
+        if file.rsplit_once(".so").is_some_and(|(_, rest)| rest.is_empty() || rest.starts_with('.')) {
             return FrameOwner::Framework;
         }
         // py-spy shortens installed files to a path below their package directory.

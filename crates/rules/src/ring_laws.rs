@@ -46,8 +46,8 @@ fn circles_and_messages() {
     says(&pipe(&["send>1:8*12 ar:9?", "recv<0:8*12 recv<0:8?"]), "unmatched-p2p 0, medium");
     says(&pipe(&["send>1:8*12", "recv<0:8*12 recv<0:8?"]), "stuck-outside-collective 0, low");
     // To a ring an all-to-all is messages to everybody.
-    let all: String = (0..3).map(|p| format!(" send>{p}:8? recv<{p}:8?")).collect();
-    let entered = format!("ar:9*12{all}");
+    let all: Vec<String> = (0..3).map(|p| format!("send>{p}:8? recv<{p}:8?")).collect();
+    let entered = format!("ar:9*12 {}", all.join(" "));
     let at_once = |ring: &mut ringleader_model::RingRecord| {
         let first = ring.ops.iter().find(|op| op.is_p2p).map(|op| op.enqueued_ns);
         ring.ops.iter_mut().filter(|op| op.is_p2p).for_each(|op| op.enqueued_ns = first.unwrap_or_default());

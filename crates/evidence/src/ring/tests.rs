@@ -213,11 +213,8 @@ fn what_the_ring_could_not_keep_is_a_note() {
 
 #[test]
 fn recorded_cases() {
-    let name = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../cases/ring-network-silent/evidence/rings/ring-4201-499001"
-    );
-    insta::assert_snapshot!(tell(&read("ring-4201-499001", &std::fs::read(name).unwrap())));
+    let ring = include_bytes!("../../../../cases/ring-network-silent/evidence/rings/ring-4201-499001");
+    insta::assert_snapshot!(tell(&read("ring-4201-499001", ring)));
 }
 
 proptest! {

@@ -133,7 +133,7 @@ pub fn state(ring: &RingRecord, at: u32) -> String {
             }
         }
         RingStage::Launched | RingStage::Entered if op.is_captured => {
-            text.push_str(", recorded into a graph")
+            text.push_str(", recorded into a graph");
         }
         RingStage::Launched | RingStage::Entered if !op.is_end_visible => {
             text.push_str(", its end cannot be seen");
@@ -170,26 +170,20 @@ pub fn last_states(scene: &Scene<'_>) -> Vec<Last> {
         };
         let open: Vec<(u32, &RingOp)> = (0..)
             .zip(&ring.ops)
-            .filter(|(_, op)| op.ended_ns == 0 && !(op.is_captured && !op.is_open()))
+            .filter(|(_, op)| op.ended_ns == 0 && (op.is_open() || !op.is_captured))
             .collect();
         let n_more = open.len().saturating_sub(1);
-        let (brief, full, span) = match open.first() {
-            Some((at, op)) => {
-                let what = operation(ring, op);
-                let more = if n_more > 0 { format!(" and {n_more} more") } else { String::new() };
-                let stage = match op.stage() {
-                    RingStage::Started => "running",
-                    _ => "not started",
-                };
-                (format!("{what} {stage}"), format!("{what}{}{more}", state(ring, *at)), op.span)
-            }
-            None => {
-                let last = ring.ops.last().map_or_else(
-                    || "nothing was called yet".to_owned(),
-                    |op| format!("last was {}", operation(ring, op)),
-                );
-                ("nothing in flight".to_owned(), format!("nothing in flight; {last}"), (0, 0))
-            }
+        let (brief, full, span) = if let Some((at, op)) = open.first() {
+            let what = operation(ring, op);
+            let more = if n_more > 0 { format!(" and {n_more} more") } else { String::new() };
+            let stage = if op.stage() == RingStage::Started { "running" } else { "not started" };
+            (format!("{what} {stage}"), format!("{what}{}{more}", state(ring, *at)), op.span)
+        } else {
+            let last = ring.ops.last().map_or_else(
+                || "nothing was called yet".to_owned(),
+                |op| format!("last was {}", operation(ring, op)),
+            );
+            ("nothing in flight".to_owned(), format!("nothing in flight; {last}"), (0, 0))
         };
         let cite = Cite { start: span.0, end: span.1, ..observation.cite };
         let evidence = Evidence { cite, text: format!("{who}: {full}"), kind: SourceKind::Ring };

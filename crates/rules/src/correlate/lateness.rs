@@ -42,6 +42,9 @@ pub enum Of {
     Host,
 }
 
+/// A collective to which a rank came last: by how much, how long it had waited for its GPU, and its number.
+type LastRow = (i64, i64, u32);
+
 /// The rank that costs its group most, by the rings.
 pub fn latest(ledger: &Ledger<'_>, group: &Group<'_>) -> Option<Late> {
     let tracks: Vec<(usize, &Track<'_>)> = group
@@ -57,7 +60,7 @@ pub fn latest(ledger: &Ledger<'_>, group: &Group<'_>) -> Option<Late> {
     let from = tracks.iter().map(|(_, t)| t.first_seq).max()?;
     let to = tracks.iter().map(|(_, t)| t.finished.unwrap_or(0).min(t.last_seq())).min()?;
     let from = from + to.checked_sub(from)? / 100 * WARM_UP_PERCENT;
-    let mut sums: Vec<(usize, i64, Vec<(i64, i64, u32)>)> = vec![(0, 0, Vec::new()); tracks.len()];
+    let mut sums: Vec<(usize, i64, Vec<LastRow>)> = vec![(0, 0, Vec::new()); tracks.len()];
     let mut n_late = 0;
     for seq in from..=to {
         let Some((last, late_ns, waited_ns)) = row(ledger, &tracks, seq) else { continue };

@@ -23,7 +23,7 @@
 use ringleader_model::{Confidence, Impact, Need, Rank, Weight};
 
 use crate::correlate::Scene;
-use crate::correlate::condition::ProcessState;
+use crate::correlate::condition::{Busy, Condition, ProcessState};
 use crate::correlate::ledger::View;
 use crate::correlate::suspects::Suspect;
 use crate::drafting;
@@ -91,7 +91,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             });
             continue;
         }
-        let busy = condition.and_then(|c| c.busy());
+        let busy = condition.and_then(Condition::busy);
         let place = stand.and_then(|s| s.place()).or(suspect.last_place.as_ref());
         let pid = drafting::pid_of(scene, rank);
         let mut draft = drafting::from_suspect(
@@ -122,7 +122,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         }
         // Code that reads or writes files stands still with the storage below it.
         let host = scene.roster.culprit_rank(rank).host;
-        if (busy.as_ref().is_some_and(|b| b.is_on_files())
+        if (busy.as_ref().is_some_and(Busy::is_on_files)
             || stand.is_some_and(|s| s.frames.iter().any(|f| is_file_work(&f.function))))
             && let Some((what, evidence)) = storage(scene, host.as_ref(), |_| true)
         {
