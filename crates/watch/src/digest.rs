@@ -158,6 +158,37 @@ pub struct CommDigest {
     /// The step that the calls show.
     #[serde(skip_serializing_if = "is_default")]
     pub period: Option<PeriodDigest>,
+    /// Sums over the newest whole steps, at most [`MAX_STEPS`], oldest first: who is late once a step is late in few of its
+    /// collectives.
+    #[serde(skip_serializing_if = "is_default")]
+    pub steps: Vec<StepDigest>,
+}
+
+/// Steps that a digest carries for each communicator.
+pub const MAX_STEPS: usize = 4;
+
+/// Sums over collectives with consecutive numbers, none of them with a root.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StepDigest {
+    /// The first number, a multiple of `ops`.
+    #[serde(rename = "n", skip_serializing_if = "is_default")]
+    pub first: u64,
+    /// How many: the smallest power of two that is no smaller than the step.
+    #[serde(rename = "o", skip_serializing_if = "is_default")]
+    pub ops: u32,
+    /// As in [`DoneDigest`], in all.
+    #[serde(rename = "q", skip_serializing_if = "is_default")]
+    pub queued_ns: u64,
+    /// As above.
+    #[serde(rename = "r", skip_serializing_if = "is_default")]
+    pub ran_ns: u64,
+    /// As above.
+    #[serde(rename = "g", skip_serializing_if = "is_default")]
+    pub gap_ns: u64,
+    /// As above.
+    #[serde(rename = "p", skip_serializing_if = "is_default")]
+    pub period_ns: u64,
 }
 
 /// Calls that repeat themselves.
@@ -185,6 +216,11 @@ pub struct PeriodDigest {
 /// Whether this is NCCL's name of a send or receive.
 pub fn is_p2p(function: &str) -> bool {
     matches!(function, "Send" | "Recv" | "SendRecv")
+}
+
+/// Whether all ranks enter and leave this collective alike; one with a root may be left early.
+pub fn is_symmetric(function: &str) -> bool {
+    matches!(function, "AllReduce" | "AllGather" | "ReduceScatter" | "AlltoAll" | "AllToAll")
 }
 
 /// Communicators that a digest carries for each rank.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::digest::{Digest, ProcessState, SeenBy};
 use crate::event::{CommProgress, Event, MAX_COMMS, Shape, Slowest, Stall, Straggler, What, seconds};
-use crate::graph::{Graph, Node};
+use crate::graph::{Graph, Node, row_moved};
 use crate::roll::Roll;
 use crate::stall::{Still, stalls};
 use crate::table::{Circle, Table};
@@ -111,6 +111,7 @@ impl Engine {
         for rank in &mut digest.ranks {
             for comm in rank.comms.iter_mut().filter(|c| !c.id.is_empty()) {
                 let recent = std::mem::take(&mut comm.recent);
+                let steps = std::mem::take(&mut comm.steps);
                 let period = comm.period.take();
                 if recent.is_empty() && period.is_none() {
                     continue;
@@ -128,7 +129,7 @@ impl Engine {
                     track.period = period;
                 }
                 if let Some(member) = comm.rank {
-                    track.late.take(member, comm.size, &recent);
+                    track.late.take(member, comm.size, &recent, &steps);
                 }
             }
         }
@@ -285,14 +286,16 @@ fn judge(
 ) -> Found {
     let live = || table.circles.iter().enumerate().filter(|(_, c)| !c.is_ended);
     let broken_since = |circle: usize| broken_since(table, graph, circle);
+    let busy: Vec<i64> = (0..table.rows.len()).map(|row| row_moved(table, row)).collect();
     for (index, circle) in live() {
         if tracks.len() >= MAX_TRACKS && !tracks.contains_key(&(circle.id.clone(), circle.size)) {
             continue;
         }
         let moved = if circle.is_inside { graph.moved_ns(index) } else { circle.moved_ns };
+        let busy = circle.chairs.iter().filter_map(|c| busy.get(c.row).copied()).max().unwrap_or(0);
         let is_excused = circle.is_inside && broken_since(index).is_some();
         let track = tracks.entry((circle.id.clone(), circle.size)).or_default();
-        track.look(table, circle, moved, is_excused);
+        track.look(table, circle, (moved, busy), is_excused);
         track.late.settle();
     }
     let usual_ns = job_usual_ns(live().map(|(_, c)| c), tracks);

@@ -262,7 +262,8 @@ fn set(list: &mut [u32], at: usize, value: u32) {
     }
 }
 
-fn row_moved(table: &Table<'_>, row: usize) -> i64 {
+/// When anything of a process last moved.
+pub(crate) fn row_moved(table: &Table<'_>, row: usize) -> i64 {
     let chairs = table.rows.get(row).map(|r| r.chairs.as_slice()).unwrap_or_default();
     let moved = chairs.iter().filter_map(|(c, i)| table.circles.get(*c)?.chairs.get(*i)).map(|c| c.moved_ns);
     moved.max().unwrap_or(0)

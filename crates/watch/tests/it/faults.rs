@@ -309,7 +309,7 @@ fn a_send_that_is_missing() {
 
 #[test]
 fn a_stage_of_a_pipeline() {
-    for (shape, act) in [(Shape::MissingPeer, Act::Host(FOREVER)), (Shape::NotStarted, Act::Gpu(FOREVER))] {
+    for (shape, act) in [(Shape::NeverEntered, Act::Host(FOREVER)), (Shape::NotStarted, Act::Gpu(FOREVER))] {
         for seed in 0..6 {
             let act = act.clone();
             let habits = Habits { kind: Kind::Pipeline, buckets: 4, ..Habits::plain() };

@@ -13,7 +13,7 @@ use crate::sim::{Dice, MS, S, START};
 fn the_order_of_digests_does_not_matter() {
     for seed in 0..40 {
         let mut dice = Dice::new(seed);
-        let habits = Habits { ranks: 6, nodes: 6, ..Habits::by(&mut dice) };
+        let habits = Habits { nodes: 4, ..Habits::by(&mut dice) };
         let mut sim = job(&habits, seed, |_, _, _| {});
         let mut rounds = Vec::new();
         for round in 0..20_u64 {
