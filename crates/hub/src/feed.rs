@@ -11,9 +11,10 @@ use crate::wire::{self, Unreadable, Word};
 /// Nodes that a feed keeps apart; more are left out, which [`Change::Surplus`] says.
 const MAX_NODES: usize = 1 << 16;
 
-/// After a list or a return, what stands in the hub may be old, which only its agent's clock could say. Agents speak
-/// within this time, and only what is newest then is handed out.
-const HOLD: Duration = Duration::from_millis(2500);
+/// What already stood in the hub when it was looked at may be of any age, which only its agent's clock could say; and who
+/// joins digests compares clocks by their arrival. Living agents speak again within this time; of the others, what stood
+/// there is handed out then.
+const HOLD: Duration = Duration::from_secs(3);
 
 /// News of the hub.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,25 +55,24 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// What has changed since the last call; waits for something at most this long. The first digests come after 2.5 s.
+    /// What has changed since the last call; waits for something at most this long.
     pub fn next(&mut self, wait: Duration) -> Vec<Change> {
         let until = Instant::now() + wait;
         let mut inner = self.mailbox.inner();
         loop {
             let now = Instant::now();
-            let held = inner.hold_until.filter(|until| *until > now);
-            if inner.link.is_some() || inner.is_surplus_news || !inner.news.is_empty() && held.is_none() {
+            inner.release(now);
+            if inner.link.is_some() || inner.is_surplus_news || !inner.news.is_empty() {
                 break;
             }
-            let left = until.min(held.unwrap_or(until)).saturating_duration_since(now);
             if until <= now {
                 return Vec::new();
             }
+            let left = inner.hold_until.unwrap_or(until).min(until).saturating_duration_since(now);
             inner = self.mailbox.rings.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         let link = inner.link.take();
-        let is_held = inner.hold_until.is_some_and(|until| until > Instant::now());
-        let news = if is_held { BTreeMap::new() } else { std::mem::take(&mut inner.news) };
+        let news = std::mem::take(&mut inner.news);
         let is_surplus_news = std::mem::take(&mut inner.is_surplus_news);
         drop(inner);
         let mut changes: Vec<Change> = Vec::with_capacity(news.len() + 1);
@@ -107,6 +107,8 @@ struct Inner {
     /// Nodes with a digest in the hub.
     present: BTreeSet<String>,
     news: BTreeMap<String, News>,
+    /// What is held back, and until when.
+    old: BTreeMap<String, Vec<u8>>,
     hold_until: Option<Instant>,
     link: Option<Change>,
     is_away: bool,
@@ -124,7 +126,6 @@ impl Mailbox {
     /// A feed, and its writing end, which lives no longer than the feed.
     pub(crate) fn feed() -> (Feed, Weak<Self>) {
         let mailbox = Arc::new(Self::default());
-        mailbox.inner().hold();
         let weak = Arc::downgrade(&mailbox);
         (Feed { mailbox }, weak)
     }
@@ -133,10 +134,10 @@ impl Mailbox {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A node's newest bytes.
-    pub(crate) fn put(&self, node: String, bytes: Vec<u8>) {
+    /// A node's newest bytes. Old: they stood there before anybody looked.
+    pub(crate) fn put(&self, node: String, bytes: Vec<u8>, is_old: bool) {
         let mut inner = self.inner();
-        inner.put(node, bytes);
+        inner.put(node, bytes, is_old);
         drop(inner);
         self.rings.notify_all();
     }
@@ -144,6 +145,7 @@ impl Mailbox {
     /// A node's bytes are gone: it is silent, unless it has said goodbye.
     pub(crate) fn gone(&self, node: String) {
         let mut inner = self.inner();
+        inner.old.remove(&node);
         if inner.present.remove(&node) {
             inner.news.insert(node, News::Silent);
         }
@@ -158,12 +160,12 @@ impl Mailbox {
         let gone: Vec<String> = inner.present.difference(&listed).cloned().collect();
         for node in gone {
             inner.present.remove(&node);
+            inner.old.remove(&node);
             inner.news.insert(node, News::Silent);
         }
         for (node, bytes) in all {
-            inner.put(node, bytes);
+            inner.put(node, bytes, true);
         }
-        inner.hold();
         drop(inner);
         self.rings.notify_all();
     }
@@ -183,7 +185,6 @@ impl Mailbox {
         if inner.is_away {
             inner.is_away = false;
             inner.link = Some(Change::Back);
-            inner.hold();
         }
         drop(inner);
         self.rings.notify_all();
@@ -191,11 +192,17 @@ impl Mailbox {
 }
 
 impl Inner {
-    fn hold(&mut self) {
-        self.hold_until = Some(Instant::now() + HOLD);
+    /// Hands out what was held back, if its time has come.
+    fn release(&mut self, now: Instant) {
+        if self.hold_until.is_some_and(|until| until <= now) {
+            self.hold_until = None;
+            let old = std::mem::take(&mut self.old);
+            self.news.extend(old.into_iter().map(|(node, bytes)| (node, News::Bytes(bytes))));
+        }
     }
 
-    fn put(&mut self, node: String, bytes: Vec<u8>) {
+    fn put(&mut self, node: String, bytes: Vec<u8>, is_old: bool) {
+        self.old.remove(&node);
         if wire::is_bye(&bytes) {
             if self.present.remove(&node) {
                 self.news.insert(node, News::Left);
@@ -208,6 +215,11 @@ impl Inner {
             return;
         }
         self.present.insert(node.clone());
-        self.news.insert(node, News::Bytes(bytes));
+        if is_old {
+            self.old.insert(node, bytes);
+            self.hold_until = Some(Instant::now() + HOLD);
+        } else {
+            self.news.insert(node, News::Bytes(bytes));
+        }
     }
 }
