@@ -68,7 +68,7 @@ pub(super) fn take(request: &Request) -> Result<Answer, Trouble> {
     let mut n_tries = 0;
     loop {
         n_tries += 1;
-        let outcome = greet(&addresses, until).and_then(|stream| talk(stream, as_json, until, server_s));
+        let outcome = greet(&addresses, until).and_then(|stream| talk(&stream, as_json, until, server_s));
         // One that hangs up in the middle may be about to end: another may tell all.
         let may_try = n_tries < MAX_TRIES && until.saturating_duration_since(Instant::now()) > FOR_REPORT;
         match outcome {
@@ -98,7 +98,7 @@ fn greet(addresses: &[SocketAddr], until: Instant) -> Result<TcpStream, Trouble>
     loop {
         if n_asked < MAX_GREETINGS {
             for address in addresses {
-                match connect(*address, until).and_then(|stream| hello(stream)) {
+                match connect(*address, until).and_then(hello) {
                     Ok(stream) => {
                         open.push(stream);
                         n_asked += 1;
@@ -193,10 +193,10 @@ fn connect(address: SocketAddr, until: Instant) -> io::Result<TcpStream> {
     TcpStream::connect_timeout(&address, CONNECT.min(left))
 }
 
-fn talk(stream: TcpStream, as_json: bool, until: Instant, server_s: u64) -> Result<Answer, Trouble> {
+fn talk(stream: &TcpStream, as_json: bool, until: Instant, server_s: u64) -> Result<Answer, Trouble> {
     let failed = |what: &'static str| move |error: io::Error| Trouble::Failed(format!("{what}: {error}"));
     let mut out = stream.try_clone().map_err(failed("hold the connection"))?;
-    let mut input = BufReader::new(Patient { stream: &stream, until });
+    let mut input = BufReader::new(Patient { stream, until });
     let mut say = |line: &str| -> Result<String, Trouble> {
         out.write_all(format!("{line}\n").as_bytes()).map_err(failed("ask it"))?;
         let mut answer = Vec::new();
