@@ -1,7 +1,7 @@
 //! Arbitrary bytes to the reader of rings: as they are, behind the magic word, and over a whole ring, place by place, so
 //! that its tables are met too. What is read is diagnosed.
 //!
-//! Seeds: `cases/ring-*/evidence/rings/*`.
+//! Seeds: `cases/ring-*/evidence/ring-*`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -14,7 +14,7 @@ fn look(bytes: &[u8]) {
 }
 
 const WHOLE: &[u8] =
-    include_bytes!("../../cases/ring-network-silent/evidence/rings/ring-4201-499001");
+    include_bytes!("../../cases/ring-network-silent/evidence/ring-4201-499001");
 
 fuzz_target!(|data: &[u8]| {
     look(data);

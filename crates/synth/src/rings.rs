@@ -91,7 +91,7 @@ impl RingJob {
         let of_rank = |rank: usize| {
             let end = self.ends.get(rank).copied().unwrap_or(RingEnd::Lives);
             let state = self.state(rank, newest + self.read_after_ms * 1_000_000, end);
-            let name = format!("rings/ring-{}-{}", Self::pid(rank), state.process.start_ticks);
+            let name = format!("ring-{}-{}", Self::pid(rank), state.process.start_ticks);
             (name, state.to_bytes((end == RingEnd::Lives).then_some(true)))
         };
         (0..self.scripts.len()).map(of_rank).collect()
