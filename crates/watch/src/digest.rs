@@ -177,6 +177,9 @@ pub struct StepDigest {
     /// How many: the smallest power of two that is no smaller than the step.
     #[serde(rename = "o", skip_serializing_if = "is_default")]
     pub ops: u32,
+    /// Collectives in a step.
+    #[serde(rename = "s", skip_serializing_if = "is_default")]
+    pub step: u32,
     /// As in [`DoneDigest`], in all.
     #[serde(rename = "q", skip_serializing_if = "is_default")]
     pub queued_ns: u64,

@@ -141,12 +141,14 @@ impl Lateness {
             };
             self.hear((done.number, 0), rank, word, &done.function, done.bytes);
         }
-        for step in steps.iter().filter(|s| s.ops > 0) {
+        for step in steps.iter().filter(|s| s.ops > 0 && s.step > 0) {
+            // The sums are over somewhat more than one.
+            let share = step.step as f32 / step.ops as f32;
             let word = Word {
-                ran: ms(step.ran_ns),
-                queued: ms(step.queued_ns),
-                gap: ms(step.gap_ns),
-                period: ms(step.period_ns),
+                ran: ms(step.ran_ns) * share,
+                queued: ms(step.queued_ns) * share,
+                gap: ms(step.gap_ns) * share,
+                period: ms(step.period_ns) * share,
                 sent_to: None,
             };
             self.hear((step.first, step.ops), rank, word, "", 0);

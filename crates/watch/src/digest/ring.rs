@@ -205,8 +205,8 @@ fn done_digest(done: &Done, previous: Option<&Done>) -> DoneDigest {
 }
 
 /// Sums over the newest whole steps. Where they begin does not matter, only that it is the same on all ranks.
-fn steps(records: &[&Done], ops: u32) -> Vec<StepDigest> {
-    let ops = ops.next_power_of_two();
+fn steps(records: &[&Done], step: u32) -> Vec<StepDigest> {
+    let ops = step.next_power_of_two();
     if ops < 2 {
         return Vec::new();
     }
@@ -217,7 +217,7 @@ fn steps(records: &[&Done], ops: u32) -> Vec<StepDigest> {
         let one = done_digest(done, previous);
         previous = Some(done);
         if done.number.is_multiple_of(u64::from(ops)) {
-            open = Some((StepDigest { first: done.number, ops, ..StepDigest::default() }, 0));
+            open = Some((StepDigest { first: done.number, ops, step, ..StepDigest::default() }, 0));
         }
         let Some((sum, n)) = &mut open else { continue };
         // All of them, none with a root, and each after the one before.
