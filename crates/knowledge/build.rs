@@ -20,6 +20,8 @@ use toml::{Table, Value};
 mod figures;
 #[path = "build/machine.rs"]
 mod machine;
+#[path = "build/places.rs"]
+mod places;
 #[path = "build/settings.rs"]
 mod settings;
 
@@ -38,6 +40,7 @@ fn main() {
     settings::write(&mut out);
     figures::write(&mut out, &causes);
     machine::write(&mut out);
+    places::write(&mut out);
     let dir = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
     fs::write(Path::new(&dir).join("tables.rs"), out).expect("OUT_DIR can be written");
 }

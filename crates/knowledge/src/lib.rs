@@ -8,6 +8,7 @@ pub mod cuda_error;
 pub mod event;
 pub mod nccl_result;
 pub mod nccl_warn;
+pub mod place;
 pub mod rate;
 pub mod remedy;
 pub mod saying;

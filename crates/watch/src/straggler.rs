@@ -1,33 +1,444 @@
 //! Who comes late into collectives, without clocks that agree.
+//!
+//! All ranks leave a symmetric collective at about the same moment, so that the one whose kernel ran shortest came last.
+//! A rank's lateness is the longest run of the same collective on any rank less its own. Rooted collectives do not vote:
+//! their root may leave early.
 
-use crate::digest::DoneDigest;
-use crate::event::Straggler;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::bandwidth;
+use crate::digest::{DoneDigest, StepDigest, is_symmetric};
+use crate::event::{Confidence, Lag, Straggler};
+
+/// Collectives that wait for the word of more ranks.
+const MAX_PENDING: usize = 32;
+/// Numbers that are done with, so that digests that repeat them are not counted twice.
+const MAX_JUDGED: usize = 256;
+/// Ranks of a communicator that is followed at all.
+const MAX_RANKS: u32 = 1 << 16;
+/// How fast the past fades: of the last this many collectives.
+const MEMORY: f32 = 48.0;
+/// Collectives, or steps, before anything is said.
+const LEAST_VOTES: u32 = 24;
+/// Lateness below this share of the time between two collectives is jitter.
+const LATE_SHARE: f32 = 0.05;
+/// And below this, milliseconds: starts of kernels are seen with some microseconds of error.
+const LATE_MS: f32 = 0.2;
+/// Late in this share of the collectives: persistent.
+const PERSISTENT: f32 = 0.5;
+/// Less is chance.
+const OCCASIONAL: f32 = 0.1;
+/// Mean lateness over its own standard error: jitter that hits all alike stays below.
+const SURE: f32 = 5.0;
+/// An occasional straggler is late by at least this share of the time between two collectives.
+const OCCASIONAL_LATE: f32 = 0.5;
+/// Collectives of one kind that take this many times their best have become slow.
+const SLOWED: f32 = 2.0;
+/// And by at least this, milliseconds.
+const SLOWED_MS: f32 = 1.0;
+/// A wait for the network that takes this share of the collective is what it waits for.
+const WAIT_SHARE: f32 = 0.5;
+/// And this many times the longest wait between any other two.
+const WAIT_TIMES: f32 = 3.0;
+/// Pairs of ranks that are counted.
+const MAX_PAIRS: usize = 64;
+/// Kinds of collective whose best time is kept.
+const MAX_KINDS: usize = 32;
+
+/// One rank's word of one collective, milliseconds.
+#[derive(Clone, Copy, Debug)]
+struct Word {
+    ran: f32,
+    queued: f32,
+    gap: f32,
+    /// From the previous one's end to this one's.
+    period: f32,
+    /// It waited for the network to take its data: peer, how long.
+    sent_to: Option<(u32, f32)>,
+}
+
+#[derive(Debug)]
+struct Pending {
+    function: String,
+    bytes: u64,
+    words: Vec<Option<Word>>,
+    n: u32,
+}
+
+/// What is remembered of a rank, fading.
+#[derive(Clone, Copy, Debug, Default)]
+struct Standing {
+    /// Weight of what follows.
+    votes: f32,
+    /// Lateness beyond the mean of the others, and its square.
+    excess: f32,
+    square: f32,
+    /// Collectives for which it was late.
+    late: f32,
+    /// Sums over those: lateness, its part that the host made, and where the GPU was known to be busy.
+    late_ms: f32,
+    host_ms: f32,
+    busy_ms: f32,
+    /// Of the ranks that were not late, while this one was: how long their calls were queued.
+    others_queued_ms: f32,
+}
+
+/// Time that one kind of collective takes once all are there.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    key: u64,
+    best: f32,
+    now: f32,
+    votes: u32,
+}
 
 /// One communicator's.
 #[derive(Debug, Default)]
-pub struct Lateness {}
+pub struct Lateness {
+    size: u32,
+    /// By number, and of whole steps by how many collectives they have.
+    pending: BTreeMap<(u64, u32), Pending>,
+    judged: BTreeSet<(u64, u32)>,
+    /// Most ranks that ever told of one collective.
+    most: u32,
+    ranks: Vec<Standing>,
+    votes: u32,
+    period_ms: f32,
+    kinds: Vec<Kind>,
+    pairs: Vec<((u32, u32), f32, f32)>,
+    /// Collectives whose waits were looked at.
+    timed: u32,
+    carried: f64,
+    carried_ns: f64,
+    /// Ranks tell of whole steps: these vote, not each collective.
+    by_steps: bool,
+    has_news: bool,
+}
 
 impl Lateness {
-    /// Takes ended collectives of one rank.
-    pub fn take(&mut self, _rank: u32, _size: u32, _recent: &[DoneDigest]) {}
+    /// Takes ended collectives of one rank, and sums over its steps.
+    pub fn take(&mut self, rank: u32, size: u32, recent: &[DoneDigest], steps: &[StepDigest]) {
+        if !(2..=MAX_RANKS).contains(&size) || rank >= size {
+            return;
+        }
+        if self.size != size {
+            *self = Self { size, ranks: vec![Standing::default(); size as usize], ..Self::default() };
+        }
+        if !steps.is_empty() && !self.by_steps {
+            // What single collectives have shown does not compare with it.
+            self.by_steps = true;
+            self.ranks = vec![Standing::default(); size as usize];
+            (self.votes, self.period_ms) = (0, 0.0);
+        }
+        for done in recent.iter().filter(|d| is_symmetric(&d.function)) {
+            let sent_to = done.longest_wait.as_ref().filter(|(phase, ..)| phase == "send-net");
+            let word = Word {
+                ran: ms(done.ran_ns),
+                queued: ms(done.queued_ns),
+                gap: ms(done.gap_ns),
+                period: ms(done.period_ns),
+                sent_to: sent_to.map(|(_, peer, ns)| (*peer, ms(*ns))),
+            };
+            self.hear((done.number, 0), rank, word, &done.function, done.bytes);
+        }
+        for step in steps.iter().filter(|s| s.ops > 0 && s.step > 0) {
+            // The sums are over somewhat more than one.
+            let share = step.step as f32 / step.ops as f32;
+            let word = Word {
+                ran: ms(step.ran_ns) * share,
+                queued: ms(step.queued_ns) * share,
+                gap: ms(step.gap_ns) * share,
+                period: ms(step.period_ns) * share,
+                sent_to: None,
+            };
+            self.hear((step.first, step.ops), rank, word, "", 0);
+        }
+        while self.pending.len() > 4 * MAX_PENDING {
+            self.pending.pop_first();
+        }
+    }
 
-    /// Something was learnt since the last question.
+    fn hear(&mut self, key: (u64, u32), rank: u32, word: Word, function: &str, bytes: u64) {
+        let is_old = self.judged.len() >= MAX_JUDGED && self.judged.first().is_some_and(|f| key < *f);
+        if is_old || self.judged.contains(&key) {
+            return;
+        }
+        let size = self.size as usize;
+        let pending = self.pending.entry(key).or_insert_with(|| Pending {
+            function: function.to_owned(),
+            bytes,
+            words: vec![None; size],
+            n: 0,
+        });
+        if let Some(slot) = pending.words.get_mut(rank as usize).filter(|w| w.is_none()) {
+            *slot = Some(word);
+            pending.n += 1;
+            self.most = self.most.max(pending.n);
+        }
+    }
+
+    /// Judges those collectives of which all has been heard, in their order: the order in which it came does not matter.
+    pub fn settle(&mut self) {
+        let full: Vec<(u64, u32)> =
+            self.pending.iter().filter(|(_, p)| p.n == self.size).map(|(n, _)| *n).collect();
+        let left = self.pending.len() - full.len();
+        let late = self.pending.iter().filter(|(_, p)| p.n != self.size).map(|(n, _)| *n);
+        let mut closed: Vec<(u64, u32)> = late.take(left.saturating_sub(MAX_PENDING)).chain(full).collect();
+        closed.sort_unstable();
+        for number in closed {
+            self.close(number);
+        }
+    }
+
+    /// All that will be heard of a collective has been.
+    fn close(&mut self, key: (u64, u32)) {
+        let Some(pending) = self.pending.remove(&key) else { return };
+        self.judged.insert(key);
+        if self.judged.len() > MAX_JUDGED {
+            self.judged.pop_first();
+        }
+        // Ranks without a plugin never tell; those that do must.
+        if pending.n >= 2 && pending.n == self.most {
+            if key.1 == 0 {
+                let shortest = pending.words.iter().flatten().map(|w| w.ran).fold(f32::MAX, f32::min);
+                self.time(&pending, shortest);
+                self.ways(&pending, shortest);
+            }
+            if (key.1 > 0) == self.by_steps {
+                self.vote(&pending);
+            }
+        }
+    }
+
+    fn vote(&mut self, pending: &Pending) {
+        let words = || pending.words.iter().enumerate().filter_map(|(r, w)| Some((r, (*w)?)));
+        let longest = words().map(|(_, w)| w.ran).fold(0.0, f32::max);
+        let sum: f32 = words().map(|(_, w)| longest - w.ran).sum();
+        let (gap, queued) = (median(words().map(|(_, w)| w.gap)), median(words().map(|(_, w)| w.queued)));
+        let period = median(words().map(|(_, w)| w.period).filter(|p| *p > 0.0));
+        if period > 0.0 {
+            let is_first = self.period_ms == 0.0;
+            self.period_ms += (period - self.period_ms) / if is_first { 1.0 } else { 16.0 };
+        }
+        let least = LATE_MS.max(LATE_SHARE * self.period_ms);
+        let keep = 1.0 - 1.0 / MEMORY;
+        for (rank, word) in words() {
+            let Some(standing) = self.ranks.get_mut(rank) else { continue };
+            // Against the mean of the others: of two ranks, neither is the usual one.
+            let own = longest - word.ran;
+            let excess = own - (sum - own) / (pending.n - 1) as f32;
+            standing.votes = standing.votes * keep + 1.0;
+            standing.excess = standing.excess * keep + excess;
+            standing.square = standing.square * keep + excess * excess;
+            for sum in [
+                &mut standing.late,
+                &mut standing.late_ms,
+                &mut standing.host_ms,
+                &mut standing.busy_ms,
+                &mut standing.others_queued_ms,
+            ] {
+                *sum *= keep;
+            }
+            if excess >= least {
+                standing.late += 1.0;
+                standing.late_ms += excess;
+                let host = (word.gap - gap).clamp(0.0, excess);
+                standing.host_ms += host;
+                // Between the last collective's end and this kernel's start, what is not the host's is the GPU's. A call that
+                // came before that end waited for nothing but the GPU.
+                let waited = (word.period - word.ran - word.gap).min(word.queued);
+                standing.busy_ms += waited.clamp(0.0, excess - host);
+                standing.others_queued_ms += queued;
+            }
+        }
+        self.votes = self.votes.saturating_add(1);
+        self.has_news = true;
+    }
+
+    /// How long a collective takes once all are there.
+    fn time(&mut self, pending: &Pending, shortest: f32) {
+        if let Some(factor) = bandwidth::factor(&pending.function, self.size) {
+            self.carried = self.carried * 0.9 + factor * pending.bytes as f64;
+            self.carried_ns = self.carried_ns * 0.9 + f64::from(shortest) * 1e6;
+        }
+        let key = crate::rhythm::kind(&pending.function, pending.bytes);
+        if let Some(kind) = self.kinds.iter_mut().find(|k| k.key == key) {
+            kind.votes = kind.votes.saturating_add(1);
+            kind.now += (shortest - kind.now) / 16.0;
+            // The first ones may be slow; the best is of the mean, not of one lucky collective.
+            if kind.votes >= 16 {
+                kind.best = kind.best.min(kind.now);
+            }
+        } else if self.kinds.len() < MAX_KINDS {
+            self.kinds.push(Kind { key, best: f32::MAX, now: shortest, votes: 1 });
+        }
+    }
+
+    /// Between which two ranks the network holds a collective up.
+    fn ways(&mut self, pending: &Pending, shortest: f32) {
+        self.timed = self.timed.saturating_add(1);
+        let keep = 1.0 - 1.0 / MEMORY;
+        for (_, n, ms) in &mut self.pairs {
+            *n *= keep;
+            *ms *= keep;
+        }
+        let mut longest: Option<((u32, u32), f32)> = None;
+        let mut second = 0.0_f32;
+        for (rank, word) in pending.words.iter().enumerate() {
+            let Some((peer, ms)) = word.and_then(|w| w.sent_to) else { continue };
+            if longest.is_none_or(|(_, l)| ms > l) {
+                second = longest.map_or(0.0, |(_, l)| l);
+                longest = Some(((rank as u32, peer), ms));
+            } else {
+                second = second.max(ms);
+            }
+        }
+        let Some((pair, ms)) = longest else { return };
+        if ms < WAIT_SHARE * shortest || ms < WAIT_TIMES * second || ms < LATE_MS {
+            return;
+        }
+        if let Some((_, n, sum)) = self.pairs.iter_mut().find(|(p, ..)| *p == pair) {
+            *n += 1.0;
+            *sum += ms;
+        } else if self.pairs.len() < MAX_PAIRS {
+            self.pairs.push((pair, 1.0, ms));
+        } else if let Some(least) = self.pairs.iter_mut().min_by(|a, b| a.1.total_cmp(&b.1)) {
+            *least = (pair, 1.0, ms);
+        }
+    }
+
+    /// Something was learnt since [`Self::straggler`] was last asked.
     pub fn has_news(&self) -> bool {
-        false
+        self.has_news
     }
 
-    /// Mean lateness of a rank, milliseconds, and the share of the last collectives for which it was late.
-    pub fn of(&self, _rank: u32) -> Option<(f64, f64)> {
-        None
+    /// Mean lateness of a rank beyond that of the others, milliseconds, and the share of the last collectives for which it was
+    /// late. None before there were enough.
+    pub fn of(&self, rank: u32) -> Option<(f64, f64)> {
+        let standing =
+            self.ranks.get(rank as usize).filter(|s| s.votes > 0.0 && self.votes >= LEAST_VOTES)?;
+        Some((
+            f64::from(standing.excess / standing.votes).max(0.0),
+            f64::from(standing.late / standing.votes),
+        ))
     }
 
-    /// Bus bandwidth while collectives ran, GB/s.
+    /// Bus bandwidth of the newest collectives while they ran, GB/s.
     pub fn busbw_gbs(&self) -> Option<f64> {
-        None
+        (self.carried > 0.0 && self.carried_ns > 0.0).then(|| self.carried / self.carried_ns)
     }
 
-    /// The rank that is late most, if one is.
-    pub fn straggler(&mut self, _comm: &str, _job_rank: impl Fn(u32) -> u32) -> Option<Straggler> {
-        None
+    /// Times that collectives take of what they took at best, where they have become slow on all ranks while nobody is late.
+    pub fn slowed(&self) -> Option<f64> {
+        let slow = self.kinds.iter().filter(|k| {
+            k.votes >= 2 * LEAST_VOTES && k.now >= SLOWED * k.best && k.now - k.best >= SLOWED_MS
+        });
+        slow.map(|k| f64::from(k.now / k.best)).max_by(f64::total_cmp)
     }
+
+    /// The rank that is late most, or the two between which the network is slow.
+    pub fn straggler(&mut self, comm: &str, job_rank: impl Fn(u32) -> u32) -> Option<Straggler> {
+        self.has_news = false;
+        if self.votes < LEAST_VOTES {
+            return None;
+        }
+        self.late(comm, &job_rank).or_else(|| self.slow_way(comm, &job_rank))
+    }
+
+    fn late(&self, comm: &str, job_rank: &impl Fn(u32) -> u32) -> Option<Straggler> {
+        let least = LATE_MS.max(LATE_SHARE * self.period_ms);
+        let told = self.ranks.iter().enumerate().filter(|(_, s)| s.votes >= MEMORY / 3.0);
+        let is_late = |s: &Standing| {
+            let mean = s.excess / s.votes;
+            let error = ((s.square / s.votes - mean * mean).max(0.0) / s.votes).sqrt();
+            mean >= least && mean >= SURE * error
+        };
+        let share = |s: &Standing| s.late / s.votes;
+        let persistent = told.clone().filter(|(_, s)| share(s) >= PERSISTENT && is_late(s));
+        let usual = median(told.clone().map(|(_, s)| share(s)));
+        let occasional = told.filter(|(_, s)| {
+            share(s) >= OCCASIONAL.max(3.0 * usual) && s.late_ms / s.late >= OCCASIONAL_LATE * self.period_ms
+        });
+        let most = |a: &(usize, &Standing), b: &(usize, &Standing)| a.1.late_ms.total_cmp(&b.1.late_ms);
+        let is_persistent = persistent.clone().next().is_some();
+        let (rank, standing) =
+            if is_persistent { persistent.max_by(most)? } else { occasional.max_by(most)? };
+        let (of, confidence) = reason(standing);
+        let late_ms = f64::from(standing.late_ms / standing.late);
+        let rank = job_rank(rank as u32);
+        let why = match of {
+            Lag::Compute => "its GPU is still busy when the others come",
+            Lag::Host => "its program calls late while its GPU has nothing to do",
+            Lag::Network | Lag::Unknown => "why does not show",
+        };
+        let share = f64::from(share(standing));
+        Some(Straggler {
+            rank,
+            late_ms,
+            share,
+            persistent: is_persistent,
+            of,
+            confidence,
+            comm: comm.to_owned(),
+            peer: None,
+            text: format!(
+                "rank {rank} comes {late_ms:.1} ms late into {:.0} % of the {}: {why}",
+                share * 100.0,
+                if self.by_steps { "steps" } else { "collectives" }
+            ),
+        })
+    }
+
+    fn slow_way(&self, comm: &str, job_rank: &impl Fn(u32) -> u32) -> Option<Straggler> {
+        let ((from, to), n, sum) = self.pairs.iter().max_by(|a, b| a.1.total_cmp(&b.1)).copied()?;
+        let votes = (1.0 - (1.0 - 1.0 / MEMORY).powi(self.timed.min(1000) as i32)) * MEMORY;
+        let share = n / votes;
+        if share < PERSISTENT {
+            return None;
+        }
+        let (rank, peer, late_ms) = (job_rank(from), job_rank(to), f64::from(sum / n));
+        Some(Straggler {
+            rank,
+            late_ms,
+            share: f64::from(share).min(1.0),
+            persistent: true,
+            of: Lag::Network,
+            confidence: if share > 0.8 { Confidence::High } else { Confidence::Medium },
+            comm: comm.to_owned(),
+            peer: Some(peer),
+            text: format!(
+                "nobody is late; the network takes data from rank {rank} to rank {peer} slowly, {late_ms:.1} ms in a collective"
+            ),
+        })
+    }
+}
+
+/// Why a rank is late, from the sums over the collectives for which it was.
+fn reason(standing: &Standing) -> (Lag, Confidence) {
+    let late = standing.late_ms.max(f32::MIN_POSITIVE);
+    let (host, busy) = (standing.host_ms / late, standing.busy_ms / late);
+    if busy >= 0.5 && busy > host {
+        return (Lag::Compute, if busy >= 0.8 { Confidence::High } else { Confidence::Medium });
+    }
+    if host < 0.5 {
+        return (Lag::Unknown, Confidence::Low);
+    }
+    // Where the others' calls wait for their GPUs and this one's does not, the GPU ran dry. Where nobody's do, programs wait
+    // for their GPUs before they call, and a slow GPU makes a late call.
+    let others = standing.others_queued_ms / late;
+    (Lag::Host, if host >= 0.8 && others >= 0.2 { Confidence::High } else { Confidence::Medium })
+}
+
+fn ms(ns: u64) -> f32 {
+    (ns as f64 / 1e6) as f32
+}
+
+/// The lower median.
+fn median(values: impl Iterator<Item = f32>) -> f32 {
+    let mut values: Vec<f32> = values.collect();
+    if values.is_empty() {
+        return 0.0;
+    }
+    let middle = (values.len() - 1) / 2;
+    *values.select_nth_unstable_by(middle, f32::total_cmp).1
 }

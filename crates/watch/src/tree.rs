@@ -98,3 +98,46 @@ pub fn ranges(ranks: &[u32]) -> String {
     }
     parts.join(",")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{merge, ranges};
+
+    fn stacks(lines: &[(u32, &str)]) -> Vec<(u32, Vec<String>)> {
+        lines.iter().map(|(rank, frames)| (*rank, frames.split(' ').map(str::to_owned).collect())).collect()
+    }
+
+    #[test]
+    fn outliers_first() {
+        let stacks = stacks(&[
+            (2, "main step all_reduce"),
+            (0, "main step all_reduce"),
+            (1, "main save fsync"),
+            (3, "main step all_reduce"),
+        ]);
+        let tree = merge(stacks.iter().map(|(r, s)| (*r, s.as_slice())));
+        let text =
+            "main  [4: ranks 0-3]\n  save  [1: rank 1]\n  fsync\n  step  [3: ranks 0,2-3]\n  all_reduce";
+        assert_eq!(tree.render(), text);
+        let other = merge(stacks.iter().rev().map(|(r, s)| (*r, s.as_slice())));
+        assert_eq!(tree, other, "the order of ranks does not matter");
+    }
+
+    #[test]
+    fn bounded() {
+        let deep: Vec<String> = (0..5000).map(|i| format!("f{i}")).collect();
+        assert!(merge([(0, deep.as_slice())]).render().lines().count() <= 100);
+        let wide: Vec<(u32, Vec<String>)> = (0..5000).map(|i| (i, vec![format!("f{i}")])).collect();
+        let text = merge(wide.iter().map(|(r, s)| (*r, s.as_slice()))).render();
+        assert!(text.lines().count() <= 401 && text.ends_with("more lines)"), "{}", text.len());
+        assert_eq!(merge([]).render(), "");
+    }
+
+    #[test]
+    fn as_people_write_them() {
+        assert_eq!(ranges(&[0, 1, 3]), "0-1,3");
+        assert_eq!(ranges(&[]), "");
+        let odd: Vec<u32> = (0..100).map(|i| i * 2).collect();
+        assert!(ranges(&odd).ends_with(",..."));
+    }
+}

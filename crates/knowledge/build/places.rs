@@ -1,0 +1,33 @@
+//! The table of what ranks do outside of collectives.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use super::{array, list, read, text};
+
+pub(super) fn write(out: &mut String) {
+    let table = read("places.toml");
+    let mut ids = BTreeSet::new();
+    let mut patterns = BTreeSet::new();
+    out.push_str("pub(crate) static PLACES: &[crate::place::Place] = &[\n");
+    for row in array(&table, "place") {
+        let id = text(row, "id");
+        assert!(ids.insert(id.to_owned()), "place {id} stands twice");
+        let (frames, waits) = (list(row, "frames"), list(row, "waits"));
+        assert!(!frames.is_empty() || !waits.is_empty(), "nothing shows place {id}");
+        let _ = write!(out, "crate::place::Place {{ id: {id:?}, text: {:?}, frames: &[", text(row, "text"));
+        for frame in frames {
+            assert!(patterns.insert(frame.to_owned()), "{frame} shows two places");
+            let (function, file) = frame.split_once('@').unwrap_or_else(|| panic!("{frame}: no @"));
+            assert!(!function.is_empty() || !file.is_empty(), "place {id}: a frame that matches all");
+            let _ = write!(out, "({function:?}, {file:?}), ");
+        }
+        out.push_str("], waits: &[");
+        for wait in waits {
+            assert!(wait.len() > 2 && patterns.insert(format!("kernel {wait}")), "{wait} shows two places");
+            let _ = write!(out, "{wait:?}, ");
+        }
+        let _ = writeln!(out, "], source: {:?} }},", text(row, "source"));
+    }
+    out.push_str("];\n");
+}

@@ -1,0 +1,113 @@
+//! What a rank does outside of any collective, told by a frame of its stack or by the kernel's function it sleeps in.
+
+use crate::tables::PLACES;
+
+/// What a rank may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// `data-loader`, `compilation`, ...
+    pub id: &'static str,
+    /// For people: `in the data loader`.
+    pub text: &'static str,
+    /// Function and file of frames that show it.
+    pub frames: &'static [(&'static str, &'static str)],
+    /// Functions of the kernel that show it.
+    pub waits: &'static [&'static str],
+    /// Where the names are known from.
+    pub source: &'static str,
+}
+
+/// All, what says most first.
+pub fn all() -> &'static [Place] {
+    PLACES
+}
+
+/// What a stack shows, and the index of the frame that shows it. Frames are function and file, the innermost first; the file
+/// of a native one may be empty.
+pub fn of_stack(frames: &[(&str, &str)]) -> Option<(&'static Place, usize)> {
+    PLACES.iter().find_map(|place| {
+        let at = frames.iter().position(|(function, file)| place.is_frame(function, file))?;
+        Some((place, at))
+    })
+}
+
+/// What a function of the kernel shows (`/proc/PID/wchan`).
+pub fn of_wait(wchan: &str) -> Option<&'static Place> {
+    PLACES.iter().find(|place| place.waits.iter().any(|pattern| is_name(pattern, wchan)))
+}
+
+impl Place {
+    /// Whether a frame shows it.
+    pub fn is_frame(&self, function: &str, file: &str) -> bool {
+        self.frames.iter().any(|(name, path)| is_name(name, function) && is_path(path, file))
+    }
+}
+
+fn is_name(pattern: &str, name: &str) -> bool {
+    match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
+        _ if pattern.is_empty() => true,
+        (Some(rest), Some(_)) => name.contains(rest.trim_end_matches('*')),
+        (None, Some(start)) => name.starts_with(start),
+        (Some(end), None) => name.ends_with(end),
+        (None, None) => name == pattern,
+    }
+}
+
+fn is_path(pattern: &str, file: &str) -> bool {
+    // Whole parts of the path: `mythreading.py` is not `threading.py`.
+    let at_part = |at: usize| at == 0 || file.as_bytes().get(at - 1) == Some(&b'/');
+    if pattern.is_empty() {
+        return true;
+    }
+    if pattern.ends_with('/') {
+        return file.match_indices(pattern).any(|(at, _)| at_part(at));
+    }
+    file.len().checked_sub(pattern.len()).is_some_and(|at| file.ends_with(pattern) && at_part(at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{of_stack, of_wait};
+
+    fn id(frames: &[(&str, &str)]) -> Option<(&'static str, usize)> {
+        of_stack(frames).map(|(place, at)| (place.id, at))
+    }
+
+    #[test]
+    fn what_says_most_speaks() {
+        let site = "/opt/site-packages";
+        let loader = format!("{site}/torch/utils/data/dataloader.py");
+        let stack =
+            [("wait", "/usr/lib/python3.12/threading.py"), ("get", "queue.py"), ("_next_data", &*loader)];
+        assert_eq!(id(&stack), Some(("data-loader", 2)));
+        assert_eq!(id(stack.get(..2).unwrap_or_default()), Some(("lock", 0)));
+        let saves = format!("{site}/torch/serialization.py");
+        assert_eq!(
+            id(&[("__write_nocancel", ""), ("_save", &saves), ("main", "train.py")]),
+            Some(("checkpoint", 1))
+        );
+        assert_eq!(id(&[("take_gil", ""), ("main", "train.py")]), Some(("gil", 0)));
+        assert_eq!(id(&[("cuStreamSynchronize", ""), ("step", "train.py")]), Some(("cuda-call", 0)));
+        assert_eq!(id(&[("main", "train.py")]), None);
+    }
+
+    #[test]
+    fn what_only_looks_like_it() {
+        // Computes activations again.
+        assert_eq!(id(&[("checkpoint", "/opt/site-packages/torch/utils/checkpoint.py")]), None);
+        // Runs what was compiled long ago.
+        assert_eq!(id(&[("_fn", "/opt/site-packages/torch/_dynamo/eval_frame.py")]), None);
+        assert_eq!(id(&[("wait", "/srv/mythreading.py")]), None);
+    }
+
+    #[test]
+    fn the_kernel_tells_too() {
+        let id = |wchan| of_wait(wchan).map(|p| p.id);
+        assert_eq!(id("rpc_wait_bit_killable"), Some("storage"));
+        assert_eq!(id("futex_wait_queue"), Some("lock"));
+        assert_eq!(id("nv_wait_for_gpu"), Some("driver"));
+        assert_eq!(id("hrtimer_nanosleep"), Some("sleep"));
+        assert_eq!(id("0"), None);
+        assert_eq!(id("do_poll"), None);
+    }
+}

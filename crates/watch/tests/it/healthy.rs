@@ -1,0 +1,52 @@
+//! Healthy jobs raise no alarm.
+
+use ringleader_watch::event::What;
+
+use crate::jobs::{Habits, Kind, engine, first_stall, follow, job};
+use crate::sim::{Dice, S};
+
+/// Seeds that are run: more by the environment.
+fn seeds() -> u64 {
+    std::env::var("RINGLEADER_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(60)
+}
+
+#[test]
+fn no_alarm_in_healthy_jobs() {
+    let mut alarms = Vec::new();
+    let mut ready = 0;
+    let n = seeds();
+    for seed in 0..n {
+        let mut dice = Dice::new(seed);
+        let habits = Habits::by(&mut dice);
+        let mut sim = job(&habits, seed, |_, _, _| {});
+        let mut engine = engine();
+        // Long enough for the compilation, some checkpoints and evaluations.
+        let until = habits.compile + 60 * S + habits.step * 40;
+        let events = follow(&mut sim, &mut engine, until, |_| false);
+        ready += u64::from(engine.view().comms.iter().any(|c| c.usual_ns.is_some()));
+        if let Some((t, stall)) = first_stall(&events) {
+            alarms.push(format!(
+                "seed {seed} at {:.1} s: {:?} {} expected {:.1}\n    {habits:?}",
+                t as f64 / 1e9,
+                stall.shape,
+                stall.text,
+                stall.expected_s
+            ));
+        }
+    }
+    eprintln!("{n} healthy jobs, {ready} with a rhythm at the end, {} alarms", alarms.len());
+    assert!(alarms.is_empty(), "{} of {n}:\n{}", alarms.len(), alarms.join("\n"));
+    assert!(ready * 10 >= n * 9, "only {ready} of {n} have shown a rhythm");
+}
+
+#[test]
+fn the_end_of_a_job_is_no_stall() {
+    for kind in [Kind::Ddp, Kind::Fsdp, Kind::Pipeline] {
+        let habits = Habits { steps: 100, kind, ..Habits::plain() };
+        let mut sim = job(&habits, 7, |_, _, _| {});
+        let events = follow(&mut sim, &mut engine(), 60 * S, |_| false);
+        assert_eq!(first_stall(&events), None);
+        let ended = events.iter().filter(|(_, e)| matches!(e.what, What::Ended { .. })).count();
+        assert_eq!(ended, 1, "{events:#?}");
+    }
+}
