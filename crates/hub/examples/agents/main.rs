@@ -184,7 +184,7 @@ fn analyse(address: &str, name: &str) -> Result<(), Box<dyn std::error::Error>> 
     let mut at_work: Option<(Feed, Engine)> = None;
     let mut meter = Meter::default();
     let (mut told, mut looked) = (Instant::now(), Instant::now());
-    let mut is_away = false;
+    let (mut is_away, mut pause) = (false, Duration::ZERO);
     // Nodes not heard yet after the hub's return, and how long to wait for them: what is known of them is as old as the
     // loss, and would be taken for a pause of the job.
     let mut missing: (BTreeSet<String>, Instant) = (BTreeSet::new(), Instant::now());
@@ -233,10 +233,13 @@ fn analyse(address: &str, name: &str) -> Result<(), Box<dyn std::error::Error>> 
             }
         }
         let is_whole = missing.0.is_empty() || missing.1.elapsed() > Duration::from_secs(15);
-        if !is_away && is_whole && looked.elapsed() >= Duration::from_millis(500) {
+        if !is_away && is_whole && looked.elapsed() >= pause {
             looked = Instant::now();
             let events = engine.look(now_ns());
-            meter.look_ms = meter.look_ms.max(looked.elapsed().as_secs_f64() * 1e3);
+            let took = looked.elapsed();
+            meter.look_ms = meter.look_ms.max(took.as_secs_f64() * 1e3);
+            // Most of the time is for taking digests in.
+            pause = (took * 3).max(Duration::from_millis(500));
             for event in events {
                 tell(&hub, name, &event.what);
             }
