@@ -46,7 +46,8 @@ impl Groups {
         let group = self.0.get(handle.index())?;
         let tag = group.tag.load(Relaxed);
         let same = slot::is_live(tag)
-            && Handle::new(HandleKind::Group, handle.index(), slot::generation(tag), 0) == handle;
+            && Handle::new(HandleKind::Group, handle.index(), slot::generation(tag), 0)
+                == handle.following(true);
         same.then_some((group, slot::generation(tag)))
     }
 

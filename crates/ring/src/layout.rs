@@ -194,6 +194,8 @@ pub(crate) mod done {
 
 /// Highest bit of a number: a send or receive.
 pub(crate) const P2P_BIT: u64 = 1 << 63;
+/// Bit of the codes of an operation whose kernels and proxies NCCL was not asked to report.
+pub(crate) const PASSED_OVER: u64 = 1 << 49;
 /// `done::FLAGS`: the end was seen.
 pub(crate) const END_SEEN: u64 = 1;
 

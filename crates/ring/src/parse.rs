@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::layout::{
-    COMMS, END_SEEN, HEADER, JOURNAL, MAGIC, MAJOR, MINOR, P2P_BIT, TABLES, Table, comm, done, head, op, wait,
+    COMMS, END_SEEN, HEADER, JOURNAL, MAGIC, MAJOR, MINOR, P2P_BIT, PASSED_OVER, TABLES, Table, comm, done,
+    head, op, wait,
 };
 use crate::names::{Kind, OWN};
 use crate::progress::{HANDED_OVER, LAUNCHED, PROXIED, Progress};
@@ -367,8 +368,11 @@ impl Parser<'_> {
             // over without a launch is among those that NCCL does not report.
             let is_given = progress.has(LAUNCHED) || progress.has(HANDED_OVER);
             let has_kernels = !is_given || found.sight & 2 == 0 || call.channels > 0;
-            let sees_kernels =
-                found.sight & 1 == 1 && has_kernels && !matches!(call.algorithm.as_str(), "Unknown" | "CE");
+            let is_asked = entry.get(op::CODES) & PASSED_OVER == 0;
+            let sees_kernels = is_asked
+                && found.sight & 1 == 1
+                && has_kernels
+                && !matches!(call.algorithm.as_str(), "Unknown" | "CE");
             found.comm.in_flight.push(Op {
                 number,
                 call,

@@ -8,7 +8,9 @@ use crate::clock::mono_ns;
 use crate::file::{Map, OpenError, Options};
 use crate::groups::Groups;
 use crate::handle::{GENERATION, Handle, HandleKind};
-use crate::layout::{COMMS, END_SEEN, JOURNAL, NAMES, OPS, P2P_BIT, Table, comm, done, head, op, wait};
+use crate::layout::{
+    COMMS, END_SEEN, JOURNAL, NAMES, OPS, P2P_BIT, PASSED_OVER, Table, comm, done, head, op, wait,
+};
 use crate::names::{self, Kind};
 use crate::progress::{self, HANDED_OVER, LAUNCHED, PROXIED, Progress, Step};
 use crate::{journal, slot};
@@ -58,6 +60,8 @@ pub struct Told {
     pub is_p2p: bool,
     /// Part of a CUDA graph.
     pub is_captured: bool,
+    /// NCCL was not asked to report its kernels and proxies: nothing will tell of its start and end.
+    pub is_passed_over: bool,
     /// NCCL's number per communicator and function.
     pub sequence: Option<u64>,
     /// Elements.
@@ -76,6 +80,7 @@ impl Told {
             | u64::from(self.protocol) << 24
             | u64::from(self.channels) << 32
             | u64::from(self.is_captured) << 48
+            | if self.is_passed_over { PASSED_OVER } else { 0 }
     }
     fn ranks(&self) -> u64 {
         one_more(self.root) | one_more(self.peer) << 32
@@ -147,6 +152,11 @@ impl Writer {
     /// Where the ring is.
     pub fn path(&self) -> &std::path::Path {
         self.map.path()
+    }
+
+    /// The clock of all its times: CLOCK_MONOTONIC, ns.
+    pub fn now_ns(&self) -> u64 {
+        mono_ns()
     }
 
     fn head(&self, at: usize) -> &AtomicU64 {
@@ -324,7 +334,7 @@ impl Writer {
     pub fn call(&self, comm: Handle, group: Handle, told: &Told) -> Handle {
         if told.is_captured {
             // Only recorded: each run of the graph launches it anew.
-            return Handle::CAPTURED;
+            return Handle::CAPTURED.following(!told.is_passed_over);
         }
         let Some((entry, generation)) = self.comm_of(comm) else { return Handle::NONE };
         let Some((index, generation)) = self.begin(comm.index(), entry, generation, told, 0, 0) else {
@@ -369,7 +379,7 @@ impl Writer {
     pub fn plan_begins(&self, comm: Handle) -> Handle {
         let Some((entry, _)) = self.comm_of(comm) else { return Handle::NONE };
         let plan = entry.at(comm::PLANS).fetch_add(1, Relaxed) + 1;
-        Handle((HandleKind::Plan as u64) << 60 | (comm.index() as u64) << 40 | plan & 0xff_ffff_ffff)
+        Handle((HandleKind::Plan as u64) << 60 | (comm.index() as u64) << 40 | Handle(plan).plan())
     }
 
     /// NCCL launches an operation: `parent` is the call's handle, if calls are told.
@@ -381,7 +391,8 @@ impl Writer {
         };
         let sight = entry.get(comm::SIGHT);
         let tells_channels = !matches!(told.algorithm, names::ALGORITHM_UNKNOWN | names::ALGORITHM_CE);
-        let expected = if sight & 3 == 3 && tells_channels { told.channels } else { 0 };
+        let expected =
+            if sight & 3 == 3 && tells_channels && !told.is_passed_over { told.channels } else { 0 };
         if parent.kind() == Some(HandleKind::Call)
             && let Some(handle) = self.attach(parent, told, plan, expected)
         {
@@ -397,6 +408,8 @@ impl Writer {
     /// Joins a launch to the call that it comes from: it knows algorithm and channels, the call what the program asked.
     fn attach(&self, call: Handle, told: &Told, plan: u64, expected: u8) -> Option<Handle> {
         let (entry, generation) = self.live(&OPS, call)?;
+        let passed_over = entry.get(op::CODES) & PASSED_OVER;
+        let expected = if passed_over == 0 { expected } else { 0 };
         let change = |progress: Progress| {
             (!progress.has(LAUNCHED)).then(|| progress.with(LAUNCHED).expecting(expected))
         };
@@ -405,7 +418,7 @@ impl Writer {
         }
         // The call's own function, type, count and root stay: NCCL turns some into bytes before the launch.
         let own = entry.get(op::CODES) & 0xffff;
-        entry.set(op::CODES, told.codes() & !0xffff | own);
+        entry.set(op::CODES, told.codes() & !0xffff | own | passed_over);
         entry.set(op::SEQUENCE, told.sequence.map_or(0, |sequence| sequence.wrapping_add(1)));
         if told.peer.is_some() {
             entry.set(op::RANKS, told.ranks());
