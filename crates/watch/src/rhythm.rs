@@ -146,7 +146,9 @@ impl Rhythm {
             }
             self.n_moving += 1;
             // The first one has come in: what went before was a pause of all.
-            self.together_ns = if !self.was_inside { self.idle_ns } else { self.together_ns };
+            if !self.was_inside {
+                self.together_ns = self.idle_ns;
+            }
             if self.was_inside && !glance.is_inside {
                 self.together_ns = 0;
             }
