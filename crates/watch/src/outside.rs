@@ -1,5 +1,7 @@
 //! What a rank outside of any collective does, from its stack.
 
+use std::fmt::Write as _;
+
 use ringleader_knowledge::place;
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +31,7 @@ pub fn outside(stack: &[String], wchan: Option<&str>) -> Option<Outside> {
             if let Some((below, wchan)) =
                 kernel.filter(|(below, _)| below.id != place.id && below.id != "lock")
             {
-                text += &format!(", {} ({wchan} of the kernel)", below.text);
+                _ = write!(text, ", {} ({wchan} of the kernel)", below.text);
             }
             Some(Outside { label: place.id.to_owned(), text, frame: frame(at) })
         }

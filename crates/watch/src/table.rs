@@ -104,7 +104,7 @@ impl Row<'_> {
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        self.seat.digest.is_ended || self.seat.state == ProcessState::Dead
+        self.seat.digest.is_ended || matches!(self.seat.state, ProcessState::Dead | ProcessState::Zombie)
     }
 }
 

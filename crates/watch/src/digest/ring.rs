@@ -272,3 +272,98 @@ fn pattern(records: &[&Done]) -> Option<PeriodDigest> {
         }),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use ringleader_ring::{Call, Comm, Done, Op, State, Wait};
+
+    use super::from_ring;
+    use crate::digest::{MAX_COMMS, MAX_IN_FLIGHT, MAX_RECENT, MAX_STEPS, MAX_WAITS};
+
+    fn call(function: &str, peer: Option<u32>) -> Call {
+        Call {
+            function: function.to_owned(),
+            count: 8,
+            datatype: "ncclFloat16".to_owned(),
+            peer,
+            ..Call::default()
+        }
+    }
+
+    /// A ring that reaches from call `from` to call `to`, ten each second, three in a step.
+    fn ring(from: u64, to: u64) -> State {
+        let done = |number: u64| Done {
+            number,
+            call: Call { count: 8 + number % 3, ..call("AllReduce", None) },
+            enqueued_ns: number * 100_000_000,
+            started_ns: number * 100_000_000 + 10,
+            ended_ns: number * 100_000_000 + 30,
+            ..Done::default()
+        };
+        let mut state =
+            State { comms: vec![Comm { id: 0xbeef, size: 4, ..Comm::default() }], ..State::default() };
+        state.process.interface = 5;
+        state.recent = (from..to).map(done).collect();
+        state
+    }
+
+    #[test]
+    fn ended_ones_that_agents_have_in_common() {
+        let numbers = |from, to| -> BTreeSet<u64> {
+            let digest = from_ring(&ring(from, to));
+            let recent = &digest.comms.first().unwrap().recent;
+            assert!(recent.len() <= MAX_RECENT && recent.is_sorted_by_key(|d| d.number));
+            let one = recent.last().unwrap();
+            assert_eq!(
+                (one.bytes, one.queued_ns, one.ran_ns, one.period_ns),
+                (16 + (to - 1) % 3 * 2, 10, 20, 100_000_000)
+            );
+            recent.iter().map(|d| d.number).collect()
+        };
+        // Rings that reach differently far, read a second apart.
+        let common = numbers(0, 900).intersection(&numbers(600, 910)).count();
+        assert!(common >= 4, "{common}");
+        assert_eq!(from_ring(&ring(0, 0)).comms.first().unwrap().recent, []);
+    }
+
+    #[test]
+    fn steps_add_up() {
+        let digest = from_ring(&ring(7, 200));
+        let comm = digest.comms.first().unwrap();
+        let period = comm.period.clone().unwrap();
+        assert_eq!((period.ops, period.step_ns, period.is_training), (3, 300_000_000, true));
+        assert_eq!(comm.steps.len(), MAX_STEPS);
+        for step in &comm.steps {
+            assert_eq!((step.first % 4, step.ops, step.step), (0, 4, 3));
+            assert_eq!((step.ran_ns, step.queued_ns, step.period_ns), (80, 40, 400_000_000));
+        }
+    }
+
+    #[test]
+    fn bounded() {
+        let op = |number: u64, peer| Op {
+            number,
+            call: call(if peer == 0 { "AllReduce" } else { "Send" }, (peer > 0).then_some(peer)),
+            enqueued_ns: number,
+            waits: (0..50).map(|channel| Wait { channel, ..Wait::default() }).collect(),
+            ..Op::default()
+        };
+        let comm = |slot| Comm {
+            slot,
+            id: 1,
+            in_flight: (0..90).map(|n| op(n, u32::from(n != 70) * 3)).collect(),
+            ..Comm::default()
+        };
+        let digest = from_ring(&State { comms: (0..500).map(comm).collect(), ..State::default() });
+        assert_eq!(digest.comms.len(), MAX_COMMS);
+        let first = digest.comms.first().unwrap();
+        assert_eq!((first.in_flight.len(), first.n_in_flight), (MAX_IN_FLIGHT, 90));
+        // The collective is told of, however many sends there are.
+        assert!(first.in_flight.iter().any(|op| op.number == 70));
+        assert!(first.in_flight.iter().all(|op| op.waits.len() == MAX_WAITS));
+        let size = serde_json::to_string(&digest).unwrap().len();
+        assert!(size < 150_000, "{size}");
+    }
+}

@@ -124,11 +124,14 @@ struct Meeting {
     calls: BTreeMap<u32, (i64, &'static str, u64, usize)>,
 }
 
+/// The send and the receive of a pair: when its kernel started, and its place among the jobs.
+type Sides = (Option<(i64, usize)>, Option<(i64, usize)>);
+
 pub(crate) struct Sim {
     pub(crate) ranks: Vec<Rank>,
     pub(crate) groups: Vec<Group>,
     meetings: BTreeMap<(usize, u64), Meeting>,
-    pairs: BTreeMap<(usize, u32, u32, u64), (Option<(i64, usize)>, Option<(i64, usize)>)>,
+    pairs: BTreeMap<(usize, u32, u32, u64), Sides>,
     pub(crate) own_streams: bool,
     pub(crate) n_nodes: usize,
     /// Of each node: error of its clock, phase of its digests, silent from then on.
@@ -357,9 +360,9 @@ impl Sim {
             // The k-th send meets the k-th receive.
             let slot = self.pairs.entry((comm, from, to, job.nth)).or_default();
             if is_send {
-                slot.0 = Some((started, at))
+                slot.0 = Some((started, at));
             } else {
-                slot.1 = Some((started, at))
+                slot.1 = Some((started, at));
             }
             if let (Some((a, a_at)), Some((b, b_at))) = *slot {
                 let ended = self.end_of(comm, a.max(b));
@@ -458,9 +461,9 @@ impl Sim {
                 if job.ended <= t {
                     job.is_told = true;
                     if job.peer.is_none() {
-                        target.collectives_done += 1
+                        target.collectives_done += 1;
                     } else {
-                        target.p2p_done += 1
+                        target.p2p_done += 1;
                     }
                     target.bytes_done += job.count * 4;
                     dones.push((
