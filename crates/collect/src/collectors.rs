@@ -182,7 +182,8 @@ pub fn collect(
 ) -> Result<Manifest, ringleader_bundle::Trouble> {
     let (began_ns, started) = (now_ns(), Instant::now());
     let bundle = Writer::new(out, ask.caps)?;
-    let mut context = Context { program, ask, node: Node::default(), host: String::new(), bundle, stacks_at: None };
+    let mut context =
+        Context { program, ask, node: Node::default(), host: String::new(), bundle, stacks_at: None };
     for collector in ALL.iter().filter(|collector| (collector.wanted)(ask)) {
         progress(collector.name);
         (collector.collect)(&mut context)?;
@@ -311,8 +312,10 @@ fn run_for_each(
     let mut parts = Vec::with_capacity(requests.len());
     for some in requests.chunks(at_once.max(1)) {
         thread::scope(|scope| {
-            let threads: Vec<_> =
-                some.iter().map(|request| scope.spawn(move || run_task(program, task, request, longest_ms))).collect();
+            let threads: Vec<_> = some
+                .iter()
+                .map(|request| scope.spawn(move || run_task(program, task, request, longest_ms)))
+                .collect();
             parts.extend(threads.into_iter().map(|thread| thread.join().unwrap_or_default()));
         });
     }

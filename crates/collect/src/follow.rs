@@ -139,7 +139,9 @@ pub fn innermost(all: &BTreeMap<u32, Stat>, ranks: &BTreeMap<u32, Place>) -> BTr
         .filter(|(pid, place)| {
             let parent = all.get(pid).and_then(|stat| ranks.get(&stat.ppid));
             parent.is_some_and(|parent| {
-                parent.local_rank.is_some() && parent.local_rank == place.local_rank && parent.rank == place.rank
+                parent.local_rank.is_some()
+                    && parent.local_rank == place.local_rank
+                    && parent.rank == place.rank
             })
         })
         .map(|(pid, _)| *pid)
@@ -273,7 +275,8 @@ pub fn written_logs(proc: &Path, pid: u32) -> BTreeSet<PathBuf> {
         let is_named = path.extension().is_some_and(|end| LOGS.iter().any(|log| end == *log));
         let is_log = matches!(&*number, "1" | "2") || is_named;
         // The same path must be the same file here: a container has files of its own.
-        let same = |a: &fs::Metadata, b: &fs::Metadata| a.is_file() && (a.dev(), a.ino()) == (b.dev(), b.ino());
+        let same =
+            |a: &fs::Metadata, b: &fs::Metadata| a.is_file() && (a.dev(), a.ino()) == (b.dev(), b.ino());
         let is_ours = is_log && same(&fs::metadata(&at).ok()?, &fs::metadata(&path).ok()?);
         is_ours.then_some(path)
     });

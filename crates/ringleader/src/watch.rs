@@ -35,8 +35,8 @@ use ringleader_watch::event::{Event, What};
 use ringleader_watch::tree;
 use ringleader_watch::view::JobState;
 
-pub(crate) use self::args::WatchArgs;
 use self::agent::{Agent, Target};
+pub(crate) use self::args::WatchArgs;
 use self::child::Running;
 use self::events::Teller;
 use self::incident::{Judged, Scene};
@@ -165,9 +165,14 @@ fn settings(args: &WatchArgs) -> Settings {
 
 /// Where bundles go. With a directory for a hub that is a folder that all nodes see.
 fn out_folder(args: &WatchArgs) -> Result<PathBuf, Failure> {
-    let shared = args.hub.as_deref().and_then(|hub| hub.strip_prefix("dir:")).map(|hub| Path::new(hub).join("bundles"));
+    let shared = args
+        .hub
+        .as_deref()
+        .and_then(|hub| hub.strip_prefix("dir:"))
+        .map(|hub| Path::new(hub).join("bundles"));
     let Some(folder) = args.out.clone().or(shared) else { return Ok(PathBuf::from(".")) };
-    std::fs::create_dir_all(&folder).map_err(|source| Failure::CannotWrite { path: folder.clone(), source })?;
+    std::fs::create_dir_all(&folder)
+        .map_err(|source| Failure::CannotWrite { path: folder.clone(), source })?;
     Ok(folder)
 }
 
@@ -289,7 +294,8 @@ impl Watch<'_> {
         for mut event in self.engine.look(now_ns) {
             if let What::Watching { cannot_see, .. } = &mut event.what {
                 // What agents say of it names pids and the way out.
-                cannot_see.extend(self.engine.view().nodes.iter().flat_map(|node| node.notes.iter().cloned()));
+                cannot_see
+                    .extend(self.engine.view().nodes.iter().flat_map(|node| node.notes.iter().cloned()));
                 cannot_see.truncate(MAX_NOTES);
             }
             // How it ended, the face knows better: it may have the exit code.
@@ -351,7 +357,8 @@ impl Watch<'_> {
     /// Collects, judges and passes on, in a thread.
     fn begin(&mut self, why: String) {
         if self.n_incidents >= MAX_INCIDENTS {
-            self.teller.note(format!("no more than {MAX_INCIDENTS} incidents are collected in one run: {why}"));
+            self.teller
+                .note(format!("no more than {MAX_INCIDENTS} incidents are collected in one run: {why}"));
             return;
         }
         self.n_incidents += 1;

@@ -217,12 +217,16 @@ impl Agent {
         self.open_rings(all, here);
         ranks.extend(self.members.iter().filter(|(_, m)| m.ring.is_some()).map(|(pid, _)| *pid));
         let is_late = self.began.elapsed() > UNNAMED;
-        if ranks.is_empty() && is_late && let Target::Pids(roots) = &self.target {
+        if ranks.is_empty()
+            && is_late
+            && let Target::Pids(roots) = &self.target
+        {
             // Nothing says who computes: what was named, or what it has started, is all there is to watch.
             let below = follow::with_descendants(all, roots);
             let parents: BTreeSet<u32> =
                 below.iter().filter_map(|pid| all.get(pid)).map(|stat| stat.ppid).collect();
-            let is_one = |pid: &u32| if roots.len() > 1 { roots.contains(pid) } else { !parents.contains(pid) };
+            let is_one =
+                |pid: &u32| if roots.len() > 1 { roots.contains(pid) } else { !parents.contains(pid) };
             ranks.extend(below.into_iter().filter(is_one));
         }
         let is_known = |member: &Member| {
@@ -372,7 +376,8 @@ impl Agent {
             notes.push(format!("{} more jobs write rings here; --pid names one", self.n_other_jobs));
         }
         if !self.had_ranks && self.target == Target::Rings {
-            let folders: Vec<String> = self.folders.iter().map(|folder| folder.display().to_string()).collect();
+            let folders: Vec<String> =
+                self.folders.iter().map(|folder| folder.display().to_string()).collect();
             notes.push(format!("no ring of a live process in {} yet", folders.join(" or ")));
         }
         notes
@@ -398,9 +403,9 @@ impl Agent {
     pub(crate) fn is_over(&self) -> bool {
         let all = follow::processes(&self.proc);
         let is_left = match &self.target {
-            Target::Pids(roots) => roots
-                .iter()
-                .any(|pid| all.get(pid).is_some_and(|stat| !matches!(&*stat.state, "Z" | "X"))),
+            Target::Pids(roots) => {
+                roots.iter().any(|pid| all.get(pid).is_some_and(|stat| !matches!(&*stat.state, "Z" | "X")))
+            }
             Target::Slurm(_) | Target::Rings => false,
         };
         self.had_target && !is_left && self.members.values().all(|member| member.is_gone || !member.is_rank)

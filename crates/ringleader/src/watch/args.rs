@@ -81,7 +81,11 @@ const MAX_S: f64 = 86_400.0;
 
 fn number(text: &str, least: f64, most: f64) -> Result<f64, String> {
     let value: f64 = text.parse().map_err(|_| "it is no number".to_owned())?;
-    if (least..=most).contains(&value) { Ok(value) } else { Err(format!("it is not within {least} and {most}")) }
+    if (least..=most).contains(&value) {
+        Ok(value)
+    } else {
+        Err(format!("it is not within {least} and {most}"))
+    }
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

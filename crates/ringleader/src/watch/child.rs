@@ -176,7 +176,9 @@ fn pass_on(mut from: File, to: Stream, stop: &AtomicBool) {
                 let bytes = buffer.get(..n).unwrap_or_default();
                 // Nobody may be listening any more; the file has it all.
                 let _ = match to {
-                    Stream::Output => io::stdout().lock().write_all(bytes).and_then(|()| io::stdout().flush()),
+                    Stream::Output => {
+                        io::stdout().lock().write_all(bytes).and_then(|()| io::stdout().flush())
+                    }
                     Stream::Error => io::stderr().lock().write_all(bytes),
                 };
             }

@@ -41,8 +41,10 @@ fn run(command: &str, report: &str, bundle: &Path, limit: Duration) -> String {
     let report = report.to_owned();
     // A command need not read what it is given.
     thread::spawn(move || input.map(|mut input| input.write_all(report.as_bytes())));
-    let output = child.stdout.take().map(|mut from| keep(move |to| from.by_ref().take(MAX_OUTPUT).read_to_end(to)));
-    let errors = child.stderr.take().map(|mut from| keep(move |to| from.by_ref().take(MAX_OUTPUT).read_to_end(to)));
+    let output =
+        child.stdout.take().map(|mut from| keep(move |to| from.by_ref().take(MAX_OUTPUT).read_to_end(to)));
+    let errors =
+        child.stderr.take().map(|mut from| keep(move |to| from.by_ref().take(MAX_OUTPUT).read_to_end(to)));
     let ended = wait(&mut child, limit);
     let mut said = Vec::new();
     for thread in [output, errors].into_iter().flatten() {

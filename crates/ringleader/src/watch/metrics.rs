@@ -73,7 +73,8 @@ pub(crate) fn render(picture: &Picture) -> String {
     let answer = Numbers::<Answer>::default();
     if let Some(verdict) = picture.verdict.as_ref().map(|report| &report["verdict"]) {
         let of = |name: &str| verdict[name].as_str().unwrap_or_default().to_owned();
-        let culprit = verdict["culprits"][0]["rank"].as_u64().map(|rank| rank.to_string()).unwrap_or_default();
+        let culprit =
+            verdict["culprits"][0]["rank"].as_u64().map(|rank| rank.to_string()).unwrap_or_default();
         let labels = Answer { cause: of("cause"), confidence: of("confidence"), culprit };
         answer.get_or_create(&labels).set(1.0);
     }
@@ -126,7 +127,12 @@ fn ranks(registry: &mut Registry, picture: &Picture) {
         let labels = StateOfRank { rank, host: row.host.clone(), state: row.state.clone() };
         state.get_or_create(&labels).set(1.0);
     }
-    registry.register_with_unit("rank_late", "How late it enters collectives in the mean", Unit::Seconds, late);
+    registry.register_with_unit(
+        "rank_late",
+        "How late it enters collectives in the mean",
+        Unit::Seconds,
+        late,
+    );
     registry.register("rank_suspect", "Whether a stall points at it", suspect);
     registry.register("rank_state", "State of a rank, always 1", state);
     let stragglers = Numbers::<Late>::default();
@@ -135,7 +141,12 @@ fn ranks(registry: &mut Registry, picture: &Picture) {
         let labels = Late { rank: straggler.rank.to_string(), comm: straggler.comm.clone(), of };
         stragglers.get_or_create(&labels).set(straggler.late_ms / 1e3);
     }
-    registry.register_with_unit("straggler_late", "A rank that is late, and of what", Unit::Seconds, stragglers);
+    registry.register_with_unit(
+        "straggler_late",
+        "A rank that is late, and of what",
+        Unit::Seconds,
+        stragglers,
+    );
 }
 
 #[cfg(test)]

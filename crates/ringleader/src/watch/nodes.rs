@@ -208,7 +208,11 @@ impl Gathering {
             match answer.bundle.as_ref().map(PathBuf::from) {
                 Some(path) if path.is_file() => bundles.push(path),
                 Some(path) => {
-                    notes.push(format!("the bundle of {} is there, not here: {}", answer.node, path.display()));
+                    notes.push(format!(
+                        "the bundle of {} is there, not here: {}",
+                        answer.node,
+                        path.display()
+                    ));
                 }
                 None if answer.outcome == Outcome::Failed => {
                     notes.push(format!("{} has no bundle: {}", answer.node, answer.note));

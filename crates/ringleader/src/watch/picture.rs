@@ -156,10 +156,12 @@ impl Picture {
         (self.job, self.sees) = (view.job, view.sees);
         let notes = view.nodes.iter().flat_map(|node| &node.notes);
         self.cannot_see = view.cannot_see.iter().chain(notes).take(MAX_NOTES).cloned().collect();
-        (self.n_nodes, self.n_ranks, self.n_comms) = (view.nodes.len(), view.processes.len(), view.comms.len());
+        (self.n_nodes, self.n_ranks, self.n_comms) =
+            (view.nodes.len(), view.processes.len(), view.comms.len());
         self.stalls.clone_from(&view.stalls);
         let slowest = view.slowest.as_ref();
-        self.slowest = slowest.map(|s| SlowestRow { rank: s.rank, late_ms: s.late_ms, persistent: s.persistent });
+        self.slowest =
+            slowest.map(|s| SlowestRow { rank: s.rank, late_ms: s.late_ms, persistent: s.persistent });
         self.comms = comms(view);
         self.ranks = ranks(view);
     }
@@ -329,7 +331,11 @@ pub(crate) mod sample {
             after_s: 10.5,
             expected_s: 5.0,
             text: "rank 2 never entered".to_owned(),
-            states: vec![RankState { rank: 2, detail: "stopped by a signal".to_owned(), ..RankState::default() }],
+            states: vec![RankState {
+                rank: 2,
+                detail: "stopped by a signal".to_owned(),
+                ..RankState::default()
+            }],
             suspects: vec![2],
             ..Stall::default()
         };
@@ -366,7 +372,8 @@ pub(crate) mod sample {
                 "actions": [{"text": "let it go on", "command": "kill -CONT 4702", "impact": "harmless"}]
             }
         }));
-        picture.verdict_text = Some("VERDICT  process-stopped (hang, high confidence)\n  rank 2 is stopped".to_owned());
+        picture.verdict_text =
+            Some("VERDICT  process-stopped (hang, high confidence)\n  rank 2 is stopped".to_owned());
         picture.bundle = Some("/var/tmp/ringleader-node7-1.tar.zst".to_owned());
         picture.n_verdicts = 1;
         picture

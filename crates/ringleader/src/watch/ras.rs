@@ -110,7 +110,11 @@ fn question(pid: u32, address: &str) -> Result<RasReport, String> {
         let request = Request {
             peers: vec![peer],
             // The thread enters the network of the process, where that is another one.
-            target: if is_elsewhere(pid) { Target { pids: vec![pid], ..Target::default() } } else { Target::default() },
+            target: if is_elsewhere(pid) {
+                Target { pids: vec![pid], ..Target::default() }
+            } else {
+                Target::default()
+            },
             deadline_ms: PATIENCE_MS,
             ..Request::default()
         };

@@ -43,7 +43,9 @@ pub(crate) fn show(picture: &Mutex<Picture>, stop: &Arc<AtomicBool>) -> io::Resu
             outcome = Err(error);
             break;
         }
-        match event::poll(REDRAW).and_then(|is_there| if is_there { event::read().map(Some) } else { Ok(None) }) {
+        match event::poll(REDRAW)
+            .and_then(|is_there| if is_there { event::read().map(Some) } else { Ok(None) })
+        {
             Ok(Some(event)) if quits(&event) => break,
             Ok(Some(event)) => moved(&event, &mut scroll),
             Ok(None) => {}
@@ -61,7 +63,8 @@ pub(crate) fn show(picture: &Mutex<Picture>, stop: &Arc<AtomicBool>) -> io::Resu
 fn quits(event: &Event) -> bool {
     let Event::Key(key) = event else { return false };
     let is_interrupt = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
-    key.kind != KeyEventKind::Release && (is_interrupt || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc))
+    key.kind != KeyEventKind::Release
+        && (is_interrupt || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc))
 }
 
 fn moved(event: &Event, scroll: &mut Scroll) {
@@ -124,10 +127,10 @@ fn header(picture: &Picture) -> Paragraph<'static> {
         " ringleader watch ".bold(),
         Span::styled(word, style),
         Span::raw(format!(
-            "  {} ranks on {} nodes, {} communicators, seen by {}",
-            picture.n_ranks,
-            picture.n_nodes,
-            picture.n_comms,
+            "  {} on {}, {}, seen by {}",
+            words::count(picture.n_ranks, "rank"),
+            words::count(picture.n_nodes, "node"),
+            words::count(picture.n_comms, "communicator"),
             words::means(picture.sees)
         )),
     ];
@@ -148,17 +151,18 @@ fn header(picture: &Picture) -> Paragraph<'static> {
 }
 
 fn draw_comms(frame: &mut Frame<'_>, area: Rect, picture: &Picture) {
-    let heads = ["communicator", "ranks", "ended", "op/s", "GB/s", "bus GB/s", "in flight", "now", "waits for"];
+    let heads =
+        ["communicator", "ranks", "ended", "op/s", "GB/s", "bus GB/s", "in flight", "now", "waits for"];
     let rows = picture.comms.iter().map(comm_row);
     let widths = [
         Constraint::Fill(2),
-        Constraint::Length(11),
         Constraint::Length(9),
         Constraint::Length(8),
         Constraint::Length(7),
+        Constraint::Length(6),
         Constraint::Length(8),
         Constraint::Length(9),
-        Constraint::Fill(2),
+        Constraint::Fill(4),
         Constraint::Fill(2),
     ];
     let table = Table::new(rows, widths)
@@ -181,7 +185,11 @@ fn comm_row(comm: &CommRow) -> Row<'static> {
         Cell::from(comm.busbw_gbs.map_or_else(|| "-".to_owned(), number)),
         Cell::from(comm.in_flight.to_string()),
         Cell::from(front.unwrap_or_default()),
-        Cell::from(if comm.waiting_for.is_empty() { String::new() } else { words::rank_list(&comm.waiting_for) }),
+        Cell::from(if comm.waiting_for.is_empty() {
+            String::new()
+        } else {
+            words::rank_list(&comm.waiting_for)
+        }),
     ];
     Row::new(cells).style(if comm.is_stalled { BAD } else { Style::new() })
 }

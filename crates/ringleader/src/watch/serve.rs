@@ -145,7 +145,10 @@ mod tests {
         picture.lock().unwrap().comms[0].name = "</script><img src=x onerror=alert(1)>".to_owned();
         assert!(ask(at, "/api/state", &host).contains("onerror"));
         let metrics = ask(at, "/metrics", "localhost");
-        assert!(metrics.contains("application/openmetrics-text") && metrics.contains("ringleader_stalled 1"), "{metrics}");
+        assert!(
+            metrics.contains("application/openmetrics-text") && metrics.contains("ringleader_stalled 1"),
+            "{metrics}"
+        );
         assert!(ask(at, "/nothing", &host).starts_with("HTTP/1.1 404"));
     }
 
@@ -167,7 +170,9 @@ mod tests {
     /// The page holds no other address, and nothing that takes text of the job as HTML.
     #[test]
     fn the_page_is_one_file() {
-        for word in ["http://", "https://", "innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("] {
+        for word in
+            ["http://", "https://", "innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("]
+        {
             assert!(!PAGE.contains(word), "{word}");
         }
     }

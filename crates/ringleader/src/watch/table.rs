@@ -21,22 +21,25 @@ pub(crate) fn render(picture: &Picture) -> String {
     let mut out = String::new();
     let _ = writeln!(
         out,
-        "{job}: {} ranks on {} nodes, seen by {}",
-        picture.n_ranks,
-        picture.n_nodes,
+        "{job}: {} on {}, seen by {}",
+        words::count(picture.n_ranks, "rank"),
+        words::count(picture.n_nodes, "node"),
         words::means(picture.sees)
     );
     for text in &picture.cannot_see {
         let _ = writeln!(out, "cannot see: {}", plain(text));
     }
     if !picture.comms.is_empty() {
-        let mut rows = vec![["communicator", "ranks", "ended", "op/s", "bus GB/s", "in flight", "now", "waits for"]
-            .map(str::to_owned)
-            .to_vec()];
+        let mut rows = vec![
+            ["communicator", "ranks", "ended", "op/s", "bus GB/s", "in flight", "now", "waits for"]
+                .map(str::to_owned)
+                .to_vec(),
+        ];
         rows.extend(picture.comms.iter().map(|comm| {
-            let front = comm.front.as_ref().map(|front| {
-                format!("{}: {} of {} in", plain(front), comm.entered, comm.ranks_seen)
-            });
+            let front = comm
+                .front
+                .as_ref()
+                .map(|front| format!("{}: {} of {} in", plain(front), comm.entered, comm.ranks_seen));
             let waits =
                 if comm.waiting_for.is_empty() { String::new() } else { words::rank_list(&comm.waiting_for) };
             vec![
@@ -74,7 +77,8 @@ pub(crate) fn render(picture: &Picture) -> String {
 
 fn aligned(out: &mut String, rows: &[Vec<String>]) {
     let n_cells = rows.first().map_or(0, Vec::len);
-    let width = |at: usize| rows.iter().filter_map(|row| row.get(at)).map(|cell| columns(cell)).max().unwrap_or(0);
+    let width =
+        |at: usize| rows.iter().filter_map(|row| row.get(at)).map(|cell| columns(cell)).max().unwrap_or(0);
     let widths: Vec<usize> = (0..n_cells).map(width).collect();
     for row in rows {
         let mut line = String::new();

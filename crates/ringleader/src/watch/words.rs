@@ -17,8 +17,12 @@ const MAX_COMMS: usize = 4;
 pub(crate) fn lines(event: &Event) -> Option<String> {
     Some(match &event.what {
         What::Watching { nodes, ranks, sees, cannot_see } => {
-            let mut out =
-                format!("watching {} on {}, by {}", count(*ranks, "rank"), count(*nodes, "node"), means(*sees));
+            let mut out = format!(
+                "watching {} on {}, by {}",
+                count(*ranks as usize, "rank"),
+                count(*nodes as usize, "node"),
+                means(*sees)
+            );
             for text in cannot_see {
                 // Writing to a String cannot fail; so below.
                 let _ = write!(out, "\n  cannot see: {}", plain(text));
@@ -53,7 +57,8 @@ pub(crate) fn stalled(stall: &Stall) -> String {
     let mut out = format!("STALL: {}", headline(stall));
     for rank in stall.states.iter().take(MAX_STATES) {
         let what = if rank.detail.is_empty() { &rank.state } else { &rank.detail };
-        let _ = write!(out, "\n  rank {} ({} pid {}): {}", rank.rank, plain(&rank.host), rank.pid, plain(what));
+        let _ =
+            write!(out, "\n  rank {} ({} pid {}): {}", rank.rank, plain(&rank.host), rank.pid, plain(what));
     }
     if stall.states.len() > MAX_STATES {
         let _ = write!(out, "\n  … and {} more", stall.states.len() - MAX_STATES);
@@ -145,7 +150,8 @@ fn sure(confidence: Confidence) -> &'static str {
     }
 }
 
-fn count(n: u32, what: &str) -> String {
+/// `1 node`, `2 nodes`.
+pub(crate) fn count(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 

@@ -101,7 +101,8 @@ impl Job {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("rings")).unwrap();
         std::fs::create_dir(folder.path().join("out")).unwrap();
-        let ranks = (0..size).map(|rank| rank_command(folder.path(), rank, size, steps).spawn().unwrap()).collect();
+        let ranks =
+            (0..size).map(|rank| rank_command(folder.path(), rank, size, steps).spawn().unwrap()).collect();
         Self { folder, ranks }
     }
 
@@ -124,7 +125,8 @@ impl Job {
 
     fn watch(&self, arguments: &[&str]) -> Watcher {
         let (rings, out) = (self.rings(), self.out());
-        let mut all = vec!["--json", "--interval", "0.1", "--stall-floor", "1", "--rings", &rings, "--out", &out];
+        let mut all =
+            vec!["--json", "--interval", "0.1", "--stall-floor", "1", "--rings", &rings, "--out", &out];
         all.extend(arguments);
         Watcher::start(&all)
     }
@@ -238,8 +240,11 @@ fn a_stopped_rank_is_named_within_seconds_and_its_evidence_kept() {
     assert_eq!(&report["verdict"], verdict);
     let file = std::fs::File::open(bundle).unwrap();
     let mut archive = tar::Archive::new(zstd::stream::read::Decoder::new(file).unwrap());
-    let names: Vec<String> =
-        archive.entries().unwrap().map(|entry| entry.unwrap().path().unwrap().display().to_string()).collect();
+    let names: Vec<String> = archive
+        .entries()
+        .unwrap()
+        .map(|entry| entry.unwrap().path().unwrap().display().to_string())
+        .collect();
     assert_eq!(names.iter().filter(|name| name.contains("/rings/ring-")).count(), 3, "{names:?}");
     // The hook was given the same report.
     let told: Value = serde_json::from_slice(&std::fs::read(&hook).unwrap()).unwrap();
@@ -254,7 +259,11 @@ fn a_job_that_ends_in_order_is_no_incident() {
     job.ranks.iter_mut().for_each(|rank| assert!(rank.wait().unwrap().success()));
     let (code, events) = watcher.end();
     assert_eq!(code, Some(0), "{events:#?}");
-    assert_eq!((count(&events, "ended"), count(&events, "stall"), count(&events, "verdict")), (1, 0, 0), "{events:#?}");
+    assert_eq!(
+        (count(&events, "ended"), count(&events, "stall"), count(&events, "verdict")),
+        (1, 0, 0),
+        "{events:#?}"
+    );
     assert!(std::fs::read_dir(job.out()).unwrap().next().is_none(), "nothing was written");
 }
 
@@ -302,7 +311,10 @@ fn the_command_is_started_with_the_plugin_and_its_exit_code_passed_on() {
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "plugin is /opt/libringleader_nccl.so\n");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("oops\n") && said.contains("ended: the command ended with exit status: 0"), "{said}");
+    assert!(
+        said.contains("oops\n") && said.contains("ended: the command ended with exit status: 0"),
+        "{said}"
+    );
     assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none(), "what it printed is not kept");
     // One that fails leaves its output, and a bundle.
     let output = run("echo 'RuntimeError: no luck' >&2; exit 7");
@@ -320,10 +332,13 @@ fn the_command_is_started_with_the_plugin_and_its_exit_code_passed_on() {
 
 #[test]
 fn without_the_plugin_it_says_what_it_cannot_see() {
-    let mut rank = Command::new("sleep").arg("600").env("RANK", "3").env("NCCL_RAS_ENABLE", "0").spawn().unwrap();
+    let mut rank =
+        Command::new("sleep").arg("600").env("RANK", "3").env("NCCL_RAS_ENABLE", "0").spawn().unwrap();
     let pid = rank.id().to_string();
-    let output =
-        ringleader().args(["watch", "--json", "--for", "4", "--interval", "0.2", "--pid", &pid]).output().unwrap();
+    let output = ringleader()
+        .args(["watch", "--json", "--for", "4", "--interval", "0.2", "--pid", &pid])
+        .output()
+        .unwrap();
     rank.kill().unwrap();
     rank.wait().unwrap();
     assert_eq!(output.status.code(), Some(0));
@@ -332,7 +347,10 @@ fn without_the_plugin_it_says_what_it_cannot_see() {
     let watching = events.iter().rfind(|event| event["event"] == "watching").unwrap();
     assert_eq!((&watching["sees"], &watching["ranks"]), (&"processes".into(), &1.into()), "{watching}");
     let told = watching["cannot_see"].to_string();
-    assert!(told.contains(&format!("no plugin in pid {pid}")) && told.contains("NCCL_PROFILER_PLUGIN="), "{told}");
+    assert!(
+        told.contains(&format!("no plugin in pid {pid}")) && told.contains("NCCL_PROFILER_PLUGIN="),
+        "{told}"
+    );
 }
 
 #[test]
@@ -346,7 +364,7 @@ fn once_is_a_table_of_how_the_job_stands() {
     let output = ringleader().args(["watch", "--once", "--rings", &rings]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{text}");
-    assert!(text.contains("2 ranks on 1 nodes, seen by the plugin"), "{text}");
+    assert!(text.contains("2 ranks on 1 node, seen by the plugin"), "{text}");
     assert!(text.contains("default_pg"), "{text}");
 }
 
@@ -360,8 +378,21 @@ fn two_nodes_judge_together() {
     let node = |name: &str, rank: usize| {
         let (pid, rings) = (job.ranks[rank].id().to_string(), job.rings());
         Watcher::start(&[
-            "--json", "--interval", "0.2", "--stall-floor", "1", "--for", "120", "--rings", &rings, "--hub", &hub,
-            "--unstable-node", name, "--pid", &pid,
+            "--json",
+            "--interval",
+            "0.2",
+            "--stall-floor",
+            "1",
+            "--for",
+            "120",
+            "--rings",
+            &rings,
+            "--hub",
+            &hub,
+            "--unstable-node",
+            name,
+            "--pid",
+            &pid,
         ])
     };
     let mut first = node("node-a", 0);

@@ -47,7 +47,12 @@ fn the_page_shows_the_culprit() {
     let job = Job::start(3, u64::MAX);
     let mut watcher = job.watch(&["--pid", &job.pids(), "--for", "300", "--serve", "0"]);
     let note = watcher.until("note")["text"].as_str().unwrap().to_owned();
-    let url = note.split_whitespace().find(|word| word.starts_with("http://")).unwrap().trim_end_matches(',').to_owned();
+    let url = note
+        .split_whitespace()
+        .find(|word| word.starts_with("http://"))
+        .unwrap()
+        .trim_end_matches(',')
+        .to_owned();
     watcher.until("progress");
     let before = visit(&browser, &url, &["--dump-dom"]);
     assert!(before.contains("default_pg"), "the script has run and the state has come: {before}");
@@ -57,7 +62,8 @@ fn the_page_shows_the_culprit() {
     let after = visit(&browser, &url, &["--dump-dom"]);
     assert!(after.contains("Verdict: process-stopped"), "{after}");
     assert!(after.contains("culprit: rank 1"), "{after}");
-    let shot = std::env::var_os("RINGLEADER_PAGE_PNG").map_or_else(|| job.folder.path().join("page.png"), PathBuf::from);
+    let shot = std::env::var_os("RINGLEADER_PAGE_PNG")
+        .map_or_else(|| job.folder.path().join("page.png"), PathBuf::from);
     visit(&browser, &url, &[&format!("--screenshot={}", shot.display())]);
     let picture = std::fs::read(&shot).unwrap();
     assert!(picture.starts_with(b"\x89PNG") && picture.len() > 5_000, "{} bytes", picture.len());
