@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import queue
+import random
 import re
 import signal
 import socket
@@ -29,9 +30,15 @@ class Failed(Exception):
 
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    # Below those that the kernel hands out: a client that tries again and again while nobody listens would in the end be
+    # given the server's own port, be connected with itself, and keep the server from coming back.
+    while True:
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", random.randrange(11000, 32000)))
+                return s.getsockname()[1]
+            except OSError:
+                pass
 
 
 class Lines:
@@ -172,6 +179,10 @@ def main():
         return 0
     except Failed as failed:
         print(f"FAILED {failed}", flush=True)
+        for one in started:
+            one.take_in()
+            state = "lives" if one.process.poll() is None else f"ended with {one.process.returncode}"
+            print(f"  {one.process.args[1:4]} {state}, said last:", *map(json.dumps, one.seen[-4:]), sep="\n    ")
         out["failed"] = str(failed)
         return 1
     finally:

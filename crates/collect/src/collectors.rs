@@ -7,6 +7,7 @@
 mod dump;
 mod logs;
 mod node;
+mod poured;
 mod ras;
 mod rings;
 mod stacks;

@@ -214,7 +214,7 @@ impl RingFile {
     /// # Errors
     /// Those of opening; if it is no regular file.
     pub fn open(&self) -> io::Result<File> {
-        open(&FileAsk { root: self.root.clone(), path: self.path.clone() })
+        open(&FileAsk { root: self.root.clone(), path: self.path.clone(), ..FileAsk::default() })
     }
 }
 

@@ -7,6 +7,8 @@
 
 mod addresses;
 mod allowed;
+#[cfg(test)]
+mod captured;
 pub mod collectors;
 pub mod follow;
 pub mod probes;

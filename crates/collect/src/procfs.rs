@@ -260,11 +260,7 @@ mod tests {
     }
 
     fn write(root: &Path, files: &[(&str, &str)]) {
-        for (path, content) in files {
-            let path = root.join("fs/cgroup").join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, content).unwrap();
-        }
+        crate::captured::put(&root.join("fs/cgroup"), files);
     }
 
     #[test]

@@ -11,6 +11,11 @@ use crate::wire::{self, Unreadable, Word};
 /// Nodes that a feed keeps apart; more are left out, which [`Change::Surplus`] says.
 const MAX_NODES: usize = 1 << 16;
 
+/// What already stood in the hub when it was looked at may be of any age, which only its agent's clock could say; and who
+/// joins digests compares clocks by their arrival. Living agents speak again within this time; of the others, what stood
+/// there is handed out then.
+const HOLD: Duration = Duration::from_secs(3);
+
 /// News of the hub.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
@@ -54,11 +59,16 @@ impl Feed {
     pub fn next(&mut self, wait: Duration) -> Vec<Change> {
         let until = Instant::now() + wait;
         let mut inner = self.mailbox.inner();
-        while inner.link.is_none() && inner.news.is_empty() && !inner.is_surplus_news {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+        loop {
+            let now = Instant::now();
+            inner.release(now);
+            if inner.link.is_some() || inner.is_surplus_news || !inner.news.is_empty() {
+                break;
+            }
+            if until <= now {
                 return Vec::new();
             }
+            let left = inner.hold_until.unwrap_or(until).min(until).saturating_duration_since(now);
             inner = self.mailbox.rings.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         let link = inner.link.take();
@@ -97,6 +107,9 @@ struct Inner {
     /// Nodes with a digest in the hub.
     present: BTreeSet<String>,
     news: BTreeMap<String, News>,
+    /// What is held back, and until when.
+    old: BTreeMap<String, Vec<u8>>,
+    hold_until: Option<Instant>,
     link: Option<Change>,
     is_away: bool,
     is_surplus: bool,
@@ -121,10 +134,10 @@ impl Mailbox {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A node's newest bytes.
-    pub(crate) fn put(&self, node: String, bytes: Vec<u8>) {
+    /// A node's newest bytes. Old: they stood there before anybody looked.
+    pub(crate) fn put(&self, node: String, bytes: Vec<u8>, is_old: bool) {
         let mut inner = self.inner();
-        inner.put(node, bytes);
+        inner.put(node, bytes, is_old);
         drop(inner);
         self.rings.notify_all();
     }
@@ -132,6 +145,7 @@ impl Mailbox {
     /// A node's bytes are gone: it is silent, unless it has said goodbye.
     pub(crate) fn gone(&self, node: String) {
         let mut inner = self.inner();
+        inner.old.remove(&node);
         if inner.present.remove(&node) {
             inner.news.insert(node, News::Silent);
         }
@@ -146,10 +160,11 @@ impl Mailbox {
         let gone: Vec<String> = inner.present.difference(&listed).cloned().collect();
         for node in gone {
             inner.present.remove(&node);
+            inner.old.remove(&node);
             inner.news.insert(node, News::Silent);
         }
         for (node, bytes) in all {
-            inner.put(node, bytes);
+            inner.put(node, bytes, true);
         }
         drop(inner);
         self.rings.notify_all();
@@ -177,7 +192,17 @@ impl Mailbox {
 }
 
 impl Inner {
-    fn put(&mut self, node: String, bytes: Vec<u8>) {
+    /// Hands out what was held back, if its time has come.
+    fn release(&mut self, now: Instant) {
+        if self.hold_until.is_some_and(|until| until <= now) {
+            self.hold_until = None;
+            let old = std::mem::take(&mut self.old);
+            self.news.extend(old.into_iter().map(|(node, bytes)| (node, News::Bytes(bytes))));
+        }
+    }
+
+    fn put(&mut self, node: String, bytes: Vec<u8>, is_old: bool) {
+        self.old.remove(&node);
         if wire::is_bye(&bytes) {
             if self.present.remove(&node) {
                 self.news.insert(node, News::Left);
@@ -190,6 +215,11 @@ impl Inner {
             return;
         }
         self.present.insert(node.clone());
-        self.news.insert(node, News::Bytes(bytes));
+        if is_old {
+            self.old.insert(node, bytes);
+            self.hold_until = Some(Instant::now() + HOLD);
+        } else {
+            self.news.insert(node, News::Bytes(bytes));
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::ffi::{c_char, c_int, c_ulong, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use crate::pace::Pace;
 use ringleader_ring::names::{ALGORITHM_CE, KEY_BYTES, Key, Kind};
 use ringleader_ring::{Handle, HandleKind, NewComm, Options, Phase, Told, Writer};
 
@@ -63,6 +64,8 @@ pub(crate) enum Name {
 pub(crate) enum Event {
     /// A launch.
     Group,
+    /// A group of calls.
+    GroupApi,
     /// A call of the program.
     Call(Call),
     /// An operation of a launch.
@@ -138,6 +141,8 @@ const LOG_INIT: c_ulong = 1;
 const SWITCH: &str = "RINGLEADER_PLUGIN";
 /// `RINGLEADER_PLUGIN_EVENTS`: the mask itself, as a number; for measuring what each kind of event costs.
 const EVENTS: &str = "RINGLEADER_PLUGIN_EVENTS";
+/// `RINGLEADER_PLUGIN_FOLLOW=all`: every operation is followed to its end, whatever that costs the program.
+const FOLLOW: &str = "RINGLEADER_PLUGIN_FOLLOW";
 
 /// Codes of the functions that have a root: Broadcast, Reduce, Scatter, Gather.
 const ROOTED: [u8; 4] = [1, 2, 10, 11];
@@ -148,6 +153,7 @@ pub struct Core {
     writer: Writer,
     pid: c_int,
     mask: Option<u64>,
+    pace: Pace,
     /// Communicators so far.
     version: AtomicI32,
 }
@@ -168,7 +174,13 @@ impl Core {
                 .map_or_else(|| value.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok())
         });
         let writer = Writer::create(&Options::from_environment()).map_err(|error| error.to_string())?;
-        Ok(Self { writer, pid: std::process::id() as c_int, mask, version: AtomicI32::new(0) })
+        let is_fixed = mask.is_some() || std::env::var(FOLLOW).is_ok_and(|value| value.trim() == "all");
+        let pace = Pace::new(
+            is_fixed,
+            (events::KERNEL_CH | events::PROXY_OP | events::PROXY_STEP) as c_int,
+            (events::COLL | events::P2P) as c_int,
+        );
+        Ok(Self { writer, pid: std::process::id() as c_int, mask, pace, version: AtomicI32::new(0) })
     }
 
     /// Counts a fault of the plugin itself.
@@ -196,11 +208,12 @@ impl Core {
         self.mask.unwrap_or(mask)
     }
 
-    /// A communicator begins: its context and the mask.
+    /// A communicator begins: its context and the mask, which NCCL keeps at `mask`.
     ///
     /// # Safety
-    /// `init.name` is null or a string.
-    pub(crate) unsafe fn begin(&self, init: &Init) -> (*mut c_void, c_int) {
+    /// `init.name` is null or a string; `mask` is null or a variable that lives as long as NCCL does.
+    pub(crate) unsafe fn begin(&self, init: &Init, mask: *mut c_int) -> (*mut c_void, c_int) {
+        self.pace.at(mask);
         if self.version.swap(c_int::from(init.version), Ordering::Relaxed) != c_int::from(init.version) {
             self.writer.interface(init.version);
         }
@@ -228,7 +241,7 @@ impl Core {
             sees_kernels: self.mask(init.version) & events::KERNEL_CH != 0,
             sees_channels: init.version >= 4,
         };
-        (pointer(self.writer.comm_begins(&new)), self.mask(init.version) as c_int)
+        (pointer(self.writer.comm_begins(&new)), self.pace.now(self.mask(init.version) as c_int))
     }
 
     /// A communicator ends.
@@ -249,19 +262,35 @@ impl Core {
     ) -> *mut c_void {
         let (comm, parent) = (handle(context), handle(parent));
         pointer(match event {
-            Event::Group => self.writer.plan_begins(comm),
+            Event::Group => self.writer.plan_begins(comm).following(self.pace.follows()),
+            Event::GroupApi => self.writer.group_begins().following(self.pace.follows()),
             Event::Call(call) => {
                 // SAFETY: the caller's.
-                let told = unsafe { self.told(call) };
-                self.writer.call(comm, &told)
+                let mut told = unsafe { self.told(call) };
+                let is_followed = parent.is_followed().unwrap_or_else(|| self.pace.follows());
+                told.is_passed_over = !is_followed;
+                self.pace.called(self.writer.now_ns(), is_followed);
+                self.writer.call(comm, parent, &told)
             }
             Event::Launch { call, plan } => {
                 if let Some((id, rank)) = call.comm {
                     self.writer.comm_is(comm, id, u32::try_from(rank).ok());
                 }
                 // SAFETY: the caller's.
-                let told = unsafe { self.told(call) };
-                self.writer.launch(comm, parent, handle(*plan), &told)
+                let mut told = unsafe { self.told(call) };
+                let plan = handle(*plan);
+                match parent.kind() {
+                    // The call has said so.
+                    Some(HandleKind::Call) => {}
+                    // A recorded call is followed in each run or in none, as it was when it was recorded.
+                    Some(HandleKind::Captured) => told.is_passed_over = parent.is_followed() == Some(false),
+                    _ => {
+                        let is_followed = plan.is_followed().unwrap_or_else(|| self.pace.follows());
+                        told.is_passed_over = !is_followed;
+                        self.pace.called(self.writer.now_ns(), is_followed);
+                    }
+                }
+                self.writer.launch(comm, parent, plan, &told)
             }
             Event::Kernel { channel, gpu_ns } => self.writer.kernel_starts(parent, *channel, *gpu_ns),
             Event::ProxyOp { pid, peer, channel, steps, is_send } => {
@@ -294,6 +323,7 @@ impl Core {
             channels: call.channels,
             is_p2p: call.is_p2p,
             is_captured: call.is_captured,
+            is_passed_over: false,
             sequence: call.sequence,
             count: call.count as u64,
             root: u32::try_from(call.root).ok().filter(|_| ROOTED.contains(&function)),
@@ -326,6 +356,7 @@ impl Core {
             Some(HandleKind::Wait) => self.writer.proxy_stops(handle),
             Some(HandleKind::Step) => self.writer.step_stops(handle),
             Some(HandleKind::Net) => self.writer.net_stops(handle),
+            Some(HandleKind::Group) => self.writer.group_ends(handle),
             // The program's call returns, a launch has been handed out: what follows tells more.
             Some(HandleKind::Call | HandleKind::Captured | HandleKind::Plan | HandleKind::Comm) | None => {}
         }

@@ -13,6 +13,7 @@
 pub mod abi;
 mod core;
 mod guard;
+mod pace;
 
 pub use crate::core::{Core, events};
 pub use crate::guard::{forget, guarded};

@@ -29,10 +29,15 @@ pub enum HandleKind {
     Step = 8,
     /// What the network plugin does for a step.
     Net = 9,
+    /// A group of calls: index and generation are those of the writer's own table.
+    Group = 10,
 }
 
 /// Generations in handles have 24 bits.
 pub(crate) const GENERATION: u64 = 0xff_ffff;
+
+/// The bit of a launch's handle that says that it is not followed.
+const PLAN_PASSED: u64 = 1 << 39;
 
 impl Handle {
     /// No handle: NCCL's null.
@@ -61,6 +66,7 @@ impl Handle {
             7 => HandleKind::Wait,
             8 => HandleKind::Step,
             9 => HandleKind::Net,
+            10 => HandleKind::Group,
             _ => return None,
         })
     }
@@ -74,8 +80,28 @@ impl Handle {
     pub(crate) const fn extra(self) -> u64 {
         self.0 & 0xffff
     }
-    /// The launch's number within a handle of a launch: 40 bits.
+    /// The launch's number within a handle of a launch: 39 bits.
     pub(crate) const fn plan(self) -> u64 {
-        self.0 & 0xff_ffff_ffff
+        self.0 & (PLAN_PASSED - 1)
+    }
+
+    /// The bit of a group, a launch or a recorded call that is not followed.
+    const fn passed(self) -> u64 {
+        match self.kind() {
+            Some(HandleKind::Plan) => PLAN_PASSED,
+            Some(HandleKind::Group | HandleKind::Captured) => 1,
+            _ => 0,
+        }
+    }
+
+    /// The same group, launch or recorded call, with whether what belongs to it is followed to its end.
+    #[must_use]
+    pub const fn following(self, is_followed: bool) -> Self {
+        if is_followed { Self(self.0 & !self.passed()) } else { Self(self.0 | self.passed()) }
+    }
+
+    /// Whether what belongs to it is followed; none for handles that do not tell.
+    pub const fn is_followed(self) -> Option<bool> {
+        if self.passed() == 0 { None } else { Some(self.0 & self.passed() == 0) }
     }
 }

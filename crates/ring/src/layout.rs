@@ -82,6 +82,8 @@ pub(crate) mod head {
     pub(crate) const TAKEN_MONO: usize = 48;
     pub(crate) const TAKEN_UNIX: usize = 49;
     pub(crate) const TORN: usize = 50;
+    /// One more than whether the ring's process held it then.
+    pub(crate) const HELD: usize = 51;
 
     // The second page: each on its own cache line, for several threads write them.
     /// Entries ever given to the journal.
@@ -124,7 +126,9 @@ pub(crate) mod comm {
     pub(crate) const PLAN_STARTED: usize = 23;
     /// Handles of the newest operations whose end may stay unseen.
     pub(crate) const UNSEEN: usize = 24;
-    pub(crate) const UNSEEN_WORDS: usize = 8;
+    pub(crate) const UNSEEN_WORDS: usize = 7;
+    /// Newest time of a call of which a kernel was seen to start.
+    pub(crate) const STARTED_CALL: usize = 31;
 }
 
 /// Words of an operation after the tag.
@@ -150,6 +154,8 @@ pub(crate) mod op {
     pub(crate) const PLAN: usize = 15;
     /// Newest stop of a channel or proxy.
     pub(crate) const STOPPED: usize = 16;
+    /// Handle of the broadcast called before it in the same group: for the writer alone.
+    pub(crate) const BEFORE: usize = 17;
 }
 
 /// Words of a proxy operation after the tag.
@@ -188,6 +194,8 @@ pub(crate) mod done {
 
 /// Highest bit of a number: a send or receive.
 pub(crate) const P2P_BIT: u64 = 1 << 63;
+/// Bit of the codes of an operation whose kernels and proxies NCCL was not asked to report.
+pub(crate) const PASSED_OVER: u64 = 1 << 49;
 /// `done::FLAGS`: the end was seen.
 pub(crate) const END_SEEN: u64 = 1;
 

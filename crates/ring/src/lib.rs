@@ -3,14 +3,18 @@
 //! `Writer` is the plugin's side: no lock, no allocation and no system call once it is made. `Reader` is the agent's:
 //! it copies and never maps, so that nobody can hurt it by cutting the file. `State::parse` reads a frozen image or the
 //! file of a dead process the same way. What the file looks like stands in `layout`, why it is so in
-//! `docs/decisions/0003-ring-v1.md`.
+//! `docs/decisions/0004-ring-v1.md`.
 
 #![cfg_attr(loom, allow(dead_code, reason = "only the atomics are modelled"))]
 
 #[cfg(all(target_os = "linux", not(loom)))]
 mod clock;
+#[cfg(not(loom))]
+mod encode;
 #[cfg(all(target_os = "linux", not(loom)))]
 mod file;
+#[cfg(all(target_os = "linux", not(loom)))]
+mod groups;
 #[cfg(not(loom))]
 mod handle;
 mod journal;

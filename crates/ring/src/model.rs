@@ -23,27 +23,33 @@ impl Entry {
     }
 }
 
+/// Reads an entry beside its writer: what is seen belongs to the generation of the tag, whole.
+///
+/// The reader is the thread that is spawned and the writer the one that runs first. The other way round loom takes one
+/// order only: it looks for the last access to the tag before a write, finds the writer's own, and stops there.
+fn read_beside(entry: &Arc<Entry>) -> thread::JoinHandle<()> {
+    let entry = entry.clone();
+    thread::spawn(move || {
+        let mut seen = [0; 2];
+        if let Some(tag) = slot::read(&entry.tag, &entry.words, &mut seen) {
+            assert_eq!(seen, [slot::generation(tag) + 10; 2]);
+        }
+    })
+}
+
 /// A reader beside a writer that fills, gives back and fills again: it sees one filling or the other, never a mixture.
 #[test]
 fn a_reader_never_sees_half_an_entry() {
     loom::model(|| {
         let entry = Entry::new();
-        let writer = {
-            let entry = entry.clone();
-            thread::spawn(move || {
-                for _ in 0..2 {
-                    let generation = slot::claim(&entry.tag).unwrap();
-                    entry.fill(generation + 10);
-                    slot::publish(&entry.tag, generation);
-                    assert!(slot::free(&entry.tag, generation));
-                }
-            })
-        };
-        let mut seen = [0; 2];
-        if let Some(tag) = slot::read(&entry.tag, &entry.words, &mut seen) {
-            assert_eq!(seen, [slot::generation(tag) + 10; 2]);
+        let reader = read_beside(&entry);
+        for _ in 0..2 {
+            let generation = slot::claim(&entry.tag).unwrap();
+            entry.fill(generation + 10);
+            slot::publish(&entry.tag, generation);
+            assert!(slot::free(&entry.tag, generation));
         }
-        writer.join().unwrap();
+        reader.join().unwrap();
         assert_eq!(slot::generation(entry.tag.load(Ordering::Relaxed)), 2);
     });
 }
@@ -56,20 +62,12 @@ fn a_reader_never_sees_half_a_reclaimed_entry() {
         let generation = slot::claim(&entry.tag).unwrap();
         entry.fill(generation + 10);
         slot::publish(&entry.tag, generation);
-        let writer = {
-            let entry = entry.clone();
-            thread::spawn(move || {
-                let tag = entry.tag.load(Ordering::Acquire);
-                let generation = slot::reclaim(&entry.tag, tag).unwrap();
-                entry.fill(generation + 10);
-                slot::publish(&entry.tag, generation);
-            })
-        };
-        let mut seen = [0; 2];
-        if let Some(tag) = slot::read(&entry.tag, &entry.words, &mut seen) {
-            assert_eq!(seen, [slot::generation(tag) + 10; 2]);
-        }
-        writer.join().unwrap();
+        let reader = read_beside(&entry);
+        let tag = entry.tag.load(Ordering::Acquire);
+        let generation = slot::reclaim(&entry.tag, tag).unwrap();
+        entry.fill(generation + 10);
+        slot::publish(&entry.tag, generation);
+        reader.join().unwrap();
     });
 }
 

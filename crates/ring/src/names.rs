@@ -43,6 +43,8 @@ pub const ALGORITHMS: &[&str] =
 /// Protocols.
 pub const PROTOCOLS: &[&str] = &["LL", "LL128", "SIMPLE", "Unknown"];
 
+/// Code of the function `Broadcast`.
+pub(crate) const BROADCAST: u8 = 1;
 /// Code of the algorithm `Unknown`: symmetric kernels, which report no channels.
 pub(crate) const ALGORITHM_UNKNOWN: u8 = 8;
 /// Code of the algorithm `CE`.
@@ -145,7 +147,7 @@ pub(crate) fn element_bytes(datatype: u8) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{ALGORITHM_CE, ALGORITHM_UNKNOWN, DATATYPES, Kind, element_bytes, key};
+    use super::{ALGORITHM_CE, ALGORITHM_UNKNOWN, BROADCAST, DATATYPES, Kind, element_bytes, key};
     use crate::Call;
 
     #[test]
@@ -156,6 +158,7 @@ mod tests {
             }
             assert_eq!(kind.code(&key(b"AllReduceX")), None);
         }
+        assert_eq!(Kind::Function.code(&key(b"Broadcast")), Some(BROADCAST));
         assert_eq!(Kind::Algorithm.code(&key(b"CE")), Some(ALGORITHM_CE));
         assert_eq!(Kind::Algorithm.code(&key(b"Unknown")), Some(ALGORITHM_UNKNOWN));
     }

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::layout::{
-    COMMS, END_SEEN, HEADER, JOURNAL, MAGIC, MAJOR, MINOR, P2P_BIT, TABLES, Table, comm, done, head, op, wait,
+    COMMS, END_SEEN, HEADER, JOURNAL, MAGIC, MAJOR, MINOR, P2P_BIT, PASSED_OVER, TABLES, Table, comm, done,
+    head, op, wait,
 };
 use crate::names::{Kind, OWN};
-use crate::progress::{LAUNCHED, PROXIED, Progress};
+use crate::progress::{HANDED_OVER, LAUNCHED, PROXIED, Progress};
 use crate::state::{Call, Comm, Done, Foreign, Lost, Op, Phase, Process, State, Taken, Wait};
 use crate::{journal, slot};
 
@@ -16,6 +17,9 @@ use crate::{journal, slot};
 const MOST_ENTRIES: u64 = 1 << 20;
 /// As above.
 pub(crate) const MOST_BYTES: u64 = 256 << 20;
+
+/// Ended operations of a communicator over which the GPU's clock is compared with the host's.
+const CLOCK_SAMPLES: usize = 64;
 
 /// Why bytes are no ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,6 +167,7 @@ impl Parser<'_> {
         let mut recent = self.journal(&comms);
         self.ops(&mut comms, &mut waits, &mut recent);
         recent.sort_by_key(|done| done.ended_ns);
+        clocks(&mut comms, &recent);
 
         let mut comms: Vec<(u64, Comm)> =
             comms.into_values().map(|found| (found.order, found.comm)).collect();
@@ -187,14 +192,18 @@ impl Parser<'_> {
     fn taken(&self, comms: &[Comm], recent: &[Done]) -> Taken {
         let words = self.words;
         if words.get(head::TAKEN_MONO) != 0 {
-            return Taken { mono_ns: words.get(head::TAKEN_MONO), unix_ns: words.get(head::TAKEN_UNIX) };
+            return Taken {
+                mono_ns: words.get(head::TAKEN_MONO),
+                unix_ns: words.get(head::TAKEN_UNIX),
+                is_held: one_less(words.get(head::HELD)).map(|held| held != 0),
+            };
         }
         let made = words.get(head::MADE_MONO);
         let in_comms =
             comms.iter().flat_map(|comm| [comm.progress_ns, comm.created_ns, comm.ended_ns.unwrap_or(0)]);
         let in_recent = recent.iter().map(|done| done.ended_ns);
         let mono_ns = in_comms.chain(in_recent).max().unwrap_or(0).max(made);
-        Taken { mono_ns, unix_ns: words.get(head::MADE_UNIX).saturating_add(mono_ns - made) }
+        Taken { mono_ns, unix_ns: words.get(head::MADE_UNIX).saturating_add(mono_ns - made), is_held: None }
     }
 
     /// Whether an entry is live; counts one that was being written.
@@ -228,6 +237,7 @@ impl Parser<'_> {
                 p2p_done: entry.get(comm::P2P_DONE),
                 bytes_done: entry.get(comm::BYTES_DONE),
                 progress_ns: entry.get(comm::PROGRESS),
+                gpu_offset_ns: None,
                 in_flight: Vec::new(),
             };
             comms.insert(
@@ -237,6 +247,7 @@ impl Parser<'_> {
                     order: entry.get(comm::ORDER),
                     sight: entry.get(comm::SIGHT),
                     plan_started: entry.get(comm::PLAN_STARTED),
+                    started_call: entry.get(comm::STARTED_CALL),
                     comm,
                 },
             );
@@ -345,7 +356,7 @@ impl Parser<'_> {
             let some = |word: usize| Some(entry.get(word)).filter(|at| *at != 0);
             let is_p2p = number & P2P_BIT != 0;
             let number = number & !P2P_BIT;
-            if is_over(progress, entry.get(op::PLAN), found) {
+            if is_over(progress, entry.get(op::PLAN), entry.get(op::HANDED_OVER), found) {
                 let done = if is_p2p { &mut found.comm.p2p_done } else { &mut found.comm.collectives_done };
                 *done = done.saturating_add(1);
                 let bytes = call.element_bytes().unwrap_or(0).saturating_mul(call.count);
@@ -353,10 +364,15 @@ impl Parser<'_> {
                 recent.push(Self::over(found.comm.slot, number, is_p2p, call, progress, entry));
                 continue;
             }
-            // A launched one without channels shares the kernel of another, as symmetric ones do.
-            let has_kernels = !progress.has(LAUNCHED) || found.sight & 2 == 0 || call.channels > 0;
-            let sees_kernels =
-                found.sight & 1 == 1 && has_kernels && !matches!(call.algorithm.as_str(), "Unknown" | "CE");
+            // A launched one without channels shares the kernel of another, as symmetric ones do; one that was handed
+            // over without a launch is among those that NCCL does not report.
+            let is_given = progress.has(LAUNCHED) || progress.has(HANDED_OVER);
+            let has_kernels = !is_given || found.sight & 2 == 0 || call.channels > 0;
+            let is_asked = entry.get(op::CODES) & PASSED_OVER == 0;
+            let sees_kernels = is_asked
+                && found.sight & 1 == 1
+                && has_kernels
+                && !matches!(call.algorithm.as_str(), "Unknown" | "CE");
             found.comm.in_flight.push(Op {
                 number,
                 call,
@@ -429,6 +445,7 @@ struct Found {
     order: u64,
     sight: u64,
     plan_started: u64,
+    started_call: u64,
     comm: Comm,
 }
 
@@ -446,13 +463,29 @@ impl Found {
 /// Whether an operation that nobody ended is over all the same.
 ///
 /// Launches of one communicator run one after the other on the GPU: once a kernel of a later one has started, an
-/// earlier one has ended, seen or not. And where the number of channels is not told, one that has begun and has nothing
-/// at work is over.
-fn is_over(progress: Progress, plan: u64, found: &Found) -> bool {
-    let is_behind = plan != 0 && plan < found.plan_started;
+/// earlier one has ended, seen or not. Later is what has a higher number of launch, or was called after this one had
+/// been handed over. And where the number of channels is not told, one that has begun and has nothing at work is over.
+fn is_over(progress: Progress, plan: u64, handed_over: u64, found: &Found) -> bool {
+    let is_behind = (plan != 0 && plan < found.plan_started) || handed_over < found.started_call;
     let has_run = progress.expected() == 0 && (progress.started() > 0 || progress.has(PROXIED));
-    let is_idle = progress.started() == progress.stopped() && progress.proxies() == 0;
-    (is_idle && is_behind) || (progress.is_quiet() && has_run)
+    progress.is_quiet() && (is_behind || has_run)
+}
+
+/// Compares the clocks over the newest ended operations of each communicator: few, since the clocks drift apart.
+fn clocks(comms: &mut BTreeMap<usize, Found>, recent: &[Done]) {
+    let mut looked_at: BTreeMap<u32, usize> = BTreeMap::new();
+    for done in recent.iter().rev() {
+        let Some(gpu) = done.gpu_started_ns.filter(|_| done.is_end_seen) else { continue };
+        let number = looked_at.entry(done.comm).or_default();
+        *number += 1;
+        if *number <= CLOCK_SAMPLES
+            && let Some(found) = comms.get_mut(&(done.comm as usize))
+        {
+            let offset = done.started_ns.wrapping_sub(gpu) as i64;
+            found.comm.gpu_offset_ns =
+                Some(found.comm.gpu_offset_ns.map_or(offset, |least| least.min(offset)));
+        }
+    }
 }
 
 fn phase(number: u64) -> Phase {

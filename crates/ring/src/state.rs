@@ -50,6 +50,8 @@ pub struct Taken {
     pub mono_ns: u64,
     /// CLOCK_REALTIME of the same moment.
     pub unix_ns: u64,
+    /// Whether its process held the ring at that moment; None for a file that was not read by a `Reader`.
+    pub is_held: Option<bool>,
 }
 
 impl Taken {
@@ -91,6 +93,10 @@ pub struct Comm {
     pub bytes_done: u64,
     /// Newest sign of progress: an operation handed over, started or ended, a proxy step.
     pub progress_ns: u64,
+    /// Host time minus the GPU's, from the newest operations that have ended: their smallest difference between the
+    /// moment when a start was seen and the GPU's own time of it. A GPU time plus this is a host time, late by no more
+    /// than the quickest of these sightings was, usually some microseconds.
+    pub gpu_offset_ns: Option<i64>,
     /// Operations in flight, oldest first.
     pub in_flight: Vec<Op>,
 }
@@ -118,7 +124,8 @@ pub struct Op {
     pub is_end_visible: bool,
     /// A send or receive: its number counts apart from those of the collectives.
     pub is_p2p: bool,
-    /// Given to the GPU's stream; before that NCCL still connects, or waits for the end of the group.
+    /// NCCL has told algorithm and channels of its launch. One that is handed over and not launched is a broadcast that
+    /// NCCL does not report further; one that is neither still connects, or waits for the end of its group.
     pub is_launched: bool,
     /// Channels whose kernel has started and has not stopped: bit n is channel n.
     pub open_channels: u64,

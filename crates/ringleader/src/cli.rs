@@ -30,7 +30,7 @@ struct Cli {
 enum Command {
     Diagnose(Diagnose),
     Check(Box<CheckArgs>),
-    Collect(CollectArgs),
+    Collect(Box<CollectArgs>),
     Explain(Explain),
     Watch(Box<WatchArgs>),
     /// Reads one part of a node; run by `check` and `collect`

@@ -23,8 +23,10 @@ pub struct Digest {
     /// When it was made, nanoseconds since 1970 by the node's clock.
     pub at_ns: i64,
     /// Ranks of the job that this agent sees.
+    #[serde(skip_serializing_if = "is_default")]
     pub ranks: Vec<RankDigest>,
     /// What it could not see, for people.
+    #[serde(skip_serializing_if = "is_default")]
     pub notes: Vec<String>,
 }
 
@@ -33,28 +35,40 @@ pub struct Digest {
 #[serde(default)]
 pub struct RankDigest {
     /// Rank in the job, where known (environment, else the largest communicator).
+    #[serde(skip_serializing_if = "is_default")]
     pub rank: Option<u32>,
     /// Local rank.
+    #[serde(skip_serializing_if = "is_default")]
     pub local_rank: Option<u32>,
     /// Pid on the host.
+    #[serde(skip_serializing_if = "is_default")]
     pub pid: u32,
     /// What the kernel says of the process.
+    #[serde(skip_serializing_if = "is_default")]
     pub process: ProcessState,
     /// Function of the kernel it sleeps in, where it may be read.
+    #[serde(skip_serializing_if = "is_default")]
     pub wchan: Option<String>,
     /// Processor time so far, milliseconds: two digests tell whether it runs.
+    #[serde(skip_serializing_if = "is_default")]
     pub cpu_ms: Option<u64>,
     /// By what it is seen.
+    #[serde(skip_serializing_if = "is_default")]
     pub seen_by: SeenBy,
     /// Communicators.
+    #[serde(skip_serializing_if = "is_default")]
     pub comms: Vec<CommDigest>,
     /// What the plugin's ring has lost so far, all kinds together.
+    #[serde(skip_serializing_if = "is_default")]
     pub lost: u64,
     /// Ranks of the job by its environment.
+    #[serde(skip_serializing_if = "is_default")]
     pub world_size: Option<u32>,
     /// It ended its last communicator in good order.
+    #[serde(skip_serializing_if = "is_default")]
     pub is_ended: bool,
     /// Where its main thread stands, outermost frame first, at most [`MAX_FRAMES`]: only while somebody asks for it.
+    #[serde(skip_serializing_if = "is_default")]
     pub stack: Vec<String>,
 }
 
@@ -95,39 +109,89 @@ pub enum SeenBy {
 #[serde(default)]
 pub struct CommDigest {
     /// Equal on all ranks: NCCL's commId or commHash, hexadecimal.
+    #[serde(skip_serializing_if = "is_default")]
     pub id: String,
     /// Name given by the program.
+    #[serde(skip_serializing_if = "is_default")]
     pub name: String,
     /// Number of ranks.
+    #[serde(skip_serializing_if = "is_default")]
     pub size: u32,
     /// Rank within it.
+    #[serde(skip_serializing_if = "is_default")]
     pub rank: Option<u32>,
     /// Collectives handed over so far.
+    #[serde(skip_serializing_if = "is_default")]
     pub collectives: u64,
     /// Collectives that have ended; none where ends cannot be seen.
+    #[serde(skip_serializing_if = "is_default")]
     pub collectives_done: Option<u64>,
     /// Sends and receives handed over so far.
+    #[serde(skip_serializing_if = "is_default")]
     pub p2p: u64,
     /// Sends and receives that have ended.
+    #[serde(skip_serializing_if = "is_default")]
     pub p2p_done: Option<u64>,
     /// Bytes of ended operations.
+    #[serde(skip_serializing_if = "is_default")]
     pub bytes_done: u64,
     /// Newest sign of progress, nanoseconds since 1970 by the node's clock.
+    #[serde(skip_serializing_if = "is_default")]
     pub progress_ns: i64,
     /// Newest sign that what is in flight moves: a kernel started, a proxy went on, an operation ended. Not the calls. 0 where
     /// that is not seen.
+    #[serde(skip_serializing_if = "is_default")]
     pub moved_ns: i64,
     /// It was finalized.
+    #[serde(skip_serializing_if = "is_default")]
     pub is_ended: bool,
     /// The oldest operations in flight, at most [`MAX_IN_FLIGHT`].
+    #[serde(skip_serializing_if = "is_default")]
     pub in_flight: Vec<OpDigest>,
     /// How many there are in all.
+    #[serde(skip_serializing_if = "is_default")]
     pub n_in_flight: u32,
     /// Ended collectives, at most [`MAX_RECENT`], oldest first: some of the newest, and some whose numbers all agents choose
     /// alike, so that there are some that all have.
+    #[serde(skip_serializing_if = "is_default")]
     pub recent: Vec<DoneDigest>,
     /// The step that the calls show.
+    #[serde(skip_serializing_if = "is_default")]
     pub period: Option<PeriodDigest>,
+    /// Sums over the newest whole steps, at most [`MAX_STEPS`], oldest first: who is late once a step is late in few of its
+    /// collectives.
+    #[serde(skip_serializing_if = "is_default")]
+    pub steps: Vec<StepDigest>,
+}
+
+/// Steps that a digest carries for each communicator.
+pub const MAX_STEPS: usize = 4;
+
+/// Sums over collectives with consecutive numbers, none of them with a root.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StepDigest {
+    /// The first number, a multiple of `ops`.
+    #[serde(rename = "n", skip_serializing_if = "is_default")]
+    pub first: u64,
+    /// How many: the smallest power of two that is no smaller than the step.
+    #[serde(rename = "o", skip_serializing_if = "is_default")]
+    pub ops: u32,
+    /// Collectives in a step.
+    #[serde(rename = "s", skip_serializing_if = "is_default")]
+    pub step: u32,
+    /// As in [`DoneDigest`], in all.
+    #[serde(rename = "q", skip_serializing_if = "is_default")]
+    pub queued_ns: u64,
+    /// As above.
+    #[serde(rename = "r", skip_serializing_if = "is_default")]
+    pub ran_ns: u64,
+    /// As above.
+    #[serde(rename = "g", skip_serializing_if = "is_default")]
+    pub gap_ns: u64,
+    /// As above.
+    #[serde(rename = "p", skip_serializing_if = "is_default")]
+    pub period_ns: u64,
 }
 
 /// Calls that repeat themselves.
@@ -135,21 +199,31 @@ pub struct CommDigest {
 #[serde(default)]
 pub struct PeriodDigest {
     /// Operations in one repetition.
+    #[serde(skip_serializing_if = "is_default")]
     pub ops: u32,
     /// Repetitions seen.
+    #[serde(skip_serializing_if = "is_default")]
     pub repeats: u32,
     /// Time of one, nanoseconds.
+    #[serde(skip_serializing_if = "is_default")]
     pub step_ns: i64,
     /// From the first to the last of them, nanoseconds.
+    #[serde(skip_serializing_if = "is_default")]
     pub span_ns: i64,
     /// Among them is what training consists of: reductions, or traffic between two ranks. What is sent out before the first
     /// step repeats itself too.
+    #[serde(skip_serializing_if = "is_default")]
     pub is_training: bool,
 }
 
 /// Whether this is NCCL's name of a send or receive.
 pub fn is_p2p(function: &str) -> bool {
     matches!(function, "Send" | "Recv" | "SendRecv")
+}
+
+/// Whether all ranks enter and leave this collective alike; one with a root may be left early.
+pub fn is_symmetric(function: &str) -> bool {
+    matches!(function, "AllReduce" | "AllGather" | "ReduceScatter" | "AlltoAll" | "AllToAll")
 }
 
 /// Communicators that a digest carries for each rank.
@@ -170,26 +244,37 @@ pub const MAX_FRAMES: usize = 48;
 #[serde(default)]
 pub struct OpDigest {
     /// Number within its communicator; point-to-point is counted apart.
+    #[serde(skip_serializing_if = "is_default")]
     pub number: u64,
     /// NCCL's name: `AllReduce`, `Send`.
+    #[serde(skip_serializing_if = "is_default")]
     pub function: String,
     /// Elements.
+    #[serde(skip_serializing_if = "is_default")]
     pub count: u64,
     /// NCCL's name of the type.
+    #[serde(skip_serializing_if = "is_default")]
     pub datatype: String,
     /// Root.
+    #[serde(skip_serializing_if = "is_default")]
     pub root: Option<u32>,
     /// Peer.
+    #[serde(skip_serializing_if = "is_default")]
     pub peer: Option<u32>,
     /// When NCCL was called, nanoseconds since 1970 by the node's clock.
+    #[serde(skip_serializing_if = "is_default")]
     pub enqueued_ns: i64,
     /// When its first kernel started.
+    #[serde(skip_serializing_if = "is_default")]
     pub started_ns: Option<i64>,
     /// Whether kernels are reported at all: without it, `started_ns` that is none means nothing.
+    #[serde(skip_serializing_if = "is_default")]
     pub is_start_visible: bool,
     /// Channels started, stopped, in all.
+    #[serde(skip_serializing_if = "is_default")]
     pub channels: [u16; 3],
     /// What its proxies wait for.
+    #[serde(skip_serializing_if = "is_default")]
     pub waits: Vec<WaitDigest>,
 }
 
@@ -198,33 +283,54 @@ pub struct OpDigest {
 #[serde(default)]
 pub struct WaitDigest {
     /// Peer rank within the communicator.
+    #[serde(skip_serializing_if = "is_default")]
     pub peer: u32,
     /// Channel.
+    #[serde(skip_serializing_if = "is_default")]
     pub channel: u8,
     /// Sending, else receiving.
+    #[serde(skip_serializing_if = "is_default")]
     pub is_send: bool,
     /// `send-gpu`, `send-peer`, `send-net`, `recv-net`, `recv-flush`, `recv-gpu`, `unknown`.
+    #[serde(skip_serializing_if = "is_default")]
     pub phase: String,
     /// Since when, nanoseconds since 1970 by the node's clock.
+    #[serde(skip_serializing_if = "is_default")]
     pub since_ns: i64,
 }
 
-/// An ended collective, for who came late: durations alone, so that clocks need not agree.
+/// An ended collective, for who came late: durations alone, so that clocks need not agree. There are many of them: on the
+/// wire their fields have names of one letter.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DoneDigest {
     /// Number within its communicator.
+    #[serde(rename = "n", skip_serializing_if = "is_default")]
     pub number: u64,
     /// Bytes of the call: count times size of the type.
+    #[serde(rename = "b", skip_serializing_if = "is_default")]
     pub bytes: u64,
     /// From the call to the kernel's start, nanoseconds.
+    #[serde(rename = "q", skip_serializing_if = "is_default")]
     pub queued_ns: u64,
     /// From the kernel's start to its end, nanoseconds: by the GPU's timer where it is known.
+    #[serde(rename = "r", skip_serializing_if = "is_default")]
     pub ran_ns: u64,
     /// From the previous collective's end on this rank and communicator to this call, nanoseconds.
+    #[serde(rename = "g", skip_serializing_if = "is_default")]
     pub gap_ns: u64,
+    /// From that end to this one's, nanoseconds; 0 where the previous one is not known.
+    #[serde(rename = "p", skip_serializing_if = "is_default")]
+    pub period_ns: u64,
     /// Longest wait of a proxy: its phase, its peer, nanoseconds.
+    #[serde(rename = "w", skip_serializing_if = "is_default")]
     pub longest_wait: Option<(String, u32, u64)>,
     /// NCCL's name: `AllReduce`.
+    #[serde(rename = "f", skip_serializing_if = "is_default")]
     pub function: String,
+}
+
+/// What is not said is as by default: thousands of agents say it every second.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::digest::{Digest, ProcessState, SeenBy};
 use crate::event::{CommProgress, Event, MAX_COMMS, Shape, Slowest, Stall, Straggler, What, seconds};
-use crate::graph::{Graph, Node};
+use crate::graph::{Graph, Node, row_moved};
 use crate::roll::Roll;
 use crate::stall::{Still, stalls};
 use crate::table::{Circle, Table};
@@ -29,8 +29,12 @@ const MAX_TRACKS: usize = 16_384;
 const BUSY_SHARE: f64 = 0.05;
 /// Between two statements of what is watched.
 const WATCHING_NS: i64 = 2_000_000_000;
+/// Between two notes that a communicator has become slow.
+const SLOW_NS: i64 = 600_000_000_000;
 /// Stalls that stand at the same time.
 const MAX_STALLS: usize = 8;
+/// Stragglers that one look tells of.
+const MAX_TOLD: usize = 4;
 /// Between two statements on the same straggler that differ little.
 const STRAGGLER_NS: i64 = 60_000_000_000;
 
@@ -101,9 +105,13 @@ impl Engine {
     /// Takes an agent's word, which came at `now_ns` (nanoseconds since 1970 by the clock of the one who looks). An older
     /// one than is already known of that agent is dropped.
     pub fn take(&mut self, mut digest: Digest, now_ns: i64) {
+        if !self.roll.is_news(&digest) {
+            return;
+        }
         for rank in &mut digest.ranks {
             for comm in rank.comms.iter_mut().filter(|c| !c.id.is_empty()) {
                 let recent = std::mem::take(&mut comm.recent);
+                let steps = std::mem::take(&mut comm.steps);
                 let period = comm.period.take();
                 if recent.is_empty() && period.is_none() {
                     continue;
@@ -121,7 +129,7 @@ impl Engine {
                     track.period = period;
                 }
                 if let Some(member) = comm.rank {
-                    track.late.take(member, comm.size, &recent);
+                    track.late.take(member, comm.size, &recent, &steps);
                 }
             }
         }
@@ -182,7 +190,9 @@ impl Engine {
         };
         self.standing.retain(|s| {
             let stands = still_stands(s);
-            if !stands && !found.is_ended {
+            // A communicator that was given up has not recovered.
+            let moves = s.stall.comm.is_empty() || found.moved.contains_key(&s.stall.comm);
+            if !stands && moves && !found.is_ended {
                 let after_s = seconds(now_ns) - s.stall.since;
                 events.push(Event::new(now_ns, What::Recovered { comm: s.stall.comm.clone(), after_s }));
             }
@@ -227,7 +237,17 @@ impl Engine {
                 let at = comm.members.binary_search_by_key(&rank, |m| m.rank).ok();
                 at.and_then(|at| comm.members.get(at)).map_or(rank, |m| self.view.rank_of(m))
             };
-            told.extend(track.late.straggler(id, job_rank));
+            let straggler = track.late.straggler(id, job_rank);
+            let times = track.late.slowed().filter(|_| straggler.is_none());
+            if let Some(times) = times.filter(|_| track.slow_told_ns + SLOW_NS < now_ns) {
+                track.slow_told_ns = now_ns;
+                let name = if comm.name.is_empty() { id } else { &comm.name };
+                let text = format!(
+                    "collectives of {name} take {times:.1} times what they took at best, on all ranks alike: nobody is late"
+                );
+                events.push(Event::new(now_ns, What::Note { text }));
+            }
+            told.extend(straggler);
         }
         // In several communicators it is the same rank: the one that costs most tells.
         told.sort_by(|a, b| b.late_ms.total_cmp(&a.late_ms).then(a.comm.cmp(&b.comm)));
@@ -236,7 +256,7 @@ impl Engine {
             self.view.slowest =
                 Some(Slowest { rank: best.rank, late_ms: best.late_ms, persistent: best.persistent });
         }
-        for straggler in told.into_iter().filter(|s| s.persistent).take(4) {
+        for straggler in told.into_iter().take(MAX_TOLD) {
             let old = self.told_stragglers.get(&straggler.rank);
             let is_news = old.is_none_or(|(at, old)| {
                 now_ns - at >= STRAGGLER_NS
@@ -266,14 +286,17 @@ fn judge(
 ) -> Found {
     let live = || table.circles.iter().enumerate().filter(|(_, c)| !c.is_ended);
     let broken_since = |circle: usize| broken_since(table, graph, circle);
+    let busy: Vec<i64> = (0..table.rows.len()).map(|row| row_moved(table, row)).collect();
     for (index, circle) in live() {
         if tracks.len() >= MAX_TRACKS && !tracks.contains_key(&(circle.id.clone(), circle.size)) {
             continue;
         }
         let moved = if circle.is_inside { graph.moved_ns(index) } else { circle.moved_ns };
+        let busy = circle.chairs.iter().filter_map(|c| busy.get(c.row).copied()).max().unwrap_or(0);
         let is_excused = circle.is_inside && broken_since(index).is_some();
         let track = tracks.entry((circle.id.clone(), circle.size)).or_default();
-        track.look(table, circle, moved, is_excused);
+        track.look(table, circle, (moved, busy), is_excused);
+        track.late.settle();
     }
     let usual_ns = job_usual_ns(live().map(|(_, c)| c), tracks);
     let mut still = Vec::new();

@@ -230,6 +230,11 @@ impl Graph {
         self.ends.get(self.knot(circle)).map(Vec::as_slice).unwrap_or_default()
     }
 
+    /// The knot that a row is in.
+    pub(crate) fn knot_of_row(&self, row: usize) -> u32 {
+        get(&self.knot_of, row)
+    }
+
     /// Nodes of a knot.
     pub(crate) fn members(&self, knot: u32) -> impl Iterator<Item = Node> {
         self.knots.get(knot as usize).into_iter().flatten().map(|n| self.node(*n))
@@ -257,7 +262,8 @@ fn set(list: &mut [u32], at: usize, value: u32) {
     }
 }
 
-fn row_moved(table: &Table<'_>, row: usize) -> i64 {
+/// When anything of a process last moved.
+pub(crate) fn row_moved(table: &Table<'_>, row: usize) -> i64 {
     let chairs = table.rows.get(row).map(|r| r.chairs.as_slice()).unwrap_or_default();
     let moved = chairs.iter().filter_map(|(c, i)| table.circles.get(*c)?.chairs.get(*i)).map(|c| c.moved_ns);
     moved.max().unwrap_or(0)

@@ -13,6 +13,8 @@ const SEEN_SLACK: f64 = 2.0;
 const TOGETHER_SLACK: f64 = 1.0;
 /// All ranks outside together for this many times the longest such pause is a stall.
 const OUTSIDE_FACTOR: f64 = 3.0;
+/// Patience with a communicator that has shown no rhythm in a job that has.
+const NEW_SLACK: f64 = 2.0;
 /// Share of the pauses from which on a length is usual rather than rare.
 const USUAL_SHARE: f64 = 0.05;
 /// And no fewer than this: two may be chance.
@@ -60,6 +62,8 @@ pub struct Rhythm {
     moved_ns: i64,
     /// Longest stillness seen since something last moved.
     pause_ns: i64,
+    /// Longest time for which its ranks did nothing in any communicator, of that pause.
+    idle_ns: i64,
     was_inside: bool,
     /// How long all were outside before the present wait.
     together_ns: i64,
@@ -82,6 +86,7 @@ impl Default for Rhythm {
             trains: false,
             moved_ns: 0,
             pause_ns: 0,
+            idle_ns: 0,
             was_inside: false,
             together_ns: 0,
             kind: 0,
@@ -95,6 +100,8 @@ impl Default for Rhythm {
 pub struct Glance {
     /// When something that it waits for last moved.
     pub moved_ns: i64,
+    /// When anything of its ranks last moved, in whatever communicator.
+    pub busy_ns: i64,
     /// Up to when the digests tell.
     pub known_ns: i64,
     /// A rank waits inside.
@@ -139,15 +146,17 @@ impl Rhythm {
             }
             self.n_moving += 1;
             // The first one has come in: what went before was a pause of all.
-            self.together_ns = if !self.was_inside { self.pause_ns } else { self.together_ns };
+            self.together_ns = if !self.was_inside { self.idle_ns } else { self.together_ns };
             if self.was_inside && !glance.is_inside {
                 self.together_ns = 0;
             }
             self.moved_ns = glance.moved_ns;
             self.pause_ns = 0;
+            self.idle_ns = 0;
             self.is_excused = false;
         }
         self.pause_ns = self.pause_ns.max(still);
+        self.idle_ns = self.idle_ns.max((glance.known_ns - glance.busy_ns).clamp(0, still));
         self.was_inside = glance.is_inside;
         self.is_excused |= glance.is_excused;
         self.trains |= glance.trains;
@@ -191,7 +200,7 @@ impl Rhythm {
         if self.was_inside {
             self.remember(pause);
         } else {
-            self.longest_outside_ns = self.longest_outside_ns.max(pause);
+            self.longest_outside_ns = self.longest_outside_ns.max(self.idle_ns);
         }
     }
 
@@ -247,7 +256,12 @@ impl Rhythm {
         let seen = self.rare.iter().filter(of_kind).map(|(_, ns)| *ns).max().unwrap_or(0);
         let together = by_factor + (self.together_ns as f64 * TOGETHER_SLACK) as i64;
         let inside_ns = by_factor.max((seen as f64 * SEEN_SLACK) as i64).max(together);
-        let inside_ns = if self.is_ready { inside_ns } else { inside_ns.max(first_floor_ns) };
+        let inside_ns = match (self.is_ready, usual_ns > 0) {
+            (true, _) => inside_ns,
+            // The job has a rhythm; a communicator that is new to it may still connect.
+            (false, true) => (inside_ns as f64 * NEW_SLACK) as i64,
+            (false, false) => inside_ns.max(first_floor_ns),
+        };
         let outside = self.longest_outside_ns.max(usual);
         Patience {
             inside_ns,

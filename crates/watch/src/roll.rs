@@ -43,17 +43,20 @@ pub(crate) struct Seat {
 }
 
 impl Roll {
-    /// Takes a digest; false if a newer one of the same agent is known.
-    pub(crate) fn take(&mut self, digest: Digest, now_ns: i64) -> bool {
+    /// Whether no newer digest of the same agent is known.
+    pub(crate) fn is_news(&self, digest: &Digest) -> bool {
+        self.agents.get(&digest.node).is_none_or(|agent| {
+            if agent.run == digest.agent {
+                digest.sequence > agent.sequence || agent.n_digests == 0
+            } else {
+                digest.at_ns > agent.at_ns
+            }
+        })
+    }
+
+    /// Takes a digest that is news.
+    pub(crate) fn take(&mut self, digest: Digest, now_ns: i64) {
         let agent = self.agents.entry(digest.node).or_default();
-        let is_old = if agent.run == digest.agent {
-            digest.sequence <= agent.sequence && agent.n_digests > 0
-        } else {
-            digest.at_ns <= agent.at_ns
-        };
-        if is_old {
-            return false;
-        }
         if agent.run != digest.agent {
             agent.n_digests = 0;
             agent.interval_ns = 0;
@@ -87,7 +90,6 @@ impl Roll {
             }
             agent.seats.insert(pid, seat);
         }
-        true
     }
 }
 

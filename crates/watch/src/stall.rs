@@ -6,7 +6,7 @@ use crate::digest::ProcessState;
 use crate::event::{MAX_STATES, RankState, Shape, Stall, StalledOp, seconds};
 use crate::graph::{Graph, Node, Partner, awaited, partner};
 use crate::places::{called, detail, job_rank, place};
-use crate::table::{Chair, Circle, Stand, Table};
+use crate::table::{Chair, Circle, Stand, Table, stand_of};
 
 /// Others of whom one rank waits for at most this share of them made a call too many, rather than that all are late.
 const FEW: usize = 4;
@@ -57,11 +57,13 @@ fn stall(table: &Table<'_>, graph: &Graph, ends: &BTreeSet<u32>, list: &[Still])
     let odd =
         |c: usize| table.circles.get(c).is_some_and(|c| c.chairs.iter().any(|c| c.stand == Stand::Different));
     let tripped = |c: usize| list.iter().any(|s| s.circle == c);
+    // Where some of those that it waits for wait elsewhere, elsewhere tells more.
+    let passes_on = |c: usize| awaits_others(table, graph, c, ends);
     let at = waiting
         .iter()
         .copied()
         .filter(|c| direct(*c))
-        .min_by_key(|c| (!odd(*c), !tripped(*c), since(*c), *c));
+        .min_by_key(|c| (!odd(*c), !tripped(*c), passes_on(*c), since(*c), *c));
     let at = at.or_else(|| list.iter().map(|s| s.circle).min())?;
     let circle = table.circles.get(at)?;
     let own = list
@@ -94,6 +96,12 @@ fn stall(table: &Table<'_>, graph: &Graph, ends: &BTreeSet<u32>, list: &[Still])
         suspects: cause.suspects,
         victims: victims.take(MAX_VICTIMS).collect(),
     })
+}
+
+/// Whether a circle also waits for ranks that are not what holds all up.
+fn awaits_others(table: &Table<'_>, graph: &Graph, circle: usize, ends: &BTreeSet<u32>) -> bool {
+    let awaited = table.circles.get(circle).map(|c| awaited(table, c)).unwrap_or_default();
+    awaited.iter().any(|c| !ends.contains(&graph.knot_of_row(c.row)))
 }
 
 struct Cause {
@@ -162,7 +170,11 @@ fn cause(table: &Table<'_>, graph: &Graph, ends: &BTreeSet<u32>, at: usize, circ
     if !never.is_empty() {
         return missing(table, circle, &ranks(&never), &op);
     }
-    let absent = pick(&|r| !stands(r, Stand::NotStarted));
+    let waits_for_gpu = |r: usize| {
+        let pair = |c: &Chair<'_>| c.pairs().any(|op| stand_of(op) == Stand::NotStarted);
+        stands(r, Stand::NotStarted) || chair_of(r).is_some_and(pair)
+    };
+    let absent = pick(&|r| !waits_for_gpu(r));
     if !absent.is_empty() {
         let suspects = ranks(&absent);
         let text = format!("{} not at the other end of {op}", are(&suspects));
@@ -245,6 +257,20 @@ fn around(table: &Table<'_>, graph: &Graph, circle: &Circle<'_>, knot: u32) -> C
             Node::Row(row) => rows.insert(row),
             Node::Circle(c) => circles.insert(c),
         };
+    }
+    if rows.len() == 1 {
+        // One process with several GPUs: some of its ranks wait for others of its own.
+        let awaited = awaited(table, circle);
+        let ranks = |stand: Stand| -> Vec<u32> {
+            awaited.iter().filter(|c| c.stand == stand).map(|c| c.rank).collect()
+        };
+        let never = ranks(Stand::Never);
+        if !never.is_empty() {
+            return missing(table, circle, &never, &called_op(circle));
+        }
+        let stuck = ranks(Stand::NotStarted);
+        let text = format!("the kernel of {} does not start on {}", called_op(circle), list(&stuck));
+        return (Shape::NotStarted, stuck, text).into();
     }
     // A send or receive without its other side, while the one who owes it waits in a collective for the one who waits.
     let (mut owing, mut waiting) = (BTreeSet::new(), BTreeSet::new());

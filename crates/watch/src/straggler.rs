@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::bandwidth;
-use crate::digest::DoneDigest;
+use crate::digest::{DoneDigest, StepDigest, is_symmetric};
 use crate::event::{Confidence, Lag, Straggler};
 
 /// Collectives that wait for the word of more ranks.
@@ -18,7 +18,7 @@ const MAX_JUDGED: usize = 256;
 const MAX_RANKS: u32 = 1 << 16;
 /// How fast the past fades: of the last this many collectives.
 const MEMORY: f32 = 48.0;
-/// Collectives before anything is said.
+/// Collectives, or steps, before anything is said.
 const LEAST_VOTES: u32 = 24;
 /// Lateness below this share of the time between two collectives is jitter.
 const LATE_SHARE: f32 = 0.05;
@@ -51,6 +51,8 @@ struct Word {
     ran: f32,
     queued: f32,
     gap: f32,
+    /// From the previous one's end to this one's.
+    period: f32,
     /// It waited for the network to take its data: peer, how long.
     sent_to: Option<(u32, f32)>,
 }
@@ -68,7 +70,7 @@ struct Pending {
 struct Standing {
     /// Weight of what follows.
     votes: f32,
-    /// Lateness beyond that of the median rank, and its square.
+    /// Lateness beyond the mean of the others, and its square.
     excess: f32,
     square: f32,
     /// Collectives for which it was late.
@@ -94,8 +96,9 @@ struct Kind {
 #[derive(Debug, Default)]
 pub struct Lateness {
     size: u32,
-    pending: BTreeMap<u64, Pending>,
-    judged: BTreeSet<u64>,
+    /// By number, and of whole steps by how many collectives they have.
+    pending: BTreeMap<(u64, u32), Pending>,
+    judged: BTreeSet<(u64, u32)>,
     /// Most ranks that ever told of one collective.
     most: u32,
     ranks: Vec<Standing>,
@@ -103,79 +106,127 @@ pub struct Lateness {
     period_ms: f32,
     kinds: Vec<Kind>,
     pairs: Vec<((u32, u32), f32, f32)>,
+    /// Collectives whose waits were looked at.
+    timed: u32,
     carried: f64,
     carried_ns: f64,
+    /// Ranks tell of whole steps: these vote, not each collective.
+    by_steps: bool,
     has_news: bool,
 }
 
 impl Lateness {
-    /// Takes ended collectives of one rank.
-    pub fn take(&mut self, rank: u32, size: u32, recent: &[DoneDigest]) {
-        if size < 2 || size > MAX_RANKS || rank >= size {
+    /// Takes ended collectives of one rank, and sums over its steps.
+    pub fn take(&mut self, rank: u32, size: u32, recent: &[DoneDigest], steps: &[StepDigest]) {
+        if !(2..=MAX_RANKS).contains(&size) || rank >= size {
             return;
         }
         if self.size != size {
             *self = Self { size, ranks: vec![Standing::default(); size as usize], ..Self::default() };
         }
+        if !steps.is_empty() && !self.by_steps {
+            // What single collectives have shown does not compare with it.
+            self.by_steps = true;
+            self.ranks = vec![Standing::default(); size as usize];
+            (self.votes, self.period_ms) = (0, 0.0);
+        }
         for done in recent.iter().filter(|d| is_symmetric(&d.function)) {
-            let is_old =
-                self.judged.len() >= MAX_JUDGED && self.judged.first().is_some_and(|f| done.number < *f);
-            if is_old || self.judged.contains(&done.number) {
-                continue;
-            }
-            let pending = self.pending.entry(done.number).or_insert_with(|| Pending {
-                function: done.function.clone(),
-                bytes: done.bytes,
-                words: vec![None; size as usize],
-                n: 0,
-            });
-            let Some(slot) = pending.words.get_mut(rank as usize).filter(|w| w.is_none()) else { continue };
             let sent_to = done.longest_wait.as_ref().filter(|(phase, ..)| phase == "send-net");
-            *slot = Some(Word {
+            let word = Word {
                 ran: ms(done.ran_ns),
                 queued: ms(done.queued_ns),
                 gap: ms(done.gap_ns),
+                period: ms(done.period_ns),
                 sent_to: sent_to.map(|(_, peer, ns)| (*peer, ms(*ns))),
-            });
+            };
+            self.hear((done.number, 0), rank, word, &done.function, done.bytes);
+        }
+        for step in steps.iter().filter(|s| s.ops > 0 && s.step > 0) {
+            // The sums are over somewhat more than one.
+            let share = step.step as f32 / step.ops as f32;
+            let word = Word {
+                ran: ms(step.ran_ns) * share,
+                queued: ms(step.queued_ns) * share,
+                gap: ms(step.gap_ns) * share,
+                period: ms(step.period_ns) * share,
+                sent_to: None,
+            };
+            self.hear((step.first, step.ops), rank, word, "", 0);
+        }
+        while self.pending.len() > 4 * MAX_PENDING {
+            self.pending.pop_first();
+        }
+    }
+
+    fn hear(&mut self, key: (u64, u32), rank: u32, word: Word, function: &str, bytes: u64) {
+        let is_old = self.judged.len() >= MAX_JUDGED && self.judged.first().is_some_and(|f| key < *f);
+        if is_old || self.judged.contains(&key) {
+            return;
+        }
+        let size = self.size as usize;
+        let pending = self.pending.entry(key).or_insert_with(|| Pending {
+            function: function.to_owned(),
+            bytes,
+            words: vec![None; size],
+            n: 0,
+        });
+        if let Some(slot) = pending.words.get_mut(rank as usize).filter(|w| w.is_none()) {
+            *slot = Some(word);
             pending.n += 1;
             self.most = self.most.max(pending.n);
-            if pending.n == size {
-                self.close(done.number);
-            }
         }
-        while self.pending.len() > MAX_PENDING {
-            let Some(oldest) = self.pending.keys().next().copied() else { break };
-            self.close(oldest);
+    }
+
+    /// Judges those collectives of which all has been heard, in their order: the order in which it came does not matter.
+    pub fn settle(&mut self) {
+        let full: Vec<(u64, u32)> =
+            self.pending.iter().filter(|(_, p)| p.n == self.size).map(|(n, _)| *n).collect();
+        let left = self.pending.len() - full.len();
+        let late = self.pending.iter().filter(|(_, p)| p.n != self.size).map(|(n, _)| *n);
+        let mut closed: Vec<(u64, u32)> = late.take(left.saturating_sub(MAX_PENDING)).chain(full).collect();
+        closed.sort_unstable();
+        for number in closed {
+            self.close(number);
         }
     }
 
     /// All that will be heard of a collective has been.
-    fn close(&mut self, number: u64) {
-        let Some(pending) = self.pending.remove(&number) else { return };
-        self.judged.insert(number);
+    fn close(&mut self, key: (u64, u32)) {
+        let Some(pending) = self.pending.remove(&key) else { return };
+        self.judged.insert(key);
         if self.judged.len() > MAX_JUDGED {
             self.judged.pop_first();
         }
         // Ranks without a plugin never tell; those that do must.
         if pending.n >= 2 && pending.n == self.most {
-            self.vote(&pending);
+            if key.1 == 0 {
+                let shortest = pending.words.iter().flatten().map(|w| w.ran).fold(f32::MAX, f32::min);
+                self.time(&pending, shortest);
+                self.ways(&pending, shortest);
+            }
+            if (key.1 > 0) == self.by_steps {
+                self.vote(&pending);
+            }
         }
     }
 
     fn vote(&mut self, pending: &Pending) {
         let words = || pending.words.iter().enumerate().filter_map(|(r, w)| Some((r, (*w)?)));
         let longest = words().map(|(_, w)| w.ran).fold(0.0, f32::max);
-        let shortest = words().map(|(_, w)| w.ran).fold(f32::MAX, f32::min);
-        let lateness = median(words().map(|(_, w)| longest - w.ran));
+        let sum: f32 = words().map(|(_, w)| longest - w.ran).sum();
         let (gap, queued) = (median(words().map(|(_, w)| w.gap)), median(words().map(|(_, w)| w.queued)));
-        let period = median(words().map(|(_, w)| w.gap + w.queued + w.ran));
-        self.period_ms =
-            if self.votes == 0 { period } else { self.period_ms + (period - self.period_ms) / 16.0 };
+        let period = median(words().map(|(_, w)| w.period).filter(|p| *p > 0.0));
+        if period > 0.0 {
+            let is_first = self.period_ms == 0.0;
+            self.period_ms += (period - self.period_ms) / if is_first { 1.0 } else { 16.0 };
+        }
         let least = LATE_MS.max(LATE_SHARE * self.period_ms);
         let keep = 1.0 - 1.0 / MEMORY;
         for (rank, word) in words() {
             let Some(standing) = self.ranks.get_mut(rank) else { continue };
-            let excess = longest - word.ran - lateness;
+            // Against the mean of the others: of two ranks, neither is the usual one.
+            let own = longest - word.ran;
+            let excess = own - (sum - own) / (pending.n - 1) as f32;
             standing.votes = standing.votes * keep + 1.0;
             standing.excess = standing.excess * keep + excess;
             standing.square = standing.square * keep + excess * excess;
@@ -193,17 +244,15 @@ impl Lateness {
                 standing.late_ms += excess;
                 let host = (word.gap - gap).clamp(0.0, excess);
                 standing.host_ms += host;
-                // A call that came before the last collective had ended waits for nothing but the GPU.
-                let busy =
-                    if word.gap == 0.0 { excess } else { (word.queued - queued).clamp(0.0, excess - host) };
-                standing.busy_ms += busy;
+                // Between the last collective's end and this kernel's start, what is not the host's is the GPU's. A call that
+                // came before that end waited for nothing but the GPU.
+                let waited = (word.period - word.ran - word.gap).min(word.queued);
+                standing.busy_ms += waited.clamp(0.0, excess - host);
                 standing.others_queued_ms += queued;
             }
         }
         self.votes = self.votes.saturating_add(1);
         self.has_news = true;
-        self.time(pending, shortest);
-        self.ways(pending, shortest);
     }
 
     /// How long a collective takes once all are there.
@@ -227,6 +276,7 @@ impl Lateness {
 
     /// Between which two ranks the network holds a collective up.
     fn ways(&mut self, pending: &Pending, shortest: f32) {
+        self.timed = self.timed.saturating_add(1);
         let keep = 1.0 - 1.0 / MEMORY;
         for (_, n, ms) in &mut self.pairs {
             *n *= keep;
@@ -262,7 +312,7 @@ impl Lateness {
         self.has_news
     }
 
-    /// Mean lateness of a rank beyond the median rank, milliseconds, and the share of the last collectives for which it was
+    /// Mean lateness of a rank beyond that of the others, milliseconds, and the share of the last collectives for which it was
     /// late. None before there were enough.
     pub fn of(&self, rank: u32) -> Option<(f64, f64)> {
         let standing =
@@ -332,15 +382,16 @@ impl Lateness {
             comm: comm.to_owned(),
             peer: None,
             text: format!(
-                "rank {rank} comes {late_ms:.1} ms late into {:.0} % of the collectives: {why}",
-                share * 100.0
+                "rank {rank} comes {late_ms:.1} ms late into {:.0} % of the {}: {why}",
+                share * 100.0,
+                if self.by_steps { "steps" } else { "collectives" }
             ),
         })
     }
 
     fn slow_way(&self, comm: &str, job_rank: &impl Fn(u32) -> u32) -> Option<Straggler> {
         let ((from, to), n, sum) = self.pairs.iter().max_by(|a, b| a.1.total_cmp(&b.1)).copied()?;
-        let votes = (1.0 - (1.0 - 1.0 / MEMORY).powi(self.votes.min(1000) as i32)) * MEMORY;
+        let votes = (1.0 - (1.0 - 1.0 / MEMORY).powi(self.timed.min(1000) as i32)) * MEMORY;
         let share = n / votes;
         if share < PERSISTENT {
             return None;
@@ -376,10 +427,6 @@ fn reason(standing: &Standing) -> (Lag, Confidence) {
     // for their GPUs before they call, and a slow GPU makes a late call.
     let others = standing.others_queued_ms / late;
     (Lag::Host, if host >= 0.8 && others >= 0.2 { Confidence::High } else { Confidence::Medium })
-}
-
-fn is_symmetric(function: &str) -> bool {
-    matches!(function, "AllReduce" | "AllGather" | "ReduceScatter" | "AlltoAll" | "AllToAll")
 }
 
 fn ms(ns: u64) -> f32 {

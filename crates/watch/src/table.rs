@@ -233,18 +233,10 @@ impl<'a> Table<'a> {
                 });
             }
         }
-        let order: Vec<usize> = {
-            let mut order: Vec<usize> = (0..self.circles.len()).collect();
-            order.sort_by_key(|i| {
-                self.circles
-                    .get(*i)
-                    .map(|c| (std::cmp::Reverse(c.size.max(c.chairs.len() as u32)), c.id.clone(), c.size))
-            });
-            order
-        };
-        let mut circles: Vec<Option<Circle<'a>>> =
-            std::mem::take(&mut self.circles).into_iter().map(Some).collect();
-        self.circles = order.into_iter().filter_map(|i| circles.get_mut(i)?.take()).collect();
+        self.circles.sort_by(|a, b| {
+            let size = |c: &Circle<'_>| c.size.max(c.chairs.len() as u32);
+            (size(b), &a.id, a.size).cmp(&(size(a), &b.id, b.size))
+        });
         for row in &mut self.rows {
             row.chairs.clear();
         }

@@ -24,11 +24,19 @@ pub(crate) struct Track {
     pub(crate) ops_done: u64,
     pub(crate) bytes: u64,
     pub(crate) late: crate::straggler::Lateness,
+    /// When it was last told that its collectives have become slow.
+    pub(crate) slow_told_ns: i64,
 }
 
 impl Track {
-    /// Takes what a look shows.
-    pub(crate) fn look(&mut self, table: &Table<'_>, circle: &Circle<'_>, moved_ns: i64, is_excused: bool) {
+    /// Takes what a look shows: when something that it waits for last moved, and when anything of its ranks did.
+    pub(crate) fn look(
+        &mut self,
+        table: &Table<'_>,
+        circle: &Circle<'_>,
+        (moved_ns, busy_ns): (i64, i64),
+        is_excused: bool,
+    ) {
         self.seen_ns = table.now_ns;
         let done = circle.chairs.iter().filter(|c| c.stand != Stand::Unseen).map(|c| &c.digest);
         let collectives =
@@ -54,6 +62,7 @@ impl Track {
             circle.front.and_then(|f| f.op).or_else(|| circle.chairs.iter().find_map(|c| c.pairs().next()));
         self.rhythm.look(Glance {
             moved_ns,
+            busy_ns,
             known_ns: table.known_ns,
             is_inside: circle.is_inside,
             kind: op.map_or(0, |op| kind(&op.function, op.count)),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use ringleader_bundle::{Origin, Outcome};
-use ringleader_node::{Part, Process};
+use ringleader_node::Process;
 
 use super::{Context, outcome_of, run_for_each};
 use crate::request::{Peer, Request, Target};
@@ -33,21 +33,33 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
             questions.push((address, elsewhere.then_some(process.pid)));
         }
     }
-    for (n, (address, pid)) in questions.iter().enumerate() {
-        let (host, port) = split(address);
+    // All at once: where ranks are stopped each costs its patience.
+    let forms = [("text", "status.txt"), ("json", "status.json")];
+    let requests: Vec<Request> = questions
+        .iter()
+        .flat_map(|(address, pid)| forms.map(|(purpose, _)| (address, *pid, purpose)))
+        .map(|(address, pid, purpose)| {
+            let (host, port) = split(address);
+            let peer = Peer { host, port, purpose: purpose.to_owned(), ..Peer::default() };
+            Request {
+                peers: vec![peer],
+                target: Target { pids: pid.into_iter().collect(), ..Target::default() },
+                deadline_ms: 0,
+                ..context.ask.request.clone()
+            }
+        })
+        .collect();
+    let parts = run_for_each(context.program, "ras-of", &requests, 2 * MAX_ADDRESSES, context.ask.longest_ms);
+    for (n, ((address, pid), parts)) in questions.iter().zip(parts.chunks(forms.len())).enumerate() {
         let folder = if n == 0 { "ras".to_owned() } else { format!("ras-{}", n + 1) };
-        // Both forms at once: a service whose peers do not answer takes seconds for each.
-        let requests = ["text", "json"].map(|purpose| Request {
-            peers: vec![Peer { host: host.clone(), port, purpose: purpose.to_owned(), ..Peer::default() }],
-            target: Target { pids: pid.iter().copied().collect(), ..Target::default() },
-            deadline_ms: 0,
-            ..context.ask.request.clone()
-        });
-        let parts = run_for_each(context.program, "ras-of", &requests, 2, context.ask.longest_ms);
-        let is_silent = |part: &Part<_>| matches!(outcome_of(part), Some(Outcome::Failed(_)));
-        let n_told = if parts.iter().all(is_silent) { 1 } else { 2 };
-        // The same silence need not be told twice.
-        for (file, part) in ["status.txt", "status.json"].iter().zip(&parts).take(n_told) {
+        let mut has_failed = false;
+        for ((_, file), part) in forms.iter().zip(parts) {
+            // Both forms fail for the same reason: said once.
+            if outcome_of(part).is_some_and(|outcome| matches!(outcome, Outcome::Failed(_)))
+                && std::mem::replace(&mut has_failed, true)
+            {
+                continue;
+            }
             let answer: Option<RasAnswer> =
                 part.get().and_then(|value| serde_json::from_value(value.clone()).ok());
             let mut item = context.item("ras", &format!("{folder}/{file}"), Origin::Address(address.clone()));

@@ -39,11 +39,13 @@ fn take(
     // Ranks first, should there be more than are looked into.
     processes.sort_by_key(|process| (process.rank().is_none(), process.rank(), process.pid));
     processes.truncate(MAX_PROCESSES);
+    let shared = jobs.shared_pids();
     let requests: Vec<Request> = processes
         .iter()
         .map(|process| Request {
             target: Target { pids: vec![process.pid], ..Target::default() },
             deadline_ms: 0,
+            known_pid: Some(process.known_pid(&shared)),
             ..context.ask.request.clone()
         })
         .collect();

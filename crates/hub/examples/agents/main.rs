@@ -14,7 +14,7 @@
 
 mod job;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead;
 use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -184,7 +184,10 @@ fn analyse(address: &str, name: &str) -> Result<(), Box<dyn std::error::Error>> 
     let mut at_work: Option<(Feed, Engine)> = None;
     let mut meter = Meter::default();
     let (mut told, mut looked) = (Instant::now(), Instant::now());
-    let mut is_away = false;
+    let (mut is_away, mut pause) = (false, Duration::ZERO);
+    // Nodes not heard yet after the hub's return, and how long to wait for them: what is known of them is as old as the
+    // loss, and would be taken for a pause of the job.
+    let mut missing: (BTreeSet<String>, Instant) = (BTreeSet::new(), Instant::now());
     loop {
         let is_analyser = hub.role().is_analyser();
         // Without a hub there is nobody else either: what is known is kept.
@@ -207,11 +210,13 @@ fn analyse(address: &str, name: &str) -> Result<(), Box<dyn std::error::Error>> 
             match change {
                 Change::Digest(digest) => {
                     let now = now_ns();
+                    missing.0.remove(&digest.node);
                     meter.latencies_ms.push((now - digest.at_ns) as f64 / 1e6);
                     engine.take(*digest, now);
                 }
                 Change::Silent { node } => {
                     meter.n_silent += 1;
+                    missing.0.remove(&node);
                     say(json!({"analyser": name, "what": "silent", "node": node}));
                 }
                 Change::Away { why } => {
@@ -220,17 +225,21 @@ fn analyse(address: &str, name: &str) -> Result<(), Box<dyn std::error::Error>> 
                 }
                 Change::Back => {
                     is_away = false;
-                    // Agents come back one after the other: what is known of the others is as old as the loss.
-                    looked = Instant::now() + Duration::from_secs(3);
+                    let known = engine.view().nodes.iter().filter(|node| !node.is_silent);
+                    missing = (known.map(|node| node.name.clone()).collect(), Instant::now());
                     say(json!({"analyser": name, "what": "back"}));
                 }
                 other => say(json!({"analyser": name, "what": format!("{other:?}")})),
             }
         }
-        if !is_away && looked.elapsed() >= Duration::from_millis(500) {
+        let is_whole = missing.0.is_empty() || missing.1.elapsed() > Duration::from_secs(15);
+        if !is_away && is_whole && looked.elapsed() >= pause {
             looked = Instant::now();
             let events = engine.look(now_ns());
-            meter.look_ms = meter.look_ms.max(looked.elapsed().as_secs_f64() * 1e3);
+            let took = looked.elapsed();
+            meter.look_ms = meter.look_ms.max(took.as_secs_f64() * 1e3);
+            // Most of the time is for taking digests in.
+            pause = (took * 3).max(Duration::from_millis(500));
             for event in events {
                 tell(&hub, name, &event.what);
             }

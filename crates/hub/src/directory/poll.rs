@@ -90,7 +90,7 @@ impl Poll {
             };
             self.files.insert(node.clone(), Seen { stamp, hash, since: now, is_over });
             if is_told {
-                mailbox.put(node, bytes);
+                mailbox.put(node, bytes, self.last.is_none() || was_absent);
             }
         }
         // Also those whose file somebody has taken away.

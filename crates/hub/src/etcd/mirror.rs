@@ -15,7 +15,8 @@ const WATCH: Duration = Duration::from_secs(5);
 pub(super) trait Sink {
     /// All that there is, at this revision.
     fn list(&mut self, all: Vec<KeyValue>, revision: i64);
-    fn put(&mut self, kv: KeyValue);
+    /// Old: it was written before the watch began.
+    fn put(&mut self, kv: KeyValue, is_old: bool);
     fn delete(&mut self, key: Vec<u8>);
     /// All up to this revision has been told.
     fn reached(&mut self, revision: i64);
@@ -90,7 +91,8 @@ async fn follow(
                 at.next = kv.mod_revision;
             }
             if event.kind == 0 {
-                sink.put(kv);
+                let is_old = kv.mod_revision <= header.revision;
+                sink.put(kv, is_old);
             } else {
                 sink.delete(kv.key);
             }

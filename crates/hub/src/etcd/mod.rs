@@ -355,9 +355,9 @@ impl Sink for DigestSink {
         }
     }
 
-    fn put(&mut self, kv: KeyValue) {
+    fn put(&mut self, kv: KeyValue, is_old: bool) {
         if let (Some(mailbox), Some(node)) = (self.mailbox.upgrade(), node_of(&kv.key, self.skip)) {
-            mailbox.put(node, kv.value);
+            mailbox.put(node, kv.value, is_old);
         }
     }
 
@@ -413,7 +413,7 @@ impl Sink for ControlSink {
         });
     }
 
-    fn put(&mut self, kv: KeyValue) {
+    fn put(&mut self, kv: KeyValue, _: bool) {
         self.sender.send_modify(|control| self.set(control, &kv));
     }
 

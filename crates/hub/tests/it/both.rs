@@ -32,14 +32,14 @@ pub(crate) fn digests(address: &str) {
         a.publish(&digest("a", sequence, 8)).unwrap();
     }
     until(&mut feed, "the newest digest", |change| is_digest(change, "a", 40));
-    assert!(a.stats().sent < 10, "not each one was sent: {:?}", a.stats());
+    assert!(a.stats().sent < 30, "not each one was sent: {:?}", a.stats());
     assert_eq!(a.publish(&digest("b", 41, 8)), Err(HubError::OtherNode("b".to_owned())));
     // Killed, and gone in good order.
     a.abandon();
     let killed = Instant::now();
     let all = until(&mut feed, "a's silence", |change| *change == Change::Silent { node: "a".to_owned() });
     assert!(!all.contains(&Change::Silent { node: "b".to_owned() }));
-    assert!(killed.elapsed() < Duration::from_secs(12), "{:?}", killed.elapsed());
+    assert!(killed.elapsed() < Duration::from_secs(30), "{:?}", killed.elapsed());
     drop(b);
     until(&mut feed, "b's goodbye", |change| *change == Change::Left { node: "b".to_owned() });
     let a = open(address, "a");
@@ -49,7 +49,7 @@ pub(crate) fn digests(address: &str) {
     let all = until(&mut feed, "a's goodbye", |change| *change == Change::Left { node: "a".to_owned() });
     assert!(!all.iter().any(|change| matches!(change, Change::Silent { .. })), "{all:?}");
     // The goodbye is all: no silence after it.
-    assert_eq!(feed.next(Duration::from_secs(4)), []);
+    assert_eq!(feed.next(Duration::from_secs(7)), []);
 }
 
 fn analysers(hubs: &[&Hub]) -> usize {
@@ -62,7 +62,7 @@ pub(crate) fn election(address: &str) {
     a.campaign(true);
     wait("a's election", || a.role().is_analyser());
     b.campaign(true);
-    let end = Instant::now() + Duration::from_secs(4);
+    let end = Instant::now() + Duration::from_secs(8);
     while Instant::now() < end {
         assert_eq!(analysers(&[&a, &b, &c]), 1);
         std::thread::sleep(Duration::from_millis(50));
@@ -75,12 +75,12 @@ pub(crate) fn election(address: &str) {
     b.abandon();
     let killed = Instant::now();
     wait("c's election", || c.role().is_analyser());
-    assert!(killed.elapsed() < Duration::from_secs(12), "{:?}", killed.elapsed());
+    assert!(killed.elapsed() < Duration::from_secs(30), "{:?}", killed.elapsed());
     drop(c);
     a.campaign(true);
     let left = Instant::now();
     wait("a's second term", || a.role().is_analyser());
-    assert!(left.elapsed() < Duration::from_secs(3), "who leaves makes room at once: {:?}", left.elapsed());
+    assert!(left.elapsed() < Duration::from_secs(5), "who leaves makes room at once: {:?}", left.elapsed());
 }
 
 /// Incidents, requests and answers.

@@ -91,7 +91,7 @@ fn a_digest_of_an_earlier_job_is_no_news() {
     b.publish(&digest("b", 1, 2)).unwrap();
     let all = until(&mut feed, "b's digest", |change| is_digest(change, "b", 1));
     assert_eq!(all.len(), 1, "{all:?}");
-    assert_eq!(feed.next(Duration::from_secs(4)), []);
+    assert_eq!(feed.next(Duration::from_secs(7)), []);
     let a = open(&address, "a");
     a.publish(&digest("a", 5, 2)).unwrap();
     until(&mut feed, "a's new life", |change| is_digest(change, "a", 5));

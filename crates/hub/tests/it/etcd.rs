@@ -58,13 +58,13 @@ fn etcd_killed_and_started_again() {
         matches!(a.link(), Link::Away { .. }) && matches!(b.link(), Link::Away { .. })
     });
     wait("the end of a's term", || !a.role().is_analyser());
-    for sequence in 2..30 {
+    for sequence in 2..60 {
         b.publish(&digest("b", sequence, 2)).unwrap();
         std::thread::sleep(Duration::from_millis(100));
     }
     assert!(matches!(b.incidents(), Err(HubError::Away(_) | HubError::Deadline(_))));
     server.resume();
-    let all = until(&mut feed, "b's newest digest", |change| is_digest(change, "b", 29));
+    let all = until(&mut feed, "b's newest digest", |change| is_digest(change, "b", 59));
     assert!(all.contains(&Change::Back), "{all:?}");
     assert!(
         !all.iter().any(|change| matches!(change, Change::Silent { .. })),
@@ -77,7 +77,7 @@ fn etcd_killed_and_started_again() {
     server.wipe();
     until(&mut feed, "the second loss", |change| matches!(change, Change::Away { .. }));
     server.resume();
-    until(&mut feed, "b's digest again", |change| is_digest(change, "b", 29));
+    until(&mut feed, "b's digest again", |change| is_digest(change, "b", 59));
     wait("one analyser again", || a.role().is_analyser() != b.role().is_analyser());
     assert_eq!(b.incidents().unwrap(), []);
     assert!(b.stats().leases_lost > 0);
@@ -100,7 +100,7 @@ fn one_agent_cut_off() {
     wire.silence();
     let start = Instant::now();
     assert!(matches!(a.incidents(), Err(HubError::Deadline(_))), "{:?}", a.incidents());
-    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(12), "{:?}", start.elapsed());
     until(&mut feed, "a's silence", |change| *change == Change::Silent { node: "a".to_owned() });
     wait("b's election", || b.role().is_analyser());
     assert!(!a.role().is_analyser(), "never two");

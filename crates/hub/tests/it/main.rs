@@ -3,6 +3,7 @@
 mod both;
 mod directory;
 mod etcd;
+mod job;
 mod server;
 
 use std::time::{Duration, Instant};
@@ -12,11 +13,11 @@ use ringleader_watch::digest::{
     CommDigest, Digest, DoneDigest, OpDigest, ProcessState, RankDigest, SCHEMA, SeenBy,
 };
 
-/// Times short enough for a test.
+/// Times short enough for a test, and long enough for a busy machine.
 pub(crate) fn options(node: &str) -> Options {
     Options {
-        ttl: Duration::from_secs(3),
-        deadline: Duration::from_secs(3),
+        ttl: Duration::from_secs(5),
+        deadline: Duration::from_secs(5),
         gap: Duration::from_millis(50),
         beat: Duration::from_millis(500),
         ..Options::new(node)
@@ -64,7 +65,7 @@ pub(crate) fn digest(node: &str, sequence: u64, n_ranks: u32) -> Digest {
 /// Reads a feed until something holds; what came meanwhile is the answer.
 pub(crate) fn until(feed: &mut Feed, what: &str, mut holds: impl FnMut(&Change) -> bool) -> Vec<Change> {
     let mut all = Vec::new();
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + Duration::from_secs(60);
     while Instant::now() < end {
         for change in feed.next(Duration::from_millis(200)) {
             let is_it = holds(&change);
@@ -83,7 +84,7 @@ pub(crate) fn is_digest(change: &Change, node: &str, sequence: u64) -> bool {
 
 /// Waits until something holds.
 pub(crate) fn wait(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + Duration::from_secs(60);
     while !holds() {
         assert!(Instant::now() < end, "{what} never came");
         std::thread::sleep(Duration::from_millis(20));

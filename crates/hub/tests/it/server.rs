@@ -17,16 +17,22 @@ pub(crate) struct Server {
     child: Option<Child>,
 }
 
+/// Below those that the kernel hands out: a client that tries again and again while nobody listens would in the end be given
+/// the server's own port, be connected with itself, and keep the server from coming back.
 fn free_port() -> SocketAddr {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
+    let mut port = 11_000 + (std::process::id() % 20_000) as u16;
+    loop {
+        port = if port < 32_000 { port + 1 } else { 11_000 };
+        if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+            return listener.local_addr().unwrap();
+        }
+    }
 }
 
 impl Server {
     /// None where etcd is not installed, which is said.
     pub(crate) fn start() -> Option<Self> {
-        let version = Command::new("etcd").arg("--version").output();
-        if !version.is_ok_and(|output| output.status.success()) {
-            not_tested("etcd is not installed (Debian: etcd-server)");
+        if !is_etcd_here() {
             return None;
         }
         let folder = tempfile::tempdir().unwrap();
@@ -80,6 +86,16 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Says so if not.
+pub(crate) fn is_etcd_here() -> bool {
+    let version = Command::new("etcd").arg("--version").output();
+    let is_here = version.is_ok_and(|output| output.status.success());
+    if !is_here {
+        not_tested("etcd is not installed (Debian: etcd-server)");
+    }
+    is_here
 }
 
 pub(crate) fn not_tested(why: &str) {

@@ -12,6 +12,7 @@ pub mod v6;
 pub mod v7;
 
 use std::ffi::{c_char, c_int, c_void};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::core::{Event, Init, Logger, log};
 use crate::guard::{SUCCESS, guarded, guarded_init};
@@ -124,28 +125,33 @@ impl KernelCh {
 /// # Safety
 /// As NCCL calls it: pointers are null or good.
 unsafe fn init(context: *mut *mut c_void, mask: *mut c_int, logger: Option<Logger>, told: &Init) -> c_int {
-    let put = |handle: *mut c_void, bits: c_int| {
+    let put = |handle: *mut c_void| {
         // SAFETY: NCCL's place for the context, or null.
         if let Some(context) = unsafe { context.as_mut() } {
             *context = handle;
         }
-        // SAFETY: NCCL's place for the mask, or null.
-        if let Some(mask) = unsafe { mask.as_mut() } {
-            *mask = bits;
+    };
+    // One mask serves all communicators of the process: it may be in use by another thread right now.
+    let set = |bits: c_int| {
+        // SAFETY: NCCL's place for the mask, or null; NCCL reads it atomically.
+        if let Some(mask) = unsafe { mask.cast::<AtomicI32>().as_ref() } {
+            mask.store(bits, Ordering::Relaxed);
         }
     };
-    put(std::ptr::null_mut(), 0);
+    put(std::ptr::null_mut());
     guarded_init(|core| match core {
         Ok(core) => {
-            // SAFETY: the name is NCCL's string, or null.
-            let (handle, bits) = unsafe { core.begin(told) };
-            put(handle, bits);
+            // SAFETY: the name is NCCL's string, or null; the mask is NCCL's variable, or null.
+            let (handle, bits) = unsafe { core.begin(told, mask) };
+            put(handle);
+            set(bits);
             let text = format!("recording to {}", core.path().display());
             // SAFETY: the logger is NCCL's.
             unsafe { log(logger, &text) };
         }
-        Err(why) if why.is_empty() => {}
+        Err(why) if why.is_empty() => set(0),
         Err(why) => {
+            set(0);
             // SAFETY: the logger is NCCL's.
             unsafe { log(logger, &format!("off: failed to {why}")) };
         }

@@ -150,6 +150,7 @@ fn event(descriptor: &Descriptor) -> (*mut c_void, Event) {
     let of = &descriptor.of;
     let event = match descriptor.kind {
         events::GROUP => Event::Group,
+        events::GROUP_API => Event::GroupApi,
         // SAFETY: NCCL fills this part for this type.
         events::COLL_API => unsafe { &of.coll_api }.api.event(),
         // SAFETY: as above.

@@ -86,6 +86,14 @@ impl Nccl {
 
     /// The call of a collective by the program.
     pub(crate) fn coll_api(&self, function: &CStr, count: usize, graph: bool) -> Ptr {
+        self.coll_api_in(NULL, function, count, graph)
+    }
+
+    pub(crate) fn group_api(&self) -> Ptr {
+        self.start(nothing(events::GROUP_API, NULL))
+    }
+
+    pub(crate) fn coll_api_in(&self, group: Ptr, function: &CStr, count: usize, graph: bool) -> Ptr {
         let api = CollApi {
             func: function.as_ptr(),
             count,
@@ -94,7 +102,7 @@ impl Nccl {
             stream: null_mut(),
             graph_captured: u8::from(graph),
         };
-        let handle = self.start(Descriptor { of: Of { coll_api: api }, ..nothing(events::COLL_API, NULL) });
+        let handle = self.start(Descriptor { of: Of { coll_api: api }, ..nothing(events::COLL_API, group) });
         stop(handle);
         handle
     }
@@ -196,11 +204,15 @@ impl Nccl {
 
     /// A collective from the call to its end.
     pub(crate) fn all_reduce(&self, channels: u8) {
-        let api = self.coll_api(c"AllReduce", 1000, false);
+        let calls = self.group_api();
+        record(calls, 23, 0);
+        let api = self.coll_api_in(calls, c"AllReduce", 1000, false);
+        record(calls, 24, 0);
         let group = self.group();
         let coll = self.coll(api, group, c"AllReduce", channels);
         stop(coll);
         stop(group);
+        stop(calls);
         for channel in 0..channels {
             let kernel = self.kernel(coll, channel, 1000);
             stop_kernel(kernel, 2000);

@@ -53,7 +53,7 @@ fn an_operation_from_the_call_to_its_end() {
     let dp = comm(writer, "dp");
     let told = Told { algorithm: 0, protocol: 0, channels: 0, ..all_reduce(writer, 1000, 0) };
     let before = mono_ns();
-    let call = writer.call(dp, &told);
+    let call = writer.call(dp, Handle::NONE, &told);
 
     let state = ring.state();
     let op = &state.comms[0].in_flight[0];
@@ -95,6 +95,8 @@ fn an_operation_from_the_call_to_its_end() {
     );
     assert!(done.enqueued_ns <= done.started_ns && done.started_ns <= done.ended_ns);
     assert_eq!(done.longest_wait, None);
+    let offset = seen.gpu_offset_ns.unwrap();
+    assert_eq!(done.gpu_started_ns.unwrap().wrapping_add_signed(offset), done.started_ns);
     // What comes too late, twice, or for nothing, changes nothing.
     for handle in [op, zero, one, call, plan, dp, Handle::NONE, Handle(u64::MAX), Handle(5 << 60)] {
         writer.kernel_stops(handle);
@@ -201,13 +203,60 @@ fn without_kernels_the_newest_few_stay_in_flight() {
     }
     let state = ring.state();
     let comm = &state.comms[0];
-    assert_eq!(comm.in_flight.iter().map(|op| op.number).collect::<Vec<_>>(), (92..100).collect::<Vec<_>>());
+    assert_eq!(comm.in_flight.iter().map(|op| op.number).collect::<Vec<_>>(), (93..100).collect::<Vec<_>>());
     assert!(comm.in_flight.iter().all(|op| !op.is_end_visible));
-    assert_eq!((comm.collectives, comm.collectives_done), (100, 92));
+    assert_eq!((comm.collectives, comm.collectives_done), (100, 93));
     assert!(state.recent.iter().all(|done| !done.is_end_seen));
     writer.comm_ends(dp);
     let state = ring.state();
     assert!(state.comms[0].in_flight.is_empty() && state.process.is_ended);
+}
+
+#[test]
+fn a_broadcast_that_is_not_reported_is_handed_over_with_its_group() {
+    let ring = Ring::new();
+    let writer = &ring.writer;
+    let dp = comm(writer, "dp");
+    let told =
+        Told { function: writer.code(names::Kind::Function, b"Broadcast"), root: Some(0), ..Told::default() };
+    let group = writer.group_begins();
+    let calls: Vec<Handle> = (0..3).map(|_| writer.call(dp, group, &told)).collect();
+    let state = ring.state();
+    assert!(state.comms[0].in_flight.iter().all(|op| op.is_end_visible && op.handed_over_ns.is_none()));
+    // One of them is reported after all.
+    let launched = writer.launch(dp, calls[1], writer.plan_begins(dp), &Told { channels: 1, ..told });
+    writer.group_ends(group);
+    let state = ring.state();
+    let seen: Vec<_> =
+        state.comms[0].in_flight.iter().map(|op| (op.is_launched, op.handed_over_ns.is_some())).collect();
+    assert_eq!(seen, [(false, true), (true, false), (false, true)]);
+    assert!(!state.comms[0].in_flight[0].is_end_visible && state.comms[0].in_flight[1].is_end_visible);
+    writer.handed_over(launched);
+    writer.group_ends(group);
+    writer.kernel_stops(writer.kernel_starts(launched, 0, 0));
+    assert_eq!(
+        ring.state().comms[0].in_flight.len(),
+        2,
+        "called in the same group: its kernel tells nothing of these"
+    );
+
+    let group = writer.group_begins();
+    let next = writer.call(dp, group, &all_reduce(writer, 1, 1));
+    let next = writer.launch(dp, next, writer.plan_begins(dp), &all_reduce(writer, 1, 1));
+    writer.handed_over(next);
+    writer.group_ends(group);
+    assert_eq!(ring.state().comms[0].in_flight.len(), 3);
+    writer.kernel_starts(next, 0, 0);
+    let state = ring.state();
+    assert_eq!(state.comms[0].in_flight.iter().map(|op| op.number).collect::<Vec<_>>(), [3]);
+    assert_eq!((state.comms[0].collectives, state.comms[0].collectives_done), (4, 3));
+    // Groups in many threads at once, and more than there is room for.
+    let groups: Vec<Handle> = (0..65).map(|_| writer.group_begins()).collect();
+    assert_eq!(groups[64], Handle::NONE);
+    writer.call(dp, groups[64], &told);
+    writer.group_ends(groups[64]);
+    writer.group_ends(groups[3]);
+    assert_ne!(writer.group_begins(), groups[3]);
 }
 
 #[test]
@@ -331,7 +380,7 @@ fn graph_runs_are_operations_and_recording_is_none() {
     let writer = &ring.writer;
     let dp = comm(writer, "dp");
     let told = all_reduce(writer, 1, 1);
-    let call = writer.call(dp, &Told { is_captured: true, ..told });
+    let call = writer.call(dp, Handle::NONE, &Told { is_captured: true, ..told });
     assert_ne!(call, Handle::NONE);
     assert_eq!(ring.state().comms[0].collectives, 0);
     for run in 0..3 {

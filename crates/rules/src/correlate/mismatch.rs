@@ -7,6 +7,7 @@ use ringleader_model::{Evidence, Frame, OpState, RankSet, SourceKind, user_frame
 
 use super::Scene;
 use super::align::{Divergence, Fault};
+use super::inside;
 use super::ledger::{Origin, Track, View};
 use super::waits::{Node, node};
 
@@ -139,6 +140,9 @@ pub fn evidence_of(scene: &Scene<'_>, track: &Track<'_>, seq: u32) -> Option<Evi
             OpState::Completed => "completed",
         };
         let _ = write!(text, ", {state}");
+    }
+    if let Origin::Ring(ring) = track.origin {
+        text.push_str(&inside::state(ring, op));
     }
     if let Some(frame) = user_frame(&track.frames(op)) {
         let _ = write!(text, ", called from {} ({}:{})", frame.function, frame.file, frame.line);

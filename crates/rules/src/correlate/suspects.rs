@@ -55,7 +55,7 @@ pub fn suspects(scene: &Scene<'_>) -> Vec<Suspect> {
             }
         }
     }
-    for waits in scene.waits.iter().filter(|w| w.view == View::Flight) {
+    for waits in scene.waits.iter().filter(|w| w.view.knows_ends()) {
         let whole = |cycle: &&Vec<Node>| went_on(scene, waits, cycle).is_none();
         for root in waits.cycles.iter().filter(whole).filter_map(|cycle| broken_pair(scene, waits, cycle)) {
             match found.iter_mut().find(|s| s.node == root.node) {
@@ -69,8 +69,8 @@ pub fn suspects(scene: &Scene<'_>) -> Vec<Suspect> {
         scene
             .waits
             .iter()
-            .find(|w| w.view == View::Flight)
-            .is_some_and(|w| !s.views.contains(&View::Flight) && waits_on_somebody(scene, w, s.node))
+            .filter(|w| w.view.knows_ends())
+            .any(|w| !s.views.iter().any(|v| v.knows_ends()) && waits_on_somebody(scene, w, s.node))
     };
     found.retain(|s| !waiting_elsewhere(s));
     found.sort_by(|a, b| {
@@ -153,7 +153,7 @@ pub fn ran_ahead(scene: &Scene<'_>, waits: &Waits) -> Option<Node> {
 /// In a circle of waiting, a rank that all others of a group wait for went on without the call: nobody else in that
 /// group is missing, and the rank waits elsewhere for one of them.
 pub fn went_on<'w>(scene: &Scene<'_>, waits: &'w Waits, cycle: &[Node]) -> Option<(Node, &'w Front)> {
-    if waits.view != View::Flight {
+    if !waits.view.knows_ends() {
         return None;
     }
     let mut found =
@@ -173,8 +173,7 @@ pub fn went_on<'w>(scene: &Scene<'_>, waits: &'w Waits, cycle: &[Node]) -> Optio
 /// Whether a rank is further on than its peers in some group but this one: it made calls there that none of them has
 /// made yet. A rank that is merely kept waiting by one message is not.
 fn leads(scene: &Scene<'_>, who: Node, but: usize) -> bool {
-    let groups =
-        scene.ledger.groups.iter().enumerate().filter(|(at, g)| *at != but && g.view == View::Flight);
+    let groups = scene.ledger.groups.iter().enumerate().filter(|(at, g)| *at != but && g.view.knows_ends());
     groups.into_iter().any(|(_, group)| {
         let Some(me) = (0..group.tracks.len()).find(|m| node(group, *m) == Some(who)) else { return false };
         let Some(Some(mine)) = group.tracks.get(me) else { return false };

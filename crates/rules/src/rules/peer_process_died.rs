@@ -19,9 +19,12 @@
 //! # References
 //! NCCL user guide, troubleshooting; ncclRemoteError.
 
-use ringleader_model::{Confidence, Finding, GlooEvent, Impact, Rank, StoreEvent, TorchEvent, Weight};
+use ringleader_model::{
+    Confidence, Finding, GlooEvent, Impact, Rank, RankSet, StoreEvent, TorchEvent, Weight,
+};
 
 use crate::correlate::condition::ProcessState;
+use crate::correlate::inside::last_states;
 use crate::correlate::{Member, Scene};
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
@@ -42,6 +45,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
     findings.extend(closed_connections(scene));
     findings.extend(silent_ranks(scene));
+    findings.extend(gone_within(scene));
     findings.extend(bare_launcher_failure(scene));
     Outcome::from_findings(findings)
 }
@@ -179,6 +183,39 @@ fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
                 Impact::Harmless,
                 "see whether it still runs, and in which state",
                 "ps -eo pid,ppid,stat,wchan:32,etime,args",
+            )
+            .build(),
+        );
+    }
+    findings
+}
+
+/// Ranks that all waiting ones have met in their operation, and that are gone since: nobody waits for them by count.
+fn gone_within(scene: &Scene<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (rank, condition) in scene.conditions.all() {
+        let Some(gone) = &condition.ring_gone else { continue };
+        if scene.suspects.iter().any(|s| s.node.rank() == Some(rank)) {
+            continue;
+        }
+        let others: RankSet =
+            scene.roster.members.iter().filter_map(|m| m.rank).filter(|r| *r != rank).collect();
+        findings.extend(
+            Draft::new(
+                RULE.id,
+                "peer-process-died",
+                format!("{} is gone; its ring outlived it", drafting::rank(rank)),
+            )
+            .weight(Weight::Symptom)
+            .confidence(Confidence::Medium)
+            .culprit(scene.roster.culprit_rank(rank))
+            .victims(others)
+            .evidence([gone.clone()])
+            .evidence(last_states(scene).into_iter().filter(|s| s.rank == Some(rank)).map(|s| s.evidence))
+            .advise_command(
+                Impact::Harmless,
+                "see how it ended: its own output, the scheduler's account, the kernel log",
+                format!("dmesg -T | grep -w {}", drafting::pid_of(scene, rank)),
             )
             .build(),
         );

@@ -70,7 +70,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 /// for one of them in another group, in a later call.
 fn gone_on(scene: &Scene<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for waits in scene.waits.iter().filter(|w| w.view == View::Flight) {
+    for waits in scene.waits.iter().filter(|w| w.view.knows_ends()) {
         for (node, front) in waits.cycles.iter().filter_map(|cycle| suspects::went_on(scene, waits, cycle)) {
             let FrontKind::Collective(seq) = front.what else { continue };
             let Some(group) = scene.ledger.groups.get(front.group) else { continue };

@@ -51,7 +51,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let stands_elsewhere = condition
             .and_then(|c| c.stand.as_ref())
             .is_some_and(|s| !s.is_leaving() && !s.waits_in_gpu_or_collective());
-        if gone || stands_elsewhere {
+        // Who left out a message goes on, until it waits for another one; who has nothing in flight stands outside.
+        let idle = condition.is_some_and(|c| c.ring_idle);
+        if gone || stands_elsewhere || idle {
             continue;
         }
         let place = suspect.waiters_place.as_ref();

@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use ringleader_ring::{Comm, Done, Op, Phase, State};
 
 use super::{
-    CommDigest, DoneDigest, MAX_COMMS, MAX_IN_FLIGHT, MAX_RECENT, MAX_WAITS, OpDigest, PeriodDigest,
-    RankDigest, SeenBy, WaitDigest, is_p2p,
+    CommDigest, DoneDigest, MAX_COMMS, MAX_IN_FLIGHT, MAX_RECENT, MAX_STEPS, MAX_WAITS, OpDigest,
+    PeriodDigest, RankDigest, SeenBy, StepDigest, WaitDigest, is_p2p, is_symmetric,
 };
 use crate::period;
 
 /// Of the ended operations that a digest carries, those that are simply the newest.
 const NEWEST: usize = 4;
+/// How far back a digest reaches.
+const WINDOW_NS: u64 = 4_000_000_000;
 /// Ended operations that a period is looked for in.
 const HISTORY: usize = 1024;
 /// Interfaces of NCCL's profiler from this one on report kernels.
@@ -59,8 +61,8 @@ fn comm(state: &State, comm: &Comm, records: &[&Done]) -> CommDigest {
         records.iter().copied().filter(|d| d.enqueued_ns >= comm.created_ns).collect();
     let ended = records.iter().map(|d| d.ended_ns);
     let started = ops.iter().filter_map(|op| op.started_ns);
-    let steps = ops.iter().flat_map(|op| op.waits.iter().map(|w| w.since_ns));
-    let moved = ended.chain(started).chain(steps).max();
+    let waits = ops.iter().flat_map(|op| op.waits.iter().map(|w| w.since_ns));
+    let moved = ended.chain(started).chain(waits).max();
     records.sort_by_key(|d| (d.enqueued_ns, d.number));
     let period = pattern(records.get(records.len().saturating_sub(HISTORY)..).unwrap_or_default());
     CommDigest {
@@ -79,6 +81,7 @@ fn comm(state: &State, comm: &Comm, records: &[&Done]) -> CommDigest {
         n_in_flight: ops.len() as u32,
         in_flight: oldest(&ops).into_iter().map(|op| digest_of(op, kernels, unix)).collect(),
         recent: recent(&records),
+        steps: steps(&records, period.as_ref().map_or(0, |p| p.ops)),
         period,
     }
 }
@@ -161,6 +164,12 @@ fn spread(number: u64) -> u64 {
 fn recent(records: &[&Done]) -> Vec<DoneDigest> {
     let collectives: Vec<&Done> =
         records.iter().copied().filter(|d| d.call.peer.is_none() && !is_p2p(&d.call.function)).collect();
+    // Agents speak at different moments of a second or two: there must be some that all still tell of, and many of those.
+    let end = collectives.last().map_or(0, |d| d.ended_ns);
+    let old = collectives.partition_point(|d| d.ended_ns + WINDOW_NS < end);
+    let first = old.min(collectives.len().saturating_sub(NEWEST));
+    let mut previous = first.checked_sub(1).and_then(|at| collectives.get(at).copied());
+    let collectives = collectives.get(first..).unwrap_or_default();
     let Some(newest) = collectives.len().checked_sub(NEWEST.min(collectives.len())) else {
         return Vec::new();
     };
@@ -172,23 +181,60 @@ fn recent(records: &[&Done]) -> Vec<DoneDigest> {
         bits += 1;
     }
     let mut out = Vec::new();
-    let mut previous: Option<&Done> = None;
     for (at, done) in collectives.iter().copied().enumerate() {
         if kept(at, bits) {
-            let before = previous.filter(|p| p.number + 1 == done.number);
-            out.push(DoneDigest {
-                number: done.number,
-                function: done.call.function.clone(),
-                bytes: done.call.count.saturating_mul(done.call.element_bytes().unwrap_or(1)),
-                queued_ns: done.started_ns.saturating_sub(done.enqueued_ns),
-                ran_ns: done.gpu_ns.unwrap_or_else(|| done.ended_ns.saturating_sub(done.started_ns)),
-                gap_ns: before.map_or(0, |p| done.enqueued_ns.saturating_sub(p.ended_ns)),
-                longest_wait: done.longest_wait.map(|(p, peer, ns)| (phase(p).to_owned(), peer, ns)),
-            });
+            out.push(done_digest(done, previous));
         }
         previous = Some(done);
     }
     out
+}
+
+fn done_digest(done: &Done, previous: Option<&Done>) -> DoneDigest {
+    let before = previous.filter(|p| p.number + 1 == done.number);
+    DoneDigest {
+        number: done.number,
+        function: done.call.function.clone(),
+        bytes: done.call.count.saturating_mul(done.call.element_bytes().unwrap_or(1)),
+        queued_ns: done.started_ns.saturating_sub(done.enqueued_ns),
+        ran_ns: done.gpu_ns.unwrap_or_else(|| done.ended_ns.saturating_sub(done.started_ns)),
+        gap_ns: before.map_or(0, |p| done.enqueued_ns.saturating_sub(p.ended_ns)),
+        period_ns: before.map_or(0, |p| done.ended_ns.saturating_sub(p.ended_ns)),
+        longest_wait: done.longest_wait.map(|(p, peer, ns)| (phase(p).to_owned(), peer, ns)),
+    }
+}
+
+/// Sums over the newest whole steps. Where they begin does not matter, only that it is the same on all ranks.
+fn steps(records: &[&Done], step: u32) -> Vec<StepDigest> {
+    let ops = step.next_power_of_two();
+    if ops < 2 {
+        return Vec::new();
+    }
+    let mut out: Vec<StepDigest> = Vec::new();
+    let mut open: Option<(StepDigest, u32)> = None;
+    let mut previous: Option<&Done> = None;
+    for done in records.iter().copied().filter(|d| d.call.peer.is_none() && !is_p2p(&d.call.function)) {
+        let one = done_digest(done, previous);
+        previous = Some(done);
+        if done.number.is_multiple_of(u64::from(ops)) {
+            open = Some((StepDigest { first: done.number, ops, step, ..StepDigest::default() }, 0));
+        }
+        let Some((sum, n)) = &mut open else { continue };
+        // All of them, none with a root, and each after the one before.
+        if done.number != sum.first + u64::from(*n) || one.period_ns == 0 || !is_symmetric(&one.function) {
+            open = None;
+            continue;
+        }
+        sum.queued_ns += one.queued_ns;
+        sum.ran_ns += one.ran_ns;
+        sum.gap_ns += one.gap_ns;
+        sum.period_ns += one.period_ns;
+        *n += 1;
+        if *n == ops {
+            out.extend(open.take().map(|(sum, _)| sum));
+        }
+    }
+    out.split_off(out.len().saturating_sub(MAX_STEPS))
 }
 
 /// The step that the ended calls show.

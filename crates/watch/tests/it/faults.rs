@@ -308,6 +308,44 @@ fn a_send_that_is_missing() {
 }
 
 #[test]
+fn a_stage_of_a_pipeline() {
+    for (shape, act) in [(Shape::NeverEntered, Act::Host(FOREVER)), (Shape::NotStarted, Act::Gpu(FOREVER))] {
+        for seed in 0..6 {
+            let act = act.clone();
+            let habits = Habits { kind: Kind::Pipeline, buckets: 4, ..Habits::plain() };
+            let twist = move |rank: usize, step: usize, acts: &mut Vec<Act>| {
+                if (rank, step) == (1, 100) {
+                    acts.insert(0, act.clone());
+                }
+            };
+            let fault = last_end(&mut job(&habits, seed, twist.clone()));
+            let told = watch(&mut job(&habits, seed, twist), fault).unwrap();
+            assert_eq!((told.stall.shape, &*told.stall.suspects), (shape, &[1_u32][..]), "{:#?}", told.stall);
+            assert!(told.delay <= BOUND);
+        }
+    }
+}
+
+#[test]
+fn a_communicator_that_is_seldom_used() {
+    // All come together for a checkpoint for the first time, and one does not.
+    let habits = Habits { kind: Kind::Mesh, checkpoint: Some((100, 0.0)), ..Habits::plain() };
+    let twist = |rank: usize, step: usize, acts: &mut Vec<Act>| {
+        if (rank, step) == (2, 99) {
+            let at = acts.iter().rposition(|a| matches!(a, Act::Coll { comm: 0, .. })).unwrap();
+            acts.insert(at, Act::Host(FOREVER));
+        }
+    };
+    let fault = last_end(&mut job(&habits, 1, twist));
+    let told = watch(&mut job(&habits, 1, twist), fault).unwrap();
+    assert_eq!(
+        (told.stall.shape, &*told.stall.suspects, &*told.stall.comm),
+        (Shape::NeverEntered, &[2_u32][..], "abc0")
+    );
+    assert!(told.delay <= 2 * BOUND, "{}", told.delay);
+}
+
+#[test]
 fn it_moves_again() {
     // Stopped for 20 s, then goes on: told, and told that it is over; the same again is told again.
     let habits = Habits::plain();

@@ -5,5 +5,6 @@ mod big;
 mod faults;
 mod healthy;
 mod jobs;
+mod late;
 mod laws;
 mod sim;

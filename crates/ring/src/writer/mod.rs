@@ -6,14 +6,16 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use crate::clock::mono_ns;
 use crate::file::{Map, OpenError, Options};
+use crate::groups::Groups;
 use crate::handle::{GENERATION, Handle, HandleKind};
 use crate::layout::{
-    COMMS, END_SEEN, JOURNAL, NAMES, OPS, P2P_BIT, Table, WAITS, comm, done, head, op, wait,
+    COMMS, END_SEEN, JOURNAL, NAMES, OPS, P2P_BIT, PASSED_OVER, Table, comm, done, head, op, wait,
 };
 use crate::names::{self, Kind};
 use crate::progress::{self, HANDED_OVER, LAUNCHED, PROXIED, Progress, Step};
-use crate::state::Phase;
 use crate::{journal, slot};
+
+mod proxies;
 
 /// Entries looked at where one was given back last, then elsewhere, before giving up.
 const NEAR_PROBES: usize = 8;
@@ -58,6 +60,8 @@ pub struct Told {
     pub is_p2p: bool,
     /// Part of a CUDA graph.
     pub is_captured: bool,
+    /// NCCL was not asked to report its kernels and proxies: nothing will tell of its start and end.
+    pub is_passed_over: bool,
     /// NCCL's number per communicator and function.
     pub sequence: Option<u64>,
     /// Elements.
@@ -76,6 +80,7 @@ impl Told {
             | u64::from(self.protocol) << 24
             | u64::from(self.channels) << 32
             | u64::from(self.is_captured) << 48
+            | if self.is_passed_over { PASSED_OVER } else { 0 }
     }
     fn ranks(&self) -> u64 {
         one_more(self.root) | one_more(self.peer) << 32
@@ -121,6 +126,7 @@ pub struct Writer {
     base_ns: u64,
     ops: Hint,
     waits: Hint,
+    groups: Groups,
 }
 
 impl Writer {
@@ -133,12 +139,24 @@ impl Writer {
         let words = map.words();
         let head = |at: usize| words.get(at).map_or(0, |word| word.load(Relaxed));
         let (seed, base_ns) = (head(head::SEED), head(head::MADE_MONO));
-        Ok(Self { map, seed, base_ns, ops: Hint::default(), waits: Hint::default() })
+        Ok(Self {
+            map,
+            seed,
+            base_ns,
+            ops: Hint::default(),
+            waits: Hint::default(),
+            groups: Groups::default(),
+        })
     }
 
     /// Where the ring is.
     pub fn path(&self) -> &std::path::Path {
         self.map.path()
+    }
+
+    /// The clock of all its times: CLOCK_MONOTONIC, ns.
+    pub fn now_ns(&self) -> u64 {
+        mono_ns()
     }
 
     fn head(&self, at: usize) -> &AtomicU64 {
@@ -312,23 +330,56 @@ impl Writer {
 
     // Operations.
 
-    /// NCCL takes a call from the program; the operation begins. Its number is that of the call.
-    pub fn call(&self, comm: Handle, told: &Told) -> Handle {
+    /// NCCL takes a call from the program, within a group; the operation begins. Its number is that of the call.
+    pub fn call(&self, comm: Handle, group: Handle, told: &Told) -> Handle {
         if told.is_captured {
             // Only recorded: each run of the graph launches it anew.
-            return Handle::CAPTURED;
+            return Handle::CAPTURED.following(!told.is_passed_over);
         }
         let Some((entry, generation)) = self.comm_of(comm) else { return Handle::NONE };
-        let plan = entry.get(comm::PLANS) + 1;
-        self.begin(comm.index(), entry, generation, told, plan, 0)
-            .map_or(Handle::NONE, |(index, generation)| self.handle(HandleKind::Call, index, generation, 0))
+        let Some((index, generation)) = self.begin(comm.index(), entry, generation, told, 0, 0) else {
+            return Handle::NONE;
+        };
+        let call = self.handle(HandleKind::Call, index, generation, 0);
+        if told.function == names::BROADCAST {
+            self.groups.add(group, call, self.entry(&OPS, index).at(op::BEFORE));
+        }
+        call
+    }
+
+    /// A group of calls begins; one call alone is a group, too.
+    pub fn group_begins(&self) -> Handle {
+        self.groups.begin()
+    }
+
+    /// A group ends: its calls have been launched.
+    ///
+    /// NCCL may make one launch of broadcasts and does not report them then (2.29 and later, all but those of symmetric
+    /// memory): they are handed over, and nobody will tell of their end.
+    pub fn group_ends(&self, group: Handle) {
+        let mut next = self.groups.end(group);
+        for _ in 0..OPS.entries {
+            let call = Handle(next);
+            if call.kind() != Some(HandleKind::Call) {
+                return;
+            }
+            let Some((entry, _)) = self.live(&OPS, call) else { return };
+            next = entry.get(op::BEFORE);
+            if !Progress(entry.get(op::CONTROL)).has(LAUNCHED) {
+                self.handed_over(Self::handle_as_op(call));
+            }
+        }
+    }
+
+    fn handle_as_op(call: Handle) -> Handle {
+        Handle((HandleKind::Op as u64) << 60 | call.0 & 0x0fff_ffff_ffff_ffff)
     }
 
     /// A launch of the communicator begins (NCCL's group event).
     pub fn plan_begins(&self, comm: Handle) -> Handle {
         let Some((entry, _)) = self.comm_of(comm) else { return Handle::NONE };
         let plan = entry.at(comm::PLANS).fetch_add(1, Relaxed) + 1;
-        Handle((HandleKind::Plan as u64) << 60 | (comm.index() as u64) << 40 | plan & 0xff_ffff_ffff)
+        Handle((HandleKind::Plan as u64) << 60 | (comm.index() as u64) << 40 | Handle(plan).plan())
     }
 
     /// NCCL launches an operation: `parent` is the call's handle, if calls are told.
@@ -340,7 +391,8 @@ impl Writer {
         };
         let sight = entry.get(comm::SIGHT);
         let tells_channels = !matches!(told.algorithm, names::ALGORITHM_UNKNOWN | names::ALGORITHM_CE);
-        let expected = if sight & 3 == 3 && tells_channels { told.channels } else { 0 };
+        let expected =
+            if sight & 3 == 3 && tells_channels && !told.is_passed_over { told.channels } else { 0 };
         if parent.kind() == Some(HandleKind::Call)
             && let Some(handle) = self.attach(parent, told, plan, expected)
         {
@@ -356,6 +408,8 @@ impl Writer {
     /// Joins a launch to the call that it comes from: it knows algorithm and channels, the call what the program asked.
     fn attach(&self, call: Handle, told: &Told, plan: u64, expected: u8) -> Option<Handle> {
         let (entry, generation) = self.live(&OPS, call)?;
+        let passed_over = entry.get(op::CODES) & PASSED_OVER;
+        let expected = if passed_over == 0 { expected } else { 0 };
         let change = |progress: Progress| {
             (!progress.has(LAUNCHED)).then(|| progress.with(LAUNCHED).expecting(expected))
         };
@@ -364,7 +418,7 @@ impl Writer {
         }
         // The call's own function, type, count and root stay: NCCL turns some into bytes before the launch.
         let own = entry.get(op::CODES) & 0xffff;
-        entry.set(op::CODES, told.codes() & !0xffff | own);
+        entry.set(op::CODES, told.codes() & !0xffff | own | passed_over);
         entry.set(op::SEQUENCE, told.sequence.map_or(0, |sequence| sequence.wrapping_add(1)));
         if told.peer.is_some() {
             entry.set(op::RANKS, told.ranks());
@@ -518,6 +572,10 @@ impl Writer {
             if comm.get(comm::PLAN_STARTED) < plan {
                 comm.at(comm::PLAN_STARTED).fetch_max(plan, Relaxed);
             }
+            let called = entry.get(op::ENQUEUED);
+            if comm.get(comm::STARTED_CALL) < called {
+                comm.at(comm::STARTED_CALL).fetch_max(called, Relaxed);
+            }
         }
         self.handle(HandleKind::Kernel, parent.index(), generation, u64::from(channel))
     }
@@ -561,163 +619,6 @@ impl Writer {
                 }
             }
             Step::Refused => {}
-        }
-    }
-
-    // Proxies.
-
-    /// A proxy operation begins for an operation of this process, or of the process `foreign` (PXN).
-    pub fn proxy_starts(
-        &self,
-        parent: Handle,
-        foreign: Option<u32>,
-        peer: u32,
-        channel: u8,
-        steps: u32,
-        is_send: bool,
-    ) -> Handle {
-        let mut reference = 0;
-        let mut parent_entry = None;
-        if foreign.is_none() {
-            if parent.kind() != Some(HandleKind::Op) {
-                return Handle::NONE;
-            }
-            let Some((entry, generation)) = self.live(&OPS, parent) else { return Handle::NONE };
-            if progress::step(entry.at(op::CONTROL), generation, Progress::proxy_started) != Step::Goes {
-                return Handle::NONE;
-            }
-            reference = slot::reference(parent.index(), generation);
-            parent_entry = Some((entry, generation));
-        }
-        let Some((index, generation)) = self.take(&WAITS, &self.waits, Self::may_take_wait) else {
-            self.head(head::LOST_WAITS).fetch_add(1, Relaxed);
-            if let Some((entry, generation)) = parent_entry {
-                self.child_stops(parent.index(), entry, generation, mono_ns(), Progress::proxy_stopped);
-            }
-            return Handle::NONE;
-        };
-        let entry = self.entry(&WAITS, index);
-        entry.set(wait::OP, reference);
-        entry.set(wait::WHAT, u64::from(peer) | u64::from(channel) << 32 | u64::from(is_send) << 40);
-        entry.set(wait::PID, u64::from(foreign.unwrap_or(0)));
-        entry.set(wait::STEPS, u64::from(steps));
-        entry.set(wait::STARTED, mono_ns());
-        entry.set(wait::DONE, 0);
-        entry.set(wait::LONGEST, 0);
-        for word in wait::PHASES..wait::PHASES + wait::PHASES_WORDS {
-            entry.set(word, 0);
-        }
-        slot::publish(entry.tag(), generation);
-        self.handle(HandleKind::Wait, index, generation, 0)
-    }
-
-    /// A proxy operation ends.
-    pub fn proxy_stops(&self, handle: Handle) {
-        if handle.kind() != Some(HandleKind::Wait) {
-            return;
-        }
-        let Some((entry, generation)) = self.live(&WAITS, handle) else { return };
-        let (reference, what, longest) =
-            (entry.get(wait::OP), entry.get(wait::WHAT), entry.get(wait::LONGEST));
-        if !slot::free(entry.tag(), generation) {
-            return;
-        }
-        self.waits.near.store(handle.index() as u64, Relaxed);
-        let Some((index, generation)) = slot::referred(reference) else { return };
-        let parent = self.entry(&OPS, index);
-        let tag = parent.tag().load(Acquire);
-        if !slot::is_live(tag) || !slot::same_generation(tag, generation) {
-            return;
-        }
-        let now = mono_ns();
-        parent.set(op::STOPPED, now);
-        let (phase, duration) = (longest & 0xf, longest >> 4);
-        if duration > 0 {
-            let packed = duration.min((1 << 42) - 1) << 22 | phase << 18 | what & 0x3_ffff;
-            parent.at(op::LONGEST).fetch_max(packed, Relaxed);
-        }
-        self.child_stops(index, parent, slot::generation(tag), now, Progress::proxy_stopped);
-    }
-
-    /// A step of a proxy operation begins.
-    pub fn step_starts(&self, parent: Handle, step: u32) -> Handle {
-        if parent.kind() != Some(HandleKind::Wait) || self.live(&WAITS, parent).is_none() {
-            return Handle::NONE;
-        }
-        Handle((HandleKind::Step as u64) << 60 | parent.0 & 0x0fff_ffff_ffff_0000 | u64::from(step) & 0xffff)
-    }
-
-    /// A step waits for something now. NCCL says so again while it polls: only a change counts.
-    pub fn step_waits(&self, handle: Handle, phase: Phase) {
-        let Some((entry, word)) = self.step_of(handle) else { return };
-        let step = handle.extra() & 31;
-        let before = word.load(Relaxed);
-        if before >> 56 == (phase as u64) << 5 | step {
-            return;
-        }
-        let since = mono_ns().saturating_sub(self.base_ns);
-        Self::close_phase(entry, before, step, since);
-        word.store((phase as u64) << 61 | step << 56 | since & ((1 << 56) - 1), Relaxed);
-    }
-
-    /// A step is done.
-    pub fn step_stops(&self, handle: Handle) {
-        let Some((entry, word)) = self.step_of(handle) else { return };
-        let step = handle.extra() & 31;
-        let now = mono_ns();
-        let since = now.saturating_sub(self.base_ns);
-        Self::close_phase(entry, word.load(Relaxed), step, since);
-        word.store(step << 56 | since & ((1 << 56) - 1), Relaxed);
-        // The handle has the step's low 16 bits; the rest follows from how many are done.
-        let before = entry.get(wait::DONE);
-        let ahead = (handle.extra() as u16).wrapping_add(1).wrapping_sub(before as u16) as i16;
-        if ahead > 0 {
-            entry.set(wait::DONE, before + ahead as u64);
-        }
-        if let Some((index, _)) = slot::referred(entry.get(wait::OP))
-            && let Some(comm) = self.comm_by(self.entry(&OPS, index).get(op::COMM))
-        {
-            comm.set(comm::PROGRESS, now);
-        }
-    }
-
-    /// The network plugin begins something for a step.
-    pub fn net_starts(&self, parent: Handle) -> Handle {
-        if parent.kind() != Some(HandleKind::Step) {
-            return Handle::NONE;
-        }
-        let Some((entry, _)) = self.live(&WAITS, parent) else { return Handle::NONE };
-        entry.at(wait::STEPS).fetch_add(1 << 32, Relaxed);
-        Handle((HandleKind::Net as u64) << 60 | parent.0 & 0x0fff_ffff_ffff_ffff)
-    }
-
-    /// The network plugin is done with it.
-    pub fn net_stops(&self, handle: Handle) {
-        if handle.kind() == Some(HandleKind::Net)
-            && let Some((entry, _)) = self.live(&WAITS, handle)
-            && entry.get(wait::STEPS) >> 32 != 0
-        {
-            entry.at(wait::STEPS).fetch_sub(1 << 32, Relaxed);
-        }
-    }
-
-    fn step_of(&self, handle: Handle) -> Option<(Entry<'_>, &AtomicU64)> {
-        if handle.kind() != Some(HandleKind::Step) {
-            return None;
-        }
-        let (entry, _) = self.live(&WAITS, handle)?;
-        Some((entry, entry.at(wait::PHASES + handle.extra() as usize % wait::PHASES_WORDS)))
-    }
-
-    /// Keeps the longest time that one step spent in one phase.
-    fn close_phase(entry: Entry<'_>, word: u64, step: u64, now: u64) {
-        let (phase, its_step, since) = (word >> 61, word >> 56 & 31, word & ((1 << 56) - 1));
-        if phase == 0 || its_step != step {
-            return;
-        }
-        let packed = now.saturating_sub(since) << 4 | phase;
-        if packed > entry.get(wait::LONGEST) {
-            entry.set(wait::LONGEST, packed);
         }
     }
 
