@@ -127,10 +127,10 @@ fn header(picture: &Picture) -> Paragraph<'static> {
         " ringleader watch ".bold(),
         Span::styled(word, style),
         Span::raw(format!(
-            "  {} ranks on {} nodes, {} communicators, seen by {}",
-            picture.n_ranks,
-            picture.n_nodes,
-            picture.n_comms,
+            "  {} on {}, {}, seen by {}",
+            words::count(picture.n_ranks, "rank"),
+            words::count(picture.n_nodes, "node"),
+            words::count(picture.n_comms, "communicator"),
             words::means(picture.sees)
         )),
     ];
@@ -156,13 +156,13 @@ fn draw_comms(frame: &mut Frame<'_>, area: Rect, picture: &Picture) {
     let rows = picture.comms.iter().map(comm_row);
     let widths = [
         Constraint::Fill(2),
-        Constraint::Length(11),
         Constraint::Length(9),
         Constraint::Length(8),
         Constraint::Length(7),
+        Constraint::Length(6),
         Constraint::Length(8),
         Constraint::Length(9),
-        Constraint::Fill(2),
+        Constraint::Fill(4),
         Constraint::Fill(2),
     ];
     let table = Table::new(rows, widths)

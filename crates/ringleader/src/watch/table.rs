@@ -21,9 +21,9 @@ pub(crate) fn render(picture: &Picture) -> String {
     let mut out = String::new();
     let _ = writeln!(
         out,
-        "{job}: {} ranks on {} nodes, seen by {}",
-        picture.n_ranks,
-        picture.n_nodes,
+        "{job}: {} on {}, seen by {}",
+        words::count(picture.n_ranks, "rank"),
+        words::count(picture.n_nodes, "node"),
         words::means(picture.sees)
     );
     for text in &picture.cannot_see {

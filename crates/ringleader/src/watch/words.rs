@@ -19,8 +19,8 @@ pub(crate) fn lines(event: &Event) -> Option<String> {
         What::Watching { nodes, ranks, sees, cannot_see } => {
             let mut out = format!(
                 "watching {} on {}, by {}",
-                count(*ranks, "rank"),
-                count(*nodes, "node"),
+                count(*ranks as usize, "rank"),
+                count(*nodes as usize, "node"),
                 means(*sees)
             );
             for text in cannot_see {
@@ -150,7 +150,8 @@ fn sure(confidence: Confidence) -> &'static str {
     }
 }
 
-fn count(n: u32, what: &str) -> String {
+/// `1 node`, `2 nodes`.
+pub(crate) fn count(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 

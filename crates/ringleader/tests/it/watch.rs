@@ -364,7 +364,7 @@ fn once_is_a_table_of_how_the_job_stands() {
     let output = ringleader().args(["watch", "--once", "--rings", &rings]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{text}");
-    assert!(text.contains("2 ranks on 1 nodes, seen by the plugin"), "{text}");
+    assert!(text.contains("2 ranks on 1 node, seen by the plugin"), "{text}");
     assert!(text.contains("default_pg"), "{text}");
 }
 
