@@ -27,9 +27,9 @@ pub fn outside(stack: &[String], wchan: Option<&str>) -> Option<Outside> {
     match (shown, kernel) {
         (Some((place, at)), kernel) => {
             let mut text = format!("{}: {}", place.text, frame(at));
-            // A lock in Python is a lock in the kernel too.
+            // A lock in Python is a lock in the kernel too, and most other waits are a futex there.
             if let Some((below, wchan)) =
-                kernel.filter(|(below, _)| below.id != place.id && below.id != "lock")
+                kernel.filter(|(below, _)| below.id != place.id && !matches!(below.id, "lock" | "futex"))
             {
                 _ = write!(text, ", {} ({wchan} of the kernel)", below.text);
             }

@@ -411,7 +411,7 @@ impl Sim {
             if self.ranks[index].node == node {
                 self.read(index, t);
                 let rank = &mut self.ranks[index];
-                rank.state.taken = Taken { mono_ns: t as u64, unix_ns: at_ns as u64 };
+                rank.state.taken = Taken { mono_ns: t as u64, unix_ns: at_ns as u64, is_held: None };
                 rank.state.process.interface = self.interface;
                 let mut digest = from_ring(&rank.state);
                 digest.process = match rank.broken {
