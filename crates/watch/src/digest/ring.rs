@@ -86,6 +86,11 @@ fn comm(state: &State, comm: &Comm, records: &[&Done]) -> CommDigest {
     }
 }
 
+/// Handed over with no word of a launch: a call that NCCL does not report further, or that the plugin does not follow.
+fn is_end_unseen(op: &Op) -> bool {
+    !has_started(op) && (!op.is_end_visible || op.handed_over_ns.is_some() && !op.is_launched)
+}
+
 fn has_started(op: &Op) -> bool {
     op.started_ns.is_some() || !op.waits.is_empty()
 }
@@ -124,7 +129,9 @@ fn digest_of(op: &Op, kernels: bool, unix: impl Fn(u64) -> i64) -> OpDigest {
         peer: op.call.peer,
         enqueued_ns: unix(op.enqueued_ns),
         started_ns: op.started_ns.map(&unix),
-        is_start_visible: kernels,
+        // Before NCCL launches it, it connects, or the program has not ended its group: no GPU is to blame.
+        is_start_visible: kernels && op.is_launched,
+        is_end_unseen: is_end_unseen(op),
         channels: [op.channels_started, op.channels_stopped, op.call.channels],
         waits: waits
             .into_iter()
@@ -162,8 +169,7 @@ fn spread(number: u64) -> u64 {
 /// Some ended collectives: the newest, and of the rest those whose spread numbers are smallest by powers of two, so that
 /// ranks whose rings reach differently far choose much the same.
 fn recent(records: &[&Done]) -> Vec<DoneDigest> {
-    let collectives: Vec<&Done> =
-        records.iter().copied().filter(|d| d.call.peer.is_none() && !is_p2p(&d.call.function)).collect();
+    let collectives: Vec<&Done> = records.iter().copied().filter(|d| is_timed(d)).collect();
     // Agents speak at different moments of a second or two: there must be some that all still tell of, and many of those.
     let end = collectives.last().map_or(0, |d| d.ended_ns);
     let old = collectives.partition_point(|d| d.ended_ns + WINDOW_NS < end);
@@ -190,6 +196,11 @@ fn recent(records: &[&Done]) -> Vec<DoneDigest> {
     out
 }
 
+/// A collective whose end was seen: of others it is not known when they ended.
+fn is_timed(done: &Done) -> bool {
+    done.is_end_seen && !done.is_p2p && done.call.peer.is_none() && !is_p2p(&done.call.function)
+}
+
 fn done_digest(done: &Done, previous: Option<&Done>) -> DoneDigest {
     let before = previous.filter(|p| p.number + 1 == done.number);
     DoneDigest {
@@ -213,7 +224,7 @@ fn steps(records: &[&Done], step: u32) -> Vec<StepDigest> {
     let mut out: Vec<StepDigest> = Vec::new();
     let mut open: Option<(StepDigest, u32)> = None;
     let mut previous: Option<&Done> = None;
-    for done in records.iter().copied().filter(|d| d.call.peer.is_none() && !is_p2p(&d.call.function)) {
+    for done in records.iter().copied().filter(|d| is_timed(d)) {
         let one = done_digest(done, previous);
         previous = Some(done);
         if done.number.is_multiple_of(u64::from(ops)) {
@@ -300,6 +311,7 @@ mod tests {
             enqueued_ns: number * 100_000_000,
             started_ns: number * 100_000_000 + 10,
             ended_ns: number * 100_000_000 + 30,
+            is_end_seen: true,
             ..Done::default()
         };
         let mut state =

@@ -475,6 +475,8 @@ impl Sim {
                             enqueued_ns: job.enqueued as u64,
                             started_ns: job.started.unwrap() as u64,
                             ended_ns: job.ended as u64,
+                            is_end_seen: true,
+                            is_p2p: job.peer.is_some(),
                             ..Done::default()
                         },
                     ));
@@ -503,6 +505,8 @@ impl Sim {
                     channels_started: u16::from(started.is_some()),
                     waits: waits.collect(),
                     is_end_visible: true,
+                    is_launched: true,
+                    is_p2p: job.peer.is_some(),
                     ..Op::default()
                 });
             }
