@@ -199,7 +199,7 @@ mod tests {
             "r1/ar:8 c0/ar:9 ar:5 ",
             "r1/ar:8 c1/ar:9 ar:5 ",
         ];
-        std::array::from_fn(|r| format!("{}{}", steps[r].repeat(4), last[r]))
+        std::array::from_fn(|r| format!("{}{}", steps[r].repeat(12), last[r]))
     }
 
     #[test]
