@@ -4,10 +4,11 @@
     zoo/kube_api.py FOLDER PROGRAM     writes FOLDER/kubeconfig, then serves on loopback until it is ended
     KUBECONFIG=FOLDER/kubeconfig ringleader check --kube app=x     (a build with --features kube)
 
-Pods: well (runs the command here, PROGRAM as `ringleader`), bare (has no such program), slow (sleeps), forbidden
-(exec is refused), done (has ended, so nobody asks it). Labels are not looked at but for `app=none`, which chooses
-nothing. What it speaks: the list and exec calls of core/v1, and v4.channel.k8s.io (a byte for the channel before each
-message; 1 output, 2 errors, 3 the status as JSON).
+Pods: well (runs the command here, PROGRAM as `ringleader`), bare (has no such program; runs others, with FOLDER/bare as
+its home), slow (sleeps), forbidden (exec is refused), done (has ended, so nobody asks it). Labels are not looked at but
+for `app=none`, which chooses nothing. What it speaks: the list and exec calls of core/v1, and v4.channel.k8s.io (a byte
+for the channel before each message; 0 input, 1 output, 2 errors, 3 the status as JSON; the end of the input cannot be
+told).
 """
 
 import base64
@@ -18,6 +19,7 @@ import os
 import struct
 import subprocess
 import sys
+import threading
 import time
 import urllib.parse
 
@@ -53,9 +55,9 @@ class Api(http.server.BaseHTTPRequestHandler):
             ]
             self.answer(200, {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
         elif parts[6:] == ["exec"]:
-            self.exec(parts[5], query.get("command", []))
+            self.exec(parts[5], query.get("command", []), query.get("stdin") == ["true"])
 
-    def exec(self, pod, command):
+    def exec(self, pod, command, has_input):
         if pod == "forbidden":
             message = 'pods "forbidden" is forbidden: User "u" cannot create resource "pods/exec"'
             self.answer(403, failure(403, "Forbidden", message))
@@ -70,18 +72,30 @@ class Api(http.server.BaseHTTPRequestHandler):
         self.wfile.flush()
         if pod == "slow":
             time.sleep(60)
-        if pod == "bare" or not command:
+        if not command or (pod == "bare" and command[0] == "ringleader"):
             message = f'exec: "{command[0]}": executable file not found in $PATH: unknown'
             self.send(3, json.dumps(failure(500, "InternalError", message)).encode())
         else:
-            run = subprocess.run(
+            home = os.path.join(FOLDER, pod)
+            os.makedirs(home, exist_ok=True)
+            run = subprocess.Popen(
                 [PROGRAM if word == "ringleader" and n == 0 else word for n, word in enumerate(command)],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                check=False,
+                env=dict(os.environ, HOME=home),
+                stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
             )
-            self.send(1, run.stdout)
-            self.send(2, run.stderr)
+            if has_input:
+                threading.Thread(target=self.feed, args=(run.stdin,), daemon=True).start()
+            errors = []
+            reader = threading.Thread(target=lambda: errors.append(run.stderr.read()))
+            reader.start()
+            # As it comes.
+            while data := run.stdout.read1(65536):
+                self.send(1, data)
+            reader.join()
+            self.send(2, errors[0])
+            run.wait()
             status = {"metadata": {}, "status": "Success"}
             if run.returncode:
                 status = failure(500, "NonZeroExitCode", f"exit code {run.returncode}")
@@ -89,6 +103,27 @@ class Api(http.server.BaseHTTPRequestHandler):
             self.send(3, json.dumps(status).encode())
         self.frame(8, struct.pack(">H", 1000))
         self.close_connection = True
+
+    def feed(self, pipe):
+        """Hands what comes on channel 0 to a process, until either ends."""
+        try:
+            while True:
+                first, second = self.rfile.read(2)
+                size = second & 0x7F
+                if size > 125:
+                    size = int.from_bytes(self.rfile.read(2 if size == 126 else 8), "big")
+                # A client masks what it sends (RFC 6455, 5.3).
+                mask = self.rfile.read(4)
+                data = self.rfile.read(size)
+                mask = int.from_bytes((mask * (size // 4 + 1))[:size], "big")
+                data = (int.from_bytes(data, "big") ^ mask).to_bytes(size, "big")
+                if first & 0x0F == 8:
+                    break
+                if data[:1] == b"\0":
+                    pipe.write(data[1:])
+                    pipe.flush()
+        except (OSError, ValueError):
+            pass
 
     def send(self, channel, data):
         # In pieces, as the kubelet does.

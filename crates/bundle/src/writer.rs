@@ -50,6 +50,28 @@ pub enum Content {
     Binary,
 }
 
+/// What an item is read from.
+pub trait Source: Read {
+    /// Passes over so many bytes; by reading them, unless it knows better.
+    ///
+    /// # Errors
+    /// If it fails.
+    fn pass_over(&mut self, n_bytes: u64) -> io::Result<()> {
+        io::copy(&mut (&mut *self).take(n_bytes), &mut io::sink()).map(|_| ())
+    }
+}
+
+/// Any stream.
+struct Stream<'i>(&'i mut dyn Read);
+
+impl Read for Stream<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+impl Source for Stream<'_> {}
+
 /// Writes a bundle.
 pub struct Writer<W: Write> {
     tar: tar::Builder<zstd::stream::write::Encoder<'static, W>>,
@@ -86,10 +108,24 @@ impl<W: Write> Writer<W> {
     /// If the bundle's own stream fails.
     pub fn add(
         &mut self,
-        mut item: Item,
+        item: Item,
         content: Content,
         size: u64,
         input: &mut dyn Read,
+    ) -> Result<u64, Trouble> {
+        self.add_from(item, content, size, &mut Stream(input))
+    }
+
+    /// The same from something that can pass over what is left out.
+    ///
+    /// # Errors
+    /// If the bundle's own stream fails.
+    pub fn add_from(
+        &mut self,
+        mut item: Item,
+        content: Content,
+        size: u64,
+        input: &mut dyn Source,
     ) -> Result<u64, Trouble> {
         let room = self.room();
         if size > room && (content == Content::Binary || room < 2 * HEAD_BYTES) {
@@ -107,10 +143,10 @@ impl<W: Write> Writer<W> {
             let marker = format!("\n[ringleader: {left_out_bytes} bytes left out here]\n");
             item.cut = Some(Cut { head_bytes: HEAD_BYTES, tail_bytes, left_out_bytes });
             let total = HEAD_BYTES + marker.len() as u64 + tail_bytes;
-            let mut cut = Headed::new(input, HEAD_BYTES, left_out_bytes, &marker)?;
+            let mut cut = Headed::new(input, HEAD_BYTES, left_out_bytes, &marker);
             self.append(&mut item, total, &mut cut)?
         } else {
-            self.append(&mut item, size, input)?
+            self.append(&mut item, size, &mut &mut *input)?
         };
         item.bytes = written;
         self.n_bytes += written;
@@ -214,23 +250,27 @@ impl Read for Padded<'_> {
 /// A stream whose middle is passed over, with a line in its place. Of the two lines that the cut goes through nothing is
 /// kept but blanks: half a line may say something else than the whole one.
 struct Headed<'i> {
-    input: &'i mut dyn Read,
+    input: &'i mut dyn Source,
     head: io::Cursor<Vec<u8>>,
+    /// Why the head is not whole: said when it has been read.
+    failure: Option<io::Error>,
     to_skip: u64,
     is_in_half_line: bool,
 }
 
 impl<'i> Headed<'i> {
-    fn new(input: &'i mut dyn Read, head_bytes: u64, to_skip: u64, marker: &str) -> io::Result<Self> {
+    fn new(input: &'i mut dyn Source, head_bytes: u64, to_skip: u64, marker: &str) -> Self {
         let mut head = Vec::new();
-        (&mut *input).take(head_bytes).read_to_end(&mut head)?;
+        let failure = (&mut *input).take(head_bytes).read_to_end(&mut head).err();
         let last_line = head.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
         if let Some(half) = head.get_mut(last_line..) {
             half.fill(b' ');
         }
         // What an earlier end left out is made up for below the caller, who pads.
-        head.extend_from_slice(marker.as_bytes());
-        Ok(Self { input, head: io::Cursor::new(head), to_skip, is_in_half_line: true })
+        if failure.is_none() {
+            head.extend_from_slice(marker.as_bytes());
+        }
+        Self { input, head: io::Cursor::new(head), failure, to_skip, is_in_half_line: true }
     }
 }
 
@@ -240,9 +280,12 @@ impl Read for Headed<'_> {
         if n > 0 || buffer.is_empty() {
             return Ok(n);
         }
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
         if self.to_skip > 0 {
-            io::copy(&mut (&mut *self.input).take(self.to_skip), &mut io::sink())?;
-            self.to_skip = 0;
+            let n = std::mem::take(&mut self.to_skip);
+            self.input.pass_over(n)?;
         }
         let n = self.input.read(buffer)?;
         if self.is_in_half_line {

@@ -7,36 +7,15 @@
 
 use std::collections::BTreeMap;
 
+use ringleader_knowledge::kept;
+
 /// What stands for a cut word.
 pub(crate) const CUT: &str = "<cut>";
 
-/// Families of variables that matter to a job of many GPUs.
-const FAMILIES: &[&str] = &[
-    "NCCL_",
-    "TORCH_",
-    "TORCHELASTIC_",
-    "PYTORCH_",
-    "CUDA_",
-    "GLOO_",
-    "TP_",
-    "OFI_NCCL_",
-    "FI_",
-    "UCX_",
-    "SHARP_COLL_",
-    "RCCL_",
-    "MASTER_",
-    "LOCAL_",
-    "GROUP_",
-    "ROLE_",
-    "PET_",
-    "OMPI_COMM_WORLD_",
-    "FR_TRACE_",
-];
-/// Single names that matter; of Slurm and MPI those that place a process, and no others.
+/// Families beside those that all readers keep: how torchrun and OpenMPI place a process.
+const FAMILIES: &[&str] = &["LOCAL_", "GROUP_", "ROLE_", "PET_", "OMPI_COMM_WORLD_"];
+/// Single names beside those that all readers keep; of Slurm and MPI those that place a process, and no others.
 const NAMES: &[&str] = &[
-    "RANK",
-    "WORLD_SIZE",
-    "NODE_RANK",
     "NNODES",
     "NPROC_PER_NODE",
     "NVIDIA_VISIBLE_DEVICES",
@@ -44,10 +23,7 @@ const NAMES: &[&str] = &[
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
-    "USE_LIBUV",
-    "ENABLE_NCCL_HEALTH_CHECK",
     "HOSTNAME",
-    "TZ",
     "LD_PRELOAD",
     "LD_LIBRARY_PATH",
     "XDG_CACHE_HOME",
@@ -98,28 +74,10 @@ const NAMES: &[&str] = &[
     "SLURM_TASKS_PER_NODE",
     "SLURMD_NODENAME",
 ];
-/// Parts of a name that say that its value is nobody's business.
-const SECRETS: &[&str] = &[
-    "KEY",
-    "TOKEN",
-    "SECRET",
-    "PASS",
-    "CREDENTIAL",
-    "JWT",
-    "COOKIE",
-    "AUTH",
-    "CERT",
-    "PRIVATE",
-    "PWD",
-    "SIGNATURE",
-    "BEARER",
-    "PIN_CODE",
-    "OTP",
-    "LICENSE",
-    "WEBHOOK",
-    "DSN",
-    "SAS",
-];
+/// Parts of a name that say that its value is nobody's business, beside those that no reader keeps: of a live process
+/// everything is seen, so the net is finer.
+const SECRETS: &[&str] =
+    &["PWD", "SIGNATURE", "BEARER", "PIN_CODE", "OTP", "LICENSE", "WEBHOOK", "DSN", "SAS"];
 /// Whole names that say the same; too short to be looked for within others.
 const SHORT_SECRETS: &[&str] = &["SIG", "PW", "PIN", "PSK", "CODE", "SALT"];
 /// Names with such a part that hold none: an InfiniBand partition's number, a switch.
@@ -214,14 +172,17 @@ pub(crate) fn environment(bytes: &[u8]) -> (BTreeMap<String, String>, Vec<String
 
 /// Whether a variable of this name is one of the field's.
 fn is_kept(name: &str) -> bool {
-    let known = NAMES.contains(&name) || FAMILIES.iter().any(|family| name.starts_with(family));
+    let known = kept::matters(name)
+        || NAMES.contains(&name)
+        || FAMILIES.iter().any(|family| name.starts_with(family));
     known && !names_secret(name)
 }
 
 fn names_secret(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     !NO_SECRETS.contains(&name)
-        && (SECRETS.iter().any(|part| upper.contains(part)) || SHORT_SECRETS.contains(&upper.as_str()))
+        && (kept::SECRETS.iter().chain(SECRETS).any(|part| upper.contains(part))
+            || SHORT_SECRETS.contains(&upper.as_str()))
 }
 
 /// The command line as it may be written down; a cut word stays as [`CUT`], so that the order can be read.

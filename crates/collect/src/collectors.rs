@@ -7,7 +7,9 @@
 mod dump;
 mod logs;
 mod node;
+mod poured;
 mod ras;
+mod rings;
 mod stacks;
 
 use std::io::Write;
@@ -69,6 +71,14 @@ pub static ALL: &[Collector] = &[
         collect: stacks::collect,
     },
     Collector {
+        name: "rings",
+        takes: "what the plugin has written of each process: its operations, in flight and ended",
+        privileges: "to be the job's user, or root",
+        impact: Impact::ReadOnly,
+        wanted: |_| true,
+        collect: rings::collect,
+    },
+    Collector {
         name: "ras",
         takes: "NCCL's own account of the running job, as text and as JSON",
         privileges: "CAP_SYS_ADMIN, to enter the network of a container",
@@ -83,6 +93,14 @@ pub static ALL: &[Collector] = &[
         impact: Impact::Writes,
         wanted: |ask| ask.with_dump_request,
         collect: dump::collect,
+    },
+    Collector {
+        name: "stacks-again",
+        takes: "the same stacks once more, where that was asked for: one look does not tell stuck from slow",
+        privileges: "as stacks",
+        impact: Impact::ReadOnly,
+        wanted: |ask| ask.with_stacks && ask.stacks_again_ms.is_some(),
+        collect: stacks::collect_again,
     },
     Collector {
         name: "logs",
@@ -109,12 +127,31 @@ pub struct Ask {
     pub with_logs: bool,
     /// Ask the live job for a Flight Recorder dump: it writes a file.
     pub with_dump_request: bool,
+    /// Take stacks a second time, at least this much after the first, milliseconds.
+    pub stacks_again_ms: Option<u64>,
+    /// No part may take longer than this, milliseconds; each part's own deadline holds as well.
+    pub longest_ms: Option<u64>,
+    /// Rings of the job that were read already, also of processes that have ended.
+    pub rings: Vec<RingImage>,
     /// Files and folders to take along.
     pub paths: Vec<PathBuf>,
     /// Version of the program.
     pub tool_version: String,
     /// Command line, for the manifest.
     pub asked: Vec<String>,
+}
+
+/// A ring as it was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RingImage {
+    /// Name of the file.
+    pub name: String,
+    /// Where it lay.
+    pub path: PathBuf,
+    /// Its process, as this host counts.
+    pub pid: Option<u32>,
+    /// A consistent image: itself a ring file.
+    pub bytes: Vec<u8>,
 }
 
 /// Warning that goes with every bundle that holds logs.
@@ -129,6 +166,8 @@ struct Context<'c, 'w> {
     /// Name of the host, and the folder of its items.
     host: String,
     bundle: Writer<&'w mut dyn Write>,
+    /// When the first stacks were taken.
+    stacks_at: Option<Instant>,
 }
 
 /// Collects into `out`, by processes of `program` where something may hang. Tells `progress` the name of each collector
@@ -144,7 +183,8 @@ pub fn collect(
 ) -> Result<Manifest, ringleader_bundle::Trouble> {
     let (began_ns, started) = (now_ns(), Instant::now());
     let bundle = Writer::new(out, ask.caps)?;
-    let mut context = Context { program, ask, node: Node::default(), host: String::new(), bundle };
+    let mut context =
+        Context { program, ask, node: Node::default(), host: String::new(), bundle, stacks_at: None };
     for collector in ALL.iter().filter(|collector| (collector.wanted)(ask)) {
         progress(collector.name);
         (collector.collect)(&mut context)?;
@@ -235,17 +275,23 @@ impl Context<'_, '_> {
     /// Runs a task in a process of its own.
     fn run(&self, task: &str, request: &Request) -> Part<serde_json::Value> {
         match by_name(task) {
-            Some(task) => run_task(self.program, task, request),
+            Some(task) => run_task(self.program, task, request, self.ask.longest_ms),
             None => Part::default(),
         }
     }
 }
 
-fn run_task(program: &Path, task: &Probe, request: &Request) -> Part<serde_json::Value> {
+fn run_task(
+    program: &Path,
+    task: &Probe,
+    request: &Request,
+    longest_ms: Option<u64>,
+) -> Part<serde_json::Value> {
     let deadline_ms = match request.deadline_ms {
         0 => task.deadline_ms,
         limit => limit.min(task.deadline_ms),
     };
+    let deadline_ms = longest_ms.map_or(deadline_ms, |longest| longest.min(deadline_ms));
     run_one(program, task, &Request { deadline_ms, ..request.clone() })
 }
 
@@ -261,13 +307,16 @@ fn run_for_each(
     task: &str,
     requests: &[Request],
     at_once: usize,
+    longest_ms: Option<u64>,
 ) -> Vec<Part<serde_json::Value>> {
     let Some(task) = by_name(task) else { return requests.iter().map(|_| Part::default()).collect() };
     let mut parts = Vec::with_capacity(requests.len());
     for some in requests.chunks(at_once.max(1)) {
         thread::scope(|scope| {
-            let threads: Vec<_> =
-                some.iter().map(|request| scope.spawn(move || run_task(program, task, request))).collect();
+            let threads: Vec<_> = some
+                .iter()
+                .map(|request| scope.spawn(move || run_task(program, task, request, longest_ms)))
+                .collect();
             parts.extend(threads.into_iter().map(|thread| thread.join().unwrap_or_default()));
         });
     }

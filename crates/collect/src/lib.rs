@@ -7,7 +7,10 @@
 
 mod addresses;
 mod allowed;
+#[cfg(test)]
+mod captured;
 pub mod collectors;
+pub mod follow;
 pub mod probes;
 mod procfs;
 mod request;

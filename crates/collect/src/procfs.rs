@@ -13,16 +13,21 @@ use crate::sysfs::{names, number, text};
 
 /// The line of /proc/PID/stat.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Stat {
-    pub(crate) command: String,
-    pub(crate) state: String,
-    pub(crate) ppid: u32,
-    /// Clock ticks.
-    pub(crate) cpu_ticks: u64,
-    pub(crate) n_threads: u32,
-    /// Clock ticks since boot.
-    pub(crate) started_ticks: u64,
-    pub(crate) resident_pages: u64,
+pub struct Stat {
+    /// Its program, 15 letters.
+    pub command: String,
+    /// `R`, `S`, `D`, `T`, `t`, `Z`, `X`, `I`.
+    pub state: String,
+    /// Parent.
+    pub ppid: u32,
+    /// Processor time so far, clock ticks.
+    pub cpu_ticks: u64,
+    /// Threads.
+    pub n_threads: u32,
+    /// Start, clock ticks since boot.
+    pub started_ticks: u64,
+    /// Memory held, pages.
+    pub resident_pages: u64,
 }
 
 impl Stat {
@@ -255,11 +260,7 @@ mod tests {
     }
 
     fn write(root: &Path, files: &[(&str, &str)]) {
-        for (path, content) in files {
-            let path = root.join("fs/cgroup").join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, content).unwrap();
-        }
+        crate::captured::put(&root.join("fs/cgroup"), files);
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub struct Request {
     pub connect_ms: u64,
     /// Deadline of the whole probe, milliseconds.
     pub deadline_ms: u64,
+    /// The number that the process is called by in what is printed, if it is not its own.
+    pub known_pid: Option<u32>,
     /// The file that is meant.
     pub file: Option<FileAsk>,
 }
@@ -44,6 +46,10 @@ pub struct FileAsk {
     pub root: Option<PathBuf>,
     /// Path, absolute under that root.
     pub path: PathBuf,
+    /// Device and number of the file that was looked at before; another under its path is refused.
+    pub is: Option<(u64, u64)>,
+    /// Byte to begin at.
+    pub from: u64,
 }
 
 /// Roots of the kernel's file systems.
@@ -81,6 +87,8 @@ pub struct Target {
     pub pids: Vec<u32>,
     /// Those of this Slurm job.
     pub slurm_job: Option<String>,
+    /// Some of `pids`, or all, may have ended: those that are left are meant, and none is no failure.
+    pub may_be_gone: bool,
 }
 
 /// An address that should answer.

@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use crate::probes::{self, Probe, Trouble};
 use crate::request::Request;
 use crate::sysfs::{names, text};
+use crate::tasks;
 
 /// Largest answer of one probe, bytes.
 const MAX_ANSWER: u64 = 256 << 20;
@@ -24,6 +25,9 @@ const MAX_ANSWER: u64 = 256 << 20;
 /// If standard input or output fail; bad input is the caller's bug and is an error of kind `InvalidData`.
 pub fn answer(probe: &Probe, input: &mut dyn Read, output: &mut dyn Write) -> io::Result<()> {
     let request: Request = serde_json::from_reader(input)?;
+    if probe.name == tasks::BYTES_OF {
+        return tasks::pour(&request, output);
+    }
     let outcome = match (probe.take)(&request) {
         Ok(value) => Outcome::Seen(value),
         Err(Trouble::Absent(why)) => Outcome::Absent(why),
@@ -178,7 +182,7 @@ fn give_up(mut child: Child, limit_ms: u64) -> Outcome<serde_json::Value> {
 }
 
 /// What the threads of a process stand in, as far as the kernel tells; those that merely wait for another are left out.
-fn stuck_in(pid: u32) -> String {
+pub(crate) fn stuck_in(pid: u32) -> String {
     let tasks = Path::new("/proc").join(pid.to_string()).join("task");
     let mut places: Vec<(bool, String)> = names(&tasks)
         .into_iter()

@@ -6,9 +6,9 @@ mod ras;
 mod stacks;
 mod threads;
 
-use crate::probes::{Probe, json};
+use crate::probes::{Probe, Trouble, json};
 
-pub(crate) use self::file::{FileFacts, open};
+pub(crate) use self::file::{FileFacts, open, pour};
 pub(crate) use self::ras::Answer as RasAnswer;
 
 /// All of them. Each looks at the first process of the request.
@@ -27,7 +27,7 @@ pub(crate) static ALL: &[Probe] = &[
     },
     Probe {
         name: "ras-of",
-        deadline_ms: 25_000,
+        deadline_ms: 6_500,
         privileges: "CAP_SYS_ADMIN, to enter the network namespace of a container",
         take: |request| json(ras::take(request)),
     },
@@ -37,4 +37,26 @@ pub(crate) static ALL: &[Probe] = &[
         privileges: "to read the file",
         take: |request| json(file::take(request)),
     },
+    Probe {
+        name: "files-below",
+        deadline_ms: 5_000,
+        privileges: "to read the folders",
+        take: |request| json(file::below(request)),
+    },
+    Probe {
+        name: "cache-of",
+        deadline_ms: 1_000,
+        privileges: "root, to look into other users' processes",
+        take: |request| json(file::cache(request)),
+    },
+    Probe {
+        name: BYTES_OF,
+        // Of a file; silence ends it sooner.
+        deadline_ms: 60_000,
+        privileges: "to read the file",
+        take: |_| Err(Trouble::Failed("it answers with bytes".to_owned())),
+    },
 ];
+
+/// The task whose answer is no JSON but for its first line.
+pub(crate) const BYTES_OF: &str = "bytes-of";

@@ -129,6 +129,13 @@ fn open(
             let size = document::read(&place.name, &head, &mut rest, scratch, &mut sink);
             sink.close(size);
         }
+        Form::Ring => {
+            let mut sink = Sink::open(&place.shown, budget.limits, extract);
+            document::hold(&head, &mut rest, MAX_RING_BYTES, &mut scratch.whole, &mut sink);
+            let bytes = scratch.whole.bytes();
+            crate::ring::read(bytes, &mut sink);
+            sink.close(bytes.len() as u64);
+        }
         Form::Environ => {
             let mut sink = Sink::open(&place.shown, budget.limits, extract);
             document::hold(&head, &mut rest, MAX_ENVIRON_BYTES, &mut scratch.whole, &mut sink);
@@ -144,6 +151,9 @@ fn open(
         }
     }
 }
+
+/// Many times what any ring has.
+const MAX_RING_BYTES: u64 = 256 << 20;
 
 /// More than Linux lets a process have (128 KiB a variable, a quarter of the stack in all, usually 2 MiB).
 const MAX_ENVIRON_BYTES: u64 = 8 << 20;

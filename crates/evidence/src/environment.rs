@@ -12,6 +12,7 @@
 //! Writers: coreutils `env`, bash, Linux `fs/proc/base.c`; NVIDIA/nccl src/misc/param.cc reads the files. An environment holds passwords: only variables of known
 //! families are kept, never one whose name says that it is a secret, and other values are not even looked at.
 
+use ringleader_knowledge::kept;
 use ringleader_model::{
     Cite, Environment, EnvironmentForm, Fact, Host, LocalRank, Rank, Setting, SourceKind, WallTime, Who,
 };
@@ -19,45 +20,10 @@ use ringleader_model::{
 use crate::sink::Sink;
 use crate::text::{Line, LineReader, shell};
 
-/// Families of variables that matter to a job of many GPUs.
-const FAMILIES: [&str; 20] = [
-    "NCCL_",
-    "TORCH_",
-    "TORCHELASTIC_",
-    "PYTORCH_",
-    "CUDA_",
-    "GLOO_",
-    "TP_",
-    "OFI_NCCL_",
-    "FI_",
-    "UCX_",
-    "SHARP_COLL_",
-    "RCCL_",
-    "MASTER_",
-    "OMPI_COMM_",
-    "OMPI_MCA_",
-    "PMI_",
-    "PMIX_",
-    "SLURM_",
-    "NVIDIA_VISIBLE_",
-    "FR_TRACE_",
-];
-/// Single names that matter.
-const NAMES: [&str; 10] = [
-    "RANK",
-    "WORLD_SIZE",
-    "LOCAL_RANK",
-    "LOCAL_WORLD_SIZE",
-    "GROUP_RANK",
-    "NODE_RANK",
-    "USE_LIBUV",
-    "ENABLE_NCCL_HEALTH_CHECK",
-    "P2P_LEVEL",
-    "TZ",
-];
-/// Parts of a name that say that its value is nobody's business.
-const SECRETS: [&str; 10] =
-    ["KEY", "TOKEN", "SECRET", "PASS", "CREDENTIAL", "JWT", "COOKIE", "AUTH", "CERT", "PRIVATE"];
+/// Families beside those that all readers keep: of schedulers, whatever it is, since somebody chose to save it.
+const FAMILIES: [&str; 6] = ["OMPI_COMM_", "OMPI_MCA_", "PMI_", "PMIX_", "SLURM_", "NVIDIA_VISIBLE_"];
+/// What scripts call NCCL's setting.
+const NAMES: [&str; 1] = ["P2P_LEVEL"];
 /// Variables that every process has.
 const EVERYWHERE: [&str; 4] = ["PATH", "HOME", "PWD", "SHLVL"];
 /// Lines of other variables between two that matter.
@@ -73,8 +39,10 @@ const MAX_SETTINGS: usize = 2000;
 
 /// Whether a variable is kept.
 fn is_kept(name: &str) -> bool {
-    let known = NAMES.contains(&name) || FAMILIES.iter().any(|family| name.starts_with(family));
-    known && !SECRETS.iter().any(|part| name.contains(part))
+    let known = kept::matters(name)
+        || NAMES.contains(&name)
+        || FAMILIES.iter().any(|family| name.starts_with(family));
+    known && !kept::SECRETS.iter().any(|part| name.contains(part))
 }
 
 /// Whether a value is one: several lines, or other records within it, may hold anything.

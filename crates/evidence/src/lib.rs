@@ -17,6 +17,7 @@ mod kernel;
 mod nccl;
 mod node;
 mod ras;
+mod ring;
 mod sink;
 mod sniff;
 mod stacks;

@@ -19,6 +19,8 @@ pub(crate) enum Form {
     Json,
     /// A trace of PyTorch's profiler or another one in Chrome's format.
     Timeline,
+    /// A ring of NCCL's plugin.
+    Ring,
     /// Text in UTF-16 with a byte order mark.
     Utf16 {
         /// Most significant byte first.
@@ -63,6 +65,7 @@ pub(crate) fn sniff(head: &[u8]) -> Form {
         [0x1f, 0x8b, ..] => Form::Gzip,
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Form::Zstd,
         [0x80, 0..=5, ..] => Form::Pickle,
+        _ if head.starts_with(crate::ring::MAGIC) => Form::Ring,
         [0xff, 0xfe, ..] => Form::Utf16 { big_endian: false },
         [0xfe, 0xff, ..] => Form::Utf16 { big_endian: true },
         _ if is_old_pickle(head) => Form::Pickle,

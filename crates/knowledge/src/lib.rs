@@ -6,6 +6,7 @@ pub mod cause;
 pub mod conflict;
 pub mod cuda_error;
 pub mod event;
+pub mod kept;
 pub mod nccl_result;
 pub mod nccl_warn;
 pub mod place;

@@ -2,8 +2,8 @@
 
 use crate::{
     BenchRun, Cite, CopyTest, Environment, FlightDump, GpuService, GpuTable, GpuTests, KernelEvent, Limit,
-    NcclLog, NetFact, Note, ProcessStacks, ProcessTable, RasReport, Source, SystemFact, TorchEvent, WallTime,
-    Who,
+    NcclLog, NetFact, Note, ProcessStacks, ProcessTable, RasReport, RingRecord, Source, SystemFact,
+    TorchEvent, WallTime, Who,
 };
 
 /// One thing seen, with its place.
@@ -30,6 +30,8 @@ pub enum Fact {
     Nccl(Box<NcclLog>),
     /// A RAS report.
     Ras(Box<RasReport>),
+    /// The ring of one process.
+    Ring(Box<RingRecord>),
     /// Stacks of one process.
     Stacks(Box<ProcessStacks>),
     /// A process list.

@@ -224,6 +224,10 @@ impl Frame {
                 };
             }
         }
+        // Machine code is named by its library.
+        if file.rsplit_once(".so").is_some_and(|(_, rest)| rest.is_empty() || rest.starts_with('.')) {
+            return FrameOwner::Framework;
+        }
         // py-spy shortens installed files to a path below their package directory.
         if file.starts_with("torch/") || file.starts_with("torch\\") {
             return FrameOwner::Framework;

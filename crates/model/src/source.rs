@@ -37,6 +37,8 @@ pub enum SourceKind {
     ElasticError,
     /// NCCL RAS report.
     Ras,
+    /// Ring of the NCCL plugin.
+    Ring,
     /// Stacks of a live or crashed process.
     Stacks,
     /// Process list.
@@ -84,6 +86,7 @@ impl SourceKind {
             Self::TorchLog => "torch-log",
             Self::ElasticError => "elastic-error",
             Self::Ras => "nccl-ras",
+            Self::Ring => "nccl-ring",
             Self::Stacks => "stacks",
             Self::Processes => "processes",
             Self::NvidiaSmi => "nvidia-smi",

@@ -1,6 +1,6 @@
 //! Processes of jobs. Environment and command lines hold only what the allow-list lets through.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +14,15 @@ pub struct Jobs {
     pub chosen_by: String,
     /// Processes of other users that could not be looked into.
     pub n_hidden: u32,
+}
+
+impl Jobs {
+    /// Numbers that several processes of this node go by: containers count their processes each from one.
+    pub fn shared_pids(&self) -> BTreeSet<u32> {
+        let mut seen = BTreeSet::new();
+        let known = |process: &Process| process.inner_pid.unwrap_or(process.pid);
+        self.processes.iter().map(known).filter(|pid| !seen.insert(*pid)).collect()
+    }
 }
 
 /// One process.
@@ -205,6 +214,12 @@ impl Process {
         let is_first = self.pid == 1 || self.inner_pid == Some(1);
         let may_launch = self.launcher().is_some() || self.command.starts_with("python");
         REAPERS.contains(&self.command.as_str()) || (is_first && !may_launch)
+    }
+
+    /// The number by which the job's own evidence knows it: that of its container, if it has one, and none else on this
+    /// node goes by it.
+    pub fn known_pid(&self, shared: &BTreeSet<u32>) -> u32 {
+        self.inner_pid.filter(|pid| !shared.contains(pid)).unwrap_or(self.pid)
     }
 
     /// A number of its environment.

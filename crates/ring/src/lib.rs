@@ -1,5 +1,53 @@
 //! The map that the plugin writes and an agent reads: one file for each process.
+//!
+//! `Writer` is the plugin's side: no lock, no allocation and no system call once it is made. `Reader` is the agent's:
+//! it copies and never maps, so that nobody can hurt it by cutting the file. `State::parse` reads a frozen image or the
+//! file of a dead process the same way. What the file looks like stands in `layout`, why it is so in
+//! `docs/decisions/0004-ring-v1.md`.
 
+#![cfg_attr(loom, allow(dead_code, reason = "only the atomics are modelled"))]
+
+#[cfg(all(target_os = "linux", not(loom)))]
+mod clock;
+#[cfg(not(loom))]
+mod encode;
+#[cfg(all(target_os = "linux", not(loom)))]
+mod file;
+#[cfg(all(target_os = "linux", not(loom)))]
+mod groups;
+#[cfg(not(loom))]
+mod handle;
+mod journal;
+#[cfg(not(loom))]
+mod layout;
+#[cfg(not(loom))]
+pub mod names;
+#[cfg(not(loom))]
+mod parse;
+mod progress;
+#[cfg(all(target_os = "linux", not(loom)))]
+mod reader;
+mod slot;
 mod state;
+mod sync;
+#[cfg(all(target_os = "linux", not(loom)))]
+mod writer;
 
-pub use state::{Call, Comm, Done, Lost, Op, Phase, Process, State, Taken, Wait};
+#[cfg(all(test, loom))]
+mod model;
+
+#[cfg(all(target_os = "linux", not(loom)))]
+pub use clock::{mono_ns, unix_ns};
+#[cfg(all(target_os = "linux", not(loom)))]
+pub use file::{DIRECTORIES, DIRECTORY_VARIABLE, OpenError, Options, PREFIX};
+#[cfg(not(loom))]
+pub use handle::{Handle, HandleKind};
+#[cfg(not(loom))]
+pub use layout::FILE_BYTES;
+#[cfg(not(loom))]
+pub use parse::ParseError;
+#[cfg(all(target_os = "linux", not(loom)))]
+pub use reader::{ReadError, Reader, rings_in};
+pub use state::{Call, Comm, Done, Foreign, Lost, Op, Phase, Process, State, Taken, Wait};
+#[cfg(all(target_os = "linux", not(loom)))]
+pub use writer::{NewComm, Told, Writer};

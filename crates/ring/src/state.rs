@@ -14,6 +14,8 @@ pub struct State {
     pub comms: Vec<Comm>,
     /// Operations that have ended, oldest first, as far back as the ring reaches.
     pub recent: Vec<Done>,
+    /// Proxy operations done here for another process (PXN).
+    pub foreign: Vec<Foreign>,
     /// What the ring could not keep.
     pub lost: Lost,
 }
@@ -35,7 +37,7 @@ pub struct Process {
     pub local_rank: Option<u32>,
     /// As above.
     pub world_size: Option<u32>,
-    /// The interface that NCCL asked for: 1 to 6.
+    /// The interface that NCCL asked for: 1 to 7.
     pub interface: u8,
     /// The process ended its last communicator in good order.
     pub is_ended: bool,
@@ -48,6 +50,8 @@ pub struct Taken {
     pub mono_ns: u64,
     /// CLOCK_REALTIME of the same moment.
     pub unix_ns: u64,
+    /// Whether its process held the ring at that moment; None for a file that was not read by a `Reader`.
+    pub is_held: Option<bool>,
 }
 
 impl Taken {
@@ -89,6 +93,10 @@ pub struct Comm {
     pub bytes_done: u64,
     /// Newest sign of progress: an operation handed over, started or ended, a proxy step.
     pub progress_ns: u64,
+    /// Host time minus the GPU's, from the newest operations that have ended: their smallest difference between the
+    /// moment when a start was seen and the GPU's own time of it. A GPU time plus this is a host time, late by no more
+    /// than the quickest of these sightings was, usually some microseconds.
+    pub gpu_offset_ns: Option<i64>,
     /// Operations in flight, oldest first.
     pub in_flight: Vec<Op>,
 }
@@ -114,6 +122,13 @@ pub struct Op {
     pub waits: Vec<Wait>,
     /// Whether its end can be seen at all: kernels are reported (interface 3 and later) or proxies were.
     pub is_end_visible: bool,
+    /// A send or receive: its number counts apart from those of the collectives.
+    pub is_p2p: bool,
+    /// NCCL has told algorithm and channels of its launch. One that is handed over and not launched is a broadcast that
+    /// NCCL does not report further; one that is neither still connects, or waits for the end of its group.
+    pub is_launched: bool,
+    /// Channels whose kernel has started and has not stopped: bit n is channel n.
+    pub open_channels: u64,
 }
 
 /// What was called.
@@ -171,6 +186,9 @@ pub struct Wait {
     pub steps_done: u32,
     /// As above.
     pub steps: u32,
+    /// Events of the network plugin that are open: sends or receives that its device has not completed. Only where the
+    /// plugin is asked for them and the network plugin gives them.
+    pub net_open: u32,
 }
 
 /// What a proxy step waits for.
@@ -212,8 +230,22 @@ pub struct Done {
     pub gpu_ns: Option<u64>,
     /// GPU timer at the first start.
     pub gpu_started_ns: Option<u64>,
-    /// Longest time that one of its proxies spent in one wait, and which.
+    /// Longest time that one of its proxies spent in one wait: the phase, the peer, nanoseconds.
     pub longest_wait: Option<(Phase, u32, u64)>,
+    /// A send or receive: its number counts apart from those of the collectives.
+    pub is_p2p: bool,
+    /// Its end was seen. Else it is known only to be over, because a later one of its communicator ran; `ended_ns` is
+    /// then the newest sign of it.
+    pub is_end_seen: bool,
+}
+
+/// A proxy operation done here for an operation of another process on this node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Foreign {
+    /// Pid of that process, as it sees itself.
+    pub pid: u32,
+    /// What the proxy waits for.
+    pub wait: Wait,
 }
 
 /// What the ring could not keep, by kind, since the process began.

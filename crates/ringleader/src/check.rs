@@ -21,11 +21,11 @@ use ringleader_check::{Check, NodeReport, Options, Verdict, checks, judge};
 use ringleader_collect::{Peer, Request, Roots, Target};
 use ringleader_node::Node;
 
-use self::nodes::NodesArgs;
 use self::output::Out;
 use crate::cli::{Color, look};
 use crate::exit::Code;
 use crate::failure::Failure;
+use crate::fanout::nodes::NodesArgs;
 use crate::report::{Detail, Look};
 
 /// Check this node, or many: GPUs, fabric, kernel log, shared memory, limits, processes, network, versions
@@ -143,6 +143,13 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Code, Failure> {
 
 /// This node, or a recorded one.
 fn here(args: &CheckArgs, chosen: &[&'static Check], look: &Look) -> Result<Code, Failure> {
+    if args.fix && args.from.is_some() {
+        let why = "--fix needs the node itself".to_owned();
+        return Err(Failure::Nodes {
+            why,
+            help: "leave out --from: what was recorded may be gone, or another's",
+        });
+    }
     let baseline = past::load(args.against.as_deref())?;
     let node = match &args.from {
         Some(path) => recorded(path)?,
@@ -258,7 +265,7 @@ fn live(args: &CheckArgs, chosen: &[&'static Check]) -> Result<Node, Failure> {
     let program = std::env::current_exe().map_err(Failure::Program)?;
     let request = Request {
         roots: args.unstable_root.as_deref().map_or_else(Roots::default, Roots::under),
-        target: Target { pids: args.pid.clone(), slurm_job: None },
+        target: Target { pids: args.pid.clone(), ..Target::default() },
         window_ms: if args.quick { 0 } else { WINDOW_MS },
         nvml: args.unstable_nvml.clone(),
         connect_ms: CONNECT_MS,

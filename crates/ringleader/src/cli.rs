@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::mem::ManuallyDrop;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -14,6 +15,7 @@ use crate::collect::{self, CollectArgs};
 use crate::exit::Code;
 use crate::failure::Failure;
 use crate::report::{self, Detail, Look};
+use crate::watch::{self, WatchArgs};
 use crate::{Diagnosis, explain, help, pager};
 
 /// Names the rank that stalls, breaks or poisons a multi-GPU job, and proves it.
@@ -28,13 +30,14 @@ struct Cli {
 enum Command {
     Diagnose(Diagnose),
     Check(Box<CheckArgs>),
-    Collect(CollectArgs),
+    Collect(Box<CollectArgs>),
     Explain(Explain),
+    Watch(Box<WatchArgs>),
     /// Reads one part of a node; run by `check` and `collect`
     #[command(hide = true)]
     Probe(ProbeArgs),
     /// Say more: `help exit-codes`, `help evidence`, `help diagnose`, `help explain`, `help check`,
-    /// `help collect`
+    /// `help collect`, `help watch`
     Help {
         /// What about
         topic: Option<String>,
@@ -135,26 +138,33 @@ enum FailOn {
     Never,
 }
 
-pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<Code, Failure> {
+pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         // What was asked for goes to standard output, so that it can be piped.
         Err(error) if !error.use_stderr() => {
-            return print(&error.render().to_string()).map(|()| Code::NothingFound);
+            return print(&error.render().to_string()).map(|()| Code::NothingFound.into());
         }
         Err(error) => return Err(Failure::Usage(error)),
     };
-    match cli.command {
-        Command::Diagnose(args) => diagnose(&args),
-        Command::Check(args) => check::run(&args),
+    let code = match cli.command {
+        Command::Diagnose(args) => diagnose(&args)?,
+        Command::Check(args) => check::run(&args)?,
         Command::Collect(args) => {
             let (text, code) = collect::run(&args)?;
-            print(&text).map(|()| code)
+            print(&text)?;
+            code
         }
-        Command::Explain(args) => explain(&args),
-        Command::Probe(args) => check::probe(&args),
-        Command::Help { topic } => print(&help::topic::<Cli>(topic.as_deref())?).map(|()| Code::NothingFound),
-    }
+        Command::Explain(args) => explain(&args)?,
+        // It may pass on the code of the command that it followed.
+        Command::Watch(args) => return watch::run(&args),
+        Command::Probe(args) => check::probe(&args)?,
+        Command::Help { topic } => {
+            print(&help::topic::<Cli>(topic.as_deref())?)?;
+            Code::NothingFound
+        }
+    };
+    Ok(code.into())
 }
 
 fn diagnose(args: &Diagnose) -> Result<Code, Failure> {

@@ -1,8 +1,11 @@
 //! `ringleader collect`: takes along what a diagnosis can use, before it is gone.
 
+mod nodes;
+
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,16 +16,18 @@ use ringleader_collect::{Request, Roots, Target};
 
 use crate::exit::Code;
 use crate::failure::Failure;
+use crate::fanout::nodes::NodesArgs;
 use crate::report::quote;
 
-/// Collect logs, dumps, stacks, NCCL RAS and the state of this node into one file, before it is gone
+/// Collect logs, dumps, stacks, NCCL RAS and the state of this node, or of many, before it is gone
 #[derive(Debug, Args)]
 #[command(after_long_help = include_str!("help/collect.txt"))]
 pub(crate) struct CollectArgs {
     /// Files and folders to take along
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// The bundle [default: ringleader-HOST-SECONDS.tar.zst]
+    /// The bundle, or `-` for standard output; of many nodes a new folder with a bundle of each [default:
+    /// ringleader-HOST-SECONDS.tar.zst, ringleader-nodes-SECONDS]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Processes of the job, with their children [default: all that carry a rank or use a GPU]
@@ -49,6 +54,8 @@ pub(crate) struct CollectArgs {
     /// Ask the live job for a Flight Recorder dump by its pipe: the job writes a file and goes on
     #[arg(long)]
     ask_dump: bool,
+    #[command(flatten)]
+    nodes: NodesArgs,
     /// Where proc, sys, dev and etc are, for tests
     #[arg(long, hide = true, value_name = "DIR")]
     unstable_root: Option<PathBuf>,
@@ -58,16 +65,19 @@ pub(crate) struct CollectArgs {
 }
 
 /// Between two looks at a counter, and patience with one connection, milliseconds.
-const WINDOW_MS: u64 = 400;
-const CONNECT_MS: u64 = 800;
+pub(crate) const WINDOW_MS: u64 = 400;
+pub(crate) const CONNECT_MS: u64 = 800;
 
 /// Collects, and says what came of it.
 pub(crate) fn run(args: &CollectArgs) -> Result<(String, Code), Failure> {
+    if args.nodes.is_asked() {
+        return nodes::run(args);
+    }
     let output = args.output.clone().unwrap_or_else(default_name);
     let ask = Ask {
         request: Request {
             roots: args.unstable_root.as_deref().map_or_else(Roots::default, Roots::under),
-            target: Target { pids: args.pid.clone(), slurm_job: args.job.clone() },
+            target: Target { pids: args.pid.clone(), slurm_job: args.job.clone(), ..Target::default() },
             window_ms: WINDOW_MS,
             nvml: args.unstable_nvml.clone(),
             connect_ms: CONNECT_MS,
@@ -81,16 +91,23 @@ pub(crate) fn run(args: &CollectArgs) -> Result<(String, Code), Failure> {
         paths: args.paths.clone(),
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         asked: std::env::args().skip(1).collect(),
+        ..Ask::default()
     };
-    let manifest = into_file(&ask, &output)?;
-    Ok((summary(&manifest, &output), Code::NothingFound))
+    if output.as_os_str() == "-" {
+        let manifest = into_output(&ask)?;
+        // Nobody is left to tell if standard error is gone.
+        let _ = io::stderr().lock().write_all(summary(&manifest, None).as_bytes());
+        return Ok((String::new(), Code::NothingFound));
+    }
+    let manifest = into_file(&ask, &output, true)?;
+    Ok((summary(&manifest, Some(&output)), Code::NothingFound))
 }
 
 /// Collects what a live diagnosis reads. Asks nothing of the job.
 pub(crate) fn for_diagnosis(pids: &[u32], job: Option<&str>, to: &Path) -> Result<(), Failure> {
     let ask = Ask {
         request: Request {
-            target: Target { pids: pids.to_vec(), slurm_job: job.map(str::to_owned) },
+            target: Target { pids: pids.to_vec(), slurm_job: job.map(str::to_owned), ..Target::default() },
             window_ms: WINDOW_MS,
             connect_ms: CONNECT_MS,
             ..Request::default()
@@ -102,12 +119,11 @@ pub(crate) fn for_diagnosis(pids: &[u32], job: Option<&str>, to: &Path) -> Resul
         asked: std::env::args().skip(1).collect(),
         ..Ask::default()
     };
-    into_file(&ask, to).map(|_| ())
+    into_file(&ask, to, true).map(|_| ())
 }
 
 /// A new file that its owner alone may read: logs may hold anything.
-fn into_file(ask: &Ask, path: &Path) -> Result<Manifest, Failure> {
-    let program = std::env::current_exe().map_err(Failure::Program)?;
+pub(crate) fn into_file(ask: &Ask, path: &Path, shows: bool) -> Result<Manifest, Failure> {
     let mut options = File::options();
     options.write(true).create_new(true);
     #[cfg(unix)]
@@ -116,8 +132,25 @@ fn into_file(ask: &Ask, path: &Path) -> Result<Manifest, Failure> {
         options.mode(0o600);
     }
     let file = options.open(path).map_err(|source| Failure::Create { path: path.to_owned(), source })?;
+    collect(ask, file, shows)
+}
+
+/// Standard output, as what asks many nodes reads it.
+fn into_output(ask: &Ask) -> Result<Manifest, Failure> {
+    let out = io::stdout();
+    if out.is_terminal() {
+        let why = "a bundle is nothing for a terminal".to_owned();
+        return Err(Failure::Nodes { why, help: "name a file: -o job.tar.zst" });
+    }
+    // Its own buffer looks for line ends, which mean nothing here.
+    let out = out.as_fd().try_clone_to_owned().map_err(Failure::Write)?;
+    collect(ask, File::from(out), true)
+}
+
+fn collect(ask: &Ask, file: File, shows: bool) -> Result<Manifest, Failure> {
+    let program = std::env::current_exe().map_err(Failure::Program)?;
     let mut out = BufWriter::new(file);
-    let shows = io::stderr().is_terminal();
+    let shows = shows && io::stderr().is_terminal();
     let progress = |name: &str| {
         if shows {
             // Nobody is left to tell if standard error is gone.
@@ -138,7 +171,8 @@ fn default_name() -> PathBuf {
 const MAX_NAMED: usize = 12;
 
 /// What was taken, what was not and why, what to do next.
-fn summary(manifest: &Manifest, path: &Path) -> String {
+fn summary(manifest: &Manifest, path: Option<&Path>) -> String {
+    let path = path.map(|path| path.display().to_string());
     let mut out = String::new();
     let taken: Vec<&Item> = manifest.items.iter().filter(|item| !item.name.is_empty()).collect();
     let bytes: u64 = taken.iter().map(|item| item.bytes).sum();
@@ -154,7 +188,7 @@ fn summary(manifest: &Manifest, path: &Path) -> String {
     let _ = writeln!(
         out,
         "wrote {}: {} items ({}), {:.1} MiB before compression, {:.1} s",
-        path.display(),
+        path.as_deref().unwrap_or("a bundle"),
         taken.len(),
         kinds.join(", "),
         bytes as f64 / f64::from(1 << 20),
@@ -183,7 +217,9 @@ fn summary(manifest: &Manifest, path: &Path) -> String {
     for remark in &manifest.remarks {
         let _ = writeln!(out, "note: {remark}");
     }
-    let _ = writeln!(out, "next: ringleader diagnose {}", path.display());
+    if let Some(path) = path {
+        let _ = writeln!(out, "next: ringleader diagnose {path}");
+    }
     out.lines().map(|line| quote::plain(line) + "\n").collect()
 }
 

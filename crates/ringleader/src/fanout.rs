@@ -1,14 +1,16 @@
 //! One command on many hosts, with a limit on how many at once and a deadline for each; answers come as they arrive.
 //!
-//! Knows nothing of what the command is: `check` reads reports from it. What is held at any time is bounded by the
-//! hosts that are being asked, not by those in the list.
+//! Knows nothing of what the command is: `check` reads reports from it, `collect` has bundles written to files. What is
+//! held at any time is bounded by the hosts that are being asked, not by those in the list.
 
 pub(crate) mod copy;
 #[cfg(feature = "kube")]
 pub(crate) mod kube;
+pub(crate) mod nodes;
 pub(crate) mod process;
 mod progress;
 pub(crate) mod slurm;
+pub(crate) mod spool;
 pub(crate) mod ssh;
 
 use std::path::PathBuf;
@@ -21,11 +23,19 @@ use ringleader_check::fleet::{Silence, SilenceKind, Timing};
 
 use self::copy::Program;
 use self::progress::Progress;
+use self::spool::{Output, Spool, Spooled};
 
 /// A way to a host.
 pub(crate) trait Transport: Sync {
     /// Runs a command there and waits for it, at most until `limits.until`.
-    fn ask(&self, host: &str, argv: &[String], input: &Input, limits: &Limits<'_>) -> Result<Ran, Silence>;
+    fn ask(
+        &self,
+        host: &str,
+        argv: &[String],
+        input: &Input,
+        output: Output<'_>,
+        limits: &Limits<'_>,
+    ) -> Result<Ran, Silence>;
 
     /// What an answer means that is not what was asked for.
     fn explain(&self, host: &str, ran: &Ran) -> Silence;
@@ -39,14 +49,12 @@ pub(crate) enum Input {
     File(PathBuf),
 }
 
-/// How long and how much.
+/// How long.
 pub(crate) struct Limits<'a> {
     /// When to give up.
     pub until: Instant,
     /// The deadline in whole, to say so.
     pub deadline: Duration,
-    /// Bytes of output that are kept.
-    pub max_bytes: usize,
     /// Set when nobody wants the answers any more.
     pub stop: &'a AtomicBool,
 }
@@ -55,8 +63,10 @@ pub(crate) struct Limits<'a> {
 pub(crate) struct Ran {
     /// Exit status; None if a signal ended it.
     pub status: Option<i32>,
-    /// Standard output.
+    /// Standard output, unless it went to a file.
     pub output: Vec<u8>,
+    /// Bytes of it, there or here.
+    pub n_output: u64,
     /// The last of standard error.
     pub said: String,
     /// More came than may be kept.
@@ -68,6 +78,8 @@ pub(crate) struct Answer {
     pub host: String,
     pub timing: Timing,
     pub outcome: Result<Ran, Silence>,
+    /// What was printed, where it goes to files; also of one that failed in the middle.
+    pub spooled: Option<Spooled>,
 }
 
 /// One command for many hosts.
@@ -82,7 +94,9 @@ pub(crate) struct Fanout<'a> {
     /// For each host, copying included.
     pub deadline: Duration,
     /// Bytes of an answer.
-    pub max_bytes: usize,
+    pub max_bytes: u64,
+    /// Where answers go that are too large to be held.
+    pub spool: Option<&'a Spool>,
     pub show_progress: bool,
 }
 
@@ -130,16 +144,19 @@ impl Fanout<'_> {
     fn ask(&self, host: &str, stop: &AtomicBool) -> Answer {
         let mut sent_ns = now_ns();
         let until = Instant::now() + self.deadline;
-        let limits = Limits { until, deadline: self.deadline, max_bytes: self.max_bytes, stop };
+        let limits = Limits { until, deadline: self.deadline, stop };
         let argv = self.program.argv(self.args);
-        let mut outcome = self.transport.ask(host, &argv, &Input::Nothing, &limits);
+        let mut spooled = self.spool.map(Spool::open);
+        let output = Output::new(self.max_bytes, spooled.as_mut());
+        let mut outcome = self.transport.ask(host, &argv, &Input::Nothing, output, &limits);
         if self.program.is_missing(&outcome) {
             outcome = self.program.send(self.transport, host, &limits).and_then(|()| {
                 sent_ns = now_ns();
-                self.transport.ask(host, &argv, &Input::Nothing, &limits)
+                let output = Output::new(self.max_bytes, spooled.as_mut());
+                self.transport.ask(host, &argv, &Input::Nothing, output, &limits)
             });
         }
-        Answer { host: host.to_owned(), timing: Timing { sent_ns, arrived_ns: now_ns() }, outcome }
+        Answer { host: host.to_owned(), timing: Timing { sent_ns, arrived_ns: now_ns() }, outcome, spooled }
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn topic<C: CommandFactory>(name: Option<&str>) -> Result<String, Fai
     let names = TOPICS
         .iter()
         .map(|(topic, _)| *topic)
-        .chain(["check", "collect", "diagnose", "explain"])
+        .chain(["check", "collect", "diagnose", "explain", "watch"])
         .collect::<Vec<_>>()
         .join(", ");
     let text = format!("no help on '{name}'; there is help on: {names}");

@@ -15,6 +15,7 @@ mod help;
 mod pager;
 mod progress;
 pub mod report;
+mod watch;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -56,7 +57,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     failure::record_panics();
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| cli::run(args)));
     match outcome {
-        Ok(Ok(code)) => code.into(),
+        Ok(Ok(code)) => code,
         Ok(Err(failure)) => {
             // Nobody is left to tell if standard error is gone.
             let _ = io::stderr().lock().write_all(failure.message().as_bytes());

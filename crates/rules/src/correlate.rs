@@ -6,11 +6,15 @@ pub mod condition;
 pub mod dumps;
 pub mod ending;
 pub mod gpus;
+pub mod inside;
+pub mod lateness;
 pub mod ledger;
 pub mod links;
 pub mod machine;
 pub mod mismatch;
 pub mod moments;
+pub mod pattern;
+pub mod rhythm;
 pub mod roster;
 pub mod site;
 pub mod suspects;
@@ -20,7 +24,7 @@ pub mod zones;
 
 use ringleader_model::{
     Case, Cite, Culprit, Evidence, Fact, GpuTable, Limit, NcclLog, NcclMessage, NcclProcess, Observation,
-    ProcessStacks, ProcessTable, Rank, RasReport, SourceKind, TorchEvent, Who,
+    ProcessStacks, ProcessTable, Rank, RasReport, RingRecord, SourceKind, TorchEvent, Who,
 };
 
 use align::Divergence;
@@ -97,9 +101,9 @@ impl<'a> Scene<'a> {
         moments::open_ends(&mut ledger, case);
         let divergences = align::divergences(&ledger);
         let views: &[View] = if ledger.logs_know_more() {
-            &[View::Nccl, View::Ras]
+            &[View::Ring, View::Nccl, View::Ras]
         } else {
-            &[View::Flight, View::Nccl, View::Ras]
+            &[View::Flight, View::Ring, View::Nccl, View::Ras]
         };
         let waits: Vec<Waits> = views.iter().filter_map(|view| waits::waits(&ledger, *view)).collect();
         let conditions = Conditions::new(case, &roster);
@@ -159,6 +163,11 @@ impl<'a> Scene<'a> {
             Fact::Ras(report) => Some((o, &**report)),
             _ => None,
         })
+    }
+
+    /// Rings, one for each process.
+    pub fn rings(&self) -> Vec<(&'a Observation, &'a RingRecord)> {
+        ledger::rings(self.case)
     }
 
     /// Stacks of processes.

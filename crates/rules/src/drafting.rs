@@ -4,7 +4,6 @@ use ringleader_model::{Confidence, Culprit, Frame, Impact, Rank, RankSet, Severi
 
 use crate::correlate::Scene;
 use crate::correlate::mismatch::Mismatch;
-use crate::correlate::moments::stated_failure;
 use crate::correlate::suspects::Suspect;
 use crate::correlate::waits::Node;
 use crate::rule::Draft;
@@ -111,7 +110,7 @@ pub(crate) fn advise_removal_of_segments(draft: Draft) -> Draft {
 /// How sure a finding may be that rests on who waits for whom at one moment: where nothing says that the job failed, it
 /// may go on in the next.
 pub(crate) fn surest_of_one_moment(scene: &Scene<'_>) -> Confidence {
-    if stated_failure(scene.case).is_some() { Confidence::High } else { Confidence::Medium }
+    if scene.ledger.is_stalled { Confidence::High } else { Confidence::Medium }
 }
 
 /// ` at sync_grads (/srv/train.py:80)`, or nothing.

@@ -29,6 +29,11 @@ pub(crate) fn trouble(scene: &Scene<'_>) -> Option<&'static str> {
     if let Some(sign) = stated_failure(scene.case) {
         return Some(sign);
     }
+    if ended_within(scene) {
+        return Some(
+            "the processes ended, or were copied at work, within operations that none of them finished",
+        );
+    }
     if scene.suspects.iter().any(held_up) {
         return Some("ranks wait for another one");
     }
@@ -50,12 +55,19 @@ pub(crate) fn trouble(scene: &Scene<'_>) -> Option<&'static str> {
     scene.statements().any(|s| of_launcher(s.event)).then_some("the launcher was stopped from outside")
 }
 
+/// Rings of processes that are gone, or were copied by hand, hold operations in flight.
+fn ended_within(scene: &Scene<'_>) -> bool {
+    scene.rings().iter().any(|(_, ring)| {
+        !ring.is_live && !ring.is_ended && ring.ops.iter().any(ringleader_model::RingOp::is_open)
+    })
+}
+
 /// Some rank's recorder holds a collective that it has entered and not finished.
 fn has_unfinished(scene: &Scene<'_>) -> bool {
-    let groups = scene.ledger.groups.iter().filter(|g| g.view == View::Flight);
+    let groups = scene.ledger.groups.iter().filter(|g| g.view.knows_ends());
     groups
         .flat_map(|g| g.tracks.iter().flatten())
-        .filter(|t| matches!(t.origin, Origin::Dump(_)))
+        .filter(|t| matches!(t.origin, Origin::Dump(_) | Origin::Ring(_)))
         .any(|t| t.finished.is_some_and(|finished| finished < t.entered))
 }
 
@@ -82,6 +94,10 @@ pub(crate) fn confidence(scene: &Scene<'_>) -> Confidence {
         .filter(|t| !t.open_end)
         .filter_map(|t| t.rank)
         .collect();
+    let rings = scene.rings();
+    // Rings that were closed in order, or read from a living job that nothing holds up.
+    let closed = rings.iter().filter(|(_, r)| r.is_ended || r.is_live).count();
+    let whole = whole.max(closed);
     match (world > 0 && whole >= world, world > 0 && logged.len() >= world) {
         (true, true) => Confidence::High,
         (false, false) => Confidence::Low,

@@ -15,6 +15,8 @@ mod hostile;
 pub mod jobs;
 #[cfg(test)]
 mod laws;
+#[cfg(test)]
+mod ring_laws;
 mod rule;
 pub mod rules;
 mod settings;
@@ -28,6 +30,8 @@ mod staging_jobs;
 mod staging_kernel;
 #[cfg(test)]
 mod staging_node;
+#[cfg(test)]
+mod staging_rings;
 mod told;
 pub mod verdict;
 

@@ -38,6 +38,8 @@ impl Rule {
 pub enum Input {
     /// Flight Recorder dumps.
     FlightRecorder,
+    /// Rings of NCCL's plugin.
+    Ring,
     /// NCCL_DEBUG logs.
     NcclLog,
     /// PyTorch and launcher output.

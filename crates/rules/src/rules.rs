@@ -51,6 +51,7 @@ mod nvls_multicast;
 mod nvswitch_error;
 mod oom_killed;
 mod op_mismatch;
+mod operations_in_flight;
 mod other_xid;
 mod p2p_acs_iommu;
 mod p2p_unsupported;
@@ -183,6 +184,7 @@ pub static ALL: &[&Rule] = &[
     &unlisted_gpu::RULE,
     &other_xid::RULE,
     &gpu_tool_failed::RULE,
+    &operations_in_flight::RULE,
 ];
 
 #[cfg(test)]

@@ -17,11 +17,11 @@ use crate::rule::Rule;
 use crate::staging::Stage;
 
 /// Enqueue of the first call, ns since 1970.
-const START_NS: i64 = 1_763_000_000_000_000_000;
+pub(crate) const START_NS: i64 = 1_763_000_000_000_000_000;
 /// From one enqueue to the next, ns.
-const STEP_NS: i64 = 10_000_000;
+pub(crate) const STEP_NS: i64 = 10_000_000;
 /// Hash of the communicator of the whole job, the same in logs and RAS.
-const WORLD: u64 = 0xc0de;
+pub(crate) const WORLD: u64 = 0xc0de;
 
 /// Process of a rank.
 fn pid(rank: u32) -> Pid {
@@ -30,25 +30,28 @@ fn pid(rank: u32) -> Pid {
 
 /// One word of a script.
 #[derive(Clone, Debug)]
-struct Word {
-    group: String,
-    kind: OpKind,
-    peer: u32,
+pub(crate) struct Word {
+    pub(crate) group: String,
+    pub(crate) kind: OpKind,
+    pub(crate) peer: u32,
     shape: Vec<u64>,
-    dtype: String,
+    pub(crate) dtype: String,
     place: (String, u32),
-    open: bool,
-    times: u32,
+    pub(crate) open: bool,
+    /// Its kernel has not started (rings only).
+    pub(crate) is_waiting: bool,
+    pub(crate) times: u32,
 }
 
 /// Reads a script; see the module's description.
-fn words(script: &str) -> Vec<Word> {
+pub(crate) fn words(script: &str) -> Vec<Word> {
     script.split_whitespace().map(|w| word(w).unwrap_or_else(|| panic!("no call: {w}"))).collect()
 }
 
 fn word(text: &str) -> Option<Word> {
     let (text, times) = text.split_once('*').map_or((text, "1"), |(w, n)| (w, n));
-    let (text, open) = text.strip_suffix('?').map_or((text, false), |w| (w, true));
+    let (text, is_waiting) = text.strip_suffix('!').map_or((text, false), |w| (w, true));
+    let (text, open) = text.strip_suffix('?').map_or((text, is_waiting), |w| (w, true));
     let (text, place) = text.split_once('@').map_or((text, "10"), |(w, p)| (w, p));
     let (function, line) = place.split_once('.').map_or(("step", place), |(f, l)| (f, l));
     let (group, text) = text.split_once('/').map_or(("default_pg", text), |(g, w)| (g, w));
@@ -75,17 +78,18 @@ fn word(text: &str) -> Option<Word> {
         dtype: parts.next().unwrap_or("Float").to_owned(),
         place: (function.to_owned(), line.parse().ok()?),
         open,
+        is_waiting,
         times: times.parse().ok()?,
     })
 }
 
 impl Word {
-    fn elements(&self) -> u64 {
+    pub(crate) fn elements(&self) -> u64 {
         self.shape.iter().product()
     }
 }
 
-fn index_of<T: PartialEq>(table: &mut Vec<T>, item: T) -> u32 {
+pub(crate) fn index_of<T: PartialEq>(table: &mut Vec<T>, item: T) -> u32 {
     let at = table.iter().position(|t| *t == item).unwrap_or_else(|| {
         table.push(item);
         table.len() - 1

@@ -21,6 +21,10 @@ pub enum Mode {
     Nameless,
     /// Flight Recorder dumps only.
     FlightOnly,
+    /// Rings only.
+    RingsOnly,
+    /// Rings and stacks.
+    RingsAndStacks,
     /// NCCL logs with COLL lines only.
     NcclOnly,
     /// The launchers' stderr only.
@@ -29,8 +33,16 @@ pub enum Mode {
 
 impl Mode {
     /// All modes.
-    pub const ALL: [Self; 6] =
-        [Self::Full, Self::Half, Self::Nameless, Self::FlightOnly, Self::NcclOnly, Self::StderrOnly];
+    pub const ALL: [Self; 8] = [
+        Self::Full,
+        Self::Half,
+        Self::Nameless,
+        Self::FlightOnly,
+        Self::RingsOnly,
+        Self::RingsAndStacks,
+        Self::NcclOnly,
+        Self::StderrOnly,
+    ];
 
     /// Name on the command line and in tables.
     pub fn name(self) -> &'static str {
@@ -39,6 +51,8 @@ impl Mode {
             Self::Half => "half-of-dumps",
             Self::Nameless => "nameless-files",
             Self::FlightOnly => "flight-recorder-only",
+            Self::RingsOnly => "rings-only",
+            Self::RingsAndStacks => "rings-and-stacks",
             Self::NcclOnly => "nccl-logs-only",
             Self::StderrOnly => "stderr-only",
         }
@@ -61,6 +75,10 @@ impl Mode {
             Self::Half => options.drop_dumps_pct = 50,
             Self::Nameless => options.shuffle_names = true,
             Self::FlightOnly => options.emit = Emit { flight: true, ..Emit::NONE },
+            Self::RingsOnly => options.emit = Emit { rings: true, ..Emit::NONE },
+            Self::RingsAndStacks => {
+                options.emit = Emit { rings: true, stacks: true, processes: true, ..Emit::NONE };
+            }
             Self::NcclOnly => options.emit = Emit { nccl: true, calls: true, ..Emit::NONE },
             Self::StderrOnly => options.emit = Emit { stderr: true, ..Emit::NONE },
         }

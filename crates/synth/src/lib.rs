@@ -10,11 +10,15 @@ mod job;
 mod places;
 mod prng;
 mod program;
+mod ring_cases;
+mod rings;
 mod sim;
 mod truth;
 mod write;
 
 pub use crate::fault::Fault;
+pub use crate::ring_cases::{RingCase, ring_cases};
+pub use crate::rings::{RingEnd, RingJob};
 pub use crate::truth::{Cause, Truth};
 pub use crate::write::expected::{ExpectedDump, ExpectedOp};
 
@@ -56,6 +60,8 @@ impl Default for Options {
 pub struct Emit {
     /// Flight Recorder dumps.
     pub flight: bool,
+    /// Rings of NCCL's plugin.
+    pub rings: bool,
     /// NCCL logs.
     pub nccl: bool,
     /// COLL lines within NCCL logs.
@@ -76,6 +82,7 @@ impl Emit {
     /// Everything.
     pub const ALL: Self = Self {
         flight: true,
+        rings: true,
         nccl: true,
         calls: true,
         stderr: true,
@@ -87,6 +94,7 @@ impl Emit {
     /// Nothing, to switch single kinds on.
     pub const NONE: Self = Self {
         flight: false,
+        rings: false,
         nccl: false,
         calls: false,
         stderr: false,

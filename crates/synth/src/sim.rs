@@ -25,6 +25,8 @@ pub(crate) struct Made {
     pub(crate) peer: Option<u16>,
     /// Host time of the enqueue, ns since the job's start.
     pub(crate) at_ns: i64,
+    /// GPU time at which its kernel began.
+    pub(crate) started_ns: Option<i64>,
     /// GPU time of the end.
     pub(crate) done_ns: Option<i64>,
     /// Collectives of this rank on the group so far, this one included if it is one.
@@ -264,6 +266,7 @@ impl Sim<'_> {
             place,
             peer,
             at_ns: state.host_ns,
+            started_ns: None,
             done_ns: None,
             coll_seq: state.collectives.get(&group).copied().unwrap_or(0),
             p2p_seq: state.transfers.get(&group).copied().unwrap_or(0),
@@ -350,6 +353,9 @@ impl Sim<'_> {
             Work::Call { meeting, .. } => meeting,
         };
         self.states[rank].items[index].reported = true;
+        if let Work::Call { made, .. } = self.states[rank].items[index].work {
+            self.states[rank].made[made].started_ns = Some(ready);
+        }
         let met = &mut self.meetings[meeting];
         met.ready += 1;
         met.ready_ns = met.ready_ns.max(ready);

@@ -97,7 +97,7 @@ struct Sight {
 impl Sight {
     fn new(emit: Emit) -> Self {
         Self {
-            calls: emit.flight || (emit.nccl && emit.calls),
+            calls: emit.flight || emit.rings || (emit.nccl && emit.calls),
             places: emit.flight,
             processes: emit.processes,
             stacks: emit.stacks,
@@ -213,16 +213,16 @@ pub(crate) fn truth(job: &Job, plant: &Plant, run: &Run, options: &Options) -> T
             }
         }
         Fault::GpuStuck => {
-            if !emit.gpus {
+            if !emit.gpus && !emit.rings {
                 truth.also(&["undecided"]);
             }
-            if !emit.flight && !sight.ends {
+            if !emit.flight && !emit.rings && !sight.ends {
                 // Logs of calls that all agree, and then end.
                 truth.also(&["none"]);
             }
         }
         Fault::Straggler => {
-            if !emit.flight {
+            if !emit.flight && !emit.rings {
                 truth.also(&["none", "undecided"]);
             }
             if options.shuffle_names && matches!(job.layout, Layout::Ddp | Layout::Fsdp) {
@@ -290,7 +290,7 @@ fn logic(truth: &mut Truth, plant: &Plant, run: &Run, emit: Emit, sight: &Sight)
                 // Nothing follows that would show whether the calls fall into step again.
                 truth.also(&["extra-collective", "skipped-collective"]);
             }
-            if plant.fault == Fault::RootMismatch && !(emit.nccl && emit.calls) {
+            if plant.fault == Fault::RootMismatch && !(emit.rings || emit.nccl && emit.calls) {
                 // Dumps and watchdog lines do not hold the root.
                 truth.also(&["undecided", "gpu-kernel-stuck"]);
             }

@@ -132,6 +132,55 @@ fn a_file_that_shrinks_or_fails_is_partial_and_hurts_no_other() {
     assert_eq!(manifest.items[3].outcome, Outcome::Done);
 }
 
+/// A log on a file system that stops to answer while its beginning is read: the bundle goes on.
+#[test]
+fn a_huge_log_that_fails_in_its_head_is_partial_too() {
+    struct Fails;
+    impl Read for Fails {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::Error::other("no answer"))
+        }
+    }
+    let caps = Caps { item_bytes: 256 << 10, all_bytes: 1 << 30 };
+    let (members, manifest) = write(caps, |w| {
+        w.add(item("a"), Content::Text, 1 << 30, &mut b"first\nhalf".as_slice().chain(Fails)).unwrap();
+        w.add_bytes(item("b"), Content::Text, b"whole\n").unwrap();
+    });
+    assert!(members[0].1.starts_with(b"first\n    \n"));
+    assert!(matches!(&manifest.items[0].outcome, Outcome::Partial(why) if why.contains("no answer")));
+    assert_eq!(members[1].1, b"whole\n");
+}
+
+/// What is left out of a log of gigabytes need not be read.
+#[test]
+fn what_is_left_out_is_passed_over() {
+    struct Log {
+        at: u64,
+        n_read: u64,
+    }
+    impl Read for Log {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            buffer.fill(b'\n');
+            self.at += buffer.len() as u64;
+            self.n_read += buffer.len() as u64;
+            Ok(buffer.len())
+        }
+    }
+    impl Source for Log {
+        fn pass_over(&mut self, n_bytes: u64) -> io::Result<()> {
+            self.at += n_bytes;
+            Ok(())
+        }
+    }
+    let mut log = Log { at: 0, n_read: 0 };
+    let caps = Caps { item_bytes: 256 << 10, all_bytes: 1 << 30 };
+    let (members, _) = write(caps, |w| {
+        w.add_from(item("a"), Content::Text, 100 << 30, &mut log).unwrap();
+    });
+    assert!(log.n_read <= 256 << 10 && log.at > 99 << 30);
+    assert!(members[0].1.len() <= 256 << 10);
+}
+
 #[test]
 fn two_of_one_name_stay_two_and_keep_the_end_of_their_names() {
     let (members, _) = write(Caps::default(), |w| {

@@ -32,7 +32,9 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
         let pipe = format!("{prefix}{}.pipe", process.rank().unwrap_or_default());
         let outcome = match ask(&seen_from_here(process, &pipe), process.uid) {
             Ok(()) => {
-                waited_for.extend(dump_paths(process).into_iter().map(|path| seen_from_here(process, &path)));
+                waited_for.extend(
+                    dump_paths(context, process).into_iter().map(|path| seen_from_here(process, &path)),
+                );
                 Outcome::Done
             }
             Err(why) => Outcome::Failed(vec!["ask for a dump".to_owned(), why]),

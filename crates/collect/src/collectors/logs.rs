@@ -3,23 +3,34 @@
 //!
 //! A path that only an environment names is read if it belongs to the process's user or everybody may read it: who runs
 //! this may be root, and the environment is the job's. A dump from before its process began is of another run.
+//!
+//! Nothing here touches the files themselves: processes of their own do, and where one hangs, the others on the same
+//! file system are left out.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ringleader_bundle::{Content, Item, Origin, Outcome};
 use ringleader_node::Process;
 
+use super::poured::Poured;
 use super::{Context, label, outcome_of, tame};
-use crate::request::{FileAsk, Request};
+use crate::request::{FileAsk, Request, Target};
 use crate::sysfs::names;
-use crate::tasks::{FileFacts, open};
+use crate::tasks::FileFacts;
 
 /// Files that are taken, of all processes together.
 const MAX_FILES: usize = 4_096;
-/// Folders within folders that were named.
-const MAX_DEPTH: usize = 6;
+/// Longest that one file is read.
+const LONGEST: Duration = Duration::from_mins(1);
+
+/// Files of one file system that are waited for in vain before the others are left out: one may be slow by chance.
+const MAX_IN_VAIN: usize = 2;
+
+/// Namespace and mount point of a file system that does not answer, and the file that told.
+type Hung = (PathBuf, String, String);
 
 /// A file that is wanted.
 struct Wanted {
@@ -42,7 +53,7 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
         let processes: Vec<Process> = context.jobs().map(|jobs| jobs.processes.clone()).unwrap_or_default();
         let mut met = BTreeSet::new();
         for process in processes.iter().filter(|p| p.state != "Z" && p.pid != std::process::id()) {
-            for file in of_process(process) {
+            for file in of_process(context, process) {
                 let container = file.ask.root.clone().map(|_| mounts_of(process.pid));
                 if met.insert((container, file.path.clone())) {
                     wanted.push(file);
@@ -51,12 +62,22 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
         }
     }
     for path in &context.ask.paths {
-        named(path, &mut wanted);
+        named(context, path, &mut wanted);
     }
     let n_more = wanted.len().saturating_sub(MAX_FILES);
     wanted.truncate(MAX_FILES);
+    let mut hung: Vec<Hung> = Vec::new();
     for file in wanted {
-        take(context, &file)?;
+        let place = place_of(&file);
+        let item = context.item(file.kind, &file.name, Origin::Path(file.path.clone()));
+        let mut in_vain = hung.iter().filter(|(names, at, _)| (names, at) == (&place.0, &place.1));
+        if let Some((_, at, by)) = in_vain.nth(MAX_IN_VAIN - 1) {
+            let why = format!("its file system ({at}) does not answer: {by} was waited for in vain");
+            let pid = file.of.map(|(pid, ..)| pid);
+            context.bundle.missing(Item { outcome: Outcome::Failed(vec![why]), pid, ..item });
+        } else if take(context, &file, item)? {
+            hung.push((place.0, place.1, file.path.clone()));
+        }
     }
     if n_more > 0 {
         let why = format!("{n_more} files more than the {MAX_FILES} that are taken; name them as paths");
@@ -66,10 +87,14 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
     Ok(())
 }
 
-fn take(context: &mut Context<'_, '_>, file: &Wanted) -> Result<(), ringleader_bundle::Trouble> {
+/// Takes a file; true if it was waited for in vain.
+fn take(
+    context: &mut Context<'_, '_>,
+    file: &Wanted,
+    mut item: Item,
+) -> Result<bool, ringleader_bundle::Trouble> {
     let request = Request { file: Some(file.ask.clone()), deadline_ms: 0, ..context.ask.request.clone() };
     let part = context.run("file-of", &request);
-    let mut item = context.item(file.kind, &file.name, Origin::Path(file.path.clone()));
     item.pid = file.of.map(|(pid, ..)| pid);
     let facts: Option<FileFacts> = part.get().and_then(|value| serde_json::from_value(value.clone()).ok());
     let Some(facts) = facts else {
@@ -79,7 +104,7 @@ fn take(context: &mut Context<'_, '_>, file: &Wanted) -> Result<(), ringleader_b
                 .unwrap_or_else(|| Outcome::Failed(vec!["its answer is not understood".to_owned()]));
             context.bundle.missing(Item { outcome, ..item });
         }
-        return Ok(());
+        return Ok(matches!(part.outcome, ringleader_node::Outcome::TimedOut { .. }));
     };
     let refusal = match file.of {
         Some((_, uid, _)) if file.is_claimed && facts.uid != uid && !facts.is_open_to_all => Some(format!(
@@ -93,26 +118,38 @@ fn take(context: &mut Context<'_, '_>, file: &Wanted) -> Result<(), ringleader_b
     };
     if let Some(why) = refusal {
         context.bundle.missing(Item { outcome: Outcome::Skipped(why), ..item });
-        return Ok(());
+        return Ok(false);
     }
-    match open(&file.ask) {
-        Ok(mut input) => {
-            let content = if facts.is_binary { Content::Binary } else { Content::Text };
-            // It may have grown since: as much as was there is taken.
-            context.bundle.add(item, content, facts.size, &mut input)?;
-        }
-        Err(error) => {
-            let outcome = Outcome::Failed(vec!["open it".to_owned(), error.to_string()]);
-            context.bundle.missing(Item { outcome, ..item });
-        }
+    let ask = FileAsk { is: Some(facts.is), ..file.ask.clone() };
+    let mut input = Poured::new(context.program, ask, LONGEST);
+    if let Err(error) = input.start() {
+        context.bundle.missing(Item { outcome: Outcome::Failed(vec![error.to_string()]), ..item });
+        return Ok(input.is_hung());
     }
-    Ok(())
+    let content = if facts.is_binary { Content::Binary } else { Content::Text };
+    // It may have grown since: as much as was there is taken.
+    context.bundle.add_from(item, content, facts.size, &mut input)?;
+    Ok(input.is_hung())
+}
+
+/// Namespace and mount point of a file, by the names alone.
+fn place_of(file: &Wanted) -> (PathBuf, String) {
+    let eyes = match file.of {
+        Some((pid, ..)) => Path::new("/proc").join(pid.to_string()),
+        None => PathBuf::from("/proc/self"),
+    };
+    let listing = fs::read_to_string(eyes.join("mountinfo")).unwrap_or_default();
+    let path = std::path::absolute(&file.path).unwrap_or_else(|_| PathBuf::from(&file.path));
+    // proc_pid_mountinfo(5): the fifth word, blanks as \040.
+    let points = listing.lines().filter_map(|line| line.split(' ').nth(4)).map(|at| at.replace("\\040", " "));
+    let at = points.filter(|at| path.starts_with(at)).max_by_key(String::len).unwrap_or_default();
+    (fs::read_link(eyes.join("ns/mnt")).unwrap_or_default(), at)
 }
 
 /// What a process writes, or is told to write.
-fn of_process(process: &Process) -> Vec<Wanted> {
+fn of_process(context: &Context<'_, '_>, process: &Process) -> Vec<Wanted> {
     let own = (process.pid, process.uid, process.started_ns);
-    let dumps = dump_paths(process);
+    let dumps = dump_paths(context, process);
     let error_file = process.variable("TORCHELASTIC_ERROR_FILE").map(str::to_owned);
     let mut files = Vec::new();
     let opened = open_files(process.pid);
@@ -122,8 +159,8 @@ fn of_process(process: &Process) -> Vec<Wanted> {
         let through = opened.iter().find(|(_, target)| target == path).map(|(at, _)| at.clone());
         let is_claimed = through.is_none();
         let ask = match through {
-            Some(at) => FileAsk { root: None, path: at },
-            None => FileAsk { root: root_of(process.pid), path: PathBuf::from(path) },
+            Some(at) => FileAsk { path: at, ..FileAsk::default() },
+            None => FileAsk { root: root_of(process.pid), path: PathBuf::from(path), ..FileAsk::default() },
         };
         let name = match kind {
             "dump" => format!("dumps/{}", tame(last)),
@@ -152,7 +189,7 @@ fn of_process(process: &Process) -> Vec<Wanted> {
 
 /// Where the process's Flight Recorder writes: its prefix and the global rank. Without a setting, the defaults of
 /// torch's releases.
-pub(super) fn dump_paths(process: &Process) -> Vec<String> {
+pub(super) fn dump_paths(context: &Context<'_, '_>, process: &Process) -> Vec<String> {
     let Some(rank) = process.rank() else { return Vec::new() };
     let told: Vec<String> = ["TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"]
         .iter()
@@ -163,22 +200,15 @@ pub(super) fn dump_paths(process: &Process) -> Vec<String> {
         return told;
     }
     let mut paths = vec![format!("/tmp/nccl_trace_rank_{rank}")];
-    if let Some(cache) = cache_of(process.pid) {
+    let request = Request {
+        target: Target { pids: vec![process.pid], ..Target::default() },
+        deadline_ms: 0,
+        ..context.ask.request.clone()
+    };
+    if let Some(cache) = context.run("cache-of", &request).get().and_then(|value| value.as_str()) {
         paths.push(format!("{cache}/torch/comm_lib_trace_rank_{rank}"));
     }
     paths
-}
-
-/// The folder for caches, from the process's own environment; read for this alone and not kept.
-fn cache_of(pid: u32) -> Option<String> {
-    let environ = fs::read(Path::new("/proc").join(pid.to_string()).join("environ")).ok()?;
-    let variable = |name: &str| {
-        environ.split(|b| *b == 0).find_map(|record| {
-            let value = record.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
-            std::str::from_utf8(value).ok().filter(|value| value.starts_with('/')).map(str::to_owned)
-        })
-    };
-    variable("XDG_CACHE_HOME").or_else(|| variable("HOME").map(|home| format!("{home}/.cache")))
 }
 
 /// Open files of a process: where this process can open them, and what they are.
@@ -205,23 +235,27 @@ fn mounts_of(pid: u32) -> PathBuf {
 }
 
 /// A path that the user named, and what is below it.
-fn named(path: &Path, wanted: &mut Vec<Wanted>) {
+fn named(context: &mut Context<'_, '_>, path: &Path, wanted: &mut Vec<Wanted>) {
     let shown = path.display().to_string();
     let root = path.file_name().map_or_else(|| "path".to_owned(), |name| tame(&name.to_string_lossy()));
-    let mut open = vec![(path.to_owned(), format!("files/{root}"), 0_usize)];
-    while let Some((at, name, depth)) = open.pop() {
-        // Links within a folder are not followed, as `diagnose` does not follow them.
-        let data = if depth == 0 { fs::metadata(&at) } else { fs::symlink_metadata(&at) };
-        if data.as_ref().is_ok_and(fs::Metadata::is_dir) {
-            if depth < MAX_DEPTH {
-                let below = names(&at).into_iter().rev();
-                open.extend(below.map(|n| (at.join(&n), format!("{name}/{}", tame(&n)), depth + 1)));
-            }
-        } else if data.as_ref().map_or(depth == 0, fs::Metadata::is_file) && wanted.len() <= MAX_FILES {
-            let path = if depth == 0 { shown.clone() } else { at.display().to_string() };
-            let ask = FileAsk { root: None, path: at };
-            let (of, is_claimed, is_expected) = (None, false, true);
-            wanted.push(Wanted { kind: "file", name, path, ask, of, is_claimed, is_expected });
-        }
+    let ask = FileAsk { path: path.to_owned(), ..FileAsk::default() };
+    let request = Request { file: Some(ask), deadline_ms: 0, ..context.ask.request.clone() };
+    let part = context.run("files-below", &request);
+    let found: Option<Vec<(PathBuf, PathBuf)>> =
+        part.get().and_then(|value| serde_json::from_value(value.clone()).ok());
+    let Some(found) = found else {
+        let item = context.item("file", "", Origin::Path(shown));
+        let outcome = outcome_of(&part)
+            .unwrap_or_else(|| Outcome::Failed(vec!["its answer is not understood".to_owned()]));
+        context.bundle.missing(Item { outcome, ..item });
+        return;
+    };
+    for (at, way) in found.into_iter().take(MAX_FILES + 1 - wanted.len().min(MAX_FILES)) {
+        let way = way.iter().map(|part| format!("/{}", tame(&part.to_string_lossy())));
+        let name = format!("files/{root}{}", way.collect::<String>());
+        let path = at.display().to_string();
+        let ask = FileAsk { path: at, ..FileAsk::default() };
+        let (of, is_claimed, is_expected) = (None, false, true);
+        wanted.push(Wanted { kind: "file", name, path, ask, of, is_claimed, is_expected });
     }
 }

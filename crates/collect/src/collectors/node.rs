@@ -12,7 +12,7 @@ use crate::run::take;
 pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bundle::Trouble> {
     let names: Vec<&str> = probes::ALL.iter().map(|probe| probe.name).collect();
     let ask = context.ask;
-    let mut node = take(context.program, &names, &ask.request, None, &ask.tool_version);
+    let mut node = take(context.program, &names, &ask.request, ask.longest_ms, &ask.tool_version);
     let name = node.host.split('.').next().unwrap_or_default();
     context.host = tame(name);
     let log = kernel_log(&node);

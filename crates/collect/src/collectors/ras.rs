@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use ringleader_bundle::{Origin, Outcome};
 use ringleader_node::Process;
 
-use super::{Context, outcome_of};
+use super::{Context, outcome_of, run_for_each};
 use crate::request::{Peer, Request, Target};
 use crate::sysfs::link_name;
 use crate::tasks::RasAnswer;
@@ -33,18 +33,33 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
             questions.push((address, elsewhere.then_some(process.pid)));
         }
     }
-    for (n, (address, pid)) in questions.iter().enumerate() {
-        let (host, port) = split(address);
-        let folder = if n == 0 { "ras".to_owned() } else { format!("ras-{}", n + 1) };
-        for (purpose, file) in [("text", "status.txt"), ("json", "status.json")] {
-            let peer = Peer { host: host.clone(), port, purpose: purpose.to_owned(), ..Peer::default() };
-            let request = Request {
+    // All at once: where ranks are stopped each costs its patience.
+    let forms = [("text", "status.txt"), ("json", "status.json")];
+    let requests: Vec<Request> = questions
+        .iter()
+        .flat_map(|(address, pid)| forms.map(|(purpose, _)| (address, *pid, purpose)))
+        .map(|(address, pid, purpose)| {
+            let (host, port) = split(address);
+            let peer = Peer { host, port, purpose: purpose.to_owned(), ..Peer::default() };
+            Request {
                 peers: vec![peer],
-                target: Target { pids: pid.iter().copied().collect(), slurm_job: None },
+                target: Target { pids: pid.into_iter().collect(), ..Target::default() },
                 deadline_ms: 0,
                 ..context.ask.request.clone()
-            };
-            let part = context.run("ras-of", &request);
+            }
+        })
+        .collect();
+    let parts = run_for_each(context.program, "ras-of", &requests, 2 * MAX_ADDRESSES, context.ask.longest_ms);
+    for (n, ((address, pid), parts)) in questions.iter().zip(parts.chunks(forms.len())).enumerate() {
+        let folder = if n == 0 { "ras".to_owned() } else { format!("ras-{}", n + 1) };
+        let mut has_failed = false;
+        for ((_, file), part) in forms.iter().zip(parts) {
+            // Both forms fail for the same reason: said once.
+            if outcome_of(part).is_some_and(|outcome| matches!(outcome, Outcome::Failed(_)))
+                && std::mem::replace(&mut has_failed, true)
+            {
+                continue;
+            }
             let answer: Option<RasAnswer> =
                 part.get().and_then(|value| serde_json::from_value(value.clone()).ok());
             let mut item = context.item("ras", &format!("{folder}/{file}"), Origin::Address(address.clone()));
@@ -52,11 +67,7 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
             if let Some(why) = answer.as_ref().and_then(|answer| answer.cut.clone()) {
                 item.outcome = Outcome::Partial(why);
             }
-            context.add_text(item, &part, answer.as_ref().map(|answer| answer.report.as_str()))?;
-            if outcome_of(&part).is_some_and(|outcome| matches!(outcome, Outcome::Failed(_))) {
-                // Asking again in another form would cost the same patience for the same silence.
-                break;
-            }
+            context.add_text(item, part, answer.as_ref().map(|answer| answer.report.as_str()))?;
         }
     }
     Ok(())

@@ -1,5 +1,8 @@
 //! Stacks of the job's processes: Python's, and what their threads stand in in the kernel.
 
+use std::thread;
+use std::time::{Duration, Instant};
+
 use ringleader_bundle::Origin;
 use ringleader_node::Process;
 
@@ -12,6 +15,23 @@ const MAX_PROCESSES: usize = 512;
 const AT_ONCE: usize = 16;
 
 pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bundle::Trouble> {
+    context.stacks_at = Some(Instant::now());
+    take(context, &[("stacks-of", "stacks", "stacks"), ("threads-of", "threads", "threads")])
+}
+
+/// Python's once more, a while after the first time.
+pub(super) fn collect_again(context: &mut Context<'_, '_>) -> Result<(), ringleader_bundle::Trouble> {
+    if let (Some(at), Some(gap)) = (context.stacks_at, context.ask.stacks_again_ms) {
+        thread::sleep(Duration::from_millis(gap).saturating_sub(at.elapsed()));
+    }
+    take(context, &[("stacks-of", "stacks", "stacks/again")])
+}
+
+/// Tasks for every process: task, kind, folder.
+fn take(
+    context: &mut Context<'_, '_>,
+    tasks: &[(&str, &str, &str)],
+) -> Result<(), ringleader_bundle::Trouble> {
     let Some(jobs) = context.jobs() else { return Ok(()) };
     let own = std::process::id();
     let is_alive = |p: &&Process| !matches!(p.state.as_str(), "Z" | "X") && p.pid != 1 && p.pid != own;
@@ -19,16 +39,18 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
     // Ranks first, should there be more than are looked into.
     processes.sort_by_key(|process| (process.rank().is_none(), process.rank(), process.pid));
     processes.truncate(MAX_PROCESSES);
+    let shared = jobs.shared_pids();
     let requests: Vec<Request> = processes
         .iter()
         .map(|process| Request {
-            target: Target { pids: vec![process.pid], slurm_job: None },
+            target: Target { pids: vec![process.pid], ..Target::default() },
             deadline_ms: 0,
+            known_pid: Some(process.known_pid(&shared)),
             ..context.ask.request.clone()
         })
         .collect();
-    for (task, kind, folder) in [("stacks-of", "stacks", "stacks"), ("threads-of", "threads", "threads")] {
-        let parts = run_for_each(context.program, task, &requests, AT_ONCE);
+    for (task, kind, folder) in tasks {
+        let parts = run_for_each(context.program, task, &requests, AT_ONCE, context.ask.longest_ms);
         for (process, part) in processes.iter().zip(&parts) {
             let name = format!("{folder}/{}.txt", label(process));
             let mut item =

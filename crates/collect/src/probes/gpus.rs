@@ -211,17 +211,12 @@ fn is_unsupported(error: &NvmlError) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
+    use crate::captured::put;
 
     fn roots(files: &[(&str, &str)]) -> (tempfile::TempDir, Roots) {
         let root = tempfile::tempdir().unwrap();
-        for (path, content) in files {
-            let path = root.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, content).unwrap();
-        }
+        put(root.path(), files);
         let roots = Roots::under(root.path());
         (root, roots)
     }

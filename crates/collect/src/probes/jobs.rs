@@ -122,12 +122,18 @@ impl<'a> Walk<'a> {
     fn choose(&self, target: &Target) -> Result<(BTreeSet<u32>, String), Trouble> {
         let mut chosen = BTreeSet::new();
         let by;
-        if !target.pids.is_empty() {
+        if !target.pids.is_empty() || target.may_be_gone {
             for pid in &target.pids {
                 if !self.stats.contains_key(pid) {
+                    if target.may_be_gone {
+                        continue;
+                    }
                     return Err(Trouble::Failed(format!("there is no process {pid}")));
                 }
                 self.add_with_children(*pid, &mut chosen);
+            }
+            if chosen.is_empty() {
+                return Err(Trouble::Absent("the processes of the job have ended".to_owned()));
             }
             let list: Vec<String> = target.pids.iter().map(u32::to_string).collect();
             by = format!("pid {} and all below", list.join(", "));

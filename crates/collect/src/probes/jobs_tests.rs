@@ -37,7 +37,7 @@ impl Drop for Own {
 }
 
 fn of(pid: u32) -> Jobs {
-    take(&Request { target: Target { pids: vec![pid], slurm_job: None }, ..Request::default() }).unwrap()
+    take(&Request { target: Target { pids: vec![pid], ..Target::default() }, ..Request::default() }).unwrap()
 }
 
 /// Looks until a state has come, which takes the kernel a moment.
@@ -113,9 +113,9 @@ fn limits_of_the_process_itself_and_where_its_output_goes() {
 
 #[test]
 fn a_process_that_is_not_there() {
-    let target = Target { pids: vec![u32::MAX], slurm_job: None };
+    let target = Target { pids: vec![u32::MAX], ..Target::default() };
     assert!(matches!(take(&Request { target, ..Request::default() }), Err(Trouble::Failed(_))));
-    let target = Target { pids: vec![], slurm_job: Some("no-such-job".to_owned()) };
+    let target = Target { slurm_job: Some("no-such-job".to_owned()), ..Target::default() };
     assert!(matches!(take(&Request { target, ..Request::default() }), Err(Trouble::Absent(_))));
 }
 
@@ -197,9 +197,9 @@ fn ranks_with_their_parents_up_to_the_launcher_and_users_of_gpus() {
 #[test]
 fn the_processes_of_one_target() {
     let pids = |jobs: Jobs| jobs.processes.iter().map(|process| process.pid).collect::<Vec<_>>();
-    assert_eq!(pids(job().take(Target { pids: vec![80], slurm_job: None })), [50, 60, 70, 80, 81, 82]);
+    assert_eq!(pids(job().take(Target { pids: vec![80], ..Target::default() })), [50, 60, 70, 80, 81, 82]);
     assert_eq!(
-        pids(job().take(Target { pids: vec![], slurm_job: Some("4711".to_owned()) })),
+        pids(job().take(Target { slurm_job: Some("4711".to_owned()), ..Target::default() })),
         [50, 60, 70, 80, 81, 82]
     );
 }

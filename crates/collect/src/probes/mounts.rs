@@ -413,7 +413,7 @@ mod tests {
         assert!(taken.iter().any(|mount| mount.at == "/" && mount.size.is_some()));
         // A process that hangs there is told with its place, by the probe of jobs.
         let mut child = std::process::Command::new("stat").args(["-f", &hung]).spawn().unwrap();
-        let target = crate::request::Target { pids: vec![child.id()], slurm_job: None };
+        let target = crate::request::Target { pids: vec![child.id()], ..Default::default() };
         let request = Request { target, ..Request::default() };
         let found = (0..50).find_map(|_| {
             let jobs = jobs::take(&request).unwrap();

@@ -301,15 +301,8 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::captured::put;
     use crate::request::Roots;
-
-    fn put(root: &Path, files: &[(&str, &str)]) {
-        for (name, content) in files {
-            let path = root.join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, content).unwrap();
-        }
-    }
 
     fn captured(root: &Path) {
         put(

@@ -161,15 +161,8 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::captured::put;
     use crate::request::Roots;
-
-    fn put(root: &Path, files: &[(&str, &str)]) {
-        for (name, content) in files {
-            let path = root.join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, format!("{content}\n")).unwrap();
-        }
-    }
 
     /// What mlx5 shows of a ConnectX-6 Dx over Ethernet, cut to what is read.
     fn roce(root: &Path) {

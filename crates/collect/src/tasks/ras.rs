@@ -2,26 +2,40 @@
 //!
 //! ```text
 //! CLIENT PROTOCOL 2      SERVER PROTOCOL 2
-//! TIMEOUT 10             OK
+//! TIMEOUT 2              OK
 //! SET FORMAT json        OK, or an error before 2.28.7
 //! VERBOSE STATUS         the report, then the server closes
 //! ```
 //! A process in a container listens in that container's network: this process enters it first.
+//!
+//! All processes of one user on a node listen at the same port (`SO_REUSEPORT`, `src/ras/client_support.cc`) and the
+//! kernel hands each connection to one of them, a stopped one too. So several connections greet, one after another,
+//! and the first that is greeted back is asked.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde::{Deserialize, Serialize};
 
 use crate::probes::Trouble;
 use crate::request::Request;
 
-/// Seconds that the service may wait for its peers: two legs of five, as its own client gives it, and some.
-const SERVER_S: u64 = 10;
-const CONNECT: Duration = Duration::from_secs(2);
+/// Seconds that the service may wait for its peers, twice in a report. Peers that it knows to be slow (five seconds of
+/// silence, `src/ras/collectives.cc`) it does not ask.
+const SERVER_S: u64 = 2;
+const CONNECT: Duration = Duration::from_secs(1);
+/// Between one greeting and the next; those before are still listened to.
+const GREETING: Duration = Duration::from_millis(250);
+/// Greetings: of eight ranks half may be stopped and one of 2^12 questions ends at none that runs.
+const MAX_GREETINGS: usize = 12;
+/// Questions, where one that has greeted back then hangs up.
+const MAX_TRIES: u32 = 3;
+/// What is left for the report when somebody has greeted back.
+const FOR_REPORT: Duration = Duration::from_millis(2_500);
 /// Largest report that is taken: a hundred bytes for each of a hundred thousand ranks, several times.
 const MAX_BYTES: u64 = 64 << 20;
 /// What this process keeps for itself of its deadline.
@@ -37,25 +51,128 @@ pub(crate) struct Answer {
 
 pub(super) fn take(request: &Request) -> Result<Answer, Trouble> {
     let peer = request.peers.first().ok_or_else(|| Trouble::Failed("no address was named".to_owned()))?;
-    let until = Instant::now() + Duration::from_millis(request.deadline_ms).saturating_sub(RESERVE);
+    let patience = Duration::from_millis(request.deadline_ms).saturating_sub(RESERVE);
+    let until = Instant::now() + patience;
+    // It waits for two legs: asked to wait longer than we do, it would answer nobody.
+    let server_s = (patience.as_secs() / 2).clamp(1, SERVER_S);
     if let Some(pid) = request.target.pids.first() {
         enter(&request.roots.proc.join(pid.to_string()).join("ns/net"))?;
     }
     let address = (peer.host.as_str(), peer.port.unwrap_or(28_028));
-    let mut refused = String::new();
-    let addresses = address
+    let addresses: Vec<SocketAddr> = address
         .to_socket_addrs()
-        .map_err(|error| Trouble::Failed(format!("resolve {}: {error}", peer.host)))?;
-    for address in addresses {
-        match connect(address, until) {
-            Ok(stream) => return talk(stream, peer.purpose == "json", until),
-            Err(error) => refused = format!("connect to {address}: {error}"),
+        .map_err(|error| Trouble::Failed(format!("resolve {}: {error}", peer.host)))?
+        .collect();
+    let as_json = peer.purpose == "json";
+    let mut best: Option<Answer> = None;
+    let mut n_tries = 0;
+    loop {
+        n_tries += 1;
+        let outcome = greet(&addresses, until).and_then(|stream| talk(&stream, as_json, until, server_s));
+        // One that hangs up in the middle may be about to end: another may tell all.
+        let may_try = n_tries < MAX_TRIES && until.saturating_duration_since(Instant::now()) > FOR_REPORT;
+        match outcome {
+            Ok(answer) if answer.cut.is_none() => return Ok(answer),
+            Ok(answer) => {
+                if best.as_ref().is_none_or(|best| best.report.len() < answer.report.len()) {
+                    best = Some(answer);
+                }
+            }
+            Err(trouble) if best.is_none() && (!may_try || matches!(trouble, Trouble::Absent(_))) => {
+                return Err(trouble);
+            }
+            Err(_) => {}
+        }
+        if let Some(best) = best.take_if(|_| !may_try) {
+            return Ok(best);
         }
     }
-    Err(Trouble::Failed(format!(
-        "{refused}; nobody listens there: NCCL before 2.24, NCCL_RAS_ENABLE=0, another user's job, or a job that has \
-         not called NCCL yet"
-    )))
+}
+
+/// A connection whose other end has greeted back.
+fn greet(addresses: &[SocketAddr], until: Instant) -> Result<TcpStream, Trouble> {
+    let left = until.saturating_duration_since(Instant::now());
+    let until = Instant::now() + left.saturating_sub(FOR_REPORT).max(left / 2);
+    let mut open: Vec<TcpStream> = Vec::new();
+    let (mut refused, mut n_asked) = (String::new(), 0);
+    loop {
+        if n_asked < MAX_GREETINGS {
+            for address in addresses {
+                match connect(*address, until).and_then(hello) {
+                    Ok(stream) => {
+                        open.push(stream);
+                        n_asked += 1;
+                        break;
+                    }
+                    Err(error) => refused = format!("connect to {address}: {error}"),
+                }
+            }
+        }
+        if open.is_empty() {
+            return Err(Trouble::Failed(format!(
+                "{refused}; nobody listens there: NCCL before 2.24, NCCL_RAS_ENABLE=0, another user's job, or a job \
+                 that has not called NCCL yet"
+            )));
+        }
+        let now = Instant::now();
+        let wait = if n_asked < MAX_GREETINGS { GREETING } else { until.saturating_duration_since(now) };
+        match answered(&open, wait.min(until.saturating_duration_since(now))) {
+            Some(at) => {
+                let stream = open.swap_remove(at);
+                match is_greeted(&stream, until) {
+                    Ok(true) => return Ok(stream),
+                    // It closed the connection; the others may not.
+                    Ok(false) if n_asked < MAX_GREETINGS || !open.is_empty() => {}
+                    Ok(false) => return Err(Trouble::Failed("it was greeted and hung up".to_owned())),
+                    Err(said) => {
+                        let why = format!("it is no RAS service: it greets with '{}'", short(&said));
+                        return Err(Trouble::Failed(why));
+                    }
+                }
+            }
+            None if Instant::now() >= until => {
+                return Err(Trouble::Failed(format!(
+                    "{n_asked} connections said '{HELLO}' and none was answered by the deadline; all processes that \
+                     listen there may be stopped"
+                )));
+            }
+            None => {}
+        }
+    }
+}
+
+/// What a client says first.
+const HELLO: &str = "CLIENT PROTOCOL 2";
+
+fn hello(mut stream: TcpStream) -> io::Result<TcpStream> {
+    stream.write_all(format!("{HELLO}\n").as_bytes())?;
+    Ok(stream)
+}
+
+/// The first of several connections that has something to read, or has ended.
+fn answered(open: &[TcpStream], wait: Duration) -> Option<usize> {
+    let mut fds: Vec<PollFd<'_>> = open.iter().map(|stream| PollFd::new(stream, PollFlags::IN)).collect();
+    let timeout = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
+    // Interrupted: the caller looks at the clock and comes again.
+    poll(&mut fds, Some(&timeout)).ok()?;
+    fds.iter().position(|fd| !fd.revents().is_empty())
+}
+
+/// Reads the answer to a greeting; false if there is none, an error with what was said if it is none.
+fn is_greeted(stream: &TcpStream, until: Instant) -> Result<bool, String> {
+    let mut answer = Vec::new();
+    // Byte by byte, so that nothing behind it is taken; it is one line and nothing is said after it unasked.
+    let mut input = Patient { stream, until }.take(4_096);
+    let mut byte = [0];
+    while !answer.ends_with(b"\n") && input.read(&mut byte).is_ok_and(|n| n > 0) {
+        answer.extend_from_slice(&byte);
+    }
+    let answer = String::from_utf8_lossy(&answer).trim().to_owned();
+    match answer.starts_with("SERVER PROTOCOL") {
+        true => Ok(true),
+        false if answer.is_empty() => Ok(false),
+        false => Err(answer),
+    }
 }
 
 fn enter(path: &std::path::Path) -> Result<(), Trouble> {
@@ -76,7 +193,7 @@ fn connect(address: SocketAddr, until: Instant) -> io::Result<TcpStream> {
     TcpStream::connect_timeout(&address, CONNECT.min(left))
 }
 
-fn talk(stream: TcpStream, as_json: bool, until: Instant) -> Result<Answer, Trouble> {
+fn talk(stream: &TcpStream, as_json: bool, until: Instant, server_s: u64) -> Result<Answer, Trouble> {
     let failed = |what: &'static str| move |error: io::Error| Trouble::Failed(format!("{what}: {error}"));
     let mut out = stream.try_clone().map_err(failed("hold the connection"))?;
     let mut input = BufReader::new(Patient { stream, until });
@@ -89,12 +206,8 @@ fn talk(stream: TcpStream, as_json: bool, until: Instant) -> Result<Answer, Trou
             .map_err(|error| Trouble::Failed(format!("it was asked '{line}' and did not answer: {error}")))?;
         Ok(String::from_utf8_lossy(&answer).trim().to_owned())
     };
-    let hello = say("CLIENT PROTOCOL 2")?;
-    if !hello.starts_with("SERVER PROTOCOL") {
-        return Err(Trouble::Failed(format!("it is no RAS service: it greets with '{}'", short(&hello))));
-    }
     // An answer other than OK costs nothing but patience.
-    say(&format!("TIMEOUT {SERVER_S}"))?;
+    say(&format!("TIMEOUT {server_s}"))?;
     if as_json {
         let answer = say("SET FORMAT json")?;
         if answer != "OK" {
@@ -122,19 +235,20 @@ fn short(text: &str) -> String {
 }
 
 /// A stream that is read until a moment, however slowly it drips.
-struct Patient {
-    stream: TcpStream,
+struct Patient<'s> {
+    stream: &'s TcpStream,
     until: Instant,
 }
 
-impl Read for Patient {
+impl Read for Patient<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = self.until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "no answer by the deadline"));
         }
         self.stream.set_read_timeout(Some(left))?;
-        self.stream.read(buffer).map_err(|error| match error.kind() {
+        let mut stream = self.stream;
+        stream.read(buffer).map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, "no answer by the deadline"),
             _ => error,
         })
@@ -152,20 +266,26 @@ mod tests {
     /// What a service does with each line it gets; None closes the connection after it.
     type Play = fn(&str) -> Option<&'static str>;
 
-    fn ask(play: Play, purpose: &str, deadline_ms: u64) -> Result<Answer, Trouble> {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
+    fn serve(listener: TcpListener, play: Play) {
         thread::spawn(move || {
-            let (stream, _) = listener.accept().unwrap();
-            let mut out = stream.try_clone().unwrap();
-            for line in BufReader::new(stream).lines().map_while(Result::ok) {
-                let Some(answer) = play(&line) else { return };
-                out.write_all(answer.as_bytes()).unwrap();
-                if line == "VERBOSE STATUS" && !answer.is_empty() {
-                    return;
-                }
+            for stream in listener.incoming().map_while(Result::ok) {
+                thread::spawn(move || {
+                    let mut out = stream.try_clone().unwrap();
+                    for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                        let Some(answer) = play(&line) else { return };
+                        // Who asks may have left for another.
+                        if out.write_all(answer.as_bytes()).is_err()
+                            || line == "VERBOSE STATUS" && !answer.is_empty()
+                        {
+                            return;
+                        }
+                    }
+                });
             }
         });
+    }
+
+    fn ask_at(port: u16, purpose: &str, deadline_ms: u64) -> Result<Answer, Trouble> {
         let peer = Peer {
             host: "127.0.0.1".to_owned(),
             port: Some(port),
@@ -173,6 +293,83 @@ mod tests {
             ..Peer::default()
         };
         take(&Request { peers: vec![peer], deadline_ms, ..Request::default() })
+    }
+
+    fn ask(play: Play, purpose: &str, deadline_ms: u64) -> Result<Answer, Trouble> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        serve(listener, play);
+        ask_at(port, purpose, deadline_ms)
+    }
+
+    /// Listeners that share a port, as NCCL's do.
+    fn shared(n: usize) -> Vec<TcpListener> {
+        use rustix::net::sockopt::set_socket_reuseport;
+        use rustix::net::{AddressFamily, SocketType, bind, listen, socket};
+        let mut port = 0;
+        let mut listeners = Vec::new();
+        for _ in 0..n {
+            let fd = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+            set_socket_reuseport(&fd, true).unwrap();
+            bind(&fd, &SocketAddr::from(([127, 0, 0, 1], port))).unwrap();
+            listen(&fd, 64).unwrap();
+            let listener = TcpListener::from(fd);
+            port = listener.local_addr().unwrap().port();
+            listeners.push(listener);
+        }
+        listeners
+    }
+
+    /// The kernel completes connections of a process that is stopped: it takes them, and never answers.
+    #[test]
+    fn a_stopped_process_among_those_that_share_the_port_costs_little() {
+        let mut listeners = shared(3);
+        let port = listeners[0].local_addr().unwrap().port();
+        let stopped = listeners.split_off(1);
+        serve(listeners.remove(0), new);
+        for purpose in ["text", "json", "text", "text"] {
+            let started = Instant::now();
+            let answer = ask_at(port, purpose, 6_500).unwrap();
+            assert!(answer.report.starts_with("NCCL version"), "{answer:?}");
+            assert!(started.elapsed() < Duration::from_secs(6), "{:?}", started.elapsed());
+        }
+        drop(stopped);
+    }
+
+    #[test]
+    fn where_all_are_stopped_it_ends_in_time_and_says_so() {
+        let stopped = shared(2);
+        let started = Instant::now();
+        let port = stopped[0].local_addr().unwrap().port();
+        let Err(Trouble::Failed(why)) = ask_at(port, "text", 6_500) else { panic!("nobody answers") };
+        assert!(why.contains("may be stopped"), "{why}");
+        assert!(started.elapsed() < Duration::from_secs(6), "{:?}", started.elapsed());
+    }
+
+    fn half(line: &str) -> Option<&'static str> {
+        if line == "VERBOSE STATUS" { Some("NCCL version 2.28.9\nJob sum") } else { new(line) }
+    }
+
+    /// A report that begins and never ends: what there is of it is kept.
+    #[test]
+    fn half_a_report_is_kept() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        thread::spawn(move || {
+            let mut open = Vec::new();
+            for stream in listener.incoming().map_while(Result::ok) {
+                open.push(stream.try_clone().unwrap());
+                let mut out = stream.try_clone().unwrap();
+                thread::spawn(move || {
+                    for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                        let _ = out.write_all(half(&line).unwrap_or_default().as_bytes());
+                    }
+                });
+            }
+        });
+        let answer = ask_at(port, "text", 3_500).unwrap();
+        assert_eq!(answer.report, "NCCL version 2.28.9\nJob sum");
+        assert!(answer.cut.unwrap().contains("deadline"));
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "servers have one form")]
@@ -216,7 +413,7 @@ mod tests {
     fn one_that_never_answers_costs_its_deadline() {
         let started = Instant::now();
         let Err(Trouble::Failed(why)) = ask(mute, "text", 900) else { panic!("nothing came") };
-        assert!(why.contains("'CLIENT PROTOCOL 2' and did not answer: no answer by the deadline"), "{why}");
+        assert!(why.contains("'CLIENT PROTOCOL 2' and none was answered by the deadline"), "{why}");
         let Err(Trouble::Failed(why)) = ask(mute_at_the_end, "text", 900) else { panic!("nothing came") };
         assert!(why.contains("gave no report"), "{why}");
         assert!(started.elapsed() < Duration::from_secs(4));

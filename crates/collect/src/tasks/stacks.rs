@@ -32,7 +32,7 @@ pub(super) fn take(request: &Request) -> Result<String, Trouble> {
         thread::sleep(Duration::from_millis(u64::from(n) * 40));
         match read(pid, &config) {
             Ok((version, traces)) if traces.iter().any(|trace| !trace.frames.is_empty()) => {
-                return Ok(print(pid, &version, &traces));
+                return Ok(print(pid, request.known_pid, &version, &traces));
             }
             Ok(_) => "no thread has a Python frame".clone_into(&mut last),
             Err(error) => last = error,
@@ -51,11 +51,12 @@ fn read(pid: u32, config: &Config) -> Result<(String, Vec<StackTrace>), String> 
 }
 
 /// Only the name of the program: a command line may hold secrets.
-fn print(pid: u32, version: &str, traces: &[StackTrace]) -> String {
+fn print(pid: u32, known: Option<u32>, version: &str, traces: &[StackTrace]) -> String {
     let at = Path::new("/proc").join(pid.to_string());
     let facts = text(&at.join("status")).unwrap_or_default();
     let inner = status(&facts, "NSpid").and_then(|list| list.split_whitespace().last()).unwrap_or_default();
-    let shown = if inner.is_empty() { pid.to_string() } else { inner.to_owned() };
+    let own = if inner.is_empty() { pid.to_string() } else { inner.to_owned() };
+    let shown = known.map_or(own, |known| known.to_string());
     let program = fs::read_link(at.join("exe")).map_or_else(|_| String::new(), |p| p.display().to_string());
     let mut out = format!(
         "Process {shown}: {}\nPython v{version} ({program})\n\n",

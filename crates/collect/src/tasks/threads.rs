@@ -33,7 +33,10 @@ pub(super) fn take(request: &Request) -> Result<String, Trouble> {
             let _ = writeln!(out, "… and more threads like these");
             break;
         }
-        thread(&mut out, pid, &tid, &at, &stat);
+        // As the job's own evidence calls it: its first thread has the number of the process.
+        let known = request.known_pid.unwrap_or(pid);
+        let tid = if is_main { known.to_string() } else { tid };
+        thread(&mut out, known, &tid, &at, &stat);
     }
     if n_shown == 0 {
         return Err(Trouble::Absent("it has ended".to_owned()));

@@ -15,7 +15,9 @@ impl Reader<'_, '_, '_> {
         let cite = self.places.of_part("jobs", self.sink);
         let mut rows = Vec::new();
         let mut groups = BTreeSet::new();
+        let shared = jobs.shared_pids();
         for process in jobs.processes.iter().take(MAX_ROWS) {
+            let pid = Pid(process.known_pid(&shared));
             let place = self.places.next_number("pid", u64::from(process.pid), self.sink);
             let command = if process.arguments.is_empty() {
                 process.command.clone()
@@ -24,7 +26,7 @@ impl Reader<'_, '_, '_> {
             };
             rows.push(ProcessRow {
                 line: place.line,
-                pid: Some(pid_of(process)),
+                pid: Some(pid),
                 ppid: Some(Pid(process.ppid)),
                 state: process.state.as_str().into(),
                 wchan: process.wchan.as_deref().unwrap_or_default().into(),
@@ -32,8 +34,8 @@ impl Reader<'_, '_, '_> {
                 cpu_pct: None,
                 command: command.into(),
             });
-            self.environment(process, rank_of(jobs, process));
-            self.limits(process);
+            self.environment(process, pid, rank_of(jobs, process));
+            self.limits(process, pid);
             if let Some(group) = process.cgroup.as_ref().filter(|g| groups.insert(g.path.clone())) {
                 let cite = self.places.next("path", &group.path, self.sink);
                 let line = cite.line;
@@ -65,7 +67,7 @@ impl Reader<'_, '_, '_> {
     }
 
     /// What a process was started with, if it is a rank's own: its children inherit all of it.
-    fn environment(&mut self, process: &Process, rank: Option<u32>) {
+    fn environment(&mut self, process: &Process, pid: Pid, rank: Option<u32>) {
         let (Some(variables), Some(rank)) = (&process.environment, rank) else { return };
         let mut settings = Vec::new();
         let mut first = None;
@@ -82,7 +84,7 @@ impl Reader<'_, '_, '_> {
         let who = Who {
             rank: Some(Rank(rank)),
             local_rank: process.local_rank().map(LocalRank),
-            pid: Some(pid_of(process)),
+            pid: Some(pid),
             ..self.who()
         };
         let environment = Environment {
@@ -95,7 +97,7 @@ impl Reader<'_, '_, '_> {
         self.push_environment(cite, who, environment, &text.join("\n"));
     }
 
-    fn limits(&mut self, process: &Process) {
+    fn limits(&mut self, process: &Process, pid: Pid) {
         let kinds =
             [("Max locked memory", LimitKind::LockedMemory), ("Max open files", LimitKind::OpenFiles)];
         let mut limits = Vec::new();
@@ -110,15 +112,10 @@ impl Reader<'_, '_, '_> {
             limits.push(Limit { line: cite.line, kind, soft: *soft, hard: *hard });
         }
         let Some(cite) = first else { return };
-        let who = Who { pid: Some(pid_of(process)), ..self.who() };
+        let who = Who { pid: Some(pid), ..self.who() };
         let at = self.at();
         self.sink.push(cite, who, at, Fact::Limits(limits), text.join("; ").as_bytes());
     }
-}
-
-/// The number by which the job's own evidence knows it: that of its container, if it has one.
-fn pid_of(process: &Process) -> Pid {
-    Pid(process.inner_pid.unwrap_or(process.pid))
 }
 
 /// Its rank, if it is the rank's own process: workers of a data loader inherit the variables, and of a launcher that

@@ -1,7 +1,8 @@
 //! Where in the document a value stands, so that it can be cited.
 //!
-//! Parsed JSON has no places. The parts are found by a walk over the text that minds strings and depth; within a part,
-//! values are met in their order, so each is searched for after the one before.
+//! Parsed JSON has no places. The parts, and where strings begin, are found by a walk over the text that minds strings
+//! and depth; within a part, values are met in their order, so each is searched for after the one before. What is found
+//! begins where a string begins and ends where its value ends: 471 is not found in 4711, nor a name within a text.
 
 use std::collections::BTreeMap;
 
@@ -17,6 +18,8 @@ pub(super) struct Places<'d> {
     document: Document<'d>,
     /// Start and end of each part's text.
     parts: BTreeMap<String, (usize, usize)>,
+    /// Where strings begin, in order.
+    strings: Vec<usize>,
     /// Where the part that is being read ends.
     end: usize,
     at: usize,
@@ -26,8 +29,8 @@ pub(super) struct Places<'d> {
 
 impl<'d> Places<'d> {
     pub(super) fn new(document: &Document<'d>) -> Self {
-        let parts = parts(document.bytes);
-        Self { document: *document, parts, end: document.bytes.len(), at: 0, line: document.line }
+        let (parts, strings) = parts(document.bytes);
+        Self { document: *document, parts, strings, end: document.bytes.len(), at: 0, line: document.line }
     }
 
     /// Goes to the beginning of a part.
@@ -65,7 +68,15 @@ impl<'d> Places<'d> {
 
     fn next_raw(&mut self, forms: &[&str], sink: &Sink<'_>) -> Cite {
         let rest = self.document.bytes.get(self.at..self.end).unwrap_or_default();
-        let found = forms.iter().filter_map(|form| memchr::memmem::find(rest, form.as_bytes())).min();
+        let is_whole = |found: &usize, form: &str| {
+            let next = rest.get(found + form.len());
+            self.strings.binary_search(&(self.at + found)).is_ok()
+                && next.is_none_or(|b| matches!(b, b',' | b'}' | b']' | b':') || b.is_ascii_whitespace())
+        };
+        let first = |form: &&str| {
+            memchr::memmem::find_iter(rest, form.as_bytes()).find(|found| is_whole(found, form))
+        };
+        let found = forms.iter().filter_map(first).min();
         if let Some(found) = found {
             let passed = rest.get(..found).unwrap_or_default();
             self.line = self.line.saturating_add(memchr::memchr_iter(b'\n', passed).count() as u32);
@@ -87,14 +98,15 @@ impl<'d> Places<'d> {
     }
 }
 
-/// Start (of the name) and end of each member of the outermost object.
-fn parts(bytes: &[u8]) -> BTreeMap<String, (usize, usize)> {
-    let mut parts = BTreeMap::new();
+/// Start (of the name) and end of each member of the outermost object; and where strings begin.
+fn parts(bytes: &[u8]) -> (BTreeMap<String, (usize, usize)>, Vec<usize>) {
+    let (mut parts, mut strings) = (BTreeMap::new(), Vec::new());
     let (mut depth, mut at) = (0_u32, 0);
     let mut open: Option<(String, usize)> = None;
     while let Some(byte) = bytes.get(at) {
         match byte {
             b'"' => {
+                strings.push(at);
                 let end = end_of_string(bytes, at);
                 let is_name = depth == 1 && open.is_none();
                 if is_name && let Ok(name) = std::str::from_utf8(bytes.get(at + 1..end).unwrap_or_default()) {
@@ -116,7 +128,7 @@ fn parts(bytes: &[u8]) -> BTreeMap<String, (usize, usize)> {
     if let Some((name, start)) = open {
         parts.entry(name).or_insert((start, bytes.len()));
     }
-    parts
+    (parts, strings)
 }
 
 /// Where the quotation mark stands that ends the string that begins at `at`.
@@ -140,7 +152,7 @@ mod tests {
     fn parts_are_told_from_their_namesakes_within() {
         let text = r#"{"a": {"b": [1, 2], "a": "}\"{"}, "b": "x,y", "c":[{"b":0}] , "d":null}"#;
         let told: Vec<(String, &str)> =
-            parts(text.as_bytes()).into_iter().map(|(name, (s, e))| (name, &text[s..e])).collect();
+            parts(text.as_bytes()).0.into_iter().map(|(name, (s, e))| (name, &text[s..e])).collect();
         let expected = [
             ("a", r#""a": {"b": [1, 2], "a": "}\"{"}"#),
             ("b", r#""b": "x,y""#),

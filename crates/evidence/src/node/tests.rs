@@ -264,6 +264,68 @@ fn an_environment_is_of_a_rank_and_holds_no_secret() {
     assert!(extract.observations.iter().all(|o| !o.text.contains("never")));
 }
 
+/// A number that begins another, a text that looks like a field, a name that a text ends with.
+#[test]
+fn what_is_cited_is_the_whole_value() {
+    let mut first = process(4711, 1, "S", 0);
+    first.arguments =
+        vec!["python3".to_owned(), "\"pid\": 471, \"state\": \"T\"".to_owned(), "pid".to_owned()];
+    let jobs = Jobs { processes: vec![first, process(471, 1, "T", 1)], ..Jobs::default() };
+    let node = Node {
+        schema: SCHEMA.to_owned(),
+        host: "n1".to_owned(),
+        at_ns: AT_NS,
+        jobs: Part::of(jobs),
+        ..Node::default()
+    };
+    for bytes in [pretty(&node), serde_json::to_vec(&node).unwrap()] {
+        let text = std::str::from_utf8(&bytes).unwrap();
+        let whole = if text.contains("\"pid\": 471,\n") { "\"pid\": 471," } else { "\"pid\":471," };
+        let place = text.find(whole).unwrap() as u64;
+        let extract = read("node.json", &bytes);
+        let cited: Vec<u64> = extract
+            .observations
+            .iter()
+            .filter(|o| o.who.pid.is_some_and(|pid| pid.0 == 471))
+            .map(|o| o.cite.start)
+            .collect();
+        assert!(!cited.is_empty());
+        for start in cited {
+            assert!(start >= place, "{}", &text[start as usize..start as usize + 40]);
+        }
+    }
+}
+
+/// Containers count from one: the number of the container where it is one process's alone, else the node's.
+#[test]
+fn two_containers_may_have_a_process_of_one_number() {
+    let inner = |pid, inner, rank| {
+        let mut process = process(pid, 1, "S", rank);
+        process.inner_pid = Some(inner);
+        process
+    };
+    let processes = vec![inner(900, 42, 0), inner(901, 42, 1), inner(902, 43, 2), process(43_000, 1, "S", 3)];
+    let node = Node {
+        schema: SCHEMA.to_owned(),
+        host: "n1".to_owned(),
+        at_ns: AT_NS,
+        jobs: Part::of(Jobs { processes, ..Jobs::default() }),
+        ..Node::default()
+    };
+    let extract = read("node.json", &pretty(&node));
+    let of = |rank: u32| {
+        let mut pids: Vec<u32> = extract
+            .observations
+            .iter()
+            .filter(|o| o.who.rank.is_some_and(|r| r.0 == rank))
+            .filter_map(|o| o.who.pid.map(|pid| pid.0))
+            .collect();
+        pids.dedup();
+        pids
+    };
+    assert_eq!([of(0), of(1), of(2), of(3)], [[900], [901], [43], [43_000]]);
+}
+
 #[test]
 fn a_part_that_hung_or_is_malformed_is_a_note() {
     let mut node = Node { schema: SCHEMA.to_owned(), host: "n1".to_owned(), ..Node::default() };

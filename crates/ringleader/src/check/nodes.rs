@@ -1,174 +1,19 @@
 //! `check` on many nodes: who is asked, in what way, and what becomes of the answers.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-use clap::Args;
 use ringleader_check::fleet::{Fleet, FleetReport, Silence, SilentNode, SilentSchema};
-use ringleader_check::{NodeReport, SCHEMA, Verdict, hostlist};
+use ringleader_check::{NodeReport, SCHEMA, Verdict};
 
 use super::output::Out;
 use super::{CheckArgs, CheckFailOn, CheckFormat, fleet_table, junit, past, prometheus};
 use crate::exit::Code;
 use crate::failure::Failure;
-use crate::fanout::copy::Program;
-use crate::fanout::slurm::{self, Slurm};
-use crate::fanout::ssh::Ssh;
-use crate::fanout::{Answer, Fanout, Ran, Transport};
+use crate::fanout::{Answer, Fanout, Ran};
 use crate::report::{Detail, Look};
 
-/// Many nodes at once
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Many nodes")]
-pub(crate) struct NodesArgs {
-    /// These hosts over ssh: a,b, node[01-16], or @FILE
-    #[arg(long, value_name = "LIST", conflicts_with_all = ["slurm", "kube"])]
-    pub hosts: Vec<String>,
-    /// The hosts of this file over ssh, one a line; what follows the name (slots=8) is passed over
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["slurm", "kube"])]
-    pub hostfile: Option<PathBuf>,
-    /// The nodes of this Slurm job, through srun
-    #[arg(long, value_name = "JOBID", conflicts_with = "kube")]
-    pub slurm: Option<String>,
-    /// The pods that this label selector chooses, through the API of Kubernetes
-    #[arg(long, value_name = "SELECTOR")]
-    pub kube: Option<String>,
-    /// Namespace of the pods [default: that of your context]
-    #[arg(long, value_name = "NAME", requires = "kube")]
-    pub namespace: Option<String>,
-    /// Container within each pod [default: the first]
-    #[arg(long, value_name = "NAME", requires = "kube")]
-    pub container: Option<String>,
-    /// Nodes asked at once
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub parallel: u16,
-    /// Longest wait for a node, copying included
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86400))]
-    pub node_deadline_secs: u64,
-    /// Longest wait for a connection
-    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
-    pub connect_timeout_secs: u64,
-    /// Copy this very program to ~/.cache/ringleader of the nodes where this version of it is absent, and run that
-    #[arg(long, conflicts_with = "remote_program")]
-    pub copy: bool,
-    /// The program on the nodes [default: ringleader by the shell's path; with --slurm this program's own path]
-    #[arg(long, value_name = "PATH")]
-    pub remote_program: Option<String>,
-    /// Another configuration for ssh than your own
-    #[arg(long, value_name = "FILE")]
-    pub ssh_config: Option<PathBuf>,
-    /// A program in place of ssh, for tests
-    #[arg(long, hide = true, value_name = "PROGRAM")]
-    pub unstable_ssh: Option<PathBuf>,
-    /// Folder of programs in place of srun and squeue, for tests
-    #[arg(long, hide = true, value_name = "DIR")]
-    pub unstable_slurm: Option<PathBuf>,
-}
-
-impl NodesArgs {
-    /// Other nodes are meant, not this one.
-    pub(crate) fn is_asked(&self) -> bool {
-        !self.hosts.is_empty() || self.hostfile.is_some() || self.slurm.is_some() || self.kube.is_some()
-    }
-
-    /// The way to the nodes, and their names.
-    fn transport(&self) -> Result<(Box<dyn Transport>, Vec<String>), Failure> {
-        if let Some(job) = &self.slurm {
-            let tool =
-                |name: &str| self.unstable_slurm.as_ref().map_or(PathBuf::from(name), |dir| dir.join(name));
-            let hosts =
-                slurm::nodes(job, &tool("squeue")).map_err(|(why, help)| Failure::Nodes { why, help })?;
-            let slurm = Slurm {
-                job: job.clone(),
-                srun: tool("srun"),
-                connect_timeout_secs: self.connect_timeout_secs,
-            };
-            return Ok((Box::new(slurm), hosts));
-        }
-        if let Some(selector) = &self.kube {
-            return pods(self, selector);
-        }
-        let mut hosts = Vec::new();
-        let mut add = |text: &str| -> Result<(), Failure> {
-            let list = hostlist::parse(text)
-                .map_err(|why| Failure::Nodes { why, help: "lists look like node[01-16],login or @FILE" })?;
-            for host in list {
-                if !hosts.contains(&host) {
-                    hosts.push(host);
-                }
-            }
-            Ok(())
-        };
-        for list in &self.hosts {
-            match list.strip_prefix('@') {
-                Some(file) => add(&hosts_of(Path::new(file))?)?,
-                None => add(list)?,
-            }
-        }
-        if let Some(file) = &self.hostfile {
-            add(&hosts_of(file)?)?;
-        }
-        if hosts.is_empty() {
-            let why = "no host is named".to_owned();
-            return Err(Failure::Nodes { why, help: "lists look like node[01-16],login or @FILE" });
-        }
-        let ssh = Ssh {
-            program: self.unstable_ssh.clone().unwrap_or_else(|| "ssh".into()),
-            config: self.ssh_config.clone(),
-            connect_timeout_secs: self.connect_timeout_secs,
-        };
-        Ok((Box::new(ssh), hosts))
-    }
-
-    fn program(&self) -> Result<Program, Failure> {
-        if self.copy {
-            return Program::running(env!("CARGO_PKG_VERSION")).map_err(Failure::Program);
-        }
-        if let Some(name) = &self.remote_program {
-            return Ok(Program::Named(name.clone()));
-        }
-        if self.slurm.is_some() {
-            // Nodes of a Slurm cluster mostly share their file systems; srun itself looks there too.
-            let own = std::env::current_exe().map_err(Failure::Program)?;
-            return Ok(Program::Named(own.to_string_lossy().into_owned()));
-        }
-        Ok(Program::Named("ringleader".to_owned()))
-    }
-}
-
-#[cfg(feature = "kube")]
-fn pods(args: &NodesArgs, selector: &str) -> Result<(Box<dyn Transport>, Vec<String>), Failure> {
-    let failed = |why| Failure::Nodes { why, help: "`kubectl get pods -l SELECTOR` should list them" };
-    let kube = crate::fanout::kube::Kube::connect(
-        args.namespace.as_deref(),
-        args.container.as_deref(),
-        Duration::from_secs(args.connect_timeout_secs),
-    )
-    .map_err(failed)?;
-    let pods = kube.pods(selector).map_err(failed)?;
-    Ok((Box::new(kube), pods))
-}
-
-#[cfg(not(feature = "kube"))]
-fn pods(_: &NodesArgs, _selector: &str) -> Result<(Box<dyn Transport>, Vec<String>), Failure> {
-    let why = "this build of ringleader does not speak with Kubernetes".to_owned();
-    let help = "build it with: cargo build --release -p ringleader --features kube; deploy/daemonset.yaml needs no such build";
-    Err(Failure::Nodes { why, help })
-}
-
-/// The hosts of a file: the first word of each line. The forms of Slurm, pdsh, OpenMPI and DeepSpeed agree on that.
-fn hosts_of(file: &Path) -> Result<String, Failure> {
-    let text = std::fs::read_to_string(file)
-        .map_err(|source| Failure::NoSuchPath { path: file.to_owned(), source })?;
-    let words = text.lines().filter_map(|line| {
-        let line = line.split('#').next().unwrap_or_default();
-        line.split_whitespace().next()
-    });
-    Ok(words.collect::<Vec<_>>().join(","))
-}
-
 /// Bytes of one node's report. A node with everything amiss stays below a hundredth of it.
-const MAX_REPORT: usize = 16 << 20;
+const MAX_REPORT: u64 = 16 << 20;
+/// Patience with a node: a check takes two seconds, a loaded login some more.
+const DEADLINE_SECS: u64 = 30;
 
 /// Asks the nodes and prints what they say.
 pub(crate) fn run(args: &CheckArgs, look: &Look) -> Result<Code, Failure> {
@@ -184,8 +29,9 @@ pub(crate) fn run(args: &CheckArgs, look: &Look) -> Result<Code, Failure> {
         program: &program,
         args: &remote,
         parallel: args.nodes.parallel.into(),
-        deadline: Duration::from_secs(args.nodes.node_deadline_secs),
+        deadline: args.nodes.deadline(DEADLINE_SECS),
         max_bytes: MAX_REPORT,
+        spool: None,
         show_progress: look.detail != Detail::Verdict,
     };
     let mut fleet = Fleet::new(past::load(args.against.as_deref())?);
@@ -195,7 +41,7 @@ pub(crate) fn run(args: &CheckArgs, look: &Look) -> Result<Code, Failure> {
         junit::start(&mut out)?;
     }
     fanout.run(|answer| {
-        let Answer { host, timing, outcome } = answer;
+        let Answer { host, timing, outcome, .. } = answer;
         let outcome = outcome.and_then(|ran| read(&ran, &host).ok_or_else(|| transport.explain(&host, &ran)));
         match &outcome {
             Ok(report) => {

@@ -12,12 +12,15 @@ use std::path::PathBuf;
 use ringleader_check::fleet::{Silence, SilenceKind};
 use sha2::{Digest, Sha256};
 
+use super::spool::Output;
 use super::{Input, Limits, Ran, Transport, last_line};
 
 /// Exit status of our own script: the copy is not there yet.
 const NOT_THERE: i32 = 97;
 /// The other side is another kind of machine.
 const OTHER_MACHINE: i32 = 98;
+/// Bytes that the script may print.
+const MAX_SAID: u64 = 4096;
 
 pub(crate) enum Program {
     /// A name or a path over there.
@@ -59,7 +62,7 @@ impl Program {
     /// Whether it has to be copied first.
     pub(super) fn is_missing(&self, outcome: &Result<Ran, Silence>) -> bool {
         matches!(self, Self::Copied { .. })
-            && outcome.as_ref().is_ok_and(|ran| ran.status == Some(NOT_THERE) && ran.output.is_empty())
+            && outcome.as_ref().is_ok_and(|ran| ran.status == Some(NOT_THERE) && ran.n_output == 0)
     }
 
     /// Copies it there.
@@ -83,7 +86,8 @@ impl Program {
              chmod 700 \"$T\" && mv -f \"$T\" \"$D/ringleader\""
         );
         let argv = ["sh", "-c", &script].map(str::to_owned);
-        let ran = transport.ask(host, &argv, &Input::File(file.clone()), limits)?;
+        let ran =
+            transport.ask(host, &argv, &Input::File(file.clone()), Output::new(MAX_SAID, None), limits)?;
         let why = match ran.status {
             Some(0) => return Ok(()),
             Some(OTHER_MACHINE) => format!(

@@ -13,11 +13,12 @@ use ringleader_check::fleet::{Silence, SilenceKind};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Runtime;
 
+use super::spool::Output;
 use super::ssh::{no_program, no_report};
 use super::{Input, Limits, Ran, Transport, last_line, timed_out};
 
 /// Bytes of standard error that are kept.
-const MAX_SAID: usize = 8192;
+const MAX_SAID: u64 = 8192;
 /// How often is looked whether anybody still wants the answer.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -75,7 +76,13 @@ impl Kube {
         if names.is_empty() { Err(format!("no running pod has the labels '{selector}'")) } else { Ok(names) }
     }
 
-    async fn exec(&self, pod: &str, argv: &[String], input: &Input, max: usize) -> Result<Ran, Silence> {
+    async fn exec(
+        &self,
+        pod: &str,
+        argv: &[String],
+        input: &Input,
+        mut output: Output<'_>,
+    ) -> Result<Ran, Silence> {
         let params = AttachParams {
             container: self.container.clone(),
             stdin: matches!(input, Input::File(_)),
@@ -98,8 +105,10 @@ impl Kube {
             }
             let _ = stdin.shutdown().await;
         };
-        let ((output, is_cut), (said, _), ()) =
-            tokio::join!(collect(stdout, max), collect(stderr, MAX_SAID), feed);
+        let mut said = Output::new(MAX_SAID, None);
+        // Writing to a file here keeps nobody else from work: each asker waits on a thread of its own.
+        tokio::join!(take(stdout, &mut output), take(stderr, &mut said), feed);
+        let ((output, n_output, is_cut), (said, ..)) = (output.end(), said.end());
         let status = match status {
             Some(status) => status.await,
             None => None,
@@ -112,14 +121,21 @@ impl Kube {
             said.push('\n');
             said.push_str(&message);
         }
-        Ok(Ran { status: code, output, said, is_cut })
+        Ok(Ran { status: code, output, n_output, said, is_cut })
     }
 }
 
 impl Transport for Kube {
-    fn ask(&self, host: &str, argv: &[String], input: &Input, limits: &Limits<'_>) -> Result<Ran, Silence> {
+    fn ask(
+        &self,
+        host: &str,
+        argv: &[String],
+        input: &Input,
+        output: Output<'_>,
+        limits: &Limits<'_>,
+    ) -> Result<Ran, Silence> {
         self.runtime.block_on(async {
-            let mut work = Box::pin(self.exec(host, argv, input, limits.max_bytes));
+            let mut work = Box::pin(self.exec(host, argv, input, output));
             loop {
                 if let Ok(outcome) = tokio::time::timeout(TICK, &mut work).await {
                     return outcome;
@@ -137,17 +153,15 @@ impl Transport for Kube {
     }
 }
 
-/// Reads to the end, and keeps the first `max` bytes; whether more came.
-async fn collect(pipe: Option<impl AsyncRead + Unpin>, max: usize) -> (Vec<u8>, bool) {
-    let (mut kept, mut is_cut) = (Vec::new(), false);
-    let Some(mut pipe) = pipe else { return (kept, false) };
+/// Reads to the end, or until no more is of use.
+async fn take(pipe: Option<impl AsyncRead + Unpin>, into: &mut Output<'_>) {
+    let Some(mut pipe) = pipe else { return };
     let mut buffer = vec![0; 64 << 10];
     while let Ok(n @ 1..) = pipe.read(&mut buffer).await {
-        let room = max.saturating_sub(kept.len());
-        is_cut |= n > room;
-        kept.extend_from_slice(&buffer[..n.min(room)]);
+        if !into.take(buffer.get(..n).unwrap_or_default()) {
+            break;
+        }
     }
-    (kept, is_cut)
 }
 
 /// The exit status that the API reports: success, or a cause `ExitCode`. None if the command was not run at all.

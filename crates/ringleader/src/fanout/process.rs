@@ -2,13 +2,14 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::spool::Output;
 use super::{Input, Limits, Ran};
 
 /// How often an end is looked for that no pipe tells of.
@@ -32,15 +33,21 @@ pub(crate) enum End {
 ///
 /// # Errors
 /// If it cannot be started.
-pub(crate) fn run(command: &mut Command, input: &Input, limits: &Limits<'_>) -> io::Result<End> {
+pub(crate) fn run(
+    command: &mut Command,
+    input: &Input,
+    mut output: Output<'_>,
+    limits: &Limits<'_>,
+) -> io::Result<End> {
     let stdin = match input {
         Input::Nothing => Stdio::null(),
         Input::File(path) => File::open(path)?.into(),
     };
     let mut child = command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let (mut output, mut said) = (Vec::new(), Vec::new());
+    let mut said = Vec::new();
     let (mut stdout, mut stderr) = (child.stdout.take(), child.stderr.take());
-    let (mut ended_at, mut status, mut is_cut) = (None, None, false);
+    // When it ended, or was last heard after its end.
+    let (mut ended_at, mut status) = (None, None);
     let mut buffer = vec![0; 64 << 10];
     loop {
         let now = Instant::now();
@@ -55,20 +62,18 @@ pub(crate) fn run(command: &mut Command, input: &Input, limits: &Limits<'_>) -> 
         if let Some(status) = status {
             let is_over = stdout.is_none() && stderr.is_none();
             if is_over || ended_at.is_some_and(|at| now.duration_since(at) > LINGER) {
-                return Ok(End::Ran(Ran {
-                    status: status.code(),
-                    output,
-                    said: String::from_utf8_lossy(&said).into_owned(),
-                    is_cut,
-                }));
+                return Ok(End::Ran(ran(Some(status), output, &said)));
             }
         }
         let wait = TICK.min(limits.until.saturating_duration_since(now)).max(Duration::from_millis(1));
         let (is_out, is_err) = ready(stdout.as_ref(), stderr.as_ref(), wait)?;
         if is_out && let Some(n) = read(&mut stdout, &mut buffer)? {
-            let room = limits.max_bytes.saturating_sub(output.len());
-            is_cut |= n > room;
-            output.extend_from_slice(&buffer[..n.min(room)]);
+            if !output.take(&buffer[..n]) {
+                end(&mut child);
+                return Ok(End::Ran(ran(status, output, &said)));
+            }
+            // What it wrote before its end is read to its end, unless the deadline comes first.
+            ended_at = ended_at.map(|at: Instant| if now < limits.until { now } else { at });
         }
         if is_err && let Some(n) = read(&mut stderr, &mut buffer)? {
             said.extend_from_slice(&buffer[..n]);
@@ -76,6 +81,12 @@ pub(crate) fn run(command: &mut Command, input: &Input, limits: &Limits<'_>) -> 
             said.drain(..surplus);
         }
     }
+}
+
+fn ran(status: Option<ExitStatus>, output: Output<'_>, said: &[u8]) -> Ran {
+    let (output, n_output, is_cut) = output.end();
+    let said = String::from_utf8_lossy(said).into_owned();
+    Ran { status: status.and_then(|status| status.code()), output, n_output, said, is_cut }
 }
 
 /// Which of the two has something to read, or has ended.

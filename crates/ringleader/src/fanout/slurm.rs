@@ -14,6 +14,7 @@ use ringleader_check::fleet::{Silence, SilenceKind};
 use ringleader_check::hostlist;
 
 use super::process::{self, End};
+use super::spool::Output;
 use super::ssh::{no_program, no_report};
 use super::{Input, Limits, Ran, Transport, last_line, nameless, not_started, timed_out};
 
@@ -27,9 +28,18 @@ pub(crate) struct Slurm {
 
 /// Patience with the controller.
 const ASK_LIMIT: Duration = Duration::from_secs(20);
+/// Bytes of a list of nodes.
+const MAX_LIST: u64 = 4 << 20;
 
 impl Transport for Slurm {
-    fn ask(&self, host: &str, argv: &[String], input: &Input, limits: &Limits<'_>) -> Result<Ran, Silence> {
+    fn ask(
+        &self,
+        host: &str,
+        argv: &[String],
+        input: &Input,
+        output: Output<'_>,
+        limits: &Limits<'_>,
+    ) -> Result<Ran, Silence> {
         let mut command = tool(&self.srun);
         command.args(["--jobid", &self.job, "--overlap", "--nodes=1", "--ntasks=1", "--cpus-per-task=1"]);
         command.arg(format!("--nodelist={host}"));
@@ -38,7 +48,7 @@ impl Transport for Slurm {
         command.arg(format!("--immediate={}", self.connect_timeout_secs));
         command.arg(if matches!(input, Input::Nothing) { "--input=none" } else { "--input=all" });
         command.args(argv);
-        match process::run(&mut command, input, limits) {
+        match process::run(&mut command, input, output, limits) {
             Ok(End::Ran(ran)) => match explain(host, &ran) {
                 Some(silence) => Err(silence),
                 None => Ok(ran),
@@ -68,7 +78,7 @@ impl Transport for Slurm {
 /// What srun itself failed at; it ends with the status of the task otherwise.
 fn explain(host: &str, ran: &Ran) -> Option<Silence> {
     // Whatever was said beside it: a task that answered is an answer.
-    if !ran.output.is_empty() {
+    if ran.n_output > 0 {
         return None;
     }
     let is_ours = |line: &&str| line.starts_with("srun: error:") || line.starts_with("srun: fatal:");
@@ -121,11 +131,10 @@ pub(crate) fn nodes(job: &str, squeue: &std::path::Path) -> Result<Vec<String>, 
         return Err((format!("'{job}' is no id of a Slurm job"), HELP));
     }
     let stop = AtomicBool::new(false);
-    let limits =
-        Limits { until: Instant::now() + ASK_LIMIT, deadline: ASK_LIMIT, max_bytes: 4 << 20, stop: &stop };
+    let limits = Limits { until: Instant::now() + ASK_LIMIT, deadline: ASK_LIMIT, stop: &stop };
     let mut command = tool(squeue);
     command.args(["--noheader", "--jobs", job, "--states=all", "--format=%T %N"]);
-    let ran = match process::run(&mut command, &Input::Nothing, &limits) {
+    let ran = match process::run(&mut command, &Input::Nothing, Output::new(MAX_LIST, None), &limits) {
         Ok(End::Ran(ran)) => ran,
         Ok(End::TimedOut(_)) => {
             return Err((format!("squeue did not answer within {} s", ASK_LIMIT.as_secs()), HELP));

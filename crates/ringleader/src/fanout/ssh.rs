@@ -6,6 +6,7 @@ use std::process::Command;
 use ringleader_check::fleet::{Silence, SilenceKind};
 
 use super::process::{self, End};
+use super::spool::Output;
 use super::{Input, Limits, Ran, Transport, last_line, not_started, timed_out};
 
 pub(crate) struct Ssh {
@@ -17,7 +18,14 @@ pub(crate) struct Ssh {
 }
 
 impl Transport for Ssh {
-    fn ask(&self, host: &str, argv: &[String], input: &Input, limits: &Limits<'_>) -> Result<Ran, Silence> {
+    fn ask(
+        &self,
+        host: &str,
+        argv: &[String],
+        input: &Input,
+        output: Output<'_>,
+        limits: &Limits<'_>,
+    ) -> Result<Ran, Silence> {
         let mut command = Command::new(&self.program);
         if let Some(config) = &self.config {
             command.arg("-F").arg(config);
@@ -26,7 +34,7 @@ impl Transport for Ssh {
         command.args(["-T", "-x", "-o", "BatchMode=yes", "-o"]);
         command.arg(format!("ConnectTimeout={}", self.connect_timeout_secs));
         command.args(["--", host]).arg(shell_words(argv));
-        match process::run(&mut command, input, limits) {
+        match process::run(&mut command, input, output, limits) {
             Ok(End::Ran(ran)) if ran.status == Some(255) => Err(explain(host, &ran.said)),
             Ok(End::Ran(ran)) => Ok(ran),
             Ok(End::TimedOut(_)) => Err(timed_out(limits)),

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use ringleader_check::fleet::{Silence, SilenceKind};
 
 use super::copy::Program;
+use super::spool::{Output, Spool};
 use super::ssh::{Ssh, shell_words};
 use super::{Answer, Fanout, Input, Limits, Ran, Transport, last_line};
 
@@ -42,7 +43,14 @@ struct Counting {
 }
 
 impl Transport for Counting {
-    fn ask(&self, host: &str, argv: &[String], _: &Input, _: &Limits<'_>) -> Result<Ran, Silence> {
+    fn ask(
+        &self,
+        host: &str,
+        argv: &[String],
+        _: &Input,
+        mut output: Output<'_>,
+        _: &Limits<'_>,
+    ) -> Result<Ran, Silence> {
         let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(now, Ordering::SeqCst);
         self.asked.lock().unwrap().push(host.to_owned());
@@ -52,7 +60,9 @@ impl Transport for Counting {
             let silence = Silence { kind: SilenceKind::Unreachable, why: String::new(), next: String::new() };
             return Err(silence);
         }
-        Ok(Ran { status: Some(0), output: argv.join(" ").into_bytes(), said: String::new(), is_cut: false })
+        output.take(argv.join(" ").as_bytes());
+        let (output, n_output, is_cut) = output.end();
+        Ok(Ran { status: Some(0), output, n_output, said: String::new(), is_cut })
     }
 
     fn explain(&self, _: &str, _: &Ran) -> Silence {
@@ -78,6 +88,7 @@ fn fanout<'a>(
         parallel: 8,
         deadline: Duration::from_secs(10),
         max_bytes: 1000,
+        spool: None,
         show_progress: false,
     }
 }
@@ -88,7 +99,7 @@ fn every_host_is_asked_once_and_never_more_than_the_limit_at_once() {
     let (hosts, program, args) = (hosts(100), Program::Named("r".to_owned()), words(&["check"]));
     let mut answers: Vec<(String, bool)> = Vec::new();
     fanout(&counting, &hosts, &program, &args)
-        .run(|Answer { host, timing, outcome }| {
+        .run(|Answer { host, timing, outcome, .. }| {
             assert!(timing.sent_ns <= timing.arrived_ns);
             if let Ok(ran) = &outcome {
                 assert_eq!(ran.output, b"r check");
@@ -131,8 +142,8 @@ fn ask(script: &str, deadline: Duration) -> (Result<Ran, Silence>, Duration) {
     let ssh = stub(folder.path(), script);
     let stop = std::sync::atomic::AtomicBool::new(false);
     let started = Instant::now();
-    let limits = Limits { until: started + deadline, deadline, max_bytes: 10, stop: &stop };
-    let outcome = ssh.ask("n7", &words(&["true"]), &Input::Nothing, &limits);
+    let limits = Limits { until: started + deadline, deadline, stop: &stop };
+    let outcome = ssh.ask("n7", &words(&["true"]), &Input::Nothing, Output::new(10, None), &limits);
     (outcome, started.elapsed())
 }
 
@@ -162,6 +173,44 @@ fn endless_output_is_cut() {
     let ran = outcome.ok().unwrap();
     assert!(ran.is_cut);
     assert_eq!(ran.output.len(), 10);
+}
+
+/// The greeting of a login shell is no part of an answer; nor is a file left that nobody wanted.
+#[test]
+fn answers_of_any_size_go_to_files_and_begin_where_they_begin() {
+    let folder = tempfile::tempdir().unwrap();
+    // The second beginning comes in two pieces; n7 says nothing of use, n8 too much.
+    let script = "for host; do :; done; case \"$host\" in *n1*) printf 'hello\\n(BEGIN)body';; \
+                  *n2*) printf 'hi (BE'; sleep 0.2; printf 'GIN)more'; exit 3;; *n7*) echo no;; \
+                  *) printf '(BEGIN)'; yes;; esac";
+    let ssh = stub(folder.path(), script);
+    let (hosts, program) = (words(&["n1", "n2", "n7", "n8"]), Program::Named("r".to_owned()));
+    let spool = Spool::new(folder.path(), b"(BEGIN)");
+    let mut seen = Vec::new();
+    let asked: Vec<Vec<String>> = hosts.iter().map(|host| vec![host.clone()]).collect();
+    for (host, args) in hosts.iter().zip(&asked) {
+        let one = std::slice::from_ref(host);
+        let fanout = Fanout { spool: Some(&spool), max_bytes: 100_000, ..fanout(&ssh, one, &program, args) };
+        fanout
+            .run(|answer| {
+                let (ran, spooled) = (answer.outcome.ok().unwrap(), answer.spooled.unwrap());
+                seen.push((ran.status, spooled.n_bytes(), ran.is_cut));
+                assert_eq!((ran.n_output, ran.output.len()), (spooled.n_bytes(), 0));
+                if host != "n8" {
+                    spooled.keep_as(&folder.path().join(host)).unwrap();
+                }
+                Ok::<(), ()>(())
+            })
+            .unwrap();
+    }
+    assert_eq!(seen[..3], [(Some(0), 11, false), (Some(3), 11, false), (Some(0), 0, false)]);
+    assert_eq!((seen[3].1, seen[3].2), (100_000, true));
+    let read = |host: &str| std::fs::read_to_string(folder.path().join(host)).unwrap();
+    assert_eq!((&*read("n1"), &*read("n2")), ("(BEGIN)body", "(BEGIN)more"));
+    let mut left: Vec<_> =
+        std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["n1", "n2", "ssh"]);
 }
 
 #[test]

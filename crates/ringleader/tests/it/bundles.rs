@@ -7,7 +7,7 @@ use ringleader_bundle::{Caps, Content, Item, Manifest, Origin, SCHEMA, Writer};
 use serde_json::Value;
 
 /// Every file below `folder`, by its path within, sorted.
-fn files(folder: &Path) -> Vec<(String, PathBuf)> {
+pub(crate) fn files(folder: &Path) -> Vec<(String, PathBuf)> {
     fn list(root: &Path, folder: &Path, into: &mut Vec<(String, PathBuf)>) {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -24,7 +24,7 @@ fn files(folder: &Path) -> Vec<(String, PathBuf)> {
     files
 }
 
-fn bundle(folder: &Path, to: &Path) {
+pub(crate) fn bundle(folder: &Path, to: &Path) {
     let mut writer = Writer::new(File::create(to).unwrap(), Caps::default()).unwrap();
     for (name, path) in files(folder) {
         let mut file = File::open(&path).unwrap();

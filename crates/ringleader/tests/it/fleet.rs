@@ -41,7 +41,7 @@ fn report(host: &str, driver: &str, bad: bool) -> NodeReport {
 
 /// A program in place of ssh that plays recorded answers: the report of `HOST` lies in `HOST.json`, and what is said
 /// of `HOST.sh` is a script to run.
-fn player(folder: &Path) -> PathBuf {
+pub(crate) fn player(folder: &Path) -> PathBuf {
     let path = folder.join("ssh");
     let script = format!(
         "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nD={}\n[ -e \"$D/$2.sh\" ] && exec sh \"$D/$2.sh\"\n\
@@ -58,7 +58,7 @@ fn plays(folder: &Path, host: &str, report: &NodeReport) {
     std::fs::write(folder.join(format!("{host}.json")), text + "\n").unwrap();
 }
 
-fn script(folder: &Path, host: &str, text: &str) {
+pub(crate) fn script(folder: &Path, host: &str, text: &str) {
     std::fs::write(folder.join(format!("{host}.sh")), text).unwrap();
 }
 
@@ -332,9 +332,9 @@ fn one_node_has_the_same_outputs() {
 }
 
 /// Starts something of `zoo/`, and ends it however the test ends. None if its programs are not installed here.
-struct Zoo {
+pub(crate) struct Zoo {
     script: PathBuf,
-    folder: tempfile::TempDir,
+    pub(crate) folder: tempfile::TempDir,
 }
 
 fn not_tested(why: &str) {
@@ -344,7 +344,7 @@ fn not_tested(why: &str) {
 }
 
 impl Zoo {
-    fn start(name: &str, args: &[&str]) -> Option<Self> {
+    pub(crate) fn start(name: &str, args: &[&str]) -> Option<Self> {
         let script = crate::root().join("zoo").join(name);
         let folder = tempfile::tempdir().unwrap();
         let zoo = Self { script, folder };
@@ -370,6 +370,17 @@ impl Drop for Zoo {
     }
 }
 
+/// The program without what is for debuggers alone, half a gigabyte that copying would have to carry; as it is, where
+/// there is no tool for that.
+pub(crate) fn small(folder: &Path) -> PathBuf {
+    let (built, small) = (env!("CARGO_BIN_EXE_ringleader"), folder.join("ringleader"));
+    let strip = Command::new("strip").arg("-s").arg("-o").arg(&small).arg(built).status();
+    if !strip.is_ok_and(|status| status.success()) {
+        std::fs::copy(built, &small).unwrap();
+    }
+    small
+}
+
 fn silent(report: &serde_json::Value) -> Vec<(String, String)> {
     let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
     report["silent"]
@@ -382,11 +393,12 @@ fn silent(report: &serde_json::Value) -> Vec<(String, String)> {
 
 #[test]
 fn real_sshds() {
-    let program = env!("CARGO_BIN_EXE_ringleader");
-    let Some(zoo) = Zoo::start("ssh.sh", &[program]) else { return };
+    let scratch = tempfile::tempdir().unwrap();
+    let program = small(scratch.path());
+    let Some(zoo) = Zoo::start("ssh.sh", &[program.to_str().unwrap()]) else { return };
     let config = zoo.folder.path().join("ssh_config");
     let run = |extra: &[&str]| {
-        let mut command = ringleader();
+        let mut command = Command::new(&program);
         command.args([
             "check",
             "--only",
@@ -428,7 +440,7 @@ fn real_sshds() {
     assert_eq!(folders.len(), 1);
     let files: Vec<_> = std::fs::read_dir(&folders[0]).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(files, [folders[0].join("ringleader")], "nothing half-written stays");
-    assert_eq!(std::fs::read(&files[0]).unwrap().len() as u64, std::fs::metadata(program).unwrap().len());
+    assert_eq!(std::fs::read(&files[0]).unwrap().len() as u64, std::fs::metadata(&program).unwrap().len());
     let written = std::fs::metadata(&files[0]).unwrap().modified().unwrap();
     assert_eq!(run(&["--copy"])["n_answered"], 3);
     assert_eq!(std::fs::metadata(&files[0]).unwrap().modified().unwrap(), written, "not copied again");
@@ -509,25 +521,52 @@ fn a_real_slurm() {
     assert!(slow.contains('4') && slow.contains('5'), "{named:?} {report:#}");
 }
 
+/// A stand-in for the API of Kubernetes, ended with the test.
+#[cfg(feature = "kube")]
+pub(crate) struct Api {
+    child: std::process::Child,
+    pub(crate) folder: tempfile::TempDir,
+}
+
+#[cfg(feature = "kube")]
+impl Api {
+    pub(crate) fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let child = Command::new("python3")
+            .arg(crate::root().join("zoo/kube_api.py"))
+            .arg(folder.path())
+            .arg(env!("CARGO_BIN_EXE_ringleader"))
+            .spawn()
+            .unwrap();
+        let api = Self { child, folder };
+        let until = Instant::now() + Duration::from_secs(20);
+        while !api.config().exists() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        api
+    }
+
+    pub(crate) fn config(&self) -> PathBuf {
+        self.folder.path().join("kubeconfig")
+    }
+}
+
+#[cfg(feature = "kube")]
+impl Drop for Api {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 /// Pods through a stand-in for the API: who answers, who lacks the program, who is slow, whom we may not enter.
 #[cfg(feature = "kube")]
 #[test]
 fn pods_through_the_api() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut api = Command::new("python3")
-        .arg(crate::root().join("zoo/kube_api.py"))
-        .arg(folder.path())
-        .arg(env!("CARGO_BIN_EXE_ringleader"))
-        .spawn()
-        .unwrap();
-    let config = folder.path().join("kubeconfig");
-    let until = Instant::now() + Duration::from_secs(20);
-    while !config.exists() && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let api = Api::start();
     let run = |args: &[&str]| {
         let mut command = ringleader();
-        command.env("KUBECONFIG", &config).args(["check", "--only", "shm-space", "--fail-on", "never"]);
+        command.env("KUBECONFIG", api.config()).args(["check", "--only", "shm-space", "--fail-on", "never"]);
         command
             .args(["--node-deadline-secs", "10", "--format", "json", "--kube"])
             .args(args)
@@ -536,8 +575,6 @@ fn pods_through_the_api() {
     };
     let output = run(&["app=ringleader"]);
     let none = run(&["app=none"]);
-    api.kill().unwrap();
-    api.wait().unwrap();
     let report: serde_json::Value =
         serde_json::from_str(out(&output)).unwrap_or_else(|_| panic!("{}", err(&output)));
     let mut told = silent(&report);

@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
+use std::time::Duration;
 
 use ringleader_bundle::{Item, Manifest, Outcome};
 
@@ -236,4 +237,56 @@ fn without_logs_a_bundle_has_none_and_paths_that_are_named_go_in() {
     assert!(members["node.json"].starts_with("{\n  \"schema\": \"ringleader.node.v1\""));
     assert_eq!(manifest.hosts.len(), 1);
     assert!(!manifest.hosts[0].versions["kernel"].is_empty());
+}
+
+/// A real mount whose server goes away while a log is read, or before: the bundle is there in seconds, holds what was
+/// read, and says what hung; after two logs in vain the third is not waited for.
+#[test]
+fn a_file_system_that_stops_to_answer_costs_its_files_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let mount = folder.path().join("mount");
+    std::fs::create_dir(&mount).unwrap();
+    let extra = folder.path().join("well.log");
+    std::fs::write(&extra, "a line\n").unwrap();
+    for answered in [131_072, 0] {
+        let bundle = folder.path().join(format!("{answered}.tar.zst"));
+        let started = std::time::Instant::now();
+        let output = std::process::Command::new(crate::root().join("zoo/hung_mount.py"))
+            .arg(&mount)
+            .arg(answered.to_string())
+            .arg(env!("CARGO_BIN_EXE_ringleader"))
+            .args(["collect", "--no-logs", "--no-stacks", "--no-ras", "--pid"])
+            .arg(std::process::id().to_string())
+            .arg("-o")
+            .args([&bundle, &mount, &extra])
+            .output();
+        // 69: a machine that lets nobody mount.
+        let Some(output) = output.ok().filter(|output| output.status.code() != Some(69)) else { return };
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+        let (members, manifest) = open(&bundle);
+        assert_eq!(members["files/well.log"], "a line\n");
+        let item = |name: &str| -> &Item {
+            manifest
+                .items
+                .iter()
+                .find(|item| item.kind == "file" && format!("{:?}", item.origin).contains(name))
+                .unwrap()
+        };
+        let why = match (&item("job.log").outcome, answered) {
+            (Outcome::Partial(why), 131_072) => {
+                assert!(why.starts_with("131072 of 1048576 bytes"), "{why}");
+                let log = &members["files/mount/job.log"];
+                assert!(log.starts_with("line 0000000 of") && log.trim_end().len() > 131_000);
+                why.clone()
+            }
+            (Outcome::Failed(why), 0) => why.join(" "),
+            other => panic!("{other:?}"),
+        };
+        assert!(why.contains("no answer within"), "{why}");
+        // The kernel's place, as it calls it.
+        assert!(why.contains("request_wait_answer") || why.contains("fuse"), "{why}");
+        let Outcome::Failed(why) = &item("third.log").outcome else { panic!("{:?}", item("third.log")) };
+        assert!(why[0].contains("does not answer") && why[0].contains("other.log was waited for"), "{why:?}");
+    }
 }

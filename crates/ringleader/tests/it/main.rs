@@ -4,7 +4,10 @@
 mod bundles;
 mod cases;
 mod cli;
+mod collect_nodes;
 mod explain;
+#[cfg(target_os = "linux")]
+mod fix;
 mod fleet;
 mod forms;
 mod hand_made;
@@ -16,6 +19,8 @@ mod report;
 mod stub;
 mod tidy;
 mod variants;
+mod watch;
+mod zoo;
 
 use std::path::{Path, PathBuf};
 

@@ -23,7 +23,10 @@ const EDGES: &[(&str, &[&str])] = &[
         &["ringleader-model", "ringleader-knowledge", "ringleader-evidence", "ringleader-node"],
     ),
     ("ringleader-bundle", &[]),
-    ("ringleader-collect", &["ringleader-node", "ringleader-bundle", "ringleader-ring"]),
+    (
+        "ringleader-collect",
+        &["ringleader-knowledge", "ringleader-node", "ringleader-bundle", "ringleader-ring"],
+    ),
     (
         "ringleader",
         &[
@@ -41,7 +44,7 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     // Tests only: it judges what the readers and rules make of its jobs.
-    ("ringleader-synth", &["ringleader-model", "ringleader-evidence", "ringleader-rules"]),
+    ("ringleader-synth", &["ringleader-model", "ringleader-evidence", "ringleader-rules", "ringleader-ring"]),
     ("xtask", &["ringleader", "ringleader-knowledge"]),
 ];
 

@@ -87,7 +87,7 @@ impl<'a> Aligner<'_, 'a> {
             .iter()
             .enumerate()
             .filter_map(|(at, t)| t.as_ref().map(|t| (at, t)))
-            .filter(|(_, t)| !t.calls.is_empty() && (self.group.view == View::Flight || t.from_start))
+            .filter(|(_, t)| !t.calls.is_empty() && (self.group.view.knows_ends() || t.from_start))
             .collect();
         if tracks.len() < 2 {
             return None;

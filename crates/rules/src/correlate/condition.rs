@@ -2,10 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use ringleader_knowledge::place::{self, Place};
 use ringleader_model::{
     Case, Cite, Evidence, Fact, Frame, Pid, Rank, SourceKind, StackTool, ThreadStack, TorchEvent, user_frame,
 };
 
+use super::inside::clock;
+use super::ledger;
+use super::rhythm::Horizon;
 use super::roster::Roster;
 
 /// State letter of a process list.
@@ -41,14 +45,59 @@ pub struct Stand {
     pub frames: Vec<Frame>,
     /// py-spy's active/idle.
     pub active: Option<bool>,
+    /// Another thread that holds Python's lock, and that thread's stack.
+    pub gil_holder: Option<(Box<str>, Evidence)>,
     /// As cited.
     pub evidence: Evidence,
 }
 
+/// What a process does outside.
+#[derive(Clone, Debug)]
+pub struct Busy {
+    /// What.
+    pub place: &'static Place,
+    /// The thread that holds Python's lock.
+    pub holder: Option<Box<str>>,
+    /// The frame that says so, unless it is the one where the thread stands; or the thread that holds the lock.
+    pub evidence: Option<Evidence>,
+}
+
+impl Busy {
+    /// `in the data loader`.
+    pub fn words(&self) -> String {
+        match &self.holder {
+            Some(holder) => format!("{}, which thread {holder} holds", self.place.text),
+            None => self.place.text.to_owned(),
+        }
+    }
+
+    /// It stands still with the storage below it.
+    pub fn is_on_files(&self) -> bool {
+        matches!(self.place.id, "data-loader" | "checkpoint" | "storage")
+    }
+}
+
+/// Calls of CUDA that return once the GPU has done its work.
+const GPU_WAITS: [&str; 7] = [
+    "cudaStreamSynchronize",
+    "cudaDeviceSynchronize",
+    "cudaEventSynchronize",
+    "cuStreamSynchronize",
+    "cuCtxSynchronize",
+    "cuEventSynchronize",
+    "cuMemcpyDtoH",
+];
+
 impl Stand {
     /// Innermost frame of the user's own code.
     pub fn place(&self) -> Option<&Frame> {
-        user_frame(&self.frames)
+        // Stacks name installed files by a path below their package directory, as they do a program's own files. What is
+        // known to be a library is none of the program's.
+        let library = place::of_stack(&self.names()).filter(|(_, at)| {
+            self.frames.get(*at).is_some_and(|f| f.file.contains('/') && !f.file.starts_with('/'))
+        });
+        let outside = library.and_then(|(_, at)| user_frame(self.frames.get(at + 1..)?));
+        outside.or_else(|| user_frame(&self.frames))
     }
 
     /// The main thread waits for the GPU or inside torch.distributed: it waits, it does not hold up.
@@ -62,6 +111,39 @@ impl Stand {
             );
             let collective = file.ends_with("torch/distributed/distributed_c10d.py") && !self.is_leaving();
             gpu && wait || collective
+        }) || self.waits_for_gpu()
+    }
+
+    /// Functions and files, innermost first.
+    fn names(&self) -> Vec<(&str, &str)> {
+        self.frames.iter().map(|f| (&*f.function, &*f.file)).collect()
+    }
+
+    /// What it does there, told from its frames.
+    pub fn activity(&self) -> Option<Busy> {
+        let told = place::of_stack(&self.names());
+        // Who waits without a sign for what, while another thread holds Python's lock, waits for that.
+        if let Some((holder, evidence)) = &self.gil_holder
+            && told.is_none_or(|(place, _)| matches!(place.id, "gil" | "lock"))
+            && let Some(place) = place::all().iter().find(|p| p.id == "gil")
+        {
+            return Some(Busy { place, holder: Some(holder.clone()), evidence: Some(evidence.clone()) });
+        }
+        let (place, at) = told?;
+        let frame = self.frames.get(at)?;
+        let text = format!("its stack goes through {} ({}:{})", frame.function, frame.file, frame.line);
+        let evidence = Evidence { text, ..self.evidence.clone() };
+        Some(Busy { place, holder: None, evidence: (at > 0).then_some(evidence) })
+    }
+
+    /// The main thread waits for work on the GPU to end: in Python's `synchronize`, or below it in the CUDA runtime.
+    pub fn waits_for_gpu(&self) -> bool {
+        self.frames.iter().take(12).any(|f| {
+            let file = &*f.file;
+            let of_torch =
+                file.ends_with("torch/cuda/__init__.py") || file.ends_with("torch/cuda/streams.py");
+            of_torch && matches!(&*f.function, "synchronize" | "wait")
+                || GPU_WAITS.iter().any(|name| f.function.starts_with(name))
         })
     }
 
@@ -104,6 +186,12 @@ pub struct Condition {
     pub wchan: Option<Box<str>>,
     /// A list of processes of its node has its peers and not it.
     pub absent: Option<Evidence>,
+    /// Its ring was read while it lived.
+    pub ring_live: Option<Evidence>,
+    /// Its ring shows nothing in flight.
+    pub ring_idle: bool,
+    /// Its ring ends before those of processes of the same node that live.
+    pub ring_gone: Option<Evidence>,
     /// The launcher's account of its end.
     pub exit: Option<Exit>,
     /// Its own crash report.
@@ -130,6 +218,18 @@ pub struct Conditions {
     by_rank: BTreeMap<Rank, Condition>,
     /// Any launcher printed its table of failures.
     pub has_failure_table: bool,
+}
+
+impl Condition {
+    /// What its process does outside: by its stack, else by the kernel's function that it sleeps in.
+    pub fn busy(&self) -> Option<Busy> {
+        let by_stack = self.stand.as_ref().and_then(Stand::activity);
+        let by_kernel = || {
+            let place = place::of_wait(self.wchan.as_deref()?)?;
+            Some(Busy { place, holder: None, evidence: None })
+        };
+        by_stack.or_else(by_kernel)
+    }
 }
 
 impl Conditions {
@@ -170,7 +270,9 @@ impl Conditions {
                     if condition.stand.is_none()
                         && let Some(thread) = main_thread(&stacks.threads, pid, stacks.tool)
                     {
-                        condition.stand = Some(stand_of(thread, observation.cite));
+                        let mut stand = stand_of(thread, observation.cite);
+                        stand.gil_holder = gil_holder(&stacks.threads, thread, observation.cite);
+                        condition.stand = Some(stand);
                     }
                 }
                 Fact::Nccl(log) => {
@@ -258,11 +360,49 @@ impl Conditions {
                 _ => {}
             }
         }
+        conditions.join_rings(case, roster);
         // Whose stack was taken is alive, whatever a list leaves out: it may have been cut.
         for condition in conditions.by_rank.values_mut().filter(|c| c.stand.is_some()) {
             condition.absent = None;
+            condition.ring_gone = None;
         }
         conditions
+    }
+
+    /// Processes whose rings were read while they lived, and those of which only the ring was left.
+    fn join_rings(&mut self, case: &Case, roster: &Roster) {
+        /// A ring that was copied by hand a moment before the others were read.
+        const MOMENT_NS: i64 = 1_000_000_000;
+        let horizon = Horizon::new(case);
+        let rings = ledger::rings(case);
+        let lives = |boot_id: &str| rings.iter().any(|(_, r)| r.is_live && &*r.boot_id == boot_id);
+        for (observation, ring) in &rings {
+            let Some(rank) = ledger::rank_of(roster, observation) else { continue };
+            let pid = observation.who.pid.map_or(0, |p| p.0);
+            let said = |text: String| Some(Evidence { cite: observation.cite, text, kind: SourceKind::Ring });
+            let condition = self.by_rank.entry(rank).or_default();
+            condition.ring_idle = !ring.ops.iter().any(ringleader_model::RingOp::is_open);
+            if ring.is_live {
+                let at = clock(ring.taken_ns);
+                condition.ring_live = said(format!("rank {} (pid {pid}) lived at {at}", rank.0));
+            } else if ring.is_ended {
+                let text = format!(
+                    "rank {} (pid {pid}) closed all its communicators in order, the last at {}",
+                    rank.0,
+                    clock(ring.taken_ns)
+                );
+                condition.comm_closed = condition.comm_closed.take().or_else(|| said(text));
+            } else if lives(&ring.boot_id) && horizon.after(ring) > MOMENT_NS {
+                let after_s = horizon.after(ring) / 1_000_000_000;
+                let text = format!(
+                    "the ring of rank {} (pid {pid}) ends at {}; processes of its node lived {after_s} s later, it did not",
+                    rank.0,
+                    clock(ring.taken_ns)
+                );
+                condition.ring_gone = said(text);
+                condition.absent = condition.absent.take().or_else(|| condition.ring_gone.clone());
+            }
+        }
     }
 
     fn join_processes(&mut self, roster: &Roster, table: &ringleader_model::ProcessTable, cite: Cite) {
@@ -355,6 +495,20 @@ pub fn crash_frames(threads: &[ThreadStack]) -> &[Frame] {
         .map_or(&[], |t| t.frames.as_slice())
 }
 
+/// A thread other than the main one that holds Python's lock.
+fn gil_holder(threads: &[ThreadStack], main: &ThreadStack, cite: Cite) -> Option<(Box<str>, Evidence)> {
+    let holder = threads.iter().find(|t| t.holds_gil && !std::ptr::eq(*t, main))?;
+    let frame = holder.frames.first()?;
+    let name: Box<str> = match (&holder.name, holder.tid) {
+        (Some(name), _) => name.clone(),
+        (None, Some(tid)) => tid.to_string().into(),
+        (None, None) => "without a name".into(),
+    };
+    let text =
+        format!("thread {name} holds Python's lock: {} ({}:{})", frame.function, frame.file, frame.line);
+    Some((name, Evidence { cite, text, kind: SourceKind::Stacks }))
+}
+
 fn stand_of(thread: &ThreadStack, cite: Cite) -> Stand {
     let chain: Vec<String> = thread
         .frames
@@ -371,6 +525,7 @@ fn stand_of(thread: &ThreadStack, cite: Cite) -> Stand {
     Stand {
         frames: thread.frames.clone(),
         active: thread.active,
+        gil_holder: None,
         evidence: Evidence {
             cite,
             text: format!("main thread: {}", chain.join(" < ")),

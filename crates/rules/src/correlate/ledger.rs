@@ -4,15 +4,20 @@
 //! Views are kept apart, since they count differently; that two of them say the same is what makes a verdict sure.
 
 mod counted;
+mod rings;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use rayon::prelude::*;
-use ringleader_model::{Case, Cite, FlightDump, Frame, NcclLog, OpKind, OpState, Rank, SourceKind};
+use ringleader_model::{
+    Case, Cite, FlightDump, Frame, NcclLog, OpKind, OpState, Rank, RingRecord, SourceKind,
+};
 
 use counted::Room;
+
+pub use rings::{rank_of, rings};
 
 use super::dumps::OwnedDump;
 use super::roster::Roster;
@@ -23,10 +28,19 @@ use super::watchdog::WatchdogLines;
 pub enum View {
     /// Flight Recorder dumps, completed by watchdog lines of ranks without a dump.
     Flight,
+    /// Rings of NCCL's plugin.
+    Ring,
     /// COLL lines of NCCL logs.
     Nccl,
     /// RAS launch counts.
     Ras,
+}
+
+impl View {
+    /// Whether its recorder sees operations end, and numbers them itself: a track then tells what is unfinished.
+    pub fn knows_ends(self) -> bool {
+        matches!(self, Self::Flight | Self::Ring)
+    }
 }
 
 /// What was called, comparable across ranks.
@@ -113,6 +127,8 @@ pub enum Difference {
 pub enum Origin<'a> {
     /// A dump; operation indices point into its `ops`.
     Dump(&'a FlightDump),
+    /// A ring; operation indices point into its `ops`.
+    Ring(&'a RingRecord),
     /// An NCCL log; operation indices point into its `calls`.
     Log(&'a NcclLog),
     /// Counts or watchdog lines: no operations behind the calls.
@@ -204,11 +220,12 @@ impl Track<'_> {
             Origin::Log(log) => {
                 log.calls.get(op as usize).map(|c| i64::from(c.at_s) * 1_000_000_000).filter(|t| *t > 0)
             }
+            Origin::Ring(ring) => ring.ops.get(op as usize).map(|o| o.enqueued_ns).filter(|t| *t > 0),
             Origin::Lines => None,
         }
     }
 
-    /// Cites an operation: line of a log, or the dump as a whole.
+    /// Cites an operation: line of a log, bytes of a ring, or the dump as a whole.
     pub fn cite_op(&self, op: u32) -> Cite {
         match self.origin {
             Origin::Log(log) => log.calls.get(op as usize).map_or(self.cite, |call| Cite {
@@ -216,6 +233,12 @@ impl Track<'_> {
                 line: call.line,
                 start: call.offset,
                 end: call.offset,
+            }),
+            Origin::Ring(ring) => ring.ops.get(op as usize).map_or(self.cite, |op| Cite {
+                source: self.cite.source,
+                line: 0,
+                start: op.span.0,
+                end: op.span.1,
             }),
             _ => self.cite,
         }
@@ -255,6 +278,9 @@ pub struct Ledger<'a> {
     pub groups: Vec<Group<'a>>,
     /// Distinct calls.
     pub calls: Vec<Call>,
+    /// Something stands still: a job says that it failed, or rings show an operation in flight for longer than the job's
+    /// own rhythm explains.
+    pub is_stalled: bool,
     /// Records contradict each other as one picture, and nothing failed: the job ran while they were copied.
     pub may_run: bool,
     /// Communicators and process groups for which there was no room.
@@ -284,13 +310,15 @@ impl<'a> Ledger<'a> {
     /// Builds all views.
     pub fn new(case: &'a Case, roster: &Roster, dumps: &[OwnedDump<'a>], watchdog: &WatchdogLines) -> Self {
         let mut calls = Calls::default();
-        let [mut of_dumps, mut of_logs, mut of_ras] = [Room::new(), Room::new(), Room::new()];
+        let [mut of_dumps, mut of_rings, mut of_logs, mut of_ras] =
+            [Room::new(), Room::new(), Room::new(), Room::new()];
         let mut groups = flight_groups(roster, dumps, watchdog, &mut calls, &mut of_dumps);
+        groups.extend(rings::ring_groups(case, roster, &mut calls, &mut of_rings));
         let logged = counted::nccl_groups(case, roster, &mut calls, &mut of_logs);
         groups.extend(logged);
         groups.extend(counted::ras_groups(case, roster, &mut of_ras));
-        let n_left_out = [of_dumps, of_logs, of_ras].iter().map(|r| r.n_left_out).sum();
-        Self { groups, calls: calls.all, may_run: false, n_left_out }
+        let n_left_out = [of_dumps, of_rings, of_logs, of_ras].iter().map(|r| r.n_left_out).sum();
+        Self { groups, calls: calls.all, is_stalled: false, may_run: false, n_left_out }
     }
 
     /// Whether the wait-for graph is better drawn from NCCL's logs: dumps of some ranks are missing, and the logs of all

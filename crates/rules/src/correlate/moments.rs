@@ -7,6 +7,7 @@
 use ringleader_model::{Case, Fact, OpKind, TorchEvent, WallTime};
 
 use super::ledger::{Call, Group, Ledger, Track, View};
+use super::rhythm::{self, Horizon};
 
 /// The first statement that something failed, in words.
 pub fn stated_failure(case: &Case) -> Option<&'static str> {
@@ -58,7 +59,11 @@ pub fn first_failure(case: &Case) -> Option<WallTime> {
 
 /// Marks the records of a job that may still run as open at their end, where they contradict each other.
 pub fn open_ends(ledger: &mut Ledger<'_>, case: &Case) {
-    if stated_failure(case).is_some() {
+    let horizon = Horizon::new(case);
+    let stalled = rhythm::stalled(&ledger.groups, &horizon);
+    let has_failed = stated_failure(case).is_some();
+    ledger.is_stalled = has_failed || stalled.contains(&true);
+    if has_failed {
         return;
     }
     let Ledger { groups, calls, may_run, .. } = ledger;
@@ -66,8 +71,15 @@ pub fn open_ends(ledger: &mut Ledger<'_>, case: &Case) {
         groups.iter().flat_map(|g| g.tracks.iter().flatten()).filter(|t| t.open_end).count()
     };
     let n_cut = n_open(groups);
-    for group in groups.iter_mut().filter(|g| g.view == View::Flight) {
+    for (group, is_stalled) in groups.iter_mut().zip(stalled).filter(|(g, _)| g.view.knows_ends()) {
         open_older(group, calls);
+        // What a job at work has in flight says nothing of who is behind.
+        if group.view == View::Ring && !is_stalled {
+            let unfinished = |t: &&Track<'_>| t.finished.is_some_and(|f| f < t.entered) || has_open_p2p(t);
+            if group.tracks.iter().flatten().any(|t| unfinished(&t)) {
+                group.tracks.iter_mut().flatten().for_each(|t| t.open_end = true);
+            }
+        }
     }
     let moved = |g: &Group<'_>| is_scattered(g) || is_steps_ahead(g) || went_on(g, groups);
     if groups.iter().any(|g| g.view == View::Nccl && moved(g)) {
@@ -75,6 +87,10 @@ pub fn open_ends(ledger: &mut Ledger<'_>, case: &Case) {
         logs.flat_map(|g| g.tracks.iter_mut().flatten()).for_each(|t| t.open_end = true);
     }
     *may_run = n_open(groups) > n_cut;
+}
+
+fn has_open_p2p(track: &Track<'_>) -> bool {
+    track.p2p.iter().any(|p| p.done == Some(false))
 }
 
 /// Calls before the last finished one that are looked at for one that needs every rank.

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{
-    Case, Culprit, Fact, Host, LocalRank, NcclLog, PciAddress, Pid, Rank, RasReport, StoreEvent, TorchEvent,
-    Who,
+    Case, Culprit, Fact, Host, LocalRank, NcclLog, PciAddress, Pid, Rank, RasReport, RingRecord, StoreEvent,
+    TorchEvent, Who,
 };
 
 /// One process of the job.
@@ -91,6 +91,7 @@ impl Roster {
             match &observation.fact {
                 Fact::Nccl(log) => roster.join_nccl(log),
                 Fact::Ras(report) => roster.join_ras(report),
+                Fact::Ring(ring) => roster.join_ring(&observation.who, ring),
                 Fact::Torch(event) => roster.join_statement(&observation.who, event),
                 // A process that was started with its rank in its environment, and is named.
                 Fact::Environment(_) if observation.who.rank.is_some() && observation.who.pid.is_some() => {
@@ -175,6 +176,20 @@ impl Roster {
                 ..Member::default()
             });
         }
+    }
+
+    fn join_ring(&mut self, who: &Who, ring: &RingRecord) {
+        // Without RANK in the environment the communicator of the whole job tells it, if the process is one rank of it.
+        let world = || ring.comms.iter().filter(|c| c.size > 0 && Some(c.size) == self.world_size);
+        let mut ranks: BTreeSet<u32> = world().filter_map(|c| c.rank).collect();
+        let only = ranks.pop_first().filter(|_| ranks.is_empty());
+        self.add(Member {
+            rank: who.rank.or(only.map(Rank)),
+            local_rank: who.local_rank,
+            host: who.host.clone(),
+            pid: who.pid,
+            ..Member::default()
+        });
     }
 
     fn join_ras(&mut self, report: &RasReport) {
@@ -339,6 +354,12 @@ fn world_size(case: &Case) -> Option<u32> {
             }
             Fact::Ras(report) => {
                 if let Some(size) = report.comms.iter().map(|c| c.size).max() {
+                    *stated.entry(size).or_default() += 1;
+                }
+            }
+            Fact::Ring(ring) => {
+                let sizes = ring.comms.iter().map(|c| c.size).chain(ring.world_size);
+                if let Some(size) = sizes.max().filter(|n| *n > 0) {
                     *stated.entry(size).or_default() += 1;
                 }
             }

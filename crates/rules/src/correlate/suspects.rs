@@ -5,6 +5,7 @@ use ringleader_model::{Evidence, Frame, OpState, Rank, RankSet, SourceKind, user
 use super::Scene;
 use super::ledger::{Group, Track, View};
 use super::mismatch::{evidence_of, place_near};
+use super::pattern;
 use super::waits::{Front, FrontKind, Node, Root, Waits, node};
 
 /// A rank that holds others up.
@@ -22,6 +23,8 @@ pub struct Suspect {
     pub awaited_in: String,
     /// It is awaited in a send or receive.
     pub in_p2p: bool,
+    /// It waits inside operations of its own, for those whom it holds up.
+    pub is_inside: bool,
     /// Place in the code where the others wait.
     pub waiters_place: Option<Frame>,
     /// Last call it made itself, and from where.
@@ -55,12 +58,15 @@ pub fn suspects(scene: &Scene<'_>) -> Vec<Suspect> {
             }
         }
     }
-    for waits in scene.waits.iter().filter(|w| w.view == View::Flight) {
+    for waits in scene.waits.iter().filter(|w| w.view.knows_ends()) {
         let whole = |cycle: &&Vec<Node>| went_on(scene, waits, cycle).is_none();
         for root in waits.cycles.iter().filter(whole).filter_map(|cycle| broken_pair(scene, waits, cycle)) {
             match found.iter_mut().find(|s| s.node == root.node) {
-                Some(known) => known.views.push(waits.view),
-                None => found.push(describe(scene, waits, &root)),
+                Some(known) => {
+                    known.views.push(waits.view);
+                    known.is_inside = true;
+                }
+                None => found.push(Suspect { is_inside: true, ..describe(scene, waits, &root) }),
             }
         }
     }
@@ -69,8 +75,8 @@ pub fn suspects(scene: &Scene<'_>) -> Vec<Suspect> {
         scene
             .waits
             .iter()
-            .find(|w| w.view == View::Flight)
-            .is_some_and(|w| !s.views.contains(&View::Flight) && waits_on_somebody(scene, w, s.node))
+            .filter(|w| w.view.knows_ends())
+            .any(|w| !s.views.iter().any(|v| v.knows_ends()) && waits_on_somebody(scene, w, s.node))
     };
     found.retain(|s| !waiting_elsewhere(s));
     found.sort_by(|a, b| {
@@ -153,7 +159,7 @@ pub fn ran_ahead(scene: &Scene<'_>, waits: &Waits) -> Option<Node> {
 /// In a circle of waiting, a rank that all others of a group wait for went on without the call: nobody else in that
 /// group is missing, and the rank waits elsewhere for one of them.
 pub fn went_on<'w>(scene: &Scene<'_>, waits: &'w Waits, cycle: &[Node]) -> Option<(Node, &'w Front)> {
-    if waits.view != View::Flight {
+    if !waits.view.knows_ends() {
         return None;
     }
     let mut found =
@@ -166,15 +172,40 @@ pub fn went_on<'w>(scene: &Scene<'_>, waits: &'w Waits, cycle: &[Node]) -> Optio
         });
     match (found.next(), found.next()) {
         (Some(one), None) => Some(one),
+        (None, _) => broke_pattern(scene, waits, cycle),
         _ => None,
     }
+}
+
+/// The one rank of a circle that broke its own order of calls, without a call that others of the circle wait in. Where
+/// several did, the program calls its groups in another order there.
+fn broke_pattern<'w>(scene: &Scene<'_>, waits: &'w Waits, cycle: &[Node]) -> Option<(Node, &'w Front)> {
+    let mut found: Option<(Node, &'w Front)> = None;
+    for front in waits.fronts.iter().filter(|f| matches!(f.what, FrontKind::Collective(_))) {
+        let Some(group) = scene.ledger.groups.get(front.group) else { continue };
+        if !front.waiting.iter().filter_map(|m| node(group, *m)).any(|n| cycle.contains(&n)) {
+            continue;
+        }
+        for member in &front.behind {
+            let Some(who) = node(group, *member).filter(|n| cycle.contains(n)) else { continue };
+            let Some(Some(track)) = group.tracks.get(*member) else { continue };
+            if !pattern::left_out(track) {
+                continue;
+            }
+            match found {
+                Some((known, _)) if known != who => return None,
+                Some(_) => {}
+                None => found = Some((who, front)),
+            }
+        }
+    }
+    found
 }
 
 /// Whether a rank is further on than its peers in some group but this one: it made calls there that none of them has
 /// made yet. A rank that is merely kept waiting by one message is not.
 fn leads(scene: &Scene<'_>, who: Node, but: usize) -> bool {
-    let groups =
-        scene.ledger.groups.iter().enumerate().filter(|(at, g)| *at != but && g.view == View::Flight);
+    let groups = scene.ledger.groups.iter().enumerate().filter(|(at, g)| *at != but && g.view.knows_ends());
     groups.into_iter().any(|(_, group)| {
         let Some(me) = (0..group.tracks.len()).find(|m| node(group, *m) == Some(who)) else { return false };
         let Some(Some(mine)) = group.tracks.get(me) else { return false };
@@ -219,6 +250,7 @@ fn describe(scene: &Scene<'_>, waits: &Waits, root: &Root) -> Suspect {
         weak: root.weak,
         awaited_in: String::new(),
         in_p2p: false,
+        is_inside: false,
         waiters_place: None,
         last_place: None,
         evidence: Vec::new(),

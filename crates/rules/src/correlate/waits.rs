@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{OpKind, Rank, SourceId};
 
-use super::ledger::{Group, Ledger, Origin, Track, View};
+use super::ledger::{Group, Ledger, Origin, P2p, Track, View};
 
 /// A rank, or a record whose rank is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -107,11 +107,16 @@ pub fn waits(ledger: &Ledger<'_>, view: View) -> Option<Waits> {
     }
     let mut fronts = Vec::new();
     match view {
-        View::Flight => {
+        View::Flight | View::Ring => {
             let oldest = oldest_unfinished(&groups);
             let talkers = talkers(ledger);
             for (at, group) in &groups {
                 fronts.extend(flight_fronts(*at, group, &oldest, &talkers));
+                // A ring that cannot see operations end counts them all the same.
+                if view == View::Ring && group.tracks.iter().flatten().all(|t| t.finished.is_none()) {
+                    fronts.extend(count_front(*at, group));
+                    fronts.extend(pair_fronts(*at, group));
+                }
             }
         }
         View::Nccl => {
@@ -157,12 +162,16 @@ fn oldest_unfinished(groups: &[(usize, &Group<'_>)]) -> BTreeMap<Node, Oldest> {
             let mut offer = |candidate: Oldest| {
                 oldest.entry(node).and_modify(|o| *o = (*o).min(candidate)).or_insert(candidate);
             };
+            // A ring that cannot see operations end.
+            if track.finished.is_none() && group.view == View::Ring {
+                continue;
+            }
             let next = track.finished.unwrap_or(0).saturating_add(1);
             if track.entered >= next {
                 let order = track.op(next).map_or(i64::MIN / 2, i64::from);
                 offer(Oldest { order, group: *at, seq: next, is_p2p: false, p2p_at: 0 });
             }
-            if let Some((p2p_at, p2p)) = track.p2p.iter().enumerate().find(|(_, p)| p.done == Some(false)) {
+            if let Some((p2p_at, p2p)) = first_open(group, member, track) {
                 let order = if p2p.op == Track::GAP { i64::MIN / 2 } else { i64::from(p2p.op) };
                 offer(Oldest { order, group: *at, seq: 0, is_p2p: true, p2p_at });
             }
@@ -170,6 +179,27 @@ fn oldest_unfinished(groups: &[(usize, &Group<'_>)]) -> BTreeMap<Node, Oldest> {
     }
     oldest
 }
+
+/// The send or receive in which a rank waits: its first one that is not done. To a ring an all-to-all is messages to
+/// all peers at once; of these the one whose other side is not there.
+fn first_open<'t>(group: &Group<'_>, me: usize, track: &'t Track<'_>) -> Option<(usize, &'t P2p)> {
+    let open = || track.p2p.iter().enumerate().filter(|(_, p)| p.done == Some(false));
+    let has_partner = |p: &P2p| {
+        let Some(Some(peer)) = group.tracks.get(p.peer as usize) else { return false };
+        peer.p2p.iter().any(|o| o.peer as usize == me && o.is_send != p.is_send && o.done == Some(false))
+    };
+    let first = open().next()?;
+    if group.view != View::Ring {
+        return Some(first);
+    }
+    let since = track.created_ns(first.1.op)?;
+    let at_once = |p: &P2p| track.created_ns(p.op).is_some_and(|at| at - since < AT_ONCE_NS);
+    let alone = open().find(|(_, p)| at_once(p) && p.peer as usize != me && !has_partner(p));
+    alone.or(Some(first))
+}
+
+/// Messages of one group call are handed over within this, ns.
+const AT_ONCE_NS: i64 = 1_000_000;
 
 /// Pairs of ranks of which any record shows that the first sends to the second.
 fn talkers(ledger: &Ledger<'_>) -> BTreeSet<(Rank, Rank)> {
@@ -451,6 +481,7 @@ fn solve(ledger: &Ledger<'_>, view: View, fronts: Vec<Front>) -> Waits {
     let mut awaited: Vec<Vec<Node>> = Vec::new();
     let mut weak: Vec<Vec<Node>> = Vec::new();
     let mut all_in = Vec::new();
+    let mut waits_for_unknown = Vec::new();
     for (at, front) in fronts.iter().enumerate() {
         let mut behind = nodes_of(front, &front.behind);
         behind.extend(nodes_of(front, &front.held));
@@ -458,6 +489,9 @@ fn solve(ledger: &Ledger<'_>, view: View, fronts: Vec<Front>) -> Waits {
         if behind.is_empty() && unseen.is_empty() {
             if front.unknown.is_empty() {
                 all_in.push(at);
+            } else if view == View::Ring {
+                // Of whom it waits for nothing more is known; that it waits is.
+                waits_for_unknown.extend(nodes_of(front, &front.waiting));
             }
         } else {
             for waiter in nodes_of(front, &front.waiting) {
@@ -470,6 +504,7 @@ fn solve(ledger: &Ledger<'_>, view: View, fronts: Vec<Front>) -> Waits {
     // Whoever stands in a front that all have entered waits for the GPU or the network, not for a rank: no root.
     let in_all_in: BTreeSet<Node> =
         all_in.iter().filter_map(|at| fronts.get(*at)).flat_map(|f| nodes_of(f, &f.waiting)).collect();
+    let in_all_in: BTreeSet<Node> = in_all_in.into_iter().chain(waits_for_unknown).collect();
     let mut roots: BTreeMap<Node, Root> = BTreeMap::new();
     for (at, nodes) in awaited.iter().enumerate() {
         for node in nodes.iter().filter(|n| !waits_in.contains_key(n) && !in_all_in.contains(n)) {

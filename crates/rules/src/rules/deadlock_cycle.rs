@@ -95,7 +95,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                     ),
                 )
                 .weight(Weight::Stated)
-                .confidence(if waits.view == View::Flight { Confidence::High } else { Confidence::Low })
+                .confidence(if waits.view.knows_ends() { Confidence::High } else { Confidence::Low })
                 .culprits(drafting::culprits(scene, &named, place.as_ref()))
                 .victims(all)
                 .evidence(evidence)

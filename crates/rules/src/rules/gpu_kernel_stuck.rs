@@ -7,7 +7,8 @@
 //!
 //! # Evidence
 //! Equal records on all ranks, and one GPU whose power draw differs from its peers': those inside the
-//! collective draw alike. Or the kernel's log, where Xid 109 says of one GPU alone that its work could not be switched out.
+//! collective draw alike. Or the rings: the operation runs on the other GPUs and never starts on this one; or nothing of
+//! NCCL's is in flight on a rank that waits for its GPU. Or the kernel's log, where Xid 109 says of one GPU alone that its work could not be switched out.
 //!
 //! # What looks like it but is not
 //! A network path that is cut (nodes differ, some ranks are one operation ahead). With tiny messages all GPUs
@@ -20,14 +21,17 @@
 //! CUDA-GDB documentation; NVIDIA System Management Interface.
 
 use ringleader_model::{
-    Cite, Confidence, Evidence, Impact, KernelEvent, Need, Rank, RankSet, SourceKind, Weight,
+    Cite, Confidence, Evidence, Finding, Impact, KernelEvent, Need, Rank, RankSet, RingStage, SourceKind,
+    Weight,
 };
 
 use crate::correlate::Scene;
+use crate::correlate::condition::{Condition, ProcessState};
+use crate::correlate::inside::{self, Inside};
 use crate::correlate::ledger::{Group, View};
 use crate::correlate::machine::Bond;
 use crate::correlate::mismatch;
-use crate::correlate::waits::{Front, FrontKind};
+use crate::correlate::waits::{Front, FrontKind, Node};
 use crate::drafting;
 use crate::hardware::{follows, is_lost_gpu, is_xid};
 use crate::rule::{Draft, Input, Outcome, Rule};
@@ -37,7 +41,15 @@ pub(super) static RULE: Rule = Rule {
     id: "gpu-kernel-stuck",
     title: "a kernel before the collective never ends on one GPU",
     since: "0.1",
-    reads: &[Input::FlightRecorder, Input::Gpus, Input::Stacks, Input::Ras, Input::NcclLog, Input::KernelLog],
+    reads: &[
+        Input::Ring,
+        Input::FlightRecorder,
+        Input::Gpus,
+        Input::Stacks,
+        Input::Ras,
+        Input::NcclLog,
+        Input::KernelLog,
+    ],
     doc: include_str!("gpu_kernel_stuck.rs"),
     check,
 };
@@ -46,6 +58,13 @@ pub(super) static RULE: Rule = Rule {
 const OUTLIER_RATIO: f32 = 0.75;
 
 fn check(scene: &Scene<'_>) -> Outcome {
+    let of_rings = by_rings(scene);
+    if !of_rings.is_empty() {
+        return Outcome::Found(of_rings);
+    }
+    if rings_tell_more(scene) {
+        return Outcome::Clear;
+    }
     let Some(waits) = scene.waits_of(View::Flight) else { return by_count(scene) };
     let stuck: Vec<&Front> = waits
         .all_in
@@ -116,6 +135,107 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .into_iter()
         .collect(),
     )
+}
+
+/// Rings that see kernels start say of every rank whether it stands in an operation: nothing is left to be guessed.
+fn rings_tell_more(scene: &Scene<'_>) -> bool {
+    scene.waits_of(View::Ring).is_some_and(|waits| {
+        waits.fronts.iter().any(|front| {
+            let Some(group) = scene.ledger.groups.get(front.group) else { return false };
+            inside::members(group, front).iter().any(|i| i.op.stage() == RingStage::Started)
+        })
+    })
+}
+
+/// By the rings: an operation that all have given to their GPUs runs on some of them and never starts on one. Or: the
+/// rank that the others wait for has nothing of NCCL's in flight, and its program waits for its GPU.
+fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
+    let Some(waits) = scene.waits_of(View::Ring).filter(|_| scene.ledger.is_stalled) else {
+        return Vec::new();
+    };
+    let mut findings = Vec::new();
+    let mut named: Vec<Rank> = Vec::new();
+    for front in waits.all_in.iter().filter_map(|at| waits.fronts.get(*at)) {
+        let Some(group) = scene.ledger.groups.get(front.group) else { continue };
+        let inside = inside::members(group, front);
+        let (waiting, running): (Vec<&Inside<'_>>, Vec<&Inside<'_>>) =
+            inside.iter().partition(|i| i.op.stage() == RingStage::Launched);
+        // Where it is one against several, or one against one, that GPU is not there; where several are not, each is
+        // kept by something of its own, or one of them keeps the others by something that is not NCCL's.
+        let gone = |i: &&Inside<'_>| {
+            let rank = group.rank(i.member).and_then(|r| scene.condition(r));
+            rank.is_some_and(|c| c.ring_gone.is_some() || is_stopped(c))
+        };
+        let waiting: Vec<&Inside<'_>> = waiting.into_iter().filter(|i| !gone(i)).collect();
+        if running.is_empty() || waiting.is_empty() || waiting.len() > running.len() {
+            continue;
+        }
+        let runs: RankSet = running.iter().filter_map(|i| group.rank(i.member)).collect();
+        for late in &waiting {
+            let Some(rank) = group.rank(late.member).filter(|r| !named.contains(r)) else { continue };
+            // Behind a call that differs from its peers' nothing starts any more.
+            if scene.mismatches.iter().any(|m| m.odd.contains(&Node::Rank(rank))) {
+                continue;
+            }
+            named.push(rank);
+            let stand = scene.condition(rank).and_then(|c| c.stand.as_ref());
+            let place = stand.and_then(|s| s.place());
+            let records = [*late].into_iter().chain(running.iter().take(3).copied()).filter_map(|i| {
+                let who = drafting::rank(group.rank(i.member)?);
+                inside::record(group.tracks.get(i.member)?.as_ref()?, i.at, &who)
+            });
+            let title = format!(
+                "the GPU of {} runs something else: #{} of {} never starts there",
+                drafting::rank(rank),
+                late.op.number,
+                group.name,
+            );
+            let draft = Draft::new(RULE.id, "gpu-kernel-stuck", title)
+                .weight(Weight::Derived)
+                .confidence(Confidence::Medium)
+                .culprits(drafting::culprits(scene, &[Node::Rank(rank)], place))
+                .victims(runs.clone())
+                .evidence(records)
+                .evidence(stand.map(|s| s.evidence.clone()))
+                .at(front.since_ns);
+            findings.extend(advise(scene, draft, rank).build());
+        }
+    }
+    for suspect in scene.suspects.iter().filter(|s| s.views.contains(&View::Ring) && !s.weak && !s.in_p2p) {
+        let Some(rank) = suspect.node.rank().filter(|r| !named.contains(r)) else { continue };
+        let Some(condition) = scene.condition(rank).filter(|c| !is_stopped(c) && c.absent.is_none()) else {
+            continue;
+        };
+        let parted = scene.mismatches.iter().any(|m| m.odd.contains(&suspect.node));
+        let Some(stand) = condition.stand.as_ref().filter(|s| s.waits_for_gpu() && !parted) else { continue };
+        let title = format!(
+            "{} waits for its GPU{}: a kernel of its own does not end",
+            drafting::rank(rank),
+            drafting::at(stand.place()),
+        );
+        let draft = drafting::from_suspect(scene, RULE.id, "gpu-kernel-stuck", suspect, stand.place(), title)
+            .weight(Weight::Derived)
+            .evidence([stand.evidence.clone()]);
+        findings.extend(advise(scene, draft, rank).build());
+    }
+    findings
+}
+
+fn is_stopped(condition: &Condition) -> bool {
+    matches!(condition.state, Some((ProcessState::Stopped | ProcessState::Uninterruptible, _)))
+}
+
+fn advise(scene: &Scene<'_>, draft: Draft, rank: Rank) -> Draft {
+    draft
+        .advise_command(
+            Impact::Disruptive,
+            "see which kernel runs there (pauses that process)",
+            format!("cuda-gdb --pid {} -batch -ex 'info cuda kernels'", drafting::pid_of(scene, rank)),
+        )
+        .advise(
+            Impact::Harmless,
+            "run that rank's kernels before this collective with CUDA_LAUNCH_BLOCKING=1 to find the one that does not return",
+        )
 }
 
 /// Without dumps of all ranks: NCCL's logs count as many calls on every rank, and yet ranks time out.
@@ -241,6 +361,41 @@ mod tests {
     #[test]
     fn one_gpu_draws_less_than_its_peers() {
         all_in().powers(&[262.0, 260.0, 121.0, 263.0]).concludes(&RULE, "gpu-kernel-stuck 2, high");
+    }
+
+    #[test]
+    fn a_kernel_that_never_starts() {
+        let waits = ["ar:9*12 ar:9?", "ar:9*12 ar:9!", "ar:9*12 ar:9?"];
+        let own = [("/srv/train.py", 44, "step")];
+        Stage::job(3).rings(&waits).concludes(&RULE, "gpu-kernel-stuck 1, medium");
+        Stage::job(3).rings(&waits).stands(1, &own).concludes(&RULE, "gpu-kernel-stuck 1 at step:44, high");
+        // A moment of a job at work; kernels that run everywhere, or nowhere; one that waits for another group.
+        Stage::job(3).rings(&waits).rings_read_after(200).silent(&RULE);
+        Stage::job(3).rings(&["ar:9*12 ar:9?"; 3]).silent(&RULE);
+        Stage::job(3).rings(&["ar:9*12 ar:9!"; 3]).silent(&RULE);
+        let two = Stage::job(3).group("b", 1..3).rings(&[
+            "ar:9*12 ar:9?",
+            "ar:9*12 b/ar:8? ar:9!",
+            "ar:9*12 ar:9?",
+        ]);
+        two.silent(&RULE);
+        // It called another size before: a consequence.
+        let other = ["ar:9*12 ar:9? ar:7?", "ar:9*12 ar:2? ar:7!", "ar:9*12 ar:9? ar:7?"];
+        Stage::job(3).rings(&other).silent(&RULE);
+        // Stopped: its proxies tell nothing more.
+        Stage::job(3).rings(&waits).ps("R T R").silent(&RULE);
+    }
+
+    #[test]
+    fn a_late_host_waits_for_its_own_gpu() {
+        let waits = ["ar:9*12 ar:9?", "ar:9*12", "ar:9*12 ar:9?"];
+        let sync = [("torch/cuda/__init__.py", 1040, "synchronize"), ("/srv/train.py", 44, "step")];
+        Stage::job(3).rings(&waits).stands(1, &sync).concludes(&RULE, "gpu-kernel-stuck 1 at step:44, high");
+        let native = [("libcuda.so.1", 0, "cuStreamSynchronize"), ("/srv/train.py", 44, "step")];
+        Stage::job(3).rings(&waits).stands(1, &native).expect(&RULE, &["gpu-kernel-stuck 1"]);
+        // In code of its own; at work.
+        Stage::job(3).rings(&waits).stands(1, &[("/srv/train.py", 44, "step")]).silent(&RULE);
+        Stage::job(3).rings(&waits).rings_read_after(200).stands(1, &sync).silent(&RULE);
     }
 
     #[test]

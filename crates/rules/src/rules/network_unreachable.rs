@@ -17,9 +17,11 @@
 //! # References
 //! NCCL RAS documentation.
 
-use ringleader_model::{Confidence, Host, Impact, RankSet, Weight};
+use ringleader_model::{Confidence, Culprit, Finding, Host, Impact, RankSet, RingStage, Weight};
 
 use crate::correlate::condition::ProcessState;
+use crate::correlate::inside::{self, Broken};
+use crate::correlate::ledger::View;
 use crate::correlate::{Member, Scene};
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
@@ -29,7 +31,14 @@ pub(super) static RULE: Rule = Rule {
     id: "network-unreachable",
     title: "a node stopped answering on the network",
     since: "0.1",
-    reads: &[Input::Ras, Input::TorchLog, Input::Processes, Input::NcclLog, Input::FlightRecorder],
+    reads: &[
+        Input::Ring,
+        Input::Ras,
+        Input::TorchLog,
+        Input::Processes,
+        Input::NcclLog,
+        Input::FlightRecorder,
+    ],
     doc: include_str!("network_unreachable.rs"),
     check,
 };
@@ -76,7 +85,82 @@ fn check(scene: &Scene<'_>) -> Outcome {
             .build(),
         );
     }
+    findings.extend(by_rings(scene));
     Outcome::from_findings(findings)
+}
+
+/// By the rings: all have entered an operation and their kernels run, and between some of them data does not pass. The
+/// node, or else the rank, on which all such pairs end is named; where there is none, both ends of a pair are.
+fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
+    let Some(waits) = scene.waits_of(View::Ring).filter(|_| scene.ledger.is_stalled) else {
+        return Vec::new();
+    };
+    let mut findings = Vec::new();
+    for front in waits.all_in.iter().filter_map(|at| waits.fronts.get(*at)) {
+        let Some(group) = scene.ledger.groups.get(front.group) else { continue };
+        let answers = |member: usize| {
+            let condition = group.rank(member).and_then(|r| scene.condition(r));
+            condition.is_none_or(|c| {
+                let stands =
+                    matches!(c.state, Some((ProcessState::Stopped | ProcessState::Uninterruptible, _)));
+                !stands && c.absent.is_none() && c.exit.is_none()
+            })
+        };
+        let launched = inside::members(group, front).iter().any(|i| i.op.stage() == RingStage::Launched);
+        let broken: Vec<Broken> = inside::broken_pairs(group, front)
+            .into_iter()
+            .filter(|b| !launched && answers(b.from) && answers(b.to))
+            .collect();
+        let Some(first) = broken.first() else { continue };
+        let pairs: Vec<[Culprit; 2]> = broken
+            .iter()
+            .filter_map(|b| Some([group.rank(b.from)?, group.rank(b.to)?]))
+            .map(|pair| pair.map(|rank| scene.roster.culprit_rank(rank)))
+            .collect();
+        let culprits = common(&pairs);
+        let name = |member: usize| match group.rank(member).map(|r| scene.roster.culprit_rank(r)) {
+            Some(Culprit { rank: Some(rank), host: Some(host), .. }) => format!("rank {} ({host})", rank.0),
+            Some(Culprit { rank: Some(rank), .. }) => drafting::rank(rank),
+            _ => format!("member {member}"),
+        };
+        let title = format!("data from {} to {} does not arrive", name(first.from), name(first.to));
+        let victims: RankSet = front.waiting.iter().filter_map(|m| group.rank(*m)).collect();
+        let host = |c: &Culprit| c.host.as_ref().map_or_else(|| "HOST".to_owned(), ToString::to_string);
+        let peer = pairs.first().map_or_else(|| "HOST".to_owned(), |[_, to]| host(to));
+        findings.extend(
+            Draft::new(RULE.id, "network-unreachable", title)
+                .weight(Weight::Derived)
+                .confidence(Confidence::Medium)
+                .culprits(culprits)
+                .victims(victims)
+                .evidence(broken.iter().take(4).flat_map(|b| b.evidence.iter().cloned()))
+                .at(front.since_ns)
+                .advise_command(
+                    Impact::Harmless,
+                    "from the sender's node, see whether the receiver's answers, then look at the interface that NCCL uses",
+                    format!("ping -c 3 {peer}; ssh {peer} ip -s link"),
+                )
+                .build(),
+        );
+    }
+    findings
+}
+
+/// The node that is in all pairs, if no other is; else the rank; else everybody.
+fn common(pairs: &[[Culprit; 2]]) -> Vec<Culprit> {
+    let all: Vec<&Culprit> = pairs.iter().flatten().collect();
+    let only = |is_same: &dyn Fn(&Culprit, &Culprit) -> bool| {
+        let in_all = |c: &&&Culprit| pairs.iter().all(|pair| pair.iter().any(|other| is_same(c, other)));
+        let found: Vec<&&Culprit> = all.iter().filter(in_all).collect();
+        let first = found.first().copied()?;
+        found
+            .iter()
+            .all(|c| is_same(c, first))
+            .then(|| found.into_iter().map(|c| (*c).clone()).collect::<Vec<_>>())
+    };
+    let by_host = only(&|a, b| a.host.is_some() && a.host == b.host);
+    let by_rank = || only(&|a, b| a.rank == b.rank);
+    by_host.or_else(by_rank).unwrap_or_else(|| all.into_iter().cloned().collect())
 }
 
 #[cfg(test)]
@@ -94,6 +178,32 @@ mod tests {
     fn silent_to_ras_and_still_speaking() {
         two_nodes().timed_out(3, "ar:100", 6, 6).concludes(&RULE, "network-unreachable 3, high");
         two_nodes().ps("S S S R").concludes(&RULE, "network-unreachable 3, high");
+    }
+
+    #[test]
+    fn data_that_does_not_arrive() {
+        use ringleader_model::RingPhase::{RecvNet, SendGpu, SendNet};
+        let job = || Stage::job(3).rings_on(&["ar:9*12 ar:9?"; 3], &[1, 2, 3]);
+        // The ring 0 > 1 > 2 > 0: what 1 sends does not reach 2, so 2 has nothing for 0, and 0 nothing for 1.
+        let ring = |job: Stage| {
+            job.proxy(0, 1, SendGpu)
+                .proxy(1, 0, RecvNet)
+                .proxy(1, 2, SendNet)
+                .proxy(2, 1, RecvNet)
+                .proxy(2, 0, SendGpu)
+                .proxy(0, 2, RecvNet)
+        };
+        ring(job()).concludes(&RULE, "network-unreachable 1-2, medium");
+        // Both ways, and through a second neighbour: the node in all of them.
+        let both = ring(job()).proxy(2, 0, SendNet).proxy(2, 1, SendNet).proxy(1, 2, RecvNet);
+        both.concludes(&RULE, "network-unreachable 2, medium");
+        // A moment of a job at work; a process that is stopped.
+        ring(job().rings_read_after(200)).silent(&RULE);
+        ring(job()).ps("S S T").silent(&RULE);
+        // One GPU has not begun: then it is that which the others wait for.
+        ring(Stage::job(3).rings_on(&["ar:9*12 ar:9?", "ar:9*12 ar:9!", "ar:9*12 ar:9?"], &[1, 2, 3]))
+            .silent(&RULE);
+        job().silent(&RULE);
     }
 
     #[test]

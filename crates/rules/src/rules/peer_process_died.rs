@@ -19,9 +19,12 @@
 //! # References
 //! NCCL user guide, troubleshooting; ncclRemoteError.
 
-use ringleader_model::{Confidence, Finding, GlooEvent, Impact, Rank, StoreEvent, TorchEvent, Weight};
+use ringleader_model::{
+    Confidence, Finding, GlooEvent, Impact, Rank, RankSet, StoreEvent, TorchEvent, Weight,
+};
 
 use crate::correlate::condition::ProcessState;
+use crate::correlate::inside::last_states;
 use crate::correlate::{Member, Scene};
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
@@ -40,8 +43,20 @@ const CLOSED: &str = "Connection closed by remote peer";
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
-    findings.extend(closed_connections(scene));
-    findings.extend(silent_ranks(scene));
+    let mut named = silent_ranks(scene);
+    named.extend(gone_within(scene));
+    let closed = closed_connections(scene);
+    // That some peer closed its connection is told of the one that is seen to be gone.
+    let one = named.iter_mut().find(|f| f.confidence > Confidence::Low);
+    match (closed, one) {
+        (Some(closed), Some(gone)) if closed.culprits.is_empty() => {
+            gone.confidence = gone.confidence.max(closed.confidence);
+            gone.evidence.extend(closed.evidence);
+            gone.at_ns = gone.at_ns.or(closed.at_ns);
+        }
+        (closed, _) => findings.extend(closed),
+    }
+    findings.extend(named);
     findings.extend(bare_launcher_failure(scene));
     Outcome::from_findings(findings)
 }
@@ -186,6 +201,39 @@ fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
     findings
 }
 
+/// Ranks that all waiting ones have met in their operation, and that are gone since: nobody waits for them by count.
+fn gone_within(scene: &Scene<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (rank, condition) in scene.conditions.all() {
+        let Some(gone) = &condition.ring_gone else { continue };
+        if scene.suspects.iter().any(|s| s.node.rank() == Some(rank)) {
+            continue;
+        }
+        let others: RankSet =
+            scene.roster.members.iter().filter_map(|m| m.rank).filter(|r| *r != rank).collect();
+        findings.extend(
+            Draft::new(
+                RULE.id,
+                "peer-process-died",
+                format!("{} is gone; its ring outlived it", drafting::rank(rank)),
+            )
+            .weight(Weight::Symptom)
+            .confidence(Confidence::Medium)
+            .culprit(scene.roster.culprit_rank(rank))
+            .victims(others)
+            .evidence([gone.clone()])
+            .evidence(last_states(scene).into_iter().filter(|s| s.rank == Some(rank)).map(|s| s.evidence))
+            .advise_command(
+                Impact::Harmless,
+                "see how it ended: its own output, the scheduler's account, the kernel log",
+                format!("dmesg -T | grep -w {}", drafting::pid_of(scene, rank)),
+            )
+            .build(),
+        );
+    }
+    findings
+}
+
 /// `ChildFailedError` without a table: some rank failed, and which is not told.
 fn bare_launcher_failure(scene: &Scene<'_>) -> Option<Finding> {
     if scene.conditions.has_failure_table {
@@ -226,6 +274,15 @@ mod tests {
     #[test]
     fn the_reporter_is_a_victim() {
         two_nodes().nccl_raised(Some(0), CLOSED_BY_1).concludes(&RULE, "peer-process-died 1, medium");
+    }
+
+    #[test]
+    fn the_one_that_is_gone_closed_it() {
+        let job = Stage::job(3).rings(&["ar:9*12 ar:9?", "ar:9*12", "ar:9*12 ar:9?"]).ring_gone(1);
+        let told = job.nccl_raised(Some(0), "socketPollConnect: Connection closed by remote peer vm<4711>");
+        told.expect(&RULE, &["peer-process-died 1"]);
+        let verdict = crate::diagnose(&told.case);
+        assert_eq!(verdict.culprits.first().and_then(|c| c.rank), Some(ringleader_model::Rank(1)));
     }
 
     #[test]

@@ -19,7 +19,7 @@
 //! # References
 //! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide.
 
-use ringleader_model::{Confidence, Impact, Rank, Weight};
+use ringleader_model::{Confidence, Impact, Rank, SourceKind, Weight};
 
 use crate::correlate::Scene;
 use crate::drafting;
@@ -30,7 +30,14 @@ pub(super) static RULE: Rule = Rule {
     id: "rank-exited-early",
     title: "a rank ended normally while its peers still communicate",
     since: "0.1",
-    reads: &[Input::Processes, Input::Ras, Input::NcclLog, Input::TorchLog, Input::FlightRecorder],
+    reads: &[
+        Input::Ring,
+        Input::Processes,
+        Input::Ras,
+        Input::NcclLog,
+        Input::TorchLog,
+        Input::FlightRecorder,
+    ],
     doc: include_str!("rank_exited_early.rs"),
     check,
 };
@@ -57,7 +64,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
             .cloned()
             .collect();
         // An abort alone is what torch does on any way out, an exception's too.
-        let destroyed = condition.comm_closed.as_ref().is_some_and(|e| e.text.contains("Destroy"));
+        let destroyed = condition
+            .comm_closed
+            .as_ref()
+            .is_some_and(|e| e.kind == SourceKind::Ring || e.text.contains("Destroy"));
         let orderly = destroyed
             || unlisted && !signs.is_empty()
             || condition.comm_closed.is_some() && condition.absent.is_some();

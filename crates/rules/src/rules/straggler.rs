@@ -5,7 +5,8 @@
 //! A slow GPU or host, a longer data path, more work on that rank, a noisy neighbour.
 //!
 //! # Evidence
-//! The time from enqueue to completion of the same collective, each on its rank's own clock: the straggler
+//! The rings: how long the kernels of one collective ran on each rank, by each GPU's own timer. Or the Flight Recorder:
+//! the time from enqueue to completion of the same collective, each on its rank's own clock: the straggler
 //! has the least, since it never waits. Where that rank is alone on its host, a cgroup of the host whose processors were
 //! held back in many periods (cpu.stat), and those of its peers were not.
 //!
@@ -17,6 +18,8 @@
 //!
 //! # References
 //! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide.
+
+mod rings;
 
 use rayon::prelude::*;
 use ringleader_model::{
@@ -36,7 +39,7 @@ pub(super) static RULE: Rule = Rule {
     id: "straggler",
     title: "one rank is persistently slower than its peers",
     since: "0.1",
-    reads: &[Input::FlightRecorder, Input::System],
+    reads: &[Input::Ring, Input::FlightRecorder, Input::System],
     doc: include_str!("straggler.rs"),
     check,
 };
@@ -56,7 +59,9 @@ const MIN_HABIT: f64 = 0.7;
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let groups = scene.ledger.groups.par_iter().filter(|g| g.view == View::Flight && g.tracks.len() > 2);
-    Outcome::from_findings(groups.filter_map(|group| slowest(scene, group)).collect())
+    let mut findings: Vec<Finding> = groups.filter_map(|group| slowest(scene, group)).collect();
+    findings.extend(rings::findings(scene));
+    Outcome::from_findings(findings)
 }
 
 /// Time a rank spent in one collective, on its own clock, ns.

@@ -6,7 +6,8 @@
 //! A data loader without data, a lock, storage that is slow, a compile, a checkpoint, a sleep.
 //!
 //! # Evidence
-//! The wait-for graph ends at this rank; its stack shows where it stands. Where that is work on files and the kernel says
+//! The wait-for graph ends at this rank; its stack shows where it stands, and what that is: the data loader, a checkpoint,
+//! a compilation, logging, work on files, a lock, Python's own lock and who holds it, a CUDA call, the driver. Where that is work on files and the kernel says
 //! that storage of its host fails or does not answer, that is cited too.
 //!
 //! # What looks like it but is not
@@ -22,7 +23,7 @@
 use ringleader_model::{Confidence, Impact, Need, Rank, Weight};
 
 use crate::correlate::Scene;
-use crate::correlate::condition::ProcessState;
+use crate::correlate::condition::{Busy, Condition, ProcessState};
 use crate::correlate::ledger::View;
 use crate::correlate::suspects::Suspect;
 use crate::drafting;
@@ -34,7 +35,7 @@ pub(super) static RULE: Rule = Rule {
     id: "stuck-outside-collective",
     title: "a rank is alive but stands outside any collective",
     since: "0.1",
-    reads: &[Input::Stacks, Input::FlightRecorder, Input::Ras, Input::NcclLog, Input::KernelLog],
+    reads: &[Input::Stacks, Input::Ring, Input::FlightRecorder, Input::Ras, Input::NcclLog, Input::KernelLog],
     doc: include_str!("stuck_outside_collective.rs"),
     check,
 };
@@ -60,6 +61,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
         if dead || scene.mismatches.iter().any(|m| m.odd.contains(&suspect.node)) {
             continue;
         }
+        // With an operation of its own in flight it is inside, wherever its program stands.
+        if suspect.is_inside {
+            continue;
+        }
         let stand = condition.and_then(|c| c.stand.as_ref());
         if stand.is_some_and(|s| s.is_leaving() || s.is_joining() || s.waits_in_gpu_or_collective()) {
             continue;
@@ -69,9 +74,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
             condition.and_then(|c| c.exit.as_ref()).is_some_and(|e| matches!(e.code, -15 | -9) && !e.is_root);
         let alive = stand.is_some()
             || outlived
-            || condition.is_some_and(|c| c.state.is_some() || c.timed_out.is_some());
+            || condition.is_some_and(|c| c.state.is_some() || c.timed_out.is_some() || c.ring_live.is_some());
         // Without a sign of life there is only silence, which other rules weigh.
-        if suspect.weak && !alive || suspect.in_p2p && stand.is_none() {
+        let idle = condition.is_some_and(|c| c.ring_idle);
+        if suspect.weak && !alive || suspect.in_p2p && stand.is_none() && !idle {
             continue;
         }
         // RAS counts of a running job differ for a moment. Alone, with nothing that timed out, they show nothing yet.
@@ -89,6 +95,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             });
             continue;
         }
+        let busy = condition.and_then(Condition::busy);
         let place = stand.and_then(|s| s.place()).or(suspect.last_place.as_ref());
         let pid = drafting::pid_of(scene, rank);
         let mut draft = drafting::from_suspect(
@@ -98,8 +105,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
             suspect,
             place,
             format!(
-                "{} stands outside{}; {} for it in {}",
+                "{} stands outside{}{}; {} for it in {}",
                 drafting::rank(rank),
+                busy.as_ref().map_or_else(String::new, |b| format!(", {}", b.words())),
                 drafting::at(place),
                 drafting::waiting(&suspect.victims),
                 suspect.awaited_in
@@ -107,7 +115,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
         )
         .at_most(drafting::surest_of_one_moment(scene))
         .weight(if stand.is_some() { Weight::Stated } else { Weight::Derived })
-        .evidence(stand.map(|s| s.evidence.clone()));
+        .evidence(stand.map(|s| s.evidence.clone()))
+        .evidence(busy.iter().filter_map(|b| b.evidence.clone()))
+        .evidence(condition.and_then(|c| c.ring_live.clone()).filter(|_| stand.is_none()));
         if let Some((_, seen)) = condition.and_then(|c| c.state.as_ref()) {
             draft = draft.evidence([seen.clone()]);
         }
@@ -116,7 +126,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
         }
         // Code that reads or writes files stands still with the storage below it.
         let host = scene.roster.culprit_rank(rank).host;
-        if stand.is_some_and(|s| s.frames.iter().any(|f| is_file_work(&f.function)))
+        if (busy.as_ref().is_some_and(Busy::is_on_files)
+            || stand.is_some_and(|s| s.frames.iter().any(|f| is_file_work(&f.function))))
             && let Some((what, evidence)) = storage(scene, host.as_ref(), |_| true)
         {
             draft = draft
@@ -175,6 +186,22 @@ mod tests {
         let in_time = waiting().timed_out(0, "ar:9", 2, 2).stands(2, &[FETCH]);
         in_time.concludes(&RULE, "stuck-outside-collective 2 at fetch:31, high");
         waiting().ps("S S R").concludes(&RULE, "stuck-outside-collective 2 at step:10, low");
+    }
+
+    #[test]
+    fn what_it_does_there() {
+        let title = |frames: &[(&str, u32, &str)]| waiting().stands(2, frames).finding(&RULE).title;
+        let next = ("/opt/site-packages/torch/utils/data/dataloader.py", 700, "_next_data");
+        let train = ("/srv/train.py", 44, "step");
+        assert!(
+            title(&[("selectors.py", 415, "select"), next, train]).contains(", in the data loader at step")
+        );
+        assert!(
+            title(&[("torch/serialization.py", 900, "save"), train])
+                .contains("reading or writing a checkpoint at step")
+        );
+        assert!(title(&[("threading.py", 327, "wait"), train]).contains("waiting for a lock or a queue"));
+        assert!(title(&[train]).starts_with("rank 2 stands outside at step"));
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub(crate) mod expected;
 mod flight;
 mod nccl;
 mod ras;
+mod rings;
 mod snapshot;
 mod stderr;
 
@@ -195,6 +196,9 @@ pub(crate) fn write(
     }
     if emit.nccl {
         nccl::write(&scene, emit.calls, &mut files);
+    }
+    if emit.rings {
+        rings::write(&scene, &mut files);
     }
     if emit.stderr {
         stderr::write(&scene, &mut files);

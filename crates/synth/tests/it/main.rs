@@ -2,4 +2,5 @@
 
 mod accuracy;
 mod read_back;
+mod ring_cases;
 mod simulation;

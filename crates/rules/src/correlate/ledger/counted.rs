@@ -167,7 +167,7 @@ fn dropped(log: &NcclLog, comm: usize) -> u32 {
 }
 
 /// In a communicator of the whole job the group rank is the global rank.
-fn name_world_ranks(group: &mut Group<'_>) {
+pub(super) fn name_world_ranks(group: &mut Group<'_>) {
     if !group.is_world {
         return;
     }

@@ -1,0 +1,347 @@
+//! What a follower reads of a job's processes again and again: who belongs to the job, whether each runs, sleeps, is
+//! stopped or stuck, and which ring of the plugin it writes.
+//!
+//! `stat`, `status` and `wchan` never wait for the process. Its maps and its environment do, where it hangs in its own
+//! address space; those are read with patience and not at every look.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ringleader_ring::Reader;
+
+use crate::procfs::{self, status};
+use crate::request::FileAsk;
+use crate::sysfs::{names, text};
+use crate::tasks::open;
+
+pub use crate::procfs::Stat;
+
+/// Patience with a file of a process that may hang.
+const PATIENCE: Duration = Duration::from_millis(150);
+/// Variables that give a process a rank: as `ringleader_node::Process::rank` reads them.
+const RANKS: &[&str] = &["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
+const LOCAL_RANKS: &[&str] =
+    &["LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"];
+/// What the plugin calls its files: `ring-<pid>-<start ticks>`.
+const RING: &str = "ring-";
+/// Ends of names of logs.
+const LOGS: &[&str] = &["log", "out", "err", "txt"];
+/// Open files of one process that are looked at.
+const MAX_FILES: usize = 4096;
+/// Rings of one folder that are looked at.
+const MAX_RINGS: usize = 16_384;
+
+/// What a process's environment says of its place in the job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Global rank.
+    pub rank: Option<u32>,
+    /// Rank on this node.
+    pub local_rank: Option<u32>,
+    /// Where NCCL's RAS listens, if it is not the usual place; none if it is off.
+    pub ras: Option<String>,
+    /// Jobs of Slurm that it belongs to by its environment.
+    pub slurm_job: Option<String>,
+}
+
+/// Where RAS listens by default.
+pub const RAS_DEFAULT: &str = "localhost:28028";
+
+/// All processes.
+pub fn processes(proc: &Path) -> BTreeMap<u32, Stat> {
+    procfs::processes(proc)
+}
+
+/// One process; none if it is gone.
+pub fn process(proc: &Path, pid: u32) -> Option<Stat> {
+    Stat::parse(&text(&proc.join(pid.to_string()).join("stat"))?)
+}
+
+/// Function of the kernel it sleeps in, where that may be read.
+pub fn wchan(proc: &Path, pid: u32) -> Option<String> {
+    text(&proc.join(pid.to_string()).join("wchan")).filter(|place| !place.is_empty() && place != "0")
+}
+
+/// Clock ticks of a second.
+pub fn ticks_per_second() -> u64 {
+    rustix::param::clock_ticks_per_second().max(1)
+}
+
+/// Name of this host.
+pub fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// These processes and all below them, as far as they are there.
+pub fn with_descendants(all: &BTreeMap<u32, Stat>, roots: &[u32]) -> BTreeSet<u32> {
+    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for (pid, stat) in all {
+        children.entry(stat.ppid).or_default().push(*pid);
+    }
+    let mut chosen = BTreeSet::new();
+    let mut open: Vec<u32> = roots.iter().copied().filter(|pid| all.contains_key(pid)).collect();
+    while let Some(pid) = open.pop() {
+        if chosen.insert(pid) {
+            open.extend(children.get(&pid).into_iter().flatten());
+        }
+    }
+    chosen
+}
+
+/// Whether a process is of this Slurm job, by its group or its environment.
+pub fn is_of_slurm(proc: &Path, pid: u32, job: &str) -> bool {
+    let groups = text(&proc.join(pid.to_string()).join("cgroup")).unwrap_or_default();
+    let part = format!("job_{job}");
+    groups.lines().any(|line| line.split('/').any(|name| name == part))
+        || place(proc, pid).and_then(|place| place.slurm_job).is_some_and(|id| id == job)
+}
+
+/// What its environment says; none if that cannot be read now. Nothing else of it is kept.
+pub fn place(proc: &Path, pid: u32) -> Option<Place> {
+    let environ = procfs::read_patiently(proc.join(pid.to_string()).join("environ"), PATIENCE).ok()?;
+    let variable = |name: &str| {
+        environ.split(|byte| *byte == 0).find_map(|record| {
+            let value = record.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+            Some(std::str::from_utf8(value).ok()?.trim().to_owned())
+        })
+    };
+    let number = |names: &[&str]| names.iter().find_map(|name| variable(name)?.parse().ok());
+    let is_on = variable("NCCL_RAS_ENABLE").is_none_or(|on| on != "0");
+    Some(Place {
+        rank: number(RANKS),
+        local_rank: number(LOCAL_RANKS),
+        ras: is_on.then(|| variable("NCCL_RAS_ADDR").unwrap_or_else(|| RAS_DEFAULT.to_owned())),
+        slurm_job: variable("SLURM_JOB_ID").or_else(|| variable("SLURM_JOBID")),
+    })
+}
+
+/// The process that a rank's number is told by is the one that computes; a launcher or a shell above it carries the
+/// same variables. Parents that stand in `ranks` for the same number are left out.
+pub fn innermost(all: &BTreeMap<u32, Stat>, ranks: &BTreeMap<u32, Place>) -> BTreeSet<u32> {
+    let mut outer = BTreeSet::new();
+    for pid in ranks.keys() {
+        let mut at = *pid;
+        let mut seen = BTreeSet::new();
+        while let Some(stat) = all.get(&at).filter(|stat| seen.insert(stat.ppid)) {
+            at = stat.ppid;
+            if ranks.contains_key(&at) {
+                outer.insert(at);
+            }
+        }
+    }
+    // A worker of a data loader below a rank carries the rank's variables too: what is above it is what computes.
+    let workers: BTreeSet<u32> = ranks
+        .iter()
+        .filter(|(pid, place)| {
+            let parent = all.get(pid).and_then(|stat| ranks.get(&stat.ppid));
+            parent.is_some_and(|parent| {
+                parent.local_rank.is_some()
+                    && parent.local_rank == place.local_rank
+                    && parent.rank == place.rank
+            })
+        })
+        .map(|(pid, _)| *pid)
+        .collect();
+    let inner = |pid: &u32| {
+        if workers.contains(pid) {
+            return false;
+        }
+        // A parent all of whose ranked children are its workers computes itself.
+        !outer.contains(pid)
+            || ranks
+                .keys()
+                .filter(|child| all.get(child).is_some_and(|stat| stat.ppid == *pid))
+                .all(|child| workers.contains(child))
+    };
+    ranks.keys().copied().filter(inner).collect()
+}
+
+/// A ring file.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RingFile {
+    /// Root of its process, where that has mounts of its own.
+    pub root: Option<PathBuf>,
+    /// Its path below that root.
+    pub path: PathBuf,
+    /// Its name.
+    pub name: String,
+    /// Pid that its name tells: as the process itself counts.
+    pub inner_pid: u32,
+    /// Start of the process, clock ticks since boot.
+    pub start_ticks: u64,
+}
+
+impl RingFile {
+    /// A ring by its path; none if it is not called as one.
+    pub fn at(path: PathBuf) -> Option<Self> {
+        let name = path.file_name()?.to_str()?.to_owned();
+        let (pid, ticks) = name.strip_prefix(RING)?.split_once('-')?;
+        let (inner_pid, start_ticks) = (pid.parse().ok()?, ticks.parse().ok()?);
+        Some(Self { root: None, path, name, inner_pid, start_ticks })
+    }
+
+    /// Where it can be opened from here.
+    pub fn reachable(&self) -> PathBuf {
+        match &self.root {
+            Some(root) => root.join(self.path.strip_prefix("/").unwrap_or(&self.path)),
+            None => self.path.clone(),
+        }
+    }
+
+    /// Opens it for reading again and again.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    pub fn reader(&self) -> Result<Reader, String> {
+        self.open().map_err(|error| error.to_string())?;
+        Reader::open(&self.reachable()).map_err(|error| error.to_string())
+    }
+
+    /// A consistent image of it: itself a ring file.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    pub fn image(&self) -> Result<Vec<u8>, String> {
+        self.reader()?.image().map_err(|error| error.to_string())
+    }
+
+    /// Opens it. A link in a container leads to nothing outside of it.
+    ///
+    /// # Errors
+    /// Those of opening; if it is no regular file.
+    pub fn open(&self) -> io::Result<File> {
+        open(&FileAsk { root: self.root.clone(), path: self.path.clone(), ..FileAsk::default() })
+    }
+}
+
+/// The folder of rings: `$RINGLEADER_RING_DIR`, else /dev/shm/ringleader, else /tmp/ringleader.
+pub fn ring_folders() -> Vec<PathBuf> {
+    match std::env::var_os("RINGLEADER_RING_DIR").filter(|value| !value.is_empty()) {
+        Some(folder) => vec![folder.into()],
+        None => vec!["/dev/shm/ringleader".into(), "/tmp/ringleader".into()],
+    }
+}
+
+/// Rings of a folder, by name. Only regular files.
+pub fn rings_in(folder: &Path) -> Vec<RingFile> {
+    let mut rings: Vec<RingFile> = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .take(MAX_RINGS)
+        .flatten()
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
+        .filter_map(|entry| RingFile::at(entry.path()))
+        .collect();
+    rings.sort();
+    rings
+}
+
+/// The live process of a ring, by the pid and the start that its name tells, seen from this process.
+pub fn process_of(all: &BTreeMap<u32, Stat>, ring: &RingFile) -> Option<u32> {
+    let is_it = |stat: &Stat| stat.started_ticks == ring.start_ticks && !matches!(&*stat.state, "Z" | "X");
+    all.get(&ring.inner_pid).filter(|stat| is_it(stat)).map(|_| ring.inner_pid)
+}
+
+/// The ring that a process has mapped, also one in a container: it is opened through the process's own root. None if
+/// it has none, or its maps cannot be read now.
+pub fn mapped_ring(proc: &Path, pid: u32) -> Option<RingFile> {
+    let at = proc.join(pid.to_string());
+    let maps = procfs::read_patiently(at.join("maps"), PATIENCE).ok()?;
+    let maps = String::from_utf8_lossy(&maps);
+    let path = maps.lines().find_map(|line| {
+        // `7f..-7f.. rw-s 00000000 00:1a 42     /dev/shm/ringleader/ring-17-4711`
+        let path = line.get(line.find('/')?..)?.trim_end_matches(" (deleted)");
+        let (folder, name) = path.rsplit_once('/')?;
+        (name.starts_with(RING) && !folder.is_empty()).then_some(path)
+    })?;
+    let ring = RingFile::at(PathBuf::from(path))?;
+    let there = RingFile { root: Some(at.join("root")), ..ring.clone() };
+    // The plain path outlives the process, where it is the same file.
+    let id = |ring: &RingFile| ring.open().and_then(|file| file.metadata()).map(|m| (m.dev(), m.ino())).ok();
+    Some(if id(&ring) == id(&there) { ring } else { there })
+}
+
+/// Files of this host that a process has open and that look like its log: its standard output and error, and what is
+/// called so. A collector finds them too, but only while the process lives.
+pub fn written_logs(proc: &Path, pid: u32) -> BTreeSet<PathBuf> {
+    let folder = proc.join(pid.to_string()).join("fd");
+    let logs = names(&folder).into_iter().take(MAX_FILES).filter_map(|number| {
+        let at = folder.join(&number);
+        let path = fs::read_link(&at).ok()?;
+        let is_named = path.extension().is_some_and(|end| LOGS.iter().any(|log| end == *log));
+        let is_log = matches!(&*number, "1" | "2") || is_named;
+        // The same path must be the same file here: a container has files of its own.
+        let same =
+            |a: &fs::Metadata, b: &fs::Metadata| a.is_file() && (a.dev(), a.ino()) == (b.dev(), b.ino());
+        let is_ours = is_log && same(&fs::metadata(&at).ok()?, &fs::metadata(&path).ok()?);
+        is_ours.then_some(path)
+    });
+    logs.collect()
+}
+
+/// Pid of a process within its innermost namespace.
+pub fn inner_pid(proc: &Path, pid: u32) -> Option<u32> {
+    let facts = text(&proc.join(pid.to_string()).join("status"))?;
+    status(&facts, "NSpid")?.split_whitespace().last()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stat(ppid: u32) -> Stat {
+        Stat { ppid, state: "S".to_owned(), started_ticks: 7, ..Stat::default() }
+    }
+
+    fn rank(rank: u32) -> Place {
+        Place { rank: Some(rank), local_rank: Some(rank), ..Place::default() }
+    }
+
+    #[test]
+    fn a_launcher_and_its_ranks_and_their_workers() {
+        // 10 srun's step, 11 a shell, 12 the rank, 13 a worker of its loader.
+        let all: BTreeMap<u32, Stat> =
+            [(10, stat(1)), (11, stat(10)), (12, stat(11)), (13, stat(12)), (20, stat(1))].into();
+        assert_eq!(with_descendants(&all, &[11, 99]), BTreeSet::from([11, 12, 13]));
+        let ranks = BTreeMap::from([(12, rank(0)), (13, rank(0)), (20, rank(1))]);
+        assert_eq!(innermost(&all, &ranks), BTreeSet::from([12, 20]));
+        // torchrun below srun carries the rank of its task, its children their own.
+        let outer = Place { rank: Some(0), ..Place::default() };
+        let ranks = BTreeMap::from([(11, outer), (12, rank(0)), (13, rank(0))]);
+        assert_eq!(innermost(&all, &ranks), BTreeSet::from([12]));
+    }
+
+    #[test]
+    fn a_ring_is_told_by_its_name_and_its_process_by_pid_and_start() {
+        let ring = RingFile::at("/dev/shm/ringleader/ring-12-7".into()).unwrap();
+        assert_eq!((ring.inner_pid, ring.start_ticks), (12, 7));
+        assert_eq!(RingFile::at("/x/ring-12".into()), None);
+        assert_eq!(RingFile::at("/x/string-1-2".into()), None);
+        let all: BTreeMap<u32, Stat> = [(12, stat(1))].into();
+        assert_eq!(process_of(&all, &ring), Some(12));
+        assert_eq!(process_of(&all, &RingFile { start_ticks: 8, ..ring }), None, "the pid was used again");
+    }
+
+    #[test]
+    fn a_mapped_ring_is_found_by_the_maps_of_its_process() {
+        let root = tempfile::tempdir().unwrap();
+        let at = root.path().join("42");
+        fs::create_dir_all(at.join("root/dev/shm/ringleader")).unwrap();
+        fs::write(at.join("root/dev/shm/ringleader/ring-1-99"), "x").unwrap();
+        let maps = "7f00-7f01 r--p 00000000 08:01 5    /usr/lib/libc.so.6\n\
+                    7f02-7f03 rw-s 00000000 00:1a 42   /dev/shm/ringleader/ring-1-99\n";
+        fs::write(at.join("maps"), maps).unwrap();
+        let ring = mapped_ring(root.path(), 42).unwrap();
+        assert_eq!((ring.inner_pid, ring.start_ticks), (1, 99));
+        assert_eq!(ring.root, Some(at.join("root")));
+        assert!(ring.open().is_ok());
+        // A link that leads out of the container leads nowhere.
+        fs::remove_file(at.join("root/dev/shm/ringleader/ring-1-99")).unwrap();
+        std::os::unix::fs::symlink("/etc/hosts", at.join("root/dev/shm/ringleader/ring-1-99")).unwrap();
+        assert!(ring.open().is_err());
+    }
+}

@@ -1,0 +1,441 @@
+//! What the plugin does with an event, whatever version of the interface it came by.
+
+use std::ffi::{c_char, c_int, c_ulong, c_void};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use crate::pace::Pace;
+use ringleader_ring::names::{ALGORITHM_CE, KEY_BYTES, Key, Kind};
+use ringleader_ring::{Handle, HandleKind, NewComm, Options, Phase, Told, Writer};
+
+/// Bits of NCCL's event mask, and the types of events.
+pub mod events {
+    /// A launch.
+    pub const GROUP: u64 = 1;
+    /// A collective of a launch.
+    pub const COLL: u64 = 1 << 1;
+    /// A send or receive of a launch.
+    pub const P2P: u64 = 1 << 2;
+    /// One channel's traffic with one peer.
+    pub const PROXY_OP: u64 = 1 << 3;
+    /// One transfer of it.
+    pub const PROXY_STEP: u64 = 1 << 4;
+    /// The proxy thread's own doings.
+    pub const PROXY_CTRL: u64 = 1 << 5;
+    /// One channel's kernel.
+    pub const KERNEL_CH: u64 = 1 << 6;
+    /// An event of the network plugin.
+    pub const NET_PLUGIN: u64 = 1 << 7;
+    /// A group of calls.
+    pub const GROUP_API: u64 = 1 << 8;
+    /// The program's call of a collective.
+    pub const COLL_API: u64 = 1 << 9;
+    /// The program's call of a send or receive.
+    pub const P2P_API: u64 = 1 << 10;
+    /// The launch of a kernel.
+    pub const KERNEL_LAUNCH: u64 = 1 << 11;
+    /// A collective by copy engines.
+    pub const CE_COLL: u64 = 1 << 12;
+}
+
+/// States of `recordEventState` that mean something here.
+mod states {
+    pub(super) const SEND_GPU_WAIT: i32 = 8;
+    pub(super) const SEND_WAIT: i32 = 9;
+    pub(super) const RECV_WAIT: i32 = 10;
+    pub(super) const RECV_FLUSH_WAIT: i32 = 11;
+    pub(super) const RECV_GPU_WAIT: i32 = 12;
+    pub(super) const SEND_PEER_WAIT: i32 = 20;
+    pub(super) const KERNEL_STOP: i32 = 22;
+}
+
+/// A name in a descriptor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Name {
+    /// Not told.
+    None,
+    /// NCCL's number, of interface 1.
+    Number(u8),
+    /// A string of NCCL's, or null.
+    Text(*const c_char),
+}
+
+/// What a descriptor of `startEvent` says, all versions alike.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    /// A launch.
+    Group,
+    /// A group of calls.
+    GroupApi,
+    /// A call of the program.
+    Call(Call),
+    /// An operation of a launch.
+    Launch { call: Call, plan: *mut c_void },
+    /// A proxy operation.
+    ProxyOp { pid: c_int, peer: c_int, channel: u8, steps: c_int, is_send: bool },
+    /// A step of it.
+    ProxyStep(c_int),
+    /// A channel's kernel, with the GPU's time or 0.
+    Kernel { channel: u8, gpu_ns: u64 },
+    /// Something of the network plugin.
+    Net,
+    /// Nothing that is recorded.
+    Other,
+}
+
+/// A call, as far as it is told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    pub(crate) function: Name,
+    pub(crate) datatype: Name,
+    pub(crate) algorithm: Name,
+    pub(crate) protocol: Name,
+    pub(crate) is_p2p: bool,
+    pub(crate) is_ce: bool,
+    pub(crate) is_captured: bool,
+    pub(crate) sequence: Option<u64>,
+    pub(crate) count: usize,
+    pub(crate) root: c_int,
+    pub(crate) peer: Option<c_int>,
+    pub(crate) channels: u8,
+    /// Communicator's hash and own rank, where only operations tell them (interfaces 1 to 3).
+    pub(crate) comm: Option<(u64, c_int)>,
+}
+
+impl Call {
+    pub(crate) const NOTHING: Self = Self {
+        function: Name::None,
+        datatype: Name::None,
+        algorithm: Name::None,
+        protocol: Name::None,
+        is_p2p: false,
+        is_ce: false,
+        is_captured: false,
+        sequence: None,
+        count: 0,
+        root: -1,
+        peer: None,
+        channels: 0,
+        comm: None,
+    };
+}
+
+/// What a communicator's `init` says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Init {
+    pub(crate) version: u8,
+    pub(crate) id: u64,
+    pub(crate) name: *const c_char,
+    pub(crate) nodes: c_int,
+    pub(crate) size: c_int,
+    pub(crate) rank: c_int,
+}
+
+/// NCCL's logger: level, subsystems, file, line, format and what it asks for.
+pub(crate) type Logger = unsafe extern "C" fn(c_int, c_ulong, *const c_char, c_int, *const c_char, ...);
+
+/// Level INFO and subsystem INIT of NCCL's log.
+const LOG_INFO: c_int = 3;
+const LOG_INIT: c_ulong = 1;
+
+/// `RINGLEADER_PLUGIN=0`: ask NCCL for nothing.
+const SWITCH: &str = "RINGLEADER_PLUGIN";
+/// `RINGLEADER_PLUGIN_EVENTS`: the mask itself, as a number; for measuring what each kind of event costs.
+const EVENTS: &str = "RINGLEADER_PLUGIN_EVENTS";
+/// `RINGLEADER_PLUGIN_FOLLOW=all`: every operation is followed to its end, whatever that costs the program.
+const FOLLOW: &str = "RINGLEADER_PLUGIN_FOLLOW";
+
+/// Codes of the functions that have a root: Broadcast, Reduce, Scatter, Gather.
+const ROOTED: [u8; 4] = [1, 2, 10, 11];
+
+/// The plugin within one process.
+#[derive(Debug)]
+pub struct Core {
+    writer: Writer,
+    pid: c_int,
+    mask: Option<u64>,
+    pace: Pace,
+    /// Communicators so far.
+    version: AtomicI32,
+}
+
+impl Core {
+    /// Makes the process's ring.
+    ///
+    /// # Errors
+    /// Why there is none; empty if the environment says so.
+    pub(crate) fn new() -> Result<Self, String> {
+        if std::env::var(SWITCH).is_ok_and(|value| value.trim() == "0") {
+            return Err(String::new());
+        }
+        let mask = std::env::var(EVENTS).ok().and_then(|value| {
+            let value = value.trim();
+            value
+                .strip_prefix("0x")
+                .map_or_else(|| value.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok())
+        });
+        let writer = Writer::create(&Options::from_environment()).map_err(|error| error.to_string())?;
+        let is_fixed = mask.is_some() || std::env::var(FOLLOW).is_ok_and(|value| value.trim() == "all");
+        let pace = Pace::new(is_fixed);
+        Ok(Self { writer, pid: std::process::id() as c_int, mask, pace, version: AtomicI32::new(0) })
+    }
+
+    /// Counts a fault of the plugin itself.
+    pub(crate) fn fault(&self) {
+        self.writer.fault();
+    }
+
+    /// Where the ring is.
+    pub fn path(&self) -> &std::path::Path {
+        self.writer.path()
+    }
+
+    /// The events to ask for where an operation is followed.
+    ///
+    /// A child event brings its parents with it, whether asked for or not, so leaving out those of the program's calls
+    /// would save nothing.
+    fn mask(&self, version: u8) -> u64 {
+        let mut mask = recorded(version) | followed(version);
+        if version >= 6 {
+            mask |= events::CE_COLL;
+        }
+        self.mask.unwrap_or(mask)
+    }
+
+    /// A communicator begins: its context and the mask, which NCCL keeps at `mask`.
+    ///
+    /// # Safety
+    /// `init.name` is null or a string; `mask` is null or a variable that lives as long as NCCL does.
+    pub(crate) unsafe fn begin(&self, init: &Init, mask: *mut c_int) -> (*mut c_void, c_int) {
+        self.pace.at(mask, followed(init.version) as c_int, recorded(init.version) as c_int);
+        if self.version.swap(c_int::from(init.version), Ordering::Relaxed) != c_int::from(init.version) {
+            self.writer.interface(init.version);
+        }
+        let mut name = [0_u8; 63];
+        let mut length = 0;
+        if !init.name.is_null() {
+            for to in &mut name {
+                // SAFETY: within the string: no byte before this one was its end.
+                let from = unsafe { init.name.add(length) };
+                // SAFETY: as above.
+                let byte = unsafe { from.read() } as u8;
+                if byte == 0 {
+                    break;
+                }
+                *to = byte;
+                length += 1;
+            }
+        }
+        let new = NewComm {
+            id: init.id,
+            name: name.get(..length).unwrap_or(&[]),
+            size: u32::try_from(init.size).unwrap_or(0),
+            rank: u32::try_from(init.rank).ok(),
+            nodes: u32::try_from(init.nodes).unwrap_or(0),
+            sees_kernels: self.mask(init.version) & events::KERNEL_CH != 0,
+            sees_channels: init.version >= 4,
+        };
+        (pointer(self.writer.comm_begins(&new)), self.pace.now(self.mask(init.version) as c_int))
+    }
+
+    /// A communicator ends.
+    pub(crate) fn end(&self, context: *mut c_void) {
+        self.writer.comm_ends(handle(context));
+    }
+
+    /// An event starts.
+    ///
+    /// # Safety
+    /// Names in the event are null or strings.
+    #[inline]
+    pub(crate) unsafe fn start(
+        &self,
+        context: *mut c_void,
+        parent: *mut c_void,
+        event: &Event,
+    ) -> *mut c_void {
+        let (comm, parent) = (handle(context), handle(parent));
+        pointer(match event {
+            Event::Group => self.writer.plan_begins(comm).following(self.pace.follows()),
+            Event::GroupApi => self.writer.group_begins().following(self.pace.follows()),
+            Event::Call(call) => {
+                // SAFETY: the caller's.
+                let mut told = unsafe { self.told(call) };
+                let is_followed = parent.is_followed().unwrap_or_else(|| self.pace.follows());
+                told.is_passed_over = !is_followed;
+                self.pace.called(self.writer.now_ns(), is_followed);
+                self.writer.call(comm, parent, &told)
+            }
+            Event::Launch { call, plan } => {
+                if let Some((id, rank)) = call.comm {
+                    self.writer.comm_is(comm, id, u32::try_from(rank).ok());
+                }
+                // SAFETY: the caller's.
+                let mut told = unsafe { self.told(call) };
+                let plan = handle(*plan);
+                match parent.kind() {
+                    // The call has said so.
+                    Some(HandleKind::Call) => {}
+                    // A recorded call is followed in each run or in none, as it was when it was recorded.
+                    Some(HandleKind::Captured) => told.is_passed_over = parent.is_followed() == Some(false),
+                    _ => {
+                        let is_followed = plan.is_followed().unwrap_or_else(|| self.pace.follows());
+                        told.is_passed_over = !is_followed;
+                        self.pace.called(self.writer.now_ns(), is_followed);
+                    }
+                }
+                self.writer.launch(comm, parent, plan, &told)
+            }
+            Event::Kernel { channel, gpu_ns } => self.writer.kernel_starts(parent, *channel, *gpu_ns),
+            Event::ProxyOp { pid, peer, channel, steps, is_send } => {
+                // With PXN the proxy of this process works for another one, whose handles mean nothing here.
+                let foreign = (*pid != self.pid).then_some(*pid as u32);
+                self.writer.proxy_starts(parent, foreign, *peer as u32, *channel, *steps as u32, *is_send)
+            }
+            Event::ProxyStep(step) => self.writer.step_starts(parent, *step as u32),
+            Event::Net => self.writer.net_starts(parent),
+            Event::Other => Handle::NONE,
+        })
+    }
+
+    /// # Safety
+    /// Names in the call are null or strings.
+    unsafe fn told(&self, call: &Call) -> Told {
+        // SAFETY: the caller's, here and below.
+        let function = unsafe { self.code(Kind::Function, call.function) };
+        // SAFETY: as above.
+        let datatype = unsafe { self.code(Kind::Datatype, call.datatype) };
+        // SAFETY: as above.
+        let algorithm = unsafe { self.code(Kind::Algorithm, call.algorithm) };
+        // SAFETY: as above.
+        let protocol = unsafe { self.code(Kind::Protocol, call.protocol) };
+        Told {
+            function,
+            datatype,
+            algorithm: if call.is_ce { ALGORITHM_CE } else { algorithm },
+            protocol,
+            channels: call.channels,
+            is_p2p: call.is_p2p,
+            is_captured: call.is_captured,
+            is_passed_over: false,
+            sequence: call.sequence,
+            count: call.count as u64,
+            root: u32::try_from(call.root).ok().filter(|_| ROOTED.contains(&function)),
+            peer: call.peer.and_then(|peer| u32::try_from(peer).ok()),
+        }
+    }
+
+    /// # Safety
+    /// A text is null or a string.
+    unsafe fn code(&self, kind: Kind, name: Name) -> u8 {
+        match name {
+            Name::None => 0,
+            Name::Number(number) => number.saturating_add(1),
+            Name::Text(text) if text.is_null() => 0,
+            Name::Text(text) => {
+                // SAFETY: the caller's; not null.
+                let key = unsafe { key(text) };
+                self.writer.code_of(kind, &key)
+            }
+        }
+    }
+
+    /// An event stops.
+    #[inline]
+    pub(crate) fn stop(&self, event: *mut c_void) {
+        let handle = handle(event);
+        match handle.kind() {
+            Some(HandleKind::Op) => self.writer.handed_over(handle),
+            Some(HandleKind::Kernel) => self.writer.kernel_stops(handle),
+            Some(HandleKind::Wait) => self.writer.proxy_stops(handle),
+            Some(HandleKind::Step) => self.writer.step_stops(handle),
+            Some(HandleKind::Net) => self.writer.net_stops(handle),
+            Some(HandleKind::Group) => self.writer.group_ends(handle),
+            // The program's call returns, a launch has been handed out: what follows tells more.
+            Some(HandleKind::Call | HandleKind::Captured | HandleKind::Plan | HandleKind::Comm) | None => {}
+        }
+    }
+
+    /// An event changes its state. `gpu_ns` is asked for only where the state has one.
+    #[inline]
+    pub(crate) fn record(&self, event: *mut c_void, state: c_int, gpu_ns: impl FnOnce() -> u64) {
+        let handle = handle(event);
+        let phase = match state {
+            states::SEND_GPU_WAIT => Phase::SendGpu,
+            states::SEND_PEER_WAIT => Phase::SendPeer,
+            states::SEND_WAIT => Phase::SendNet,
+            states::RECV_WAIT => Phase::RecvNet,
+            states::RECV_FLUSH_WAIT => Phase::RecvFlush,
+            states::RECV_GPU_WAIT => Phase::RecvGpu,
+            states::KERNEL_STOP => return self.writer.kernel_tells_stop(handle, gpu_ns()),
+            _ => return,
+        };
+        self.writer.step_waits(handle, phase);
+    }
+}
+
+/// What every operation is recorded by: the program's call, where it is told, is half the price of the launch.
+fn recorded(version: u8) -> u64 {
+    if version >= 5 { events::COLL_API | events::P2P_API } else { events::COLL | events::P2P }
+}
+
+/// What an operation is followed by.
+fn followed(version: u8) -> u64 {
+    let kernels = if version >= 3 { events::KERNEL_CH } else { 0 };
+    let launches = if version >= 5 { events::COLL | events::P2P } else { 0 };
+    kernels | launches | events::PROXY_OP | events::PROXY_STEP
+}
+
+/// A handle as NCCL keeps it. It is a number: nobody ever follows it.
+fn pointer(handle: Handle) -> *mut c_void {
+    std::ptr::without_provenance_mut(handle.0 as usize)
+}
+
+fn handle(pointer: *mut c_void) -> Handle {
+    Handle(pointer.addr() as u64)
+}
+
+/// The first 31 bytes of a string.
+///
+/// # Safety
+/// `text` is a string.
+unsafe fn key(text: *const c_char) -> Key {
+    let mut key: Key = [0; 4];
+    let mut at = 0;
+    for word in &mut key {
+        for shift in 0..8 {
+            if at == KEY_BYTES {
+                return key;
+            }
+            // SAFETY: within the string: no byte before this one was its end.
+            let from = unsafe { text.add(at) };
+            // SAFETY: as above.
+            let byte = unsafe { from.read() } as u8;
+            if byte == 0 {
+                return key;
+            }
+            *word |= u64::from(byte) << (shift * 8);
+            at += 1;
+        }
+    }
+    key
+}
+
+/// A line for NCCL's own log, at level INFO.
+///
+/// # Safety
+/// `logger` is NCCL's.
+pub(crate) unsafe fn log(logger: Option<Logger>, text: &str) {
+    let Some(logger) = logger else { return };
+    let Ok(text) = std::ffi::CString::new(text) else { return };
+    // SAFETY: the caller's; the format takes one string and gets one, and all strings outlive the call.
+    unsafe {
+        logger(
+            LOG_INFO,
+            LOG_INIT,
+            c"ringleader".as_ptr(),
+            0,
+            c"PROFILER/Plugin: ringleader: %s".as_ptr(),
+            text.as_ptr(),
+        );
+    }
+}

@@ -1,0 +1,90 @@
+//! Between NCCL and the plugin: the one `Core` of the process, and what happens when something goes wrong in it.
+
+use std::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+
+use crate::core::Core;
+
+/// NCCL's `ncclSuccess`: the only answer that it ever gets.
+pub(crate) const SUCCESS: c_int = 0;
+
+/// The core, once made; null before, after a fault, and in a forked child.
+///
+/// It is never given back: a callback of another thread may be using it.
+static CORE: AtomicPtr<Core> = AtomicPtr::new(std::ptr::null_mut());
+/// A fault happened: the plugin stays off for the rest of the process.
+static IS_OFF: AtomicBool = AtomicBool::new(false);
+/// The thread that makes the core; rare, and never held across an event.
+static MAKING: AtomicU32 = AtomicU32::new(0);
+
+fn core() -> Option<&'static Core> {
+    let core = CORE.load(Ordering::Acquire);
+    // SAFETY: it is null or came from `Box::leak` in `make`, whose box is never freed; `Core` is only used shared.
+    unsafe { core.as_ref() }
+}
+
+/// Runs one callback. A panic is counted, and the plugin is off from then on. NCCL always gets success.
+#[inline]
+pub fn guarded(callback: impl FnOnce(&'static Core)) -> c_int {
+    if let Some(core) = core()
+        && catch_unwind(AssertUnwindSafe(|| callback(core))).is_err()
+    {
+        core.fault();
+        IS_OFF.store(true, Ordering::Relaxed);
+        CORE.store(std::ptr::null_mut(), Ordering::Release);
+    }
+    SUCCESS
+}
+
+/// As `guarded`, for `init`: makes the core if this is the first communicator of the process. `callback` is told why
+/// there is none, once.
+pub(crate) fn guarded_init(callback: impl FnOnce(Result<&'static Core, String>)) -> c_int {
+    let outcome = catch_unwind(AssertUnwindSafe(|| callback(core_or_new())));
+    if outcome.is_err() {
+        if let Some(core) = core() {
+            core.fault();
+        }
+        IS_OFF.store(true, Ordering::Relaxed);
+        CORE.store(std::ptr::null_mut(), Ordering::Release);
+    }
+    SUCCESS
+}
+
+fn core_or_new() -> Result<&'static Core, String> {
+    if IS_OFF.load(Ordering::Relaxed) {
+        return Err(String::new());
+    }
+    // Several threads make their communicators at once; the first makes the core, the others wait for it: `init` may.
+    while MAKING.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        std::thread::yield_now();
+    }
+    let made = core().map_or_else(make, Ok);
+    MAKING.store(0, Ordering::Release);
+    made
+}
+
+fn make() -> Result<&'static Core, String> {
+    let core = match catch_unwind(Core::new) {
+        Ok(made) => made?,
+        Err(_) => return Err("a fault".to_owned()),
+    };
+    // A child must not write into its parent's ring.
+    // SAFETY: `off_in_child` is async-signal-safe: it only stores to atomics. The C library forgets it when the library
+    // is closed.
+    let _registered = unsafe { libc::pthread_atfork(None, None, Some(off_in_child)) };
+    let core = Box::leak(Box::new(core));
+    CORE.store(core, Ordering::Release);
+    Ok(core)
+}
+
+extern "C" fn off_in_child() {
+    CORE.store(std::ptr::null_mut(), Ordering::Relaxed);
+    MAKING.store(0, Ordering::Relaxed);
+}
+
+/// For tests: as if the process were new.
+pub fn forget() {
+    CORE.store(std::ptr::null_mut(), Ordering::Release);
+    IS_OFF.store(false, Ordering::Relaxed);
+}

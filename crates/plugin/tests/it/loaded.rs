@@ -1,0 +1,256 @@
+//! The built library, opened as NCCL opens it; each in a process of its own.
+
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::ptr::null_mut;
+
+use ringleader_nccl::abi::v4::Args;
+use ringleader_nccl::abi::v6::{Descriptor, Of};
+use ringleader_nccl::abi::{Init1, Profiler, ProxyStep};
+use ringleader_ring::{Reader, State, rings_in};
+
+type Table6 = Profiler<
+    unsafe extern "C" fn(
+        *mut *mut c_void,
+        u64,
+        *mut c_int,
+        *const i8,
+        c_int,
+        c_int,
+        c_int,
+        *mut c_void,
+    ) -> c_int,
+    Descriptor,
+    Args,
+>;
+
+/// The library beside this test binary: cargo builds it for the same profile.
+fn library() -> PathBuf {
+    let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+    let name = "libringleader_nccl.so";
+    [deps.join(name), deps.parent().unwrap().join(name)].into_iter().find(|path| path.exists()).unwrap()
+}
+
+struct Library(*mut c_void);
+
+impl Library {
+    fn open() -> Self {
+        let path = CString::new(library().into_os_string().into_encoded_bytes()).unwrap();
+        // SAFETY: a library of ours.
+        let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        assert!(!library.is_null());
+        Self(library)
+    }
+    fn symbol(&self, name: &CStr) -> *mut c_void {
+        // SAFETY: an open library.
+        unsafe { libc::dlsym(self.0, name.as_ptr()) }
+    }
+    fn table(&self) -> &'static Table6 {
+        // SAFETY: the symbol is this table; the library stays loaded.
+        unsafe { &*self.symbol(c"ncclProfiler_v6").cast::<Table6>() }
+    }
+    fn close(self) {
+        // SAFETY: an open library.
+        assert_eq!(unsafe { libc::dlclose(self.0) }, 0);
+    }
+}
+
+fn init(table: &Table6, id: u64) -> (*mut c_void, c_int) {
+    let (mut context, mut mask) = (null_mut(), -1);
+    // SAFETY: good pointers.
+    let result = unsafe {
+        (table.init)(&raw mut context, id, &raw mut mask, c"c".as_ptr().cast(), 1, 2, 0, null_mut())
+    };
+    assert_eq!(result, 0);
+    (context, mask)
+}
+
+fn group(table: &Table6, context: *mut c_void) -> *mut c_void {
+    let of = Of { proxy_step: ProxyStep { step: 0 } };
+    let mut descriptor = Descriptor { kind: 1, parent: null_mut(), rank: 0, of };
+    let mut handle = null_mut();
+    // SAFETY: good pointers.
+    unsafe { (table.start_event)(context, &raw mut handle, &raw mut descriptor) };
+    handle
+}
+
+/// Runs one of the children below in a process of its own.
+pub(crate) fn run(child: &str, dir: &Path, more: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args([child, "--exact", "--nocapture"])
+        .env("PLUGIN_TEST_CHILD", "1")
+        .env("RINGLEADER_RING_DIR", dir)
+        .envs(more.iter().copied());
+    let out = command.output().unwrap();
+    assert!(
+        out.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&out.stdout),
+        String::from_utf8_lossy(&out.stderr)
+    );
+    out
+}
+
+pub(crate) fn is_child() -> bool {
+    std::env::var_os("PLUGIN_TEST_CHILD").is_some()
+}
+
+fn only_ring(dir: &Path) -> State {
+    let rings = rings_in(dir);
+    assert_eq!(rings.len(), 1);
+    Reader::open(&rings[0]).unwrap().state().unwrap()
+}
+
+#[test]
+fn child_opens_and_closes() {
+    if !is_child() {
+        return;
+    }
+    for round in 0..300 {
+        let library = Library::open();
+        for name in [
+            c"ncclProfiler_v1",
+            c"ncclProfiler_v2",
+            c"ncclProfiler_v3",
+            c"ncclProfiler_v4",
+            c"ncclProfiler_v5",
+            c"ncclProfiler_v6",
+            c"ncclProfiler_v7",
+        ] {
+            let symbol = library.symbol(name);
+            assert!(!symbol.is_null(), "{name:?}");
+            // SAFETY: every table begins with the name.
+            let table = unsafe { &*symbol.cast::<Profiler<Init1, (), ()>>() };
+            // SAFETY: a string.
+            assert_eq!(unsafe { CStr::from_ptr(table.name) }, c"ringleader");
+        }
+        assert!(library.symbol(c"ncclProfiler_v8").is_null());
+        let table = library.table();
+        let (context, mask) = init(table, round);
+        assert!(!context.is_null() && mask != 0);
+        assert!(!group(table, context).is_null());
+        // SAFETY: a context of ours.
+        unsafe { (table.finalize)(context) };
+        library.close();
+    }
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    assert_eq!(maps.lines().filter(|line| line.contains("/ring-")).count(), 1);
+    assert_eq!(
+        std::fs::read_dir("/proc/self/task").unwrap().count(),
+        2,
+        "libtest's two threads, none of ours"
+    );
+}
+
+#[test]
+fn nccl_may_open_and_close_it_for_every_communicator() {
+    let dir = tempfile::tempdir().unwrap();
+    run("loaded::child_opens_and_closes", dir.path(), &[("RANK", "5"), ("WORLD_SIZE", "8")]);
+    let state = only_ring(dir.path());
+    assert!(state.process.is_ended);
+    assert_eq!((state.comms.len(), state.process.rank, state.process.interface), (300, Some(5), 6));
+}
+
+#[test]
+fn child_forks() {
+    if !is_child() {
+        return;
+    }
+    let table = Library::open().table();
+    let (context, _) = init(table, 1);
+    // SAFETY: the child only calls the plugin and leaves.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let is_off = group(table, context).is_null();
+        // SAFETY: as above.
+        unsafe { (table.finalize)(context) };
+        // A new communicator of the child has a ring of its own.
+        let (own, mask) = init(table, 2);
+        let has_own = !own.is_null() && mask != 0 && !group(table, own).is_null();
+        // SAFETY: leaves at once.
+        unsafe { libc::_exit(if is_off && has_own { 42 } else { 1 }) };
+    }
+    let mut status = 0;
+    // SAFETY: our child.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(libc::WEXITSTATUS(status), 42);
+    assert!(!group(table, context).is_null(), "the parent goes on");
+}
+
+#[test]
+fn a_forked_child_leaves_its_parents_ring_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    run("loaded::child_forks", dir.path(), &[]);
+    let mut states: Vec<State> =
+        rings_in(dir.path()).iter().map(|path| Reader::open(path).unwrap().state().unwrap()).collect();
+    states.sort_by_key(|state| state.comms[0].id);
+    assert_eq!(states.len(), 2);
+    assert_eq!(
+        states.iter().map(|state| (state.comms.len(), state.comms[0].id)).collect::<Vec<_>>(),
+        [(1, 1), (1, 2)]
+    );
+    assert!(states.iter().all(|state| state.comms[0].ended_ns.is_none()));
+    assert_ne!(states[0].process.pid, states[1].process.pid);
+}
+
+#[test]
+fn child_is_off() {
+    if !is_child() {
+        return;
+    }
+    let table = Library::open().table();
+    for _ in 0..3 {
+        let (context, mask) = init(table, 1);
+        assert!(context.is_null());
+        assert_eq!(mask, 0);
+        assert!(group(table, context).is_null());
+        // SAFETY: null.
+        unsafe { (table.finalize)(context) };
+    }
+}
+
+#[test]
+fn it_is_off_when_told_or_when_there_is_no_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = run("loaded::child_is_off", dir.path(), &[("RINGLEADER_PLUGIN", "0")]);
+    assert!(rings_in(dir.path()).is_empty());
+    assert!(!String::from_utf8_lossy(&out.stderr).contains("ringleader:"));
+    run("loaded::child_is_off", Path::new("/proc/nowhere"), &[]);
+}
+
+#[test]
+fn child_with_a_fault() {
+    if !is_child() {
+        return;
+    }
+    let nccl = crate::driver::Nccl::init(1, c"fault");
+    assert!(!nccl.group().0.is_null());
+    assert_eq!(ringleader_nccl::guarded(|_| panic!("planted")), 0);
+    // Off from then on, for new communicators too.
+    assert!(nccl.group().0.is_null());
+    assert_eq!(crate::driver::Nccl::init(2, c"later").mask, 0);
+}
+
+#[test]
+fn a_fault_is_counted_and_switches_it_off() {
+    let dir = tempfile::tempdir().unwrap();
+    run("loaded::child_with_a_fault", dir.path(), &[]);
+    let state = only_ring(dir.path());
+    assert_eq!((state.lost.faults, state.comms.len()), (1, 1));
+}
+
+#[test]
+fn child_asks_for_other_events() {
+    if !is_child() {
+        return;
+    }
+    assert_eq!(crate::driver::Nccl::init(1, c"mask").mask, 0xde);
+}
+
+#[test]
+fn the_events_can_be_chosen() {
+    let dir = tempfile::tempdir().unwrap();
+    run("loaded::child_asks_for_other_events", dir.path(), &[("RINGLEADER_PLUGIN_EVENTS", "0xde")]);
+}

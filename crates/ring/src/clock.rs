@@ -1,0 +1,17 @@
+//! The two clocks of a ring. Both come from the vDSO: no system call.
+
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+fn nanoseconds(time: Timespec) -> u64 {
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
+}
+
+/// CLOCK_MONOTONIC in nanoseconds; never 0.
+pub fn mono_ns() -> u64 {
+    nanoseconds(clock_gettime(ClockId::Monotonic)).max(1)
+}
+
+/// CLOCK_REALTIME in nanoseconds since 1970.
+pub fn unix_ns() -> u64 {
+    nanoseconds(clock_gettime(ClockId::Realtime))
+}

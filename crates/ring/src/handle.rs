@@ -1,0 +1,107 @@
+//! What NCCL keeps for us between two callbacks: a number, never an address.
+//!
+//! A handle may come back late, twice, from another process (PXN) or never. So it names a place and a generation, and
+//! whoever uses it finds out whether it still means anything.
+
+/// Kind (4 bits), index (20), generation (24), extra (16).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Handle(pub u64);
+
+/// What a handle stands for. 0 is no handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum HandleKind {
+    /// A communicator: what NCCL calls the context.
+    Comm = 1,
+    /// A call of the program, not yet launched.
+    Call = 2,
+    /// A call that is only recorded into a CUDA graph.
+    Captured = 3,
+    /// A launch: index is the communicator, the rest the launch's number.
+    Plan = 4,
+    /// An operation.
+    Op = 5,
+    /// One channel's kernel of an operation; extra is the channel.
+    Kernel = 6,
+    /// A proxy operation.
+    Wait = 7,
+    /// A step of a proxy operation; extra is the step's low bits.
+    Step = 8,
+    /// What the network plugin does for a step.
+    Net = 9,
+    /// A group of calls: index and generation are those of the writer's own table.
+    Group = 10,
+}
+
+/// Generations in handles have 24 bits.
+pub(crate) const GENERATION: u64 = 0xff_ffff;
+
+/// The bit of a launch's handle that says that it is not followed.
+const PLAN_PASSED: u64 = 1 << 39;
+
+impl Handle {
+    /// No handle: NCCL's null.
+    pub const NONE: Self = Self(0);
+    /// A recorded call needs no place.
+    pub const CAPTURED: Self = Self((HandleKind::Captured as u64) << 60);
+
+    pub(crate) const fn new(kind: HandleKind, index: usize, generation: u64, extra: u64) -> Self {
+        Self(
+            (kind as u64) << 60
+                | (index as u64 & 0xf_ffff) << 40
+                | (generation & GENERATION) << 16
+                | extra & 0xffff,
+        )
+    }
+
+    /// The kind, if this is a handle of ours.
+    pub const fn kind(self) -> Option<HandleKind> {
+        Some(match self.0 >> 60 {
+            1 => HandleKind::Comm,
+            2 => HandleKind::Call,
+            3 => HandleKind::Captured,
+            4 => HandleKind::Plan,
+            5 => HandleKind::Op,
+            6 => HandleKind::Kernel,
+            7 => HandleKind::Wait,
+            8 => HandleKind::Step,
+            9 => HandleKind::Net,
+            10 => HandleKind::Group,
+            _ => return None,
+        })
+    }
+
+    pub(crate) const fn index(self) -> usize {
+        (self.0 >> 40) as usize & 0xf_ffff
+    }
+    pub(crate) const fn generation(self) -> u64 {
+        self.0 >> 16 & GENERATION
+    }
+    pub(crate) const fn extra(self) -> u64 {
+        self.0 & 0xffff
+    }
+    /// The launch's number within a handle of a launch: 39 bits.
+    pub(crate) const fn plan(self) -> u64 {
+        self.0 & (PLAN_PASSED - 1)
+    }
+
+    /// The bit of a group, a launch or a recorded call that is not followed.
+    const fn passed(self) -> u64 {
+        match self.kind() {
+            Some(HandleKind::Plan) => PLAN_PASSED,
+            Some(HandleKind::Group | HandleKind::Captured) => 1,
+            _ => 0,
+        }
+    }
+
+    /// The same group, launch or recorded call, with whether what belongs to it is followed to its end.
+    #[must_use]
+    pub const fn following(self, is_followed: bool) -> Self {
+        if is_followed { Self(self.0 & !self.passed()) } else { Self(self.0 | self.passed()) }
+    }
+
+    /// Whether what belongs to it is followed; none for handles that do not tell.
+    pub const fn is_followed(self) -> Option<bool> {
+        if self.passed() == 0 { None } else { Some(self.0 & self.passed() == 0) }
+    }
+}

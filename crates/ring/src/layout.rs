@@ -1,0 +1,213 @@
+//! Where everything lies in the file. All of it is words of eight bytes, little-endian; a place is counted in words.
+//!
+//! Format 1.0. The header tells size and place of every table, and a reader goes by the header, so that a table may
+//! grow, or its entries get words at their end, with a new minor version only.
+
+/// First word of a finished file: `RLRING1` and a line feed. It is written last.
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"RLRING1\n");
+/// A reader refuses another major version.
+pub(crate) const MAJOR: u64 = 1;
+/// Newer minor versions only add.
+pub(crate) const MINOR: u64 = 0;
+
+/// One table: entries of equal size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Table {
+    /// Place of its first entry.
+    pub(crate) at: usize,
+    /// Words of one entry, the tag among them.
+    pub(crate) words: usize,
+    /// Number of entries.
+    pub(crate) entries: usize,
+}
+
+impl Table {
+    const fn after(before: Self, words: usize, entries: usize) -> Self {
+        Self { at: before.at + before.words * before.entries, words, entries }
+    }
+
+    /// Place of an entry; the last one for an index that is too large, so that no caller can leave the table.
+    pub(crate) const fn entry(&self, index: usize) -> usize {
+        let index = if index < self.entries { index } else { self.entries - 1 };
+        self.at + index * self.words
+    }
+}
+
+/// The header has two pages: the second holds what changes often.
+pub(crate) const HEADER: Table = Table { at: 0, words: 1024, entries: 1 };
+/// Names that are not in the lists of `names`: the tag and 31 bytes of text.
+pub(crate) const NAMES: Table = Table::after(HEADER, 8, 64);
+/// Communicators. Jobs with thousands of them make and end them in turn; few hold more than a hundred.
+pub(crate) const COMMS: Table = Table::after(NAMES, 32, 512);
+/// Operations in flight: CUDA queues about a thousand launches, and a launch may hold many sends and receives.
+pub(crate) const OPS: Table = Table::after(COMMS, 20, 4096);
+/// Proxy operations in flight: one for each channel and direction of an operation that uses the network.
+pub(crate) const WAITS: Table = Table::after(OPS, 16, 8192);
+/// The journal of ended operations.
+pub(crate) const JOURNAL: Table = Table::after(WAITS, 16, 8192);
+/// All of it.
+pub(crate) const FILE_WORDS: usize = JOURNAL.at + JOURNAL.words * JOURNAL.entries;
+/// The file's size in bytes. Small, because a container's /dev/shm has 64 MiB for all of its ranks.
+pub const FILE_BYTES: usize = FILE_WORDS * 8;
+
+/// The tables in the order in which the header describes them.
+pub(crate) const TABLES: [Table; 5] = [NAMES, COMMS, OPS, WAITS, JOURNAL];
+
+/// Words of the header's first page.
+pub(crate) mod head {
+    pub(crate) const MAGIC: usize = 0;
+    /// Major in the high half, minor in the low.
+    pub(crate) const VERSION: usize = 1;
+    pub(crate) const FILE_BYTES: usize = 2;
+    /// Three words for each table: place, words of an entry, entries.
+    pub(crate) const TABLES: usize = 3;
+    pub(crate) const PID: usize = 18;
+    pub(crate) const START_TICKS: usize = 19;
+    /// One more than the number, 0 if there is none; so are the next two.
+    pub(crate) const RANK: usize = 20;
+    pub(crate) const LOCAL_RANK: usize = 21;
+    pub(crate) const WORLD_SIZE: usize = 22;
+    pub(crate) const INTERFACE: usize = 23;
+    /// CLOCK_MONOTONIC and CLOCK_REALTIME of one moment, when the file was made.
+    pub(crate) const MADE_MONO: usize = 24;
+    pub(crate) const MADE_UNIX: usize = 25;
+    /// Added to the generation in every handle, so that a handle of another process means nothing here.
+    pub(crate) const SEED: usize = 26;
+    /// 32 hexadecimal digits.
+    pub(crate) const BOOT_ID: usize = 32;
+    pub(crate) const BOOT_ID_WORDS: usize = 4;
+    pub(crate) const HOST: usize = 40;
+    pub(crate) const HOST_WORDS: usize = 8;
+    /// Only in an image: the moment of the reading, and what was torn at it.
+    pub(crate) const TAKEN_MONO: usize = 48;
+    pub(crate) const TAKEN_UNIX: usize = 49;
+    pub(crate) const TORN: usize = 50;
+    /// One more than whether the ring's process held it then.
+    pub(crate) const HELD: usize = 51;
+
+    // The second page: each on its own cache line, for several threads write them.
+    /// Entries ever given to the journal.
+    pub(crate) const JOURNAL_HEAD: usize = 512;
+    /// Communicators ever made.
+    pub(crate) const COMMS_MADE: usize = 520;
+    /// Communicators that live.
+    pub(crate) const COMMS_LIVE: usize = 528;
+    /// Losses: communicators, operations, proxy operations, journal entries, faults.
+    pub(crate) const LOST_COMMS: usize = 536;
+    pub(crate) const LOST_OPS: usize = 537;
+    pub(crate) const LOST_WAITS: usize = 538;
+    pub(crate) const LOST_RECORDS: usize = 539;
+    pub(crate) const FAULTS: usize = 540;
+}
+
+/// Words of a communicator after the tag. From `COLLECTIVES` on they change while it lives.
+pub(crate) mod comm {
+    pub(crate) const ID: usize = 1;
+    pub(crate) const NAME: usize = 2;
+    pub(crate) const NAME_WORDS: usize = 8;
+    /// Ranks in the low half, nodes in the high.
+    pub(crate) const SIZE: usize = 10;
+    pub(crate) const RANK: usize = 11;
+    pub(crate) const CREATED: usize = 12;
+    /// 0 while it lives.
+    pub(crate) const ENDED: usize = 13;
+    /// Its number in the order of their making.
+    pub(crate) const ORDER: usize = 14;
+    /// See `Sight`.
+    pub(crate) const SIGHT: usize = 15;
+    pub(crate) const COLLECTIVES: usize = 16;
+    pub(crate) const COLLECTIVES_DONE: usize = 17;
+    pub(crate) const P2P: usize = 18;
+    pub(crate) const P2P_DONE: usize = 19;
+    pub(crate) const BYTES_DONE: usize = 20;
+    pub(crate) const PROGRESS: usize = 21;
+    /// Launches so far, and the newest one of which a kernel was seen to start.
+    pub(crate) const PLANS: usize = 22;
+    pub(crate) const PLAN_STARTED: usize = 23;
+    /// Handles of the newest operations whose end may stay unseen.
+    pub(crate) const UNSEEN: usize = 24;
+    pub(crate) const UNSEEN_WORDS: usize = 7;
+    /// Newest time of a call of which a kernel was seen to start.
+    pub(crate) const STARTED_CALL: usize = 31;
+}
+
+/// Words of an operation after the tag.
+pub(crate) mod op {
+    /// Reference to its communicator: see `slot::reference`.
+    pub(crate) const COMM: usize = 1;
+    /// Number; the highest bit is set for point-to-point.
+    pub(crate) const NUMBER: usize = 2;
+    pub(crate) const CODES: usize = 3;
+    pub(crate) const SEQUENCE: usize = 4;
+    pub(crate) const COUNT: usize = 5;
+    /// Root in the low half, peer in the high; each one more than the number.
+    pub(crate) const RANKS: usize = 6;
+    pub(crate) const ENQUEUED: usize = 7;
+    pub(crate) const HANDED_OVER: usize = 8;
+    pub(crate) const STARTED: usize = 9;
+    /// See `progress`.
+    pub(crate) const CONTROL: usize = 10;
+    pub(crate) const OPEN: usize = 11;
+    pub(crate) const GPU_STARTED: usize = 12;
+    pub(crate) const GPU_ENDED: usize = 13;
+    pub(crate) const LONGEST: usize = 14;
+    pub(crate) const PLAN: usize = 15;
+    /// Newest stop of a channel or proxy.
+    pub(crate) const STOPPED: usize = 16;
+    /// Handle of the broadcast called before it in the same group: for the writer alone.
+    pub(crate) const BEFORE: usize = 17;
+}
+
+/// Words of a proxy operation after the tag.
+pub(crate) mod wait {
+    /// Reference to its operation, 0 for another process's.
+    pub(crate) const OP: usize = 1;
+    /// Peer in the low half; bits 32 to 39 channel, bit 40 send.
+    pub(crate) const WHAT: usize = 2;
+    pub(crate) const PID: usize = 3;
+    /// Wanted steps in the low half; open events of the network plugin in the high.
+    pub(crate) const STEPS: usize = 4;
+    pub(crate) const DONE: usize = 5;
+    pub(crate) const LONGEST: usize = 6;
+    pub(crate) const STARTED: usize = 7;
+    /// What each of the newest eight steps waits for: NCCL has no more of them open at once.
+    pub(crate) const PHASES: usize = 8;
+    pub(crate) const PHASES_WORDS: usize = 8;
+}
+
+/// Words of an ended operation after its sequence.
+pub(crate) mod done {
+    pub(crate) const COMM: usize = 1;
+    pub(crate) const NUMBER: usize = 2;
+    pub(crate) const CODES: usize = 3;
+    pub(crate) const SEQUENCE: usize = 4;
+    pub(crate) const COUNT: usize = 5;
+    pub(crate) const RANKS: usize = 6;
+    pub(crate) const ENQUEUED: usize = 7;
+    pub(crate) const STARTED: usize = 8;
+    pub(crate) const ENDED: usize = 9;
+    pub(crate) const GPU_STARTED: usize = 10;
+    pub(crate) const GPU_NS: usize = 11;
+    pub(crate) const LONGEST: usize = 12;
+    pub(crate) const FLAGS: usize = 13;
+}
+
+/// Highest bit of a number: a send or receive.
+pub(crate) const P2P_BIT: u64 = 1 << 63;
+/// Bit of the codes of an operation whose kernels and proxies NCCL was not asked to report.
+pub(crate) const PASSED_OVER: u64 = 1 << 49;
+/// `done::FLAGS`: the end was seen.
+pub(crate) const END_SEEN: u64 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::{COMMS, FILE_BYTES, HEADER, JOURNAL, NAMES, OPS, WAITS};
+
+    #[test]
+    fn the_file_stays_small_and_tables_start_on_a_cache_line() {
+        assert_eq!(FILE_BYTES, 8192 + 4096 + 131_072 + 655_360 + 1_048_576 + 1_048_576);
+        for table in [HEADER, NAMES, COMMS, OPS, WAITS, JOURNAL] {
+            assert_eq!(table.at * 8 % 64, 0, "{table:?}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Every order of the ring's atomics that loom can think of: `RUSTFLAGS="--cfg loom" cargo test -p ringleader-ring`.
+
+use loom::sync::Arc;
+use loom::thread;
+
+use crate::progress::{self, HANDED_OVER, Progress, Step};
+use crate::sync::{AtomicU64, Ordering, fence};
+use crate::{journal, slot};
+
+struct Entry {
+    tag: AtomicU64,
+    words: [AtomicU64; 2],
+}
+
+impl Entry {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { tag: AtomicU64::new(0), words: [AtomicU64::new(0), AtomicU64::new(0)] })
+    }
+    fn fill(&self, value: u64) {
+        for word in &self.words {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Reads an entry beside its writer: what is seen belongs to the generation of the tag, whole.
+///
+/// The reader is the thread that is spawned and the writer the one that runs first. The other way round loom takes one
+/// order only: it looks for the last access to the tag before a write, finds the writer's own, and stops there.
+fn read_beside(entry: &Arc<Entry>) -> thread::JoinHandle<()> {
+    let entry = entry.clone();
+    thread::spawn(move || {
+        let mut seen = [0; 2];
+        if let Some(tag) = slot::read(&entry.tag, &entry.words, &mut seen) {
+            assert_eq!(seen, [slot::generation(tag) + 10; 2]);
+        }
+    })
+}
+
+/// A reader beside a writer that fills, gives back and fills again: it sees one filling or the other, never a mixture.
+#[test]
+fn a_reader_never_sees_half_an_entry() {
+    loom::model(|| {
+        let entry = Entry::new();
+        let reader = read_beside(&entry);
+        for _ in 0..2 {
+            let generation = slot::claim(&entry.tag).unwrap();
+            entry.fill(generation + 10);
+            slot::publish(&entry.tag, generation);
+            assert!(slot::free(&entry.tag, generation));
+        }
+        reader.join().unwrap();
+        assert_eq!(slot::generation(entry.tag.load(Ordering::Relaxed)), 2);
+    });
+}
+
+/// The same, the entry being taken from an owner that is gone.
+#[test]
+fn a_reader_never_sees_half_a_reclaimed_entry() {
+    loom::model(|| {
+        let entry = Entry::new();
+        let generation = slot::claim(&entry.tag).unwrap();
+        entry.fill(generation + 10);
+        slot::publish(&entry.tag, generation);
+        let reader = read_beside(&entry);
+        let tag = entry.tag.load(Ordering::Acquire);
+        let generation = slot::reclaim(&entry.tag, tag).unwrap();
+        entry.fill(generation + 10);
+        slot::publish(&entry.tag, generation);
+        reader.join().unwrap();
+    });
+}
+
+/// Two threads after one entry: one gets it, and an owner's free meets a reclaim of the same generation once.
+#[test]
+fn an_entry_has_one_owner() {
+    loom::model(|| {
+        let entry = Entry::new();
+        let other = {
+            let entry = entry.clone();
+            thread::spawn(move || slot::claim(&entry.tag).is_some())
+        };
+        let mine = slot::claim(&entry.tag).is_some();
+        assert!(mine ^ other.join().unwrap());
+        slot::publish(&entry.tag, 0);
+
+        let tag = entry.tag.load(Ordering::Relaxed);
+        let other = {
+            let entry = entry.clone();
+            thread::spawn(move || slot::reclaim(&entry.tag, tag).is_some())
+        };
+        let freed = slot::free(&entry.tag, 0);
+        assert!(freed ^ other.join().unwrap());
+    });
+}
+
+fn record(sequence: &AtomicU64, words: &[AtomicU64; 2], place: u64) -> bool {
+    let begun = journal::begin(sequence, place);
+    if begun {
+        for word in words {
+            word.store(place + 10, Ordering::Relaxed);
+        }
+        journal::end(sequence, place);
+    }
+    begun
+}
+
+/// Two writers a round apart at one journal entry, and a reader: whole or nothing, and the drop is told to its writer.
+#[test]
+fn a_journal_entry_is_whole() {
+    // Three threads: without a bound on the switches that nobody asked for it takes minutes.
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let entry = Entry::new();
+        let writer = {
+            let entry = entry.clone();
+            thread::spawn(move || record(&entry.tag, &entry.words, 1))
+        };
+        let reader = {
+            let entry = entry.clone();
+            thread::spawn(move || {
+                let before = entry.tag.load(Ordering::Acquire);
+                let seen = [0, 1].map(|at: usize| entry.words[at].load(Ordering::Relaxed));
+                fence(Ordering::Acquire);
+                let after = entry.tag.load(Ordering::Relaxed);
+                if before == after
+                    && let Some(place) = journal::place(before)
+                {
+                    assert_eq!(seen, [place + 10; 2]);
+                }
+            })
+        };
+        let first = record(&entry.tag, &entry.words, 0);
+        let second = writer.join().unwrap();
+        reader.join().unwrap();
+        assert!(first || second);
+        let last = journal::place(entry.tag.load(Ordering::Acquire)).unwrap();
+        assert_eq!(last, u64::from(second));
+        assert_eq!(entry.words[0].load(Ordering::Relaxed), last + 10);
+    });
+}
+
+/// Hand-over, the channel's stop and the proxy's stop in three threads: exactly one of them ends the operation.
+#[test]
+fn an_operation_ends_once() {
+    loom::model(|| {
+        let started = Progress::new(7).expecting(1).one_started().and_then(Progress::proxy_started).unwrap();
+        let word = Arc::new(AtomicU64::new(started.0));
+        let run = |change: fn(Progress) -> Option<Progress>| {
+            let word = word.clone();
+            thread::spawn(move || progress::step(&word, 7, change))
+        };
+        let stop = run(Progress::one_stopped);
+        let proxy = run(Progress::proxy_stopped);
+        let handed = progress::step(&word, 7, |progress| Some(progress.with(HANDED_OVER)));
+        let steps = [handed, stop.join().unwrap(), proxy.join().unwrap()];
+        assert_eq!(steps.iter().filter(|step| **step == Step::Ends).count(), 1);
+        assert_eq!(steps.iter().filter(|step| **step == Step::Refused).count(), 0);
+        // And nothing after that changes it; nor does one of another generation.
+        assert_eq!(progress::step(&word, 7, Progress::one_started), Step::Refused);
+        assert_eq!(progress::step(&word, 8, Progress::one_started), Step::Refused);
+        assert!(!progress::put_away(&word, 7, false));
+    });
+}
+
+/// A place that is taken back while its operation's last child stops: one of the two puts it away.
+#[test]
+fn an_operation_is_put_away_once() {
+    loom::model(|| {
+        let started = Progress::new(7).with(HANDED_OVER).expecting(1).one_started().unwrap();
+        let word = Arc::new(AtomicU64::new(started.0));
+        let other = {
+            let word = word.clone();
+            thread::spawn(move || progress::put_away(&word, 7, false))
+        };
+        let ends = progress::step(&word, 7, Progress::one_stopped) == Step::Ends;
+        assert!(ends ^ other.join().unwrap());
+    });
+}

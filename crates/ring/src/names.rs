@@ -1,0 +1,173 @@
+//! NCCL's names as numbers: what a descriptor says in strings is kept as one byte each.
+//!
+//! The lists stand in the order of NCCL's enumerations of 2.23, whose interface 1 sends the numbers themselves; newer
+//! names follow. One more than the place in the list is the code, 0 is no name, and from 128 on a code is a place in
+//! the file's own table of names. Source: `src/collectives.cc` and `src/include/nccl_common.h` of NCCL.
+
+/// Functions.
+pub const FUNCTIONS: &[&str] = &[
+    "Broadcast",
+    "Reduce",
+    "AllGather",
+    "ReduceScatter",
+    "AllReduce",
+    "SendRecv",
+    "Send",
+    "Recv",
+    "AlltoAll",
+    "Scatter",
+    "Gather",
+    "AllGatherV",
+    "PutSignal",
+    "Signal",
+    "WaitSignal",
+];
+/// Types of elements.
+pub const DATATYPES: &[&str] = &[
+    "ncclInt8",
+    "ncclUint8",
+    "ncclInt32",
+    "ncclUint32",
+    "ncclInt64",
+    "ncclUint64",
+    "ncclFloat16",
+    "ncclFloat32",
+    "ncclFloat64",
+    "ncclBfloat16",
+    "ncclFloat8e4m3",
+    "ncclFloat8e5m2",
+];
+/// Algorithms. `CE` is this project's word for copies by the GPU's copy engines.
+pub const ALGORITHMS: &[&str] =
+    &["TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT", "Unknown", "CE"];
+/// Protocols.
+pub const PROTOCOLS: &[&str] = &["LL", "LL128", "SIMPLE", "Unknown"];
+
+/// Code of the function `Broadcast`.
+pub(crate) const BROADCAST: u8 = 1;
+/// Code of the algorithm `Unknown`: symmetric kernels, which report no channels.
+pub(crate) const ALGORITHM_UNKNOWN: u8 = 8;
+/// Code of the algorithm `CE`.
+pub const ALGORITHM_CE: u8 = 9;
+
+/// First code of a name in the file's own table.
+pub(crate) const OWN: u8 = 128;
+
+/// Which list a name belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `FUNCTIONS`.
+    Function,
+    /// `DATATYPES`.
+    Datatype,
+    /// `ALGORITHMS`.
+    Algorithm,
+    /// `PROTOCOLS`.
+    Protocol,
+}
+
+/// A name as four words: up to 31 bytes, the rest 0.
+pub type Key = [u64; 4];
+
+/// Bytes of a key, its closing 0 left out.
+pub const KEY_BYTES: usize = 31;
+
+/// The words of a text; what is too long is cut.
+pub const fn key(text: &[u8]) -> Key {
+    let mut words = [0_u64; 4];
+    let mut rest = text;
+    let mut at = 0;
+    while let [byte, tail @ ..] = rest {
+        if at >= KEY_BYTES {
+            break;
+        }
+        let shift = (at % 8) * 8;
+        let bits = (*byte as u64) << shift;
+        match at / 8 {
+            0 => words[0] |= bits,
+            1 => words[1] |= bits,
+            2 => words[2] |= bits,
+            _ => words[3] |= bits,
+        }
+        rest = tail;
+        at += 1;
+    }
+    words
+}
+
+const fn keys<const N: usize>(list: &[&str]) -> [Key; N] {
+    let mut made = [[0; 4]; N];
+    let mut rest = list;
+    let mut left: &mut [Key] = &mut made;
+    while let ([name, names @ ..], [place, places @ ..]) = (rest, left) {
+        *place = key(name.as_bytes());
+        rest = names;
+        left = places;
+    }
+    made
+}
+
+static FUNCTION_KEYS: [Key; 15] = keys(FUNCTIONS);
+static DATATYPE_KEYS: [Key; 12] = keys(DATATYPES);
+static ALGORITHM_KEYS: [Key; 9] = keys(ALGORITHMS);
+static PROTOCOL_KEYS: [Key; 4] = keys(PROTOCOLS);
+
+impl Kind {
+    pub(crate) fn list(self) -> &'static [&'static str] {
+        match self {
+            Self::Function => FUNCTIONS,
+            Self::Datatype => DATATYPES,
+            Self::Algorithm => ALGORITHMS,
+            Self::Protocol => PROTOCOLS,
+        }
+    }
+
+    /// Code of a name of the lists.
+    pub(crate) fn code(self, name: &Key) -> Option<u8> {
+        let keys: &[Key] = match self {
+            Self::Function => &FUNCTION_KEYS,
+            Self::Datatype => &DATATYPE_KEYS,
+            Self::Algorithm => &ALGORITHM_KEYS,
+            Self::Protocol => &PROTOCOL_KEYS,
+        };
+        keys.iter().position(|known| known == name).map(|at| at as u8 + 1)
+    }
+}
+
+/// Bytes of one element, by the code of its type; 0 if unknown.
+pub(crate) fn element_bytes(datatype: u8) -> u64 {
+    match datatype {
+        1 | 2 | 11 | 12 => 1,
+        7 | 10 => 2,
+        3 | 4 | 8 => 4,
+        5 | 6 | 9 => 8,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ALGORITHM_CE, ALGORITHM_UNKNOWN, BROADCAST, DATATYPES, Kind, element_bytes, key};
+    use crate::Call;
+
+    #[test]
+    fn every_known_name_has_its_own_code() {
+        for kind in [Kind::Function, Kind::Datatype, Kind::Algorithm, Kind::Protocol] {
+            for (at, name) in kind.list().iter().enumerate() {
+                assert_eq!(kind.code(&key(name.as_bytes())), Some(at as u8 + 1), "{name}");
+            }
+            assert_eq!(kind.code(&key(b"AllReduceX")), None);
+        }
+        assert_eq!(Kind::Function.code(&key(b"Broadcast")), Some(BROADCAST));
+        assert_eq!(Kind::Algorithm.code(&key(b"CE")), Some(ALGORITHM_CE));
+        assert_eq!(Kind::Algorithm.code(&key(b"Unknown")), Some(ALGORITHM_UNKNOWN));
+    }
+
+    #[test]
+    fn sizes_by_code_and_by_name_agree() {
+        for (at, name) in DATATYPES.iter().enumerate() {
+            let call = Call { datatype: (*name).to_owned(), ..Call::default() };
+            assert_eq!(call.element_bytes(), Some(element_bytes(at as u8 + 1)), "{name}");
+        }
+    }
+}

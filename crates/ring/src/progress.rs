@@ -1,0 +1,121 @@
+//! The one word that says how far an operation is. Every step is a compare-and-swap of the whole, which holds the
+//! operation's generation too: an event that comes too late changes nothing, and exactly one step is the last.
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// Channels that have started: bits 0 to 7. Stopped: 8 to 15. Open proxies: 16 to 27. Expected channels: 28 to 35.
+/// Flags: 36 to 39. Generation: 40 to 63.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Progress(pub(crate) u64);
+
+/// Handed over to the stream.
+pub(crate) const HANDED_OVER: u64 = 1 << 36;
+/// It has ended and is being put away.
+pub(crate) const OVER: u64 = 1 << 37;
+/// Launched: NCCL has told algorithm and channels.
+pub(crate) const LAUNCHED: u64 = 1 << 38;
+/// A proxy has worked for it.
+pub(crate) const PROXIED: u64 = 1 << 39;
+
+const BYTE: u64 = 0xff;
+const PROXIES: u64 = 0xfff;
+
+impl Progress {
+    pub(crate) const fn new(generation: u64) -> Self {
+        Self((generation & 0xff_ffff) << 40)
+    }
+    pub(crate) const fn started(self) -> u64 {
+        self.0 & BYTE
+    }
+    pub(crate) const fn stopped(self) -> u64 {
+        self.0 >> 8 & BYTE
+    }
+    pub(crate) const fn proxies(self) -> u64 {
+        self.0 >> 16 & PROXIES
+    }
+    pub(crate) const fn expected(self) -> u64 {
+        self.0 >> 28 & BYTE
+    }
+    pub(crate) const fn has(self, flag: u64) -> bool {
+        self.0 & flag != 0
+    }
+    pub(crate) const fn generation(self) -> u64 {
+        self.0 >> 40
+    }
+
+    /// No channel and no proxy is at work, and the program has handed it over.
+    pub(crate) const fn is_quiet(self) -> bool {
+        self.has(HANDED_OVER) && self.started() == self.stopped() && self.proxies() == 0
+    }
+
+    /// All that NCCL announced has come and gone.
+    const fn is_complete(self) -> bool {
+        self.is_quiet() && self.expected() > 0 && self.stopped() >= self.expected()
+    }
+
+    pub(crate) const fn with(self, flag: u64) -> Self {
+        Self(self.0 | flag)
+    }
+    pub(crate) const fn expecting(self, channels: u8) -> Self {
+        Self(self.0 & !(BYTE << 28) | (channels as u64) << 28)
+    }
+    /// None when the count is full: 255 channels are four times what NCCL has.
+    pub(crate) const fn one_started(self) -> Option<Self> {
+        if self.started() == BYTE { None } else { Some(Self(self.0 + 1)) }
+    }
+    pub(crate) const fn one_stopped(self) -> Option<Self> {
+        if self.stopped() >= self.started() { None } else { Some(Self(self.0 + (1 << 8))) }
+    }
+    pub(crate) const fn proxy_started(self) -> Option<Self> {
+        if self.proxies() == PROXIES { None } else { Some(Self(self.0 + (1 << 16)).with(PROXIED)) }
+    }
+    pub(crate) const fn proxy_stopped(self) -> Option<Self> {
+        if self.proxies() == 0 { None } else { Some(Self(self.0 - (1 << 16))) }
+    }
+}
+
+/// What a step came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The operation is gone, or the step is not one that can follow.
+    Refused,
+    /// Done; the operation goes on.
+    Goes,
+    /// Done, and it was the last: the caller puts the operation away.
+    Ends,
+}
+
+/// Takes a step on the operation of this generation (its lowest 24 bits count).
+pub(crate) fn step(word: &AtomicU64, generation: u64, change: impl Fn(Progress) -> Option<Progress>) -> Step {
+    let mut seen = Progress(word.load(Ordering::Relaxed));
+    loop {
+        if seen.generation() != generation & 0xff_ffff || seen.has(OVER) {
+            return Step::Refused;
+        }
+        let Some(next) = change(seen) else {
+            return Step::Refused;
+        };
+        let ends = next.is_complete();
+        let next = if ends { next.with(OVER) } else { next };
+        match word.compare_exchange_weak(seen.0, next.0, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) if ends => return Step::Ends,
+            Ok(_) => return Step::Goes,
+            Err(now) => seen = Progress(now),
+        }
+    }
+}
+
+/// Ends an operation of which nothing is at work; false if something is, or it has ended.
+pub(crate) fn put_away(word: &AtomicU64, generation: u64, only_quiet: bool) -> bool {
+    let mut seen = Progress(word.load(Ordering::Relaxed));
+    loop {
+        let may = !only_quiet || seen.is_quiet();
+        if seen.generation() != generation & 0xff_ffff || seen.has(OVER) || !may {
+            return false;
+        }
+        match word.compare_exchange_weak(seen.0, seen.with(OVER).0, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => return true,
+            Err(now) => seen = Progress(now),
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Reading the ring of a process that runs.
+//!
+//! The file is copied with `pread` and never mapped: its owner may cut it at any moment, and a map would then kill the
+//! reader with SIGBUS. A copy is not atomic, so each entry is taken by three copies, one after the other: its tag, its
+//! words, its tag again. The writer's order (tag away from live, words, tag to live; see `slot`) and generations that
+//! never come back make the words those of one generation if both tags are equal and live: between the two copies of
+//! the tag nobody wrote the words that a generation keeps. Words that change within a generation are taken only when two
+//! copies in a row agree on them, or after 16 attempts as they are. The first attempt is for many entries at once.
+
+use std::fmt;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{Ordering, fence};
+
+use rustix::fs::{self, CWD, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::clock::{mono_ns, unix_ns};
+use crate::layout::{Table, head};
+use crate::parse::{MOST_BYTES, ParseError, Tables, Words};
+use crate::state::State;
+use crate::{journal, slot};
+
+/// Bytes that are copied at once.
+const PIECE_BYTES: usize = 64 << 10;
+/// Attempts at one entry that changes while it is read.
+const ATTEMPTS: usize = 16;
+
+/// Why a ring cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReadError {
+    /// The file cannot be opened or read.
+    File(PathBuf, Errno),
+    /// It is no plain file.
+    NotAFile(PathBuf),
+    /// Its content is no ring.
+    Content(PathBuf, ParseError),
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path, error) => write!(to, "read {}: {error}", path.display()),
+            Self::NotAFile(path) => write!(to, "read {}: it is not a plain file", path.display()),
+            Self::Content(path, error) => write!(to, "read {}: {error}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+/// The reading side of a ring.
+#[derive(Debug)]
+pub struct Reader {
+    file: File,
+    path: PathBuf,
+    bytes: usize,
+    tables: Tables,
+}
+
+impl Reader {
+    /// Opens a ring and checks its header.
+    ///
+    /// # Errors
+    /// It cannot be opened, is no plain file, or is no ring that this version reads.
+    pub fn open(path: &Path) -> Result<Self, ReadError> {
+        let failed = |error| ReadError::File(path.to_owned(), error);
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file = fs::openat(CWD, path, flags, Mode::empty()).map_err(failed)?;
+        let stat = fs::fstat(&file).map_err(failed)?;
+        if fs::FileType::from_raw_mode(stat.st_mode) != fs::FileType::RegularFile {
+            return Err(ReadError::NotAFile(path.to_owned()));
+        }
+        let content = |error| ReadError::Content(path.to_owned(), error);
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        if size > MOST_BYTES {
+            return Err(content(ParseError::Long(size)));
+        }
+        let file = File::from(file);
+        let bytes = size as usize;
+        let mut whole = vec![0; bytes];
+        copy(&file, path, 0, &mut whole)?;
+        let tables = Tables::of(Words(&whole)).map_err(content)?;
+        Ok(Self { file, path: path.to_owned(), bytes, tables })
+    }
+
+    /// Where the ring is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether a process still holds the ring: its writer, or a child that it forked and that has not executed
+    /// anything. It works across containers, where a pid does not tell.
+    pub fn is_held(&self) -> bool {
+        match fs::flock(&self.file, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => {
+                let _released = fs::flock(&self.file, FlockOperation::Unlock);
+                false
+            }
+            Err(error) => error == Errno::WOULDBLOCK,
+        }
+    }
+
+    /// The state at this moment.
+    ///
+    /// # Errors
+    /// The file cannot be read any more, or has been cut.
+    pub fn state(&self) -> Result<State, ReadError> {
+        State::parse(&self.image()?).map_err(|error| ReadError::Content(self.path.clone(), error))
+    }
+
+    /// The ring frozen at this moment: itself the content of a ring file, for `State::parse`. Entries that were being
+    /// written are left out and counted.
+    ///
+    /// # Errors
+    /// The file cannot be read any more, or has been cut.
+    pub fn image(&self) -> Result<Vec<u8>, ReadError> {
+        let mut image = vec![0; self.bytes];
+        copy(&self.file, &self.path, 0, &mut image)?;
+        let mut torn = 0;
+        let Tables { names, comms, ops, waits, journal } = self.tables;
+        for table in [names, comms, ops, waits] {
+            let mut copies = Copies::new(&table);
+            self.again(&table, &mut image, |at, bytes, words, again| {
+                let (before, after) = (Words(bytes).get(0), Words(again).get(0));
+                if slot::is_free(before) {
+                    return Ok(());
+                }
+                if slot::is_live(before) && before == after && words.get(8..) == again.get(8..) {
+                    bytes.copy_from_slice(words);
+                    set(bytes, 0, before);
+                } else if !self.freeze(at, bytes, &mut copies)? {
+                    torn += 1;
+                }
+                Ok(())
+            })?;
+        }
+        self.again(&journal, &mut image, |_, bytes, words, again| {
+            let (before, after) = (Words(bytes).get(0), Words(again).get(0));
+            if before == after && journal::place(before).is_some() {
+                bytes.copy_from_slice(words);
+                set(bytes, 0, before);
+            } else {
+                // Empty, or just being written; the next reading has it.
+                torn += after % 2;
+                bytes.fill(0);
+            }
+            Ok(())
+        })?;
+        // The clocks after the copies: nothing in the image is newer.
+        let held = 1 + u64::from(self.is_held());
+        for (word, value) in [
+            (head::TAKEN_MONO, mono_ns()),
+            (head::TAKEN_UNIX, unix_ns()),
+            (head::TORN, torn),
+            (head::HELD, held),
+        ] {
+            set(&mut image, word, value);
+        }
+        Ok(image)
+    }
+
+    /// Copies a table twice more, in pieces that stay in the processor's cache, and gives every entry as it is in the
+    /// image and in both copies, with its place in bytes.
+    fn again(
+        &self,
+        table: &Table,
+        image: &mut [u8],
+        mut each: impl FnMut(usize, &mut [u8], &[u8], &[u8]) -> Result<(), ReadError>,
+    ) -> Result<(), ReadError> {
+        let size = table.words * 8;
+        let piece = (PIECE_BYTES / size).max(1) * size;
+        let (mut words, mut again) = (vec![0; piece], vec![0; piece]);
+        let first = table.at * 8;
+        let image = image.get_mut(first..first + size * table.entries).unwrap_or_default();
+        for (number, image) in image.chunks_mut(piece).enumerate() {
+            let at = first + number * piece;
+            for copied in [&mut words, &mut again] {
+                copied.truncate(image.len());
+                fence(Ordering::SeqCst);
+                copy(&self.file, &self.path, at, copied)?;
+            }
+            let copies = words.chunks_exact(size).zip(again.chunks_exact(size));
+            for ((index, bytes), (words, again)) in image.chunks_exact_mut(size).enumerate().zip(copies) {
+                each(at + index * size, bytes, words, again)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a consistent copy of an entry into `bytes`, or a free entry if there is none; false if it never held still.
+    fn freeze(&self, at: usize, bytes: &mut [u8], copies: &mut Copies) -> Result<bool, ReadError> {
+        let Copies { words, again, tag } = copies;
+        for attempt in 1..=ATTEMPTS {
+            copy(&self.file, &self.path, at, tag)?;
+            fence(Ordering::SeqCst);
+            let before = Words(tag).get(0);
+            if slot::is_free(before) {
+                bytes.fill(0);
+                return Ok(true);
+            }
+            copy(&self.file, &self.path, at, words)?;
+            fence(Ordering::SeqCst);
+            copy(&self.file, &self.path, at, again)?;
+            // The last copy's tag may have been copied before its words: the tag once more closes it.
+            fence(Ordering::SeqCst);
+            copy(&self.file, &self.path, at, tag)?;
+            let after = Words(tag).get(0);
+            if slot::is_live(before) && before == after && (words == again || attempt == ATTEMPTS) {
+                bytes.copy_from_slice(again);
+                set(bytes, 0, before);
+                return Ok(true);
+            }
+        }
+        bytes.fill(0);
+        Ok(false)
+    }
+}
+
+/// Room for the copies of one entry.
+struct Copies {
+    words: Vec<u8>,
+    again: Vec<u8>,
+    tag: [u8; 8],
+}
+
+impl Copies {
+    fn new(table: &Table) -> Self {
+        Self { words: vec![0; table.words * 8], again: vec![0; table.words * 8], tag: [0; 8] }
+    }
+}
+
+fn copy(file: &File, path: &Path, at: usize, into: &mut [u8]) -> Result<(), ReadError> {
+    file.read_exact_at(into, at as u64).map_err(|error| match error.raw_os_error() {
+        Some(number) => ReadError::File(path.to_owned(), Errno::from_raw_os_error(number)),
+        None => ReadError::Content(path.to_owned(), ParseError::Short(at as u64)),
+    })
+}
+
+fn set(bytes: &mut [u8], word: usize, value: u64) {
+    if let Some(to) = bytes.get_mut(word * 8..word * 8 + 8) {
+        to.copy_from_slice(&value.to_le_bytes());
+    }
+}
+
+/// Rings in a directory: paths of the files that are named like one. An unreadable directory has none.
+pub fn rings_in(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
+    let mut found: Vec<PathBuf> = entries
+        .flatten()
+        .filter(|entry| {
+            let name = entry.file_name();
+            let parts =
+                name.to_str().and_then(|name| name.strip_prefix(crate::file::PREFIX)?.split_once('-'));
+            parts.is_some_and(|(pid, ticks)| pid.parse::<u32>().is_ok() && ticks.parse::<u64>().is_ok())
+        })
+        .map(|entry| entry.path())
+        .collect();
+    found.sort();
+    found
+}

@@ -1,0 +1,555 @@
+//! `ringleader watch`: follows a running job and names what stalls it.
+//!
+//! An [`agent`] looks at this node a few times a second; the engine of `ringleader_watch` says what has changed; on a
+//! stall an [`incident`] collects the evidence and judges it by the path that `diagnose` takes. Everything shown, on the
+//! screen, the page and in metrics, is one [`picture`].
+
+mod agent;
+mod args;
+mod child;
+mod events;
+mod hooks;
+mod incident;
+mod metrics;
+mod nodes;
+mod picture;
+mod ras;
+mod screen;
+mod serve;
+mod stacks;
+mod table;
+mod words;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use ringleader_watch::engine::{Engine, Settings};
+use ringleader_watch::event::{Event, What};
+use ringleader_watch::tree;
+use ringleader_watch::view::JobState;
+
+use self::agent::{Agent, Target};
+pub(crate) use self::args::WatchArgs;
+use self::child::Running;
+use self::events::Teller;
+use self::incident::{Judged, Scene};
+use self::nodes::Nodes;
+use self::picture::Picture;
+use self::stacks::Sampler;
+use crate::exit::Code;
+use crate::failure::Failure;
+
+/// At the end an incident that is under way is waited for.
+const LAST_WAIT: Duration = Duration::from_secs(20);
+/// Between two looks at whether somebody wants to stop.
+const NAP: Duration = Duration::from_millis(25);
+/// Remarks of agents that one event passes on.
+const MAX_NOTES: usize = 16;
+/// What stalls within this of another stall belongs to it.
+const SAME_INCIDENT: Duration = Duration::from_secs(15);
+/// What ends within this of an incident ends because of it.
+const SAME_END: Duration = Duration::from_secs(120);
+/// Incidents of one run: a job that stalls again and again fills a disk otherwise.
+const MAX_INCIDENTS: u32 = 20;
+
+/// Follows the job until it ends, or somebody says so.
+pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
+    let folder = out_folder(args)?;
+    let host = ringleader_collect::follow::host();
+    let picture = Arc::new(Mutex::new(Picture::new(host.clone())));
+    let shows_screen = !(args.json || args.once || args.no_screen)
+        && args.command.is_empty()
+        && io::stdout().is_terminal()
+        && io::stdin().is_terminal();
+    let teller = Teller::new(args.json, shows_screen, !args.command.is_empty(), Arc::clone(&picture));
+    let name = args.unstable_node.clone().unwrap_or_else(|| host.clone());
+    let nodes = args.hub.as_deref().map(|hub| Nodes::join(hub, &name)).transpose()?;
+    if let Some(address) = args.serve {
+        let at = serve::start(address, Arc::clone(&picture)).map_err(|error| Failure::Nodes {
+            why: format!("serve at {address}: {error}"),
+            help: "name a free port: --serve 8081",
+        })?;
+        teller.note(format!("the page is at http://{at}/, metrics at http://{at}/metrics"));
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let told = Arc::new(AtomicBool::new(false));
+    let mut child = None;
+    let target = if args.command.is_empty() {
+        if let Some(job) = &args.job {
+            Target::Slurm(job.clone())
+        } else if args.pid.is_empty() {
+            Target::Rings
+        } else {
+            known(&args.pid)?;
+            Target::Pids(args.pid.clone())
+        }
+    } else {
+        let started =
+            Running::start(&args.command, args.rings.as_deref(), &folder, &incident::stem(), args.json);
+        let (running, notes) = started.map_err(|error| Failure::Nodes {
+            why: format!("start {}: {error}", args.command[0].to_string_lossy()),
+            help: "is it a program that can be found? ringleader watch -- CMD ARGS…",
+        })?;
+        // Ctrl-C reaches the command from the terminal; we await its end and its exit code.
+        for (signal, flag) in [(signal_hook::consts::SIGTERM, &told), (signal_hook::consts::SIGINT, &told)] {
+            // Refused only for signals that nobody may handle.
+            let _ = signal_hook::flag::register(signal, Arc::clone(flag));
+        }
+        notes.into_iter().for_each(|note| teller.note(note));
+        let pid = running.pid();
+        child = Some(running);
+        Target::Pids(vec![pid])
+    };
+    let screen = shows_screen.then(|| {
+        let (picture, stop) = (Arc::clone(&picture), Arc::clone(&stop));
+        thread::spawn(move || {
+            let shown = screen::show(&picture, &stop);
+            // Watching without a view would go on unseen.
+            stop.store(true, Ordering::Relaxed);
+            shown
+        })
+    });
+    let (sender, receiver) = mpsc::channel();
+    let mut watch = Watch {
+        args,
+        folder,
+        engine: Engine::new(settings(args)),
+        agent: Agent::new(target, args.rings.clone(), name),
+        nodes,
+        sampler: Sampler::default(),
+        teller,
+        picture,
+        child,
+        stop,
+        told,
+        sender,
+        receiver,
+        stacks: BTreeMap::new(),
+        n_under_way: 0,
+        n_incidents: 0,
+        last_incident: None,
+        n_verdicts: 0,
+        worst: Code::NothingFound,
+        stalled: BTreeSet::new(),
+    };
+    let code = watch.follow();
+    watch.stop.store(true, Ordering::Relaxed);
+    if let Some(screen) = screen {
+        // The screen's own trouble is told; a panic of it is our bug and told at the top.
+        match screen.join() {
+            Ok(shown) => shown.map_err(Failure::Write)?,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+        watch.teller.last_words();
+    }
+    Ok(code)
+}
+
+fn settings(args: &WatchArgs) -> Settings {
+    let ns = |seconds: f64| (seconds * 1e9) as i64;
+    Settings {
+        stall_factor: args.stall_factor,
+        stall_floor_ns: ns(args.stall_floor),
+        first_floor_ns: ns(args.unstable_first_floor.max(args.stall_floor)),
+        interval_ns: ns(args.interval),
+        ..Settings::default()
+    }
+}
+
+/// Where bundles go. With a directory for a hub that is a folder that all nodes see.
+fn out_folder(args: &WatchArgs) -> Result<PathBuf, Failure> {
+    let shared = args
+        .hub
+        .as_deref()
+        .and_then(|hub| hub.strip_prefix("dir:"))
+        .map(|hub| Path::new(hub).join("bundles"));
+    let Some(folder) = args.out.clone().or(shared) else { return Ok(PathBuf::from(".")) };
+    std::fs::create_dir_all(&folder)
+        .map_err(|source| Failure::CannotWrite { path: folder.clone(), source })?;
+    Ok(folder)
+}
+
+/// A pid that is not there is a mistake of whoever named it.
+fn known(pids: &[u32]) -> Result<(), Failure> {
+    for pid in pids {
+        if ringleader_collect::follow::process("/proc".as_ref(), *pid).is_none() {
+            return Err(Failure::Nodes {
+                why: format!("follow pid {pid}: there is no such process"),
+                help: "name the launcher or a rank: ringleader watch --pid PID",
+            });
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn now_ns() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64)
+}
+
+/// What a thread of an incident has to tell.
+enum Word {
+    Said(What),
+    Judged(Box<Judged>),
+    /// It is over, well or not.
+    Done,
+}
+
+struct Watch<'a> {
+    args: &'a WatchArgs,
+    folder: PathBuf,
+    engine: Engine,
+    agent: Agent,
+    nodes: Option<Nodes>,
+    sampler: Sampler,
+    teller: Teller,
+    picture: Arc<Mutex<Picture>>,
+    child: Option<Running>,
+    stop: Arc<AtomicBool>,
+    /// Somebody sent us SIGTERM or SIGINT while a command runs.
+    told: Arc<AtomicBool>,
+    sender: Sender<Word>,
+    receiver: Receiver<Word>,
+    /// The newest stack of each rank, of all nodes, taken while something stalled.
+    stacks: BTreeMap<u32, Vec<String>>,
+    n_under_way: u32,
+    n_incidents: u32,
+    last_incident: Option<Instant>,
+    n_verdicts: u32,
+    worst: Code,
+    /// Communicators whose stall has been taken up.
+    stalled: BTreeSet<String>,
+}
+
+impl Watch<'_> {
+    fn follow(&mut self) -> ExitCode {
+        let began = Instant::now();
+        let interval = Duration::from_secs_f64(self.args.interval);
+        let mut n_looks = 0_u32;
+        loop {
+            let next = Instant::now() + interval;
+            self.look();
+            n_looks += 1;
+            self.hear();
+            if self.args.once && n_looks >= LOOKS_ONCE {
+                self.tell_once();
+                return self.code();
+            }
+            let is_over = self.is_over();
+            let is_time_up = self.args.for_s.is_some_and(|limit| began.elapsed().as_secs_f64() >= limit);
+            let is_enough = self.args.until_verdict && self.n_verdicts > 0 && self.n_under_way == 0;
+            if is_over {
+                return self.ended();
+            }
+            if is_time_up || is_enough || self.stop.load(Ordering::Relaxed) {
+                self.wait_for_incidents();
+                return self.code();
+            }
+            while Instant::now() < next && !self.stop.load(Ordering::Relaxed) {
+                if self.told.swap(false, Ordering::Relaxed)
+                    && let Some(child) = &self.child
+                {
+                    child.terminate();
+                }
+                self.hear();
+                thread::sleep(NAP.min(next.saturating_duration_since(Instant::now())));
+            }
+        }
+    }
+
+    /// One look at the job.
+    fn look(&mut self) {
+        let now_ns = now_ns();
+        if let Some(stacks) = self.sampler.taken() {
+            self.agent.put_stacks(stacks);
+        }
+        let digest = self.agent.look(now_ns);
+        let (mut requests, mut others) = (Vec::new(), Vec::new());
+        let is_analyser = match &mut self.nodes {
+            Some(nodes) => {
+                let heard = nodes.turn(&digest);
+                heard.notes.into_iter().for_each(|note| self.teller.note(note));
+                if heard.is_new_term {
+                    self.engine = Engine::new(settings(self.args));
+                }
+                others = heard.digests;
+                requests.extend(heard.request);
+                heard.is_analyser
+            }
+            None => true,
+        };
+        others.push(digest);
+        for digest in others {
+            for rank in digest.ranks.iter().filter(|rank| !rank.stack.is_empty()) {
+                self.stacks.insert(rank.rank.unwrap_or(rank.pid), rank.stack.clone());
+            }
+            self.engine.take(digest, now_ns);
+        }
+        for mut event in self.engine.look(now_ns) {
+            if let What::Watching { cannot_see, .. } = &mut event.what {
+                // What agents say of it names pids and the way out.
+                cannot_see
+                    .extend(self.engine.view().nodes.iter().flat_map(|node| node.notes.iter().cloned()));
+                cannot_see.truncate(MAX_NOTES);
+            }
+            // How it ended, the face knows better: it may have the exit code.
+            if matches!(event.what, What::Ended { .. }) {
+                continue;
+            }
+            self.react(&event, is_analyser);
+            self.teller.say(event);
+        }
+        for request in requests {
+            self.collect_for(request);
+        }
+        let view = self.engine.view();
+        if view.job == JobState::Stalled {
+            self.sampler.sample(self.agent.rank_pids());
+        } else {
+            self.agent.put_stacks(BTreeMap::new());
+        }
+        let stacks = self.stacks.iter().map(|(rank, stack)| (*rank, stack.as_slice()));
+        let tree = (!self.stacks.is_empty()).then(|| tree::merge(stacks).render());
+        let mut picture = self.picture.lock().unwrap_or_else(PoisonError::into_inner);
+        picture.see(view);
+        if tree.is_some() {
+            picture.stacks = tree;
+        }
+    }
+
+    fn react(&mut self, event: &Event, is_analyser: bool) {
+        match &event.what {
+            What::Stall(stall) => {
+                let is_new = self.stalled.insert(stall.comm.clone());
+                // Communicators that stall together have one cause, and the evidence is of the whole job.
+                if is_analyser && !self.args.once && is_new && !self.is_fresh(SAME_INCIDENT) {
+                    self.begin(format!("stall: {}", words::headline(stall)));
+                }
+            }
+            What::Recovered { comm, .. } => {
+                self.stalled.remove(comm);
+            }
+            _ => {}
+        }
+    }
+
+    /// An incident began less than this ago.
+    fn is_fresh(&self, limit: Duration) -> bool {
+        self.last_incident.is_some_and(|at| at.elapsed() < limit)
+    }
+
+    fn scene(&self, why: String) -> Scene {
+        Scene {
+            why,
+            pids: self.agent.pids(),
+            rings: self.agent.images(),
+            logs: self.agent.logs_of_the_dead(),
+            output: self.child.as_ref().map(|child| child.logs().to_vec()).unwrap_or_default(),
+        }
+    }
+
+    /// Collects, judges and passes on, in a thread.
+    fn begin(&mut self, why: String) {
+        if self.n_incidents >= MAX_INCIDENTS {
+            self.teller
+                .note(format!("no more than {MAX_INCIDENTS} incidents are collected in one run: {why}"));
+            return;
+        }
+        self.n_incidents += 1;
+        self.last_incident = Some(Instant::now());
+        self.n_under_way += 1;
+        self.doing(Some("collecting evidence"));
+        let scene = self.scene(why);
+        let (folder, sender) = (self.folder.clone(), self.sender.clone());
+        let asker = self.nodes.as_ref().map(Nodes::asker);
+        let hooks = (self.args.on_stall.clone(), self.args.webhook.clone());
+        thread::spawn(move || {
+            let say = |what| {
+                // The watcher may have ended.
+                let _ = sender.send(Word::Said(what));
+            };
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                let asked = asker.and_then(|asker| asker.ask(&scene.why));
+                let bundle = incident::collect(scene, &folder)?;
+                say(What::Bundle { path: bundle.display().to_string() });
+                let mut bundles = vec![bundle];
+                if let Some(asked) = asked {
+                    let (more, notes) = asked.gather();
+                    bundles.extend(more);
+                    notes.into_iter().for_each(|text| say(What::Note { text }));
+                }
+                incident::judge(&bundles)
+            }));
+            match outcome {
+                Ok(Ok(judged)) => {
+                    let _ = sender.send(Word::Judged(Box::new(judged.clone())));
+                    for text in pass_on(&judged, hooks) {
+                        say(What::Note { text });
+                    }
+                }
+                Ok(Err(failure)) => say(What::Note { text: failure.message().trim_end().to_owned() }),
+                Err(_) => say(What::Note { text: crate::failure::our_bug() }),
+            }
+            let _ = sender.send(Word::Done);
+        });
+    }
+
+    /// Another node judges and wants what is here.
+    fn collect_for(&mut self, request: nodes::Asked) {
+        let (scene, folder, sender) = (self.scene(request.why()), self.folder.clone(), self.sender.clone());
+        self.n_under_way += 1;
+        thread::spawn(move || {
+            let outcome = incident::collect(scene, &folder);
+            if let Ok(path) = &outcome {
+                let _ = sender.send(Word::Said(What::Bundle { path: path.display().to_string() }));
+            }
+            request.answer(outcome.map_err(|failure| failure.message()));
+            let _ = sender.send(Word::Done);
+        });
+    }
+
+    /// What incidents have said meanwhile.
+    fn hear(&mut self) {
+        while let Ok(word) = self.receiver.try_recv() {
+            self.take(word);
+        }
+    }
+
+    fn take(&mut self, word: Word) {
+        match word {
+            Word::Said(what) => self.teller.say(Event::new(now_ns(), what)),
+            Word::Judged(judged) => {
+                self.n_verdicts += 1;
+                self.worst = worse(self.worst, &judged.report.verdict.cause);
+                if let Some(nodes) = &self.nodes {
+                    nodes.record(&judged);
+                }
+                self.teller.verdict(&judged);
+                self.doing(None);
+            }
+            Word::Done => {
+                self.n_under_way = self.n_under_way.saturating_sub(1);
+                if self.n_under_way == 0 {
+                    self.doing(None);
+                }
+            }
+        }
+    }
+
+    fn doing(&self, what: Option<&str>) {
+        self.picture.lock().unwrap_or_else(PoisonError::into_inner).doing = what.map(str::to_owned);
+    }
+
+    fn wait_for_incidents(&mut self) {
+        let until = Instant::now() + LAST_WAIT;
+        while self.n_under_way > 0 {
+            match self.receiver.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(word) => self.take(word),
+                Err(_) => {
+                    self.teller.note("an incident did not come to its end in time".to_owned());
+                    return;
+                }
+            }
+        }
+    }
+
+    fn is_over(&mut self) -> bool {
+        match &mut self.child {
+            // What it started may outlive it for a moment: its ranks are told to end by it, and then it ends.
+            Some(child) => child.ended().is_some(),
+            None => self.agent.is_over(),
+        }
+    }
+
+    /// The job is gone. If it did not end in order, what is left is collected and judged.
+    fn ended(&mut self) -> ExitCode {
+        // The last words of ranks that have just ended.
+        self.look();
+        let status = self.child.as_mut().and_then(Running::ended);
+        let how = match status {
+            Some(status) => format!("the command ended with {status}"),
+            None => "all of its processes have ended".to_owned(),
+        };
+        let cut_off = self.agent.cut_off();
+        let is_bad = status.map_or(!cut_off.is_empty(), |status| !status.success());
+        // What brought it down may have been judged just now.
+        let is_judged = self.n_verdicts + self.n_under_way > 0 && self.is_fresh(SAME_END);
+        self.wait_for_incidents();
+        self.teller.say(Event::new(now_ns(), What::Ended { how: how.clone() }));
+        if is_bad && !is_judged {
+            self.begin(how);
+            self.wait_for_incidents();
+        }
+        let code = match status {
+            Some(status) => ExitCode::from(child::code(status)),
+            None => self.code(),
+        };
+        if let Some(child) = self.child.take() {
+            child.finish(is_bad || self.n_incidents > 0);
+        }
+        code
+    }
+
+    fn tell_once(&mut self) {
+        let view = self.engine.view();
+        self.teller.once(view);
+        if !view.stalls.is_empty() {
+            self.worst = Code::Findings;
+        }
+    }
+
+    fn code(&mut self) -> ExitCode {
+        if let Some(child) = self.child.take() {
+            child.finish(true);
+        }
+        self.worst.into()
+    }
+}
+
+/// Looks that `--once` takes: rates need two.
+const LOOKS_ONCE: u32 = 3;
+
+fn worse(before: Code, cause: &str) -> Code {
+    match (before, cause) {
+        (Code::Findings, _) | (_, "none") => before,
+        (_, "undecided") => Code::Undecided,
+        _ => Code::Findings,
+    }
+}
+
+/// Calls hooks, and answers with what came of them.
+fn pass_on(judged: &Judged, (command, webhook): (Option<String>, Option<String>)) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Some(command) = command {
+        notes.push(hooks::command(&command, &judged.json, &judged.bundle));
+    }
+    if let Some(url) = webhook {
+        let body = serde_json::json!({
+            "schema": ringleader_watch::event::SCHEMA,
+            "event": "verdict",
+            "at": ringleader_watch::event::seconds(now_ns()),
+            "host": ringleader_collect::follow::host(),
+            "bundle": judged.bundle,
+            "text": format!("{}: {}", judged.report.verdict.cause, judged.report.verdict.summary),
+            "report": judged.report,
+        });
+        notes.extend(hooks::webhook(&url, &body.to_string()));
+    }
+    notes
+}
+
+/// Prints, whoever is still reading.
+fn print(text: &str, to_error: bool) {
+    let _ = if to_error {
+        io::stderr().lock().write_all(text.as_bytes())
+    } else {
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes()).and_then(|()| out.flush())
+    };
+}

@@ -1,0 +1,476 @@
+//! What this node can see of the job, as a digest: who belongs to it, whether each process runs, and what the rings, or
+//! NCCL RAS, say of its operations. Looks, and changes nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ringleader_collect::collectors::RingImage;
+use ringleader_collect::follow::{self, Place, RingFile, Stat};
+use ringleader_ring::Reader;
+use ringleader_watch::digest::{Digest, ProcessState, RankDigest, SCHEMA, SeenBy, from_ring};
+
+use crate::watch::ras::Ras;
+
+/// Whose job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// These and all below.
+    Pids(Vec<u32>),
+    /// A job of Slurm.
+    Slurm(String),
+    /// Whatever writes a ring.
+    Rings,
+}
+
+/// Processes are looked through for new members no more often than this where that means reading of each.
+const SCAN: Duration = Duration::from_secs(2);
+/// A ring, or an environment, that was not there is looked for again after this, and each time later.
+const RETRY: Duration = Duration::from_millis(500);
+const RETRY_MOST: Duration = Duration::from_secs(20);
+/// Between two looks at which files a process writes.
+const LOGS: Duration = Duration::from_secs(10);
+/// A process that was named and shows neither rank nor ring is taken for one after this.
+const UNNAMED: Duration = Duration::from_secs(1);
+/// Ranks of one node.
+const MAX_RANKS: usize = 1024;
+/// Pids that a note names.
+const MAX_NAMED: usize = 8;
+
+/// One process that belongs to the job.
+struct Member {
+    start_ticks: u64,
+    place: Option<Place>,
+    ring: Option<Ring>,
+    next_place: Instant,
+    next_try: Instant,
+    pause: Duration,
+    logs: BTreeSet<PathBuf>,
+    /// The newest that was said of it.
+    last: RankDigest,
+    is_rank: bool,
+    is_gone: bool,
+}
+
+struct Ring {
+    file: RingFile,
+    reader: Reader,
+    /// Why it could not be read any more.
+    failed: Option<String>,
+}
+
+/// Follows the job on this node.
+pub(crate) struct Agent {
+    target: Target,
+    proc: PathBuf,
+    folders: Vec<PathBuf>,
+    node: String,
+    name: String,
+    sequence: u64,
+    members: BTreeMap<u32, Member>,
+    /// Processes by which the job was named, and what they were when they were first seen.
+    slurm: BTreeMap<(u32, u64), bool>,
+    next_scan: Instant,
+    had_ranks: bool,
+    had_target: bool,
+    ras: Ras,
+    stacks: BTreeMap<u32, Vec<String>>,
+    n_other_jobs: usize,
+    began: Instant,
+    logs_scan: Option<Receiver<Vec<(u32, BTreeSet<PathBuf>)>>>,
+    next_logs: Instant,
+    had_logs: bool,
+}
+
+impl Agent {
+    pub(crate) fn new(target: Target, rings: Option<PathBuf>, node: String) -> Self {
+        let began = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        Self {
+            target,
+            proc: PathBuf::from("/proc"),
+            folders: rings.map_or_else(follow::ring_folders, |folder| vec![folder]),
+            name: format!("{}-{}", std::process::id(), began.as_millis()),
+            ras: Ras::new(),
+            node,
+            sequence: 0,
+            members: BTreeMap::new(),
+            slurm: BTreeMap::new(),
+            next_scan: Instant::now(),
+            had_ranks: false,
+            had_target: false,
+            stacks: BTreeMap::new(),
+            n_other_jobs: 0,
+            began: Instant::now(),
+            logs_scan: None,
+            next_logs: Instant::now(),
+            had_logs: false,
+        }
+    }
+
+    /// One look.
+    pub(crate) fn look(&mut self, now_ns: i64) -> Digest {
+        let all = follow::processes(&self.proc);
+        let here = self.find(&all);
+        self.had_target |= !here.is_empty();
+        self.ranks(&all, &here);
+        let pids: Vec<u32> = self.members.iter().filter(|(_, m)| m.is_rank).map(|(pid, _)| *pid).collect();
+        self.had_ranks |= !pids.is_empty();
+        let mut digests: Vec<RankDigest> =
+            pids.into_iter().take(MAX_RANKS).map(|pid| self.rank(pid, all.get(&pid))).collect();
+        self.read_logs();
+        let unseen: Vec<(u32, Option<String>)> = self
+            .members
+            .iter()
+            .filter(|(_, member)| member.is_rank && member.ring.is_none() && !member.is_gone)
+            .map(|(pid, member)| (*pid, member.place.as_ref().and_then(|place| place.ras.clone())))
+            .collect();
+        let mut notes = self.notes(&unseen);
+        self.ras.ask(unseen);
+        for digest in digests.iter_mut().filter(|digest| digest.seen_by == SeenBy::Process) {
+            self.ras.complete(digest);
+        }
+        notes.extend(self.ras.note());
+        for digest in &mut digests {
+            digest.stack = self.stacks.get(&digest.pid).cloned().unwrap_or_default();
+        }
+        self.sequence += 1;
+        Digest {
+            schema: SCHEMA.to_owned(),
+            node: self.node.clone(),
+            sequence: self.sequence,
+            agent: self.name.clone(),
+            at_ns: now_ns,
+            ranks: digests,
+            notes,
+        }
+    }
+
+    /// All processes of the job, launchers and helpers included.
+    fn find(&mut self, all: &BTreeMap<u32, Stat>) -> BTreeSet<u32> {
+        let alive = |pid: &u32| self.members.get(pid).is_some_and(|member| is_it(all.get(pid), member));
+        // A rank whose launcher died is still of the job.
+        let mut here: BTreeSet<u32> = self.members.keys().copied().filter(alive).collect();
+        match self.target.clone() {
+            Target::Pids(roots) => here.extend(follow::with_descendants(all, &roots)),
+            Target::Slurm(job) => {
+                if Instant::now() >= self.next_scan {
+                    self.next_scan = Instant::now() + SCAN;
+                    for (pid, stat) in all {
+                        let key = (*pid, stat.started_ticks);
+                        let proc = &self.proc;
+                        self.slurm.entry(key).or_insert_with(|| follow::is_of_slurm(proc, *pid, &job));
+                    }
+                    self.slurm.retain(|(pid, _), _| all.contains_key(pid));
+                }
+                let roots: Vec<u32> =
+                    self.slurm.iter().filter(|(_, is_of)| **is_of).map(|((pid, _), _)| *pid).collect();
+                here.extend(follow::with_descendants(all, &roots));
+            }
+            Target::Rings => here.extend(self.by_rings(all)),
+        }
+        here.remove(&std::process::id());
+        here
+    }
+
+    /// Live writers of rings. Of several jobs the one with most ranks, and the newest of those that have as many; once
+    /// one is followed, that one.
+    fn by_rings(&mut self, all: &BTreeMap<u32, Stat>) -> BTreeSet<u32> {
+        let rings = self.folders.iter().flat_map(|folder| follow::rings_in(folder));
+        let writers: Vec<u32> = rings.filter_map(|ring| follow::process_of(all, &ring)).collect();
+        let mut jobs: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+        for pid in writers {
+            // Ranks of one launcher on one node have one parent.
+            let parent = all.get(&pid).map_or(0, |stat| stat.ppid);
+            jobs.entry(parent).or_default().insert(pid);
+        }
+        let newest =
+            |pids: &BTreeSet<u32>| pids.iter().filter_map(|pid| Some(all.get(pid)?.started_ticks)).max();
+        let followed = jobs.iter().find(|(_, pids)| pids.iter().any(|pid| self.members.contains_key(pid)));
+        let chosen = match followed {
+            Some((parent, _)) => Some(*parent),
+            None if self.had_ranks => None,
+            None => jobs.iter().max_by_key(|(_, pids)| (pids.len(), newest(pids))).map(|(parent, _)| *parent),
+        };
+        self.n_other_jobs = jobs.len() - usize::from(chosen.is_some());
+        chosen.and_then(|parent| jobs.remove(&parent)).unwrap_or_default()
+    }
+
+    /// Those of them that compute. Environments are read once for each process.
+    fn ranks(&mut self, all: &BTreeMap<u32, Stat>, here: &BTreeSet<u32>) {
+        let now = Instant::now();
+        let mut places = BTreeMap::new();
+        for pid in here {
+            let Some(stat) = all.get(pid).filter(|stat| !matches!(&*stat.state, "Z" | "X")) else { continue };
+            let proc = self.proc.clone();
+            let known = self.slot(*pid, stat);
+            if known.place.is_none() && known.next_place <= now {
+                known.place = follow::place(&proc, *pid);
+                known.next_place = now + RETRY_MOST;
+            }
+            if let Some(place) = known.place.clone().filter(|place| place.rank.is_some()) {
+                places.insert(*pid, place);
+            }
+        }
+        let mut ranks = follow::innermost(all, &places);
+        self.open_rings(all, here);
+        ranks.extend(self.members.iter().filter(|(_, m)| m.ring.is_some()).map(|(pid, _)| *pid));
+        let is_late = self.began.elapsed() > UNNAMED;
+        if ranks.is_empty()
+            && is_late
+            && let Target::Pids(roots) = &self.target
+        {
+            // Nothing says who computes: what was named, or what it has started, is all there is to watch.
+            let below = follow::with_descendants(all, roots);
+            let parents: BTreeSet<u32> =
+                below.iter().filter_map(|pid| all.get(pid)).map(|stat| stat.ppid).collect();
+            let is_one =
+                |pid: &u32| if roots.len() > 1 { roots.contains(pid) } else { !parents.contains(pid) };
+            ranks.extend(below.into_iter().filter(is_one));
+        }
+        let is_known = |member: &Member| {
+            member.ring.is_some() || member.place.as_ref().is_some_and(|place| place.rank.is_some())
+        };
+        let has_known = ranks.iter().filter_map(|pid| self.members.get(pid)).any(is_known);
+        self.members.retain(|pid, member| {
+            member.is_rank |= ranks.contains(pid);
+            // What was taken for a rank for want of a better one is none.
+            member.is_rank &= !has_known || is_known(member);
+            member.is_rank || is_it(all.get(pid), member)
+        });
+    }
+
+    fn slot(&mut self, pid: u32, stat: &Stat) -> &mut Member {
+        let member = self.members.entry(pid).or_insert_with(|| Member::new(stat));
+        if member.start_ticks != stat.started_ticks {
+            // Another process has the number now.
+            *member = Member::new(stat);
+        }
+        member
+    }
+
+    /// Rings of processes that have none yet, by the folder and by the maps.
+    fn open_rings(&mut self, all: &BTreeMap<u32, Stat>, here: &BTreeSet<u32>) {
+        let now = Instant::now();
+        let missing: BTreeSet<u32> = here
+            .iter()
+            .copied()
+            .filter(|pid| self.members.get(pid).is_some_and(|m| m.ring.is_none() && !m.is_gone))
+            .collect();
+        if missing.is_empty() {
+            return;
+        }
+        let mut found: BTreeMap<u32, RingFile> = BTreeMap::new();
+        for ring in self.folders.iter().flat_map(|folder| follow::rings_in(folder)) {
+            if let Some(pid) = follow::process_of(all, &ring).filter(|pid| missing.contains(pid)) {
+                found.insert(pid, ring);
+            }
+        }
+        for pid in missing {
+            let Some(member) = self.members.get_mut(&pid) else { continue };
+            let is_due = member.next_try <= now;
+            if is_due {
+                member.next_try = now + member.pause;
+                member.pause = (member.pause * 2).min(RETRY_MOST);
+            }
+            let file = found.remove(&pid).or_else(|| {
+                // A forked helper has its parent's ring mapped as well: only the writer is meant.
+                let is_writer = |ring: &RingFile| follow::inner_pid(&self.proc, pid) == Some(ring.inner_pid);
+                let ring = if is_due { follow::mapped_ring(&self.proc, pid) } else { None };
+                ring.filter(is_writer)
+            });
+            if let Some(file) = file
+                && let Ok(reader) = file.reader()
+            {
+                member.ring = Some(Ring { file, reader, failed: None });
+            }
+        }
+    }
+
+    /// One rank at this moment.
+    fn rank(&mut self, pid: u32, stat: Option<&Stat>) -> RankDigest {
+        let proc = self.proc.clone();
+        let Some(member) = self.members.get_mut(&pid) else {
+            return RankDigest { pid, process: ProcessState::Unknown, ..RankDigest::default() };
+        };
+        let stat = stat.filter(|stat| stat.started_ticks == member.start_ticks);
+        let process = state_of(stat);
+        if member.is_gone {
+            return member.last.clone();
+        }
+        let mut digest = match member.ring.as_mut().map(|ring| (ring.reader.state(), ring)) {
+            Some((Ok(state), _)) => from_ring(&state),
+            Some((Err(error), ring)) => {
+                ring.failed = Some(error.to_string());
+                member.last.clone()
+            }
+            None => RankDigest::default(),
+        };
+        let place = member.place.clone().unwrap_or_default();
+        digest.pid = pid;
+        digest.rank = digest.rank.or(place.rank);
+        digest.local_rank = digest.local_rank.or(place.local_rank);
+        digest.process = process;
+        digest.wchan = stat.and_then(|_| follow::wchan(&proc, pid));
+        digest.cpu_ms = stat.map(|stat| stat.cpu_ticks * 1000 / follow::ticks_per_second());
+        // A zombie does nothing more, whether its parent collects it or not.
+        member.is_gone = matches!(process, ProcessState::Dead | ProcessState::Zombie);
+        member.last = digest.clone();
+        digest
+    }
+
+    /// Which logs the ranks write. A file may lie on a mount that hangs, and then only this thread does.
+    fn read_logs(&mut self) {
+        if let Some(scan) = &self.logs_scan {
+            match scan.try_recv() {
+                Ok(found) => {
+                    for (pid, logs) in found {
+                        if let Some(member) = self.members.get_mut(&pid) {
+                            member.logs = logs;
+                        }
+                    }
+                }
+                Err(TryRecvError::Empty) => return,
+                Err(TryRecvError::Disconnected) => {}
+            }
+            self.logs_scan = None;
+        }
+        let is_new = |member: &Member| member.is_rank && !member.is_gone && member.logs.is_empty();
+        if Instant::now() < self.next_logs && !(self.members.values().any(is_new) && !self.had_logs) {
+            return;
+        }
+        self.next_logs = Instant::now() + LOGS;
+        self.had_logs = true;
+        let (sender, receiver) = mpsc::channel();
+        let (proc, pids) = (self.proc.clone(), self.pids());
+        thread::spawn(move || {
+            let found: Vec<_> = pids.into_iter().map(|pid| (pid, follow::written_logs(&proc, pid))).collect();
+            // The watcher may have ended.
+            let _ = sender.send(found);
+        });
+        self.logs_scan = Some(receiver);
+    }
+
+    /// What this agent cannot see.
+    fn notes(&self, unseen: &[(u32, Option<String>)]) -> Vec<String> {
+        let mut notes = Vec::new();
+        if !unseen.is_empty() {
+            let pids: Vec<String> = unseen.iter().take(MAX_NAMED).map(|(pid, _)| pid.to_string()).collect();
+            let more = unseen.len().saturating_sub(MAX_NAMED);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let path = crate::watch::child::plugin()
+                .map_or_else(|| "/path/libringleader_nccl.so".to_owned(), |path| path.display().to_string());
+            notes.push(format!(
+                "no plugin in pid {}{more}: kernel starts, ends and waits are not visible; start the job with \
+                 NCCL_PROFILER_PLUGIN={path}",
+                pids.join(", ")
+            ));
+        }
+        for ring in self.members.values().filter_map(|member| member.ring.as_ref()) {
+            if let Some(why) = &ring.failed {
+                notes.push(why.clone());
+            }
+        }
+        if self.n_other_jobs > 0 {
+            notes.push(format!("{} more jobs write rings here; --pid names one", self.n_other_jobs));
+        }
+        if !self.had_ranks && self.target == Target::Rings {
+            let folders: Vec<String> =
+                self.folders.iter().map(|folder| folder.display().to_string()).collect();
+            notes.push(format!("no ring of a live process in {} yet", folders.join(" or ")));
+        }
+        notes
+    }
+
+    /// Stacks that were taken since, by pid.
+    pub(crate) fn put_stacks(&mut self, stacks: BTreeMap<u32, Vec<String>>) {
+        self.stacks = stacks;
+    }
+
+    /// Processes of the job that live.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        self.members.iter().filter(|(_, member)| !member.is_gone).map(|(pid, _)| *pid).collect()
+    }
+
+    /// Ranks that live.
+    pub(crate) fn rank_pids(&self) -> Vec<u32> {
+        let is_meant = |member: &&Member| member.is_rank && !member.is_gone;
+        self.members.values().filter(is_meant).map(|member| member.last.pid).filter(|pid| *pid != 0).collect()
+    }
+
+    /// Whether the job was there and nothing of it is left.
+    pub(crate) fn is_over(&self) -> bool {
+        let all = follow::processes(&self.proc);
+        let is_left = match &self.target {
+            Target::Pids(roots) => {
+                roots.iter().any(|pid| all.get(pid).is_some_and(|stat| !matches!(&*stat.state, "Z" | "X")))
+            }
+            Target::Slurm(_) | Target::Rings => false,
+        };
+        self.had_target && !is_left && self.members.values().all(|member| member.is_gone || !member.is_rank)
+    }
+
+    /// Ranks that died with an operation in flight, or whose communicators were not ended though they had any.
+    pub(crate) fn cut_off(&self) -> Vec<u32> {
+        let is_cut = |member: &&Member| {
+            member.is_gone
+                && !member.last.is_ended
+                && member.last.comms.iter().any(|comm| comm.n_in_flight > 0 && !comm.is_ended)
+        };
+        self.members.values().filter(is_cut).map(|member| member.last.pid).collect()
+    }
+
+    /// The rings at this moment, those of the dead included.
+    pub(crate) fn images(&self) -> Vec<RingImage> {
+        let image = |pid: &u32, member: &Member| {
+            let ring = member.ring.as_ref()?;
+            Some(RingImage {
+                name: ring.file.name.clone(),
+                path: ring.file.reachable(),
+                pid: Some(*pid),
+                bytes: ring.reader.image().ok()?,
+            })
+        };
+        self.members.iter().filter_map(|(pid, member)| image(pid, member)).collect()
+    }
+
+    /// Logs of processes that have died: of the living the collector finds them.
+    pub(crate) fn logs_of_the_dead(&self) -> Vec<PathBuf> {
+        let logs: BTreeSet<PathBuf> =
+            self.members.values().filter(|m| m.is_gone).flat_map(|m| m.logs.iter().cloned()).collect();
+        logs.into_iter().filter(|path| path.is_file()).collect()
+    }
+}
+
+impl Member {
+    fn new(stat: &Stat) -> Self {
+        let now = Instant::now();
+        Self {
+            start_ticks: stat.started_ticks,
+            place: None,
+            ring: None,
+            next_place: now,
+            next_try: now,
+            pause: RETRY,
+            logs: BTreeSet::new(),
+            last: RankDigest::default(),
+            is_rank: false,
+            is_gone: false,
+        }
+    }
+}
+
+fn is_it(stat: Option<&Stat>, member: &Member) -> bool {
+    !member.is_gone && stat.is_some_and(|stat| stat.started_ticks == member.start_ticks)
+}
+
+fn state_of(stat: Option<&Stat>) -> ProcessState {
+    match stat.map(|stat| stat.state.as_str()) {
+        None | Some("X") => ProcessState::Dead,
+        Some("T" | "t") => ProcessState::Stopped,
+        Some("D") => ProcessState::Uninterruptible,
+        Some("Z") => ProcessState::Zombie,
+        Some(_) => ProcessState::Alive,
+    }
+}

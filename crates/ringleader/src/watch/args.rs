@@ -1,0 +1,101 @@
+//! The options of `watch`.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::FalseyValueParser;
+
+use crate::watch::{hooks, serve};
+
+/// Follow a running job: name the rank that stalls it while it happens, collect the evidence, and judge it
+#[derive(Debug, Args)]
+#[command(after_long_help = include_str!("../help/watch.txt"))]
+pub(crate) struct WatchArgs {
+    /// Processes of the job, with their children; a launcher will do [default: the rings that appear]
+    #[arg(long, value_name = "PID", value_delimiter = ',')]
+    pub(crate) pid: Vec<u32>,
+    /// Processes of this Slurm job on this node
+    #[arg(long, value_name = "SLURM", conflicts_with = "pid")]
+    pub(crate) job: Option<String>,
+    /// Start this, with the plugin loaded, and follow it; its exit code is passed on
+    #[arg(value_name = "CMD", last = true, conflicts_with_all = ["pid", "job"])]
+    pub(crate) command: Vec<OsString>,
+    /// Folder of the plugin's rings [default: $RINGLEADER_RING_DIR, /dev/shm/ringleader, /tmp/ringleader]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) rings: Option<PathBuf>,
+    /// Print events, one JSON object a line
+    #[arg(long, env = "RINGLEADER_JSON", hide_env = true, value_parser = FalseyValueParser::new())]
+    pub(crate) json: bool,
+    /// Say how the job stands, and end
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// End after this many seconds
+    #[arg(long = "for", value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) for_s: Option<f64>,
+    /// End with the first verdict
+    #[arg(long)]
+    pub(crate) until_verdict: bool,
+    /// Seconds between two looks
+    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = interval,
+          env = "RINGLEADER_INTERVAL", hide_env = true)]
+    pub(crate) interval: f64,
+    /// A pause of this many times the usual one is a stall
+    #[arg(long, value_name = "FACTOR", default_value = "5", value_parser = factor,
+          env = "RINGLEADER_STALL_FACTOR", hide_env = true)]
+    pub(crate) stall_factor: f64,
+    /// No pause shorter than this is one, seconds
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds,
+          env = "RINGLEADER_STALL_FLOOR", hide_env = true)]
+    pub(crate) stall_floor: f64,
+    /// Folder for bundles [default: the current one]
+    #[arg(long, value_name = "DIR", env = "RINGLEADER_OUT", hide_env = true)]
+    pub(crate) out: Option<PathBuf>,
+    /// Run this in a shell with every verdict, the report (json-v1) on its standard input
+    #[arg(long, value_name = "CMD", env = "RINGLEADER_ON_STALL", hide_env = true)]
+    pub(crate) on_stall: Option<String>,
+    /// Post every verdict to this address, as JSON
+    #[arg(long, value_name = "URL", env = "RINGLEADER_WEBHOOK", hide_env = true, hide_env_values = true,
+          value_parser = hooks::address)]
+    pub(crate) webhook: Option<String>,
+    /// Serve a web page and Prometheus metrics; a port alone is this machine's own
+    #[arg(long, value_name = "ADDR", env = "RINGLEADER_SERVE", hide_env = true, value_parser = serve::address)]
+    pub(crate) serve: Option<SocketAddr>,
+    /// Where agents of many nodes meet: dir:PATH or etcd://HOST:PORT/PREFIX
+    #[arg(long, value_name = "HUB", env = "RINGLEADER_HUB", hide_env = true)]
+    pub(crate) hub: Option<String>,
+    /// Print lines, also on a terminal
+    #[arg(long, env = "RINGLEADER_NO_SCREEN", hide_env = true, value_parser = FalseyValueParser::new())]
+    pub(crate) no_screen: bool,
+    /// Before a job has shown its rhythm, no pause shorter than this is a stall, seconds
+    #[arg(long, hide = true, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
+    pub(crate) unstable_first_floor: f64,
+    /// Name of this node in the hub, for tests of several on one machine
+    #[arg(long, hide = true, value_name = "NAME")]
+    pub(crate) unstable_node: Option<String>,
+}
+
+/// A day: whoever means longer leaves the option out.
+const MAX_S: f64 = 86_400.0;
+
+fn number(text: &str, least: f64, most: f64) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| "it is no number".to_owned())?;
+    if (least..=most).contains(&value) {
+        Ok(value)
+    } else {
+        Err(format!("it is not within {least} and {most}"))
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    number(text, 0.1, MAX_S)
+}
+
+fn interval(text: &str) -> Result<f64, String> {
+    number(text, 0.05, 60.0)
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    number(text, 1.5, 1000.0)
+}

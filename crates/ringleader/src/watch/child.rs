@@ -1,0 +1,188 @@
+//! The command that is started and followed.
+//!
+//! The job must not depend on its watcher: what it prints goes into files, which we pass on, and not into pipes, which
+//! would break when we end. The files are evidence as well.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, IsTerminal as _, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Where NCCL looks for the plugin.
+const VARIABLE: &str = "NCCL_PROFILER_PLUGIN";
+/// What the plugin is called.
+const LIBRARY: &str = "libringleader_nccl.so";
+/// Between two looks at what was printed.
+const PASS_ON: Duration = Duration::from_millis(50);
+
+/// A command that runs.
+pub(crate) struct Running {
+    child: Child,
+    ended: Option<ExitStatus>,
+    passed: Passed,
+}
+
+/// What it prints, on its way through files.
+#[derive(Default)]
+struct Passed {
+    logs: Vec<PathBuf>,
+    stop: Arc<AtomicBool>,
+    passers: Vec<JoinHandle<()>>,
+}
+
+/// The plugin: `$RINGLEADER_PLUGIN`, else beside this program, else in `../lib` of it.
+pub(crate) fn plugin() -> Option<PathBuf> {
+    // `0` is the plugin's own word for off.
+    if let Some(path) = std::env::var_os("RINGLEADER_PLUGIN").filter(|path| !path.is_empty() && path != "0") {
+        return Some(path.into());
+    }
+    let program = std::env::current_exe().ok()?;
+    let folder = program.parent()?;
+    [folder.join(LIBRARY), folder.join("../lib").join(LIBRARY)].into_iter().find(|path| path.is_file())
+}
+
+impl Running {
+    /// Starts it. `name` begins the names of the files in `folder` that take what it prints. Also answers with what
+    /// should be said about it.
+    ///
+    /// # Errors
+    /// If it cannot be started, or the files not be made.
+    pub(crate) fn start(
+        argv: &[OsString],
+        rings: Option<&Path>,
+        folder: &Path,
+        name: &str,
+        is_stdout_ours: bool,
+    ) -> io::Result<(Self, Vec<String>)> {
+        let (program, arguments) = argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let mut command = Command::new(program);
+        command.args(arguments);
+        let mut notes = Vec::new();
+        match (std::env::var_os(VARIABLE), plugin()) {
+            (Some(set), _) if !set.to_string_lossy().contains(LIBRARY) => notes.push(format!(
+                "{VARIABLE} is {} already and is left so: operations are not seen",
+                set.to_string_lossy()
+            )),
+            (Some(_), _) => {}
+            (None, Some(path)) => {
+                command.env(VARIABLE, path);
+            }
+            (None, None) => notes.push(format!(
+                "{LIBRARY} is not beside this program: operations are not seen; RINGLEADER_PLUGIN names it"
+            )),
+        }
+        if let Some(rings) = rings {
+            command.env("RINGLEADER_RING_DIR", rings);
+        }
+        let mut passed = Passed::default();
+        // A terminal is left to the job, since programs print at once only to one.
+        if is_stdout_ours || !io::stdout().is_terminal() {
+            let to = if is_stdout_ours { Stream::Error } else { Stream::Output };
+            command.stdout(passed.on(&folder.join(format!("{name}.stdout.log")), to)?);
+        }
+        command.stderr(passed.on(&folder.join(format!("{name}.stderr.log")), Stream::Error)?);
+        let child = match command.spawn() {
+            Ok(child) => child,
+            Err(error) => {
+                passed.end(false);
+                return Err(error);
+            }
+        };
+        Ok((Self { child, ended: None, passed }, notes))
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Files with what it has printed.
+    pub(crate) fn logs(&self) -> &[PathBuf] {
+        &self.passed.logs
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        if self.ended.is_none() {
+            self.ended = self.child.try_wait().ok().flatten();
+        }
+        self.ended
+    }
+
+    /// Hands a signal on that was meant for it.
+    pub(crate) fn terminate(&self) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
+        if let (None, Some(pid)) = (self.ended, pid) {
+            // Fails only if it has just ended.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+    }
+
+    /// Passes on the rest of what it printed. The files are removed if nobody needs them.
+    pub(crate) fn finish(mut self, is_kept: bool) {
+        self.passed.end(is_kept || self.ended.is_none());
+    }
+}
+
+impl Passed {
+    /// A file that takes what is printed, and a thread that passes it on.
+    fn on(&mut self, path: &Path, to: Stream) -> io::Result<Stdio> {
+        let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path)?;
+        let (read, stop) = (File::open(path)?, Arc::clone(&self.stop));
+        self.passers.push(thread::spawn(move || pass_on(read, to, &stop)));
+        self.logs.push(path.to_owned());
+        Ok(file.into())
+    }
+
+    fn end(&mut self, is_kept: bool) {
+        self.stop.store(true, Ordering::Relaxed);
+        for passer in self.passers.drain(..) {
+            let _ = passer.join();
+        }
+        for log in self.logs.iter().filter(|_| !is_kept) {
+            // What cannot be removed stays; it harms nobody.
+            let _ = fs::remove_file(log);
+        }
+    }
+}
+
+/// The exit code by which a shell tells how a process ended.
+pub(crate) fn code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
+    u8::try_from(code).unwrap_or(u8::MAX)
+}
+
+#[derive(Clone, Copy)]
+enum Stream {
+    Output,
+    Error,
+}
+
+/// Copies what is appended, until told to stop and nothing is left.
+fn pass_on(mut from: File, to: Stream, stop: &AtomicBool) {
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let is_last = stop.load(Ordering::Relaxed);
+        match from.read(&mut buffer) {
+            Ok(0) if is_last => return,
+            Ok(0) => thread::sleep(PASS_ON),
+            Ok(n) => {
+                let bytes = buffer.get(..n).unwrap_or_default();
+                // Nobody may be listening any more; the file has it all.
+                let _ = match to {
+                    Stream::Output => {
+                        io::stdout().lock().write_all(bytes).and_then(|()| io::stdout().flush())
+                    }
+                    Stream::Error => io::stderr().lock().write_all(bytes),
+                };
+            }
+            Err(_) => return,
+        }
+    }
+}

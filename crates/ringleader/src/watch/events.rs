@@ -1,0 +1,119 @@
+//! Where events go: standard output as JSON or as lines, and the picture. The screen shows the picture alone.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ringleader_watch::event::{CommProgress, Event, What};
+use ringleader_watch::view::View;
+
+use crate::cli::{self, Color};
+use crate::report::quote::{plain, plain_lines};
+use crate::report::{Detail, text};
+use crate::watch::incident::Judged;
+use crate::watch::picture::Picture;
+use crate::watch::{now_ns, print, table, words};
+
+/// How events are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Json,
+    Lines {
+        /// Standard output is the command's.
+        to_error: bool,
+    },
+    /// The screen shows them.
+    Quiet,
+}
+
+pub(crate) struct Teller {
+    form: Form,
+    picture: Arc<Mutex<Picture>>,
+}
+
+impl Teller {
+    pub(crate) fn new(json: bool, has_screen: bool, has_command: bool, picture: Arc<Mutex<Picture>>) -> Self {
+        let form = match (json, has_screen) {
+            (true, _) => Form::Json,
+            (false, true) => Form::Quiet,
+            (false, false) => Form::Lines { to_error: has_command },
+        };
+        Self { form, picture }
+    }
+
+    pub(crate) fn note(&self, text: String) {
+        self.say(Event::new(now_ns(), What::Note { text }));
+    }
+
+    pub(crate) fn say(&self, event: Event) {
+        self.picture.lock().unwrap_or_else(PoisonError::into_inner).hear(&event);
+        match self.form {
+            // Types with names for keys: printing them cannot fail.
+            Form::Json => print(&(serde_json::to_string(&event).unwrap_or_default() + "\n"), false),
+            Form::Lines { to_error } => {
+                if let Some(lines) = words::lines(&event) {
+                    print(&format!("{} {lines}\n", clock(event.at)), to_error);
+                }
+            }
+            Form::Quiet => {}
+        }
+    }
+
+    /// The answer: as an event, and for people the report as `diagnose` prints it.
+    pub(crate) fn verdict(&self, judged: &Judged) {
+        let report = serde_json::from_str(&judged.json).unwrap_or_default();
+        let shown = text::render(&judged.report, &cli::look(Color::Never, None, Detail::Usual));
+        self.picture.lock().unwrap_or_else(PoisonError::into_inner).verdict_text = Some(shown);
+        let event = Event::new(now_ns(), What::Verdict { report });
+        let Form::Lines { to_error } = self.form else { return self.say(event) };
+        self.picture.lock().unwrap_or_else(PoisonError::into_inner).hear(&event);
+        let look = cli::look(Color::Auto, None, Detail::Usual);
+        print(&format!("\n{}\n", text::render(&judged.report, &look)), to_error);
+        let stacks = self.picture.lock().unwrap_or_else(PoisonError::into_inner).stacks.clone();
+        if let Some(stacks) = stacks {
+            let shown = plain_lines(&stacks).join("\n");
+            print(&format!("stacks of all ranks, merged:\n{shown}\n"), to_error);
+        }
+    }
+
+    /// How the job stands, whatever is due.
+    pub(crate) fn once(&self, view: &View) {
+        let comms = view.comms.iter().map(|comm| CommProgress {
+            id: comm.id.clone(),
+            name: comm.name.clone(),
+            size: comm.size,
+            ranks_seen: comm.ranks_seen,
+            ops_done: comm.ops_done,
+            ops_per_s: comm.ops_per_s,
+            bytes_per_s: comm.bytes_per_s,
+            busbw_gbs: comm.busbw_gbs,
+            in_flight: comm.in_flight,
+            waiting_for: comm.waiting_for.clone(),
+        });
+        if self.form == Form::Json {
+            let what = What::Progress { comms: comms.collect(), slowest: view.slowest.clone() };
+            self.say(Event::new(view.at_ns, what));
+        } else {
+            let picture = self.picture.lock().unwrap_or_else(PoisonError::into_inner);
+            print(&table::render(&picture), false);
+        }
+    }
+
+    /// After the screen is gone: what should not go with it.
+    pub(crate) fn last_words(&self) {
+        let picture = self.picture.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(text) = &picture.verdict_text {
+            print(text, false);
+        }
+        if let Some(bundle) = &picture.bundle {
+            print(&format!("evidence: {}\n", plain(bundle)), false);
+        }
+        if let Some(how) = &picture.ended {
+            print(&format!("ended: {}\n", plain(how)), false);
+        }
+    }
+}
+
+/// `08:21:32` of the day, UTC: logs of many nodes are read side by side.
+fn clock(at: f64) -> String {
+    let of_day = (at as i64).rem_euclid(86_400);
+    format!("{:02}:{:02}:{:02}", of_day / 3_600, of_day / 60 % 60, of_day % 60)
+}

@@ -1,0 +1,213 @@
+//! What is done with a verdict by others: a command, a webhook. Neither may hold up or end the watching, so each has a
+//! deadline, and what goes wrong is a note.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Time that a command has.
+const COMMAND_S: u64 = 60;
+/// Time that a webhook has, each try.
+const WEBHOOK_S: u64 = 10;
+/// A second try after this: what restarts just now may be back.
+const RETRY_S: u64 = 2;
+/// Output of a command that is kept.
+const MAX_OUTPUT: u64 = 256 << 10;
+
+/// Runs `sh -c COMMAND` with the report on its standard input and the bundle's path in `RINGLEADER_BUNDLE`. What it
+/// prints goes into a file beside the bundle. Answers with a sentence on what came of it.
+pub(crate) fn command(command: &str, report: &str, bundle: &Path) -> String {
+    run(command, report, bundle, Duration::from_secs(COMMAND_S))
+}
+
+fn run(command: &str, report: &str, bundle: &Path, limit: Duration) -> String {
+    let child = Command::new("sh")
+        .args(["-c", command])
+        .env("RINGLEADER_BUNDLE", bundle)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        // A group of its own: at the deadline what it started ends with it.
+        .process_group(0)
+        .spawn();
+    let mut child = match child {
+        Ok(child) => child,
+        Err(error) => return format!("--on-stall: start sh: {error}"),
+    };
+    let input = child.stdin.take();
+    let report = report.to_owned();
+    // A command need not read what it is given.
+    thread::spawn(move || input.map(|mut input| input.write_all(report.as_bytes())));
+    let output =
+        child.stdout.take().map(|mut from| keep(move |to| from.by_ref().take(MAX_OUTPUT).read_to_end(to)));
+    let errors =
+        child.stderr.take().map(|mut from| keep(move |to| from.by_ref().take(MAX_OUTPUT).read_to_end(to)));
+    let ended = wait(&mut child, limit);
+    let mut said = Vec::new();
+    for thread in [output, errors].into_iter().flatten() {
+        said.extend(taken(&thread, limit));
+    }
+    let mut out = match ended {
+        Some(status) => format!("--on-stall ended with {status}"),
+        None => format!("--on-stall did not end within {} s and was killed", limit.as_secs()),
+    };
+    if !said.is_empty() {
+        let path = bundle.with_file_name(format!(
+            "{}.on-stall.txt",
+            bundle.file_name().unwrap_or_default().to_string_lossy().trim_end_matches(".tar.zst")
+        ));
+        match std::fs::write(&path, &said) {
+            Ok(()) => out.push_str(&format!("; its output is in {}", path.display())),
+            Err(error) => out.push_str(&format!("; its output is lost: write {}: {error}", path.display())),
+        }
+    }
+    out
+}
+
+/// Bytes that come in, as far as they have come.
+type Kept = std::sync::mpsc::Receiver<Vec<u8>>;
+
+fn keep(mut read: impl FnMut(&mut Vec<u8>) -> std::io::Result<usize> + Send + 'static) -> Kept {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What came before an error is kept; the receiver may be gone.
+        let _ = read(&mut bytes);
+        let _ = sender.send(bytes);
+    });
+    receiver
+}
+
+/// What a command leaves running in the background may hold its output open for ever.
+fn taken(kept: &Kept, limit: Duration) -> Vec<u8> {
+    kept.recv_timeout(limit.min(Duration::from_secs(1))).unwrap_or_default()
+}
+
+fn wait(child: &mut Child, limit: Duration) -> Option<std::process::ExitStatus> {
+    let until = Instant::now() + limit;
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Some(status),
+            Ok(None) if Instant::now() < until => thread::sleep(Duration::from_millis(20)),
+            _ => break,
+        }
+    }
+    let group = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+    if let Some(group) = group {
+        // Fails only if all of it has just ended.
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+    }
+    let _ = child.wait();
+    None
+}
+
+/// Posts JSON. Answers with a sentence if it failed twice. The address may be a secret; only its host is told.
+pub(crate) fn webhook(url: &str, body: &str) -> Option<String> {
+    let mut why = post(url, body, Duration::from_secs(WEBHOOK_S)).err()?;
+    thread::sleep(Duration::from_secs(RETRY_S));
+    if let Err(again) = post(url, body, Duration::from_secs(WEBHOOK_S)) {
+        why = again;
+        return Some(format!("--webhook {}: {why}", host_of(url)));
+    }
+    Some(format!("--webhook {}: taken at the second try; at first: {why}", host_of(url)))
+}
+
+fn post(url: &str, body: &str, limit: Duration) -> Result<(), String> {
+    let agent: ureq::Agent = ureq::Agent::config_builder()
+        .timeout_global(Some(limit))
+        .user_agent(concat!("ringleader/", env!("CARGO_PKG_VERSION")))
+        .max_redirects(0)
+        .build()
+        .into();
+    match agent.post(url).content_type("application/json").send(body) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.to_string().replace(url, host_of(url))),
+    }
+}
+
+/// `https://hooks.example/services/T0/secret` is `https://hooks.example`.
+fn host_of(url: &str) -> &str {
+    let Some((scheme, rest)) = url.split_once("://") else { return "(no address)" };
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if host.contains('@') {
+        return "(an address with a password)";
+    }
+    url.get(..scheme.len() + 3 + host.len()).unwrap_or_default()
+}
+
+/// An address that can be posted to.
+pub(crate) fn address(url: &str) -> Result<String, String> {
+    if url.starts_with("http://") || url.starts_with("https://") {
+        Ok(url.to_owned())
+    } else {
+        Err("an address begins with http:// or https://".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, BufReader};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_command_reads_the_report_and_its_output_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let bundle = folder.path().join("b.tar.zst");
+        let said = command("cat; echo $RINGLEADER_BUNDLE; echo oops >&2; exit 3", "{\"a\":1}\n", &bundle);
+        assert!(said.starts_with("--on-stall ended with exit status: 3"), "{said}");
+        let kept = std::fs::read_to_string(folder.path().join("b.on-stall.txt")).unwrap();
+        assert_eq!(kept, format!("{{\"a\":1}}\n{}\noops\n", bundle.display()));
+    }
+
+    #[test]
+    fn one_that_does_not_end_or_does_not_read_costs_its_deadline() {
+        let folder = tempfile::tempdir().unwrap();
+        let bundle = folder.path().join("b.tar.zst");
+        let began = Instant::now();
+        let long = "x".repeat(1 << 20);
+        let said = run("sleep 600 & sleep 600", &long, &bundle, Duration::from_millis(300));
+        assert!(said.contains("did not end within"), "{said}");
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn a_webhook_gets_the_body_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/hook", listener.local_addr().unwrap());
+        let server = thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            let mut input = BufReader::new(stream);
+            let mut length = 0;
+            loop {
+                let mut line = String::new();
+                input.read_line(&mut line).unwrap();
+                if let Some(n) = line.to_lowercase().strip_prefix("content-length:") {
+                    length = n.trim().parse().unwrap();
+                }
+                if line.trim().is_empty() {
+                    break;
+                }
+            }
+            let mut body = vec![0; length];
+            input.read_exact(&mut body).unwrap();
+            input.get_mut().write_all(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
+            String::from_utf8(body).unwrap()
+        });
+        assert_eq!(webhook(&url, "{\"b\":2}"), None);
+        assert_eq!(server.join().unwrap(), "{\"b\":2}");
+    }
+
+    #[test]
+    fn a_failure_names_the_host_and_keeps_the_path_secret() {
+        let said = webhook("http://127.0.0.1:1/services/secret", "{}").unwrap();
+        assert!(said.starts_with("--webhook http://127.0.0.1:1: "), "{said}");
+        assert!(!said.contains("secret"), "{said}");
+        assert_eq!(host_of("https://me:pw@h/x"), "(an address with a password)");
+        assert!(address("ftp://x").is_err() && address("https://x").is_ok());
+    }
+}

@@ -1,0 +1,179 @@
+//! `--serve`: a page, its data, and metrics. Reads the [`Picture`] and changes nothing. The one place of `watch` that is
+//! async, in a thread and a runtime of its own.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+
+use crate::watch::metrics;
+use crate::watch::picture::Picture;
+
+/// One file: no other address is asked for anything.
+const PAGE: &str = include_str!("page.html");
+/// Names by which a browser on this machine may ask for a page that listens on loopback.
+const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+
+type Shared = Arc<Mutex<Picture>>;
+
+/// `8080`, `:8080`, `host:8080`: loopback unless another address is named.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    let wrong = |why: &str| format!("{why}; as in 8080, 127.0.0.1:8080 or 0.0.0.0:8080");
+    let bare = text.strip_prefix(':').unwrap_or(text);
+    if let Ok(port) = bare.parse::<u16>() {
+        return Ok(([127, 0, 0, 1], port).into());
+    }
+    let mut found = text.to_socket_addrs().map_err(|error| wrong(&error.to_string()))?;
+    found.next().ok_or_else(|| wrong("no such address"))
+}
+
+/// Begins to serve in a thread of its own, which ends with the program. Answers with the address, its port chosen if it
+/// was 0.
+///
+/// # Errors
+/// If the address cannot be listened at.
+pub(crate) fn start(address: SocketAddr, picture: Shared) -> io::Result<SocketAddr> {
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    let bound = listener.local_addr()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+    let app = app(picture, bound.ip().is_loopback());
+    thread::Builder::new().name("serve".to_owned()).spawn(move || {
+        runtime.block_on(async {
+            if let Ok(listener) = tokio::net::TcpListener::from_std(listener) {
+                // Ends only if the listener fails, and nobody can be told then but by its silence.
+                let _ = axum::serve(listener, app).await;
+            }
+        });
+    })?;
+    Ok(bound)
+}
+
+fn app(picture: Shared, is_loopback: bool) -> Router {
+    let app = Router::new()
+        .route("/", get(|| async { ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], PAGE) }))
+        .route("/api/state", get(state))
+        .route("/metrics", get(prometheus))
+        .with_state(picture);
+    let app = if is_loopback { app.layer(middleware::from_fn(only_local)) } else { app };
+    app.layer(middleware::from_fn(guarded))
+}
+
+async fn state(State(picture): State<Shared>) -> Response {
+    let json = {
+        let picture = picture.lock().unwrap_or_else(PoisonError::into_inner);
+        serde_json::to_string(&*picture)
+    };
+    match json {
+        Ok(json) => ([(header::CONTENT_TYPE, "application/json")], json).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+async fn prometheus(State(picture): State<Shared>) -> Response {
+    let text = metrics::render(&picture.lock().unwrap_or_else(PoisonError::into_inner));
+    ([(header::CONTENT_TYPE, metrics::TYPE)], text).into_response()
+}
+
+/// A page of elsewhere that had its name point to this machine (DNS rebinding) could read what loopback should keep.
+async fn only_local(request: Request, next: Next) -> Response {
+    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.parse::<u16>().is_ok() => name,
+        _ => host,
+    };
+    if LOCAL.contains(&name) {
+        next.run(request).await
+    } else {
+        (StatusCode::FORBIDDEN, "ask for it as localhost\n").into_response()
+    }
+}
+
+/// Whatever the job's names hold, a browser runs this page's script alone and asks this address alone.
+async fn guarded(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    for (name, value) in [
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; \
+             img-src data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+        ),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    ] {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpStream;
+
+    use super::*;
+    use crate::watch::picture::sample;
+
+    fn ask(at: SocketAddr, path: &str, host: &str) -> String {
+        let mut stream = TcpStream::connect(at).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn page_state_and_metrics_are_there() {
+        let picture = Arc::new(Mutex::new(sample::stalled()));
+        let at = start(address("0").unwrap(), Arc::clone(&picture)).unwrap();
+        let host = at.to_string();
+        let page = ask(at, "/", &host);
+        assert!(page.starts_with("HTTP/1.1 200") && page.contains("<!doctype html>"), "{page}");
+        assert!(page.contains("content-security-policy: default-src 'none'"), "{page}");
+        let state = ask(at, "/api/state", &host);
+        assert!(state.contains("\"schema\":\"ringleader.watch-state.v1\""), "{state}");
+        // It is read anew each time.
+        picture.lock().unwrap().comms[0].name = "</script><img src=x onerror=alert(1)>".to_owned();
+        assert!(ask(at, "/api/state", &host).contains("onerror"));
+        let metrics = ask(at, "/metrics", "localhost");
+        assert!(
+            metrics.contains("application/openmetrics-text") && metrics.contains("ringleader_stalled 1"),
+            "{metrics}"
+        );
+        assert!(ask(at, "/nothing", &host).starts_with("HTTP/1.1 404"));
+    }
+
+    #[test]
+    fn another_name_for_this_machine_is_refused_on_loopback() {
+        let at = start(address("127.0.0.1:0").unwrap(), Arc::default()).unwrap();
+        assert!(ask(at, "/api/state", "evil.example:80").starts_with("HTTP/1.1 403"));
+        assert!(ask(at, "/api/state", "[::1]:99").starts_with("HTTP/1.1 200"));
+    }
+
+    #[test]
+    fn an_address_is_loopback_unless_it_is_told() {
+        assert_eq!(address("8080").unwrap().to_string(), "127.0.0.1:8080");
+        assert_eq!(address(":8080").unwrap().to_string(), "127.0.0.1:8080");
+        assert_eq!(address("0.0.0.0:1").unwrap().to_string(), "0.0.0.0:1");
+        assert!(address("nonsense").is_err());
+    }
+
+    /// The page holds no other address, and nothing that takes text of the job as HTML.
+    #[test]
+    fn the_page_is_one_file() {
+        for word in
+            ["http://", "https://", "innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("]
+        {
+            assert!(!PAGE.contains(word), "{word}");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Events as lines for people. JSON is the events themselves (`ringleader_watch::event`).
+
+use std::fmt::Write as _;
+
+use ringleader_watch::event::{CommProgress, Confidence, Event, Lag, Slowest, Stall, What};
+use ringleader_watch::view::Sees;
+
+use crate::report::quote::plain;
+
+/// Ranks that a stall in words tells of; JSON has more.
+const MAX_STATES: usize = 16;
+/// Communicators that a line of progress tells of.
+const MAX_COMMS: usize = 4;
+
+/// The lines of an event, without what would act on a terminal and without a newline at the end. None for what has
+/// nothing to tell. A verdict's report is printed by its own means.
+pub(crate) fn lines(event: &Event) -> Option<String> {
+    Some(match &event.what {
+        What::Watching { nodes, ranks, sees, cannot_see } => {
+            let mut out = format!(
+                "watching {} on {}, by {}",
+                count(*ranks as usize, "rank"),
+                count(*nodes as usize, "node"),
+                means(*sees)
+            );
+            for text in cannot_see {
+                // Writing to a String cannot fail; so below.
+                let _ = write!(out, "\n  cannot see: {}", plain(text));
+            }
+            out
+        }
+        What::Progress { comms, slowest } => progress(comms, slowest.as_ref())?,
+        What::Straggler(late) if !late.text.is_empty() => format!("late: {}", plain(&late.text)),
+        What::Straggler(late) => format!(
+            "late: rank {} by {:.1} ms in {:.0} % of the collectives of {} ({}, {} confidence)",
+            late.rank,
+            late.late_ms,
+            late.share * 100.0,
+            plain(&late.comm),
+            lag(late.of),
+            sure(late.confidence)
+        ),
+        What::Stall(stall) => stalled(stall),
+        What::Bundle { path } => format!("evidence: {}", plain(path)),
+        What::Verdict { report } => {
+            let of = |name: &str| report["verdict"][name].as_str().unwrap_or_default();
+            format!("verdict: {}: {}", plain(of("cause")), plain(of("summary")))
+        }
+        What::Recovered { comm, after_s } => format!("{} moves again after {after_s:.1} s", plain(comm)),
+        What::Ended { how } => format!("ended: {}", plain(how)),
+        What::Note { text } => format!("note: {}", plain(text)),
+    })
+}
+
+/// What stands still, who is suspected, what each rank does.
+pub(crate) fn stalled(stall: &Stall) -> String {
+    let mut out = format!("STALL: {}", headline(stall));
+    for rank in stall.states.iter().take(MAX_STATES) {
+        let what = if rank.detail.is_empty() { &rank.state } else { &rank.detail };
+        let _ =
+            write!(out, "\n  rank {} ({} pid {}): {}", rank.rank, plain(&rank.host), rank.pid, plain(what));
+    }
+    if stall.states.len() > MAX_STATES {
+        let _ = write!(out, "\n  … and {} more", stall.states.len() - MAX_STATES);
+    }
+    out
+}
+
+/// The alarm in one line.
+pub(crate) fn headline(stall: &Stall) -> String {
+    let what = match (stall.op.kind.as_str(), comm_name(&stall.comm_name, &stall.comm)) {
+        ("", "") => "the job".to_owned(),
+        ("", comm) => plain(comm),
+        (kind, comm) => format!("{} #{} of {}", plain(kind), stall.op.number, plain(comm)),
+    };
+    let mut out = format!(
+        "{what} has stood still for {:.1} s; up to {:.1} s would be usual",
+        stall.after_s, stall.expected_s
+    );
+    if !stall.text.is_empty() {
+        let _ = write!(out, "; {}", plain(&stall.text));
+    }
+    if !stall.suspects.is_empty() {
+        let _ = write!(out, "; suspected: {}", rank_list(&stall.suspects));
+    }
+    out
+}
+
+fn progress(comms: &[CommProgress], slowest: Option<&Slowest>) -> Option<String> {
+    // The busiest say most.
+    let mut busy: Vec<&CommProgress> = comms.iter().filter(|comm| comm.ops_per_s > 0.0).collect();
+    busy.sort_by(|a, b| b.bytes_per_s.total_cmp(&a.bytes_per_s).then_with(|| a.id.cmp(&b.id)));
+    if busy.is_empty() {
+        return None;
+    }
+    let told: Vec<String> = busy
+        .iter()
+        .take(MAX_COMMS)
+        .map(|comm| {
+            let bus = comm.busbw_gbs.map(|gbs| format!(", bus {gbs:.1} GB/s")).unwrap_or_default();
+            format!("{} {:.1} op/s{bus}", plain(comm_name(&comm.name, &comm.id)), comm.ops_per_s)
+        })
+        .collect();
+    let mut out = told.join("; ");
+    if busy.len() > MAX_COMMS {
+        let _ = write!(out, "; and {} more", busy.len() - MAX_COMMS);
+    }
+    if let Some(slowest) = slowest {
+        let often = if slowest.persistent { "always last" } else { "at times last" };
+        let _ = write!(out, "; {often}: rank {} by {:.1} ms", slowest.rank, slowest.late_ms);
+    }
+    Some(out)
+}
+
+/// `ranks 0, 3`.
+pub(crate) fn rank_list(ranks: &[u32]) -> String {
+    let list: Vec<String> = ranks.iter().map(u32::to_string).collect();
+    format!("rank{} {}", if ranks.len() == 1 { "" } else { "s" }, list.join(", "))
+}
+
+/// Its name, else its identifier.
+pub(crate) fn comm_name<'a>(name: &'a str, id: &'a str) -> &'a str {
+    if name.is_empty() { id } else { name }
+}
+
+/// By what a job is seen.
+pub(crate) fn means(sees: Sees) -> &'static str {
+    match sees {
+        Sees::Plugin => "the plugin",
+        Sees::Ras => "NCCL RAS",
+        Sees::Processes => "their processes alone",
+    }
+}
+
+/// Why a rank is late.
+pub(crate) fn lag(of: Lag) -> &'static str {
+    match of {
+        Lag::Compute => "compute",
+        Lag::Host => "host",
+        Lag::Network => "network",
+        Lag::Unknown => "unknown",
+    }
+}
+
+fn sure(confidence: Confidence) -> &'static str {
+    match confidence {
+        Confidence::Low => "low",
+        Confidence::Medium => "medium",
+        Confidence::High => "high",
+    }
+}
+
+/// `1 node`, `2 nodes`.
+pub(crate) fn count(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use ringleader_watch::event::{RankState, StalledOp};
+
+    use super::*;
+
+    #[test]
+    fn names_from_the_job_do_not_act_on_the_terminal() {
+        let stall = Stall {
+            comm: "dp\u{1b}[2J".to_owned(),
+            op: StalledOp { kind: "AllReduce".to_owned(), number: 7 },
+            after_s: 6.0,
+            expected_s: 1.0,
+            states: vec![RankState { rank: 1, host: "n\r".to_owned(), ..RankState::default() }],
+            suspects: vec![1],
+            ..Stall::default()
+        };
+        let text = lines(&Event::new(0, What::Stall(Box::new(stall)))).unwrap();
+        assert_eq!(
+            text,
+            "STALL: AllReduce #7 of dp\\x1b[2J has stood still for 6.0 s; up to 1.0 s would be usual; suspected: \
+             rank 1\n  rank 1 (n\\r pid 0): "
+        );
+    }
+
+    #[test]
+    fn progress_tells_of_the_busiest_and_is_silent_about_nothing() {
+        let comm = |name: &str, rate: f64| CommProgress {
+            name: name.to_owned(),
+            ops_per_s: rate,
+            bytes_per_s: rate * 10.0,
+            ..CommProgress::default()
+        };
+        let slowest = Some(Slowest { rank: 3, late_ms: 12.34, persistent: true });
+        let of = |comms: Vec<CommProgress>, slowest| lines(&Event::new(0, What::Progress { comms, slowest }));
+        assert_eq!(of(vec![comm("a", 0.0)], None), None);
+        assert_eq!(
+            of(vec![comm("a", 1.0), comm("b", 2.0)], slowest).unwrap(),
+            "b 2.0 op/s; a 1.0 op/s; always last: rank 3 by 12.3 ms"
+        );
+    }
+}

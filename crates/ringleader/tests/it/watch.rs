@@ -1,0 +1,430 @@
+//! `watch` on jobs of real processes that write real rings: this test program started again, once for each rank.
+
+mod page;
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ringleader_ring::{NewComm, Options, Reader, Told, Writer, names};
+use serde_json::Value;
+
+use crate::cli::ringleader;
+
+/// Operations a second that a pretended job runs.
+const PACE: Duration = Duration::from_millis(20);
+
+/// One rank: all_reduce after all_reduce. Each ends once all ranks have entered it, told by a file of each that grows by
+/// a byte with every step. Ends after `steps`.
+fn train(folder: &Path, rank: u32, size: u32, steps: u64) {
+    let options = Options {
+        directories: vec![folder.join("rings")],
+        rank: Some(rank),
+        local_rank: Some(rank),
+        world_size: Some(size),
+    };
+    let ring = Writer::create(&options).unwrap();
+    ring.interface(6);
+    let comm = ring.comm_begins(&NewComm {
+        id: 0xd1ce,
+        name: b"default_pg",
+        size,
+        rank: Some(rank),
+        nodes: 1,
+        sees_kernels: true,
+        sees_channels: true,
+    });
+    let told = Told {
+        function: ring.code(names::Kind::Function, b"AllReduce"),
+        datatype: ring.code(names::Kind::Datatype, b"ncclFloat32"),
+        channels: 1,
+        count: 1 << 20,
+        ..Told::default()
+    };
+    let file = |rank: u32| folder.join(format!("entered-{rank}"));
+    for step in 1..=steps {
+        thread::sleep(PACE);
+        let op = ring.launch(comm, ringleader_ring::Handle::NONE, ringleader_ring::Handle::NONE, &told);
+        ring.handed_over(op);
+        let kernel = ring.kernel_starts(op, 0, 0);
+        std::fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(file(rank))
+            .and_then(|mut file| std::io::Write::write_all(&mut file, b"."))
+            .unwrap();
+        while (0..size).any(|peer| std::fs::metadata(file(peer)).map_or(0, |data| data.len()) < step) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        ring.kernel_stops(kernel);
+    }
+    ring.comm_ends(comm);
+}
+
+/// What a rank of a pretended job runs. Called without a job it is one of a single rank, and its ring tells so.
+#[test]
+fn a_pretended_rank() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
+    if let (Ok(folder), Some(rank)) = (std::env::var("PRETENDED_JOB"), number("RANK")) {
+        let size = number("WORLD_SIZE").unwrap() as u32;
+        train(folder.as_ref(), rank as u32, size, number("PRETENDED_STEPS").unwrap());
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("rings")).unwrap();
+    train(folder.path(), 0, 1, 3);
+    let path = ringleader_ring::rings_in(&folder.path().join("rings")).remove(0);
+    let state = Reader::open(&path).unwrap().state().unwrap();
+    assert_eq!((state.comms[0].collectives, state.comms[0].collectives_done), (3, 3));
+}
+
+/// Ranks, which end with the test.
+struct Job {
+    folder: tempfile::TempDir,
+    ranks: Vec<Child>,
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        for rank in &mut self.ranks {
+            // Fails only if it has ended.
+            let _ = rank.kill();
+            let _ = rank.wait();
+        }
+    }
+}
+
+impl Job {
+    fn start(size: u32, steps: u64) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("rings")).unwrap();
+        std::fs::create_dir(folder.path().join("out")).unwrap();
+        let ranks =
+            (0..size).map(|rank| rank_command(folder.path(), rank, size, steps).spawn().unwrap()).collect();
+        Self { folder, ranks }
+    }
+
+    fn signal(&self, rank: usize, name: &str) {
+        let pid = self.ranks[rank].id().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    }
+
+    fn pids(&self) -> String {
+        self.ranks.iter().map(|rank| rank.id().to_string()).collect::<Vec<_>>().join(",")
+    }
+
+    fn rings(&self) -> String {
+        self.folder.path().join("rings").to_str().unwrap().to_owned()
+    }
+
+    fn out(&self) -> String {
+        self.folder.path().join("out").to_str().unwrap().to_owned()
+    }
+
+    fn watch(&self, arguments: &[&str]) -> Watcher {
+        let (rings, out) = (self.rings(), self.out());
+        let mut all =
+            vec!["--json", "--interval", "0.1", "--stall-floor", "1", "--rings", &rings, "--out", &out];
+        all.extend(arguments);
+        Watcher::start(&all)
+    }
+}
+
+fn rank_command(folder: &Path, rank: u32, size: u32, steps: u64) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", "watch::a_pretended_rank", "--nocapture", "--test-threads=1"])
+        .env("PRETENDED_JOB", folder)
+        .env("PRETENDED_STEPS", steps.to_string())
+        .env("RANK", rank.to_string())
+        .env("LOCAL_RANK", rank.to_string())
+        .env("WORLD_SIZE", size.to_string())
+        .env("NCCL_RAS_ENABLE", "0")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command
+}
+
+/// A watcher whose events are read as they come.
+struct Watcher {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+    seen: Vec<Value>,
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        // Fails only if it has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Watcher {
+    fn start(arguments: &[&str]) -> Self {
+        let mut child = ringleader()
+            .arg("watch")
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Self { child, lines, seen: Vec::new() }
+    }
+
+    /// The next event; none at the end.
+    fn next(&mut self) -> Option<Value> {
+        let mut line = String::new();
+        if self.lines.read_line(&mut line).unwrap() == 0 {
+            return None;
+        }
+        let event: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(event["schema"], "ringleader.watch.v1");
+        assert!(event["at"].as_f64().unwrap() > 1.7e9, "{event}");
+        self.seen.push(event.clone());
+        Some(event)
+    }
+
+    #[track_caller]
+    fn until(&mut self, name: &str) -> Value {
+        while let Some(event) = self.next() {
+            if event["event"] == name {
+                return event;
+            }
+        }
+        panic!("it ended without {name}: {:#?}", self.seen);
+    }
+
+    fn end(mut self) -> (Option<i32>, Vec<Value>) {
+        while self.next().is_some() {}
+        let code = self.child.wait().unwrap().code();
+        (code, std::mem::take(&mut self.seen))
+    }
+}
+
+fn count(events: &[Value], name: &str) -> usize {
+    events.iter().filter(|event| event["event"] == name).count()
+}
+
+#[test]
+fn a_stopped_rank_is_named_within_seconds_and_its_evidence_kept() {
+    let job = Job::start(3, u64::MAX);
+    let hook = job.folder.path().join("hook.json");
+    let on_stall = format!("cat > {}", hook.display());
+    let mut watcher =
+        job.watch(&["--pid", &job.pids(), "--until-verdict", "--for", "120", "--on-stall", &on_stall]);
+    let watching = watcher.until("watching");
+    assert_eq!(watching["sees"], "plugin", "{watching}");
+    let progress = watcher.until("progress");
+    assert_eq!(progress["comms"][0]["name"], "default_pg", "{progress}");
+    job.signal(1, "-STOP");
+    let began = Instant::now();
+    let stall = watcher.until("stall");
+    // Two seconds by the engine's rule, and what a busy machine adds.
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    assert_eq!(stall["suspects"], serde_json::json!([1]), "{stall}");
+    let state = stall["states"].as_array().unwrap().iter().find(|state| state["rank"] == 1).unwrap();
+    assert_eq!(state["state"], "stopped", "{stall}");
+    let (code, events) = watcher.end();
+    assert_eq!(code, Some(4));
+    let verdict = &events.iter().find(|event| event["event"] == "verdict").unwrap()["report"]["verdict"];
+    assert_eq!(verdict["cause"], "process-stopped", "{verdict}");
+    assert_eq!(verdict["culprits"][0]["rank"], 1, "{verdict}");
+    let bundle = events.iter().find(|event| event["event"] == "bundle").unwrap()["path"].as_str().unwrap();
+    // The bundle says the same by itself, and holds the rings.
+    let again = ringleader().args(["diagnose", "--format", "json", bundle]).output().unwrap();
+    let report: Value = serde_json::from_slice(&again.stdout).unwrap();
+    assert_eq!(&report["verdict"], verdict);
+    let file = std::fs::File::open(bundle).unwrap();
+    let mut archive = tar::Archive::new(zstd::stream::read::Decoder::new(file).unwrap());
+    let names: Vec<String> = archive
+        .entries()
+        .unwrap()
+        .map(|entry| entry.unwrap().path().unwrap().display().to_string())
+        .collect();
+    assert_eq!(names.iter().filter(|name| name.contains("/rings/ring-")).count(), 3, "{names:?}");
+    // The hook was given the same report.
+    let told: Value = serde_json::from_slice(&std::fs::read(&hook).unwrap()).unwrap();
+    assert_eq!(&told["verdict"], verdict);
+}
+
+#[test]
+fn a_job_that_ends_in_order_is_no_incident() {
+    let mut job = Job::start(2, 150);
+    let watcher = job.watch(&["--pid", &job.pids(), "--for", "120"]);
+    // A parent collects its children, as a launcher does.
+    job.ranks.iter_mut().for_each(|rank| assert!(rank.wait().unwrap().success()));
+    let (code, events) = watcher.end();
+    assert_eq!(code, Some(0), "{events:#?}");
+    assert_eq!(
+        (count(&events, "ended"), count(&events, "stall"), count(&events, "verdict")),
+        (1, 0, 0),
+        "{events:#?}"
+    );
+    assert!(std::fs::read_dir(job.out()).unwrap().next().is_none(), "nothing was written");
+}
+
+#[test]
+fn a_job_killed_in_the_middle_leaves_its_last_word_in_the_rings() {
+    let mut job = Job::start(2, u64::MAX);
+    let mut watcher = job.watch(&["--for", "120", "--until-verdict"]);
+    // Found by its rings alone.
+    assert_eq!(watcher.until("progress")["comms"][0]["ranks_seen"], 2);
+    job.signal(1, "-STOP");
+    thread::sleep(Duration::from_millis(300));
+    for rank in &mut job.ranks {
+        rank.kill().unwrap();
+        rank.wait().unwrap();
+    }
+    let (_, events) = watcher.end();
+    assert_eq!(count(&events, "verdict"), 1, "{events:#?}");
+    let bundle = events.iter().find(|event| event["event"] == "bundle").unwrap()["path"].as_str().unwrap();
+    let file = std::fs::File::open(bundle).unwrap();
+    let mut archive = tar::Archive::new(zstd::stream::read::Decoder::new(file).unwrap());
+    let mut in_flight = 0;
+    for entry in archive.entries().unwrap() {
+        let mut entry = entry.unwrap();
+        if entry.path().unwrap().to_string_lossy().contains("/rings/ring-") {
+            let mut bytes = Vec::new();
+            std::io::Read::read_to_end(&mut entry, &mut bytes).unwrap();
+            in_flight += ringleader_ring::State::parse(&bytes).unwrap().comms[0].in_flight.len();
+        }
+    }
+    assert!(in_flight > 0, "rank 0 waited in an operation");
+}
+
+#[test]
+fn the_command_is_started_with_the_plugin_and_its_exit_code_passed_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().to_str().unwrap();
+    let run = |script: &str| {
+        ringleader()
+            .env("RINGLEADER_PLUGIN", "/opt/libringleader_nccl.so")
+            .args(["watch", "--interval", "0.1", "--out", out, "--", "sh", "-c", script])
+            .output()
+            .unwrap()
+    };
+    let output = run("echo plugin is $NCCL_PROFILER_PLUGIN; echo oops >&2");
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "plugin is /opt/libringleader_nccl.so\n");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("oops\n") && said.contains("ended: the command ended with exit status: 0"),
+        "{said}"
+    );
+    assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none(), "what it printed is not kept");
+    // One that fails leaves its output, and a bundle.
+    let output = run("echo 'RuntimeError: no luck' >&2; exit 7");
+    assert_eq!(output.status.code(), Some(7));
+    let names: Vec<String> = std::fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert!(names.iter().any(|name| name.ends_with(".tar.zst")), "{names:?}");
+    assert!(names.iter().any(|name| name.ends_with(".stderr.log")), "{names:?}");
+    assert_eq!(run("kill -TERM $$").status.code(), Some(128 + 15));
+    let output = ringleader().args(["watch", "--", "/nope/nothing"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn without_the_plugin_it_says_what_it_cannot_see() {
+    let mut rank =
+        Command::new("sleep").arg("600").env("RANK", "3").env("NCCL_RAS_ENABLE", "0").spawn().unwrap();
+    let pid = rank.id().to_string();
+    let output = ringleader()
+        .args(["watch", "--json", "--for", "4", "--interval", "0.2", "--pid", &pid])
+        .output()
+        .unwrap();
+    rank.kill().unwrap();
+    rank.wait().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let events: Vec<Value> =
+        output.stdout.split(|b| *b == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
+    let watching = events.iter().rfind(|event| event["event"] == "watching").unwrap();
+    assert_eq!((&watching["sees"], &watching["ranks"]), (&"processes".into(), &1.into()), "{watching}");
+    let told = watching["cannot_see"].to_string();
+    assert!(
+        told.contains(&format!("no plugin in pid {pid}")) && told.contains("NCCL_PROFILER_PLUGIN="),
+        "{told}"
+    );
+}
+
+#[test]
+fn once_is_a_table_of_how_the_job_stands() {
+    let job = Job::start(2, u64::MAX);
+    let rings = job.rings();
+    // Until both have their ring.
+    while ringleader_ring::rings_in(job.rings().as_ref()).len() < 2 {
+        thread::sleep(Duration::from_millis(20));
+    }
+    let output = ringleader().args(["watch", "--once", "--rings", &rings]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("2 ranks on 1 node, seen by the plugin"), "{text}");
+    assert!(text.contains("default_pg"), "{text}");
+}
+
+/// Two nodes that meet in a folder: the one that is elected names a rank of the other, and both have collected.
+#[test]
+fn two_nodes_judge_together() {
+    let job = Job::start(2, u64::MAX);
+    let hub = format!("dir:{}", job.folder.path().join("hub").display());
+    std::fs::create_dir(job.folder.path().join("hub")).unwrap();
+    let bundles = job.folder.path().join("hub/bundles");
+    let node = |name: &str, rank: usize| {
+        let (pid, rings) = (job.ranks[rank].id().to_string(), job.rings());
+        Watcher::start(&[
+            "--json",
+            "--interval",
+            "0.2",
+            "--stall-floor",
+            "1",
+            "--for",
+            "120",
+            "--rings",
+            &rings,
+            "--hub",
+            &hub,
+            "--unstable-node",
+            name,
+            "--pid",
+            &pid,
+        ])
+    };
+    let mut first = node("node-a", 0);
+    while first.until("note")["text"] != "this node judges for all" {}
+    let mut second = node("node-b", 1);
+    while first.until("watching")["ranks"] != 2 {}
+    while second.until("note")["text"] != "node-a judges for all" {}
+    job.signal(1, "-STOP");
+    let stall = first.until("stall");
+    assert_eq!(stall["suspects"], serde_json::json!([1]), "{stall}");
+    let verdict = first.until("verdict");
+    assert_eq!(verdict["report"]["verdict"]["cause"], "process-stopped", "{verdict}");
+    assert_eq!(verdict["report"]["verdict"]["culprits"][0]["rank"], 1, "{verdict}");
+    second.until("bundle");
+    assert_eq!(std::fs::read_dir(&bundles).unwrap().count(), 2);
+    // The one that judges dies; the other takes over.
+    drop(first);
+    while second.until("note")["text"] != "this node judges for all" {}
+}
+
+#[test]
+fn what_cannot_be_watched_is_told() {
+    for arguments in [
+        &["--pid", "4294967294"][..],
+        &["--interval", "0"],
+        &["--webhook", "nowhere"],
+        &["--serve", "nonsense"],
+        &["--hub", "carrier-pigeon"],
+        &["--pid", "1", "--", "true"],
+    ] {
+        let output = ringleader().arg("watch").args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(output.stderr.starts_with(b"error: "), "{arguments:?}");
+    }
+}

@@ -1,0 +1,110 @@
+//! Whether what is in flight in the rings has been so for longer than the job's own rhythm explains.
+//!
+//! A ring is read from a running job. That an operation is in flight then says nothing; that it has been so for several
+//! times as long as the job ever paused does. Only times of one boot are compared with each other.
+
+use std::collections::BTreeMap;
+
+use ringleader_model::{Case, RingRecord};
+
+use super::ledger::{self, Group, Origin, Track, View};
+
+/// Nothing that lasts less is a stall, however fast the job was, ns.
+const FLOOR_NS: i64 = 3_000_000_000;
+/// The same for a group that has shown no rhythm yet: a first step that compiles takes minutes, ns.
+const UNKNOWN_NS: i64 = 120_000_000_000;
+/// Fewer pauses than this show no rhythm.
+const MIN_PAUSES: usize = 8;
+/// Ranks of one group make the same calls: so many show its rhythm.
+const MAX_TRACKS: usize = 32;
+/// How many usual pauses make a stall.
+const USUAL_TIMES: i64 = 5;
+/// How much longer than the longest pause of late a stall is, percent.
+const LONGEST_PERCENT: i64 = 150;
+
+/// The newest moment that any ring of a boot knows of: until then at least nothing happened to a ring that ends earlier.
+pub struct Horizon<'a>(BTreeMap<&'a str, i64>);
+
+impl<'a> Horizon<'a> {
+    /// Of all rings of a case.
+    pub fn new(case: &'a Case) -> Self {
+        let mut newest = BTreeMap::new();
+        for (_, ring) in ledger::rings(case) {
+            let at = newest.entry(&*ring.boot_id).or_insert(ring.taken_ns);
+            *at = ring.taken_ns.max(*at);
+        }
+        Self(newest)
+    }
+
+    /// The moment up to which a ring is known to have stood as it does.
+    fn of(&self, ring: &RingRecord) -> i64 {
+        self.0.get(&*ring.boot_id).copied().unwrap_or(ring.taken_ns)
+    }
+
+    /// Another process of this boot was seen at work, or alive, this long after the ring's last word, ns.
+    pub fn after(&self, ring: &RingRecord) -> i64 {
+        self.of(ring) - ring.taken_ns
+    }
+}
+
+/// How long the oldest operation in flight of a track has been so, at least, ns.
+pub fn age_ns(track: &Track<'_>, horizon: &Horizon<'_>) -> Option<i64> {
+    let Origin::Ring(ring) = track.origin else { return None };
+    let until = horizon.of(ring);
+    let of = |op: u32| ring.ops.get(op as usize).map(|op| op.enqueued_ns);
+    let collective = track.finished.and_then(|f| of(track.op(f.saturating_add(1))?));
+    let p2p = track.p2p.iter().find(|p| p.done == Some(false)).and_then(|p| of(p.op));
+    collective.into_iter().chain(p2p).min().map(|since| until - since)
+}
+
+/// Which groups stand still; those of other views do not.
+pub fn stalled(groups: &[Group<'_>], horizon: &Horizon<'_>) -> Vec<bool> {
+    let oldest: Vec<Option<i64>> =
+        groups.iter().map(|g| g.tracks.iter().flatten().filter_map(|t| age_ns(t, horizon)).max()).collect();
+    let limits: Vec<Option<i64>> = groups.iter().map(limit_ns).collect();
+    // A group that was hardly used yet has the patience of the others of its job.
+    let known = limits.iter().flatten().max().copied().unwrap_or(UNKNOWN_NS);
+    let beyond = |limit: i64, age: &Option<i64>| age.is_some_and(|age| age > limit);
+    let by_itself = |(age, limit): (&Option<i64>, &Option<i64>)| beyond(limit.unwrap_or(known), age);
+    if !oldest.iter().zip(&limits).any(by_itself) {
+        return vec![false; groups.len()];
+    }
+    // Where one group stands still, whatever is in flight in others for a while stands still with it.
+    oldest.iter().map(|age| beyond(FLOOR_NS, age)).collect()
+}
+
+/// How long an operation of this group may be in flight before that is a stall, ns; None where the group has shown no
+/// rhythm yet.
+fn limit_ns(group: &Group<'_>) -> Option<i64> {
+    if group.view != View::Ring {
+        return None;
+    }
+    group.tracks.iter().flatten().take(MAX_TRACKS).filter_map(limit_of_track).max()
+}
+
+/// The rhythm of one rank: its pauses between calls of the group, and how long calls took.
+fn limit_of_track(track: &Track<'_>) -> Option<i64> {
+    let Origin::Ring(ring) = track.origin else { return None };
+    let ops = track.ops.iter().chain(track.p2p.iter().map(|p| &p.op)).filter(|op| **op != Track::GAP);
+    let mut times: Vec<(i64, i64)> = ops
+        .filter_map(|op| ring.ops.get(*op as usize))
+        .map(|op| (op.enqueued_ns, if op.ended_ns > 0 { op.ended_ns - op.enqueued_ns } else { 0 }))
+        .collect();
+    times.sort_unstable();
+    let mut pauses: Vec<i64> = times
+        .windows(2)
+        .filter_map(|pair| match pair {
+            [(a, took), (b, _)] => Some((b - a).max(*took)),
+            _ => None,
+        })
+        .collect();
+    if pauses.len() < MIN_PAUSES {
+        return None;
+    }
+    // Of late: the first half may hold the warm-up.
+    let longest = pauses.iter().skip(pauses.len() / 2).copied().max()?;
+    pauses.sort_unstable();
+    // Within a step calls come in bursts; the usual pause is one of the long ones.
+    let usual = *pauses.get(pauses.len() - 1 - pauses.len() / 20)?;
+    Some(FLOOR_NS.max(usual.saturating_mul(USUAL_TIMES)).max(longest / 100 * LONGEST_PERCENT))
+}

@@ -1,0 +1,144 @@
+//! What rings alone, and rings beside other evidence, lead to.
+
+use crate::diagnose;
+use crate::staging::Stage;
+
+#[track_caller]
+fn says(stage: &Stage, expected: &str) {
+    let verdict = diagnose(&stage.case);
+    let ranks: ringleader_model::RankSet = verdict.culprits.iter().filter_map(|c| c.rank).collect();
+    let said = format!("{} {ranks}, {}", verdict.cause, verdict.confidence);
+    assert_eq!(said.replace(" ,", ","), expected, "{verdict:#?}");
+}
+
+const FETCH: (&str, u32, &str) = ("/srv/data.py", 31, "read_shard");
+
+#[test]
+fn collective_logic() {
+    let job = |scripts: &[&str]| Stage::job(scripts.len() as u32).rings(scripts);
+    // Rank 2 left out #13; its next call is another one.
+    says(
+        &job(&["ar:9*12 ar:4? ag:7!", "ar:9*12 ar:4? ag:7!", "ar:9*12 ag:7?"]),
+        "skipped-collective 2, medium",
+    );
+    says(&job(&["ar:9*12 ar:4?", "ar:9*12 ar:4?", "ar:9*12 bc:1? ar:4!"]), "extra-collective 2, high");
+    says(
+        &job(&["ar:9*12 ar:4? ar:9!*3", "ar:9*12 ar:4? ar:9!*3", "ar:9*12 ar:5? ar:9!*3"]),
+        "shape-mismatch 2, high",
+    );
+    says(
+        &job(&["ar:9*12 ar:4? ar:9!", "ar:9*12 ar:4? ar:9!", "ar:9*12 ar:4:Half? ar:9!"]),
+        "dtype-mismatch 2, high",
+    );
+    says(
+        &job(&["ar:9*12 ar:4? ag:4!", "ar:9*12 ar:4? ag:4!", "ar:9*12 ag:4? ar:4!"]),
+        "collective-order-mismatch 2, high",
+    );
+    says(&job(&["ar:9*12 ar:4? ar:9!", "ar:9*12 ar:4? ar:9!", "ar:9*12 rs:4? ar:9!"]), "op-mismatch 2, high");
+}
+
+#[test]
+fn circles_and_messages() {
+    let two = |scripts: &[&str]| Stage::job(2).group("a", 0..2).group("b", 0..2).rings(scripts);
+    let step = "a/ar:8*9 b/ar:8*9";
+    says(&two(&[&format!("{step} a/ar:8?"), &format!("{step} b/ar:8?")]), "deadlock-cycle 0-1, high");
+    let pipe = |scripts: &[&str]| Stage::job(2).rings(scripts);
+    says(&pipe(&["send>1:8*12 ar:9?", "recv<0:8*12 recv<0:8?"]), "unmatched-p2p 0, medium");
+    says(&pipe(&["send>1:8*12", "recv<0:8*12 recv<0:8?"]), "stuck-outside-collective 0, low");
+    // To a ring an all-to-all is messages to everybody.
+    let all: Vec<String> = (0..3).map(|p| format!("send>{p}:8? recv<{p}:8?")).collect();
+    let entered = format!("ar:9*12 {}", all.join(" "));
+    let at_once = |ring: &mut ringleader_model::RingRecord| {
+        let first = ring.ops.iter().find(|op| op.is_p2p).map(|op| op.enqueued_ns);
+        ring.ops.iter_mut().filter(|op| op.is_p2p).for_each(|op| op.enqueued_ns = first.unwrap_or_default());
+    };
+    let job = Stage::job(3).rings(&[&entered, &entered, "ar:9*12"]).stands(2, &[FETCH]).each_ring(at_once);
+    says(&job, "stuck-outside-collective 2, high");
+}
+
+#[test]
+fn who_is_not_there() {
+    let waiting = || Stage::job(3).rings(&["ar:9*12 ar:9?", "ar:9*12 ar:9?", "ar:9*12"]);
+    says(&waiting(), "stuck-outside-collective 2, low");
+    says(&waiting().stands(2, &[FETCH]), "stuck-outside-collective 2, high");
+    says(&waiting().ring_gone(2), "peer-process-died 2, medium");
+    says(&waiting().ps("R R T"), "process-stopped 2, high");
+    says(&waiting().ps("R R D:nfs_wait_bit"), "process-uninterruptible 2, high");
+    says(&waiting().ring_ended(2), "rank-exited-early 2, medium");
+    // It died within an operation that it had entered.
+    let within = Stage::job(3).rings(&["ar:9*12 ar:9?"; 3]);
+    says(&within.ring_gone(1), "peer-process-died 1, medium");
+}
+
+#[test]
+fn a_job_at_work_accuses_nobody() {
+    let scripts = ["ar:9*12 ar:9?", "ar:9*12 ar:9?", "ar:9*12"];
+    says(&Stage::job(3).rings(&scripts).rings_read_after(300), "none, low");
+    // Read rank after rank, each a little later.
+    says(
+        &Stage::job(3).rings(&["ar:9*12 ar:9?", "ar:9*15 ar:9?", "ar:9*19"]).rings_read_after(300),
+        "none, low",
+    );
+    // A first step that compiles for a minute.
+    says(&Stage::job(3).rings(&["ar:9?", "ar:9?", ""]), "none, low");
+    // It ended in order.
+    says(&Stage::job(3).rings(&["ar:9*12"; 3]).each_ended(), "none, medium");
+    // Nothing in flight, not closed: the program went without a word.
+    says(&Stage::job(3).rings(&["ar:9*12"; 3]).rings_gone(), "none, low");
+}
+
+#[test]
+fn a_pause_that_the_job_has_shown_before() {
+    // Every tenth call comes a minute after its predecessor, as for a checkpoint.
+    let job = Stage::job(3).rings(&["ar:9*40 ar:9?", "ar:9*40 ar:9?", "ar:9*40"]).each_ring(|ring| {
+        let mut shift = 0;
+        for op in &mut ring.ops {
+            shift += if op.number % 10 == 0 { 60_000_000_000 } else { 0 };
+            op.enqueued_ns += shift;
+            op.started_ns += shift;
+            op.ended_ns += if op.ended_ns > 0 { shift } else { 0 };
+        }
+        ring.taken_ns += shift;
+    });
+    says(&job, "none, low");
+    says(&job.rings_read_after(400_000), "stuck-outside-collective 2, low");
+}
+
+#[test]
+fn a_ring_of_an_earlier_job_beside_it() {
+    let earlier =
+        Stage::job(3).rings(&["ar:9*5 ar:9?", "ar:9*5 ar:9?", "ar:9*5"]).rings_gone().each_ring(|ring| {
+            ring.taken_ns -= 3_600_000_000_000;
+            ring.start_ticks = 7;
+            ring.comms.iter_mut().for_each(|comm| comm.id += 99);
+        });
+    let mut both = Stage::job(3).rings(&["ar:9*12 ar:9?", "ar:9*12 ar:9!", "ar:9*12 ar:9?"]);
+    let n_sources = both.case.sources.len() as u32;
+    both.case.sources.extend(earlier.case.sources);
+    both.case.observations.extend(earlier.case.observations.into_iter().map(|mut o| {
+        o.cite.source.0 += n_sources;
+        o
+    }));
+    says(&both, "gpu-kernel-stuck 1, medium");
+}
+
+#[test]
+fn a_killed_job() {
+    let scripts = ["ar:9*12 ar:9?", "ar:9*12 ar:9?", "ar:9*12"];
+    says(&Stage::job(3).rings(&scripts).rings_gone(), "undecided, low");
+    // With a launcher's account of it.
+    let killed = Stage::job(3).rings(&scripts).rings_gone().failed(1, -9, true).failed(0, -15, false);
+    says(&killed, "process-killed 1, high");
+}
+
+#[test]
+fn views_agree() {
+    let scripts = ["ar:9*12 ar:9?", "ar:9*12 ar:9?", "ar:9*12"];
+    let job = || Stage::job(3).logs().rings(&scripts);
+    says(&job().dumps(&scripts).stands(2, &[FETCH]), "stuck-outside-collective 2, high");
+    says(&job().ras(&["ar:13", "ar:13", "ar:12"]).stands(2, &[FETCH]), "stuck-outside-collective 2, high");
+    says(
+        &job().dumps(&scripts).timed_out(0, "ar:9", 13, 13).stands(2, &[FETCH]),
+        "stuck-outside-collective 2, high",
+    );
+}

@@ -1,0 +1,130 @@
+//! Lateness by the rings' kernel times.
+
+use ringleader_model::{Confidence, Evidence, Finding, Impact, Severity, SourceKind, Weight};
+
+use super::RULE;
+use crate::correlate::Scene;
+use crate::correlate::lateness::{self, Late, Of};
+use crate::correlate::ledger::{Group, Track, View};
+use crate::correlate::waits::Node;
+use crate::drafting;
+use crate::rule::Draft;
+
+/// Fewer late collectives than this are chance.
+const MIN_LATE: usize = 8;
+/// Share of them in which it is the same rank.
+const MIN_HABIT: f64 = 0.7;
+/// Share of their time that peers lose to it before it is worth a verdict.
+const MIN_LOST_SHARE: f64 = 0.15;
+
+/// The late rank of each group, if one is late by habit.
+pub(super) fn findings(scene: &Scene<'_>) -> Vec<Finding> {
+    let groups = scene.ledger.groups.iter().filter(|g| g.view == View::Ring);
+    groups.filter_map(|group| finding(scene, group, &lateness::latest(&scene.ledger, group)?)).collect()
+}
+
+fn finding(scene: &Scene<'_>, group: &Group<'_>, late: &Late) -> Option<Finding> {
+    let habit = late.n_last as f64 / late.n_late.max(1) as f64;
+    let lost = late.lost_ns as f64 / late.span_ns.max(1) as f64;
+    if late.n_late < MIN_LATE || habit < MIN_HABIT || lost < MIN_LOST_SHARE {
+        return None;
+    }
+    let track = group.tracks.get(late.member)?.as_ref()?;
+    let rank = group.rank(late.member);
+    let node = rank.map_or(Node::Source(track.cite.source), Node::Rank);
+    let (because, advice) = match late.of {
+        Some(Of::Compute) => (
+            ", its GPU is still at work before",
+            "compare its GPU's clocks, power and amount of work with its peers'",
+        ),
+        Some(Of::Host) => (
+            ", its program calls late",
+            "look at its host: the data path, other processes, the program's own branches on the rank",
+        ),
+        None => ("", "compare its GPU, its data path and amount of work per step with its peers'"),
+    };
+    let others = group.tracks.iter().flatten().filter(|t| t.rank != track.rank).take(3);
+    let ran = [track].into_iter().chain(others).filter_map(|t| kernel_time(t, late.worst));
+    Draft::new(
+        RULE.id,
+        "straggler",
+        format!(
+            "{} comes {:.1} ms late to {:.0} % of late collectives of {}{because}; peers lose {:.0} % to it",
+            drafting::who(&[node]),
+            late.late_ns as f64 / 1e6,
+            habit * 100.0,
+            group.name,
+            lost * 100.0
+        ),
+    )
+    .severity(Severity::Warning)
+    .weight(Weight::Derived)
+    .confidence(if lost > 0.4 && habit > 0.9 { Confidence::High } else { Confidence::Medium })
+    .culprits(drafting::culprits(scene, &[node], None))
+    .victims(group.ranks.iter().copied().flatten().filter(|r| Some(*r) != rank).collect())
+    .evidence(ran)
+    .advise_command(
+        Impact::Harmless,
+        "compare its GPU with the others: clocks, power, the reasons for throttling",
+        "nvidia-smi -q -d CLOCK,POWER,TEMPERATURE,PERFORMANCE",
+    )
+    .advise(Impact::Harmless, advice)
+    .build()
+}
+
+fn kernel_time(track: &Track<'_>, seq: u32) -> Option<Evidence> {
+    let ms = lateness::ran_ns(track, seq)? as f64 / 1e6;
+    let who = track.rank.map_or_else(|| "this rank".to_owned(), |r| format!("rank {}", r.0));
+    let text = format!("{who} #{seq}: its kernel ran {ms:.2} ms");
+    Some(Evidence { cite: track.cite_op(track.op(seq)?), text, kind: SourceKind::Ring })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::staging::Stage;
+    use ringleader_model::RingOp;
+
+    /// 40 collectives, 10 ms apart; `late` says by how much a rank comes late to a number, and whether its GPU had had
+    /// it in its queue all the time.
+    fn job(late: impl Fn(u32, u32) -> (i64, bool)) -> Stage {
+        (0..3).fold(Stage::job(3).rings(&["ar:9*40"; 3]), |job, rank| {
+            job.change_ring(rank, |ring| {
+                for op in &mut ring.ops {
+                    let worst = (0..3).map(|r| late(r, op.number).0).max().unwrap_or(0);
+                    let (mine, queued) = late(rank, op.number);
+                    set(op, mine, worst, queued);
+                }
+            })
+        })
+    }
+
+    fn set(op: &mut RingOp, mine: i64, worst: i64, queued: bool) {
+        let due = op.enqueued_ns + 1_000_000;
+        op.started_ns = due + mine;
+        op.enqueued_ns = if queued { due - 1_000_000 } else { op.started_ns - 20_000 };
+        op.ended_ns = due + worst + 300_000;
+        op.gpu_ns = (op.ended_ns - op.started_ns) as u64;
+    }
+
+    #[test]
+    fn a_gpu_and_a_host_that_are_slow() {
+        let slow = |queued: bool| job(move |rank, _| (if rank == 1 { 3_000_000 } else { 50_000 }, queued));
+        let of_gpu = slow(true).finding(&RULE);
+        assert!(
+            of_gpu.title.contains("rank 1") && of_gpu.title.contains("GPU is still at work"),
+            "{}",
+            of_gpu.title
+        );
+        assert!(slow(false).finding(&RULE).title.contains("its program calls late"));
+        slow(true).concludes(&RULE, "straggler 1, medium");
+        slow(true).rings_gone().concludes(&RULE, "straggler 1, medium");
+    }
+
+    #[test]
+    fn occasional_lateness_and_noise() {
+        job(|rank, n| (if rank == 1 && n % 12 == 0 { 30_000_000 } else { 0 }, true)).silent(&RULE);
+        job(|rank, n| (if rank == n % 3 { 4_000_000 } else { 0 }, true)).silent(&RULE);
+        job(|rank, n| (i64::from(rank * 31 + n * 17) % 90 * 1_000, true)).silent(&RULE);
+    }
+}

@@ -1,0 +1,14 @@
+#!/bin/sh
+# A picture of the page of `ringleader watch --serve`: a pretended job of three ranks, of which one is stopped.
+# Needs chromium and a built program. Writes docs/watch.png.
+set -eu
+cd "$(dirname "$0")/.."
+browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || {
+  echo "no chromium here; apt-get install chromium" >&2
+  exit 1
+}
+RINGLEADER_PAGE_PNG=$PWD/docs/watch.png RINGLEADER_BROWSER=$browser \
+  cargo test -p ringleader --test it watch::page:: -- --nocapture
+size=$(wc -c <docs/watch.png)
+[ "$size" -lt 200000 ] || { echo "docs/watch.png has $size bytes" >&2; exit 1; }
+echo "docs/watch.png: $size bytes"
