@@ -9,6 +9,11 @@ use ringleader_watch::digest::Digest;
 use crate::records::{Answer, Request};
 use crate::{HubError, OpenError, Options, wire};
 
+/// From this many ranks on, what has ended is sent less often: it makes most of a digest.
+const LARGE: u32 = 1024;
+/// Once in this time, by the node's wall clock, so that all agents tell of the same steps.
+const WHOLE_NS: i64 = 10_000_000_000;
+
 /// Whether the hub answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Link {
@@ -83,6 +88,10 @@ struct Slot {
     /// The digest that was accepted last, and when.
     last: Option<(Digest, Instant)>,
     outgoing: Outgoing,
+    /// Number of the digest that the hub has taken last.
+    taken: u64,
+    /// Number of the last whole digest of a large job, and the time (in [`WHOLE_NS`]) for which it speaks.
+    whole: Option<(u64, i64)>,
     link: Link,
     stats: Stats,
     lead: Option<Lead>,
@@ -147,12 +156,21 @@ impl Seat {
                 return Ok(Published::Unchanged);
             }
         }
-        let bytes = wire::pack(digest).map_err(|bytes| HubError::TooLong { bytes })?;
+        let (number, is_whole) = self.slot().next(digest);
+        let packed = if is_whole { wire::pack(digest) } else { wire::pack(&wire::thin(digest)) };
+        let bytes = packed.map_err(|bytes| HubError::TooLong { bytes })?;
         let mut slot = self.slot();
         slot.last = Some((digest.clone(), now));
-        let number = slot.outgoing.digest.as_ref().map_or(1, |(number, _)| number + 1);
         slot.outgoing.digest = Some((number, bytes.into()));
         Ok(Published::Sent)
+    }
+
+    /// The hub has taken a digest.
+    pub(crate) fn taken(&self, number: u64, bytes: usize) {
+        let mut slot = self.slot();
+        slot.taken = number;
+        slot.stats.sent += 1;
+        slot.stats.sent_bytes += bytes as u64;
     }
 
     pub(crate) fn answer(&self, answer: Answer) {
@@ -239,6 +257,22 @@ impl Seat {
     }
 }
 
+impl Slot {
+    /// Number of the next digest, and whether it tells of what has ended.
+    fn next(&mut self, digest: &Digest) -> (u64, bool) {
+        let number = self.outgoing.digest.as_ref().map_or(1, |(number, _)| number + 1);
+        let n_ranks = digest.ranks.iter().filter_map(|rank| rank.world_size).max();
+        let now = digest.at_ns.div_euclid(WHOLE_NS);
+        // One that still waits to be sent is replaced by one that says as much.
+        let is_done = self.whole.is_some_and(|(number, of)| of == now && number <= self.taken);
+        let is_whole = n_ranks.is_none_or(|n| n < LARGE) || !is_done;
+        if is_whole {
+            self.whole = Some((number, now));
+        }
+        (number, is_whole)
+    }
+}
+
 /// Now by the wall clock, nanoseconds since 1970.
 pub(crate) fn wall_ns() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64)
@@ -287,7 +321,32 @@ pub(crate) fn unescape(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use ringleader_watch::digest::RankDigest;
+
     use super::*;
+
+    #[test]
+    fn a_large_job_tells_rarely_of_what_has_ended() {
+        let digest = |second: i64, world_size: u32| Digest {
+            at_ns: second * 1_000_000_000,
+            ranks: vec![RankDigest { world_size: Some(world_size), ..RankDigest::default() }],
+            ..Digest::default()
+        };
+        let mut slot = Slot::default();
+        let mut next = |second, world_size, is_taken: bool| {
+            let (number, is_whole) = slot.next(&digest(second, world_size));
+            slot.outgoing.digest = Some((number, Vec::new().into()));
+            if is_taken {
+                slot.taken = number;
+            }
+            is_whole
+        };
+        // The first one was not sent.
+        let said: Vec<bool> = (3..23).map(|second| next(second, 2048, second != 3)).collect();
+        let whole: Vec<usize> = (0..20).filter(|at| said[*at]).collect();
+        assert_eq!(whole, [0, 1, 7, 17]);
+        assert!((23..40).all(|second| next(second, 512, true)));
+    }
 
     #[test]
     fn names() {

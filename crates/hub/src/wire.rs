@@ -1,44 +1,19 @@
-//! A digest as bytes: four letters, one for the kind, the shape of a digest, then postcard packed with zstd. Bounded both
-//! ways.
-//!
-//! postcard names no fields, so both ends must agree on them. The shape is a number made of the names and the order of
-//! all fields; a digest of another shape is refused, and the node that sent it named. All agents of a job run the same
-//! program anyway.
+//! A digest as bytes: four letters, one for the kind, then JSON packed with zstd. Bounded both ways. JSON names its
+//! fields and leaves out what is as by default, so that agents of neighbouring versions understand each other.
 
 use std::io::Read;
-use std::sync::LazyLock;
 
-use ringleader_watch::digest::{
-    CommDigest, Digest, DoneDigest, OpDigest, PeriodDigest, RankDigest, SCHEMA, WaitDigest,
-};
+use ringleader_watch::digest::{Digest, SCHEMA};
 
 /// Bytes of one packed digest. etcd refuses a request above 1.5 MiB; a digest of 8 ranks takes a few KiB.
 pub const MAX_DIGEST_BYTES: usize = 128 << 10;
 /// Bytes of one unpacked digest: a packed one that says more is refused, whatever it would be.
-pub const MAX_UNPACKED_BYTES: usize = 2 << 20;
+pub const MAX_UNPACKED_BYTES: usize = 4 << 20;
 
 /// The format and its major version.
 const MAGIC: [u8; 4] = *b"RLD1";
 /// Level 1 packs as well as 3; docs/hub.md has the numbers.
 const LEVEL: i32 = 1;
-
-/// FNV-1a over a digest with one of everything in it, as JSON: names, order and kind of all fields.
-static SHAPE: LazyLock<[u8; 4]> = LazyLock::new(|| {
-    let op = OpDigest { waits: vec![WaitDigest::default()], ..OpDigest::default() };
-    let done = DoneDigest { longest_wait: Some(Default::default()), ..DoneDigest::default() };
-    let comm = CommDigest {
-        in_flight: vec![op],
-        recent: vec![done],
-        period: Some(PeriodDigest::default()),
-        ..CommDigest::default()
-    };
-    let rank = RankDigest { comms: vec![comm], ..RankDigest::default() };
-    let digest = Digest { ranks: vec![rank], ..Digest::default() };
-    let json = serde_json::to_vec(&digest).unwrap_or_default();
-    let hash =
-        json.iter().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
-    hash.to_le_bytes()
-});
 
 /// What lies under the key or in the file of a node.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,9 +52,7 @@ pub(crate) fn pack(digest: &Digest) -> Result<Vec<u8>, usize> {
     for step in 0..3 {
         let note = match step {
             0 => {
-                for comm in shorter.ranks.iter_mut().flat_map(|rank| &mut rank.comms) {
-                    comm.recent.clear();
-                }
+                shorter = thin(&shorter);
                 "left out of the digest, which was too long: ended operations"
             }
             1 => {
@@ -105,12 +78,21 @@ pub(crate) fn pack(digest: &Digest) -> Result<Vec<u8>, usize> {
     Err(bytes.len())
 }
 
+/// Without what has ended, which makes most of its length.
+pub(crate) fn thin(digest: &Digest) -> Digest {
+    let mut digest = digest.clone();
+    for comm in digest.ranks.iter_mut().flat_map(|rank| &mut rank.comms) {
+        comm.recent = Vec::new();
+        comm.steps = Vec::new();
+    }
+    digest
+}
+
 fn packed(digest: &Digest) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     bytes.push(b'd');
-    bytes.extend(*SHAPE);
     // Neither fails for plain data into memory; an empty body is refused by the reader.
-    let body = postcard::to_stdvec(digest).unwrap_or_default();
+    let body = serde_json::to_vec(digest).unwrap_or_default();
     bytes.extend(zstd::bulk::compress(&body, LEVEL).unwrap_or_default());
     bytes
 }
@@ -136,12 +118,6 @@ pub(crate) fn unpack(bytes: &[u8]) -> Result<Word, Unreadable> {
         Some((b'b', [])) => Ok(Word::Bye),
         Some((b'd', body)) => {
             let damaged = |error: &dyn std::fmt::Display| Unreadable::Damaged(error.to_string());
-            let Some((shape, body)) = body.split_first_chunk() else {
-                return Err(Unreadable::Damaged("it is cut".to_owned()));
-            };
-            if shape != &*SHAPE {
-                return Err(Unreadable::Version);
-            }
             let mut plain = Vec::new();
             let reader = zstd::stream::read::Decoder::with_buffer(body).map_err(|error| damaged(&error))?;
             reader
@@ -151,11 +127,7 @@ pub(crate) fn unpack(bytes: &[u8]) -> Result<Word, Unreadable> {
             if plain.len() > MAX_UNPACKED_BYTES {
                 return Err(Unreadable::TooLong);
             }
-            let (digest, rest) =
-                postcard::take_from_bytes::<Digest>(&plain).map_err(|error| damaged(&error))?;
-            if !rest.is_empty() {
-                return Err(Unreadable::Damaged("something follows it".to_owned()));
-            }
+            let digest: Digest = serde_json::from_slice(&plain).map_err(|error| damaged(&error))?;
             if digest.schema != SCHEMA {
                 return Err(Unreadable::Version);
             }
@@ -183,6 +155,8 @@ pub(crate) fn is_news(old: &Digest, new: &Digest) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use ringleader_watch::digest::{CommDigest, DoneDigest, RankDigest, StepDigest};
+
     use super::*;
 
     fn digest(n_comms: u64, n_recent: u64) -> Digest {
@@ -247,6 +221,18 @@ mod tests {
     }
 
     #[test]
+    fn thin_digests_keep_what_is_in_flight() {
+        let mut whole = digest(4, 16);
+        whole.ranks[0].comms[0].steps = vec![StepDigest::default()];
+        let thin = thin(&whole);
+        assert!(pack(&thin).unwrap().len() * 4 < pack(&whole).unwrap().len());
+        for comm in whole.ranks.iter_mut().flat_map(|rank| &mut rank.comms) {
+            (comm.recent, comm.steps) = (Vec::new(), Vec::new());
+        }
+        assert_eq!(thin, whole);
+    }
+
+    #[test]
     fn hostile_bytes() {
         let whole = pack(&digest(4, 16)).unwrap();
         for end in 0..whole.len() {
@@ -258,14 +244,13 @@ mod tests {
             // Whatever it is now, it is read or refused.
             unpack(&bytes).ok();
         }
-        let mut other = whole.clone();
-        other[5] ^= 1;
-        assert_eq!(unpack(&other), Err(Unreadable::Version));
-        let bomb =
-            |body: &[u8]| [&MAGIC[..], b"d", &*SHAPE, &zstd::bulk::compress(body, 19).unwrap()].concat();
+        let bomb = |body: &[u8]| [&MAGIC[..], b"d", &zstd::bulk::compress(body, 19).unwrap()].concat();
         assert_eq!(unpack(&bomb(&vec![0; 64 << 20])), Err(Unreadable::TooLong));
-        // Lengths that are not there.
-        assert!(matches!(unpack(&bomb(&[0xff; 64])), Err(Unreadable::Damaged(_))));
+        assert!(matches!(unpack(&bomb(&[b'['; 1 << 20])), Err(Unreadable::Damaged(_))), "deeply nested");
+        assert_eq!(unpack(&bomb(b"{}")), Err(Unreadable::Version));
+        assert_eq!(unpack(&bomb(br#"{"schema":"ringleader.digest.v2"}"#)), Err(Unreadable::Version));
+        let newer = br#"{"schema":"ringleader.digest.v1","node":"n","what":[1]}"#;
+        assert!(matches!(unpack(&bomb(newer)), Ok(Word::Digest(digest)) if digest.node == "n"));
         assert_eq!(unpack(&vec![b'R'; MAX_DIGEST_BYTES + 1]), Err(Unreadable::TooLong));
     }
 

@@ -175,11 +175,7 @@ impl Core {
         });
         let writer = Writer::create(&Options::from_environment()).map_err(|error| error.to_string())?;
         let is_fixed = mask.is_some() || std::env::var(FOLLOW).is_ok_and(|value| value.trim() == "all");
-        let pace = Pace::new(
-            is_fixed,
-            (events::KERNEL_CH | events::PROXY_OP | events::PROXY_STEP) as c_int,
-            (events::COLL | events::P2P) as c_int,
-        );
+        let pace = Pace::new(is_fixed);
         Ok(Self { writer, pid: std::process::id() as c_int, mask, pace, version: AtomicI32::new(0) })
     }
 
@@ -193,15 +189,12 @@ impl Core {
         self.writer.path()
     }
 
-    /// The events to ask for.
+    /// The events to ask for where an operation is followed.
     ///
     /// A child event brings its parents with it, whether asked for or not, so leaving out those of the program's calls
     /// would save nothing.
     fn mask(&self, version: u8) -> u64 {
-        let mut mask = events::COLL | events::P2P | events::PROXY_OP | events::PROXY_STEP;
-        if version >= 3 {
-            mask |= events::KERNEL_CH;
-        }
+        let mut mask = recorded(version) | followed(version);
         if version >= 6 {
             mask |= events::CE_COLL;
         }
@@ -213,7 +206,7 @@ impl Core {
     /// # Safety
     /// `init.name` is null or a string; `mask` is null or a variable that lives as long as NCCL does.
     pub(crate) unsafe fn begin(&self, init: &Init, mask: *mut c_int) -> (*mut c_void, c_int) {
-        self.pace.at(mask);
+        self.pace.at(mask, followed(init.version) as c_int, recorded(init.version) as c_int);
         if self.version.swap(c_int::from(init.version), Ordering::Relaxed) != c_int::from(init.version) {
             self.writer.interface(init.version);
         }
@@ -378,6 +371,18 @@ impl Core {
         };
         self.writer.step_waits(handle, phase);
     }
+}
+
+/// What every operation is recorded by: the program's call, where it is told, is half the price of the launch.
+fn recorded(version: u8) -> u64 {
+    if version >= 5 { events::COLL_API | events::P2P_API } else { events::COLL | events::P2P }
+}
+
+/// What an operation is followed by.
+fn followed(version: u8) -> u64 {
+    let kernels = if version >= 3 { events::KERNEL_CH } else { 0 };
+    let launches = if version >= 5 { events::COLL | events::P2P } else { 0 };
+    kernels | launches | events::PROXY_OP | events::PROXY_STEP
 }
 
 /// A handle as NCCL keeps it. It is a number: nobody ever follows it.

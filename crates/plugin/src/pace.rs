@@ -28,9 +28,9 @@ pub(crate) struct Pace {
     /// Switched off: everything is followed, or what the environment says.
     is_fixed: bool,
     /// Bits of the mask that are switched.
-    bits: c_int,
+    bits: AtomicI32,
     /// Bits without which the mask was not set by us, or was taken back.
-    kept: c_int,
+    kept: AtomicI32,
     /// NCCL's mask: one for all communicators of the process.
     mask: AtomicPtr<AtomicI32>,
     follows: AtomicBool,
@@ -39,11 +39,11 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    pub(crate) fn new(is_fixed: bool, bits: c_int, kept: c_int) -> Self {
+    pub(crate) fn new(is_fixed: bool) -> Self {
         Self {
             is_fixed,
-            bits,
-            kept,
+            bits: AtomicI32::new(0),
+            kept: AtomicI32::new(0),
             mask: AtomicPtr::new(std::ptr::null_mut()),
             follows: AtomicBool::new(true),
             credit_ns: AtomicI64::new(MOST_NS),
@@ -51,8 +51,11 @@ impl Pace {
         }
     }
 
-    /// NCCL's place for the mask, as `init` got it. It is a variable of NCCL's own, so it is there as long as NCCL calls.
-    pub(crate) fn at(&self, mask: *mut c_int) {
+    /// NCCL's place for the mask, as `init` got it, with the bits that are switched and those that always stand. It is
+    /// a variable of NCCL's own, so it is there as long as NCCL calls.
+    pub(crate) fn at(&self, mask: *mut c_int, bits: c_int, kept: c_int) {
+        self.bits.store(bits, Relaxed);
+        self.kept.store(kept, Relaxed);
         self.mask.store(mask.cast(), Relaxed);
     }
 
@@ -63,7 +66,7 @@ impl Pace {
 
     /// The mask for a new communicator: as for the others.
     pub(crate) fn now(&self, mask: c_int) -> c_int {
-        if self.follows() { mask } else { mask & !self.bits }
+        if self.follows() { mask } else { mask & !self.bits.load(Relaxed) }
     }
 
     /// An operation was called at `now_ns`.
@@ -92,9 +95,9 @@ impl Pace {
     fn switch(&self, on: bool) {
         // SAFETY: null, or NCCL's variable, which is aligned, outlives the callbacks, and is read atomically by NCCL.
         let Some(mask) = (unsafe { self.mask.load(Relaxed).as_ref() }) else { return };
-        let old = mask.load(Relaxed);
-        if old & self.kept == self.kept {
-            mask.store(if on { old | self.bits } else { old & !self.bits }, Relaxed);
+        let (old, kept, bits) = (mask.load(Relaxed), self.kept.load(Relaxed), self.bits.load(Relaxed));
+        if old & kept == kept {
+            mask.store(if on { old | bits } else { old & !bits }, Relaxed);
         }
     }
 }
@@ -120,8 +123,8 @@ mod tests {
     #[test]
     fn training_is_followed_wholly_and_floods_in_part() {
         let mut mask: c_int = BITS | KEPT;
-        let pace = Pace::new(false, BITS, KEPT);
-        pace.at(&raw mut mask);
+        let pace = Pace::new(false);
+        pace.at(&raw mut mask, BITS, KEPT);
         // 500 calls a second for a minute.
         assert_eq!(followed(&pace, 2_000_000, 30_000, 1), 30_000);
         // 100 calls, 200 us apart, once every half second.
@@ -141,8 +144,8 @@ mod tests {
     #[test]
     fn a_mask_that_was_taken_back_stays_so() {
         let mut mask: c_int = 0;
-        let pace = Pace::new(false, BITS, KEPT);
-        pace.at(&raw mut mask);
+        let pace = Pace::new(false);
+        pace.at(&raw mut mask, BITS, KEPT);
         followed(&pace, 9_000, 100_000, 1);
         assert!(!pace.follows() || pace.credit_ns.load(Relaxed) > 0);
         assert_eq!(mask, 0);
@@ -150,7 +153,7 @@ mod tests {
 
     #[test]
     fn what_the_environment_fixes_is_not_switched() {
-        let pace = Pace::new(true, BITS, KEPT);
+        let pace = Pace::new(true);
         assert_eq!(followed(&pace, 1_000, 100_000, 1), 100_000);
     }
 }

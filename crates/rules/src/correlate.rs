@@ -13,6 +13,7 @@ pub mod links;
 pub mod machine;
 pub mod mismatch;
 pub mod moments;
+pub mod pattern;
 pub mod rhythm;
 pub mod roster;
 pub mod site;

@@ -270,6 +270,9 @@ pub struct OpDigest {
     /// Whether kernels are reported at all: without it, `started_ns` that is none means nothing.
     #[serde(skip_serializing_if = "is_default")]
     pub is_start_visible: bool,
+    /// Nobody will tell of its end: it is listed as called, and may have ended long ago.
+    #[serde(skip_serializing_if = "is_default")]
+    pub is_end_unseen: bool,
     /// Channels started, stopped, in all.
     #[serde(skip_serializing_if = "is_default")]
     pub channels: [u16; 3],

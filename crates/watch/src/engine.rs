@@ -33,6 +33,8 @@ const WATCHING_NS: i64 = 2_000_000_000;
 const SLOW_NS: i64 = 600_000_000_000;
 /// Stalls that stand at the same time.
 const MAX_STALLS: usize = 8;
+/// The slowest rank is shown for as long after it was last late.
+const SLOWEST_NS: i64 = 15_000_000_000;
 /// Stragglers that one look tells of.
 const MAX_TOLD: usize = 4;
 /// Between two statements on the same straggler that differ little.
@@ -89,6 +91,7 @@ pub struct Engine {
     tracks: BTreeMap<(String, u32), Track>,
     standing: Vec<Standing>,
     told_stragglers: BTreeMap<u32, (i64, Straggler)>,
+    slowest: Option<(i64, Slowest)>,
     watching: Option<(i64, What)>,
     progress_ns: i64,
     ended_since_ns: Option<i64>,
@@ -253,9 +256,11 @@ impl Engine {
         told.sort_by(|a, b| b.late_ms.total_cmp(&a.late_ms).then(a.comm.cmp(&b.comm)));
         let best = told.iter().find(|s| s.persistent).or(told.first());
         if let Some(best) = best {
-            self.view.slowest =
-                Some(Slowest { rank: best.rank, late_ms: best.late_ms, persistent: best.persistent });
+            let slowest = Slowest { rank: best.rank, late_ms: best.late_ms, persistent: best.persistent };
+            self.slowest = Some((now_ns, slowest));
         }
+        self.slowest.take_if(|(at, _)| now_ns - *at > SLOWEST_NS);
+        self.view.slowest = self.slowest.as_ref().map(|(_, s)| s.clone());
         for straggler in told.into_iter().take(MAX_TOLD) {
             let old = self.told_stragglers.get(&straggler.rank);
             let is_news = old.is_none_or(|(at, old)| {

@@ -231,8 +231,10 @@ pub enum Shape {
     NeverEntered,
     /// Ranks called different things at the same number.
     Mismatch,
-    /// A send without its receive, or a receive without its send.
+    /// The other end of a send or receive is not there yet.
     MissingPeer,
+    /// A send without its receive, or the reverse: whose side is missing has gone on to later calls.
+    UnmatchedP2p,
     /// Ranks wait for each other around a circle of communicators.
     Cycle,
     /// All entered; on some ranks the kernel does not start: an earlier one is stuck on the GPU.

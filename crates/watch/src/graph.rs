@@ -32,8 +32,10 @@ pub(crate) enum Node {
 
 /// For whom an operation of two waits.
 pub(crate) enum Partner {
-    /// The partner has not called its side, or its kernel has not started.
-    Absent(usize),
+    /// The partner has nothing of that kind in flight: it has not called its side.
+    Missing(usize),
+    /// The partner has called its side, and its kernel has not started.
+    Late(usize),
     /// Both are there: the transport has it.
     Matched,
     /// What the partner has in flight is not told in full.
@@ -49,9 +51,9 @@ pub(crate) fn partner(circle: &Circle<'_>, chair: &Chair<'_>, op: &OpDigest) -> 
     let is_match =
         |o: &&OpDigest| o.peer == Some(chair.rank) && (o.function == wanted || o.function == "SendRecv");
     match other.pairs().find(is_match) {
-        Some(o) if stand_of(o) == Stand::NotStarted => Partner::Absent(other.row),
+        Some(o) if stand_of(o) == Stand::NotStarted => Partner::Late(other.row),
         Some(_) => Partner::Matched,
-        None if other.tells_all() => Partner::Absent(other.row),
+        None if other.tells_all() => Partner::Missing(other.row),
         None => Partner::Unclear,
     }
 }
@@ -109,7 +111,7 @@ impl Graph {
             }
             for op in chair.pairs().filter(|op| stand_of(op) != Stand::NotStarted) {
                 match partner(circle, chair, op) {
-                    Partner::Absent(row) => {
+                    Partner::Missing(row) | Partner::Late(row) => {
                         waits.push(row as u32);
                         if let Some(edges) = self.edges.get_mut(this as usize) {
                             edges.push(row as u32);

@@ -3,6 +3,8 @@
 //! An agent makes a [`digest::Digest`] of what it sees; [`engine::Engine`] takes those of all nodes, keeps the newest of
 //! each, and at every look says what has changed as [`event::Event`]s; [`view::View`] is the whole job at that moment.
 
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
+
 pub mod bandwidth;
 pub mod digest;
 pub mod engine;

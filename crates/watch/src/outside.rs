@@ -1,5 +1,7 @@
 //! What a rank outside of any collective does, from its stack.
 
+use std::fmt::Write as _;
+
 use ringleader_knowledge::place;
 use serde::{Deserialize, Serialize};
 
@@ -25,11 +27,11 @@ pub fn outside(stack: &[String], wchan: Option<&str>) -> Option<Outside> {
     match (shown, kernel) {
         (Some((place, at)), kernel) => {
             let mut text = format!("{}: {}", place.text, frame(at));
-            // A lock in Python is a lock in the kernel too.
+            // A lock in Python is a lock in the kernel too, and most other waits are a futex there.
             if let Some((below, wchan)) =
-                kernel.filter(|(below, _)| below.id != place.id && below.id != "lock")
+                kernel.filter(|(below, _)| below.id != place.id && !matches!(below.id, "lock" | "futex"))
             {
-                text += &format!(", {} ({wchan} of the kernel)", below.text);
+                _ = write!(text, ", {} ({wchan} of the kernel)", below.text);
             }
             Some(Outside { label: place.id.to_owned(), text, frame: frame(at) })
         }

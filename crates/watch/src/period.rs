@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// Share of the calls that have to repeat those one step before, and of the steps that have to consist of the same calls.
 /// Less, for a checkpoint or an evaluation every few steps brings calls of its own; more, for half of a step may repeat
 /// itself too: layer after layer.
-const LEAST_SHARE: f64 = 0.8;
+const LEAST_SHARE: f64 = 0.9;
 /// Times that the pattern has to be seen.
 const LEAST_REPEATS: usize = 3;
 

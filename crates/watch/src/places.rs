@@ -1,5 +1,7 @@
 //! Where each rank stands with regard to the operation that its communicator stands at.
 
+use std::fmt::Write as _;
+
 use serde::{Deserialize, Serialize};
 
 use crate::digest::{OpDigest, ProcessState};
@@ -167,10 +169,10 @@ pub(crate) fn call(op: &OpDigest) -> String {
     let datatype = op.datatype.strip_prefix("nccl").unwrap_or(&op.datatype);
     let mut text = format!("{} of {} {datatype}", op.function, op.count);
     if let Some(root) = op.root {
-        text += &format!(", root {root}");
+        _ = write!(text, ", root {root}");
     }
     if let Some(peer) = op.peer {
-        text += &format!(", peer {peer}");
+        _ = write!(text, ", peer {peer}");
     }
     text
 }
@@ -219,10 +221,10 @@ pub fn detail(place: &Place) -> String {
         Place::Waiting { peer, channel, phase } => {
             let mut text = "its kernel runs".to_owned();
             if let Some(peer) = peer {
-                text += &format!(" and waits for rank {peer}");
+                _ = write!(text, " and waits for rank {peer}");
             }
             if let Some(channel) = channel {
-                text += &format!(" on channel {channel}");
+                _ = write!(text, " on channel {channel}");
             }
             text += match phase.as_str() {
                 "send-gpu" => ": its own GPU has not produced the data",

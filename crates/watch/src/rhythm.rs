@@ -146,7 +146,9 @@ impl Rhythm {
             }
             self.n_moving += 1;
             // The first one has come in: what went before was a pause of all.
-            self.together_ns = if !self.was_inside { self.idle_ns } else { self.together_ns };
+            if !self.was_inside {
+                self.together_ns = self.idle_ns;
+            }
             if self.was_inside && !glance.is_inside {
                 self.together_ns = 0;
             }
@@ -159,15 +161,20 @@ impl Rhythm {
         self.idle_ns = self.idle_ns.max((glance.known_ns - glance.busy_ns).clamp(0, still));
         self.was_inside = glance.is_inside;
         self.is_excused |= glance.is_excused;
-        self.trains |= glance.trains;
+        if glance.trains && !self.trains {
+            // What came before the first step says nothing of the steps.
+            self.trains = true;
+            self.steady_since_ns = glance.moved_ns;
+            self.n_moving = 0;
+        }
         if glance.is_inside {
             self.kind = glance.kind;
             self.meet(glance.kind);
         }
-        let steady = glance.known_ns - self.steady_since_ns;
+        // Up to the newest movement: a pause is not steady, however short as yet.
+        let steady = self.moved_ns - self.steady_since_ns;
         let wanted = if self.trains { STEADY_NS } else { STEADY_UNSURE_NS };
-        let moves_now = self.pause_ns < STEADY_PAUSE_NS;
-        self.is_ready |= self.n_moving >= STEADY_LOOKS && steady >= wanted && moves_now;
+        self.is_ready |= self.n_moving >= STEADY_LOOKS && steady >= wanted;
     }
 
     /// Learns the step that the calls themselves show.

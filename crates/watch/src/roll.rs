@@ -6,6 +6,8 @@ use crate::digest::{CommDigest, Digest, ProcessState, RankDigest, is_p2p};
 
 /// Processes that are kept of one agent, those that are gone included.
 const MAX_SEATS: usize = 1024;
+/// A process that is gone is told of for as long: those of earlier attempts of a job pile up.
+const GONE_NS: i64 = 3_600_000_000_000;
 /// An agent is silent after this many of its intervals: one digest may be lost, two hardly.
 const SILENT_INTERVALS: i64 = 3;
 /// No agent is called silent sooner: hubs have hiccups of this length.
@@ -81,8 +83,9 @@ impl Roll {
         }
         // What its agent no longer lists is gone.
         for (pid, mut seat) in before {
-            if agent.seats.len() >= MAX_SEATS {
-                break;
+            let is_old = seat.state == ProcessState::Dead && now_ns - seat.state_since_ns > GONE_NS;
+            if is_old || agent.seats.len() >= MAX_SEATS {
+                continue;
             }
             if seat.state != ProcessState::Dead {
                 seat.state = ProcessState::Dead;

@@ -258,6 +258,37 @@ fn around(table: &Table<'_>, graph: &Graph, circle: &Circle<'_>, knot: u32) -> C
             Node::Circle(c) => circles.insert(c),
         };
     }
+    // A send or receive without its other side, while the one who owes it waits for something later.
+    let (mut owing, mut waiting) = (BTreeSet::new(), BTreeSet::new());
+    for c in circles.iter().filter_map(|c| table.circles.get(*c)) {
+        for chair in &c.chairs {
+            for op in chair.pairs() {
+                if let Partner::Missing(row) = partner(c, chair, op) {
+                    owing.insert(row);
+                    waiting.insert(chair.row);
+                }
+            }
+        }
+    }
+    // Who waits in vain itself passes on what it suffers.
+    owing.retain(|row| rows.contains(row) && !waiting.contains(row));
+    let of = |rows: &BTreeSet<usize>| -> Vec<u32> {
+        let set: BTreeSet<u32> = rows.iter().map(|r| rank_of_row(table, circle, *r)).collect();
+        set.into_iter().collect()
+    };
+    let names: Vec<String> =
+        circles.iter().filter_map(|c| table.circles.get(*c)).map(called).take(4).collect();
+    if !owing.is_empty() {
+        let suspects = of(&owing);
+        let text = format!(
+            "{} gone on without {} side of a send or receive, and {} in {}",
+            has(&suspects),
+            if suspects.len() == 1 { "its" } else { "their" },
+            if suspects.len() == 1 { "waits" } else { "wait" },
+            names.join(" and ")
+        );
+        return (Shape::UnmatchedP2p, suspects, text).into();
+    }
     if rows.len() == 1 {
         // One process with several GPUs: some of its ranks wait for others of its own.
         let awaited = awaited(table, circle);
@@ -269,40 +300,16 @@ fn around(table: &Table<'_>, graph: &Graph, circle: &Circle<'_>, knot: u32) -> C
             return missing(table, circle, &never, &called_op(circle));
         }
         let stuck = ranks(Stand::NotStarted);
-        let text = format!("the kernel of {} does not start on {}", called_op(circle), list(&stuck));
-        return (Shape::NotStarted, stuck, text).into();
-    }
-    // A send or receive without its other side, while the one who owes it waits in a collective for the one who waits.
-    let (mut owing, mut waiting) = (BTreeSet::new(), BTreeSet::new());
-    for c in circles.iter().filter_map(|c| table.circles.get(*c)) {
-        for chair in c.chairs.iter().filter(|chair| rows.contains(&chair.row)) {
-            for op in chair.pairs() {
-                if let Partner::Absent(row) = partner(c, chair, op) {
-                    owing.insert(row);
-                    waiting.insert(chair.row);
-                }
-            }
+        if !stuck.is_empty() {
+            let text = format!("the kernel of {} does not start on {}", called_op(circle), list(&stuck));
+            return (Shape::NotStarted, stuck, text).into();
         }
     }
-    // Who waits in vain itself passes on what it suffers.
-    owing.retain(|row| !waiting.contains(row));
-    let in_collectives = circles.iter().filter_map(|c| table.circles.get(*c)).any(|c| c.front.is_some());
-    let of = |rows: &BTreeSet<usize>| -> Vec<u32> {
-        let set: BTreeSet<u32> = rows.iter().map(|r| rank_of_row(table, circle, *r)).collect();
-        set.into_iter().collect()
-    };
-    let names: Vec<String> =
-        circles.iter().filter_map(|c| table.circles.get(*c)).map(called).take(4).collect();
-    if !owing.is_empty() && in_collectives {
-        let suspects = of(&owing);
-        let text = format!(
-            "{} not at the other end of a send or receive and waits in {}",
-            are(&suspects),
-            names.join(" and ")
-        );
-        return (Shape::MissingPeer, suspects, text).into();
-    }
     let suspects = of(&rows);
+    if suspects.len() < 2 {
+        let text = format!("for whom {} in {} does not show", waits(&suspects), names.join(" and "));
+        return (Shape::Unclear, suspects, text).into();
+    }
     let text = format!("{} wait for each other around a circle, in {}", list(&suspects), names.join(" and "));
     (Shape::Cycle, suspects, text).into()
 }
@@ -315,6 +322,10 @@ pub(crate) fn called_op(circle: &Circle<'_>) -> String {
     }
     let op = circle.chairs.iter().find_map(|c| c.pairs().next());
     op.map_or_else(|| called(circle), |op| format!("{} {} of {}", op.function, op.number, called(circle)))
+}
+
+fn has(ranks: &[u32]) -> String {
+    format!("{} {}", list(ranks), if ranks.len() == 1 { "has" } else { "have" })
 }
 
 fn are(ranks: &[u32]) -> String {

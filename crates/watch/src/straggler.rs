@@ -442,3 +442,95 @@ fn median(values: impl Iterator<Item = f32>) -> f32 {
     let middle = (values.len() - 1) / 2;
     *values.select_nth_unstable_by(middle, f32::total_cmp).1
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Lateness, MAX_JUDGED, MAX_PENDING};
+    use crate::digest::DoneDigest;
+    use crate::event::{Confidence, Lag};
+
+    fn done(number: u64, ran_ms: u64, gap_ms: u64) -> DoneDigest {
+        DoneDigest {
+            number,
+            function: "AllReduce".to_owned(),
+            bytes: 1 << 20,
+            ran_ns: ran_ms * 1_000_000,
+            gap_ns: gap_ms * 1_000_000,
+            queued_ns: 1000,
+            period_ns: (ran_ms + gap_ms) * 1_000_000,
+            ..DoneDigest::default()
+        }
+    }
+
+    /// Collectives of four ranks; what each says of each.
+    fn heard(n: u64, say: impl Fn(u64, u32) -> DoneDigest) -> Lateness {
+        let mut late = Lateness::default();
+        for number in 0..n {
+            for rank in 0..4 {
+                late.take(rank, 4, &[say(number, rank)], &[]);
+            }
+            late.settle();
+        }
+        late
+    }
+
+    #[test]
+    fn the_one_whose_kernel_ran_shortest_came_last() {
+        let mut late = heard(60, |n, rank| if rank == 2 { done(n, 10, 40) } else { done(n, 40, 10) });
+        let told = late.straggler("c", |r| r + 100).unwrap();
+        assert_eq!((told.rank, told.of, told.persistent), (102, Lag::Host, true), "{told:?}");
+        assert!((told.late_ms - 30.0).abs() < 0.1 && told.share > 0.99, "{told:?}");
+        // Nobody's call waits for a GPU: a slow GPU would make a late call too.
+        assert_eq!(told.confidence, Confidence::Medium);
+        assert!(late.of(0).unwrap().0 < 0.01 && late.of(2).unwrap().0 > 29.0);
+        assert!(!late.has_news());
+    }
+
+    #[test]
+    fn two_ranks_between_which_the_network_is_slow() {
+        let mut late = heard(60, |n, rank| {
+            let wait = if rank == 1 { 30_000_000 } else { 1_000_000 };
+            DoneDigest {
+                longest_wait: Some(("send-net".to_owned(), (rank + 1) % 4, wait)),
+                ..done(n, 40, 10)
+            }
+        });
+        let told = late.straggler("c", |r| r).unwrap();
+        assert_eq!((told.rank, told.peer, told.of), (1, Some(2), Lag::Network), "{told:?}");
+    }
+
+    #[test]
+    fn slow_for_all_alike() {
+        let mut late = heard(200, |n, _| done(n, if n < 100 { 10 } else { 35 }, 10));
+        assert_eq!(late.straggler("c", |r| r), None);
+        assert!(late.slowed().is_some_and(|times| times > 2.0 && times < 4.0), "{:?}", late.slowed());
+        assert_eq!(heard(200, |n, _| done(n, 10 + n % 3, 10)).slowed(), None);
+    }
+
+    #[test]
+    fn what_has_a_root_does_not_vote() {
+        let rooted = |n, rank| DoneDigest {
+            function: "Broadcast".to_owned(),
+            ..done(n, 10 + u64::from(rank) * 10, 10)
+        };
+        let mut late = heard(60, rooted);
+        assert_eq!((late.straggler("c", |r| r), late.of(0)), (None, None));
+    }
+
+    #[test]
+    fn ranks_that_never_tell_and_words_that_come_twice() {
+        let mut late = Lateness::default();
+        for number in 0..400 {
+            for rank in 0..3 {
+                let ran = if rank == 0 { 10 } else { 40 };
+                late.take(rank, 4, &[done(number, ran, 10), done(number, ran, 10)], &[]);
+            }
+            late.settle();
+            assert!(late.pending.len() <= MAX_PENDING && late.judged.len() <= MAX_JUDGED);
+        }
+        assert_eq!(late.straggler("c", |r| r).map(|s| s.rank), Some(0));
+        late.take(9, 4, &[done(1, 1, 1)], &[]);
+        late.take(0, u32::MAX, &[done(1, 1, 1)], &[]);
+        late.settle();
+    }
+}

@@ -104,7 +104,7 @@ impl Row<'_> {
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        self.seat.digest.is_ended || self.seat.state == ProcessState::Dead
+        self.seat.digest.is_ended || matches!(self.seat.state, ProcessState::Dead | ProcessState::Zombie)
     }
 }
 
@@ -126,12 +126,14 @@ impl<'a> Chair<'a> {
 
     /// Sends and receives in flight.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = &'a OpDigest> + use<'a> {
-        self.digest.in_flight.iter().filter(|op| is_p2p(&op.function))
+        self.digest.in_flight.iter().filter(|op| is_p2p(&op.function) && !op.is_end_unseen)
     }
 
     /// Number of the next collective that it ends.
     fn position(&self) -> u64 {
-        self.collective().map_or(self.digest.collectives, |op| op.number.min(self.digest.collectives))
+        // One whose end nobody tells of holds nobody up by itself; that somebody has not called it shows all the same.
+        let first = self.digest.in_flight.iter().find(|op| !is_p2p(&op.function) && !op.is_end_unseen);
+        first.map_or(self.digest.collectives, |op| op.number.min(self.digest.collectives))
     }
 
     /// All that it has in flight is told of.

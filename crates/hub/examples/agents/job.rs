@@ -1,8 +1,8 @@
 //! A training job that is only told of: what the agents of its nodes would say at any moment.
 
 use ringleader_watch::digest::{
-    CommDigest, Digest, DoneDigest, MAX_RECENT, OpDigest, PeriodDigest, ProcessState, RankDigest, SCHEMA,
-    SeenBy, WaitDigest,
+    CommDigest, Digest, DoneDigest, MAX_RECENT, MAX_STEPS, OpDigest, PeriodDigest, ProcessState, RankDigest,
+    SCHEMA, SeenBy, StepDigest, WaitDigest,
 };
 
 /// A job that makes equal steps until one rank leaves out a call.
@@ -126,6 +126,31 @@ impl Job {
         }
     }
 
+    /// From the end of the call before to that of this one, nanoseconds.
+    fn period_ns(&self, calls: &[(i64, &str)], number: i64) -> u64 {
+        let at = (number % calls.len() as i64) as usize;
+        let before =
+            at.checked_sub(1).map_or(calls[calls.len() - 1].0 - self.step_ns, |before| calls[before].0);
+        (calls[at].0 - before).cast_unsigned()
+    }
+
+    /// Sums over the newest whole steps.
+    fn steps(&self, n: i64, done: i64, slot: i64, jitter: &dyn Fn(i64, u64) -> u64) -> Vec<StepDigest> {
+        let ops = (n as u64).next_power_of_two().cast_signed();
+        let whole = done / ops;
+        ((whole - MAX_STEPS as i64).max(0)..whole)
+            .map(|at| StepDigest {
+                first: (at * ops).cast_unsigned(),
+                ops: ops as u32,
+                step: n as u32,
+                queued_ns: (slot / 10 * ops).cast_unsigned() + jitter(at, 6),
+                ran_ns: (slot / 10 * 7 * ops).cast_unsigned() + jitter(at, 7),
+                gap_ns: (slot / 10 * ops).cast_unsigned() + jitter(at, 8),
+                period_ns: (self.step_ns / n * ops).cast_unsigned() + jitter(at, 9),
+            })
+            .collect()
+    }
+
     /// What a communicator has done by a moment. Each call has an equal part of the step: it is made at the part's
     /// begin, its kernel starts after a tenth and ends after nine.
     fn comm(&self, which: usize, size: u32, rank: u32, then: i64) -> CommDigest {
@@ -188,6 +213,7 @@ impl Job {
                 ran_ns: (slot / 10 * 7).cast_unsigned() + jitter(number, 2),
                 gap_ns: (slot / 10).cast_unsigned() + jitter(number, 3),
                 longest_wait: (which != TENSOR).then(|| ("recv-net".to_owned(), (rank + 1) % size, waited)),
+                period_ns: self.period_ns(&calls, number) + jitter(number, 5),
                 function: call(number).1.to_owned(),
             }
         });
@@ -211,6 +237,7 @@ impl Job {
                 span_ns: repeats * self.step_ns,
                 is_training: true,
             }),
+            steps: self.steps(n, done, slot, &jitter),
             ..CommDigest::default()
         }
     }

@@ -221,10 +221,7 @@ impl Worker {
                 files::replace(&path, &self.seat.token, bytes)?;
                 self.digest = (*number, Some(now));
                 if is_new {
-                    self.seat.count(|stats| {
-                        stats.sent += 1;
-                        stats.sent_bytes += bytes.len() as u64;
-                    });
+                    self.seat.taken(*number, bytes.len());
                 }
             }
         }

@@ -153,10 +153,7 @@ impl Member {
                 // With thousands of agents etcd may be busy: what it takes long to write is sent less often.
                 let options = &self.seat.options;
                 self.gap = options.gap.max((now.elapsed() * SLOW).min(options.ttl / 4));
-                self.seat.count(|stats| {
-                    stats.sent += 1;
-                    stats.sent_bytes += bytes.len() as u64;
-                });
+                self.seat.taken(*number, bytes.len());
             } else {
                 next = next.min(at);
             }

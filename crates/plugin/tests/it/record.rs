@@ -7,7 +7,7 @@ use crate::driver::{NULL, Nccl, record, state, stop, stop_kernel};
 #[test]
 fn a_collective_is_over_when_its_channels_are() {
     let nccl = Nccl::init(0xa1, c"data parallel");
-    assert_eq!(nccl.mask, 0b1_0000_0101_1110);
+    assert_eq!(nccl.mask, 0x165e);
     let seen = nccl.seen();
     assert_eq!((seen.name.as_str(), seen.size, seen.rank, seen.nodes), ("data parallel", 4, Some(1), 2));
 

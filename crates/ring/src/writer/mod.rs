@@ -341,7 +341,8 @@ impl Writer {
             return Handle::NONE;
         };
         let call = self.handle(HandleKind::Call, index, generation, 0);
-        if told.function == names::BROADCAST {
+        // Of these nobody may tell of a launch: the end of the group is when they are handed over.
+        if told.function == names::BROADCAST || told.is_passed_over {
             self.groups.add(group, call, self.entry(&OPS, index).at(op::BEFORE));
         }
         call

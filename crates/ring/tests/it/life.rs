@@ -455,3 +455,34 @@ fn no_ring_where_none_can_be() {
     assert!(writer.path().starts_with(&second));
     assert_eq!(std::fs::metadata(&second).unwrap().permissions().mode() & 0o7777, 0o1777);
 }
+
+#[test]
+fn a_call_that_is_passed_over_is_handed_over_with_its_group_and_over_with_the_next() {
+    let ring = Ring::new();
+    let writer = &ring.writer;
+    let dp = comm(writer, "dp");
+    let group = writer.group_begins().following(false);
+    assert_eq!(group.is_followed(), Some(false));
+    let passed = Told { is_passed_over: true, ..all_reduce(writer, 1, 0) };
+    writer.call(dp, group, &passed);
+    assert!(!ring.state().comms[0].in_flight[0].is_end_visible);
+    writer.group_ends(group);
+    let state = ring.state();
+    let op = &state.comms[0].in_flight[0];
+    assert!(op.handed_over_ns.is_some() && !op.is_launched && !op.is_end_visible);
+
+    // A launch that is told all the same does not make it one whose end is awaited.
+    let group = writer.group_begins().following(true);
+    assert_eq!(group.is_followed(), Some(true));
+    let next = writer.call(dp, group, &all_reduce(writer, 1, 1));
+    let next = writer.launch(dp, next, writer.plan_begins(dp), &all_reduce(writer, 1, 1));
+    writer.handed_over(next);
+    writer.group_ends(group);
+    let state = ring.state();
+    let seen: Vec<_> = state.comms[0].in_flight.iter().map(|op| (op.number, op.is_end_visible)).collect();
+    assert_eq!(seen, [(0, false), (1, true)]);
+    writer.kernel_stops(writer.kernel_starts(next, 0, 0));
+    let state = ring.state();
+    assert!(state.comms[0].in_flight.is_empty());
+    assert_eq!(state.comms[0].collectives_done, 2);
+}

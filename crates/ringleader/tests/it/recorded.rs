@@ -53,13 +53,23 @@ pub(crate) fn all() -> Vec<Recorded> {
 fn load(path: &Path) -> Recorded {
     let toml = fs::read_to_string(path.join("case.toml")).expect("case.toml");
     let truth: Truth = toml::from_str(&toml).expect("truth");
-    let mut files: Vec<(String, Vec<u8>)> = fs::read_dir(path.join("evidence"))
-        .expect("evidence")
-        .map(|e| e.expect("entry").path())
-        .map(|p| (p.file_name().expect("name").to_string_lossy().into_owned(), fs::read(&p).expect("file")))
-        .collect();
+    let mut files = Vec::new();
+    add_files(&path.join("evidence"), "", &mut files);
     files.sort();
     Recorded { name: path.file_name().expect("name").to_string_lossy().into_owned(), truth, files }
+}
+
+/// Files of a folder and of those in it, by their path below the first.
+fn add_files(folder: &Path, within: &str, files: &mut Vec<(String, Vec<u8>)>) {
+    for entry in fs::read_dir(folder).expect("evidence") {
+        let path = entry.expect("entry").path();
+        let name = format!("{within}{}", path.file_name().expect("name").to_string_lossy());
+        if path.is_dir() {
+            add_files(&path, &format!("{name}/"), files);
+        } else {
+            files.push((name, fs::read(&path).expect("file")));
+        }
+    }
 }
 
 /// Reads files as the binary does.

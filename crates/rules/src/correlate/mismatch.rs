@@ -98,8 +98,12 @@ fn describe(scene: &Scene<'_>, divergence: &Divergence) -> Option<Mismatch> {
             evidence.extend(evidence_of(scene, track, divergence.seq));
         }
     }
-    let place =
-        divergence.odd.iter().find_map(|at| place_near(scene, track(*at)?, &group.name, divergence.seq));
+    // Rings keep no stacks: there it is where the rank stands since.
+    let place = |at: usize| {
+        let track = track(at)?;
+        place_near(scene, track, &group.name, divergence.seq).or_else(|| standing(scene, track).cloned())
+    };
+    let place = divergence.odd.iter().find_map(|at| place(*at));
     let odd: Vec<Node> = divergence.odd.iter().filter_map(|at| node(group, *at)).collect();
     let usual: RankSet = divergence.usual_ranks(&scene.ledger).into_iter().collect();
     let victims = group.ranks.iter().copied().flatten().filter(|r| !odd.contains(&Node::Rank(*r))).collect();
@@ -148,6 +152,12 @@ pub fn evidence_of(scene: &Scene<'_>, track: &Track<'_>, seq: u32) -> Option<Evi
         let _ = write!(text, ", called from {} ({}:{})", frame.function, frame.file, frame.line);
     }
     Some(Evidence { cite: track.cite_op(op), text, kind: track.kind })
+}
+
+/// Where the program of a ring's rank stands, unless it is on its way out.
+pub fn standing<'s>(scene: &'s Scene<'_>, track: &Track<'_>) -> Option<&'s Frame> {
+    let stand = scene.condition(track.rank?)?.stand.as_ref()?;
+    (matches!(track.origin, Origin::Ring(_)) && !stand.is_leaving()).then(|| stand.place()).flatten()
 }
 
 /// How far from a call another one's place still tells something.

@@ -5,6 +5,7 @@ use ringleader_model::{Evidence, Frame, OpState, Rank, RankSet, SourceKind, user
 use super::Scene;
 use super::ledger::{Group, Track, View};
 use super::mismatch::{evidence_of, place_near};
+use super::pattern;
 use super::waits::{Front, FrontKind, Node, Root, Waits, node};
 
 /// A rank that holds others up.
@@ -22,6 +23,8 @@ pub struct Suspect {
     pub awaited_in: String,
     /// It is awaited in a send or receive.
     pub in_p2p: bool,
+    /// It waits inside operations of its own, for those whom it holds up.
+    pub is_inside: bool,
     /// Place in the code where the others wait.
     pub waiters_place: Option<Frame>,
     /// Last call it made itself, and from where.
@@ -59,8 +62,11 @@ pub fn suspects(scene: &Scene<'_>) -> Vec<Suspect> {
         let whole = |cycle: &&Vec<Node>| went_on(scene, waits, cycle).is_none();
         for root in waits.cycles.iter().filter(whole).filter_map(|cycle| broken_pair(scene, waits, cycle)) {
             match found.iter_mut().find(|s| s.node == root.node) {
-                Some(known) => known.views.push(waits.view),
-                None => found.push(describe(scene, waits, &root)),
+                Some(known) => {
+                    known.views.push(waits.view);
+                    known.is_inside = true;
+                }
+                None => found.push(Suspect { is_inside: true, ..describe(scene, waits, &root) }),
             }
         }
     }
@@ -166,8 +172,34 @@ pub fn went_on<'w>(scene: &Scene<'_>, waits: &'w Waits, cycle: &[Node]) -> Optio
         });
     match (found.next(), found.next()) {
         (Some(one), None) => Some(one),
+        (None, _) => broke_pattern(scene, waits, cycle),
         _ => None,
     }
+}
+
+/// The one rank of a circle that broke its own order of calls, without a call that others of the circle wait in. Where
+/// several did, the program calls its groups in another order there.
+fn broke_pattern<'w>(scene: &Scene<'_>, waits: &'w Waits, cycle: &[Node]) -> Option<(Node, &'w Front)> {
+    let mut found: Option<(Node, &'w Front)> = None;
+    for front in waits.fronts.iter().filter(|f| matches!(f.what, FrontKind::Collective(_))) {
+        let Some(group) = scene.ledger.groups.get(front.group) else { continue };
+        if !front.waiting.iter().filter_map(|m| node(group, *m)).any(|n| cycle.contains(&n)) {
+            continue;
+        }
+        for member in &front.behind {
+            let Some(who) = node(group, *member).filter(|n| cycle.contains(n)) else { continue };
+            let Some(Some(track)) = group.tracks.get(*member) else { continue };
+            if !pattern::left_out(track) {
+                continue;
+            }
+            match found {
+                Some((known, _)) if known != who => return None,
+                Some(_) => {}
+                None => found = Some((who, front)),
+            }
+        }
+    }
+    found
 }
 
 /// Whether a rank is further on than its peers in some group but this one: it made calls there that none of them has
@@ -218,6 +250,7 @@ fn describe(scene: &Scene<'_>, waits: &Waits, root: &Root) -> Suspect {
         weak: root.weak,
         awaited_in: String::new(),
         in_p2p: false,
+        is_inside: false,
         waiters_place: None,
         last_place: None,
         evidence: Vec::new(),

@@ -481,6 +481,7 @@ fn solve(ledger: &Ledger<'_>, view: View, fronts: Vec<Front>) -> Waits {
     let mut awaited: Vec<Vec<Node>> = Vec::new();
     let mut weak: Vec<Vec<Node>> = Vec::new();
     let mut all_in = Vec::new();
+    let mut waits_for_unknown = Vec::new();
     for (at, front) in fronts.iter().enumerate() {
         let mut behind = nodes_of(front, &front.behind);
         behind.extend(nodes_of(front, &front.held));
@@ -488,6 +489,9 @@ fn solve(ledger: &Ledger<'_>, view: View, fronts: Vec<Front>) -> Waits {
         if behind.is_empty() && unseen.is_empty() {
             if front.unknown.is_empty() {
                 all_in.push(at);
+            } else if view == View::Ring {
+                // Of whom it waits for nothing more is known; that it waits is.
+                waits_for_unknown.extend(nodes_of(front, &front.waiting));
             }
         } else {
             for waiter in nodes_of(front, &front.waiting) {
@@ -500,6 +504,7 @@ fn solve(ledger: &Ledger<'_>, view: View, fronts: Vec<Front>) -> Waits {
     // Whoever stands in a front that all have entered waits for the GPU or the network, not for a rank: no root.
     let in_all_in: BTreeSet<Node> =
         all_in.iter().filter_map(|at| fronts.get(*at)).flat_map(|f| nodes_of(f, &f.waiting)).collect();
+    let in_all_in: BTreeSet<Node> = in_all_in.into_iter().chain(waits_for_unknown).collect();
     let mut roots: BTreeMap<Node, Root> = BTreeMap::new();
     for (at, nodes) in awaited.iter().enumerate() {
         for node in nodes.iter().filter(|n| !waits_in.contains_key(n) && !in_all_in.contains(n)) {

@@ -173,6 +173,10 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
         let runs: RankSet = running.iter().filter_map(|i| group.rank(i.member)).collect();
         for late in &waiting {
             let Some(rank) = group.rank(late.member).filter(|r| !named.contains(r)) else { continue };
+            // Behind a call that differs from its peers' nothing starts any more.
+            if scene.mismatches.iter().any(|m| m.odd.contains(&Node::Rank(rank))) {
+                continue;
+            }
             named.push(rank);
             let stand = scene.condition(rank).and_then(|c| c.stand.as_ref());
             let place = stand.and_then(|s| s.place());
@@ -375,6 +379,9 @@ mod tests {
             "ar:9*12 ar:9?",
         ]);
         two.silent(&RULE);
+        // It called another size before: a consequence.
+        let other = ["ar:9*12 ar:9? ar:7?", "ar:9*12 ar:2? ar:7!", "ar:9*12 ar:9? ar:7?"];
+        Stage::job(3).rings(&other).silent(&RULE);
         // Stopped: its proxies tell nothing more.
         Stage::job(3).rings(&waits).ps("R T R").silent(&RULE);
     }

@@ -43,9 +43,20 @@ const CLOSED: &str = "Connection closed by remote peer";
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
-    findings.extend(closed_connections(scene));
-    findings.extend(silent_ranks(scene));
-    findings.extend(gone_within(scene));
+    let mut named = silent_ranks(scene);
+    named.extend(gone_within(scene));
+    let closed = closed_connections(scene);
+    // That some peer closed its connection is told of the one that is seen to be gone.
+    let one = named.iter_mut().find(|f| f.confidence > Confidence::Low);
+    match (closed, one) {
+        (Some(closed), Some(gone)) if closed.culprits.is_empty() => {
+            gone.confidence = gone.confidence.max(closed.confidence);
+            gone.evidence.extend(closed.evidence);
+            gone.at_ns = gone.at_ns.or(closed.at_ns);
+        }
+        (closed, _) => findings.extend(closed),
+    }
+    findings.extend(named);
     findings.extend(bare_launcher_failure(scene));
     Outcome::from_findings(findings)
 }
@@ -263,6 +274,15 @@ mod tests {
     #[test]
     fn the_reporter_is_a_victim() {
         two_nodes().nccl_raised(Some(0), CLOSED_BY_1).concludes(&RULE, "peer-process-died 1, medium");
+    }
+
+    #[test]
+    fn the_one_that_is_gone_closed_it() {
+        let job = Stage::job(3).rings(&["ar:9*12 ar:9?", "ar:9*12", "ar:9*12 ar:9?"]).ring_gone(1);
+        let told = job.nccl_raised(Some(0), "socketPollConnect: Connection closed by remote peer vm<4711>");
+        told.expect(&RULE, &["peer-process-died 1"]);
+        let verdict = crate::diagnose(&told.case);
+        assert_eq!(verdict.culprits.first().and_then(|c| c.rank), Some(ringleader_model::Rank(1)));
     }
 
     #[test]

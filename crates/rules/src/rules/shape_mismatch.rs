@@ -67,6 +67,13 @@ mod tests {
     }
 
     #[test]
+    fn rings_keep_no_stacks() {
+        let rings = ["ar:9*12 ar:100? ar:7?", "ar:9*12 ar:100? ar:7?", "ar:9*12 ar:50? ar:7?"];
+        let job = Stage::job(3).rings(&rings).stands(2, &[("/srv/train.py", 44, "step")]);
+        job.concludes(&RULE, "shape-mismatch 2 at step:44, high");
+    }
+
+    #[test]
     fn a_skipped_call_fits_when_moved() {
         Stage::job(3).dumps(&[USUAL, USUAL, "ar:100 ar:7? ag:3?"]).silent(&RULE);
     }

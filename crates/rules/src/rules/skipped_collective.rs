@@ -26,8 +26,8 @@
 use ringleader_model::{Confidence, Evidence, Finding, Impact, RankSet, SourceKind, Weight};
 
 use crate::correlate::align::Fault;
-use crate::correlate::ledger::View;
-use crate::correlate::waits::FrontKind;
+use crate::correlate::ledger::{Group, View};
+use crate::correlate::waits::{FrontKind, Node, node};
 use crate::correlate::{Scene, mismatch, suspects};
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
@@ -71,18 +71,22 @@ fn check(scene: &Scene<'_>) -> Outcome {
 fn gone_on(scene: &Scene<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for waits in scene.waits.iter().filter(|w| w.view.knows_ends()) {
-        for (node, front) in waits.cycles.iter().filter_map(|cycle| suspects::went_on(scene, waits, cycle)) {
+        for (who, front) in waits.cycles.iter().filter_map(|cycle| suspects::went_on(scene, waits, cycle)) {
             let FrontKind::Collective(seq) = front.what else { continue };
             let Some(group) = scene.ledger.groups.get(front.group) else { continue };
-            if scene.mismatches.iter().any(|m| m.odd.contains(&node)) {
+            if scene.mismatches.iter().any(|m| m.odd.contains(&who)) {
                 continue;
             }
             let waiting = front.waiting.iter().filter_map(|m| group.tracks.get(*m)?.as_ref());
-            let place = waiting.clone().find_map(|t| mismatch::place_near(scene, t, &group.name, seq));
+            // Where the others make the call. Of rings only stacks tell it.
+            let place = waiting.clone().find_map(|t| {
+                let called = mismatch::place_near(scene, t, &group.name, seq);
+                called.or_else(|| mismatch::standing(scene, t).cloned())
+            });
             let victims: RankSet = front.waiting.iter().filter_map(|m| group.rank(*m)).collect();
             let title = format!(
                 "{} went on without #{seq} of {}; {} in it",
-                drafting::who(&[node]),
+                drafting::who(&[who]),
                 group.name,
                 drafting::waiting(&victims)
             );
@@ -90,9 +94,10 @@ fn gone_on(scene: &Scene<'_>) -> Vec<Finding> {
                 Draft::new(RULE.id, "skipped-collective", title)
                     .weight(Weight::Stated)
                     .confidence(Confidence::Medium)
-                    .culprits(drafting::culprits(scene, &[node], place.as_ref()))
+                    .culprits(drafting::culprits(scene, &[who], place.as_ref()))
                     .victims(victims)
                     .evidence(waiting.take(3).filter_map(|t| mismatch::evidence_of(scene, t, seq)))
+                    .evidence(newest(scene, group, who))
                     .at(front.since_ns)
                     .advise(
                         Impact::Harmless,
@@ -103,6 +108,13 @@ fn gone_on(scene: &Scene<'_>) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// The last call that a rank made in a group, as cited evidence.
+fn newest(scene: &Scene<'_>, group: &Group<'_>, who: Node) -> Option<Evidence> {
+    let me = (0..group.tracks.len()).find(|m| node(group, *m) == Some(who))?;
+    let track = group.tracks.get(me)?.as_ref()?;
+    mismatch::evidence_of(scene, track, track.last_seq())
 }
 
 /// NCCL's own count shows one rank further on than all the others, who time out in a call that it never made.
@@ -177,6 +189,43 @@ mod tests {
         let job = Stage::job(3).group("dp", 0..3);
         job.dumps(&["dp/ar:8@30?", "dp/ar:8@30?", "ar:5?"])
             .concludes(&RULE, "skipped-collective 2 at step:30, medium");
+    }
+
+    /// Four ranks in a mesh of two by two, some steps, and the calls of each in the last one.
+    fn mesh(last: [&str; 4]) -> [String; 4] {
+        let steps = [
+            "r0/ar:8 c0/ar:9 ar:5 ",
+            "r0/ar:8 c1/ar:9 ar:5 ",
+            "r1/ar:8 c0/ar:9 ar:5 ",
+            "r1/ar:8 c1/ar:9 ar:5 ",
+        ];
+        std::array::from_fn(|r| format!("{}{}", steps[r].repeat(12), last[r]))
+    }
+
+    #[test]
+    fn one_rank_breaks_its_own_pattern() {
+        use crate::rules::deadlock_cycle;
+        let job = || {
+            let job = Stage::job(4).group("r0", 0..2).group("r1", 2..4);
+            job.group("c0", [0, 2]).group("c1", [1, 3])
+        };
+        let ringed = |last: [&str; 4]| {
+            let scripts = mesh(last);
+            job().rings(&[&scripts[0], &scripts[1], &scripts[2], &scripts[3]])
+        };
+        // Rank 0 left out its row: it met rank 2 in their column, and waits for all others at the end of the step.
+        let skips = ["c0/ar:9 ar:5?", "r0/ar:8?", "r1/ar:8 c0/ar:9 ar:5?", "r1/ar:8 c1/ar:9?"];
+        ringed(skips).concludes(&RULE, "skipped-collective 0, medium");
+        ringed(skips).silent(&deadlock_cycle::RULE);
+        let mesh = [("/srv/train.py", 125, "mesh")];
+        ringed(skips).stands(1, &mesh).concludes(&RULE, "skipped-collective 0 at mesh:125, medium");
+        // Two call the column first: each stands in the first call that is out of order.
+        let turned = ["r0/ar:8?", "c1/ar:9?", "c0/ar:9?", "r1/ar:8?"];
+        ringed(turned).silent(&RULE);
+        ringed(turned).expect(&deadlock_cycle::RULE, &["deadlock-cycle 0-3"]);
+        // One rank alone does, and waits there: left out or turned round, it does not show.
+        let alone = ["c0/ar:9?", "r0/ar:8?", "r1/ar:8?", "r1/ar:8?"];
+        ringed(alone).silent(&RULE);
     }
 
     #[test]

@@ -61,6 +61,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
         if dead || scene.mismatches.iter().any(|m| m.odd.contains(&suspect.node)) {
             continue;
         }
+        // With an operation of its own in flight it is inside, wherever its program stands.
+        if suspect.is_inside {
+            continue;
+        }
         let stand = condition.and_then(|c| c.stand.as_ref());
         if stand.is_some_and(|s| s.is_leaving() || s.is_joining() || s.waits_in_gpu_or_collective()) {
             continue;

@@ -48,9 +48,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 || c.exit.as_ref().is_some_and(|e| !matches!(e.code, 0 | -15 | -6))
                 || matches!(c.state, Some((ProcessState::Stopped | ProcessState::Uninterruptible, _)))
         });
-        let stands_elsewhere = condition
-            .and_then(|c| c.stand.as_ref())
-            .is_some_and(|s| !s.is_leaving() && !s.waits_in_gpu_or_collective());
+        // A stack without the frames of native code shows nobody inside; what a rank has in flight does.
+        let stands_elsewhere = !suspect.is_inside
+            && condition
+                .and_then(|c| c.stand.as_ref())
+                .is_some_and(|s| !s.is_leaving() && !s.waits_in_gpu_or_collective());
         // Who left out a message goes on, until it waits for another one; who has nothing in flight stands outside.
         let idle = condition.is_some_and(|c| c.ring_idle);
         if gone || stands_elsewhere || idle {
@@ -105,6 +107,18 @@ mod tests {
     fn a_stage_that_is_late_as_a_whole() {
         stages().stands(1, &[("/srv/data.py", 31, "fetch")]).silent(&RULE);
         stages().ps("S T").silent(&RULE);
+    }
+
+    #[test]
+    fn it_went_on_and_waits_itself() {
+        use crate::rules::stuck_outside_collective;
+        let steps = |step: &str, last: &str| format!("{}{last}", step.repeat(3));
+        let first = steps("send>1:8 recv<1:8 ar:1 ", "recv<1:8? ar:1?");
+        let second = steps("recv<0:8 send>0:8 ar:1 ", "recv<0:8? send>0:8? ar:1?");
+        // A stack without native frames: it may stand anywhere, but it is inside.
+        let job = Stage::job(2).rings(&[&first, &second]).stands(0, &[("/srv/train.py", 98, "mean")]);
+        job.expect(&RULE, &["unmatched-p2p 0"]);
+        job.silent(&stuck_outside_collective::RULE);
     }
 
     #[test]

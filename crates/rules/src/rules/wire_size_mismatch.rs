@@ -25,9 +25,10 @@
 //!
 //! NVIDIA/nccl src/transport/net_socket.cc (2.27.3), src/transport/net_ib.cc.
 
-use ringleader_model::Impact;
+use ringleader_model::{Impact, Weight};
 
 use crate::correlate::Scene;
+use crate::correlate::align::Fault;
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found};
 
@@ -56,7 +57,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
             "or let torch compare them before each call (slow)",
             "TORCH_DISTRIBUTED_DEBUG=DETAIL",
         );
-    found(draft)
+    // Either end may say so; records of the calls show whose size is the odd one.
+    let is_recorded = scene.mismatches.iter().any(|m| matches!(m.fault, Fault::Size));
+    found(if is_recorded { draft.weight(Weight::Symptom) } else { draft })
 }
 
 #[cfg(test)]

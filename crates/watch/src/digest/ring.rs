@@ -86,6 +86,11 @@ fn comm(state: &State, comm: &Comm, records: &[&Done]) -> CommDigest {
     }
 }
 
+/// Handed over with no word of a launch: a call that NCCL does not report further, or that the plugin does not follow.
+fn is_end_unseen(op: &Op) -> bool {
+    !has_started(op) && (!op.is_end_visible || op.handed_over_ns.is_some() && !op.is_launched)
+}
+
 fn has_started(op: &Op) -> bool {
     op.started_ns.is_some() || !op.waits.is_empty()
 }
@@ -124,7 +129,9 @@ fn digest_of(op: &Op, kernels: bool, unix: impl Fn(u64) -> i64) -> OpDigest {
         peer: op.call.peer,
         enqueued_ns: unix(op.enqueued_ns),
         started_ns: op.started_ns.map(&unix),
-        is_start_visible: kernels,
+        // Before NCCL launches it, it connects, or the program has not ended its group: no GPU is to blame.
+        is_start_visible: kernels && op.is_launched,
+        is_end_unseen: is_end_unseen(op),
         channels: [op.channels_started, op.channels_stopped, op.call.channels],
         waits: waits
             .into_iter()
@@ -162,8 +169,7 @@ fn spread(number: u64) -> u64 {
 /// Some ended collectives: the newest, and of the rest those whose spread numbers are smallest by powers of two, so that
 /// ranks whose rings reach differently far choose much the same.
 fn recent(records: &[&Done]) -> Vec<DoneDigest> {
-    let collectives: Vec<&Done> =
-        records.iter().copied().filter(|d| d.call.peer.is_none() && !is_p2p(&d.call.function)).collect();
+    let collectives: Vec<&Done> = records.iter().copied().filter(|d| is_timed(d)).collect();
     // Agents speak at different moments of a second or two: there must be some that all still tell of, and many of those.
     let end = collectives.last().map_or(0, |d| d.ended_ns);
     let old = collectives.partition_point(|d| d.ended_ns + WINDOW_NS < end);
@@ -190,6 +196,11 @@ fn recent(records: &[&Done]) -> Vec<DoneDigest> {
     out
 }
 
+/// A collective whose end was seen: of others it is not known when they ended.
+fn is_timed(done: &Done) -> bool {
+    done.is_end_seen && !done.is_p2p && done.call.peer.is_none() && !is_p2p(&done.call.function)
+}
+
 fn done_digest(done: &Done, previous: Option<&Done>) -> DoneDigest {
     let before = previous.filter(|p| p.number + 1 == done.number);
     DoneDigest {
@@ -213,7 +224,7 @@ fn steps(records: &[&Done], step: u32) -> Vec<StepDigest> {
     let mut out: Vec<StepDigest> = Vec::new();
     let mut open: Option<(StepDigest, u32)> = None;
     let mut previous: Option<&Done> = None;
-    for done in records.iter().copied().filter(|d| d.call.peer.is_none() && !is_p2p(&d.call.function)) {
+    for done in records.iter().copied().filter(|d| is_timed(d)) {
         let one = done_digest(done, previous);
         previous = Some(done);
         if done.number.is_multiple_of(u64::from(ops)) {
@@ -271,4 +282,100 @@ fn pattern(records: &[&Done]) -> Option<PeriodDigest> {
                 || d.call.function.starts_with("AlltoAll")
         }),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use ringleader_ring::{Call, Comm, Done, Op, State, Wait};
+
+    use super::from_ring;
+    use crate::digest::{MAX_COMMS, MAX_IN_FLIGHT, MAX_RECENT, MAX_STEPS, MAX_WAITS};
+
+    fn call(function: &str, peer: Option<u32>) -> Call {
+        Call {
+            function: function.to_owned(),
+            count: 8,
+            datatype: "ncclFloat16".to_owned(),
+            peer,
+            ..Call::default()
+        }
+    }
+
+    /// A ring that reaches from call `from` to call `to`, ten each second, three in a step.
+    fn ring(from: u64, to: u64) -> State {
+        let done = |number: u64| Done {
+            number,
+            call: Call { count: 8 + number % 3, ..call("AllReduce", None) },
+            enqueued_ns: number * 100_000_000,
+            started_ns: number * 100_000_000 + 10,
+            ended_ns: number * 100_000_000 + 30,
+            is_end_seen: true,
+            ..Done::default()
+        };
+        let mut state =
+            State { comms: vec![Comm { id: 0xbeef, size: 4, ..Comm::default() }], ..State::default() };
+        state.process.interface = 5;
+        state.recent = (from..to).map(done).collect();
+        state
+    }
+
+    #[test]
+    fn ended_ones_that_agents_have_in_common() {
+        let numbers = |from, to| -> BTreeSet<u64> {
+            let digest = from_ring(&ring(from, to));
+            let recent = &digest.comms.first().unwrap().recent;
+            assert!(recent.len() <= MAX_RECENT && recent.is_sorted_by_key(|d| d.number));
+            let one = recent.last().unwrap();
+            assert_eq!(
+                (one.bytes, one.queued_ns, one.ran_ns, one.period_ns),
+                (16 + (to - 1) % 3 * 2, 10, 20, 100_000_000)
+            );
+            recent.iter().map(|d| d.number).collect()
+        };
+        // Rings that reach differently far, read a second apart.
+        let common = numbers(0, 900).intersection(&numbers(600, 910)).count();
+        assert!(common >= 4, "{common}");
+        assert_eq!(from_ring(&ring(0, 0)).comms.first().unwrap().recent, []);
+    }
+
+    #[test]
+    fn steps_add_up() {
+        let digest = from_ring(&ring(7, 200));
+        let comm = digest.comms.first().unwrap();
+        let period = comm.period.clone().unwrap();
+        assert_eq!((period.ops, period.step_ns, period.is_training), (3, 300_000_000, true));
+        assert_eq!(comm.steps.len(), MAX_STEPS);
+        for step in &comm.steps {
+            assert_eq!((step.first % 4, step.ops, step.step), (0, 4, 3));
+            assert_eq!((step.ran_ns, step.queued_ns, step.period_ns), (80, 40, 400_000_000));
+        }
+    }
+
+    #[test]
+    fn bounded() {
+        let op = |number: u64, peer| Op {
+            number,
+            call: call(if peer == 0 { "AllReduce" } else { "Send" }, (peer > 0).then_some(peer)),
+            enqueued_ns: number,
+            waits: (0..50).map(|channel| Wait { channel, ..Wait::default() }).collect(),
+            ..Op::default()
+        };
+        let comm = |slot| Comm {
+            slot,
+            id: 1,
+            in_flight: (0..90).map(|n| op(n, u32::from(n != 70) * 3)).collect(),
+            ..Comm::default()
+        };
+        let digest = from_ring(&State { comms: (0..500).map(comm).collect(), ..State::default() });
+        assert_eq!(digest.comms.len(), MAX_COMMS);
+        let first = digest.comms.first().unwrap();
+        assert_eq!((first.in_flight.len(), first.n_in_flight), (MAX_IN_FLIGHT, 90));
+        // The collective is told of, however many sends there are.
+        assert!(first.in_flight.iter().any(|op| op.number == 70));
+        assert!(first.in_flight.iter().all(|op| op.waits.len() == MAX_WAITS));
+        let size = serde_json::to_string(&digest).unwrap().len();
+        assert!(size < 150_000, "{size}");
+    }
 }

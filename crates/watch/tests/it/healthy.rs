@@ -5,17 +5,22 @@ use ringleader_watch::event::What;
 use crate::jobs::{Habits, Kind, engine, first_stall, follow, job};
 use crate::sim::{Dice, S};
 
-/// Seeds that are run: more by the environment.
-fn seeds() -> u64 {
-    std::env::var("RINGLEADER_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(60)
+/// Seeds that are run: more, or a single one, by the environment.
+fn seeds() -> Vec<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|n| n.parse().ok());
+    match number("RINGLEADER_SEED") {
+        Some(one) => vec![one],
+        None => (0..number("RINGLEADER_SEEDS").unwrap_or(60)).collect(),
+    }
 }
 
 #[test]
 fn no_alarm_in_healthy_jobs() {
     let mut alarms = Vec::new();
     let mut ready = 0;
-    let n = seeds();
-    for seed in 0..n {
+    let seeds = seeds();
+    let n = seeds.len();
+    for seed in seeds {
         let mut dice = Dice::new(seed);
         let habits = Habits::by(&mut dice);
         let mut sim = job(&habits, seed, |_, _, _| {});
@@ -23,7 +28,7 @@ fn no_alarm_in_healthy_jobs() {
         // Long enough for the compilation, some checkpoints and evaluations.
         let until = habits.compile + 60 * S + habits.step * 40;
         let events = follow(&mut sim, &mut engine, until, |_| false);
-        ready += u64::from(engine.view().comms.iter().any(|c| c.usual_ns.is_some()));
+        ready += usize::from(engine.view().comms.iter().any(|c| c.usual_ns.is_some()));
         if let Some((t, stall)) = first_stall(&events) {
             alarms.push(format!(
                 "seed {seed} at {:.1} s: {:?} {} expected {:.1}\n    {habits:?}",

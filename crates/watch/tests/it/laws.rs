@@ -109,6 +109,45 @@ fn counts_of_ras_alone() {
 }
 
 #[test]
+fn calls_whose_end_nobody_tells_of() {
+    let rank = |rank: u32, calls: u64, missing: bool| {
+        let mut digest = counted(rank, calls - u64::from(missing));
+        let comm = &mut digest.comms[0];
+        comm.collectives_done = Some(0);
+        comm.moved_ns = START;
+        comm.period = Some(ringleader_watch::digest::PeriodDigest {
+            ops: 1,
+            repeats: 50,
+            step_ns: S / 5,
+            span_ns: 10 * S,
+            is_training: true,
+        });
+        let op = |number| OpDigest {
+            number,
+            function: "Broadcast".to_owned(),
+            is_end_unseen: true,
+            enqueued_ns: START,
+            ..OpDigest::default()
+        };
+        comm.in_flight = (calls - 3..calls - u64::from(missing)).map(op).collect();
+        comm.n_in_flight = comm.in_flight.len() as u32;
+        RankDigest { seen_by: SeenBy::Ring, ..digest }
+    };
+    for bad in [None, Some(1)] {
+        let mut engine = engine();
+        let mut events = Vec::new();
+        for look in 0..40_u64 {
+            let t = look as i64 * 500 * MS;
+            let ranks = (0..4).map(|r| rank(r, 9, bad == Some(r))).collect();
+            engine.take(say("n", look + 1, START + t, ranks), START + t);
+            events.extend(engine.look(START + t).into_iter().map(|e| (t, e)));
+        }
+        let suspects = first_stall(&events).map(|(_, s)| s.suspects);
+        assert_eq!(suspects, bad.map(|r| vec![r]), "all have called: they may have gone through");
+    }
+}
+
+#[test]
 fn processes_alone() {
     let mut engine = engine();
     let mut events = Vec::new();

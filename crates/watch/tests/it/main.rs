@@ -1,5 +1,11 @@
 //! Simulated jobs, healthy ones and such with a planted fault, watched from their digests.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::print_stderr,
+    clippy::unwrap_used,
+    reason = "tests: they take the time, and say what they measured"
+)]
 
 mod big;
 mod faults;

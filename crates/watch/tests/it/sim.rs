@@ -124,11 +124,14 @@ struct Meeting {
     calls: BTreeMap<u32, (i64, &'static str, u64, usize)>,
 }
 
+/// The send and the receive of a pair: when its kernel started, and its place among the jobs.
+type Sides = (Option<(i64, usize)>, Option<(i64, usize)>);
+
 pub(crate) struct Sim {
     pub(crate) ranks: Vec<Rank>,
     pub(crate) groups: Vec<Group>,
     meetings: BTreeMap<(usize, u64), Meeting>,
-    pairs: BTreeMap<(usize, u32, u32, u64), (Option<(i64, usize)>, Option<(i64, usize)>)>,
+    pairs: BTreeMap<(usize, u32, u32, u64), Sides>,
     pub(crate) own_streams: bool,
     pub(crate) n_nodes: usize,
     /// Of each node: error of its clock, phase of its digests, silent from then on.
@@ -357,9 +360,9 @@ impl Sim {
             // The k-th send meets the k-th receive.
             let slot = self.pairs.entry((comm, from, to, job.nth)).or_default();
             if is_send {
-                slot.0 = Some((started, at))
+                slot.0 = Some((started, at));
             } else {
-                slot.1 = Some((started, at))
+                slot.1 = Some((started, at));
             }
             if let (Some((a, a_at)), Some((b, b_at))) = *slot {
                 let ended = self.end_of(comm, a.max(b));
@@ -408,7 +411,7 @@ impl Sim {
             if self.ranks[index].node == node {
                 self.read(index, t);
                 let rank = &mut self.ranks[index];
-                rank.state.taken = Taken { mono_ns: t as u64, unix_ns: at_ns as u64 };
+                rank.state.taken = Taken { mono_ns: t as u64, unix_ns: at_ns as u64, is_held: None };
                 rank.state.process.interface = self.interface;
                 let mut digest = from_ring(&rank.state);
                 digest.process = match rank.broken {
@@ -458,9 +461,9 @@ impl Sim {
                 if job.ended <= t {
                     job.is_told = true;
                     if job.peer.is_none() {
-                        target.collectives_done += 1
+                        target.collectives_done += 1;
                     } else {
-                        target.p2p_done += 1
+                        target.p2p_done += 1;
                     }
                     target.bytes_done += job.count * 4;
                     dones.push((
@@ -472,6 +475,8 @@ impl Sim {
                             enqueued_ns: job.enqueued as u64,
                             started_ns: job.started.unwrap() as u64,
                             ended_ns: job.ended as u64,
+                            is_end_seen: true,
+                            is_p2p: job.peer.is_some(),
                             ..Done::default()
                         },
                     ));
@@ -500,6 +505,8 @@ impl Sim {
                     channels_started: u16::from(started.is_some()),
                     waits: waits.collect(),
                     is_end_visible: true,
+                    is_launched: true,
+                    is_p2p: job.peer.is_some(),
                     ..Op::default()
                 });
             }
