@@ -138,6 +138,7 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
         n_verdicts: 0,
         worst: Code::NothingFound,
         stalled: BTreeSet::new(),
+        is_unsure: false,
     };
     let code = watch.follow();
     watch.stop.store(true, Ordering::Relaxed);
@@ -225,6 +226,8 @@ struct Watch<'a> {
     worst: Code,
     /// Communicators whose stall has been taken up.
     stalled: BTreeSet<String>,
+    /// Nothing says that the job failed: what is collected of it at its end speaks only if it found something.
+    is_unsure: bool,
 }
 
 impl Watch<'_> {
@@ -424,6 +427,9 @@ impl Watch<'_> {
     fn take(&mut self, word: Word) {
         match word {
             Word::Said(what) => self.teller.say(Event::new(now_ns(), what)),
+            Word::Judged(judged) if self.is_unsure && judged.report.verdict.cause == "none" => {
+                self.doing(None);
+            }
             Word::Judged(judged) => {
                 self.n_verdicts += 1;
                 self.worst = worse(self.worst, &judged.report.verdict.cause);
@@ -482,7 +488,9 @@ impl Watch<'_> {
         let is_judged = self.n_verdicts + self.n_under_way > 0 && self.is_fresh(SAME_END);
         self.wait_for_incidents();
         self.teller.say(Event::new(now_ns(), What::Ended { how: how.clone() }));
-        if is_bad && !is_judged {
+        // Jobs that fail before their first communicator leave their words in logs alone.
+        self.is_unsure = !is_bad && status.is_none() && self.agent.never_seen();
+        if (is_bad || self.is_unsure) && !is_judged && !self.args.once {
             self.begin(how);
             self.wait_for_incidents();
         }

@@ -421,6 +421,14 @@ impl Agent {
         self.members.values().filter(is_cut).map(|member| member.last.pid).collect()
     }
 
+    /// Ranks that are gone and of which no communicator was ever seen: whether they ended in order nobody can tell.
+    pub(crate) fn never_seen(&self) -> bool {
+        let is_unseen = |member: &Member| {
+            member.is_rank && member.is_gone && !member.last.is_ended && member.last.comms.is_empty()
+        };
+        self.members.values().any(is_unseen)
+    }
+
     /// The rings at this moment, those of the dead included.
     pub(crate) fn images(&self) -> Vec<RingImage> {
         let image = |pid: &u32, member: &Member| {
