@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -20,9 +20,11 @@ pub(crate) struct Server {
 /// Below those that the kernel hands out: a client that tries again and again while nobody listens would in the end be given
 /// the server's own port, be connected with itself, and keep the server from coming back.
 fn free_port() -> SocketAddr {
-    let mut port = 11_000 + (std::process::id() % 20_000) as u16;
+    // Each port is given once: it is free again as soon as the listener below is gone.
+    static NEXT: AtomicU16 = AtomicU16::new(0);
     loop {
-        port = if port < 32_000 { port + 1 } else { 11_000 };
+        let offset = std::process::id().wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed).into());
+        let port = 11_000 + (offset % 20_000) as u16;
         if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
             return listener.local_addr().unwrap();
         }
