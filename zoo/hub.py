@@ -157,6 +157,18 @@ def cpu_s(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def delay_s(pid):
+    """Time for which threads were ready to run and got no processor."""
+    total = 0
+    for task in os.listdir(f"/proc/{pid}/task"):
+        try:
+            with open(f"/proc/{pid}/task/{task}/schedstat") as f:
+                total += int(f.read().split()[1])
+        except OSError:
+            pass
+    return total / 1e9
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--agents", required=True, help="the built example of crates/hub")
@@ -219,6 +231,8 @@ def play(args, etcd, started, out):
     # Peace.
     cpu, since = etcd.cpu_s(), time.time()
     own, theirs = cpu_s(one.process.pid), cpu_s(agents.process.pid)
+    parts = {"analyser": one.process.pid, "agents": agents.process.pid, "etcd": etcd.process.pid}
+    delays = {name: delay_s(pid) for name, pid in parts.items()}
     one.poll(), agents.poll()
     reports, sent = [], []
     while time.time() - since < args.steady or not reports or not sent:
@@ -237,11 +251,14 @@ def play(args, etcd, started, out):
         "seconds": round(seconds), "sent_per_s": mean(sent, "per_s"), "sent_kib_per_s": mean(sent, "kib_per_s"),
         "taken_per_s": mean(reports, "digests_per_s"), "latency_ms_p50_p99_max": [
             max(line["latency_ms"][at] for line in reports) for at in range(3)],
-        "look_ms": max(line["look_ms"] for line in reports), "analyser_rss_mib": reports[-1]["rss_mib"],
+        "look_ms": max(line["look_ms"] for line in reports), "look_cpu_ms": max(line["look_cpu_ms"] for line in reports),
+        "take_cpu_us": mean(reports, "take_cpu_us"), "analyser_rss_mib": reports[-1]["rss_mib"],
         "analyser_peak_mib": reports[-1]["peak_mib"],
         "analyser_cpu": round((cpu_s(one.process.pid) - own) / seconds, 2),
         "agents_cpu": round((cpu_s(agents.process.pid) - theirs) / seconds, 2),
         "etcd_cpu": round((etcd.cpu_s() - cpu) / seconds, 2), "etcd": etcd.state(), "failed": sum(l["failed"] for l in sent),
+        # Above a few hundredths of the time the machine was busy with something else.
+        "waited_for_cpu": {name: round((delay_s(pid) - delays[name]) / seconds, 2) for name, pid in parts.items()},
     }
     note(f"peace: {json.dumps(out['peace'])}")
 

@@ -9,7 +9,7 @@ use crate::event::{CommProgress, Event, MAX_COMMS, Shape, Slowest, Stall, Stragg
 use crate::graph::{Graph, Node, row_moved};
 use crate::roll::Roll;
 use crate::stall::{Still, stalls};
-use crate::table::{Circle, Table};
+use crate::table::{Circle, Stand, Table};
 use crate::track::Track;
 use crate::view::{JobState, View};
 
@@ -298,7 +298,9 @@ fn judge(
         }
         let moved = if circle.is_inside { graph.moved_ns(index) } else { circle.moved_ns };
         let busy = circle.chairs.iter().filter_map(|c| busy.get(c.row).copied()).max().unwrap_or(0);
-        let is_excused = circle.is_inside && broken_since(index).is_some();
+        // Of whom nothing is heard no pause is known either.
+        let is_unseen = circle.chairs.iter().all(|c| c.stand == Stand::Unseen);
+        let is_excused = table.is_settling || is_unseen || circle.is_inside && broken_since(index).is_some();
         let track = tracks.entry((circle.id.clone(), circle.size)).or_default();
         track.look(table, circle, (moved, busy), is_excused);
         track.late.settle();
@@ -325,7 +327,7 @@ fn judge(
         if let Some(since) = broken_since(index) {
             patience_ns = patience_ns.min(BROKEN_NS);
             moved_ns = circle.moved_ns.max(since);
-        } else if circle.chairs.iter().any(|c| c.stand == crate::table::Stand::Different) {
+        } else if circle.chairs.iter().any(|c| c.stand == Stand::Different) {
             // No healthy program does this.
             patience_ns = patience_ns.min(settings.stall_floor_ns);
         }

@@ -13,6 +13,13 @@ const SILENT_INTERVALS: i64 = 3;
 /// No agent is called silent sooner: hubs have hiccups of this length.
 const SILENT_FLOOR_NS: i64 = 3_000_000_000;
 
+/// Digests from which on it is known how an agent's clock stands to ours.
+const SETTLED: u64 = 3;
+/// A correction of this size looks like a pause of the job.
+const CORRECTION_NS: i64 = 200_000_000;
+/// The quickest digest of this time and of as long before counts: clocks drift, and are set.
+const WAY_NS: i64 = 60_000_000_000;
+
 /// All agents.
 #[derive(Debug, Default)]
 pub(crate) struct Roll {
@@ -30,8 +37,40 @@ pub(crate) struct Agent {
     pub(crate) arrived_ns: i64,
     n_digests: u64,
     interval_ns: i64,
+    way: Way,
     pub(crate) notes: Vec<String>,
     pub(crate) seats: BTreeMap<u32, Seat>,
+}
+
+/// The way of an agent's digests. The quickest one says how its clock stands to ours; what others take longer is the hub's
+/// doing, and no movement or pause of the job.
+#[derive(Debug, Default)]
+struct Way {
+    /// From the making by the agent's clock to the coming by ours, the least.
+    least_ns: i64,
+    /// Since when it is taken, and the least since then.
+    recent: Option<(i64, i64)>,
+    /// The least of the time before.
+    before: Option<i64>,
+    is_corrected: bool,
+}
+
+impl Way {
+    fn take(&mut self, took_ns: i64, now_ns: i64) {
+        let is_first = self.recent.is_none();
+        let (since, mut least) = self.recent.unwrap_or((now_ns, took_ns));
+        if now_ns - since >= WAY_NS {
+            self.before = Some(least);
+            least = took_ns;
+            self.recent = Some((now_ns, took_ns));
+        } else {
+            least = least.min(took_ns);
+            self.recent = Some((since, least));
+        }
+        let least = self.before.map_or(least, |before| before.min(least));
+        self.is_corrected = !is_first && least < self.least_ns - CORRECTION_NS;
+        self.least_ns = least;
+    }
 }
 
 /// One process.
@@ -62,7 +101,9 @@ impl Roll {
         if agent.run != digest.agent {
             agent.n_digests = 0;
             agent.interval_ns = 0;
+            agent.way = Way::default();
         }
+        agent.way.take(now_ns - digest.at_ns, now_ns);
         let elapsed = digest.at_ns - agent.at_ns;
         if agent.n_digests > 0 && elapsed > 0 {
             // Of a few digests, the mean: one late one must not make silence of the next.
@@ -153,6 +194,40 @@ impl Agent {
 
     /// To be added to a time of its clock.
     pub(crate) fn shift_ns(&self) -> i64 {
-        self.arrived_ns - self.at_ns
+        self.way.least_ns
+    }
+
+    /// When its newest digest was made, by the clock of the one who looks.
+    pub(crate) fn made_ns(&self) -> i64 {
+        self.at_ns + self.way.least_ns
+    }
+
+    /// Its times may still turn out to be earlier than they seem.
+    pub(crate) fn is_settling(&self) -> bool {
+        self.n_digests < SETTLED || self.way.is_corrected
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Way;
+
+    #[test]
+    fn the_quickest_digest_says_how_clocks_stand() {
+        let second = 1_000_000_000;
+        let mut way = Way::default();
+        let mut least = |at: i64, took: i64| {
+            way.take(took, at * second);
+            (way.least_ns, way.is_corrected)
+        };
+        assert_eq!(least(0, 9 * second), (9 * second, false));
+        assert_eq!(least(1, second), (second, true));
+        assert_eq!(least(2, 5 * second), (second, false));
+        assert_eq!(least(3, second - 1), (second - 1, false));
+        // The clock was set back by an hour: after two times it is believed.
+        assert_eq!(least(61, 3600 * second), (second - 1, false));
+        assert_eq!(least(122, 3601 * second), (3600 * second, false));
+        // And forward again.
+        assert_eq!(least(123, second), (second, true));
     }
 }

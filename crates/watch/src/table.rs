@@ -13,6 +13,8 @@ pub(crate) struct Table<'a> {
     pub(crate) now_ns: i64,
     /// The moment that all agents that still speak have told of.
     pub(crate) known_ns: i64,
+    /// Times of an agent that still speaks may turn out to be earlier than they seem: nothing is learnt from pauses.
+    pub(crate) is_settling: bool,
     pub(crate) nodes: Vec<NodeRow<'a>>,
     pub(crate) rows: Vec<Row<'a>>,
     pub(crate) circles: Vec<Circle<'a>>,
@@ -160,10 +162,16 @@ fn signature(op: &OpDigest) -> (&str, u64, &str, Option<u32>) {
 
 impl<'a> Table<'a> {
     pub(crate) fn new(roll: &'a Roll, now_ns: i64, interval_ns: i64) -> Self {
-        let mut table =
-            Self { now_ns, known_ns: now_ns, nodes: Vec::new(), rows: Vec::new(), circles: Vec::new() };
+        let mut table = Self {
+            now_ns,
+            known_ns: now_ns,
+            is_settling: false,
+            nodes: Vec::new(),
+            rows: Vec::new(),
+            circles: Vec::new(),
+        };
         let mut shifts = Vec::new();
-        let mut known = None;
+        let (mut known, mut newest) = (None, None);
         for (node, (name, agent)) in roll.agents.iter().enumerate() {
             let is_silent = agent.age_ns(now_ns) > agent.patience_ns(interval_ns);
             table.nodes.push(NodeRow {
@@ -175,8 +183,11 @@ impl<'a> Table<'a> {
             });
             shifts.push(agent.shift_ns());
             if !is_silent && !agent.seats.is_empty() {
-                known = Some(known.map_or(agent.arrived_ns, |k: i64| k.min(agent.arrived_ns)));
+                let made_ns = agent.made_ns();
+                known = Some(known.map_or(made_ns, |k: i64| k.min(made_ns)));
+                table.is_settling |= agent.is_settling();
             }
+            newest = newest.max(Some(agent.made_ns()));
             table.rows.extend(agent.seats.values().map(|seat| Row {
                 node,
                 seat,
@@ -184,7 +195,8 @@ impl<'a> Table<'a> {
                 chairs: Vec::new(),
             }));
         }
-        table.known_ns = known.unwrap_or(now_ns);
+        // When nobody speaks any more it is the hub, or we: nothing is known after the last word.
+        table.known_ns = known.or(newest).unwrap_or(now_ns);
         table.rows.sort_by_key(|row| {
             let rank = row.seat.digest.rank;
             (rank.is_none(), rank, row.node, row.seat.digest.pid)

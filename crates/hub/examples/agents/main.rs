@@ -168,11 +168,19 @@ fn memory_mib() -> (u64, u64) {
     (field("VmRSS:"), field("VmHWM:"))
 }
 
+/// Processor time of this thread so far, milliseconds.
+fn cpu_ms() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split_whitespace().next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e6
+}
+
 /// What an analyser measures of itself between two reports.
 #[derive(Default)]
 struct Meter {
     latencies_ms: Vec<f64>,
     look_ms: f64,
+    look_cpu_ms: f64,
+    take_cpu_ms: f64,
     n_silent: u32,
 }
 
@@ -206,6 +214,7 @@ fn analyse(address: &str, name: &str) -> Result<(), Box<dyn std::error::Error>> 
             std::thread::sleep(Duration::from_millis(100));
             continue;
         };
+        let before = cpu_ms();
         for change in feed.next(Duration::from_millis(250)) {
             match change {
                 Change::Digest(digest) => {
@@ -232,10 +241,13 @@ fn analyse(address: &str, name: &str) -> Result<(), Box<dyn std::error::Error>> 
                 other => say(json!({"analyser": name, "what": format!("{other:?}")})),
             }
         }
+        meter.take_cpu_ms += cpu_ms() - before;
         let is_whole = missing.0.is_empty() || missing.1.elapsed() > Duration::from_secs(15);
         if !is_away && is_whole && looked.elapsed() >= pause {
             looked = Instant::now();
+            let before = cpu_ms();
             let events = engine.look(now_ns());
+            meter.look_cpu_ms = meter.look_cpu_ms.max(cpu_ms() - before);
             let took = looked.elapsed();
             meter.look_ms = meter.look_ms.max(took.as_secs_f64() * 1e3);
             // Most of the time is for taking digests in.
@@ -262,6 +274,8 @@ fn analyse(address: &str, name: &str) -> Result<(), Box<dyn std::error::Error>> 
                 "digests_per_s": (latencies.len() as f64 / told.elapsed().as_secs_f64()).round(),
                 "latency_ms": [share(0.5).round(), share(0.99).round(), share(1.0).round()],
                 "look_ms": meter.look_ms.round(),
+                "look_cpu_ms": meter.look_cpu_ms.round(),
+                "take_cpu_us": (meter.take_cpu_ms * 1e3 / latencies.len().max(1) as f64).round(),
                 "rss_mib": rss,
                 "peak_mib": peak,
             }));

@@ -68,7 +68,9 @@ fn programs_and_documents_beside_the_evidence_accuse_nobody() {
     fs::create_dir(folder.path().join("c")).unwrap();
     for file in fs::read_dir(crate::root().join("crates/rules/src/rules")).unwrap() {
         let file = file.unwrap();
-        fs::copy(file.path(), folder.path().join("c").join(file.file_name())).unwrap();
+        if file.file_type().unwrap().is_file() {
+            fs::copy(file.path(), folder.path().join("c").join(file.file_name())).unwrap();
+        }
     }
     assert_eq!(verdict(folder.path()), before);
 }
