@@ -1,6 +1,7 @@
 //! What is done with a verdict by others: a command, a webhook. Neither may hold up or end the watching, so each has a
 //! deadline, and what goes wrong is a note.
 
+use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -59,10 +60,11 @@ fn run(command: &str, report: &str, bundle: &Path, limit: Duration) -> String {
             "{}.on-stall.txt",
             bundle.file_name().unwrap_or_default().to_string_lossy().trim_end_matches(".tar.zst")
         ));
-        match std::fs::write(&path, &said) {
-            Ok(()) => out.push_str(&format!("; its output is in {}", path.display())),
-            Err(error) => out.push_str(&format!("; its output is lost: write {}: {error}", path.display())),
-        }
+        // Writing to a String cannot fail.
+        let _ = match std::fs::write(&path, &said) {
+            Ok(()) => write!(out, "; its output is in {}", path.display()),
+            Err(error) => write!(out, "; its output is lost: write {}: {error}", path.display()),
+        };
     }
     out
 }
