@@ -240,7 +240,8 @@ def play(args, etcd, started, out):
         sent += [line for line in agents.poll() if line.get("agents") == "sent"]
         time.sleep(0.2)
     seconds = time.time() - since
-    false_alarms = [line for line in one.seen if line.get("what") in ("stall", "silent", "straggler")]
+    alarms = ("stall", "silent", "straggler")
+    false_alarms = [line for line in one.seen if line.get("what") in alarms and line["at"] >= since]
     if false_alarms:
         raise Failed(f"in peace: {json.dumps(false_alarms[:3])[:2000]}")
 

@@ -30,7 +30,7 @@ pub struct EtcdAddress {
 /// Prefix where the address names none.
 const DEFAULT_PREFIX: &str = "ringleader";
 /// A watcher that was cut off resumes without a new list if it comes back within this time; etcd's store stays small.
-const DEFAULT_COMPACT_AFTER: Duration = Duration::from_secs(60);
+const DEFAULT_COMPACT_AFTER: Duration = Duration::from_mins(1);
 
 impl Address {
     /// Reads an address. Errors: an unknown scheme, a path that is not absolute, an endpoint without a port.
@@ -60,7 +60,7 @@ impl Address {
         }
         let prefix = prefix.trim_matches('/');
         let prefix = if prefix.is_empty() { DEFAULT_PREFIX } else { prefix };
-        if prefix.chars().any(|c| c.is_control()) {
+        if prefix.chars().any(char::is_control) {
             return Err(wrong("the prefix holds a control character"));
         }
         let mut address = EtcdAddress {

@@ -5,6 +5,8 @@
 //! an end: the agent goes on by itself, and the hub's own thread tries again until it is back. No call blocks longer
 //! than the deadline of [`Options`].
 
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
+
 mod address;
 mod directory;
 mod etcd;

@@ -1,5 +1,6 @@
 //! One participant's own state, which its calls and the hub's thread share: what is to be sent, what is known.
 
+use std::fmt::Write as _;
 use std::io::Read;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -127,7 +128,7 @@ impl Seat {
         if options.node.is_empty() || options.node.len() > 128 {
             return Err(OpenError::Options("the node's name has 1 to 128 bytes"));
         }
-        if options.ttl < Duration::from_secs(2) || options.ttl > Duration::from_secs(3600) {
+        if options.ttl < Duration::from_secs(2) || options.ttl > Duration::from_hours(1) {
             return Err(OpenError::Options("the time to silence is 2 s to an hour"));
         }
         if options.deadline.is_zero() {
@@ -295,7 +296,7 @@ pub(crate) fn escape(node: &str) -> String {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') || (byte == b'.' && at > 0) {
             text.push(byte as char);
         } else {
-            text.push_str(&format!("%{byte:02x}"));
+            let _ = write!(text, "%{byte:02x}");
         }
     }
     text

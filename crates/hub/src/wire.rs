@@ -155,6 +155,8 @@ pub(crate) fn is_news(old: &Digest, new: &Digest) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use ringleader_watch::digest::{CommDigest, DoneDigest, RankDigest, StepDigest};
 
     use super::*;
@@ -207,12 +209,10 @@ mod tests {
         let mut wide = digest(4_000, 0);
         for comm in &mut wide.ranks[0].comms {
             let mut x = u64::from_str_radix(&comm.id, 16).unwrap() + 1;
-            comm.name = (0..10)
-                .map(|_| {
-                    x = x.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
-                    format!("{x:x}")
-                })
-                .collect();
+            for _ in 0..10 {
+                x = x.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
+                let _ = write!(comm.name, "{x:x}");
+            }
         }
         assert_eq!(left(&wide), (63, 0, 3));
         wide.ranks[0].comms.iter_mut().for_each(|comm| comm.n_in_flight = 1);
@@ -246,7 +246,7 @@ mod tests {
         }
         let bomb = |body: &[u8]| [&MAGIC[..], b"d", &zstd::bulk::compress(body, 19).unwrap()].concat();
         assert_eq!(unpack(&bomb(&vec![0; 64 << 20])), Err(Unreadable::TooLong));
-        assert!(matches!(unpack(&bomb(&[b'['; 1 << 20])), Err(Unreadable::Damaged(_))), "deeply nested");
+        assert!(matches!(unpack(&bomb(&vec![b'['; 1 << 20])), Err(Unreadable::Damaged(_))), "deeply nested");
         assert_eq!(unpack(&bomb(b"{}")), Err(Unreadable::Version));
         assert_eq!(unpack(&bomb(br#"{"schema":"ringleader.digest.v2"}"#)), Err(Unreadable::Version));
         let newer = br#"{"schema":"ringleader.digest.v1","node":"n","what":[1]}"#;

@@ -55,7 +55,7 @@ const MAX_NOTES: usize = 16;
 /// What stalls within this of another stall belongs to it.
 const SAME_INCIDENT: Duration = Duration::from_secs(15);
 /// What ends within this of an incident ends because of it.
-const SAME_END: Duration = Duration::from_secs(120);
+const SAME_END: Duration = Duration::from_mins(2);
 /// Incidents of one run: a job that stalls again and again fills a disk otherwise.
 const MAX_INCIDENTS: u32 = 20;
 
@@ -102,7 +102,9 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
             // Refused only for signals that nobody may handle.
             let _ = signal_hook::flag::register(signal, Arc::clone(flag));
         }
-        notes.into_iter().for_each(|note| teller.note(note));
+        for note in notes {
+            teller.note(note);
+        }
         let pid = running.pid();
         child = Some(running);
         Target::Pids(vec![pid])
@@ -306,7 +308,7 @@ impl Watch<'_> {
                 continue;
             }
             self.react(&event, is_analyser);
-            self.teller.say(event);
+            self.teller.say(&event);
         }
         for request in requests {
             self.collect_for(request);
@@ -385,7 +387,9 @@ impl Watch<'_> {
                 if let Some(asked) = asked {
                     let (more, notes) = asked.gather();
                     bundles.extend(more);
-                    notes.into_iter().for_each(|text| say(What::Note { text }));
+                    for text in notes {
+                        say(What::Note { text });
+                    }
                 }
                 incident::judge(&bundles)
             }));
@@ -426,7 +430,7 @@ impl Watch<'_> {
 
     fn take(&mut self, word: Word) {
         match word {
-            Word::Said(what) => self.teller.say(Event::new(now_ns(), what)),
+            Word::Said(what) => self.teller.say(&Event::new(now_ns(), what)),
             Word::Judged(judged) if self.is_unsure && judged.report.verdict.cause == "none" => {
                 self.doing(None);
             }
@@ -455,13 +459,11 @@ impl Watch<'_> {
     fn wait_for_incidents(&mut self) {
         let until = Instant::now() + LAST_WAIT;
         while self.n_under_way > 0 {
-            match self.receiver.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(word) => self.take(word),
-                Err(_) => {
-                    self.teller.note("an incident did not come to its end in time".to_owned());
-                    return;
-                }
-            }
+            let Ok(word) = self.receiver.recv_timeout(until.saturating_duration_since(Instant::now())) else {
+                self.teller.note("an incident did not come to its end in time".to_owned());
+                return;
+            };
+            self.take(word);
         }
     }
 
@@ -487,7 +489,7 @@ impl Watch<'_> {
         // What brought it down may have been judged just now.
         let is_judged = self.n_verdicts + self.n_under_way > 0 && self.is_fresh(SAME_END);
         self.wait_for_incidents();
-        self.teller.say(Event::new(now_ns(), What::Ended { how: how.clone() }));
+        self.teller.say(&Event::new(now_ns(), What::Ended { how: how.clone() }));
         // Jobs that fail before their first communicator leave their words in logs alone.
         self.is_unsure = !is_bad && status.is_none() && self.agent.never_seen();
         if (is_bad || self.is_unsure) && !is_judged && !self.args.once {

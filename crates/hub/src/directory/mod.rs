@@ -68,7 +68,7 @@ impl Directory {
 
     pub(crate) fn follow(&self) -> Feed {
         let (feed, mailbox) = Mailbox::feed();
-        poll::start(&self.root, &self.seat, mailbox);
+        poll::start(&self.root, &self.seat, &mailbox);
         feed
     }
 

@@ -13,7 +13,7 @@ use crate::feed::Mailbox;
 use crate::seat::{Seat, unescape};
 use crate::wire::{self, MAX_DIGEST_BYTES};
 
-pub(super) fn start(root: &Path, seat: &Arc<Seat>, mailbox: Weak<Mailbox>) {
+pub(super) fn start(root: &Path, seat: &Arc<Seat>, mailbox: &Weak<Mailbox>) {
     let mut poll = Poll {
         folder: root.join(DIGESTS),
         token: format!("{}-clock", seat.token),

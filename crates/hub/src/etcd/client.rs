@@ -12,7 +12,12 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-use super::proto::*;
+use super::proto::{
+    CompactionRequest, CompactionResponse, Compare, KeyValue, LeaseGrantRequest, LeaseGrantResponse,
+    LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseRevokeRequest, LeaseRevokeResponse, Op, PutRequest,
+    PutResponse, RangeRequest, RangeResponse, RequestOp, ResponseHeader, TxnRequest, TxnResponse,
+    WatchCreateRequest, WatchRequest, WatchResponse,
+};
 use crate::OpenError;
 use crate::address::EtcdAddress;
 

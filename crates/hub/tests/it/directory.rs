@@ -85,7 +85,7 @@ fn a_digest_of_an_earlier_job_is_no_news() {
     wait("a's digest in the hub", || a.stats().sent == 1);
     a.abandon();
     let file = std::fs::File::options().write(true).open(folder.path().join("hub/digests/a")).unwrap();
-    file.set_modified(std::time::SystemTime::now() - Duration::from_secs(60)).unwrap();
+    file.set_modified(std::time::SystemTime::now() - Duration::from_mins(1)).unwrap();
     let b = open(&address, "b");
     let mut feed = b.follow();
     b.publish(&digest("b", 1, 2)).unwrap();

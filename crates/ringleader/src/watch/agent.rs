@@ -79,10 +79,13 @@ pub(crate) struct Agent {
     stacks: BTreeMap<u32, Vec<String>>,
     n_other_jobs: usize,
     began: Instant,
-    logs_scan: Option<Receiver<Vec<(u32, BTreeSet<PathBuf>)>>>,
+    logs_scan: Option<Receiver<LogsOf>>,
     next_logs: Instant,
     had_logs: bool,
 }
+
+/// The logs that processes, by pid, have open.
+type LogsOf = Vec<(u32, BTreeSet<PathBuf>)>;
 
 impl Agent {
     pub(crate) fn new(target: Target, rings: Option<PathBuf>, node: String) -> Self {
@@ -337,7 +340,7 @@ impl Agent {
             self.logs_scan = None;
         }
         let is_new = |member: &Member| member.is_rank && !member.is_gone && member.logs.is_empty();
-        if Instant::now() < self.next_logs && !(self.members.values().any(is_new) && !self.had_logs) {
+        if Instant::now() < self.next_logs && (self.had_logs || !self.members.values().any(is_new)) {
             return;
         }
         self.next_logs = Instant::now() + LOGS;

@@ -40,16 +40,16 @@ impl Teller {
     }
 
     pub(crate) fn note(&self, text: String) {
-        self.say(Event::new(now_ns(), What::Note { text }));
+        self.say(&Event::new(now_ns(), What::Note { text }));
     }
 
-    pub(crate) fn say(&self, event: Event) {
-        self.picture.lock().unwrap_or_else(PoisonError::into_inner).hear(&event);
+    pub(crate) fn say(&self, event: &Event) {
+        self.picture.lock().unwrap_or_else(PoisonError::into_inner).hear(event);
         match self.form {
             // Types with names for keys: printing them cannot fail.
-            Form::Json => print(&(serde_json::to_string(&event).unwrap_or_default() + "\n"), false),
+            Form::Json => print(&(serde_json::to_string(event).unwrap_or_default() + "\n"), false),
             Form::Lines { to_error } => {
-                if let Some(lines) = words::lines(&event) {
+                if let Some(lines) = words::lines(event) {
                     print(&format!("{} {lines}\n", clock(event.at)), to_error);
                 }
             }
@@ -63,7 +63,7 @@ impl Teller {
         let shown = text::render(&judged.report, &cli::look(Color::Never, None, Detail::Usual));
         self.picture.lock().unwrap_or_else(PoisonError::into_inner).verdict_text = Some(shown);
         let event = Event::new(now_ns(), What::Verdict { report });
-        let Form::Lines { to_error } = self.form else { return self.say(event) };
+        let Form::Lines { to_error } = self.form else { return self.say(&event) };
         self.picture.lock().unwrap_or_else(PoisonError::into_inner).hear(&event);
         let look = cli::look(Color::Auto, None, Detail::Usual);
         print(&format!("\n{}\n", text::render(&judged.report, &look)), to_error);
@@ -90,7 +90,7 @@ impl Teller {
         });
         if self.form == Form::Json {
             let what = What::Progress { comms: comms.collect(), slowest: view.slowest.clone() };
-            self.say(Event::new(view.at_ns, what));
+            self.say(&Event::new(view.at_ns, what));
         } else {
             let picture = self.picture.lock().unwrap_or_else(PoisonError::into_inner);
             print(&table::render(&picture), false);

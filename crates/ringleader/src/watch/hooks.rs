@@ -151,6 +151,8 @@ pub(crate) fn address(url: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
     use std::io::{BufRead as _, BufReader};
     use std::net::TcpListener;
 

@@ -84,7 +84,7 @@ pub(crate) fn judge(bundles: &[PathBuf]) -> Result<Judged, Failure> {
 /// A name that is not taken yet.
 fn fresh(folder: &Path) -> PathBuf {
     let stem = stem();
-    (1..)
+    (1..10_000)
         .map(|n| if n == 1 { format!("{stem}.tar.zst") } else { format!("{stem}-{n}.tar.zst") })
         .map(|name| folder.join(name))
         .find(|path| !path.exists())

@@ -147,6 +147,8 @@ fn parse(text: &str) -> Option<RasReport> {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
     use super::*;
 
     /// As NCCL 2.28.9 writes it.

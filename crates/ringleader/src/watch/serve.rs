@@ -117,6 +117,8 @@ async fn guarded(request: Request, next: Next) -> Response {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
     use std::io::{Read as _, Write as _};
     use std::net::TcpStream;
 

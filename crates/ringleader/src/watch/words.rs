@@ -157,6 +157,8 @@ pub(crate) fn count(n: usize, what: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
     use ringleader_watch::event::{RankState, StalledOp};
 
     use super::*;
