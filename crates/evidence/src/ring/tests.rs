@@ -200,6 +200,17 @@ fn a_dead_process_ends_with_what_it_knew_last() {
 }
 
 #[test]
+fn times_beyond_reason_leave_room_to_reckon_with() {
+    let mut state = state();
+    state.comms[0].in_flight[0].enqueued_ns = u64::MAX;
+    state.recent[0].ended_ns = u64::MAX - 1;
+    let extract = read("ring", &state.to_bytes(Some(true)));
+    let times: Vec<i64> = ring(&extract).ops.iter().flat_map(|op| [op.enqueued_ns, op.ended_ns]).collect();
+    assert!(times.iter().all(|at| (0..=i64::MAX / 2).contains(at)), "{times:?}");
+    assert_eq!(times.iter().filter(|at| **at == i64::MAX / 2).count(), 2, "{times:?}");
+}
+
+#[test]
 fn what_the_ring_could_not_keep_is_a_note() {
     let mut state = state();
     state.lost.ops = 3;

@@ -67,7 +67,7 @@ pub fn latest(ledger: &Ledger<'_>, group: &Group<'_>) -> Option<Late> {
         n_late += 1;
         if let Some((n, lost, rows)) = sums.get_mut(last) {
             *n += 1;
-            *lost += late_ns;
+            *lost = lost.saturating_add(late_ns);
             rows.push((late_ns, waited_ns, seq));
         }
     }

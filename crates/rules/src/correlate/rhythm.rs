@@ -106,5 +106,5 @@ fn limit_of_track(track: &Track<'_>) -> Option<i64> {
     pauses.sort_unstable();
     // Within a step calls come in bursts; the usual pause is one of the long ones.
     let usual = *pauses.get(pauses.len() - 1 - pauses.len() / 20)?;
-    Some(FLOOR_NS.max(usual.saturating_mul(USUAL_TIMES)).max(longest / 100 * LONGEST_PERCENT))
+    Some(FLOOR_NS.max(usual.saturating_mul(USUAL_TIMES)).max((longest / 100).saturating_mul(LONGEST_PERCENT)))
 }
