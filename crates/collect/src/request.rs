@@ -28,6 +28,8 @@ pub struct Request {
     pub known_pid: Option<u32>,
     /// The file that is meant.
     pub file: Option<FileAsk>,
+    /// Native frames too, with Python's.
+    pub native_frames: bool,
 }
 
 impl Request {
