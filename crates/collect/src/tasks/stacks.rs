@@ -279,7 +279,7 @@ fn explain(error: &str) -> String {
     if !is_forbidden(error) {
         return error.to_owned();
     }
-    let own = text(Path::new("/proc/self/status")).unwrap_or_default();
+    let own = text(Path::new("/proc/thread-self/status")).unwrap_or_default();
     let mask = status(&own, "CapEff").and_then(|hex| u64::from_str_radix(hex, 16).ok()).unwrap_or(0);
     let has = mask & (1 << SYS_PTRACE) != 0;
     let scope = text(Path::new("/proc/sys/kernel/yama/ptrace_scope"));
