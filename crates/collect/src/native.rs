@@ -46,7 +46,8 @@ impl Frame {
     /// The loop that runs Python code.
     pub(crate) fn is_evaluation(&self) -> bool {
         self.is_interpreter()
-            && (self.function.starts_with("_PyEval_EvalFrameDefault") || self.function == "PyEval_EvalFrameEx")
+            && (self.function.starts_with("_PyEval_EvalFrameDefault")
+                || self.function == "PyEval_EvalFrameEx")
     }
 }
 
@@ -91,7 +92,8 @@ impl Look {
         let of = proc.join(pid.to_string());
         // What may not be looked into is told here.
         fs::read(of.join("task").join(pid.to_string()).join("syscall"))?;
-        let mut tids: Vec<u32> = names(&of.join("task")).iter().filter_map(|name| name.parse().ok()).collect();
+        let mut tids: Vec<u32> =
+            names(&of.join("task")).iter().filter_map(|name| name.parse().ok()).collect();
         tids.sort_by_key(|tid| (*tid != pid, !first.contains(tid), *tid));
         let n_left_out = tids.len().saturating_sub(MAX_THREADS);
         tids.truncate(MAX_THREADS);
@@ -111,8 +113,9 @@ impl Look {
         for (tid, first) in self.threads {
             let Some((mut thread, own)) = named(&self.of, tid) else { continue };
             let late = Instant::now() > until;
-            let (found, end) = if late { None } else { blocked(&self.of, tid, first, &mut modules, &memory, &mut thread) }
-                .unwrap_or_default();
+            let (found, end) =
+                if late { None } else { blocked(&self.of, tid, first, &mut modules, &memory, &mut thread) }
+                    .unwrap_or_default();
             if late {
                 thread.why = Some("no time was left for it".to_owned());
             } else if let Some(end) = end {

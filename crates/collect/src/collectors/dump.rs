@@ -69,9 +69,8 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
         .collect();
     run_for_each(context.program, "written-of", &awaited, AT_ONCE, context.ask.longest_ms);
     for ((process, pipe), why) in pipes.iter().zip(outcomes) {
-        let outcome = why.map_or(Outcome::Done, |why| {
-            Outcome::Failed([vec!["ask for a dump".to_owned()], why].concat())
-        });
+        let outcome = why
+            .map_or(Outcome::Done, |why| Outcome::Failed([vec!["ask for a dump".to_owned()], why].concat()));
         let mut item = context.item("ask-dump", "", Origin::Path(pipe.clone()));
         item.pid = Some(process.pid);
         context.bundle.missing(Item { outcome, ..item });

@@ -92,9 +92,7 @@ fn called_before(code: u64, memory: &Memory) -> Called {
     match bytes {
         [_, _, 0xe8, ..] => far().map_or(Called::Nothing, Called::This),
         // Through a slot of the global offset table.
-        [_, 0xff, 0x15, ..] => {
-            far().and_then(|slot| memory.word(slot)).map_or(Called::Nothing, Called::This)
-        }
+        [_, 0xff, 0x15, ..] => far().and_then(|slot| memory.word(slot)).map_or(Called::Nothing, Called::This),
         [.., 0xff, 0xd0..=0xd7]
         | [.., 0xff, 0x10..=0x13 | 0x16 | 0x17]
         | [.., 0xff, 0x50..=0x53 | 0x55..=0x57, _]

@@ -206,7 +206,10 @@ mod tests {
         );
         let row = row.unwrap();
         assert_eq!((row.start, row.end, row.offset), (0x7f6b_9aa0_0000, 0x7f6b_9aa2_6000, 0x28000));
-        assert_eq!((row.path.as_str(), row.file.as_str(), row.is_code), ("/opt/a b/libc.so.6 (deleted)", "fe:00 1234", true));
+        assert_eq!(
+            (row.path.as_str(), row.file.as_str(), row.is_code),
+            ("/opt/a b/libc.so.6 (deleted)", "fe:00 1234", true)
+        );
         let row = Row::parse("7ffc00000000-7ffc00021000 rw-p 00000000 00:00 0 ").unwrap();
         assert_eq!((row.path.as_str(), row.is_code), ("", false));
         assert_eq!(Row::parse("no row"), None);

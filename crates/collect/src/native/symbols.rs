@@ -64,7 +64,8 @@ fn open(of: &Path, module: &Module, memory: &Memory) -> Option<File> {
         // Numbers of devices and files do not compare over an overlay: the headers do.
         let n = usize::try_from((end - start).min(4096)).ok()?;
         let mut head = vec![0; n];
-        (is_regular && file.read_exact_at(&mut head, 0).is_ok() && memory.bytes(start, n)? == head).then_some(file)
+        (is_regular && file.read_exact_at(&mut head, 0).is_ok() && memory.bytes(start, n)? == head)
+            .then_some(file)
     })
 }
 
@@ -106,12 +107,14 @@ fn look_up(file: &File, addresses: &[u64], found: &mut [Option<Found>], until: I
                 let symbols = bytes(from.checked_add(first * SYMBOL)?, usize::try_from(n).ok()?)?;
                 for symbol in symbols.chunks_exact(SYMBOL as usize) {
                     let kind = symbol.get(4)? & 0xf;
-                    let (section, value, size) = (u16_at(symbol, 6)?, u64_at(symbol, 8)?, u64_at(symbol, 16)?);
+                    let (section, value, size) =
+                        (u16_at(symbol, 6)?, u64_at(symbol, 8)?, u64_at(symbol, 16)?);
                     if !matches!(kind, STT_FUNC | STT_GNU_IFUNC) || section == 0 || size == 0 {
                         continue;
                     }
                     let holds = |address: u64| address.checked_sub(value).is_some_and(|into| into < size);
-                    for (place, _) in found.iter_mut().zip(addresses).filter(|(_, address)| holds(**address)) {
+                    for (place, _) in found.iter_mut().zip(addresses).filter(|(_, address)| holds(**address))
+                    {
                         if place.as_ref().is_some_and(|found| found.value > value) {
                             continue;
                         }
@@ -159,7 +162,10 @@ mod tests {
     #[test]
     fn names_as_people_read_them() {
         assert_eq!(shown("pthread_cond_wait@@GLIBC_2.3.2"), "pthread_cond_wait");
-        assert_eq!(shown("_ZN4c10d16ProcessGroupNCCL8WorkNCCL4waitENSt6chrono8durationIlSt5ratioILl1ELl1000EEEE"), "c10d::ProcessGroupNCCL::WorkNCCL::wait");
+        assert_eq!(
+            shown("_ZN4c10d16ProcessGroupNCCL8WorkNCCL4waitENSt6chrono8durationIlSt5ratioILl1ELl1000EEEE"),
+            "c10d::ProcessGroupNCCL::WorkNCCL::wait"
+        );
         assert_eq!(shown("_Znot\nmangled"), "_Znot?mangled");
         assert!(rank("poll") < rank("__poll") && rank("__poll") < rank("___poll"));
     }

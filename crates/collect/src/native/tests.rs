@@ -136,11 +136,14 @@ fn functions_that_a_blocked_thread_stands_in() {
         let Some(folder) = built(&options) else { return };
         let own = Own::start(Command::new("./program").current_dir(folder.path())).unwrap();
         let text = own.stacks_with("    hidden_wait (libslow.so)");
-        assert_order(&text, &[
-            &format!("Process {}: program\n\nThread {0} (idle): \"program\"\n", own.pid()),
-            "    hidden_wait (libslow.so)\n    waits_in_read (libslow.so)\n    main (program)\n",
-            "    waits_for_lock (libslow.so)\n    locker (program)\n",
-        ]);
+        assert_order(
+            &text,
+            &[
+                &format!("Process {}: program\n\nThread {0} (idle): \"program\"\n", own.pid()),
+                "    hidden_wait (libslow.so)\n    waits_in_read (libslow.so)\n    main (program)\n",
+                "    waits_for_lock (libslow.so)\n    locker (program)\n",
+            ],
+        );
         assert!(!text.contains("native frames:"), "{text}");
     }
 }
@@ -192,11 +195,14 @@ fn python() -> Option<(tempfile::TempDir, Own)> {
 fn native_frames_stand_below_pythons() {
     let Some((_folder, own)) = python() else { return };
     let text = own.stacks_with("    hidden_wait (libslow.so)");
-    assert_order(&text, &[
-        "\"MainThread\"\n",
-        "    hidden_wait (libslow.so)\n    waits_in_read (libslow.so)\n",
-        "    step (train.py:6)\n    <module> (train.py:7)\n",
-    ]);
+    assert_order(
+        &text,
+        &[
+            "\"MainThread\"\n",
+            "    hidden_wait (libslow.so)\n    waits_in_read (libslow.so)\n",
+            "    step (train.py:6)\n    <module> (train.py:7)\n",
+        ],
+    );
     // The interpreter's own way into the program is not shown.
     assert!(!text.contains("_PyEval") && !text.contains("__libc_start_main"), "{text}");
 }

@@ -5,8 +5,8 @@
 //! a frame pointer that the function's own beginning and its caller's call instruction both tell.
 
 use gimli::{
-    BaseAddresses, CfaRule, EhFrame, EndianSlice, EvaluationResult, Expression, LittleEndian, Register, RegisterRule,
-    UnwindContext, UnwindSection as _, Value,
+    BaseAddresses, CfaRule, EhFrame, EndianSlice, EvaluationResult, Expression, LittleEndian, Register,
+    RegisterRule, UnwindContext, UnwindSection as _, Value,
 };
 
 use super::calls;
@@ -133,10 +133,11 @@ fn step(
     let stack = registers.get(Register(arch::STACK)).ok_or(End::Broken)?;
     let is_signal = function.is_signal_trampoline();
     let mut known = registers.clone();
-    let evaluate = |expression: &gimli::UnwindExpression<usize>, registers: &Registers, first: Option<u64>| {
-        let expression = expression.get(&section).map_err(|_| End::Broken)?;
-        value_of(expression, function.cie().encoding(), registers, first, memory)
-    };
+    let evaluate =
+        |expression: &gimli::UnwindExpression<usize>, registers: &Registers, first: Option<u64>| {
+            let expression = expression.get(&section).map_err(|_| End::Broken)?;
+            value_of(expression, function.cie().encoding(), registers, first, memory)
+        };
     let frame = match row.cfa() {
         CfaRule::RegisterAndOffset { register, offset } => match registers.get(*register) {
             Some(value) => value.wrapping_add_signed(*offset),

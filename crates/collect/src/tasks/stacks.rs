@@ -108,7 +108,9 @@ fn native(look: Option<io::Result<Look>>, request: &Request, began: Instant) -> 
     };
     let deadline = match request.deadline_ms {
         0 => NATIVE,
-        limit => Duration::from_millis(limit).saturating_sub(began.elapsed()).saturating_sub(RESERVE).min(NATIVE),
+        limit => {
+            Duration::from_millis(limit).saturating_sub(began.elapsed()).saturating_sub(RESERVE).min(NATIVE)
+        }
     };
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
@@ -134,13 +136,15 @@ impl Head {
     fn new(pid: u32, known: Option<u32>) -> Self {
         let at = Path::new("/proc").join(pid.to_string());
         let facts = text(&at.join("status")).unwrap_or_default();
-        let inner = status(&facts, "NSpid").and_then(|list| list.split_whitespace().last()).unwrap_or_default();
+        let inner =
+            status(&facts, "NSpid").and_then(|list| list.split_whitespace().last()).unwrap_or_default();
         let own = if inner.is_empty() { pid.to_string() } else { inner.to_owned() };
         Self {
             shown_pid: known.map_or(own, |known| known.to_string()),
             pid,
             name: status(&facts, "Name").unwrap_or("python").to_owned(),
-            program: fs::read_link(at.join("exe")).map_or_else(|_| String::new(), |p| p.display().to_string()),
+            program: fs::read_link(at.join("exe"))
+                .map_or_else(|_| String::new(), |p| p.display().to_string()),
             python: None,
             why_no_python: None,
         }
@@ -253,7 +257,11 @@ fn merged(python: &[Python], native: Option<&Thread>) -> (Vec<String>, Option<St
     // of all is sure.
     if !rest.is_empty() && (thread.is_whole || !is_known) {
         let inner = thread.frames.iter().take_while(|frame| !frame.is_evaluation());
-        let n = if is_known { usize::MAX } else { thread.frames.iter().take_while(|f| !f.is_interpreter()).count() + 1 };
+        let n = if is_known {
+            usize::MAX
+        } else {
+            thread.frames.iter().take_while(|f| !f.is_interpreter()).count() + 1
+        };
         return (inner.take(n).map(own).chain(all()).collect(), thread.why.clone());
     }
     lines.extend(rest.iter().map(|frame| frame.line.clone()));
