@@ -69,7 +69,7 @@ pub(crate) struct Thread {
 }
 
 /// Where a thread stands, as the kernel tells.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
     Runs,
     /// Stack, code, and how often it was switched away from.
@@ -143,7 +143,7 @@ fn blocked(
     memory: &Memory,
     thread: &mut Thread,
 ) -> Option<(Vec<Place>, Option<End>)> {
-    let mut at = first.clone();
+    let mut at = first;
     for _ in 0..TRIES {
         let (stack, code) = match at {
             Some(Mark::Blocked(stack, code, _)) => (stack, code),

@@ -139,16 +139,17 @@ fn step(
             value_of(expression, function.cie().encoding(), registers, first, memory)
         };
     let frame = match row.cfa() {
-        CfaRule::RegisterAndOffset { register, offset } => match registers.get(*register) {
-            Some(value) => value.wrapping_add_signed(*offset),
-            None => {
+        CfaRule::RegisterAndOffset { register, offset } => {
+            if let Some(value) = registers.get(*register) {
+                value.wrapping_add_signed(*offset)
+            } else {
                 let beginning = function.initial_address();
                 let frame = calls::frame_of(beginning, stack, *register, *offset, modules, memory)
                     .ok_or(End::Unknown(register.0))?;
-                known.set(register.0, Some(frame.wrapping_add_signed(-*offset)));
+                known.set(register.0, Some(frame.wrapping_add_signed(offset.wrapping_neg())));
                 frame
             }
-        },
+        }
         CfaRule::Expression(expression) => evaluate(expression, registers, None)?,
     };
     // The stack grows downwards. A signal may have been handled on a stack of its own.

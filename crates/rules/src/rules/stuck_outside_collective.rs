@@ -227,9 +227,8 @@ mod tests {
             waiting().stands(2, &[inner, outer].concat())
         };
         stands(&read, &[FETCH]).concludes(&RULE, "stuck-outside-collective 2 at fetch:31, medium");
-        let proof = |stage: Stage| {
-            stage.finding(&RULE).evidence.iter().map(|e| e.text.to_string()).collect::<Vec<_>>()
-        };
+        let proof =
+            |stage: Stage| stage.finding(&RULE).evidence.iter().map(|e| e.text.clone()).collect::<Vec<_>>();
         let said = proof(stands(&read, &[FETCH]));
         let whole = "main thread: read < _Py_read < fetch (/srv/data.py:31)";
         assert!(said.iter().any(|text| text == whole), "{said:?}");
