@@ -4,7 +4,7 @@
     zoo/hung_mount.py DIR BYTES COMMAND...
 
 In a mount namespace of its own, DIR shows job.log, other.log and third.log, a MiB of lines each. Reads below BYTES are answered,
-all others never: as a server does that goes away while its file is read. Ends with the command's exit status; 69 if
+all others never: as a server does that goes away while its file is read. Names that begin with "gone" are never looked up. Ends with the command's exit status; 69 if
 this machine does not let us mount. Root, and Linux's FUSE (the protocol of include/uapi/linux/fuse.h, 7.23 and later).
 """
 
@@ -53,6 +53,8 @@ def serve(fuse, answered):
             major, minor, ahead = struct.unpack_from("<III", body)
             answer = struct.pack("<IIIIHHIIHHI7I", major, min(minor, 31), ahead, 0, 12, 9, 1 << 16, 1, 0, 0, 0, *[0] * 7)
         elif opcode == LOOKUP:
+            if body.startswith(b"gone"):
+                continue
             found = [node for node, name in FILES.items() if name == body.rstrip(b"\0")]
             if found:
                 answer = struct.pack("<QQQQII", found[0], 0, 60, 60, 0, 0) + attributes(found[0])

@@ -64,7 +64,7 @@ pub static ALL: &[Collector] = &[
     },
     Collector {
         name: "stacks",
-        takes: "Python stacks of each process of the job, and what its threads stand in in the kernel",
+        takes: "Python and native stacks of each process of the job, and what its threads stand in in the kernel",
         privileges: "CAP_SYS_PTRACE; root, for the kernel's stacks",
         impact: Impact::ReadOnly,
         wanted: |ask| ask.with_stacks,

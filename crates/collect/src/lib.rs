@@ -11,6 +11,7 @@ mod allowed;
 mod captured;
 pub mod collectors;
 pub mod follow;
+mod native;
 pub mod probes;
 mod procfs;
 mod request;

@@ -28,6 +28,12 @@ pub struct Request {
     pub known_pid: Option<u32>,
     /// The file that is meant.
     pub file: Option<FileAsk>,
+    /// Files of the process, any of which is waited for, as it knows them.
+    pub awaited: Vec<String>,
+    /// They are written after this, nanoseconds since 1970.
+    pub since_ns: i64,
+    /// Native frames too, with Python's.
+    pub native_frames: bool,
 }
 
 impl Request {

@@ -1,6 +1,7 @@
 //! What `collect` has done in processes of their own beside the probes: each may hang, or crash on a process it looks
 //! into, without costing the bundle.
 
+mod dump;
 mod file;
 mod ras;
 mod stacks;
@@ -30,6 +31,19 @@ pub(crate) static ALL: &[Probe] = &[
         deadline_ms: 6_500,
         privileges: "CAP_SYS_ADMIN, to enter the network namespace of a container",
         take: |request| json(ras::take(request)),
+    },
+    Probe {
+        name: "ask-of",
+        deadline_ms: 2_000,
+        privileges: "to write to the job's pipe",
+        take: |request| json(dump::ask(request)),
+    },
+    Probe {
+        name: "written-of",
+        // torch's thread looks at its pipe every 100 ms by default, and writes some MiB.
+        deadline_ms: 10_500,
+        privileges: "to look at the job's files",
+        take: |request| json(dump::wait(request)),
     },
     Probe {
         name: "file-of",

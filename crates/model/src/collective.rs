@@ -205,10 +205,19 @@ pub enum FrameOwner {
 }
 
 impl Frame {
+    /// Machine code without a line: its file is a library, a program, or unknown.
+    pub fn is_native(&self) -> bool {
+        self.line == 0 && !self.file.ends_with(".py") && !self.file.starts_with('<')
+    }
+
     /// Whose code this is, told from the path alone.
     pub fn owner(&self) -> FrameOwner {
         let file = &*self.file;
         if file.is_empty() || file.starts_with('<') {
+            return FrameOwner::Framework;
+        }
+        // The interpreter's program, and what the kernel maps into each.
+        if self.is_native() && (file.starts_with("python") || file.starts_with('[')) {
             return FrameOwner::Framework;
         }
         for packages in ["site-packages/", "dist-packages/"] {

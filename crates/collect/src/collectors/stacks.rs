@@ -46,6 +46,7 @@ fn take(
             target: Target { pids: vec![process.pid], ..Target::default() },
             deadline_ms: 0,
             known_pid: Some(process.known_pid(&shared)),
+            native_frames: true,
             ..context.ask.request.clone()
         })
         .collect();

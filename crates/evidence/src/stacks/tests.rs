@@ -47,6 +47,40 @@ Thread 1400 (idle): "pt_data_worker (x)"
     );
 }
 
+/// As `collect` writes them: what is said of native frames is no frame, and a program without Python has a dump too.
+#[test]
+fn native_frames_of_collect() {
+    check(
+        r#"Process 1347: python3
+Python v3.12.3 (/usr/bin/python3.12)
+
+Thread 1347 (idle): "MainThread"
+    read (libc.so.6)
+    0x1f2e3c (libcuda.so.1)
+    fetch (train.py:83)
+        native frames: cut: in libcuda.so.1 the way on needs register rbp, which the kernel does not tell
+Thread 1390 (active+gil): "loader"
+    work (train.py:12)
+        native frames: it runs: only of a thread that is blocked they can be taken
+Thread 1391 (idle): "cuda-EvtHandlr"
+    poll (libc.so.6)
+12 threads more were not looked into for native frames
+Process 1400: all_reduce_perf
+
+Thread 1400 (idle): "all_reduce_perf"
+    main (all_reduce_perf)
+"#,
+        r#"
+        line 1 pid 1347: PySpy Some(Pid(1347)) command Some("python3") failure None
+        Some(1347) MainThread active Some(false): 3 frames: read (libc.so.6:0) < 0x1f2e3c (libcuda.so.1:0) < fetch (train.py:83)
+        Some(1390) loader active Some(true) gil: 1 frames: work (train.py:12)
+        Some(1391) cuda-EvtHandlr active Some(false): 1 frames: poll (libc.so.6:0)
+        line 15 pid 1400: PySpy Some(Pid(1400)) command Some("all_reduce_perf") failure None
+        Some(1400) all_reduce_perf active Some(false): 1 frames: main (all_reduce_perf:0)
+        "#,
+    );
+}
+
 #[test]
 fn a_tool_that_failed_says_so() {
     check(

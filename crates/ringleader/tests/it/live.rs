@@ -290,3 +290,32 @@ fn a_file_system_that_stops_to_answer_costs_its_files_alone() {
         assert!(why[0].contains("does not answer") && why[0].contains("other.log was waited for"), "{why:?}");
     }
 }
+
+/// Where the pipe is and where the dump would be nobody answers: that rank's request is given up within its deadline and
+/// named, and the rest of the bundle is there.
+#[test]
+fn a_pipe_on_a_file_system_that_does_not_answer_costs_its_deadline() {
+    let folder = tempfile::tempdir().unwrap();
+    let mount = folder.path().join("mount");
+    std::fs::create_dir(&mount).unwrap();
+    let bundle = folder.path().join("bundle.tar.zst");
+    let script = "RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 TORCH_NCCL_DEBUG_INFO_PIPE_FILE=\"$1/gone_pipe_\" \
+                  TORCH_NCCL_DEBUG_INFO_TEMP_FILE=\"$1/gone_trace_\" sleep 600 & \
+                  \"$2\" collect --ask-dump --no-logs --no-stacks --no-ras --pid $! -o \"$3\"; code=$?; kill $!; exit $code";
+    let started = std::time::Instant::now();
+    let output = Command::new(crate::root().join("zoo/hung_mount.py"))
+        .arg(&mount)
+        .args(["0", "sh", "-c", script, "sh"])
+        .args([mount.as_path(), Path::new(env!("CARGO_BIN_EXE_ringleader")), &bundle])
+        .output();
+    // 69: a machine that lets nobody mount.
+    let Some(output) = output.ok().filter(|output| output.status.code() != Some(69)) else { return };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+    let (members, manifest) = open(&bundle);
+    assert!(members.contains_key("node.json"));
+    let item = manifest.items.iter().find(|item| item.kind == "ask-dump").unwrap();
+    let Outcome::Failed(why) = &item.outcome else { panic!("{item:?}") };
+    let why = why.join(" ");
+    assert!(why.contains("no answer within") && why.contains("request_wait_answer"), "{why}");
+}

@@ -102,7 +102,7 @@ impl Stand {
 
     /// The main thread waits for the GPU or inside torch.distributed: it waits, it does not hold up.
     pub fn waits_in_gpu_or_collective(&self) -> bool {
-        self.frames.iter().take(4).any(|f| {
+        self.frames.iter().filter(|f| !f.is_native()).take(4).any(|f| {
             let file = &*f.file;
             let gpu = file.ends_with("torch/cuda/__init__.py") || file.ends_with("torch/cuda/streams.py");
             let wait = matches!(
@@ -138,7 +138,13 @@ impl Stand {
 
     /// The main thread waits for work on the GPU to end: in Python's `synchronize`, or below it in the CUDA runtime.
     pub fn waits_for_gpu(&self) -> bool {
-        self.frames.iter().take(12).any(|f| {
+        // Between CUDA's call and the kernel's lie frames of the driver without names.
+        let mut n_python = 0;
+        let near = self.frames.iter().take_while(|f| {
+            n_python += u32::from(!f.is_native());
+            n_python <= 12
+        });
+        near.into_iter().any(|f| {
             let file = &*f.file;
             let of_torch =
                 file.ends_with("torch/cuda/__init__.py") || file.ends_with("torch/cuda/streams.py");
@@ -158,7 +164,8 @@ impl Stand {
                     | "atexit"
                     | "_run_exitfuncs"
                     | "shutdown"
-            ) && f.owner() == ringleader_model::FrameOwner::Framework
+            ) && !f.is_native()
+                && f.owner() == ringleader_model::FrameOwner::Framework
         })
     }
 
@@ -498,7 +505,7 @@ pub fn crash_frames(threads: &[ThreadStack]) -> &[Frame] {
 /// A thread other than the main one that holds Python's lock.
 fn gil_holder(threads: &[ThreadStack], main: &ThreadStack, cite: Cite) -> Option<(Box<str>, Evidence)> {
     let holder = threads.iter().find(|t| t.holds_gil && !std::ptr::eq(*t, main))?;
-    let frame = holder.frames.first()?;
+    let frame = holder.frames.iter().find(|f| !f.is_native()).or(holder.frames.first())?;
     let name: Box<str> = match (&holder.name, holder.tid) {
         (Some(name), _) => name.clone(),
         (None, Some(tid)) => tid.to_string().into(),
@@ -510,10 +517,14 @@ fn gil_holder(threads: &[ThreadStack], main: &ThreadStack, cite: Cite) -> Option
 }
 
 fn stand_of(thread: &ThreadStack, cite: Cite) -> Stand {
-    let chain: Vec<String> = thread
-        .frames
-        .iter()
-        .take(4)
+    // What is innermost tells what it waits for, and the program's own frames where.
+    let is_mixed = thread.frames.iter().any(|f| f.file.ends_with(".py"));
+    let (n_native, n_more) = if is_mixed { (2, 4) } else { (0, 4) };
+    let n_inner = thread.frames.iter().take_while(|f| f.is_native()).count();
+    let inner = thread.frames.iter().take(n_inner.min(n_native));
+    let outer = thread.frames.iter().skip(if is_mixed { n_inner } else { 0 }).take(n_more);
+    let chain: Vec<String> = inner
+        .chain(outer)
         .map(|f| {
             if f.line > 0 {
                 format!("{} ({}:{})", f.function, f.file, f.line)

@@ -127,7 +127,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         // Code that reads or writes files stands still with the storage below it.
         let host = scene.roster.culprit_rank(rank).host;
         if (busy.as_ref().is_some_and(Busy::is_on_files)
-            || stand.is_some_and(|s| s.frames.iter().any(|f| is_file_work(&f.function))))
+            || stand.is_some_and(|s| s.frames.iter().any(|f| !f.is_native() && is_file_work(&f.function))))
             && let Some((what, evidence)) = storage(scene, host.as_ref(), |_| true)
         {
             draft = draft
@@ -218,6 +218,31 @@ mod tests {
         assert!(stands(("/srv/train.py", 90, "save_checkpoint")));
         // A lock has nothing to do with storage.
         assert!(!stands(("/srv/train.py", 90, "wait_for_lock")));
+    }
+
+    #[test]
+    fn native_frames_below_pythons_change_nothing_but_what_they_tell() {
+        let read = [("libc.so.6", 0, "read"), ("python3.12", 0, "_Py_read"), ("python3.12", 0, "os_read")];
+        let stands = |inner: &[(&str, u32, &str)], outer: &[(&str, u32, &str)]| {
+            waiting().stands(2, &[inner, outer].concat())
+        };
+        stands(&read, &[FETCH]).concludes(&RULE, "stuck-outside-collective 2 at fetch:31, medium");
+        let proof =
+            |stage: Stage| stage.finding(&RULE).evidence.iter().map(|e| e.text.clone()).collect::<Vec<_>>();
+        let said = proof(stands(&read, &[FETCH]));
+        let whole = "main thread: read < _Py_read < fetch (/srv/data.py:31)";
+        assert!(said.iter().any(|text| text == whole), "{said:?}");
+        // Deep in the driver, and called by Python: it waits for the GPU.
+        let driver = ("libcuda.so.1", 0, "0x1f2e3c");
+        let deep = [[driver; 14].as_slice(), &[("libcudart.so.12", 0, "cudaStreamSynchronize")]].concat();
+        stands(&deep, &[FETCH]).silent(&RULE);
+        let wait = ("torch/distributed/distributed_c10d.py", 4810, "barrier");
+        stands(&[driver; 14], &[wait, FETCH]).silent(&RULE);
+        // A socket that is closed is no farewell.
+        let closes = stands(&[("libc.so.6", 0, "shutdown")], &[FETCH]);
+        closes.expect(&RULE, &["stuck-outside-collective 2"]);
+        let gil = [("libc.so.6", 0, "pthread_cond_timedwait"), ("python3.12", 0, "take_gil")];
+        assert!(stands(&gil, &[FETCH]).finding(&RULE).title.contains("waiting for Python's global lock"));
     }
 
     #[test]
