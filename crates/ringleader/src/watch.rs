@@ -56,6 +56,8 @@ const MAX_NOTES: usize = 16;
 const SAME_INCIDENT: Duration = Duration::from_secs(15);
 /// What ends within this of an incident ends because of it.
 const SAME_END: Duration = Duration::from_mins(2);
+/// Looks at the stacks, in the time that a job may take to its first communicator.
+const STACKS_AT_START: f64 = 40.0;
 /// Incidents of one run: a job that stalls again and again fills a disk otherwise.
 const MAX_INCIDENTS: u32 = 20;
 
@@ -291,7 +293,8 @@ impl Watch<'_> {
         };
         others.push(digest);
         for digest in others {
-            for rank in digest.ranks.iter().filter(|rank| !rank.stack.is_empty()) {
+            let is_stalled = self.engine.view().job == JobState::Stalled;
+            for rank in digest.ranks.iter().filter(|rank| is_stalled && !rank.stack.is_empty()) {
                 self.stacks.insert(rank.rank.unwrap_or(rank.pid), rank.stack.clone());
             }
             self.engine.take(digest, now_ns);
@@ -314,8 +317,11 @@ impl Watch<'_> {
             self.collect_for(request);
         }
         let view = self.engine.view();
-        if view.job == JobState::Stalled {
-            self.sampler.sample(self.agent.rank_pids());
+        if self.engine.asks_stacks() {
+            // Before the first communicator there is time.
+            let is_stalled = view.job == JobState::Stalled;
+            let pause = if is_stalled { 0.0 } else { self.args.unstable_first_floor / STACKS_AT_START };
+            self.sampler.sample(self.agent.rank_pids(), Duration::from_secs_f64(pause));
         } else {
             self.agent.put_stacks(BTreeMap::new());
         }
@@ -350,8 +356,16 @@ impl Watch<'_> {
     }
 
     fn scene(&self, why: String) -> Scene {
+        // What stands at this moment; a stall that has just been told is among it.
+        let now_ns = now_ns();
+        let stalls = self.engine.view().stalls.iter().cloned();
+        let lines = stalls
+            .map(|stall| Event::new(now_ns, What::Stall(Box::new(stall))))
+            .filter_map(|event| serde_json::to_string(&event).ok())
+            .map(|line| line + "\n");
         Scene {
             why,
+            events: lines.collect(),
             pids: self.agent.pids(),
             rings: self.agent.images(),
             logs: self.agent.logs_of_the_dead(),

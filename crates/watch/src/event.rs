@@ -245,6 +245,8 @@ pub enum Shape {
     Running,
     /// Nobody waits inside; all are outside for longer than ever.
     Outside,
+    /// No communicator has come about, and all ranks that are there wait.
+    Start,
 }
 
 /// Where a rank stands.

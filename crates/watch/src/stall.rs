@@ -332,6 +332,11 @@ fn are(ranks: &[u32]) -> String {
     format!("{} {}", list(ranks), if ranks.len() == 1 { "is" } else { "are" })
 }
 
+/// The verb for one or for several.
+pub(crate) fn verb(ranks: &[u32], one: &'static str, several: &'static str) -> &'static str {
+    if ranks.len() == 1 { one } else { several }
+}
+
 fn waits(ranks: &[u32]) -> String {
     format!("{} {}", list(ranks), if ranks.len() == 1 { "waits" } else { "wait" })
 }

@@ -314,6 +314,9 @@ impl Agent {
         digest.pid = pid;
         digest.rank = digest.rank.or(place.rank);
         digest.local_rank = digest.local_rank.or(place.local_rank);
+        digest.world_size = digest.world_size.or(place.world_size);
+        digest.local_world_size = place.local_world_size;
+        digest.would_show = place.has_plugin;
         digest.process = process;
         digest.wchan = stat.and_then(|_| follow::wchan(&proc, pid));
         digest.cpu_ms = stat.map(|stat| stat.cpu_ticks * 1000 / follow::ticks_per_second());
