@@ -6,10 +6,12 @@
 //!  "after_s": 8.4, "expected_s": 8.0, "shape": "not-started", "text": "…", "suspects": [0, 1], "states": […]}
 //! ```
 //!
-//! Written by `crates/watch`, whose types hold the format. Only stalls, and that they are over, say something of the job that
+//! Written by `crates/watch`, whose types hold the format. Only stalls, that they are over, and who was which rank, say something of the job that
 //! the rest of the evidence does not; a verdict among the events is an answer, no evidence.
 
-use ringleader_model::{Fact, NoteKind, Rank, SourceKind, WallTime, WatchEvent, WatchedStall, Who};
+use ringleader_model::{
+    Fact, LocalRank, NoteKind, Pid, Rank, SourceKind, WallTime, WatchEvent, WatchedStall, Who,
+};
 use serde_json::Value;
 
 use crate::document::Document;
@@ -17,6 +19,8 @@ use crate::sink::{Sink, bounded_text};
 
 /// Suspects that are read.
 const MAX_SUSPECTS: usize = 1024;
+/// Processes of one event that are read.
+const MAX_RANKS: usize = 16_384;
 /// Seconds since 1970 beyond which a time is none: year 2200.
 const MAX_SECONDS: f64 = 7_258_118_400.0;
 
@@ -52,6 +56,10 @@ pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
                 text: bounded_text(word("text").as_bytes(), limit).into(),
             }))
         }
+        "ranks" => {
+            let ranks = document.value.get("ranks").and_then(Value::as_array).into_iter().flatten();
+            WatchEvent::Ranks(ranks.filter_map(process).take(MAX_RANKS).collect())
+        }
         "recovered" => WatchEvent::Recovered(number(word("comm"))),
         _ => return true,
     };
@@ -64,9 +72,22 @@ pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
             stall.text
         ),
         WatchEvent::Recovered(_) => "watch: moves again".to_owned(),
+        WatchEvent::Ranks(ranks) => format!("watch: {} processes with a rank", ranks.len()),
     };
     sink.push(cite, Who::default(), at, Fact::Watch(event), text.as_bytes());
     true
+}
+
+/// A process with its rank.
+fn process(value: &Value) -> Option<Who> {
+    let number = |key: &str| value.get(key).and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok());
+    let host = value.get("host").and_then(Value::as_str).filter(|host| !host.is_empty());
+    Some(Who {
+        rank: Some(Rank(number("rank")?)),
+        local_rank: number("local_rank").map(LocalRank),
+        host: host.map(crate::environment::host_of),
+        pid: Some(Pid(number("pid").filter(|pid| *pid != 0)?)),
+    })
 }
 
 /// NCCL's number of a communicator. Those that the watcher has made up, for interfaces that tell none, begin with `?`.
@@ -97,8 +118,8 @@ mod tests {
     }
 
     fn events(extract: &Extract) -> Vec<&WatchEvent> {
-        let of = |fact| if let &Fact::Watch(ref event) = fact { Some(event) } else { None };
-        extract.observations.iter().filter_map(|o| of(&o.fact)).collect()
+        let facts = extract.observations.iter();
+        facts.filter_map(|o| if let Fact::Watch(event) = &o.fact { Some(event) } else { None }).collect()
     }
 
     #[test]
@@ -136,6 +157,16 @@ mod tests {
         assert!(matches!(events[..], [WatchEvent::Stall(_), WatchEvent::Recovered(None)]), "{events:?}");
         assert_eq!(extract.observations[0].cite.line, 2);
         assert!(extract.notes.is_empty(), "{:?}", extract.notes);
+    }
+
+    #[test]
+    fn who_was_which_rank() {
+        let text = r#"{"schema": "ringleader.watch.v1", "at": 1.0, "event": "ranks", "ranks": [
+            {"rank": 2, "local_rank": 0, "host": "n1.cluster", "pid": 17, "state": "dead"}, {"rank": 3, "pid": 0}, 4]}"#;
+        let extract = read(text.as_bytes());
+        let [WatchEvent::Ranks(ranks)] = &events(&extract)[..] else { panic!("{extract:?}") };
+        assert_eq!(ranks.len(), 1);
+        assert_eq!((ranks[0].host.as_deref(), ranks[0].pid.map(|pid| pid.0)), (Some("n1"), Some(17)));
     }
 
     #[test]

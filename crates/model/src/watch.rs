@@ -1,6 +1,6 @@
 //! What a watcher of this program said of a job while it watched it.
 
-use crate::RankSet;
+use crate::{RankSet, Who};
 
 /// One event of a watcher that rules use.
 #[derive(Clone, Debug, PartialEq)]
@@ -9,6 +9,8 @@ pub enum WatchEvent {
     Stall(Box<WatchedStall>),
     /// What had stood still moved again: NCCL's number of the communicator, none where no operation was seen.
     Recovered(Option<u64>),
+    /// Processes of the job with their ranks, those that have ended included.
+    Ranks(Vec<Who>),
 }
 
 /// A job, or a communicator of it, that stood still for longer than its rhythm explains.

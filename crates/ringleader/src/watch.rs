@@ -31,7 +31,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ringleader_watch::engine::{Engine, Settings};
-use ringleader_watch::event::{Event, What};
+use ringleader_watch::event::{Event, SeenRank, What};
 use ringleader_watch::tree;
 use ringleader_watch::view::JobState;
 
@@ -358,9 +358,17 @@ impl Watch<'_> {
     fn scene(&self, why: String) -> Scene {
         // What stands at this moment; a stall that has just been told is among it.
         let now_ns = now_ns();
-        let stalls = self.engine.view().stalls.iter().cloned();
-        let lines = stalls
-            .map(|stall| Event::new(now_ns, What::Stall(Box::new(stall))))
+        let view = self.engine.view();
+        let seen = view.processes.iter().filter_map(|process| {
+            let host = view.nodes.get(process.node)?.name.clone();
+            let (local_rank, pid, state) = (process.local_rank, process.pid, process.state);
+            Some(SeenRank { rank: process.rank?, local_rank, host, pid, state })
+        });
+        let stalls = view.stalls.iter().cloned().map(|stall| What::Stall(Box::new(stall)));
+        let lines = [What::Ranks { ranks: seen.collect() }]
+            .into_iter()
+            .chain(stalls)
+            .map(|what| Event::new(now_ns, what))
             .filter_map(|event| serde_json::to_string(&event).ok())
             .map(|line| line + "\n");
         Scene {

@@ -310,8 +310,12 @@ fn around(table: &Table<'_>, graph: &Graph, circle: &Circle<'_>, knot: u32) -> C
         let text = format!("for whom {} in {} does not show", waits(&suspects), names.join(" and "));
         return (Shape::Unclear, suspects, text).into();
     }
-    let text = format!("{} wait for each other around a circle, in {}", list(&suspects), names.join(" and "));
-    (Shape::Cycle, suspects, text).into()
+    let text = format!(
+        "each of {} waits for another of them, across {}: a call left out or made too many, or calls in different orders",
+        list(&suspects),
+        names.join(" and ")
+    );
+    (Shape::Knot, suspects, text).into()
 }
 
 /// The operation that a circle stands at, in words.

@@ -41,6 +41,7 @@ pub(crate) fn lines(event: &Event) -> Option<String> {
             sure(late.confidence)
         ),
         What::Stall(stall) => stalled(stall),
+        What::Ranks { .. } => return None,
         What::Bundle { path } => format!("evidence: {}", plain(path)),
         What::Verdict { report } => {
             let of = |name: &str| report["verdict"][name].as_str().unwrap_or_default();

@@ -48,13 +48,13 @@ pub fn standing(case: &Case) -> Vec<StandStill<'_>> {
     let is_over = |observation: &Observation, comm: Option<u64>| {
         events().any(|(o, event)| match event {
             WatchEvent::Recovered(of) => *of == comm && at(o) >= at(observation),
-            WatchEvent::Stall(_) => false,
+            WatchEvent::Stall(_) | WatchEvent::Ranks(_) => false,
         })
     };
     let mut all: Vec<StandStill<'_>> = events()
         .filter_map(|(observation, event)| match event {
             WatchEvent::Stall(stall) => Some(StandStill { observation, stall }),
-            WatchEvent::Recovered(_) => None,
+            WatchEvent::Recovered(_) | WatchEvent::Ranks(_) => None,
         })
         .filter(|s| s.stall.after_ns >= FLOOR_NS && !is_over(s.observation, s.stall.comm))
         .filter(|s| holds(case, s.stall))

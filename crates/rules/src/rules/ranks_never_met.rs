@@ -36,7 +36,7 @@ use crate::rule::{Draft, Input, Outcome, Rule};
 pub(super) static RULE: Rule = Rule {
     id: "ranks-never-met",
     title: "ranks that wait for each other at the start cannot meet",
-    since: "0.5",
+    since: "0.3",
     reads: &[Input::Watch, Input::Environment],
     doc: include_str!("ranks_never_met.rs"),
     check,

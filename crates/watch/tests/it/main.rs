@@ -13,5 +13,6 @@ mod healthy;
 mod jobs;
 mod late;
 mod laws;
+mod probe;
 mod sim;
 mod start;

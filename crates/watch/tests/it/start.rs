@@ -151,7 +151,7 @@ fn waiting_in_nccl_spins() {
         (rank.cpu, rank.stack) = (SPINS, IN_NCCL);
     }
     let stall = stall(&ranks);
-    assert!(stall.states[2].detail.contains("_new_process_group_helper"), "{}", stall.states[2].detail);
+    assert!(stall.states[2].detail.contains("init_process_group"), "{}", stall.states[2].detail);
     // One of them still compiles, or does something of which nothing is known.
     ranks[2].stack = COMPILES;
     silent(&ranks);
