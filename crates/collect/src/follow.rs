@@ -26,8 +26,7 @@ const PATIENCE: Duration = Duration::from_millis(150);
 const RANKS: &[&str] = &["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
 const LOCAL_RANKS: &[&str] =
     &["LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"];
-const WORLD_SIZES: &[&str] =
-    &["WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_SIZE", "PMI_SIZE", "SLURM_NTASKS"];
+const WORLD_SIZES: &[&str] = &["WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_SIZE", "PMI_SIZE", "SLURM_NTASKS"];
 const LOCAL_WORLD_SIZES: &[&str] =
     &["LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"];
 /// Part of the name of the plugin's file.

@@ -135,7 +135,8 @@ pub(crate) fn stall(table: &Table<'_>, settings: &Settings) -> Option<Stall> {
     let (suspects, why) = suspects(table, &rows);
     let there: BTreeSet<u32> = rows.iter().filter_map(|row| row.seat.digest.rank).collect();
     let there: Vec<u32> = there.into_iter().collect();
-    let mut text = format!("no communicator yet, and {} {} for it", list(&there), verb(&there, "waits", "wait"));
+    let mut text =
+        format!("no communicator yet, and {} {} for it", list(&there), verb(&there, "waits", "wait"));
     if !why.is_empty() {
         text = format!("{text}; {why}");
     }
@@ -179,12 +180,8 @@ fn suspects(table: &Table<'_>, rows: &[&Row<'_>]) -> (Vec<u32>, String) {
     if by_world.len() > 1 {
         let most = by_world.values().map(BTreeSet::len).max().unwrap_or_default();
         let is_clear = by_world.values().filter(|ranks| ranks.len() == most).count() == 1;
-        let odd: BTreeSet<u32> = by_world
-            .values()
-            .filter(|ranks| !is_clear || ranks.len() < most)
-            .flatten()
-            .copied()
-            .collect();
+        let odd: BTreeSet<u32> =
+            by_world.values().filter(|ranks| !is_clear || ranks.len() < most).flatten().copied().collect();
         let told: Vec<String> = by_world
             .iter()
             .map(|(world, ranks)| format!("{world} on {}", list(&ranks.iter().copied().collect::<Vec<_>>())))
@@ -211,7 +208,10 @@ fn suspects(table: &Table<'_>, rows: &[&Row<'_>]) -> (Vec<u32>, String) {
         return (Vec::new(), String::new());
     }
     let absent: Vec<u32> = absent.into_iter().collect();
-    (Vec::new(), format!("{} of {world} {} on no node that is watched", list(&absent), verb(&absent, "is", "are")))
+    (
+        Vec::new(),
+        format!("{} of {world} {} on no node that is watched", list(&absent), verb(&absent, "is", "are")),
+    )
 }
 
 /// Ranks that belong on the nodes in sight, by what each process says of its place on its node; and whether any says so.
@@ -220,9 +220,11 @@ fn due(table: &Table<'_>, rows: &[&Row<'_>]) -> (BTreeSet<u32>, bool) {
     for node in 0..table.nodes.len() {
         for row in rows.iter().filter(|row| row.node == node) {
             let digest = &row.seat.digest;
-            let (Some(rank), Some(local), Some(size)) =
-                (digest.rank, digest.local_rank, digest.local_world_size.filter(|size| *size <= MAX_STATES as u32))
-            else {
+            let (Some(rank), Some(local), Some(size)) = (
+                digest.rank,
+                digest.local_rank,
+                digest.local_world_size.filter(|size| *size <= MAX_STATES as u32),
+            ) else {
                 continue;
             };
             // Ranks of a node follow each other.

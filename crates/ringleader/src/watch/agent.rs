@@ -212,8 +212,8 @@ impl Agent {
             let proc = self.proc.clone();
             let known = self.slot(*pid, stat);
             // A process has its parent's environment until it starts its own program.
-            let is_settled = known.place_pause > SETTLED
-                && known.place.as_ref().is_some_and(|place| place.rank.is_some());
+            let is_settled =
+                known.place_pause > SETTLED && known.place.as_ref().is_some_and(|place| place.rank.is_some());
             if !is_settled && known.next_place <= now {
                 known.place = follow::place(&proc, *pid).or_else(|| known.place.take());
                 known.next_place = now + known.place_pause;

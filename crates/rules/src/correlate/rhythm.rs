@@ -63,9 +63,9 @@ pub fn is_in_flight(case: &Case, comms: &BTreeSet<u64>, horizon: &Horizon<'_>) -
         && ledger::rings(case).iter().any(|(_, ring)| {
             let is_meant = |comm: u32| ring.comms.get(comm as usize).is_some_and(|c| comms.contains(&c.id));
             let until = horizon.of(ring);
-            ring.ops
-                .iter()
-                .any(|op| op.is_open() && is_meant(op.comm) && until.saturating_sub(op.enqueued_ns) > FLOOR_NS)
+            ring.ops.iter().any(|op| {
+                op.is_open() && is_meant(op.comm) && until.saturating_sub(op.enqueued_ns) > FLOOR_NS
+            })
         })
 }
 

@@ -110,8 +110,13 @@ mod tests {
 
     #[test]
     fn a_log_of_all_ranks_and_the_environment_of_the_one() {
-        let of = |rank: u32, master: &'static str| move |stage: Stage| {
-            stage.listing(Some(rank), &[("RANK", if rank == 0 { "0" } else { "1" }), ("MASTER_ADDR", master)])
+        let of = |rank: u32, master: &'static str| {
+            move |stage: Stage| {
+                stage.listing(
+                    Some(rank),
+                    &[("RANK", if rank == 0 { "0" } else { "1" }), ("MASTER_ADDR", master)],
+                )
+            }
         };
         let stage = of(1, "job-01.internal")(of(0, "127.0.0.1")(Stage::new().error_line(None, TEXT)));
         stage.expect(&RULE, &["hostname-resolution 1"]);

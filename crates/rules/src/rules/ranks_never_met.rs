@@ -150,7 +150,16 @@ fn twice(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'_>]) ->
 
 /// Processes that were told different numbers of ranks.
 fn other_world(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'_>]) -> Option<Finding> {
-    let differs = differs(started, "WORLD_SIZE")?;
+    let mut differs = differs(started, "WORLD_SIZE")?;
+    // One against one: nodes have as many ranks each, so that a number that they do not divide is wrong.
+    let uneven = |one: &&Started<'_>| {
+        let (world, local) = (one.number("WORLD_SIZE"), one.number("LOCAL_WORLD_SIZE").filter(|n| *n > 0));
+        world.zip(local).is_some_and(|(world, local)| world % local != 0)
+    };
+    let uneven: RankSet = started.iter().filter(uneven).filter_map(Started::rank).collect();
+    if differs.is_tied && !uneven.is_empty() && uneven.len() < differs.odd.len() {
+        differs.odd = uneven;
+    }
     let title = format!("{} in WORLD_SIZE: {}", differs.subject(), differs.values());
     let draft = Draft::new(RULE.id, "rank-env-misconfigured", title)
         .weight(Weight::Stated)
@@ -199,14 +208,17 @@ fn other_master(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'
 
 /// Ranks that ought to be on a node whose processes are known, and are not.
 fn absent(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'_>]) -> Option<Finding> {
-    let world = started.iter().find_map(|one| one.number("WORLD_SIZE")).filter(|n| (2..=MAX_WORLD).contains(n))?;
+    let world =
+        started.iter().find_map(|one| one.number("WORLD_SIZE")).filter(|n| (2..=MAX_WORLD).contains(n))?;
     let there: BTreeSet<u32> = started.iter().filter_map(|one| Some(one.rank()?.0)).collect();
     let hosts: BTreeSet<_> = started.iter().map(Started::host).collect();
     let mut due: BTreeSet<u32> = BTreeSet::new();
     let mut knows = false;
     for one in started {
         let size = one.number("LOCAL_WORLD_SIZE").filter(|n| *n <= MAX_LOCAL);
-        let (Some(rank), Some(local), Some(size)) = (one.rank(), one.number("LOCAL_RANK"), size) else { continue };
+        let (Some(rank), Some(local), Some(size)) = (one.rank(), one.number("LOCAL_RANK"), size) else {
+            continue;
+        };
         // Ranks of a node follow each other.
         let Some(first) = rank.0.checked_sub(local) else { continue };
         knows = true;
@@ -243,7 +255,11 @@ fn absent(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'_>]) -
             Impact::Harmless,
             "look at the missing rank's own output: was it started, did it fail while importing?",
         )
-        .advise_command(Impact::Harmless, "see which ranks are there", "ps -eo pid,ppid,stat,etime,args | grep RANK")
+        .advise_command(
+            Impact::Harmless,
+            "see which ranks are there",
+            "ps -eo pid,ppid,stat,etime,args | grep RANK",
+        )
         .build()
 }
 
@@ -253,8 +269,7 @@ fn other_interface(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Starte
         .iter()
         .find_map(|name| Some((*name, differs(started, name)?)))
         .filter(|(_, differs)| !differs.odd.is_empty())?;
-    let title =
-        format!("{} in {name}: {}; all wait at the start", differs.subject(), differs.values());
+    let title = format!("{} in {name}: {}; all wait at the start", differs.subject(), differs.values());
     Draft::new(RULE.id, "wrong-interface", title)
         .weight(Weight::Derived)
         // Interfaces of other hosts may have other names.
@@ -278,8 +293,10 @@ fn other_interface(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Starte
 /// Values of one variable by the ranks that have them, where there are several.
 struct Differs<'s, 'a> {
     by_value: BTreeMap<Option<&'a str>, Vec<&'s Started<'a>>>,
-    /// Ranks of the lesser part; of all where no part is the larger, but for a variable that may be written in several ways.
+    /// Ranks of the lesser part; of all where no part is the larger.
     odd: RankSet,
+    /// No part is the larger.
+    is_tied: bool,
 }
 
 fn differs<'s, 'a>(started: &'s [Started<'a>], name: &str) -> Option<Differs<'s, 'a>> {
@@ -294,7 +311,7 @@ fn differs<'s, 'a>(started: &'s [Started<'a>], name: &str) -> Option<Differs<'s,
     let is_clear = by_value.values().filter(|members| members.len() == most).count() == 1;
     let odd = by_value.values().filter(|members| !is_clear || members.len() < most).flatten();
     let odd: RankSet = odd.filter_map(|one| one.rank()).collect();
-    Some(Differs { by_value, odd })
+    Some(Differs { by_value, odd, is_tied: !is_clear })
 }
 
 impl Differs<'_, '_> {
@@ -316,7 +333,11 @@ impl Differs<'_, '_> {
         // The lesser part first.
         let mut members: Vec<_> = self.by_value.values().collect();
         members.sort_by_key(|members| members.len());
-        members.into_iter().filter_map(|members| members.iter().find_map(|one| one.evidence(name))).take(CITATIONS).collect()
+        members
+            .into_iter()
+            .filter_map(|members| members.iter().find_map(|one| one.evidence(name)))
+            .take(CITATIONS)
+            .collect()
     }
 }
 
@@ -390,6 +411,16 @@ mod tests {
         let title = stage.finding(&RULE).title;
         assert_eq!(title, "2 processes have rank 2; pid 103 has local rank 3, and nobody has rank 3");
         told(with("WORLD_SIZE", 1, "5"), "start").concludes(&RULE, "rank-env-misconfigured 1, high");
+        // One against one.
+        let two = |size: &'static str, local: &'static str| {
+            let stage = started(&[0, 1], move |rank, settings| {
+                settings[2].1 = if rank == 1 { size.to_owned() } else { "2".to_owned() };
+                settings[3].1 = local.to_owned();
+            });
+            told(stage, "start")
+        };
+        two("3", "2").concludes(&RULE, "rank-env-misconfigured 1, high");
+        two("4", "2").concludes(&RULE, "rank-env-misconfigured 0-1, high");
     }
 
     #[test]

@@ -68,7 +68,12 @@ fn no_alarm_in_the_first_steps() {
         };
         let mut sim = job(&habits, seed, twist);
         let events = follow(&mut sim, &mut engine(), 130 * S, |_| false);
-        assert_eq!(first_stall(&events), None, "seed {seed}: again at step {again} for {} s: {habits:?}", lasts / S);
+        assert_eq!(
+            first_stall(&events),
+            None,
+            "seed {seed}: again at step {again} for {} s: {habits:?}",
+            lasts / S
+        );
     }
 }
 

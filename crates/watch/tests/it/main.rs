@@ -13,6 +13,5 @@ mod healthy;
 mod jobs;
 mod late;
 mod laws;
-mod probe;
 mod sim;
 mod start;

@@ -88,7 +88,8 @@ fn follow(ranks: &[Rank], until: i64, mut change: impl FnMut(i64, &mut Digest)) 
 }
 
 fn stalls(events: &[Event]) -> Vec<Stall> {
-    let of = |event: &Event| if let What::Stall(stall) = &event.what { Some((**stall).clone()) } else { None };
+    let of =
+        |event: &Event| if let What::Stall(stall) = &event.what { Some((**stall).clone()) } else { None };
     events.iter().filter_map(of).collect()
 }
 
@@ -218,7 +219,8 @@ fn a_communicator_ends_the_wait() {
     let give = |t: i64, digest: &mut Digest| {
         if t > 80 * S {
             for rank in &mut digest.ranks {
-                let comm = CommDigest { id: "c0".to_owned(), size: 4, rank: rank.rank, ..CommDigest::default() };
+                let comm =
+                    CommDigest { id: "c0".to_owned(), size: 4, rank: rank.rank, ..CommDigest::default() };
                 rank.comms.push(CommDigest { progress_ns: START + 80 * S, ..comm });
             }
         }

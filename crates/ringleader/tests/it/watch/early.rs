@@ -151,7 +151,10 @@ fn a_job_that_ends_before_its_first_communicator_is_judged_by_its_log() {
     let verdict = ended(job(4, |rank| {
         let script = match rank {
             0 | 1 => {
-                let last = format!("Duplicate GPU detected : rank {rank} and rank {} both on CUDA device 60", 1 - rank);
+                let last = format!(
+                    "Duplicate GPU detected : rank {rank} and rank {} both on CUDA device 60",
+                    1 - rank
+                );
                 says(&format!("init.cc:904 NCCL WARN {last}"), rank, &last)
             }
             _ => others.to_owned(),
