@@ -126,7 +126,9 @@ fn says(line: &str, rank: u32, last: &str) -> String {
 /// The one verdict on a job that ends by itself.
 fn ended(mut job: Job) -> Value {
     let watcher: Watcher = job.watch(&["--pid", &job.pids(), "--for", "120"]);
-    job.ranks.iter_mut().for_each(|rank| drop(rank.wait().unwrap()));
+    for rank in &mut job.ranks {
+        rank.wait().unwrap();
+    }
     let (_, events) = watcher.end();
     assert_eq!((count(&events, "ended"), count(&events, "verdict")), (1, 1), "{events:#?}");
     events.iter().find(|event| event["event"] == "verdict").unwrap()["report"]["verdict"].clone()
