@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use ringleader_model::{Case, Evidence, Fact, Observation, SourceKind, WatchEvent, WatchedStall};
+use ringleader_model::{Case, Evidence, Fact, NoteKind, Observation, SourceKind, WatchEvent, WatchedStall};
 
 use super::ledger;
 
@@ -57,10 +57,16 @@ pub fn standing(case: &Case) -> Vec<StandStill<'_>> {
             WatchEvent::Recovered(_) | WatchEvent::Ranks(_) => None,
         })
         .filter(|s| s.stall.after_ns >= FLOOR_NS && !is_over(s.observation, s.stall.comm))
-        .filter(|s| holds(case, s.stall))
+        .filter(|s| !is_cut(case, s.observation) && holds(case, s.stall))
         .collect();
     all.sort_by_key(|s| (s.stall.since_ns, s.observation.cite));
     all
+}
+
+/// Whether the file is damaged: that it was over may have stood behind the stall.
+fn is_cut(case: &Case, observation: &Observation) -> bool {
+    let is_damage = |kind| matches!(kind, NoteKind::Truncated | NoteKind::Malformed | NoteKind::LimitReached);
+    case.notes.iter().any(|note| note.cite.source == observation.cite.source && is_damage(note.kind))
 }
 
 /// Whether the rings agree: of its communicator nothing has moved since. Those that know nothing of it do not object.

@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{
     Confidence, Evidence, Fact, Finding, Host, Impact, Observation, Pid, Rank, RankSet, Setting, SourceKind,
-    Weight,
+    WatchEvent, Weight,
 };
 
 use crate::correlate::Scene;
@@ -157,6 +157,12 @@ fn other_world(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'_
         world.zip(local).is_some_and(|(world, local)| world % local != 0)
     };
     let uneven: RankSet = started.iter().filter(uneven).filter_map(Started::rank).collect();
+    // The watcher saw all of them, the evidence may be cut.
+    let suspected: RankSet =
+        differs.odd.ranks().iter().copied().filter(|rank| stands.stall.suspects.contains(*rank)).collect();
+    if !suspected.is_empty() {
+        differs.odd = suspected;
+    }
     if differs.is_tied && !uneven.is_empty() && uneven.len() < differs.odd.len() {
         differs.odd = uneven;
     }
@@ -175,9 +181,19 @@ fn compared(draft: Draft) -> Draft {
         .advise_command(
             Impact::Harmless,
             "compare what each process was given",
-            "tr '\\0' '\\n' < /proc/PID/environ | grep -E 'RANK|WORLD_SIZE|MASTER_'",
+            "tr '\\0' '\\n' < /proc/<pid>/environ | grep -E 'RANK|WORLD_SIZE|MASTER_'",
         )
         .advise(Impact::Disruptive, "let one launcher number all ranks, and set none of them by hand")
+}
+
+/// Whether there is an environment of each process that the watcher names: of a part the lesser side may be the larger one.
+fn is_whole(scene: &Scene<'_>, started: &[Started<'_>]) -> bool {
+    scene.case.observations.iter().all(|observation| match &observation.fact {
+        Fact::Watch(WatchEvent::Ranks(all)) => {
+            all.iter().all(|who| started.iter().any(|one| one.pid() == who.pid && one.rank() == who.rank))
+        }
+        _ => true,
+    })
 }
 
 /// A rank that goes to another meeting place than the others.
@@ -185,7 +201,7 @@ fn other_master(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'
     let (name, differs) = ["MASTER_ADDR", "MASTER_PORT"]
         .iter()
         .find_map(|name| Some((*name, differs(started, name)?)))
-        .filter(|(_, differs)| !differs.odd.is_empty())?;
+        .filter(|(_, differs)| !differs.odd.is_empty() && !differs.is_tied && is_whole(scene, started))?;
     // Whoever serves may call itself by another name than its clients do.
     if name == "MASTER_ADDR" && differs.odd.ranks() == [Rank(0)] {
         return None;
@@ -224,10 +240,12 @@ fn absent(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'_>]) -
         knows = true;
         due.extend(first..first.saturating_add(size).min(world));
     }
+    // What the evidence lacks may have been cut from it; the watcher saw who was there.
+    let is_seen = |rank: &u32| stands.stall.suspects.contains(Rank(*rank));
     let missing: RankSet = if knows {
-        due.difference(&there).copied().map(Rank).collect()
+        due.difference(&there).copied().filter(is_seen).map(Rank).collect()
     } else if hosts.len() == 1 {
-        (0..world).filter(|rank| !there.contains(rank)).map(Rank).collect()
+        (0..world).filter(|rank| !there.contains(rank)).filter(is_seen).map(Rank).collect()
     } else {
         RankSet::default()
     };
@@ -255,11 +273,7 @@ fn absent(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'_>]) -
             Impact::Harmless,
             "look at the missing rank's own output: was it started, did it fail while importing?",
         )
-        .advise_command(
-            Impact::Harmless,
-            "see which ranks are there",
-            "ps -eo pid,ppid,stat,etime,args | grep RANK",
-        )
+        .advise_command(Impact::Harmless, "see which ranks are there", "ps -eo pid,ppid,stat,etime,args")
         .build()
 }
 
@@ -268,7 +282,7 @@ fn other_interface(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Starte
     let (name, differs) = ["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"]
         .iter()
         .find_map(|name| Some((*name, differs(started, name)?)))
-        .filter(|(_, differs)| !differs.odd.is_empty())?;
+        .filter(|(_, differs)| !differs.odd.is_empty() && !differs.is_tied && is_whole(scene, started))?;
     let title = format!("{} in {name}: {}; all wait at the start", differs.subject(), differs.values());
     Draft::new(RULE.id, "wrong-interface", title)
         .weight(Weight::Derived)
@@ -351,12 +365,17 @@ mod tests {
     use crate::staging_jobs::START_NS;
 
     fn told(stage: Stage, shape: &str) -> Stage {
+        told_of(stage, shape, &[])
+    }
+
+    fn told_of(stage: Stage, shape: &str, suspects: &[u32]) -> Stage {
         let stall = WatchedStall {
             since_ns: START_NS,
             after_ns: 610_000_000_000,
             expected_ns: 600_000_000_000,
             shape: shape.into(),
             text: "no communicator yet".into(),
+            suspects: suspects.iter().copied().map(ringleader_model::Rank).collect(),
             ..WatchedStall::default()
         };
         stage.push(SourceKind::Watch, Who::default(), Fact::Watch(WatchEvent::Stall(Box::new(stall))))
@@ -394,11 +413,13 @@ mod tests {
 
     #[test]
     fn a_rank_that_is_not_there() {
-        let stage = told(started(&[0, 2, 3], |_, _| {}), "start");
+        let stage = told_of(started(&[0, 2, 3], |_, _| {}), "start", &[1]);
         stage.concludes(&RULE, "missing-rank 1, high");
+        // The evidence was cut: the watcher saw rank 1.
+        told_of(started(&[0, 2, 3], |_, _| {}), "start", &[]).silent(&RULE);
         // Nothing says how many belong here.
         let unsaid = |_: u32, s: &mut Vec<(&str, String)>| s.retain(|s| !s.0.starts_with("LOCAL"));
-        told(started(&[0, 2, 3], unsaid), "start").concludes(&RULE, "missing-rank 1, medium");
+        told_of(started(&[0, 2, 3], unsaid), "start", &[1]).concludes(&RULE, "missing-rank 1, medium");
         // The first of two nodes, of which the second has brought no evidence.
         let first = |_: u32, s: &mut Vec<(&str, String)>| s[2].1 = "8".to_owned();
         told(started(&[0, 1, 2, 3], first), "start").silent(&RULE);
@@ -427,6 +448,11 @@ mod tests {
     fn another_meeting_place_or_interface() {
         told(with("MASTER_ADDR", 2, "n9"), "start").concludes(&RULE, "missing-rank 2, medium");
         told(with("NCCL_SOCKET_IFNAME", 2, "mgmt0"), "start").concludes(&RULE, "wrong-interface 2, medium");
+        // One of the ranks that the watcher names has left no environment.
+        let who = Who { pid: Some(ringleader_model::Pid(104)), ..Who::rank(4) };
+        let ranks = Fact::Watch(WatchEvent::Ranks(vec![who]));
+        let cut = with("MASTER_ADDR", 2, "n9").push(SourceKind::Watch, Who::default(), ranks);
+        told(cut, "start").silent(&RULE);
         // The one that serves may name itself otherwise.
         told(with("MASTER_ADDR", 0, "127.0.0.1"), "start").silent(&RULE);
     }
