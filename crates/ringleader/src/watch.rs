@@ -359,8 +359,11 @@ impl Watch<'_> {
         // What stands at this moment; a stall that has just been told is among it.
         let now_ns = now_ns();
         let view = self.engine.view();
+        let host = ringleader_collect::follow::host();
         let seen = view.processes.iter().filter_map(|process| {
-            let host = view.nodes.get(process.node)?.name.clone();
+            // Those of other nodes stand in the bundles of these; a node's name in the hub need not be its host's.
+            view.nodes.get(process.node).filter(|node| node.name == self.agent.node())?;
+            let host = host.clone();
             let (local_rank, pid, state) = (process.local_rank, process.pid, process.state);
             Some(SeenRank { rank: process.rank?, local_rank, host, pid, state })
         });

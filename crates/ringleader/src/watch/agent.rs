@@ -115,6 +115,11 @@ impl Agent {
         }
     }
 
+    /// This node's name among all.
+    pub(crate) fn node(&self) -> &str {
+        &self.node
+    }
+
     /// One look.
     pub(crate) fn look(&mut self, now_ns: i64) -> Digest {
         let all = follow::processes(&self.proc);
