@@ -97,7 +97,7 @@ fn number(comm: &str) -> Option<u64> {
 
 /// Seconds as nanoseconds, to the microsecond: more digits a number since 1970 does not hold. None for what is no time.
 fn ns(seconds: f64) -> Option<i64> {
-    (0.0..MAX_SECONDS).contains(&seconds).then_some((seconds * 1e6).round() as i64 * 1_000)
+    (0.0..MAX_SECONDS).contains(&seconds).then(|| (seconds * 1e6).round() as i64 * 1_000)
 }
 
 #[cfg(test)]
