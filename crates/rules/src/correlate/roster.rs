@@ -97,7 +97,7 @@ impl Roster {
                 Fact::Watch(WatchEvent::Ranks(all)) => {
                     for who in all.iter().cloned() {
                         let (rank, local_rank, host, pid) = (who.rank, who.local_rank, who.host, who.pid);
-                        roster.add(Member { rank, local_rank, host, pid, ..Member::default() });
+                        roster.add(Member { rank, host, pid, local_rank, ..Member::default() });
                     }
                 }
                 // A process that was started with its rank in its environment, and is named.

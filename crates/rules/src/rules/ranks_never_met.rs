@@ -336,11 +336,11 @@ impl Differs<'_, '_> {
 
     /// `4 on ranks 0,2-3, 5 on rank 1`.
     fn values(&self) -> String {
-        let one = |(value, members): (&Option<&str>, &Vec<&Started<'_>>)| {
+        let told = self.by_value.iter().take(4).map(|(value, members)| {
             let ranks: RankSet = members.iter().filter_map(|one| one.rank()).collect();
             format!("{} on {}", value.unwrap_or("unset"), drafting::ranks(&ranks))
-        };
-        self.by_value.iter().take(4).map(one).collect::<Vec<_>>().join(", ")
+        });
+        told.collect::<Vec<_>>().join(", ")
     }
 
     fn evidence(&self, name: &str) -> Vec<Evidence> {
@@ -393,12 +393,13 @@ mod tests {
                 ("NCCL_SOCKET_IFNAME", "eth0".to_owned()),
             ];
             change(*rank, &mut settings);
-            let said = settings[0].1.parse().unwrap();
+            let said = settings[0].1.parse().unwrap_or(*rank);
             let settings: Vec<(&str, &str)> = settings.iter().map(|(n, v)| (*n, v.as_str())).collect();
             let mut stage = stage.listing(Some(said), &settings);
-            let who = &mut stage.case.observations.last_mut().unwrap().who;
-            who.pid = Some(ringleader_model::Pid(100 + rank));
-            who.host = Some("n0".into());
+            if let Some(listing) = stage.case.observations.last_mut() {
+                listing.who.pid = Some(ringleader_model::Pid(100 + rank));
+                listing.who.host = Some("n0".into());
+            }
             stage
         })
     }

@@ -9,7 +9,7 @@ use crate::sim::{MS, S, START};
 /// One rank as its agent sees it before it has a communicator.
 #[derive(Clone, Debug)]
 struct Rank {
-    rank: Option<u32>,
+    number: Option<u32>,
     local: u32,
     world: Option<u32>,
     local_world: Option<u32>,
@@ -34,7 +34,7 @@ const COMPILES: &[&str] = &["<module> (train.py:90)", "_compile (torch/_dynamo/c
 
 fn rank(rank: u32, world: u32) -> Rank {
     Rank {
-        rank: Some(rank),
+        number: Some(rank),
         local: rank,
         world: Some(world),
         local_world: Some(world),
@@ -67,7 +67,7 @@ fn follow(ranks: &[Rank], until: i64, mut change: impl FnMut(i64, &mut Digest)) 
         for (index, rank) in ranks.iter().enumerate().filter(|(_, rank)| rank.comes <= t) {
             used[index] += (rank.cpu)(t) * 500.0;
             digest.ranks.push(RankDigest {
-                rank: rank.rank,
+                rank: rank.number,
                 local_rank: Some(rank.local),
                 pid: 100 + index as u32,
                 process: ProcessState::Alive,
@@ -125,7 +125,7 @@ fn a_rank_that_was_never_started() {
 #[test]
 fn numbers_that_contradict_each_other() {
     let mut twice = ranks(4);
-    twice[3].rank = Some(2);
+    twice[3].number = Some(2);
     assert_eq!(stall(&twice).suspects, [2]);
     let mut larger = ranks(4);
     larger[1].world = Some(5);
@@ -139,7 +139,9 @@ fn numbers_that_contradict_each_other() {
 #[test]
 fn ranks_of_another_node_are_not_missing_here() {
     let mut half = ranks(4);
-    half.iter_mut().for_each(|rank| rank.world = Some(8));
+    for rank in &mut half {
+        rank.world = Some(8);
+    }
     let stall = stall(&half);
     assert_eq!(stall.suspects, Vec::<u32>::new());
     assert!(stall.text.ends_with("ranks 4-7 of 8 are on no node that is watched"), "{}", stall.text);
@@ -169,7 +171,9 @@ fn stacks_are_asked_for_only_where_they_tell() {
     assert!(!asks(&ranks(4), 10 * S));
     assert!(asks(&ranks(4), 20 * S));
     let mut unseen = ranks(4);
-    unseen.iter_mut().for_each(|rank| rank.would_show = false);
+    for rank in &mut unseen {
+        rank.would_show = false;
+    }
     assert!(asks(&unseen, 20 * S));
     // It may well train.
     assert!(!asks(&unseen, 200 * S));
@@ -196,7 +200,7 @@ fn whoever_works_or_comes_late_is_waited_for() {
 fn jobs_that_meet_nobody() {
     // A single process; one without a rank; a launcher alone; of which nothing says how many there are.
     silent(&ranks(1));
-    let nobody = Rank { rank: None, ..rank(0, 4) };
+    let nobody = Rank { number: None, ..rank(0, 4) };
     silent(&[nobody.clone(), nobody]);
     silent(&[Rank { world: None, ..rank(0, 4) }]);
     // Without plugin nobody sees whether they have a communicator: asleep they may train.
