@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use ringleader_evidence::{Limits, Scratch};
 
-const OPENINGS: [&str; 10] = [
+const OPENINGS: [&str; 11] = [
     "",
     "# Using devices\n#  Rank  0 Group  0 Pid   4242 on vm device  0 [0000:00:06] NVIDIA H200\n",
     ">>> a = torch.zeros(8, device=\"cuda:0\")\n>>> b = a.to(\"cuda:1\")\n>>> ",
@@ -15,6 +15,7 @@ const OPENINGS: [&str; 10] = [
     "17:00.0 3D controller: NVIDIA\n\tLnkSta:\tSpeed ",
     "export NCCL_DEBUG=INFO\nNCCL_",
     "{\"schema\": \"ringleader.node.v1\", \"host\": \"n7\", \"at_ns\": 1, \"jobs\": {\"seen\": {\"processes\": [{\"pid\": ",
+    "{\"schema\": \"ringleader.watch.v1\", \"at\": 1.5, \"event\": \"stall\", \"comm\": \"c0de\", \"after_s\": 9.5, \"since\": ",
     "{\"schema\": \"ringleader.bundle.v1\", \"items\": [{\"outcome\": ",
 ];
 

@@ -11,6 +11,7 @@ mod poured;
 mod ras;
 mod rings;
 mod stacks;
+mod watch;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -79,6 +80,14 @@ pub static ALL: &[Collector] = &[
         collect: rings::collect,
     },
     Collector {
+        name: "watch-events",
+        takes: "what the watcher that asks for it has seen of the job",
+        privileges: "none",
+        impact: Impact::ReadOnly,
+        wanted: |ask| !ask.watch_events.is_empty(),
+        collect: watch::collect,
+    },
+    Collector {
         name: "ras",
         takes: "NCCL's own account of the running job, as text and as JSON",
         privileges: "CAP_SYS_ADMIN, to enter the network of a container",
@@ -133,6 +142,8 @@ pub struct Ask {
     pub longest_ms: Option<u64>,
     /// Rings of the job that were read already, also of processes that have ended.
     pub rings: Vec<RingImage>,
+    /// Events of the watcher that asks, one JSON object a line (`ringleader.watch.v1`).
+    pub watch_events: String,
     /// Files and folders to take along.
     pub paths: Vec<PathBuf>,
     /// Version of the program.

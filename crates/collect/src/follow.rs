@@ -26,6 +26,11 @@ const PATIENCE: Duration = Duration::from_millis(150);
 const RANKS: &[&str] = &["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
 const LOCAL_RANKS: &[&str] =
     &["LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"];
+const WORLD_SIZES: &[&str] = &["WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_SIZE", "PMI_SIZE", "SLURM_NTASKS"];
+const LOCAL_WORLD_SIZES: &[&str] =
+    &["LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"];
+/// Part of the name of the plugin's file.
+const PLUGIN: &str = "ringleader_nccl";
 /// What the plugin calls its files: `ring-<pid>-<start ticks>`.
 const RING: &str = "ring-";
 /// Ends of names of logs.
@@ -42,6 +47,12 @@ pub struct Place {
     pub rank: Option<u32>,
     /// Rank on this node.
     pub local_rank: Option<u32>,
+    /// Ranks of the job.
+    pub world_size: Option<u32>,
+    /// Ranks of the job on this node.
+    pub local_world_size: Option<u32>,
+    /// NCCL is told to load this program's plugin.
+    pub has_plugin: bool,
     /// Where NCCL's RAS listens, if it is not the usual place; none if it is off.
     pub ras: Option<String>,
     /// Jobs of Slurm that it belongs to by its environment.
@@ -114,6 +125,9 @@ pub fn place(proc: &Path, pid: u32) -> Option<Place> {
     Some(Place {
         rank: number(RANKS),
         local_rank: number(LOCAL_RANKS),
+        world_size: number(WORLD_SIZES),
+        local_world_size: number(LOCAL_WORLD_SIZES),
+        has_plugin: variable("NCCL_PROFILER_PLUGIN").is_some_and(|path| path.contains(PLUGIN)),
         ras: is_on.then(|| variable("NCCL_RAS_ADDR").unwrap_or_else(|| RAS_DEFAULT.to_owned())),
         slurm_job: variable("SLURM_JOB_ID").or_else(|| variable("SLURM_JOBID")),
     })

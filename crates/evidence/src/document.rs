@@ -217,6 +217,7 @@ impl Reader<'_> {
             || crate::system::read_json(&document, sink)
             || crate::kernel::read_json(&document, sink)
             || crate::node::read_json(&document, sink)
+            || crate::watch::read_json(&document, sink)
             || crate::bundle::read_json(&document, sink);
         self.n_known += u64::from(is_known);
         is_known

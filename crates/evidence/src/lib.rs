@@ -27,6 +27,7 @@ mod tables;
 mod tell;
 mod text;
 mod torch;
+mod watch;
 
 use std::io::Read;
 

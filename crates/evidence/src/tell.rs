@@ -48,6 +48,7 @@ fn is_block(fact: &Fact) -> bool {
             | Fact::Copy(_)
             | Fact::Net(_)
             | Fact::System(_)
+            | Fact::Watch(_)
     )
 }
 

@@ -3,7 +3,7 @@
 use crate::{
     BenchRun, Cite, CopyTest, Environment, FlightDump, GpuService, GpuTable, GpuTests, KernelEvent, Limit,
     NcclLog, NetFact, Note, ProcessStacks, ProcessTable, RasReport, RingRecord, Source, SystemFact,
-    TorchEvent, WallTime, Who,
+    TorchEvent, WallTime, WatchEvent, Who,
 };
 
 /// One thing seen, with its place.
@@ -58,6 +58,8 @@ pub enum Fact {
     Net(Box<NetFact>),
     /// The node and its scheduler.
     System(Box<SystemFact>),
+    /// What a watcher said of the job.
+    Watch(WatchEvent),
 }
 
 /// All evidence of one diagnosis.

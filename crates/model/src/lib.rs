@@ -20,6 +20,7 @@ mod ring;
 mod source;
 mod system;
 mod torch;
+mod watch;
 
 pub use bench::*;
 pub use case::*;
@@ -38,3 +39,4 @@ pub use ring::*;
 pub use source::*;
 pub use system::*;
 pub use torch::*;
+pub use watch::*;

@@ -69,6 +69,8 @@ pub enum SourceKind {
     Scheduler,
     /// Snapshot of a node, as `check` and `collect` take it.
     NodeSnapshot,
+    /// Events of a watcher.
+    Watch,
     /// Manifest of a bundle.
     Bundle,
     /// Text in which no reader found anything it knows.
@@ -102,6 +104,7 @@ impl SourceKind {
             Self::System => "system",
             Self::Scheduler => "scheduler",
             Self::NodeSnapshot => "node-snapshot",
+            Self::Watch => "watch-events",
             Self::Bundle => "bundle-manifest",
             Self::PlainText => "text",
             Self::Unknown => "unknown",

@@ -31,7 +31,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ringleader_watch::engine::{Engine, Settings};
-use ringleader_watch::event::{Event, What};
+use ringleader_watch::event::{Event, SeenRank, What};
 use ringleader_watch::tree;
 use ringleader_watch::view::JobState;
 
@@ -56,6 +56,8 @@ const MAX_NOTES: usize = 16;
 const SAME_INCIDENT: Duration = Duration::from_secs(15);
 /// What ends within this of an incident ends because of it.
 const SAME_END: Duration = Duration::from_mins(2);
+/// Looks at the stacks, in the time that a job may take to its first communicator.
+const STACKS_AT_START: f64 = 40.0;
 /// Incidents of one run: a job that stalls again and again fills a disk otherwise.
 const MAX_INCIDENTS: u32 = 20;
 
@@ -291,7 +293,8 @@ impl Watch<'_> {
         };
         others.push(digest);
         for digest in others {
-            for rank in digest.ranks.iter().filter(|rank| !rank.stack.is_empty()) {
+            let is_stalled = self.engine.view().job == JobState::Stalled;
+            for rank in digest.ranks.iter().filter(|rank| is_stalled && !rank.stack.is_empty()) {
                 self.stacks.insert(rank.rank.unwrap_or(rank.pid), rank.stack.clone());
             }
             self.engine.take(digest, now_ns);
@@ -314,8 +317,11 @@ impl Watch<'_> {
             self.collect_for(request);
         }
         let view = self.engine.view();
-        if view.job == JobState::Stalled {
-            self.sampler.sample(self.agent.rank_pids());
+        if self.engine.asks_stacks() {
+            // Before the first communicator there is time.
+            let is_stalled = view.job == JobState::Stalled;
+            let pause = if is_stalled { 0.0 } else { self.args.unstable_first_floor / STACKS_AT_START };
+            self.sampler.sample(self.agent.rank_pids(), Duration::from_secs_f64(pause));
         } else {
             self.agent.put_stacks(BTreeMap::new());
         }
@@ -350,8 +356,27 @@ impl Watch<'_> {
     }
 
     fn scene(&self, why: String) -> Scene {
+        // What stands at this moment; a stall that has just been told is among it.
+        let now_ns = now_ns();
+        let view = self.engine.view();
+        let host = ringleader_collect::follow::host();
+        let seen = view.processes.iter().filter_map(|process| {
+            // Those of other nodes stand in the bundles of these; a node's name in the hub need not be its host's.
+            view.nodes.get(process.node).filter(|node| node.name == self.agent.node())?;
+            let host = host.clone();
+            let (local_rank, pid, state) = (process.local_rank, process.pid, process.state);
+            Some(SeenRank { rank: process.rank?, local_rank, host, pid, state })
+        });
+        let stalls = view.stalls.iter().cloned().map(|stall| What::Stall(Box::new(stall)));
+        let lines = [What::Ranks { ranks: seen.collect() }]
+            .into_iter()
+            .chain(stalls)
+            .map(|what| Event::new(now_ns, what))
+            .filter_map(|event| serde_json::to_string(&event).ok())
+            .map(|line| line + "\n");
         Scene {
             why,
+            events: lines.collect(),
             pids: self.agent.pids(),
             rings: self.agent.images(),
             logs: self.agent.logs_of_the_dead(),

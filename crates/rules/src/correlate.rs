@@ -17,6 +17,7 @@ pub mod pattern;
 pub mod rhythm;
 pub mod roster;
 pub mod site;
+pub mod standstill;
 pub mod suspects;
 pub mod waits;
 pub mod watchdog;
@@ -71,6 +72,8 @@ pub struct Scene<'a> {
     pub gpus: gpus::Gpus<'a>,
     /// What the nodes' tools show, and whose it is.
     pub sites: Sites<'a>,
+    /// Stalls that a watcher told of and that nothing ended.
+    pub stood_still: Vec<standstill::StandStill<'a>>,
 }
 
 /// A statement of torch, Python or a launcher, with its place.
@@ -118,6 +121,7 @@ impl<'a> Scene<'a> {
             machine,
             gpus,
             sites,
+            stood_still: standstill::standing(case),
             dumps,
             watchdog,
             ledger,

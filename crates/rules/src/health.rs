@@ -29,6 +29,9 @@ pub(crate) fn trouble(scene: &Scene<'_>) -> Option<&'static str> {
     if let Some(sign) = stated_failure(scene.case) {
         return Some(sign);
     }
+    if !scene.stood_still.is_empty() {
+        return Some("the job stood still while it was watched");
+    }
     if ended_within(scene) {
         return Some(
             "the processes ended, or were copied at work, within operations that none of them finished",

@@ -56,6 +56,8 @@ pub enum Input {
     Limits,
     /// Environment variables.
     Environment,
+    /// Events of a watcher.
+    Watch,
     /// Kernel logs.
     KernelLog,
     /// Tools of the fabric and the network.

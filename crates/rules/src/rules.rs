@@ -70,6 +70,7 @@ mod process_stopped;
 mod process_uninterruptible;
 mod rank_env_misconfigured;
 mod rank_exited_early;
+mod ranks_never_met;
 mod routing_or_rail;
 mod row_remap_failure;
 mod scheduler_account;
@@ -113,6 +114,7 @@ pub static ALL: &[&Rule] = &[
     &stuck_outside_collective::RULE,
     &peer_process_died::RULE,
     &missing_rank::RULE,
+    &ranks_never_met::RULE,
     &gpu_kernel_stuck::RULE,
     &network_link_down::RULE,
     &network_unreachable::RULE,

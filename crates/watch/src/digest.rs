@@ -64,6 +64,12 @@ pub struct RankDigest {
     /// Ranks of the job by its environment.
     #[serde(skip_serializing_if = "is_default")]
     pub world_size: Option<u32>,
+    /// Ranks of the job on its node, by its environment.
+    #[serde(skip_serializing_if = "is_default")]
+    pub local_world_size: Option<u32>,
+    /// Its environment loads the plugin: it would show by a ring if it had a communicator.
+    #[serde(skip_serializing_if = "is_default")]
+    pub would_show: bool,
     /// It ended its last communicator in good order.
     #[serde(skip_serializing_if = "is_default")]
     pub is_ended: bool,

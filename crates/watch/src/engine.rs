@@ -9,6 +9,7 @@ use crate::event::{CommProgress, Event, MAX_COMMS, Shape, Slowest, Stall, Stragg
 use crate::graph::{Graph, Node, row_moved};
 use crate::roll::Roll;
 use crate::stall::{Still, stalls};
+use crate::start;
 use crate::table::{Circle, Stand, Table};
 use crate::track::Track;
 use crate::view::{JobState, View};
@@ -96,6 +97,7 @@ pub struct Engine {
     progress_ns: i64,
     ended_since_ns: Option<i64>,
     is_ended: bool,
+    asks_stacks: bool,
     view: View,
 }
 
@@ -146,6 +148,7 @@ impl Engine {
         let tracks = &mut self.tracks;
         let found = judge(&self.settings, &table, &graph, tracks);
         self.view = picture::view(&table, &graph, tracks, &found.stalls);
+        self.asks_stacks = start::asks_stacks(&table, &self.settings);
         tracks.retain(|_, t| now_ns - t.seen_ns < FORGET_NS);
         drop(graph);
         drop(table);
@@ -166,6 +169,11 @@ impl Engine {
     /// The job as of the last look.
     pub fn view(&self) -> &View {
         &self.view
+    }
+
+    /// Whether agents should take stacks of their ranks: something stalls, or nothing else tells whether it does.
+    pub fn asks_stacks(&self) -> bool {
+        self.asks_stacks || self.view.job == JobState::Stalled
     }
 
     fn tell_watching(&mut self, now_ns: i64, events: &mut Vec<Event>) {
@@ -345,6 +353,7 @@ fn judge(
     }
     if !found.is_ended {
         found.stalls.extend(picture::broken_alone(table, BROKEN_ALONE_NS));
+        found.stalls.extend(start::stall(table, settings));
     }
     found.stalls.truncate(MAX_STALLS);
     found

@@ -52,6 +52,11 @@ pub enum What {
     Straggler(Straggler),
     /// The rhythm has broken.
     Stall(Box<Stall>),
+    /// Who is which rank, those that have ended included: in a bundle, not among the events that are printed.
+    Ranks {
+        /// Processes with a rank.
+        ranks: Vec<SeenRank>,
+    },
     /// Evidence was written. By the face.
     Bundle {
         /// Where.
@@ -79,6 +84,22 @@ pub enum What {
         /// In words.
         text: String,
     },
+}
+
+/// A process with a rank.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SeenRank {
+    /// Rank in the job.
+    pub rank: u32,
+    /// Rank on its node.
+    pub local_rank: Option<u32>,
+    /// Node.
+    pub host: String,
+    /// Pid on it.
+    pub pid: u32,
+    /// What the kernel says of it.
+    pub state: crate::digest::ProcessState,
 }
 
 /// Communicators that one event tells of.
@@ -235,8 +256,9 @@ pub enum Shape {
     MissingPeer,
     /// A send without its receive, or the reverse: whose side is missing has gone on to later calls.
     UnmatchedP2p,
-    /// Ranks wait for each other around a circle of communicators.
-    Cycle,
+    /// Ranks wait for each other across communicators. Digests keep no order over communicators, so that they do not tell a
+    /// circle of calls in different orders from a call that one rank left out, or made too many.
+    Knot,
     /// All entered; on some ranks the kernel does not start: an earlier one is stuck on the GPU.
     NotStarted,
     /// All entered and started, and the proxies wait for the network.
@@ -245,6 +267,8 @@ pub enum Shape {
     Running,
     /// Nobody waits inside; all are outside for longer than ever.
     Outside,
+    /// No communicator has come about, and all ranks that are there wait.
+    Start,
 }
 
 /// Where a rank stands.

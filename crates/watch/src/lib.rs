@@ -17,6 +17,7 @@ pub mod places;
 pub mod rhythm;
 mod roll;
 mod stall;
+mod start;
 pub mod straggler;
 mod table;
 mod track;

@@ -29,6 +29,14 @@ const MAX_KINDS: usize = 64;
 const KNOWN_KIND: u32 = 20;
 /// Time over which a training loop must have been seen before it is a rhythm: a burst of calls at start is none.
 const LEAST_SPAN_NS: i64 = 3_000_000_000;
+/// As many steps alike are one in less time, with more patience until it has taken that time.
+const YOUNG_STEPS: u32 = 16;
+/// As above, where each step is a single call.
+const YOUNG_CALLS: u32 = 40;
+/// And in no less time than this: calls that warm up pass at once.
+const YOUNG_SPAN_NS: i64 = 1_000_000_000;
+/// How much more patience a young rhythm has.
+const YOUNG_SLACK: f64 = 2.0;
 /// Steps that it must have made.
 const LEAST_STEPS: u32 = 3;
 /// Where each step is a single call.
@@ -56,6 +64,8 @@ pub struct Rhythm {
     longest_outside_ns: i64,
     step_ns: i64,
     is_ready: bool,
+    /// There are enough steps for a rhythm, which has not lasted for long yet.
+    is_young: bool,
     steady_since_ns: i64,
     n_moving: u32,
     trains: bool,
@@ -81,6 +91,7 @@ impl Default for Rhythm {
             longest_outside_ns: 0,
             step_ns: 0,
             is_ready: false,
+            is_young: false,
             steady_since_ns: 0,
             n_moving: 0,
             trains: false,
@@ -181,10 +192,21 @@ impl Rhythm {
     pub fn hear(&mut self, period: &PeriodDigest) {
         self.step_ns = period.step_ns.max(0);
         self.trains |= period.is_training;
+        let was_known = self.is_ready || self.is_young;
         let steps = if period.ops == 1 { LEAST_CALLS } else { LEAST_STEPS };
         self.is_ready |= period.is_training
             && period.repeats >= steps
             && period.span_ns >= LEAST_SPAN_NS.max(3 * period.step_ns);
+        let young = if period.ops == 1 { YOUNG_CALLS } else { YOUNG_STEPS };
+        self.is_young = !self.is_ready
+            && (self.is_young
+                || period.is_training && period.repeats >= young && period.span_ns >= YOUNG_SPAN_NS);
+        if !was_known && (self.is_ready || self.is_young) {
+            // The first steps are slow for reasons of their own: three pauses of theirs are no habit. Each is remembered as a
+            // rare one.
+            self.counts.fill(0);
+            self.n_pauses = 0;
+        }
     }
 
     /// A pause is over.
@@ -239,7 +261,11 @@ impl Rhythm {
 
     /// The longest pause that is usual: one that recurs, or the step; none before there is a rhythm.
     pub fn usual_ns(&self) -> Option<i64> {
-        self.is_ready.then(|| self.step_ns.max(self.recurrent_ns()))
+        self.is_ready.then(|| self.longest_usual_ns())
+    }
+
+    fn longest_usual_ns(&self) -> i64 {
+        self.step_ns.max(self.recurrent_ns())
     }
 
     fn recurrent_ns(&self) -> i64 {
@@ -256,7 +282,8 @@ impl Rhythm {
 
     /// How long it may stand still now. `usual_ns` is that of the whole job, for communicators that pause with it.
     pub fn patience(&self, factor: f64, floor_ns: i64, first_floor_ns: i64, usual_ns: i64) -> Patience {
-        let usual = self.usual_ns().unwrap_or(0).max(usual_ns);
+        let own = if self.is_ready || self.is_young { self.longest_usual_ns() } else { 0 };
+        let usual = own.max(usual_ns);
         let by_factor = floor_ns.max((usual as f64 * factor) as i64);
         let known = self.kinds.iter().any(|(k, n)| *k == self.kind && *n >= KNOWN_KIND);
         let of_kind = |(kind, _): &&(u64, i64)| !known || *kind == self.kind;
@@ -267,6 +294,7 @@ impl Rhythm {
             (true, _) => inside_ns,
             // The job has a rhythm; a communicator that is new to it may still connect.
             (false, true) => (inside_ns as f64 * NEW_SLACK) as i64,
+            (false, false) if self.is_young => (inside_ns as f64 * YOUNG_SLACK) as i64,
             (false, false) => inside_ns.max(first_floor_ns),
         };
         let outside = self.longest_outside_ns.max(usual);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::digest::{CommDigest, Digest, ProcessState, RankDigest, is_p2p};
+use crate::start::Waiting;
 
 /// Processes that are kept of one agent, those that are gone included.
 const MAX_SEATS: usize = 1024;
@@ -81,6 +82,7 @@ pub(crate) struct Seat {
     pub(crate) state: ProcessState,
     pub(crate) state_since_ns: i64,
     pub(crate) cpu: Option<f64>,
+    pub(crate) waiting: Waiting,
 }
 
 impl Roll {
@@ -152,6 +154,7 @@ fn seat(mut digest: RankDigest, old: Option<&Seat>, at_ns: i64, elapsed_ns: i64,
     Seat {
         state: digest.process,
         state_since_ns: old.filter(|o| o.state == digest.process).map_or(now_ns, |o| o.state_since_ns),
+        waiting: old.map(|o| o.waiting).unwrap_or_default().take(&digest, at_ns, now_ns),
         cpu: cpu.map(|(new, old)| new.saturating_sub(old) as f64 * 1e6 / elapsed_ns as f64),
         digest,
     }

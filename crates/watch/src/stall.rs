@@ -310,8 +310,12 @@ fn around(table: &Table<'_>, graph: &Graph, circle: &Circle<'_>, knot: u32) -> C
         let text = format!("for whom {} in {} does not show", waits(&suspects), names.join(" and "));
         return (Shape::Unclear, suspects, text).into();
     }
-    let text = format!("{} wait for each other around a circle, in {}", list(&suspects), names.join(" and "));
-    (Shape::Cycle, suspects, text).into()
+    let text = format!(
+        "each of {} waits for another of them, across {}: a call left out or made too many, or calls in different orders",
+        list(&suspects),
+        names.join(" and ")
+    );
+    (Shape::Knot, suspects, text).into()
 }
 
 /// The operation that a circle stands at, in words.
@@ -330,6 +334,11 @@ fn has(ranks: &[u32]) -> String {
 
 fn are(ranks: &[u32]) -> String {
     format!("{} {}", list(ranks), if ranks.len() == 1 { "is" } else { "are" })
+}
+
+/// The verb for one or for several.
+pub(crate) fn verb(ranks: &[u32], one: &'static str, several: &'static str) -> &'static str {
+    if ranks.len() == 1 { one } else { several }
 }
 
 fn waits(ranks: &[u32]) -> String {

@@ -30,6 +30,8 @@ const SCAN: Duration = Duration::from_secs(2);
 /// A ring, or an environment, that was not there is looked for again after this, and each time later.
 const RETRY: Duration = Duration::from_millis(500);
 const RETRY_MOST: Duration = Duration::from_secs(20);
+/// An environment that has a rank is read again until then.
+const SETTLED: Duration = Duration::from_secs(4);
 /// Between two looks at which files a process writes.
 const LOGS: Duration = Duration::from_secs(10);
 /// A process that was named and shows neither rank nor ring is taken for one after this.
@@ -45,6 +47,7 @@ struct Member {
     place: Option<Place>,
     ring: Option<Ring>,
     next_place: Instant,
+    place_pause: Duration,
     next_try: Instant,
     pause: Duration,
     logs: BTreeSet<PathBuf>,
@@ -110,6 +113,11 @@ impl Agent {
             next_logs: Instant::now(),
             had_logs: false,
         }
+    }
+
+    /// This node's name among all.
+    pub(crate) fn node(&self) -> &str {
+        &self.node
     }
 
     /// One look.
@@ -200,7 +208,7 @@ impl Agent {
         chosen.and_then(|parent| jobs.remove(&parent)).unwrap_or_default()
     }
 
-    /// Those of them that compute. Environments are read once for each process.
+    /// Those of them that compute. Environments are read once for each process, and again where they told no rank.
     fn ranks(&mut self, all: &BTreeMap<u32, Stat>, here: &BTreeSet<u32>) {
         let now = Instant::now();
         let mut places = BTreeMap::new();
@@ -208,9 +216,13 @@ impl Agent {
             let Some(stat) = all.get(pid).filter(|stat| !matches!(&*stat.state, "Z" | "X")) else { continue };
             let proc = self.proc.clone();
             let known = self.slot(*pid, stat);
-            if known.place.is_none() && known.next_place <= now {
-                known.place = follow::place(&proc, *pid);
-                known.next_place = now + RETRY_MOST;
+            // A process has its parent's environment until it starts its own program.
+            let is_settled =
+                known.place_pause > SETTLED && known.place.as_ref().is_some_and(|place| place.rank.is_some());
+            if !is_settled && known.next_place <= now {
+                known.place = follow::place(&proc, *pid).or_else(|| known.place.take());
+                known.next_place = now + known.place_pause;
+                known.place_pause = (known.place_pause * 2).min(RETRY_MOST);
             }
             if let Some(place) = known.place.clone().filter(|place| place.rank.is_some()) {
                 places.insert(*pid, place);
@@ -314,6 +326,9 @@ impl Agent {
         digest.pid = pid;
         digest.rank = digest.rank.or(place.rank);
         digest.local_rank = digest.local_rank.or(place.local_rank);
+        digest.world_size = digest.world_size.or(place.world_size);
+        digest.local_world_size = place.local_world_size;
+        digest.would_show = place.has_plugin;
         digest.process = process;
         digest.wchan = stat.and_then(|_| follow::wchan(&proc, pid));
         digest.cpu_ms = stat.map(|stat| stat.cpu_ticks * 1000 / follow::ticks_per_second());
@@ -462,6 +477,7 @@ impl Member {
             place: None,
             ring: None,
             next_place: now,
+            place_pause: RETRY,
             next_try: now,
             pause: RETRY,
             logs: BTreeSet::new(),

@@ -21,6 +21,8 @@ const AGAIN_MS: u64 = 1_000;
 pub(crate) struct Scene {
     /// Why, a few words.
     pub(crate) why: String,
+    /// What was seen of it, one event a line.
+    pub(crate) events: String,
     /// Processes of the job that live.
     pub(crate) pids: Vec<u32>,
     /// Rings, those of the dead included.
@@ -61,6 +63,7 @@ pub(crate) fn collect(scene: Scene, folder: &Path) -> Result<PathBuf, Failure> {
         stacks_again_ms: Some(AGAIN_MS),
         longest_ms: Some(LONGEST_MS),
         rings: scene.rings,
+        watch_events: scene.events,
         paths,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         asked: vec!["watch".to_owned(), scene.why],

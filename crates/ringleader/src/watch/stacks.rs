@@ -23,13 +23,13 @@ type Stacks = BTreeMap<u32, Vec<String>>;
 #[derive(Default)]
 pub(crate) struct Sampler {
     under_way: Option<Receiver<Stacks>>,
-    next: Option<Instant>,
+    last: Option<Instant>,
 }
 
 impl Sampler {
-    /// Begins a sample, unless one is under way or was just taken.
-    pub(crate) fn sample(&mut self, mut pids: Vec<u32>) {
-        if self.under_way.is_some() || self.next.is_some_and(|next| Instant::now() < next) {
+    /// Begins a sample, unless one is under way or was taken less than `pause` ago.
+    pub(crate) fn sample(&mut self, mut pids: Vec<u32>, pause: Duration) {
+        if self.under_way.is_some() || self.last.is_some_and(|last| last.elapsed() < pause.max(PAUSE)) {
             return;
         }
         pids.truncate(MAX_RANKS);
@@ -47,7 +47,7 @@ impl Sampler {
         match self.under_way.as_ref()?.try_recv() {
             Ok(stacks) => {
                 self.under_way = None;
-                self.next = Some(Instant::now() + PAUSE);
+                self.last = Some(Instant::now());
                 Some(stacks)
             }
             Err(mpsc::TryRecvError::Empty) => None,

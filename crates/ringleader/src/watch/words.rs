@@ -41,12 +41,16 @@ pub(crate) fn lines(event: &Event) -> Option<String> {
             sure(late.confidence)
         ),
         What::Stall(stall) => stalled(stall),
+        What::Ranks { .. } => return None,
         What::Bundle { path } => format!("evidence: {}", plain(path)),
         What::Verdict { report } => {
             let of = |name: &str| report["verdict"][name].as_str().unwrap_or_default();
             format!("verdict: {}: {}", plain(of("cause")), plain(of("summary")))
         }
-        What::Recovered { comm, after_s } => format!("{} moves again after {after_s:.1} s", plain(comm)),
+        What::Recovered { comm, after_s } => {
+            let what = if comm.is_empty() { "the job".to_owned() } else { plain(comm) };
+            format!("{what} moves again after {after_s:.1} s")
+        }
         What::Ended { how } => format!("ended: {}", plain(how)),
         What::Note { text } => format!("note: {}", plain(text)),
     })

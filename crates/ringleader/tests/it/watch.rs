@@ -1,5 +1,6 @@
 //! `watch` on jobs of real processes that write real rings: this test program started again, once for each rank.
 
+mod early;
 mod page;
 
 use std::io::{BufRead as _, BufReader};

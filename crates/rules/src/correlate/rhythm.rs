@@ -3,7 +3,7 @@
 //! A ring is read from a running job. That an operation is in flight then says nothing; that it has been so for several
 //! times as long as the job ever paused does. Only times of one boot are compared with each other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{Case, RingRecord};
 
@@ -57,8 +57,20 @@ pub fn age_ns(track: &Track<'_>, horizon: &Horizon<'_>) -> Option<i64> {
     collective.into_iter().chain(p2p).min().map(|since| until - since)
 }
 
-/// Which groups stand still; those of other views do not.
-pub fn stalled(groups: &[Group<'_>], horizon: &Horizon<'_>) -> Vec<bool> {
+/// Whether something of these communicators, by NCCL's number, is in flight for long enough to be what a watcher has seen.
+pub fn is_in_flight(case: &Case, comms: &BTreeSet<u64>, horizon: &Horizon<'_>) -> bool {
+    !comms.is_empty()
+        && ledger::rings(case).iter().any(|(_, ring)| {
+            let is_meant = |comm: u32| ring.comms.get(comm as usize).is_some_and(|c| comms.contains(&c.id));
+            let until = horizon.of(ring);
+            ring.ops.iter().any(|op| {
+                op.is_open() && is_meant(op.comm) && until.saturating_sub(op.enqueued_ns) > FLOOR_NS
+            })
+        })
+}
+
+/// Which groups stand still; those of other views do not. `is_told`: a watcher, who saw the job's rhythm, says that one does.
+pub fn stalled(groups: &[Group<'_>], horizon: &Horizon<'_>, is_told: bool) -> Vec<bool> {
     let oldest: Vec<Option<i64>> =
         groups.iter().map(|g| g.tracks.iter().flatten().filter_map(|t| age_ns(t, horizon)).max()).collect();
     let limits: Vec<Option<i64>> = groups.iter().map(limit_ns).collect();
@@ -66,7 +78,7 @@ pub fn stalled(groups: &[Group<'_>], horizon: &Horizon<'_>) -> Vec<bool> {
     let known = limits.iter().flatten().max().copied().unwrap_or(UNKNOWN_NS);
     let beyond = |limit: i64, age: &Option<i64>| age.is_some_and(|age| age > limit);
     let by_itself = |(age, limit): (&Option<i64>, &Option<i64>)| beyond(limit.unwrap_or(known), age);
-    if !oldest.iter().zip(&limits).any(by_itself) {
+    if !is_told && !oldest.iter().zip(&limits).any(by_itself) {
         return vec![false; groups.len()];
     }
     // Where one group stands still, whatever is in flight in others for a while stands still with it.

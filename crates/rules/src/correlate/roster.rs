@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{
     Case, Culprit, Fact, Host, LocalRank, NcclLog, PciAddress, Pid, Rank, RasReport, RingRecord, StoreEvent,
-    TorchEvent, Who,
+    TorchEvent, WatchEvent, Who,
 };
 
 /// One process of the job.
@@ -93,6 +93,13 @@ impl Roster {
                 Fact::Ras(report) => roster.join_ras(report),
                 Fact::Ring(ring) => roster.join_ring(&observation.who, ring),
                 Fact::Torch(event) => roster.join_statement(&observation.who, event),
+                // Those that have ended leave no environment behind.
+                Fact::Watch(WatchEvent::Ranks(all)) => {
+                    for who in all.iter().cloned() {
+                        let (rank, local_rank, host, pid) = (who.rank, who.local_rank, who.host, who.pid);
+                        roster.add(Member { rank, host, pid, local_rank, ..Member::default() });
+                    }
+                }
                 // A process that was started with its rank in its environment, and is named.
                 Fact::Environment(_) if observation.who.rank.is_some() && observation.who.pid.is_some() => {
                     let who = observation.who.clone();

@@ -25,12 +25,13 @@
 //!
 //! pytorch/pytorch torch/csrc/distributed/c10d/socket.cpp; getaddrinfo(3).
 
-use ringleader_model::{Impact, StoreEvent, TorchEvent};
+use ringleader_model::{Culprit, Impact, StoreEvent, TorchEvent};
 
 use crate::correlate::Scene;
 use crate::correlate::claims::Voice;
 use crate::rule::{Input, Outcome, Rule};
-use crate::told::{Told, found, got_going};
+use crate::settings;
+use crate::told::{Told, add_culprit, found, got_going, who};
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -54,9 +55,17 @@ fn check(scene: &Scene<'_>) -> Outcome {
         }
         _ => host_in(&c.text),
     });
+    let culprits = match told.culprits() {
+        // A log that all ranks write names nobody: whose environment has the name, does.
+        nobody if nobody.iter().all(|c| c.rank.is_none()) => {
+            name.map(|name| told_to_ask(scene, name)).filter(|asked| !asked.is_empty()).unwrap_or(nobody)
+        }
+        speakers => speakers,
+    };
     let shown = name.map_or("a host name".to_owned(), |n| format!("the host name {n}"));
+    let title = format!("{} cannot resolve {shown}", who(&culprits));
     let draft = told
-        .draft(&RULE, "hostname-resolution", format!("{} cannot resolve {shown}", told.who()))
+        .draft_naming(&RULE, "hostname-resolution", title, culprits)
         .advise_command(
             Impact::Harmless,
             "ask the resolver on the host (or in the container) that says so",
@@ -68,6 +77,15 @@ fn check(scene: &Scene<'_>) -> Outcome {
             "MASTER_ADDR=<address of rank 0's host>",
         );
     found(draft)
+}
+
+/// Ranks whose environment names this host as the meeting place.
+fn told_to_ask(scene: &Scene<'_>, name: &str) -> Vec<Culprit> {
+    let listings = settings::of(scene).into_iter().filter(|s| s.who.rank.is_some());
+    listings.filter(|s| s.get("MASTER_ADDR") == Some(name)).fold(Vec::new(), |mut all, s| {
+        add_culprit(&mut all, scene.culprit(s.who));
+        all
+    })
 }
 
 /// The host in `(host, 29500)`.
@@ -88,6 +106,21 @@ mod tests {
         let stage = Stage::new().error_line(Some(3), TEXT);
         stage.expect(&RULE, &["hostname-resolution 3"]);
         assert!(stage.finding(&RULE).title.contains("job-01.internal"));
+    }
+
+    #[test]
+    fn a_log_of_all_ranks_and_the_environment_of_the_one() {
+        let of = |rank: u32, master: &'static str| {
+            move |stage: Stage| {
+                stage.listing(
+                    Some(rank),
+                    &[("RANK", if rank == 0 { "0" } else { "1" }), ("MASTER_ADDR", master)],
+                )
+            }
+        };
+        let stage = of(1, "job-01.internal")(of(0, "127.0.0.1")(Stage::new().error_line(None, TEXT)));
+        stage.expect(&RULE, &["hostname-resolution 1"]);
+        assert!(stage.finding(&RULE).title.starts_with("rank 1 cannot resolve"));
     }
 
     #[test]

@@ -255,6 +255,59 @@ fn a_network_path_that_goes_silent() {
 }
 
 #[test]
+fn a_host_that_is_stuck_in_the_first_seconds() {
+    for seed in 0..12 {
+        let (habits, bad, ..) = scene(seed, KINDS[seed as usize % 3], 4);
+        let compile = seed as i64 * S;
+        let habits = Habits { checkpoint: None, compile, buckets: 2 + seed as usize % 3, ..habits };
+        // Not three seconds of training.
+        let at = 17 + seed as usize % 3;
+        let twist = move |rank: usize, step: usize, acts: &mut Vec<Act>| {
+            if (rank, step) == (bad, at) {
+                acts.insert(0, Act::Host(FOREVER));
+            }
+        };
+        let fault = last_end(&mut job(&habits, seed, twist));
+        let told = watch(&mut job(&habits, seed, twist), fault)
+            .unwrap_or_else(|| panic!("{seed}: nothing was told"));
+        assert_eq!(
+            (told.stall.shape, &told.stall.suspects),
+            (Shape::NeverEntered, &vec![bad as u32]),
+            "{seed}"
+        );
+        // A young rhythm has twice the patience, also with what all did together.
+        assert!(told.delay <= BOUND + 5 * S + 2 * compile, "{seed}: {} ms", told.delay / MS);
+    }
+}
+
+#[test]
+fn slow_first_steps_are_no_habit() {
+    for seed in 0..6 {
+        let (habits, bad, ..) = scene(seed, KINDS[seed as usize % 3], 4);
+        let habits = Habits { checkpoint: None, buckets: 2 + seed as usize % 3, ..habits };
+        let twist = move |rank: usize, step: usize, acts: &mut Vec<Act>| {
+            let is_first = (1..5).contains(&step) && rank == (bad + 1) % 4;
+            if is_first {
+                acts.insert(0, Act::Host(2 * S));
+            }
+            if (rank, step) == (bad, 45) {
+                acts.insert(0, Act::Host(FOREVER));
+            }
+        };
+        let fault = last_end(&mut job(&habits, seed, twist));
+        let told = watch(&mut job(&habits, seed, twist), fault)
+            .unwrap_or_else(|| panic!("{seed}: nothing was told"));
+        assert_eq!(told.stall.suspects, [bad as u32], "{seed}");
+        assert!(
+            told.delay <= BOUND,
+            "{seed}: {} ms, {:.1} s expected",
+            told.delay / MS,
+            told.stall.expected_s
+        );
+    }
+}
+
+#[test]
 fn a_circle_over_two_groups() {
     // Ranks 0 and 3 call row then column, 1 and 2 column then row.
     for own_streams in [false, true] {
@@ -276,7 +329,7 @@ fn a_circle_over_two_groups() {
         let told = watch(&mut sim, fault).unwrap();
         assert_eq!(
             (told.stall.shape, &*told.stall.suspects),
-            (Shape::Cycle, &[0_u32, 1, 2, 3][..]),
+            (Shape::Knot, &[0_u32, 1, 2, 3][..]),
             "{:#?}",
             told.stall
         );

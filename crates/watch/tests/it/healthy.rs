@@ -3,7 +3,7 @@
 use ringleader_watch::event::What;
 
 use crate::jobs::{Habits, Kind, engine, first_stall, follow, job};
-use crate::sim::{Dice, S};
+use crate::sim::{Act, Dice, S};
 
 /// Seeds that are run: more, or a single one, by the environment.
 fn seeds() -> Vec<u64> {
@@ -42,6 +42,39 @@ fn no_alarm_in_healthy_jobs() {
     eprintln!("{n} healthy jobs, {ready} with a rhythm at the end, {} alarms", alarms.len());
     assert!(alarms.is_empty(), "{} of {n}:\n{}", alarms.len(), alarms.join("\n"));
     assert!(ready * 10 >= n * 9, "only {ready} of {n} have shown a rhythm");
+}
+
+/// Young jobs: a slow first step that is uneven, or a shape that is compiled again after some steps.
+#[test]
+fn no_alarm_in_the_first_steps() {
+    for seed in 0..40 {
+        let mut dice = Dice::new(seed ^ 0xf1257);
+        let kind = [Kind::Ddp, Kind::Fsdp, Kind::Mesh, Kind::Pipeline][seed as usize % 4];
+        let habits = Habits {
+            kind,
+            step: [60, 120, 250][dice.below(3) as usize] * S / 1000,
+            buckets: 1 + dice.below(4) as usize,
+            compile: 20 * S,
+            spread: 0.4,
+            ..Habits::plain()
+        };
+        // Again: all at once, each for as long as it takes.
+        let again = 2 + dice.below(40) as usize;
+        let lasts = 5 * S + dice.below(40) as i64 * S;
+        let twist = move |rank: usize, step: usize, acts: &mut Vec<Act>| {
+            if step == again {
+                acts.insert(0, Act::Host(lasts + rank as i64 * lasts / 12));
+            }
+        };
+        let mut sim = job(&habits, seed, twist);
+        let events = follow(&mut sim, &mut engine(), 130 * S, |_| false);
+        assert_eq!(
+            first_stall(&events),
+            None,
+            "seed {seed}: again at step {again} for {} s: {habits:?}",
+            lasts / S
+        );
+    }
 }
 
 #[test]

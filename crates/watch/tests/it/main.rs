@@ -14,3 +14,4 @@ mod jobs;
 mod late;
 mod laws;
 mod sim;
+mod start;
