@@ -57,6 +57,8 @@ pub struct Broken {
     pub from: usize,
     /// Receiver.
     pub to: usize,
+    /// For how long both sides have waited when their rings were read, ns.
+    pub silent_ns: i64,
     /// Both sides.
     pub evidence: Vec<Evidence>,
 }
@@ -84,7 +86,9 @@ pub fn broken_pairs(group: &Group<'_>, front: &Front) -> Vec<Broken> {
                 continue;
             }
             let evidence = [(sender, send), (receiver, receive)].map(|(i, w)| wait_evidence(group, i, w));
-            found.push(Broken { from, to, evidence: evidence.into_iter().flatten().collect() });
+            let silent_ns =
+                (sender.ring.taken_ns - send.since_ns).min(receiver.ring.taken_ns - receive.since_ns);
+            found.push(Broken { from, to, silent_ns, evidence: evidence.into_iter().flatten().collect() });
         }
     }
     found

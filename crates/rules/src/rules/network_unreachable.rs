@@ -43,6 +43,9 @@ pub(super) static RULE: Rule = Rule {
     check,
 };
 
+/// No transfer within a healthy network takes as long, ns.
+const LOST_NS: i64 = 3_000_000_000;
+
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
     let several = |name: fn(&Member) -> Option<Host>| {
@@ -92,9 +95,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
 /// By the rings: all have entered an operation and their kernels run, and between some of them data does not pass. The
 /// node, or else the rank, on which all such pairs end is named; where there is none, both ends of a pair are.
 fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
-    let Some(waits) = scene.waits_of(View::Ring).filter(|_| scene.ledger.is_stalled) else {
-        return Vec::new();
-    };
+    let Some(waits) = scene.waits_of(View::Ring) else { return Vec::new() };
+    // A job at work has all kinds of things in flight for a moment. Data that was given to the network and has not come
+    // for seconds is lost on the way, whatever the job's rhythm, though it may yet be sent again.
+    let is_stalled = scene.ledger.is_stalled;
+    let is_lost = |b: &Broken| is_stalled || b.silent_ns >= LOST_NS;
     let mut findings = Vec::new();
     for front in waits.all_in.iter().filter_map(|at| waits.fronts.get(*at)) {
         let Some(group) = scene.ledger.groups.get(front.group) else { continue };
@@ -109,7 +114,7 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
         let launched = inside::members(group, front).iter().any(|i| i.op.stage() == RingStage::Launched);
         let broken: Vec<Broken> = inside::broken_pairs(group, front)
             .into_iter()
-            .filter(|b| !launched && answers(b.from) && answers(b.to))
+            .filter(|b| !launched && is_lost(b) && answers(b.from) && answers(b.to))
             .collect();
         let Some(first) = broken.first() else { continue };
         let pairs: Vec<[Culprit; 2]> = broken
@@ -130,7 +135,7 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
         findings.extend(
             Draft::new(RULE.id, "network-unreachable", title)
                 .weight(Weight::Derived)
-                .confidence(Confidence::Medium)
+                .confidence(if is_stalled { Confidence::Medium } else { Confidence::Low })
                 .culprits(culprits)
                 .victims(victims)
                 .evidence(broken.iter().take(4).flat_map(|b| b.evidence.iter().cloned()))
@@ -199,6 +204,17 @@ mod tests {
         both.concludes(&RULE, "network-unreachable 2, medium");
         // A moment of a job at work; a process that is stopped.
         ring(job().rings_read_after(200)).silent(&RULE);
+        // Not yet long for a job that pauses for as long, but far too long on the way.
+        let pauses = |ring: &mut ringleader_model::RingRecord| {
+            for op in ring.ops.iter_mut().filter(|op| op.number < 10) {
+                op.enqueued_ns -= 20_000_000_000;
+                op.started_ns -= 20_000_000_000;
+                op.ended_ns -= 20_000_000_000;
+            }
+        };
+        let paused = |ms| ring(job().rings_read_after(ms)).each_ring(pauses);
+        paused(5_000).concludes(&RULE, "network-unreachable 1-2, low");
+        paused(1_000).silent(&RULE);
         ring(job()).ps("S S T").silent(&RULE);
         // One GPU has not begun: then it is that which the others wait for.
         ring(Stage::job(3).rings_on(&["ar:9*12 ar:9?", "ar:9*12 ar:9!", "ar:9*12 ar:9?"], &[1, 2, 3]))

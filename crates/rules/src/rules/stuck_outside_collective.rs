@@ -151,7 +151,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
     Outcome::from_findings(findings)
 }
 
-/// Only counts of launches speak against it, and recorders that see operations end have one of its own in flight.
+/// Only counts of launches speak against it, and recorders that see operations end have one of its own in flight. Of a
+/// process that does not answer RAS they may show a moment long past.
 fn counts_alone_say_so(scene: &Scene<'_>, suspect: &Suspect) -> bool {
     let in_flight = |view: &Waits| {
         view.fronts.iter().any(|front| {
@@ -160,7 +161,10 @@ fn counts_alone_say_so(scene: &Scene<'_>, suspect: &Suspect) -> bool {
             })
         })
     };
-    !suspect.views.iter().any(|view| view.knows_ends())
+    let answers =
+        suspect.node.rank().and_then(|r| scene.condition(r)).is_none_or(|c| c.ras_missing.is_none());
+    answers
+        && !suspect.views.iter().any(|view| view.knows_ends())
         && scene.waits.iter().filter(|w| w.view.knows_ends()).any(in_flight)
 }
 
