@@ -163,7 +163,9 @@ fn common(pairs: &[[Culprit; 2]]) -> Vec<Culprit> {
             .all(|c| is_same(c, first))
             .then(|| found.into_iter().map(|c| (*c).clone()).collect::<Vec<_>>())
     };
-    let by_host = only(&|a, b| a.host.is_some() && a.host == b.host);
+    // Nodes that all are called the same, or one node, tell nothing apart.
+    let several = all.iter().any(|c| all.first().is_some_and(|first| first.host != c.host));
+    let by_host = only(&|a, b| a.host.is_some() && a.host == b.host).filter(|_| several);
     let by_rank = || only(&|a, b| a.rank == b.rank);
     by_host.or_else(by_rank).unwrap_or_else(|| all.into_iter().cloned().collect())
 }
@@ -202,6 +204,20 @@ mod tests {
         // Both ways, and through a second neighbour: the node in all of them.
         let both = ring(job()).proxy(2, 0, SendNet).proxy(2, 1, SendNet).proxy(1, 2, RecvNet);
         both.concludes(&RULE, "network-unreachable 2, medium");
+        // Steps that rank 0 sent have not come to rank 1, nor those of rank 2 to rank 0.
+        let sent = |job: Stage, rank: u32, to: u32| {
+            job.change_ring(rank, |ring| {
+                let sends = ring.waits.iter_mut().filter(|w| w.is_send && w.peer == to);
+                sends.for_each(|w| w.steps.0 += 2);
+            })
+        };
+        let starved = || {
+            (0..3).fold(job(), |job, rank| {
+                job.proxy(rank, (rank + 1) % 3, SendGpu).proxy(rank, (rank + 2) % 3, RecvNet)
+            })
+        };
+        sent(sent(starved(), 0, 1), 2, 0).concludes(&RULE, "network-unreachable 0, medium");
+        starved().silent(&RULE);
         // A moment of a job at work; a process that is stopped.
         ring(job().rings_read_after(200)).silent(&RULE);
         // Not yet long for a job that pauses for as long, but far too long on the way.
