@@ -105,5 +105,15 @@ fn diagnose_jobs(case: &Case) -> Verdict {
 
 fn diagnose_job(case: &Case) -> Verdict {
     let scene = correlate::Scene::new(case);
-    verdict::decide(&scene, rules::ALL)
+    let mut verdict = verdict::decide(&scene, rules::ALL);
+    let n_set_aside = correlate::ledger::n_set_aside(case);
+    if n_set_aside > 0 {
+        verdict.needs.push(Need {
+            question: format!(
+                "{n_set_aside} rings are of earlier jobs, whose ranks the judged job has too, and were set aside: is that earlier job meant?"
+            ),
+            command: "ringleader diagnose <the rings of one job>".to_owned(),
+        });
+    }
+    verdict
 }

@@ -120,6 +120,7 @@ fn a_ring_of_an_earlier_job_beside_it() {
         o
     }));
     says(&both, "gpu-kernel-stuck 1, medium");
+    assert!(diagnose(&both.case).needs.iter().any(|n| n.question.starts_with("3 rings are of earlier jobs")));
 }
 
 #[test]

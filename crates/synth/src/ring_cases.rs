@@ -126,6 +126,14 @@ fn job(rests: &[&str]) -> RingJob {
     RingJob::new(&scripts.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
+/// A call of each rank's own between steps that all make, at the end of which the job is at work.
+fn after_calls(calls: [&str; 4]) -> RingJob {
+    let rests = calls.map(|call| format!("{call} {}", "AllReduce:1048576 AllReduce:4096 ".repeat(6)));
+    let mut job = job(&rests.each_ref().map(String::as_str));
+    job.read_after_ms = 130;
+    job
+}
+
 fn case(name: &'static str, cause: &'static str, culprits: &'static [u32], story: &'static str) -> RingCase {
     let category = match cause {
         "none" => "none",
@@ -283,6 +291,42 @@ pub fn ring_cases() -> Vec<RingCase> {
                 "AllReduce:768? AllReduce:1048576!",
             ]),
         ),
+        case(
+            "ring-type-ended",
+            "dtype-mismatch",
+            &[1],
+            "a rank reduces halves where the others reduce floats: NCCL ends the call, the numbers are wrong",
+        )
+        .with(&after_calls([
+            "AllReduce:512",
+            "AllReduce:512:ncclFloat16",
+            "AllReduce:512",
+            "AllReduce:512",
+        ])),
+        case(
+            "ring-kind-ended",
+            "op-mismatch",
+            &[2],
+            "a rank gathers where the others reduce: NCCL ends the call, the next one hangs",
+        )
+        .with(&job(&[
+            "AllReduce:512 AllReduce:1048576? AllReduce:4096!",
+            "AllReduce:512 AllReduce:1048576? AllReduce:4096!",
+            "AllGather:512 AllReduce:1048576 AllReduce:4096?",
+            "AllReduce:512 AllReduce:1048576? AllReduce:4096!",
+        ])),
+        case(
+            "ring-healthy-bytes",
+            "none",
+            &[],
+            "a broadcast of as many bytes, which one rank takes as another type: nothing is added up",
+        )
+        .with(&after_calls([
+            "Broadcast:512",
+            "Broadcast:512:ncclInt32",
+            "Broadcast:512",
+            "Broadcast:512",
+        ])),
         case(
             "ring-circle",
             "deadlock-cycle",

@@ -1,6 +1,6 @@
 //! Rings by script, for cases whose states are chosen one by one: what a rank called, one word per call.
 //!
-//! `AllReduce:4096*40` are forty all-reduces of 4,096 elements that ended; `?` after a word: in flight, its kernel runs;
+//! `AllReduce:4096*40` are forty all-reduces of 4,096 floats that ended, `AllReduce:8:ncclFloat16` one of halves; `?` after a word: in flight, its kernel runs;
 //! `!`: in flight, its kernel has not started; `~`: NCCL has not given it to the GPU yet. `dp/` before a word names the
 //! communicator (the first is the usual one), `Send>2:8` and `Recv<1:8` are messages to and from ranks of it.
 
@@ -51,6 +51,7 @@ struct Word {
     function: String,
     peer: Option<u32>,
     count: u64,
+    datatype: String,
     times: usize,
     stage: Stage,
 }
@@ -115,12 +116,14 @@ impl RingJob {
             Some((name, rest)) => (self.comms.iter().position(|(known, _)| known == name)?, rest),
             None => (0, text),
         };
-        let (what, count) = text.split_once(':')?;
+        let (what, size) = text.split_once(':')?;
+        let (count, datatype) = size.split_once(':').unwrap_or((size, "ncclFloat32"));
         let (function, peer) = match what.split_once(['>', '<']) {
             Some((function, peer)) => (function, Some(peer.parse().ok()?)),
             None => (what, None),
         };
-        Some(Word { comm, function: function.to_owned(), peer, count: count.parse().ok()?, times, stage })
+        let (function, datatype) = (function.to_owned(), datatype.to_owned());
+        Some(Word { comm, function, peer, count: count.parse().ok()?, datatype, times, stage })
     }
 
     /// Time of the n-th call of a rank.
@@ -209,7 +212,7 @@ impl RingJob {
             function: word.function.clone(),
             sequence: Some(number),
             count: word.count,
-            datatype: "ncclFloat32".to_owned(),
+            datatype: word.datatype.clone(),
             root: matches!(word.function.as_str(), "Broadcast" | "Reduce").then_some(0),
             peer: word.peer,
             algorithm: "RING".to_owned(),

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ringleader_model::{FlightDump, Frame, FrameOwner, Rank};
+use ringleader_model::{FlightDump, Frame, FrameOwner, OpKind, Rank};
 
 use super::ledger::{Call, Difference, Group, Ledger, Origin, Track, View};
 
@@ -236,13 +236,14 @@ impl<'a> Aligner<'_, 'a> {
         track.created_ns(track.op(seq)?)
     }
 
-    /// The first number at which two ranks made calls that do not fit each other, and not all have finished it.
+    /// The first number at which two ranks made calls that do not fit each other. What all have finished counts as well
+    /// where it cannot be right: over sockets NCCL ends calls that differ, with wrong numbers.
     fn first_difference(&self, tracks: &[(usize, &Track<'a>)]) -> Option<u32> {
         let (_, base) = tracks.iter().max_by_key(|(_, t)| t.calls.len())?;
         let done = tracks.iter().map(|(_, t)| t.finished.unwrap_or(0)).min().unwrap_or(0);
         let mut first: Option<u32> = None;
         for (_, track) in tracks {
-            let from = track.first_seq.max(base.first_seq).max(done.saturating_add(1));
+            let from = track.first_seq.max(base.first_seq).max(1);
             let to =
                 track.last_seq().min(base.last_seq()).min(first.map_or(u32::MAX, |f| f.saturating_sub(1)));
             if from > to {
@@ -258,18 +259,49 @@ impl<'a> Aligner<'_, 'a> {
             if a == b {
                 continue;
             }
-            let differs = |(a, b): (&u32, &u32)| {
+            let differs = |(at, (a, b)): (u32, (&u32, &u32))| {
                 a != b
                     && match (self.ledger.get(*a), self.ledger.get(*b)) {
-                        (Some(a), Some(b)) => !a.fits(b),
+                        (Some(a), Some(b)) if a.fits(b) => false,
+                        (Some(a), Some(b)) => {
+                            let seq = from + at;
+                            seq > done || self.is_wrong_though_ended(a, b) && self.is_island(base, track, seq)
+                        }
                         _ => false,
                     }
             };
-            if let Some(at) = a.iter().zip(b).position(differs) {
+            if let Some(at) = (0..).zip(a.iter().zip(b)).position(differs) {
                 first = Some(from + at as u32);
             }
         }
         first
+    }
+
+    /// Whether two calls that ended together cannot have been meant to. NCCL knows bytes where it only copies them, and
+    /// torch's records of gathering calls may show each rank its own size.
+    fn is_wrong_though_ended(&self, a: &Call, b: &Call) -> bool {
+        let copies = matches!(a.kind, OpKind::AllGather | OpKind::Broadcast);
+        match a.difference(b) {
+            None => false,
+            Some(Difference::Kind) => [a.kind, b.kind].iter().all(|kind| {
+                !kind.is_p2p() && !matches!(kind, OpKind::Coalesced | OpKind::Other | OpKind::AllToAll)
+            }),
+            Some(Difference::Root | Difference::Reduction) => true,
+            Some(Difference::Type) => !(copies && a.bytes().is_some() && a.bytes() == b.bytes()),
+            Some(Difference::Size) => {
+                self.group.view == View::Ring
+                    || matches!(a.kind, OpKind::AllReduce | OpKind::Reduce | OpKind::Broadcast)
+            }
+        }
+    }
+
+    /// Whether ranks that part at this number agreed before it and do so again soon after. Torch's numbers may be shifted
+    /// against each other for good (blocks of sends count on some ranks only); NCCL's own never are.
+    fn is_island(&self, a: &Track<'a>, b: &Track<'a>, seq: u32) -> bool {
+        let agree = |seq: u32| self.same(a.call(seq).as_ref(), b.call(seq).as_ref());
+        self.group.view == View::Ring
+            || agree(seq.saturating_sub(1))
+                && (1..=MAX_SHIFT as u32).any(|after| agree(seq.saturating_add(after)))
     }
 
     /// The ranks that make the reference call, and whether that is a choice between equals.
@@ -350,10 +382,33 @@ impl<'a> Aligner<'_, 'a> {
             offer(self.agree(Some(&mine), theirs.get(shift..)), shift as u32, Fault::Skipped(shift as u32));
             offer(self.agree(mine.get(shift..), Some(&theirs)), shift as u32, Fault::Extra(shift as u32));
         }
+        // The others stand in the call: what they would have made next is what followed it the last time.
+        if theirs.len() == 1 {
+            let foretold: Vec<u32> =
+                theirs.iter().copied().chain(Self::last_time(usual_track, seq)).collect();
+            for shift in (1..=MAX_SHIFT).take_while(|shift| shift + 1 < foretold.len()) {
+                let fits = self.agree(Some(&mine), foretold.get(shift..)).filter(|n| *n > 1);
+                offer(fits, shift as u32, Fault::Skipped(shift as u32));
+            }
+        }
         match best {
             Some((n, _, fault)) => (Self::narrow(fault, odd_track, usual_track, seq), n),
             None => (self.judge_alone(replaced, odd_track, usual_track, seq), 0),
         }
+    }
+
+    /// What followed a call the last time it was made after the same predecessor, up to now and with it.
+    fn last_time(track: &Track<'a>, seq: u32) -> Vec<u32> {
+        let (now, before) = (track.call(seq), seq.checked_sub(1).and_then(|s| track.call(s)));
+        let from = track.first_seq.max(seq.saturating_sub(MAX_TAIL as u32));
+        let same = |at: &u32| {
+            now.is_some()
+                && before.is_some()
+                && track.call(*at) == now
+                && at.checked_sub(1).and_then(|b| track.call(b)) == before
+        };
+        let Some(last) = (from..seq).rev().find(same) else { return Vec::new() };
+        (last + 1..=seq).map(|at| track.call(at).unwrap_or(Track::GAP)).collect()
     }
 
     /// What the odd call is, if it took the place of the usual one.

@@ -276,6 +276,7 @@ impl Conditions {
                     }
                     if condition.stand.is_none()
                         && let Some(thread) = main_thread(&stacks.threads, pid, stacks.tool)
+                        && !is_of_worker(thread)
                     {
                         let mut stand = stand_of(thread, observation.cite);
                         stand.gil_holder = gil_holder(&stacks.threads, thread, observation.cite);
@@ -500,6 +501,13 @@ pub fn crash_frames(threads: &[ThreadStack]) -> &[Frame] {
         .find(|t| t.current && !t.frames.is_empty())
         .or_else(|| threads.iter().rev().find(|t| !t.frames.is_empty()))
         .map_or(&[], |t| t.frames.as_slice())
+}
+
+/// The process is a worker of a data loader: a child of a rank, which tells nothing of where the rank stands.
+fn is_of_worker(thread: &ThreadStack) -> bool {
+    let is_loop =
+        |f: &Frame| &*f.function == "_worker_loop" && f.file.ends_with("utils/data/_utils/worker.py");
+    thread.frames.iter().any(is_loop)
 }
 
 /// A thread other than the main one that holds Python's lock.

@@ -57,20 +57,20 @@ pub struct Broken {
     pub from: usize,
     /// Receiver.
     pub to: usize,
+    /// For how long both sides have waited when their rings were read, ns.
+    pub silent_ns: i64,
     /// Both sides.
     pub evidence: Vec<Evidence>,
 }
 
-/// The pairs of a front between whom nothing passes. Where an earlier link of the chain is broken, a sender has no data
-/// yet and says so: such pairs are whole.
+/// The pairs of a front between whom nothing passes: the sender has handed data to the network that has not left, or has
+/// sent more steps than have come. Where an earlier link of the chain is broken, a sender has no data yet and says so:
+/// such pairs are whole.
 pub fn broken_pairs(group: &Group<'_>, front: &Front) -> Vec<Broken> {
     let inside = members(group, front);
     let mut found: Vec<Broken> = Vec::new();
     for sender in &inside {
         for send in sender.waits().filter(|w| w.is_send) {
-            if !matches!(send.phase, RingPhase::SendNet | RingPhase::SendPeer) {
-                continue;
-            }
             let Some(receiver) = inside.iter().find(|i| i.member == send.peer as usize) else { continue };
             let awaits = |w: &&RingWait| {
                 !w.is_send
@@ -79,12 +79,22 @@ pub fn broken_pairs(group: &Group<'_>, front: &Front) -> Vec<Broken> {
                     && w.phase == RingPhase::RecvNet
             };
             let Some(receive) = receiver.waits().find(awaits) else { continue };
+            let is_on_its_way = match send.phase {
+                RingPhase::SendNet | RingPhase::SendPeer => true,
+                RingPhase::SendGpu => send.steps.1 == receive.steps.1 && send.steps.0 > receive.steps.0,
+                _ => false,
+            };
+            if !is_on_its_way {
+                continue;
+            }
             let (from, to) = (sender.member, receiver.member);
             if found.iter().any(|b| b.from == from && b.to == to) {
                 continue;
             }
             let evidence = [(sender, send), (receiver, receive)].map(|(i, w)| wait_evidence(group, i, w));
-            found.push(Broken { from, to, evidence: evidence.into_iter().flatten().collect() });
+            let silent_ns =
+                (sender.ring.taken_ns - send.since_ns).min(receiver.ring.taken_ns - receive.since_ns);
+            found.push(Broken { from, to, silent_ns, evidence: evidence.into_iter().flatten().collect() });
         }
     }
     found

@@ -17,7 +17,7 @@ use ringleader_model::{
 
 use counted::Room;
 
-pub use rings::{rank_of, rings};
+pub use rings::{n_set_aside, rank_of, rings};
 
 use super::dumps::OwnedDump;
 use super::roster::Roster;
@@ -84,6 +84,19 @@ impl Call {
         } else {
             None
         }
+    }
+
+    /// Bytes of the larger side; None where the number of elements or the size of one is unknown.
+    pub fn bytes(&self) -> Option<u64> {
+        let of_one = match &*self.dtype {
+            "Char" | "Byte" | "Bool" | "Float8_e4m3fn" | "Float8_e5m2" => 1,
+            "Half" | "BFloat16" | "Short" | "UInt16" => 2,
+            "Int" | "UInt32" | "Float" => 4,
+            "Long" | "UInt64" | "Double" => 8,
+            _ => return None,
+        };
+        let elements = self.elements_in.max(self.elements_out);
+        (elements > 0).then(|| elements.saturating_mul(of_one))
     }
 
     /// `all_reduce of 1048576 Float`.

@@ -98,10 +98,12 @@ fn describe(scene: &Scene<'_>, divergence: &Divergence) -> Option<Mismatch> {
             evidence.extend(evidence_of(scene, track, divergence.seq));
         }
     }
-    // Rings keep no stacks: there it is where the rank stands since.
+    // Rings keep no stacks: there it is where the rank stands since, unless it has gone on.
     let place = |at: usize| {
         let track = track(at)?;
-        place_near(scene, track, &group.name, divergence.seq).or_else(|| standing(scene, track).cloned())
+        let is_in_it = || track.finished.is_none_or(|f| f < divergence.seq);
+        place_near(scene, track, &group.name, divergence.seq)
+            .or_else(|| standing(scene, track).filter(|_| is_in_it()).cloned())
     };
     let place = divergence.odd.iter().find_map(|at| place(*at));
     let odd: Vec<Node> = divergence.odd.iter().filter_map(|at| node(group, *at)).collect();

@@ -100,26 +100,73 @@ impl Roster {
                         roster.add(Member { rank, host, pid, local_rank, ..Member::default() });
                     }
                 }
-                // A process that was started with its rank in its environment, and is named.
-                Fact::Environment(_) if observation.who.rank.is_some() && observation.who.pid.is_some() => {
-                    let who = observation.who.clone();
-                    roster.add(Member {
-                        rank: who.rank,
-                        local_rank: who.local_rank,
-                        host: who.host,
-                        pid: who.pid,
-                        ..Member::default()
-                    });
-                }
                 _ => {}
             }
         }
+        roster.join_environments(case);
         if let Some(world) = roster.world_size {
             // A communicator larger than the world cannot be; ranks past its end come from another job's leftovers.
             roster.members.retain(|m| m.rank.is_none_or(|r| r.0 < world));
         }
         roster.members.sort_by_key(|m| (m.rank.is_none(), m.rank, m.host.clone(), m.pid));
+        roster.join_nameless();
         roster
+    }
+
+    /// Whoever spoke as a rank before anything told its process, and then came to be known by its process, is one member,
+    /// in whatever order that was read.
+    fn join_nameless(&mut self) {
+        let (nameless, mut members): (Vec<Member>, Vec<Member>) =
+            std::mem::take(&mut self.members).into_iter().partition(|m| m.rank.is_some() && m.pid.is_none());
+        for one in nameless {
+            match members.iter_mut().find(|m| m.rank == one.rank && m.agrees_with(&one)) {
+                Some(member) => member.take_in(&one),
+                None => members.push(one),
+            }
+        }
+        members.sort_by_key(|m| (m.rank.is_none(), m.rank, m.host.clone(), m.pid));
+        self.members = members;
+    }
+
+    /// Processes that were started with their rank in their environment, and are named. Children inherit it, and outlive a
+    /// rank that is gone: where processes of this job are known to speak NCCL, only they are its ranks.
+    fn join_environments(&mut self, case: &Case) {
+        let named = || {
+            case.observations
+                .iter()
+                .filter(|o| matches!(o.fact, Fact::Environment(_)))
+                .map(|o| &o.who)
+                .filter(|who| who.rank.is_some() && who.pid.is_some())
+        };
+        let of_who = |who: &Who| Member {
+            rank: who.rank,
+            local_rank: who.local_rank,
+            host: who.host.clone(),
+            pid: who.pid,
+            ..Member::default()
+        };
+        let speakers = speakers(case);
+        let speaks = |who: &Who| {
+            speakers.iter().any(|(pid, host)| Some(*pid) == who.pid && hosts_agree(*host, who.host.as_ref()))
+        };
+        // Those that speak may be of an earlier attempt, of which nothing runs any more.
+        let is_of_now = named().any(speaks);
+        let mut fresh: Vec<Member> = Vec::new();
+        for who in named() {
+            let has_speaker = |m: &Member| {
+                m.rank == who.rank
+                    && hosts_agree(m.host.as_ref(), who.host.as_ref())
+                    && m.pid.is_some_and(|pid| {
+                        Some(pid) != who.pid && speakers.iter().any(|(speaker, _)| *speaker == pid)
+                    })
+            };
+            if !(is_of_now && !speaks(who) && self.members.iter().any(has_speaker)) {
+                fresh.push(of_who(who));
+            }
+        }
+        for member in fresh {
+            self.add(member);
+        }
     }
 
     fn find_launchers(&mut self, case: &Case) {
@@ -312,6 +359,28 @@ impl Roster {
     }
 }
 
+/// Processes that NCCL itself ran in, by ring, log or RAS.
+fn speakers(case: &Case) -> Vec<(Pid, Option<&Host>)> {
+    let mut found = Vec::new();
+    for observation in &case.observations {
+        let host = observation.who.host.as_ref();
+        match &observation.fact {
+            Fact::Ring(_) => found.extend(observation.who.pid.map(|pid| (pid, host))),
+            Fact::Nccl(log) => found
+                .extend(log.processes.iter().filter_map(|p| p.who.pid.map(|pid| (pid, p.who.host.as_ref())))),
+            Fact::Ras(report) => {
+                let peers = report.comms.iter().flat_map(|c| &c.ranks).map(|r| &r.peer);
+                // RAS names hosts by address.
+                found.extend(peers.filter_map(|p| p.pid.map(|pid| (pid, None))));
+            }
+            _ => {}
+        }
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
 /// Whether a command line is a launcher, not a rank.
 pub fn is_launcher_command(command: &str) -> bool {
     const LAUNCHERS: [&str; 9] = [
@@ -409,5 +478,43 @@ mod tests {
             |host: Option<&str>| Who { pid: Some(Pid(7)), host: host.map(Host::from), ..Who::default() };
         assert_eq!(roster.find(&who(None)), None);
         assert_eq!(roster.find(&who(Some("b"))).and_then(|m| m.rank), Some(Rank(1)));
+    }
+
+    #[test]
+    fn a_rank_that_spoke_before_its_process_was_known() {
+        use crate::staging::Stage;
+        let spoke = |job: Stage| job.error_line(Some(1), "ValueError: boom");
+        let logged = |job: Stage| job.process("node1", 101, None);
+        let seen = |job: Stage| job.rings(&["ar:9", "ar:9"]);
+        let first = Roster::new(&seen(logged(spoke(Stage::job(2)))).case);
+        let last = Roster::new(&spoke(logged(seen(Stage::job(2)))).case);
+        assert_eq!(first.members, last.members);
+        assert_eq!(first.members.len(), 2);
+        assert_eq!(first.by_rank(Rank(1)).and_then(|m| m.pid), Some(Pid(101)));
+    }
+
+    #[test]
+    fn children_inherit_the_rank() {
+        use crate::staging::Stage;
+        use ringleader_model::{Environment, EnvironmentForm, SourceKind};
+        let started = |job: Stage, rank, pid| {
+            let settings = Vec::new();
+            let environment =
+                Environment { form: EnvironmentForm::Process, settings, n_left_out: 0, is_whole: true };
+            let who = Who {
+                rank: Some(Rank(rank)),
+                host: Some("node1".into()),
+                pid: Some(Pid(pid)),
+                ..Who::default()
+            };
+            job.push(SourceKind::Environment, who, Fact::Environment(Box::new(environment)))
+        };
+        let of = |job: Stage| Roster::new(&job.case).rank_of(Pid(555), None);
+        let rings = || Stage::job(2).rings(&["ar:9", "ar:9"]);
+        // The rank itself is gone; its worker lives.
+        assert_eq!(of(started(started(rings(), 0, 100), 1, 555)), None);
+        // Rings of an attempt that is over; no rings at all.
+        assert_eq!(of(started(rings(), 1, 555)), Some(Rank(1)));
+        assert_eq!(of(started(started(Stage::job(2), 0, 100), 1, 555)), Some(Rank(1)));
     }
 }

@@ -4,7 +4,7 @@ use ringleader_model::{Evidence, Frame, OpState, Rank, RankSet, SourceKind, user
 
 use super::Scene;
 use super::ledger::{Group, Track, View};
-use super::mismatch::{evidence_of, place_near};
+use super::mismatch::{evidence_of, place_near, standing};
 use super::pattern;
 use super::waits::{Front, FrontKind, Node, Root, Waits, node};
 
@@ -293,6 +293,9 @@ fn describe(scene: &Scene<'_>, waits: &Waits, root: &Root) -> Suspect {
                                     user_frame(&stand.frames).cloned()
                                 },
                             );
+                        // A ring keeps no stacks: there it is where the waiter stands.
+                        suspect.waiters_place =
+                            suspect.waiters_place.take().or_else(|| standing(scene, track).cloned());
                     }
                     suspect.evidence.push(Evidence {
                         cite: track.cite,

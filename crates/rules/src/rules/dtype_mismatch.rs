@@ -75,6 +75,19 @@ mod tests {
     }
 
     #[test]
+    fn wrong_numbers_without_a_hang() {
+        let usual = "ar:9*12 ar:100 ar:7*3";
+        let job = |odd| Stage::job(4).rings(&[usual, odd, usual, usual]);
+        job("ar:9*12 ar:100:Half ar:7*3").concludes(&RULE, "dtype-mismatch 1, high");
+        job(usual).silent(&RULE);
+        // Nothing is added up where NCCL only copies: as many bytes are the same to it.
+        let usual = "ar:9*12 bc:100 ar:7*3";
+        let job = |odd| Stage::job(3).rings(&[usual, odd, usual]);
+        job("ar:9*12 bc:100:Int ar:7*3").silent(&RULE);
+        job("ar:9*12 bc:100:Half ar:7*3").concludes(&RULE, "dtype-mismatch 1, high");
+    }
+
+    #[test]
     fn another_view_of_one_tensor() {
         Stage::job(3).dumps(&["ar:100? ar:7?", "ar:10x10? ar:7?", "ar:100? ar:7?"]).silent(&RULE);
     }

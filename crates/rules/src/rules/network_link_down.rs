@@ -31,7 +31,7 @@ pub(super) static RULE: Rule = Rule {
     id: "network-link-down",
     title: "a node's interface lost its link in mid-run",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::FlightRecorder, Input::Ras, Input::KernelLog],
+    reads: &[Input::NcclLog, Input::Ring, Input::FlightRecorder, Input::Ras, Input::KernelLog],
     doc: include_str!("network_link_down.rs"),
     check,
 };
@@ -43,7 +43,13 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
     for (_, log) in scene.nccl_logs() {
         for (at, process) in log.processes.iter().enumerate() {
-            let was_up = log.comms.iter().any(|c| c.process as usize == at && c.completed.is_some());
+            // By its log, or by its ring, which tells of calls that ended.
+            let was_up = log.comms.iter().any(|c| c.process as usize == at && c.completed.is_some())
+                || scene.rings().iter().any(|(observation, ring)| {
+                    process.who.pid.is_some()
+                        && observation.who.pid == process.who.pid
+                        && ring.ops.iter().any(|op| op.ended_ns > 0)
+                });
             if !was_up {
                 continue;
             }
@@ -111,6 +117,16 @@ mod tests {
             .log(1, "node2", "ar:1")
             .warn("socket.cc:510", NO_ROUTE)
             .concludes(&RULE, "network-link-down 1, medium");
+    }
+
+    #[test]
+    fn a_ring_shows_that_it_was_up() {
+        let job = |script| {
+            let job = Stage::job(2).rings_on(&[script; 2], &[1, 2]).process("node2", 101, Some(1));
+            job.warn("misc/socket.cc:596", NO_ROUTE)
+        };
+        job("ar:9*12 ar:9?").concludes(&RULE, "network-link-down 1, medium");
+        job("ar:9?").silent(&RULE);
     }
 
     #[test]

@@ -43,6 +43,9 @@ pub(super) static RULE: Rule = Rule {
     check,
 };
 
+/// No transfer within a healthy network takes as long, ns.
+const LOST_NS: i64 = 3_000_000_000;
+
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
     let several = |name: fn(&Member) -> Option<Host>| {
@@ -92,9 +95,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
 /// By the rings: all have entered an operation and their kernels run, and between some of them data does not pass. The
 /// node, or else the rank, on which all such pairs end is named; where there is none, both ends of a pair are.
 fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
-    let Some(waits) = scene.waits_of(View::Ring).filter(|_| scene.ledger.is_stalled) else {
-        return Vec::new();
-    };
+    let Some(waits) = scene.waits_of(View::Ring) else { return Vec::new() };
+    // A job at work has all kinds of things in flight for a moment. Data that was given to the network and has not come
+    // for seconds is lost on the way, whatever the job's rhythm, though it may yet be sent again.
+    let is_stalled = scene.ledger.is_stalled;
+    let is_lost = |b: &Broken| is_stalled || b.silent_ns >= LOST_NS;
     let mut findings = Vec::new();
     for front in waits.all_in.iter().filter_map(|at| waits.fronts.get(*at)) {
         let Some(group) = scene.ledger.groups.get(front.group) else { continue };
@@ -109,7 +114,7 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
         let launched = inside::members(group, front).iter().any(|i| i.op.stage() == RingStage::Launched);
         let broken: Vec<Broken> = inside::broken_pairs(group, front)
             .into_iter()
-            .filter(|b| !launched && answers(b.from) && answers(b.to))
+            .filter(|b| !launched && is_lost(b) && answers(b.from) && answers(b.to))
             .collect();
         let Some(first) = broken.first() else { continue };
         let pairs: Vec<[Culprit; 2]> = broken
@@ -130,7 +135,7 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
         findings.extend(
             Draft::new(RULE.id, "network-unreachable", title)
                 .weight(Weight::Derived)
-                .confidence(Confidence::Medium)
+                .confidence(if is_stalled { Confidence::Medium } else { Confidence::Low })
                 .culprits(culprits)
                 .victims(victims)
                 .evidence(broken.iter().take(4).flat_map(|b| b.evidence.iter().cloned()))
@@ -158,7 +163,9 @@ fn common(pairs: &[[Culprit; 2]]) -> Vec<Culprit> {
             .all(|c| is_same(c, first))
             .then(|| found.into_iter().map(|c| (*c).clone()).collect::<Vec<_>>())
     };
-    let by_host = only(&|a, b| a.host.is_some() && a.host == b.host);
+    // Nodes that all are called the same, or one node, tell nothing apart.
+    let several = all.iter().any(|c| all.first().is_some_and(|first| first.host != c.host));
+    let by_host = only(&|a, b| a.host.is_some() && a.host == b.host).filter(|_| several);
     let by_rank = || only(&|a, b| a.rank == b.rank);
     by_host.or_else(by_rank).unwrap_or_else(|| all.into_iter().cloned().collect())
 }
@@ -197,8 +204,33 @@ mod tests {
         // Both ways, and through a second neighbour: the node in all of them.
         let both = ring(job()).proxy(2, 0, SendNet).proxy(2, 1, SendNet).proxy(1, 2, RecvNet);
         both.concludes(&RULE, "network-unreachable 2, medium");
+        // Steps that rank 0 sent have not come to rank 1, nor those of rank 2 to rank 0.
+        let sent = |job: Stage, rank: u32, to: u32| {
+            job.change_ring(rank, |ring| {
+                let sends = ring.waits.iter_mut().filter(|w| w.is_send && w.peer == to);
+                sends.for_each(|w| w.steps.0 += 2);
+            })
+        };
+        let starved = || {
+            (0..3).fold(job(), |job, rank| {
+                job.proxy(rank, (rank + 1) % 3, SendGpu).proxy(rank, (rank + 2) % 3, RecvNet)
+            })
+        };
+        sent(sent(starved(), 0, 1), 2, 0).concludes(&RULE, "network-unreachable 0, medium");
+        starved().silent(&RULE);
         // A moment of a job at work; a process that is stopped.
         ring(job().rings_read_after(200)).silent(&RULE);
+        // Not yet long for a job that pauses for as long, but far too long on the way.
+        let pauses = |ring: &mut ringleader_model::RingRecord| {
+            for op in ring.ops.iter_mut().filter(|op| op.number < 10) {
+                op.enqueued_ns -= 20_000_000_000;
+                op.started_ns -= 20_000_000_000;
+                op.ended_ns -= 20_000_000_000;
+            }
+        };
+        let paused = |ms| ring(job().rings_read_after(ms)).each_ring(pauses);
+        paused(5_000).concludes(&RULE, "network-unreachable 1-2, low");
+        paused(1_000).silent(&RULE);
         ring(job()).ps("S S T").silent(&RULE);
         // One GPU has not begun: then it is that which the others wait for.
         ring(Stage::job(3).rings_on(&["ar:9*12 ar:9?", "ar:9*12 ar:9!", "ar:9*12 ar:9?"], &[1, 2, 3]))

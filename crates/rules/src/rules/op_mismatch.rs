@@ -79,6 +79,22 @@ mod tests {
     }
 
     #[test]
+    fn what_nccl_ended_all_the_same() {
+        let usual = "ar:9*12 ar:100 ar:7? ar:3!";
+        let job =
+            |odd| Stage::job(4).rings(&[usual, usual, odd, usual]).stands(2, &[("/srv/t.py", 44, "step")]);
+        // The rank has gone on since: where it stands now is not where it called.
+        job("ar:9*12 ag:100 ar:7 ar:3?").concludes(&RULE, "op-mismatch 2, high");
+        job("ar:9*12 ar:100 ar:7? ar:3!").silent(&RULE);
+        let usual = "ar:9*12 ar:100 ar:7? ar:3?";
+        let odd = "ar:9*12 ag:100@40 ar:7 ar:3?";
+        Stage::job(3).dumps(&[usual, usual, odd]).concludes(&RULE, "op-mismatch 2 at step:40, high");
+        // Numbers of torch that are shifted for good say nothing of what has ended.
+        let usual = "bc:9 ar:8 ag:7*3 ar:8 ag:7*4 ar:8 ar:8?";
+        Stage::job(3).dumps(&[usual, usual, "ar:8 ag:7*3 ar:8 ag:7*4 ar:8*2 ar:8?"]).silent(&RULE);
+    }
+
+    #[test]
     fn what_fits_when_moved() {
         Stage::job(3).dumps(&[USUAL, USUAL, "ar:100 ar:7? ag:3?"]).silent(&RULE);
         Stage::job(3).dumps(&[USUAL, USUAL, "ar:100 bc:1@40? ar:50? ar:7?"]).silent(&RULE);

@@ -74,6 +74,15 @@ mod tests {
     }
 
     #[test]
+    fn sizes_of_calls_that_ended() {
+        let usual = "ar:9*12 ag:100 ar:7*3";
+        let odd = "ar:9*12 ag:50 ar:7*3";
+        Stage::job(3).rings(&[usual, usual, odd]).concludes(&RULE, "shape-mismatch 2, high");
+        // Torch shows each rank the size of its own part of a list.
+        Stage::job(3).dumps(&[usual, usual, odd]).silent(&RULE);
+    }
+
+    #[test]
     fn a_skipped_call_fits_when_moved() {
         Stage::job(3).dumps(&[USUAL, USUAL, "ar:100 ar:7? ag:3?"]).silent(&RULE);
     }

@@ -244,6 +244,17 @@ mod tests {
     }
 
     #[test]
+    fn the_others_stand_in_what_was_left_out() {
+        let step = "ar:9 ar:9 ar:1 ";
+        let usual = step.repeat(6) + "ar:9 ar:9 ar:1?";
+        let job = |odd: &str| Stage::job(4).rings(&[&usual, &usual, &usual, &(step.repeat(6) + odd)]);
+        job("ar:9 ar:9 ar:9? ar:9? ar:1?").expect(&RULE, &["skipped-collective 3"]);
+        // What it calls is no part of the step: one too many.
+        job("ar:9 ar:9 ar:5? ar:1?").silent(&RULE);
+        job("ar:9 ar:9 ar:1?").silent(&RULE);
+    }
+
+    #[test]
     fn late_or_stuck() {
         Stage::job(3).dumps(&[USUAL, "ar:100", USUAL]).silent(&RULE);
         Stage::job(3).dumps(&["ar:9*4", "ar:9*3 ar:9?", "ar:9*3 ar:9?"]).silent(&RULE);

@@ -26,6 +26,7 @@ use crate::correlate::Scene;
 use crate::correlate::condition::{Busy, Condition, ProcessState};
 use crate::correlate::ledger::View;
 use crate::correlate::suspects::Suspect;
+use crate::correlate::waits::{self, Waits};
 use crate::drafting;
 use crate::hardware::storage;
 use crate::rule::{Input, Outcome, Rule};
@@ -62,7 +63,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             continue;
         }
         // With an operation of its own in flight it is inside, wherever its program stands.
-        if suspect.is_inside {
+        if suspect.is_inside || counts_alone_say_so(scene, suspect) {
             continue;
         }
         let stand = condition.and_then(|c| c.stand.as_ref());
@@ -148,6 +149,23 @@ fn check(scene: &Scene<'_>) -> Outcome {
         return Outcome::Undecided(needs);
     }
     Outcome::from_findings(findings)
+}
+
+/// Only counts of launches speak against it, and recorders that see operations end have one of its own in flight. Of a
+/// process that does not answer RAS they may show a moment long past.
+fn counts_alone_say_so(scene: &Scene<'_>, suspect: &Suspect) -> bool {
+    let in_flight = |view: &Waits| {
+        view.fronts.iter().any(|front| {
+            scene.ledger.groups.get(front.group).is_some_and(|group| {
+                front.waiting.iter().any(|m| waits::node(group, *m) == Some(suspect.node))
+            })
+        })
+    };
+    let answers =
+        suspect.node.rank().and_then(|r| scene.condition(r)).is_none_or(|c| c.ras_missing.is_none());
+    answers
+        && !suspect.views.iter().any(|view| view.knows_ends())
+        && scene.waits.iter().filter(|w| w.view.knows_ends()).any(in_flight)
 }
 
 /// Functions of Python, torch and its loaders that read or write files, or wait for those that do.
@@ -286,6 +304,28 @@ mod tests {
             .dumps(&["a/ar:9?", "a/ar:9?", "b/ar:9?", ""])
             .stands(3, &[FETCH])
             .expect(&RULE, &["stuck-outside-collective 3"]);
+    }
+
+    #[test]
+    fn its_own_operation_waits_for_its_gpu() {
+        // Rank 0's kernel has not started in one group; in another, which it has not come to, RAS counts a call less.
+        let job = |scripts: &[&str; 3]| {
+            let job = Stage::job(3).group("a", 0..2).group("b", 1..3).rings(scripts);
+            job.ras(&["ar:5", "ar:5", "ar:6"]).stands(1, &[FETCH])
+        };
+        job(&["a/ar:9*12 a/ar:9?", "a/ar:9*12 b/ar:8*9 a/ar:9!", "b/ar:8*9 b/ar:8?"]).silent(&RULE);
+        job(&["a/ar:9*12", "a/ar:9*12 b/ar:8*9", "b/ar:8*9 b/ar:8?"])
+            .expect(&RULE, &["stuck-outside-collective 1"]);
+    }
+
+    #[test]
+    fn a_worker_of_its_data_loader_is_not_the_rank() {
+        let worker = [
+            ("selectors.py", 415, "select"),
+            ("torch/utils/data/_utils/worker.py", 318, "_worker_loop"),
+            ("/srv/train.py", 44, "step"),
+        ];
+        waiting().stands(2, &worker).concludes(&RULE, "stuck-outside-collective 2 at step:10, low");
     }
 
     #[test]

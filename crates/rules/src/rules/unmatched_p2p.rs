@@ -104,6 +104,13 @@ mod tests {
     }
 
     #[test]
+    fn rings_show_where_the_other_side_waits() {
+        let job = Stage::job(2).rings(&["send>1:8*12 ar:9?", "recv<0:8*12 recv<0:8?"]);
+        job.stands(1, &[("/srv/pipe.py", 61, "forward")])
+            .concludes(&RULE, "unmatched-p2p 0 at forward:61, medium");
+    }
+
+    #[test]
     fn a_stage_that_is_late_as_a_whole() {
         stages().stands(1, &[("/srv/data.py", 31, "fetch")]).silent(&RULE);
         stages().ps("S T").silent(&RULE);

@@ -28,7 +28,6 @@
 use ringleader_model::{Impact, Weight};
 
 use crate::correlate::Scene;
-use crate::correlate::align::Fault;
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found};
 
@@ -57,8 +56,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
             "or let torch compare them before each call (slow)",
             "TORCH_DISTRIBUTED_DEBUG=DETAIL",
         );
-    // Either end may say so; records of the calls show whose size is the odd one.
-    let is_recorded = scene.mismatches.iter().any(|m| matches!(m.fault, Fault::Size));
+    // Either end may say so, and any two calls that differ look like this on the wire; where the calls were recorded, the
+    // records show what differs and whose call is the odd one.
+    let is_recorded = !scene.mismatches.is_empty();
     found(if is_recorded { draft.weight(Weight::Symptom) } else { draft })
 }
 

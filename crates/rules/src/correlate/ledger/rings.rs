@@ -50,6 +50,11 @@ pub fn rings(case: &Case) -> Vec<(&Observation, &RingRecord)> {
     kept.iter().filter_map(of).collect()
 }
 
+/// How many processes of earlier jobs have left rings beside those of the job that is judged.
+pub fn n_set_aside(case: &Case) -> usize {
+    of_processes(case).len() - rings(case).len()
+}
+
 fn root(parents: &[usize], mut at: usize) -> usize {
     while let Some(parent) = parents.get(at).copied().filter(|p| *p != at) {
         at = parent;
