@@ -3,7 +3,7 @@
 //! It saw the job's rhythm before, which the evidence may not show, so its word counts like a watchdog's: something has waited
 //! for too long. It is a word of a moment: where a ring shows that something has moved since, it is void.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{Case, Evidence, Fact, NoteKind, Observation, SourceKind, WatchEvent, WatchedStall};
 
@@ -38,47 +38,53 @@ impl StandStill<'_> {
 
 /// Stalls that stood when the evidence was taken, the earliest first.
 pub fn standing(case: &Case) -> Vec<StandStill<'_>> {
-    let events = || {
-        case.observations.iter().filter_map(|o| match &o.fact {
-            Fact::Watch(event) => Some((o, event)),
-            _ => None,
-        })
-    };
+    let mut all: Vec<StandStill<'_>> = Vec::new();
+    let mut recovered: BTreeMap<Option<u64>, i64> = BTreeMap::new();
     let at = |o: &Observation| o.at.map_or(0, |at| at.ns);
-    let is_over = |observation: &Observation, comm: Option<u64>| {
-        events().any(|(o, event)| match event {
-            WatchEvent::Recovered(of) => *of == comm && at(o) >= at(observation),
-            WatchEvent::Stall(_) | WatchEvent::Ranks(_) => false,
-        })
-    };
-    let mut all: Vec<StandStill<'_>> = events()
-        .filter_map(|(observation, event)| match event {
-            WatchEvent::Stall(stall) => Some(StandStill { observation, stall }),
-            WatchEvent::Recovered(_) | WatchEvent::Ranks(_) => None,
-        })
-        .filter(|s| s.stall.after_ns >= FLOOR_NS && !is_over(s.observation, s.stall.comm))
-        .filter(|s| !is_cut(case, s.observation) && holds(case, s.stall))
-        .collect();
+    for observation in &case.observations {
+        match &observation.fact {
+            Fact::Watch(WatchEvent::Stall(stall)) => all.push(StandStill { observation, stall }),
+            Fact::Watch(WatchEvent::Recovered(comm)) => {
+                let newest = recovered.entry(*comm).or_insert(i64::MIN);
+                *newest = at(observation).max(*newest);
+            }
+            _ => {}
+        }
+    }
+    if all.is_empty() {
+        return all;
+    }
+    // That it was over may have stood behind the stall where the file is damaged.
+    let is_damage = |kind| matches!(kind, NoteKind::Truncated | NoteKind::Malformed | NoteKind::LimitReached);
+    let damaged: BTreeSet<_> =
+        case.notes.iter().filter(|note| is_damage(note.kind)).map(|note| note.cite.source).collect();
+    let newest_end = newest_ends(case);
+    all.retain(|s| {
+        let is_over = recovered.get(&s.stall.comm).is_some_and(|over| *over >= at(s.observation));
+        // Rings that know nothing of its communicator do not object.
+        let moved_ns = newest_end.get(&s.stall.comm).copied().unwrap_or(0);
+        s.stall.after_ns >= FLOOR_NS
+            && !is_over
+            && !damaged.contains(&s.observation.cite.source)
+            && moved_ns <= s.stall.since_ns.saturating_add(SLACK_NS)
+    });
     all.sort_by_key(|s| (s.stall.since_ns, s.observation.cite));
     all
 }
 
-/// Whether the file is damaged: that it was over may have stood behind the stall.
-fn is_cut(case: &Case, observation: &Observation) -> bool {
-    let is_damage = |kind| matches!(kind, NoteKind::Truncated | NoteKind::Malformed | NoteKind::LimitReached);
-    case.notes.iter().any(|note| note.cite.source == observation.cite.source && is_damage(note.kind))
-}
-
-/// Whether the rings agree: of its communicator nothing has moved since. Those that know nothing of it do not object.
-fn holds(case: &Case, stall: &WatchedStall) -> bool {
-    let until = stall.since_ns.saturating_add(SLACK_NS);
-    ledger::rings(case).iter().all(|(_, ring)| {
-        let is_meant = |op: &&ringleader_model::RingOp| match stall.comm {
-            Some(id) => ring.comms.get(op.comm as usize).is_some_and(|comm| comm.id == id),
-            None => true,
-        };
-        ring.ops.iter().filter(is_meant).all(|op| op.ended_ns <= until)
-    })
+/// When the rings saw an operation end last, of each communicator by NCCL's number, and of all.
+fn newest_ends(case: &Case) -> BTreeMap<Option<u64>, i64> {
+    let mut newest = BTreeMap::new();
+    for (_, ring) in ledger::rings(case) {
+        for op in &ring.ops {
+            let own = ring.comms.get(op.comm as usize).map(|comm| Some(comm.id));
+            for comm in own.into_iter().chain([None]) {
+                let at = newest.entry(comm).or_insert(op.ended_ns);
+                *at = op.ended_ns.max(*at);
+            }
+        }
+    }
+    newest
 }
 
 /// Communicators in which something has stood still, by NCCL's number.
