@@ -17,8 +17,6 @@ use crate::view::{JobState, View};
 /// Others that wait for a process which is stopped or gone wait in vain: no rhythm is needed to say so. Less would take the
 /// end of a job for one, whose processes do not go at once.
 const BROKEN_NS: i64 = 2_000_000_000;
-/// Of processes alone: whether anybody waits cannot be seen, so that a job must have had time to end.
-const BROKEN_ALONE_NS: i64 = 15_000_000_000;
 /// What is over for as long has ended.
 const ENDED_NS: i64 = 2_000_000_000;
 /// Communicators that are remembered though no digest speaks of them any more, for this long.
@@ -352,7 +350,7 @@ fn judge(
         found.stalls.extend(picture::all_outside(table, tracks));
     }
     if !found.is_ended {
-        found.stalls.extend(picture::broken_alone(table, BROKEN_ALONE_NS));
+        found.stalls.extend(picture::broken_alone(table));
         found.stalls.extend(start::stall(table, settings));
     }
     found.stalls.truncate(MAX_STALLS);

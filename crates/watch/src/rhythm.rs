@@ -36,7 +36,7 @@ const YOUNG_CALLS: u32 = 40;
 /// And in no less time than this: calls that warm up pass at once.
 const YOUNG_SPAN_NS: i64 = 1_000_000_000;
 /// How much more patience a young rhythm has.
-const YOUNG_SLACK: f64 = 2.0;
+const YOUNG_SLACK: f64 = 1.5;
 /// Steps that it must have made.
 const LEAST_STEPS: u32 = 3;
 /// Where each step is a single call.
@@ -54,12 +54,21 @@ const STEADY_PAUSE_NS: i64 = 5_000_000_000;
 const BUCKETS: usize = 100;
 const FIRST_OCTAVE: f64 = 24.0;
 
+/// A pause that is not usual.
+#[derive(Clone, Copy, Debug)]
+struct Rare {
+    /// Of the call that it came before.
+    kind: u64,
+    ns: i64,
+    ended_ns: i64,
+}
+
 /// One communicator's.
 #[derive(Clone, Debug)]
 pub struct Rhythm {
     counts: Vec<u32>,
     n_pauses: u32,
-    rare: Vec<(u64, i64)>,
+    rare: Vec<Rare>,
     kinds: Vec<(u64, u32)>,
     longest_outside_ns: i64,
     step_ns: i64,
@@ -77,6 +86,8 @@ pub struct Rhythm {
     was_inside: bool,
     /// How long all were outside before the present wait.
     together_ns: i64,
+    /// When the first came in again.
+    back_ns: i64,
     kind: u64,
     is_excused: bool,
 }
@@ -100,6 +111,7 @@ impl Default for Rhythm {
             idle_ns: 0,
             was_inside: false,
             together_ns: 0,
+            back_ns: 0,
             kind: 0,
             is_excused: false,
         }
@@ -159,8 +171,11 @@ impl Rhythm {
             // The first one has come in: what went before was a pause of all.
             if !self.was_inside {
                 self.together_ns = self.idle_ns;
+                self.back_ns = glance.moved_ns;
             }
-            if self.was_inside && !glance.is_inside {
+            // All are back: they are outside one after another again, or have moved on for long enough.
+            let back = (self.together_ns as f64 * (1.0 + TOGETHER_SLACK)) as i64;
+            if self.was_inside && (!glance.is_inside || glance.moved_ns - self.back_ns > back) {
                 self.together_ns = 0;
             }
             self.moved_ns = glance.moved_ns;
@@ -188,8 +203,8 @@ impl Rhythm {
         self.is_ready |= self.n_moving >= STEADY_LOOKS && steady >= wanted;
     }
 
-    /// Learns the step that the calls themselves show.
-    pub fn hear(&mut self, period: &PeriodDigest) {
+    /// Learns the step that the calls themselves show, as was told at `known_ns`.
+    pub fn hear(&mut self, period: &PeriodDigest, known_ns: i64) {
         self.step_ns = period.step_ns.max(0);
         self.trains |= period.is_training;
         let was_known = self.is_ready || self.is_young;
@@ -203,9 +218,14 @@ impl Rhythm {
                 || period.is_training && period.repeats >= young && period.span_ns >= YOUNG_SPAN_NS);
         if !was_known && (self.is_ready || self.is_young) {
             // The first steps are slow for reasons of their own: three pauses of theirs are no habit. Each is remembered as a
-            // rare one.
+            // rare one, but for those of the first step and before it: connecting and compiling do not come again.
             self.counts.fill(0);
             self.n_pauses = 0;
+            let second_step_ns = known_ns - period.span_ns + period.step_ns;
+            self.rare.retain(|rare| rare.ended_ns > second_step_ns);
+            if self.back_ns <= second_step_ns {
+                self.together_ns = 0;
+            }
         }
     }
 
@@ -234,13 +254,18 @@ impl Rhythm {
     }
 
     fn remember(&mut self, pause: i64) {
-        if let Some((_, longest)) = self.rare.iter_mut().find(|(kind, _)| *kind == self.kind) {
-            *longest = pause.max(*longest);
+        let new = Rare { kind: self.kind, ns: pause, ended_ns: self.moved_ns.saturating_add(pause) };
+        if let Some(old) = self.rare.iter_mut().find(|rare| rare.kind == self.kind) {
+            if pause >= old.ns {
+                *old = new;
+            }
         } else if self.rare.len() < MAX_RARE {
-            self.rare.push((self.kind, pause));
-        } else if let Some(least) = self.rare.iter_mut().min_by_key(|(_, ns)| *ns).filter(|l| l.1 < pause) {
+            self.rare.push(new);
+        } else if let Some(least) =
+            self.rare.iter_mut().min_by_key(|rare| rare.ns).filter(|rare| rare.ns < pause)
+        {
             // The shortest says least.
-            *least = (self.kind, pause);
+            *least = new;
         }
     }
 
@@ -286,8 +311,8 @@ impl Rhythm {
         let usual = own.max(usual_ns);
         let by_factor = floor_ns.max((usual as f64 * factor) as i64);
         let known = self.kinds.iter().any(|(k, n)| *k == self.kind && *n >= KNOWN_KIND);
-        let of_kind = |(kind, _): &&(u64, i64)| !known || *kind == self.kind;
-        let seen = self.rare.iter().filter(of_kind).map(|(_, ns)| *ns).max().unwrap_or(0);
+        let of_kind = |rare: &&Rare| !known || rare.kind == self.kind;
+        let seen = self.rare.iter().filter(of_kind).map(|rare| rare.ns).max().unwrap_or(0);
         let together = by_factor + (self.together_ns as f64 * TOGETHER_SLACK) as i64;
         let inside_ns = by_factor.max((seen as f64 * SEEN_SLACK) as i64).max(together);
         let inside_ns = match (self.is_ready, usual_ns > 0) {

@@ -56,7 +56,7 @@ impl Track {
             self.readings.pop_front();
         }
         if let Some(period) = self.period.take() {
-            self.rhythm.hear(&period);
+            self.rhythm.hear(&period, table.known_ns);
         }
         let op =
             circle.front.and_then(|f| f.op).or_else(|| circle.chairs.iter().find_map(|c| c.pairs().next()));

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{sees_operations, unseen};
-use crate::digest::{ProcessState, SeenBy};
+use crate::digest::{CommDigest, ProcessState, SeenBy};
 use crate::event::{RankState, Shape, Stall, seconds};
 use crate::graph::Graph;
 use crate::outside;
@@ -13,6 +13,10 @@ use crate::table::{Circle, Row, Stand, Table};
 use crate::track::Track;
 use crate::view::{Comm, Front, JobState, MAX_WAITING_FOR, Member, Node, Process, Sees, View};
 
+/// Of processes alone: whether anybody waits cannot be seen, so that a job must have had time to end.
+const BROKEN_ALONE_NS: i64 = 15_000_000_000;
+/// Before the first operation of a job whose operations would show.
+const BROKEN_AT_START_NS: i64 = 5_000_000_000;
 /// Sentences on what cannot be seen.
 const MAX_SENTENCES: usize = 16;
 
@@ -217,13 +221,25 @@ pub(super) fn all_outside(table: &Table<'_>, tracks: &Tracks) -> Option<Stall> {
     })
 }
 
-/// Where no operation can be seen, a process that is stopped or gone is all that shows.
-pub(super) fn broken_alone(table: &Table<'_>, after_ns: i64) -> Option<Stall> {
-    if table.rows.iter().any(|r| sees_operations(r.seat.digest.seen_by)) {
+/// Where no operation can be seen, or none has been yet, a process that is stopped or gone is all that shows.
+pub(super) fn broken_alone(table: &Table<'_>) -> Option<Stall> {
+    let has_begun = |c: &CommDigest| c.collectives > 0 || c.p2p > 0 || !c.in_flight.is_empty();
+    let sees = table.rows.iter().any(|r| sees_operations(r.seat.digest.seen_by));
+    let would_show = sees || table.rows.iter().any(|r| r.seat.digest.would_show);
+    let has_begun = table.rows.iter().any(|r| r.seat.digest.comms.iter().any(has_begun));
+    if sees && has_begun {
         return None;
     }
+    // What would show and does not has not come to its first operation: it has nothing to end from. Its files may well take
+    // their time.
+    let is_at_start = would_show && !has_begun;
+    let after_ns = if is_at_start { BROKEN_AT_START_NS } else { BROKEN_ALONE_NS };
     let is_stuck = |r: &&Row<'_>| {
-        r.is_broken(table.now_ns) && !r.is_silent && table.now_ns - r.seat.state_since_ns > after_ns
+        let is_gone = r.seat.state != ProcessState::Uninterruptible;
+        r.is_broken(table.now_ns)
+            && (is_gone || !is_at_start)
+            && !r.is_silent
+            && table.now_ns - r.seat.state_since_ns > after_ns
     };
     let broken: Vec<&Row<'_>> =
         table.rows.iter().filter(is_stuck).filter(|r| r.seat.digest.rank.is_some()).collect();

@@ -275,8 +275,8 @@ fn a_host_that_is_stuck_in_the_first_seconds() {
             (Shape::NeverEntered, &vec![bad as u32]),
             "{seed}"
         );
-        // A young rhythm has twice the patience, also with what all did together.
-        assert!(told.delay <= BOUND + 5 * S + 2 * compile, "{seed}: {} ms", told.delay / MS);
+        // A young rhythm has half as much patience again; how long the first step took does not matter.
+        assert!(told.delay <= BOUND + 5 * S / 2, "{seed}: {} ms", told.delay / MS);
     }
 }
 

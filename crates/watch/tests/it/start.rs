@@ -247,3 +247,30 @@ fn a_communicator_ends_the_wait() {
     let (_, events) = follow(&ranks(4), 300 * S, ends);
     assert_eq!(stalls(&events), []);
 }
+
+/// Ranks that are gone before the first operation: the others wait in vain.
+#[test]
+fn a_rank_that_ends_before_the_first_operation() {
+    let gone = |t: i64, digest: &mut Digest| {
+        if t > 10 * S {
+            digest.ranks[1].process = ProcessState::Dead;
+        }
+    };
+    let (_, events) = follow(&ranks(4), 20 * S, gone);
+    let told = stalls(&events);
+    assert_eq!(told.len(), 1, "{events:#?}");
+    assert_eq!((told[0].shape, &told[0].suspects), (Shape::Process, &vec![1]));
+    assert!(told[0].after_s < 6.5, "{}", told[0].after_s);
+    // Reading a large file is state D for a while.
+    let reads = |t: i64, digest: &mut Digest| {
+        if t > 10 * S {
+            digest.ranks[1].process = ProcessState::Uninterruptible;
+        }
+    };
+    let (_, events) = follow(&ranks(4), 40 * S, reads);
+    assert_eq!(stalls(&events), []);
+    // Where no operation would show, the job may just end.
+    let unseen: Vec<Rank> = ranks(4).into_iter().map(|rank| Rank { would_show: false, ..rank }).collect();
+    let (_, events) = follow(&unseen, 20 * S, gone);
+    assert_eq!(stalls(&events), []);
+}
