@@ -37,15 +37,16 @@ pub fn answer(probe: &Probe, input: &mut dyn Read, output: &mut dyn Write) -> io
     output.flush()
 }
 
-/// Takes a snapshot: starts `program probe NAME` for each of `names` at once and waits for each until its deadline,
-/// or `longest_ms` if that is shorter.
+/// Takes a snapshot: starts `program probe NAME` for each of `names` at once and waits for each as long as `patience` says,
+/// in milliseconds.
 pub fn take(
     program: &Path,
     names: &[&str],
     request: &Request,
-    longest_ms: Option<u64>,
+    patience: impl Fn(&Probe) -> u64 + Sync,
     tool_version: &str,
 ) -> Node {
+    let patience = &patience;
     let started = Instant::now();
     let mut node = Node {
         schema: SCHEMA.to_owned(),
@@ -60,9 +61,7 @@ pub fn take(
             .filter_map(|name| probes::by_name(name))
             .map(|probe| {
                 let thread = scope.spawn(move || {
-                    let limit_ms =
-                        longest_ms.map_or(probe.deadline_ms, |longest| longest.min(probe.deadline_ms));
-                    let request = Request { deadline_ms: limit_ms, ..request.clone() };
+                    let request = Request { deadline_ms: patience(probe), ..request.clone() };
                     run_one(program, probe, &request)
                 });
                 (probe.name, thread)

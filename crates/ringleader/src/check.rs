@@ -18,7 +18,7 @@ use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 use ringleader_check::fleet::Fleet;
 use ringleader_check::{Check, NodeReport, Options, Verdict, checks, judge};
-use ringleader_collect::{Peer, Request, Roots, Target};
+use ringleader_collect::{Peer, Probe, Request, Roots, Target};
 use ringleader_node::Node;
 
 use self::output::Out;
@@ -273,7 +273,9 @@ fn live(args: &CheckArgs, chosen: &[&'static Check]) -> Result<Node, Failure> {
         ..Request::default()
     };
     let names: Vec<&str> = checks::probes(chosen).into_iter().map(ringleader_check::Probe::name).collect();
-    Ok(ringleader_collect::take(&program, &names, &request, args.deadline_ms, env!("CARGO_PKG_VERSION")))
+    let patience =
+        |probe: &Probe| args.deadline_ms.map_or(probe.deadline_ms, |longest| longest.min(probe.deadline_ms));
+    Ok(ringleader_collect::take(&program, &names, &request, patience, env!("CARGO_PKG_VERSION")))
 }
 
 /// The process of one probe: reads a request from standard input, prints the answer.
