@@ -271,6 +271,7 @@ impl Engine {
             let old = self.told_stragglers.get(&straggler.rank);
             let is_news = old.is_none_or(|(at, old)| {
                 now_ns - at >= STRAGGLER_NS
+                    || straggler.persistent && !old.persistent
                     || (old.of != straggler.of && straggler.confidence > old.confidence)
             });
             if is_news && self.told_stragglers.len() < 1024 {

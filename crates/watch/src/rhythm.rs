@@ -42,7 +42,7 @@ const LEAST_STEPS: u32 = 3;
 /// Where each step is a single call.
 const LEAST_CALLS: u32 = 10;
 /// Where the calls show no step, time over which they came steadily. Longer for calls that also stand before the first step.
-const STEADY_NS: i64 = 10_000_000_000;
+const STEADY_NS: i64 = 20_000_000_000;
 /// As above.
 const STEADY_UNSURE_NS: i64 = 60_000_000_000;
 /// Looks that saw something move, in that time.
@@ -75,6 +75,8 @@ pub struct Rhythm {
     is_ready: bool,
     /// There are enough steps for a rhythm, which has not lasted for long yet.
     is_young: bool,
+    /// The step when the calls had shown enough steps alike, or had become much quicker.
+    paced_ns: Option<i64>,
     steady_since_ns: i64,
     n_moving: u32,
     trains: bool,
@@ -103,6 +105,7 @@ impl Default for Rhythm {
             step_ns: 0,
             is_ready: false,
             is_young: false,
+            paced_ns: None,
             steady_since_ns: 0,
             n_moving: 0,
             trains: false,
@@ -207,16 +210,22 @@ impl Rhythm {
     pub fn hear(&mut self, period: &PeriodDigest, known_ns: i64) {
         self.step_ns = period.step_ns.max(0);
         self.trains |= period.is_training;
-        let was_known = self.is_ready || self.is_young;
+        // Without the first step, which may have taken minutes.
+        let usual_ns = period.step_ns.saturating_mul(i64::from(period.repeats) - 1);
+        let lasts_for = |ns: i64| usual_ns.min(period.span_ns) >= ns;
         let steps = if period.ops == 1 { LEAST_CALLS } else { LEAST_STEPS };
-        self.is_ready |= period.is_training
-            && period.repeats >= steps
-            && period.span_ns >= LEAST_SPAN_NS.max(3 * period.step_ns);
-        let young = if period.ops == 1 { YOUNG_CALLS } else { YOUNG_STEPS };
-        self.is_young = !self.is_ready
-            && (self.is_young
-                || period.is_training && period.repeats >= young && period.span_ns >= YOUNG_SPAN_NS);
-        if !was_known && (self.is_ready || self.is_young) {
+        let lasts = period.repeats >= steps && lasts_for(LEAST_SPAN_NS.max(3 * period.step_ns));
+        let steps = if period.ops == 1 { YOUNG_CALLS } else { YOUNG_STEPS };
+        let is_young = period.repeats >= steps && lasts_for(YOUNG_SPAN_NS);
+        if !period.is_training || !lasts && !is_young {
+            self.is_young &= !self.is_ready;
+            return;
+        }
+        self.is_ready |= lasts;
+        self.is_young = !self.is_ready;
+        let is_news = self.paced_ns.is_none_or(|before| period.step_ns < before / 2);
+        if is_news {
+            self.paced_ns = Some(period.step_ns);
             // The first steps are slow for reasons of their own: three pauses of theirs are no habit. Each is remembered as a
             // rare one, but for those of the first step and before it: connecting and compiling do not come again.
             self.counts.fill(0);

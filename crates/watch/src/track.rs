@@ -56,7 +56,8 @@ impl Track {
             self.readings.pop_front();
         }
         if let Some(period) = self.period.take() {
-            self.rhythm.hear(&period, table.known_ns);
+            // A look takes time, in which the job goes on: the newest movement may be later than the look says it was made.
+            self.rhythm.hear(&period, table.known_ns.max(moved_ns));
         }
         let op =
             circle.front.and_then(|f| f.op).or_else(|| circle.chairs.iter().find_map(|c| c.pairs().next()));

@@ -77,6 +77,30 @@ fn no_alarm_in_the_first_steps() {
     }
 }
 
+/// One rank compiles once more in one of the first steps, for longer than the others wait in a rhythm.
+#[test]
+fn no_alarm_where_one_rank_compiles_again_early() {
+    for seed in 0..24 {
+        let mut dice = Dice::new(seed ^ 0xc0de);
+        let habits = Habits {
+            kind: [Kind::Ddp, Kind::Fsdp, Kind::Mesh][seed as usize % 3],
+            step: [120, 250, 400][dice.below(3) as usize] * S / 1000,
+            buckets: 1 + dice.below(4) as usize,
+            compile: 10 * S,
+            ..Habits::plain()
+        };
+        let again = 2 + dice.below(5) as usize;
+        let twist = move |rank: usize, step: usize, acts: &mut Vec<Act>| {
+            if (rank, step) == (1, again) {
+                acts.insert(0, Act::Host(20 * S));
+            }
+        };
+        let mut sim = job(&habits, seed, twist);
+        let events = follow(&mut sim, &mut engine(), 60 * S, |_| false);
+        assert_eq!(first_stall(&events), None, "seed {seed}: again at step {again}: {habits:?}");
+    }
+}
+
 #[test]
 fn the_end_of_a_job_is_no_stall() {
     for kind in [Kind::Ddp, Kind::Fsdp, Kind::Pipeline] {
