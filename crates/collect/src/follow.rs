@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ringleader_ring::Reader;
 
@@ -80,6 +80,14 @@ pub fn wchan(proc: &Path, pid: u32) -> Option<String> {
 /// Clock ticks of a second.
 pub fn ticks_per_second() -> u64 {
     rustix::param::clock_ticks_per_second().max(1)
+}
+
+/// Seconds since 1970 at which a process began that says so in ticks since boot (`/proc/PID/stat`, field 22).
+pub fn began(started_ticks: u64) -> f64 {
+    let uptime = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let uptime = uptime.tv_sec as f64 + uptime.tv_nsec as f64 / 1e9;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    now - uptime + started_ticks as f64 / ticks_per_second() as f64
 }
 
 /// Name of this host.

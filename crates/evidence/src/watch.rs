@@ -57,7 +57,14 @@ pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
             }))
         }
         "ranks" => {
-            let ranks = document.value.get("ranks").and_then(Value::as_array).into_iter().flatten();
+            let ranks = || document.value.get("ranks").and_then(Value::as_array).into_iter().flatten();
+            let began = |rank: &Value| rank.get("began").and_then(Value::as_f64).and_then(ns);
+            if let Some(began_ns) = ranks().filter_map(began).min() {
+                let at = Some(WallTime { ns: began_ns, error_ns: 0, has_year: true });
+                let event = WatchEvent::Began(began_ns);
+                sink.push(cite, Who::default(), at, Fact::Watch(event), b"watch: the first process began");
+            }
+            let ranks = ranks();
             WatchEvent::Ranks(ranks.filter_map(process).take(MAX_RANKS).collect())
         }
         "recovered" => WatchEvent::Recovered(number(word("comm"))),
@@ -72,6 +79,7 @@ pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
             stall.text
         ),
         WatchEvent::Recovered(_) => "watch: moves again".to_owned(),
+        WatchEvent::Began(_) => "watch: the first process began".to_owned(),
         WatchEvent::Ranks(ranks) => format!("watch: {} processes with a rank", ranks.len()),
     };
     sink.push(cite, Who::default(), at, Fact::Watch(event), text.as_bytes());
@@ -162,9 +170,13 @@ mod tests {
     #[test]
     fn who_was_which_rank() {
         let text = r#"{"schema": "ringleader.watch.v1", "at": 1.0, "event": "ranks", "ranks": [
-            {"rank": 2, "local_rank": 0, "host": "n1.cluster", "pid": 17, "state": "dead"}, {"rank": 3, "pid": 0}, 4]}"#;
+            {"rank": 2, "local_rank": 0, "host": "n1.cluster", "pid": 17, "state": "dead", "began": 7.5},
+            {"rank": 3, "pid": 0}, 4]}"#;
         let extract = read(text.as_bytes());
-        let [WatchEvent::Ranks(ranks)] = &events(&extract)[..] else { panic!("{extract:?}") };
+        let [WatchEvent::Began(began), WatchEvent::Ranks(ranks)] = &events(&extract)[..] else {
+            panic!("{extract:?}")
+        };
+        assert_eq!(*began, 7_500_000_000);
         assert_eq!(ranks.len(), 1);
         assert_eq!((ranks[0].host.as_deref(), ranks[0].pid.map(|pid| pid.0)), (Some("n1"), Some(17)));
     }

@@ -11,6 +11,8 @@ pub enum WatchEvent {
     Recovered(Option<u64>),
     /// Processes of the job with their ranks, those that have ended included.
     Ranks(Vec<Who>),
+    /// When the first of these processes began, ns since 1970 by the clock of their node.
+    Began(i64),
 }
 
 /// A job, or a communicator of it, that stood still for longer than its rhythm explains.

@@ -365,7 +365,8 @@ impl Watch<'_> {
             view.nodes.get(process.node).filter(|node| node.name == self.agent.node())?;
             let host = host.clone();
             let (local_rank, pid, state) = (process.local_rank, process.pid, process.state);
-            Some(SeenRank { rank: process.rank?, local_rank, host, pid, state })
+            let began = self.agent.began(pid);
+            Some(SeenRank { rank: process.rank?, local_rank, host, pid, state, began })
         });
         let stalls = view.stalls.iter().cloned().map(|stall| What::Stall(Box::new(stall)));
         let lines = [What::Ranks { ranks: seen.collect() }]

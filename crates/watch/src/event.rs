@@ -100,6 +100,8 @@ pub struct SeenRank {
     pub pid: u32,
     /// What the kernel says of it.
     pub state: crate::digest::ProcessState,
+    /// When it began, seconds since 1970 by the node's clock; none if that is not known.
+    pub began: Option<f64>,
 }
 
 /// Communicators that one event tells of.

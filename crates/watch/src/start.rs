@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::digest::RankDigest;
+use crate::digest::{ProcessState, RankDigest};
 use crate::engine::Settings;
 use crate::event::{MAX_STATES, RankState, Shape, Stall, seconds};
 use crate::outside;
@@ -59,7 +59,9 @@ impl Waiting {
         if elapsed_ns < WINDOW_NS {
             return self;
         }
-        let is_busy = (cpu_ms - before_ms) as f64 * 1e6 > BUSY * elapsed_ns as f64;
+        // One that hangs in the kernel (the driver that wakes a GPU, a large file) waits for nobody.
+        let is_busy = (cpu_ms - before_ms) as f64 * 1e6 > BUSY * elapsed_ns as f64
+            || digest.process == ProcessState::Uninterruptible;
         self.window = Some((at_ns, cpu_ms));
         if is_busy {
             self.idle_ns = now_ns;

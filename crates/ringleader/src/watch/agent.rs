@@ -45,6 +45,8 @@ const MAX_NAMED: usize = 8;
 struct Member {
     start_ticks: u64,
     place: Option<Place>,
+    /// The process of the same rank that started it.
+    under: Option<u32>,
     ring: Option<Ring>,
     next_place: Instant,
     place_pause: Duration,
@@ -84,7 +86,8 @@ pub(crate) struct Agent {
     began: Instant,
     logs_scan: Option<Receiver<LogsOf>>,
     next_logs: Instant,
-    had_logs: bool,
+    next_new_logs: Instant,
+    new_logs_pause: Duration,
 }
 
 /// The logs that processes, by pid, have open.
@@ -111,7 +114,8 @@ impl Agent {
             began: Instant::now(),
             logs_scan: None,
             next_logs: Instant::now(),
-            had_logs: false,
+            next_new_logs: Instant::now(),
+            new_logs_pause: RETRY,
         }
     }
 
@@ -228,6 +232,7 @@ impl Agent {
                 places.insert(*pid, place);
             }
         }
+        self.leave_out_orphans(all, &mut places);
         let mut ranks = follow::innermost(all, &places);
         self.open_rings(all, here);
         ranks.extend(self.members.iter().filter(|(_, m)| m.ring.is_some()).map(|(pid, _)| *pid));
@@ -254,6 +259,25 @@ impl Agent {
             member.is_rank &= !has_known || is_known(member);
             member.is_rank || is_it(all.get(pid), member)
         });
+    }
+
+    /// Workers of a data loader carry their rank's variables, and live on for some seconds when it dies.
+    fn leave_out_orphans(&mut self, all: &BTreeMap<u32, Stat>, places: &mut BTreeMap<u32, Place>) {
+        let same = |a: &Place, b: &Place| a.rank == b.rank && a.local_rank == b.local_rank;
+        let mut orphans = BTreeSet::new();
+        for (pid, place) in &*places {
+            let parent = all.get(pid).map(|stat| stat.ppid);
+            let parent = parent.filter(|parent| places.get(parent).is_some_and(|above| same(above, place)));
+            let computes = |above: u32| self.members.get(&above).is_some_and(|m| m.ring.is_some());
+            let Some(under) = self.members.get(pid).map(|member| parent.or(member.under)) else { continue };
+            if parent.is_none() && under.is_some_and(computes) {
+                orphans.insert(*pid);
+            }
+            if let Some(member) = self.members.get_mut(pid) {
+                member.under = under;
+            }
+        }
+        places.retain(|pid, _| !orphans.contains(pid));
     }
 
     fn slot(&mut self, pid: u32, stat: &Stat) -> &mut Member {
@@ -355,11 +379,14 @@ impl Agent {
             self.logs_scan = None;
         }
         let is_new = |member: &Member| member.is_rank && !member.is_gone && member.logs.is_empty();
-        if Instant::now() < self.next_logs && (self.had_logs || !self.members.values().any(is_new)) {
+        let now = Instant::now();
+        if now < self.next_logs && (now < self.next_new_logs || !self.members.values().any(is_new)) {
             return;
         }
-        self.next_logs = Instant::now() + LOGS;
-        self.had_logs = true;
+        self.next_logs = now + LOGS;
+        // A process that has just begun may not have opened its log, and may be gone within seconds.
+        self.next_new_logs = now + self.new_logs_pause;
+        self.new_logs_pause = (self.new_logs_pause * 3 / 2).min(LOGS);
         let (sender, receiver) = mpsc::channel();
         let (proc, pids) = (self.proc.clone(), self.pids());
         thread::spawn(move || {
@@ -415,6 +442,11 @@ impl Agent {
     pub(crate) fn rank_pids(&self) -> Vec<u32> {
         let is_meant = |member: &&Member| member.is_rank && !member.is_gone;
         self.members.values().filter(is_meant).map(|member| member.last.pid).filter(|pid| *pid != 0).collect()
+    }
+
+    /// When a process of the job began, seconds since 1970.
+    pub(crate) fn began(&self, pid: u32) -> Option<f64> {
+        self.members.get(&pid).map(|member| follow::began(member.start_ticks))
     }
 
     /// Whether the job was there and nothing of it is left.
@@ -475,6 +507,7 @@ impl Member {
         Self {
             start_ticks: stat.started_ticks,
             place: None,
+            under: None,
             ring: None,
             next_place: now,
             place_pause: RETRY,

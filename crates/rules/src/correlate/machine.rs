@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{
     Case, Culprit, Evidence, Fact, Host, KernelCoverage, KernelEvent, KernelEventKind, Observation,
-    PciAddress, Pid, Rank, SourceId, SourceKind, TorchEvent, WallTime, Who,
+    PciAddress, Pid, Rank, SourceId, SourceKind, TorchEvent, WallTime, WatchEvent, Who,
 };
 
 use super::ending::Ending;
@@ -17,6 +17,8 @@ use super::roster::{Member, Roster};
 const SECOND_NS: i64 = 1_000_000_000;
 /// How far a statement may lie before the first sign of the job: clocks of hosts differ, and setting up takes time.
 const BEFORE_NS: i64 = 120 * SECOND_NS;
+/// As above, where it is known when the job's first process began.
+const BEFORE_START_NS: i64 = 2 * SECOND_NS;
 /// How far a statement may lie after the job's own account of its end: peers time out, and the launcher waits for them.
 const AFTER_NS: i64 = 600 * SECOND_NS;
 /// Between a kill for lack of memory and the launcher's word that the process is gone.
@@ -150,6 +152,8 @@ struct Window {
     first: Option<i64>,
     /// Month, day and time alone, ns.
     first_in_year: Option<i64>,
+    /// When its first process began, with year, ns: to the second, if no sign of it is older.
+    began: Option<i64>,
     /// From the first to the last sign of a job that says that it ended, ns. None if it does not say so, or not when.
     span: Option<i64>,
 }
@@ -190,7 +194,10 @@ impl Window {
     fn place(&self, at: Option<WallTime>) -> Option<Lies> {
         let at = at?;
         let since = self.since_first(at)?;
-        Some(if since.saturating_add(at.error_ns) < -BEFORE_NS {
+        // The first sign of a job may be minutes younger than the job.
+        let is_exact = self.began.is_some() && self.began == self.first;
+        let before_ns = if is_exact { BEFORE_START_NS } else { BEFORE_NS };
+        Some(if since.saturating_add(at.error_ns) < -before_ns {
             Lies::Before
         } else if self.span.is_some_and(|span| since.saturating_sub(at.error_ns) - span > AFTER_NS) {
             Lies::After
@@ -311,7 +318,11 @@ impl<'a> Machine<'a> {
 fn has_job(case: &Case) -> bool {
     case.observations
         .iter()
-        .any(|o| matches!(o.fact, Fact::Nccl(_) | Fact::Torch(_) | Fact::Flight(_) | Fact::Ras(_)))
+        .any(|o| match &o.fact {
+            Fact::Nccl(_) | Fact::Torch(_) | Fact::Flight(_) | Fact::Ras(_) | Fact::Ring(_) => true,
+            Fact::Watch(WatchEvent::Ranks(all)) => !all.is_empty(),
+            _ => false,
+        })
 }
 
 /// Statements with which a job tells that it, or a part of it, came to its end.
@@ -366,6 +377,9 @@ fn window(case: &Case) -> Window {
                 }
             }
             _ => {}
+        }
+        if let Fact::Watch(WatchEvent::Began(ns)) = observation.fact {
+            window.began = Some(window.began.map_or(ns, |began| began.min(ns)));
         }
         if let Fact::Torch(event) = &observation.fact {
             is_ended |= observation.at.is_some() && tells_end(event);

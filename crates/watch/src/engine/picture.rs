@@ -17,6 +17,8 @@ use crate::view::{Comm, Front, JobState, MAX_WAITING_FOR, Member, Node, Process,
 const BROKEN_ALONE_NS: i64 = 15_000_000_000;
 /// Before the first operation of a job whose operations would show.
 const BROKEN_AT_START_NS: i64 = 5_000_000_000;
+/// As above, in the kernel without a break: loading of large files is not one such wait, a driver that hangs is.
+const HANGS_AT_START_NS: i64 = 60_000_000_000;
 /// Sentences on what cannot be seen.
 const MAX_SENTENCES: usize = 16;
 
@@ -233,17 +235,18 @@ pub(super) fn broken_alone(table: &Table<'_>) -> Option<Stall> {
     // What would show and does not has not come to its first operation: it has nothing to end from. Its files may well take
     // their time.
     let is_at_start = would_show && !has_begun;
-    let after_ns = if is_at_start { BROKEN_AT_START_NS } else { BROKEN_ALONE_NS };
+    let after_ns = |row: &Row<'_>| match row.seat.state {
+        _ if !is_at_start => BROKEN_ALONE_NS,
+        ProcessState::Uninterruptible => HANGS_AT_START_NS,
+        _ => BROKEN_AT_START_NS,
+    };
     let is_stuck = |r: &&Row<'_>| {
-        let is_gone = r.seat.state != ProcessState::Uninterruptible;
-        r.is_broken(table.now_ns)
-            && (is_gone || !is_at_start)
-            && !r.is_silent
-            && table.now_ns - r.seat.state_since_ns > after_ns
+        r.is_broken(table.now_ns) && !r.is_silent && table.now_ns - r.seat.state_since_ns > after_ns(r)
     };
     let broken: Vec<&Row<'_>> =
         table.rows.iter().filter(is_stuck).filter(|r| r.seat.digest.rank.is_some()).collect();
     let since = broken.iter().map(|r| r.seat.state_since_ns).min()?;
+    let after_ns = broken.iter().map(|r| after_ns(r)).min()?;
     if broken.len() == table.rows.len() {
         return None;
     }
