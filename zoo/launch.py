@@ -10,6 +10,7 @@ at it from outside sees no difference, but for the parent of the launcher.
 
 import atexit
 import ctypes
+import itertools
 import json
 import os
 import runpy
@@ -194,10 +195,19 @@ def say(what):
     os.write(1, (json.dumps(what) + "\n").encode())
 
 
+# Below those that the kernel gives to clients: a connection of another job must not take one before it is listened on.
+PORTS = itertools.cycle(range(20000 + os.getpid() % 5000, 32000))
+
+
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    for port in itertools.islice(PORTS, 12000):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("0.0.0.0", port))
+                return port
+            except OSError:
+                continue
+    raise OSError("no port is free")
 
 
 if __name__ == "__main__":

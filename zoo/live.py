@@ -136,6 +136,7 @@ class Zoo:
             done = {result["name"]: result for result in earlier["runs"]}
             self.results += done.values()
         self.server = Server(self.options.preload)
+        awake = self.wake_gpus()
         try:
             with concurrent.futures.ThreadPoolExecutor(self.options.parallel) as pool:
                 try:
@@ -146,8 +147,22 @@ class Zoo:
                     self.stop = True
         finally:
             self.server.end()
+            if awake:
+                awake.kill()
+                awake.wait()
             if not self.options.record:
                 shutil.rmtree(self.base, ignore_errors=True)
+
+    def wake_gpus(self):
+        """A driver that no process uses lets its GPUs go, and takes many seconds to start them: not what is measured here."""
+        if not self.gpus or not self.options.preload:
+            return None
+        code = "import sys, torch; held = [torch.zeros(1, device=i) for i in range(torch.cuda.device_count())]; print(flush=True); "
+        # It ends with the runner, whatever ends that.
+        command = [sys.executable, "-c", code + "sys.stdin.read()"]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        process.stdout.readline()
+        return process
 
     def one(self, run):
         missing = [self.lacking[need] for need in getattr(run.what, "needs", ()) if need in self.lacking]
