@@ -27,12 +27,7 @@ impl Reader<'_, '_, '_> {
         }
         for (index, word) in gpus.failures.iter().take(MAX_ROWS) {
             let line = self.places.next_text(word, self.sink).line;
-            // A driver that is slow, as one that wakes its GPUs is, has lost none.
-            let text = if word.starts_with("no answer within") {
-                format!("NVML gives no answer for GPU {index}: {word}")
-            } else {
-                format!("Unable to determine the device handle for GPU {index}: {word}")
-            };
+            let text = format!("Unable to determine the device handle for GPU {index}: {word}");
             table.failures.push((line, text.into()));
         }
         let text = format!(

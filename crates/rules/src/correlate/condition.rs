@@ -1,10 +1,10 @@
 //! In what condition each rank's process is: alive and where, stopped, dead and how.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use ringleader_knowledge::place::{self, Place};
 use ringleader_model::{
-    Case, Cite, Evidence, Fact, Frame, Observation, Pid, Rank, SourceKind, StackTool, ThreadStack, TorchEvent, user_frame,
+    Case, Cite, Evidence, Fact, Frame, Pid, Rank, SourceKind, StackTool, ThreadStack, TorchEvent, user_frame,
 };
 
 use super::inside::clock;
@@ -253,11 +253,10 @@ impl Conditions {
     /// Collects what a case tells.
     pub fn new(case: &Case, roster: &Roster) -> Self {
         let mut conditions = Self::default();
-        let workers = workers(case);
         for observation in &case.observations {
             let said = |kind| Evidence { cite: observation.cite, text: observation.text.to_string(), kind };
             match &observation.fact {
-                Fact::Processes(table) => conditions.join_processes(roster, table, observation.cite, &workers),
+                Fact::Processes(table) => conditions.join_processes(roster, table, observation.cite),
                 Fact::Stacks(stacks) => {
                     let Some(pid) = stacks.pid else { continue };
                     let Some(rank) = roster.rank_of(pid, observation.who.host.as_ref()) else { continue };
@@ -414,18 +413,9 @@ impl Conditions {
         }
     }
 
-    fn join_processes(
-        &mut self,
-        roster: &Roster,
-        table: &ringleader_model::ProcessTable,
-        cite: Cite,
-        workers: &BTreeSet<Pid>,
-    ) {
+    fn join_processes(&mut self, roster: &Roster, table: &ringleader_model::ProcessTable, cite: Cite) {
         let mut present: Vec<Rank> = Vec::new();
         for row in &table.rows {
-            if row.pid.is_some_and(|pid| workers.contains(&pid)) {
-                continue;
-            }
             let Some(rank) = row.pid.and_then(|pid| roster.rank_of(pid, None)) else { continue };
             present.push(rank);
             let state = match row.state.chars().next() {
@@ -511,15 +501,6 @@ pub fn crash_frames(threads: &[ThreadStack]) -> &[Frame] {
         .find(|t| t.current && !t.frames.is_empty())
         .or_else(|| threads.iter().rev().find(|t| !t.frames.is_empty()))
         .map_or(&[], |t| t.frames.as_slice())
-}
-
-/// Processes that are workers of a data loader. They carry their rank's environment, and outlive it for some seconds.
-fn workers(case: &Case) -> BTreeSet<Pid> {
-    let is_one = |o: &Observation| match &o.fact {
-        Fact::Stacks(stacks) if stacks.threads.iter().any(is_of_worker) => stacks.pid,
-        _ => None,
-    };
-    case.observations.iter().filter_map(is_one).collect()
 }
 
 /// The process is a worker of a data loader: a child of a rank, which tells nothing of where the rank stands.
