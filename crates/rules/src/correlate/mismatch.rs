@@ -40,8 +40,20 @@ pub struct Mismatch {
     pub at_ns: Option<i64>,
     /// Calls after the difference that bear the explanation out.
     pub n_confirmed: usize,
+    /// All have gone on since, and made many calls together: what stands still now does so for another reason.
+    pub is_bygone: bool,
     /// Views that saw it.
     pub views: Vec<View>,
+}
+
+/// Whether this rank has parted from its group, in a call that the group has not left behind.
+pub fn has_parted(scene: &Scene<'_>, who: Node) -> bool {
+    scene.mismatches.iter().any(|m| !m.is_bygone && m.odd.contains(&who))
+}
+
+/// Whether any rank has.
+pub fn any_parted(scene: &Scene<'_>) -> bool {
+    scene.mismatches.iter().any(|m| !m.is_bygone)
 }
 
 /// Joins the divergences of a scene. The first in time comes first: what happens in other groups afterwards follows.
@@ -50,7 +62,12 @@ pub fn mismatches(scene: &Scene<'_>) -> Vec<Mismatch> {
     for divergence in &scene.divergences {
         let Some(fresh) = describe(scene, divergence) else { continue };
         // The same odd ranks, seen by another recorder: one fault.
-        let known = found.iter_mut().find(|m| m.odd == fresh.odd && !m.views.contains(&fresh.views[0]));
+        let is_known = |m: &&mut Mismatch| {
+            // Views that see nothing end do not tell what is bygone.
+            let same_time = m.is_bygone == fresh.is_bygone || !fresh.views[0].knows_ends();
+            m.odd == fresh.odd && same_time && !m.views.contains(&fresh.views[0])
+        };
+        let known = found.iter_mut().find(is_known);
         match known {
             Some(known) => {
                 known.evidence.extend(fresh.evidence);
@@ -123,6 +140,7 @@ fn describe(scene: &Scene<'_>, divergence: &Divergence) -> Option<Mismatch> {
         evidence,
         at_ns: divergence.at_ns,
         n_confirmed: divergence.n_confirmed,
+        is_bygone: divergence.is_bygone,
         views: vec![group.view],
     })
 }
