@@ -115,6 +115,18 @@ fn describe(scene: &Scene<'_>, divergence: &Divergence) -> Option<Mismatch> {
             evidence.extend(evidence_of(scene, track, divergence.seq));
         }
     }
+    if divergence.fault == Fault::Order
+        && let (Some(odd), Some(usual)) = (track(first_odd), track(divergence.reference))
+    {
+        // Where the odd rank makes the call that the others make here.
+        let is_it = |seq: &u32| {
+            let calls = odd.call(*seq).zip(usual.call(divergence.seq));
+            let calls = calls.and_then(|(a, b)| Some((scene.ledger.get(a)?, scene.ledger.get(b)?)));
+            calls.is_some_and(|(a, b)| a.fits(b))
+        };
+        let later = (divergence.seq..=odd.last_seq()).skip(1).find(is_it);
+        evidence.extend(later.and_then(|seq| evidence_of(scene, odd, seq)));
+    }
     // Rings keep no stacks: there it is where the rank stands since, unless it has gone on.
     let place = |at: usize| {
         let track = track(at)?;

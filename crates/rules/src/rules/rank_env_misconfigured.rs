@@ -88,7 +88,8 @@ fn contradicting(scene: &Scene<'_>, heard: Option<Told<'_, '_>>) -> Option<Draft
             .confidence(Confidence::High)
             .culprits(culprits),
     };
-    Some(draft.evidence(evidence).evidence(stands.map(|stands| stands.evidence())))
+    let draft = draft.evidence(evidence).evidence(stands.map(|stands| stands.evidence()));
+    Some(draft.advise(Impact::Disruptive, "let one launcher number all ranks, and set none of them by hand"))
 }
 
 /// What NCCL's bootstrap says where all ranks come together, of those that come.
