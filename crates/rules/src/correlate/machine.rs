@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{
     Case, Culprit, Evidence, Fact, Host, KernelCoverage, KernelEvent, KernelEventKind, Observation,
-    PciAddress, Pid, Rank, SourceId, SourceKind, TorchEvent, WallTime, Who,
+    PciAddress, Pid, Rank, SourceId, SourceKind, TorchEvent, WallTime, WatchEvent, Who,
 };
 
 use super::ending::Ending;
@@ -309,9 +309,11 @@ impl<'a> Machine<'a> {
 
 /// Evidence that a job leaves.
 fn has_job(case: &Case) -> bool {
-    case.observations
-        .iter()
-        .any(|o| matches!(o.fact, Fact::Nccl(_) | Fact::Torch(_) | Fact::Flight(_) | Fact::Ras(_)))
+    case.observations.iter().any(|o| match &o.fact {
+        Fact::Nccl(_) | Fact::Torch(_) | Fact::Flight(_) | Fact::Ras(_) | Fact::Ring(_) => true,
+        Fact::Watch(WatchEvent::Ranks(all)) => !all.is_empty(),
+        _ => false,
+    })
 }
 
 /// Statements with which a job tells that it, or a part of it, came to its end.
