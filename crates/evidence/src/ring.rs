@@ -4,6 +4,7 @@
 //! operations count from 1, as torch's do; times are put on the wall clock of the ring's host.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use ringleader_model::{
     Cite, Fact, LocalRank, NoteKind, OpKind, Pid, Rank, RingCall, RingComm, RingOp, RingPhase, RingRecord,
@@ -34,7 +35,7 @@ pub(crate) fn read(bytes: &[u8], sink: &mut Sink<'_>) {
         host: state.process.host.split('.').next().filter(|h| !h.is_empty()).map(Into::into),
         pid: (state.process.pid != 0).then_some(Pid(state.process.pid)),
     };
-    let record = record(&state);
+    let record = record(&state, &State::places(bytes));
     let at = WallTime { ns: record.taken_ns, error_ns: 0, has_year: true };
     sink.push(cite, who, Some(at), Fact::Ring(Box::new(record)), b"");
 }
@@ -89,6 +90,9 @@ impl Wall {
     }
 }
 
+/// Where operations stand in the bytes, by communicator, whether they are sends or receives, and number.
+type Places = BTreeMap<(u32, bool, u64), Range<u64>>;
+
 /// Distinct calls, by what they say.
 #[derive(Default)]
 struct Calls {
@@ -135,7 +139,7 @@ fn dtype(name: &str) -> &str {
     }
 }
 
-fn record(state: &State) -> RingRecord {
+fn record(state: &State, spans: &Places) -> RingRecord {
     // An image tells whether a process still held the ring. That of a dead one was read at some time after its end: what
     // counts is the last thing it knew.
     let is_live = state.taken.is_held == Some(true);
@@ -146,11 +150,14 @@ fn record(state: &State) -> RingRecord {
     let places: BTreeMap<u32, u32> = (0..).zip(&state.comms).map(|(at, comm)| (comm.slot, at)).collect();
     for done in &state.recent {
         let Some(comm) = places.get(&done.comm) else { continue };
-        ops.push((ended(done, *comm, calls.index(&done.call), &wall), Vec::new()));
+        let span = span(spans, (done.comm, done.is_p2p, done.number));
+        ops.push((RingOp { span, ..ended(done, *comm, calls.index(&done.call), &wall) }, Vec::new()));
     }
     for (comm, of_comm) in (0..).zip(&state.comms) {
         for op in &of_comm.in_flight {
-            ops.push(in_flight(op, comm, calls.index(&op.call), &wall));
+            let span = span(spans, (of_comm.slot, op.is_p2p, op.number));
+            let (ring_op, waits) = in_flight(op, comm, calls.index(&op.call), &wall);
+            ops.push((RingOp { span, ..ring_op }, waits));
         }
     }
     ops.sort_by_key(|(op, _)| (op.enqueued_ns, op.comm, op.is_p2p, op.number));
@@ -172,6 +179,11 @@ fn record(state: &State) -> RingRecord {
         n_lost: lost.comms.saturating_add(lost.ops).saturating_add(lost.waits),
         n_torn: lost.torn,
     }
+}
+
+/// Bytes from and to; equal if they are not known.
+fn span(spans: &Places, key: (u32, bool, u64)) -> (u64, u64) {
+    spans.get(&key).map_or((0, 0), |span| (span.start, span.end))
 }
 
 /// The newest time that a ring knows of.

@@ -242,6 +242,7 @@ fn number(phase: Phase) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use crate::layout::{done, op};
     use crate::{Call, Comm, Done, Op, Phase, Process, State, Taken, Wait};
 
     fn state() -> State {
@@ -336,6 +337,25 @@ mod tests {
         let mut state = State::parse(bytes).unwrap_or_default();
         state.comms.iter_mut().for_each(|comm| comm.gpu_offset_ns = None);
         state
+    }
+
+    #[test]
+    fn operations_are_found_in_the_bytes() {
+        let (state, word) = (state(), |at: u64, bytes: &[u8]| {
+            let at = at as usize;
+            bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map(u64::from_le_bytes)
+        });
+        let bytes = state.to_bytes(Some(true));
+        let places = State::places(&bytes);
+        assert_eq!(places.keys().collect::<Vec<_>>(), [&(0, false, 3), &(0, true, 2)]);
+        for (key, enqueued, at) in
+            [((0, false, 3), 7_000, op::ENQUEUED), ((0, true, 2), 5_000, done::ENQUEUED)]
+        {
+            let place = &places[&key];
+            assert_eq!(word(place.start + at as u64 * 8, &bytes), Some(enqueued), "{key:?}");
+            assert!(place.end <= bytes.len() as u64);
+        }
+        assert!(State::places(b"no ring").is_empty());
     }
 
     #[test]

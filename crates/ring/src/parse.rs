@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 
 use crate::layout::{
     COMMS, END_SEEN, HEADER, JOURNAL, MAGIC, MAJOR, MINOR, P2P_BIT, PASSED_OVER, TABLES, Table, comm, done,
@@ -144,6 +145,29 @@ impl State {
         let parser =
             Parser { words, tables, base_ns: words.get(head::MADE_MONO), torn: words.get(head::TORN) };
         Ok(parser.state())
+    }
+
+    /// Where the operations of a ring stand in its bytes: the place of the communicator, whether it is a send or receive, and
+    /// the number, as in `Op` and `Done`. Empty for bytes that are no ring.
+    pub fn places(bytes: &[u8]) -> BTreeMap<(u32, bool, u64), Range<u64>> {
+        let words = Words(bytes);
+        let Ok(tables) = Tables::of(words) else { return BTreeMap::new() };
+        let mut parser = Parser { words, tables, base_ns: 0, torn: 0 };
+        let comms = parser.comms();
+        let mut places = BTreeMap::new();
+        let parts = [(tables.journal, done::COMM, done::NUMBER), (tables.ops, op::COMM, op::NUMBER)];
+        for (part, (table, comm, number)) in parts.into_iter().enumerate() {
+            for (index, entry) in words.entries(&table) {
+                let tag = entry.get(0);
+                let is_whole = if part == 0 { journal::place(tag).is_some() } else { slot::is_live(tag) };
+                let Some(found) = Found::by(&comms, entry.get(comm)).filter(|_| is_whole) else { continue };
+                let number = entry.get(number);
+                let start = (table.at + index * table.words) as u64 * 8;
+                let place = start..start + table.words as u64 * 8;
+                places.insert((found.comm.slot, number & P2P_BIT != 0, number & !P2P_BIT), place);
+            }
+        }
+        places
     }
 }
 

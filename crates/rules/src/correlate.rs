@@ -101,7 +101,8 @@ impl<'a> Scene<'a> {
         let dumps = dumps::own(case, &roster);
         let watchdog = WatchdogLines::new(case);
         let mut ledger = Ledger::new(case, &roster, &dumps, &watchdog);
-        moments::open_ends(&mut ledger, case);
+        let stood_still = standstill::standing(case);
+        moments::open_ends(&mut ledger, case, &stood_still);
         let divergences = align::divergences(&ledger);
         let views: &[View] = if ledger.logs_know_more() {
             &[View::Ring, View::Nccl, View::Ras]
@@ -121,7 +122,7 @@ impl<'a> Scene<'a> {
             machine,
             gpus,
             sites,
-            stood_still: standstill::standing(case),
+            stood_still,
             dumps,
             watchdog,
             ledger,

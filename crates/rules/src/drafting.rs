@@ -46,9 +46,11 @@ pub(crate) fn from_mismatch(
     m: &Mismatch,
     title: String,
 ) -> Draft {
+    // The job went on after it, and now a rank holds the others up: that is why it stands still.
+    let is_over = m.is_bygone && scene.ledger.is_stalled && !scene.suspects.is_empty();
     let mut draft = Draft::new(rule, cause, title)
         .severity(Severity::Error)
-        .weight(if m.halves { Weight::Derived } else { Weight::Stated })
+        .weight(if m.halves || is_over { Weight::Derived } else { Weight::Stated })
         .confidence(if m.halves {
             Confidence::Low
         } else if m.n_confirmed > 0 {

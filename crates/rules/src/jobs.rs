@@ -105,7 +105,8 @@ pub fn split(case: &Case) -> Option<Vec<Job>> {
             .filter_map(|o| case.sources.get(o.cite.source.0 as usize).map(|s| s.path.as_str()))
             .collect();
         jobs.push(Job {
-            case: Case { sources: case.sources.clone(), observations, notes: Vec::new() },
+            // What was damaged is so for every job that it may belong to.
+            case: Case { sources: case.sources.clone(), observations, notes: case.notes.clone() },
             label: String::new(),
             newest_ns,
         });

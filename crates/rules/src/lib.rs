@@ -13,6 +13,7 @@ mod health;
 #[cfg(test)]
 mod hostile;
 pub mod jobs;
+mod launch;
 #[cfg(test)]
 mod laws;
 #[cfg(test)]

@@ -54,6 +54,8 @@ pub struct Divergence {
     pub halves: bool,
     /// How many calls after the difference bear the explanation out.
     pub n_confirmed: usize,
+    /// All have gone on since, and made many calls together.
+    pub is_bygone: bool,
     /// When the first odd rank made its call, ns since 1970.
     pub at_ns: Option<i64>,
 }
@@ -64,7 +66,7 @@ pub fn divergences(ledger: &Ledger<'_>) -> Vec<Divergence> {
     let mut places = Places::default();
     for (at, group) in ledger.groups.iter().enumerate() {
         if group.view != View::Ras
-            && let Some(divergence) = (Aligner { ledger, group, at }).run(&mut places)
+            && let Some(divergence) = (Aligner { ledger, group, index: at }).run(&mut places)
         {
             found.extend(divergence);
         }
@@ -75,7 +77,7 @@ pub fn divergences(ledger: &Ledger<'_>) -> Vec<Divergence> {
 struct Aligner<'l, 'a> {
     ledger: &'l Ledger<'a>,
     group: &'l Group<'a>,
-    at: usize,
+    index: usize,
 }
 
 impl<'a> Aligner<'_, 'a> {
@@ -92,14 +94,32 @@ impl<'a> Aligner<'_, 'a> {
         if tracks.len() < 2 {
             return None;
         }
-        let Some(seq) = self.first_difference(&tracks) else { return self.by_places(&tracks, places) };
-        let (usual, halves) = self.usual(&tracks, seq)?;
+        let Some(seq) = self.first_difference(&tracks, 1) else { return self.by_places(&tracks, places) };
+        let mut found = self.at(&tracks, seq)?;
+        // What all have left behind them does not hide what they part at now.
+        if found.iter().all(|divergence| divergence.is_bygone)
+            && let Some(seq) = self.first_difference(&tracks, self.done().saturating_add(1))
+        {
+            found.extend(self.at(&tracks, seq).into_iter().flatten());
+        }
+        Some(found)
+    }
+
+    /// Up to where all ranks have finished.
+    fn done(&self) -> u32 {
+        let tracks = self.group.tracks.iter().flatten().filter(|t| !t.calls.is_empty());
+        tracks.map(|t| t.finished.unwrap_or(0)).min().unwrap_or(0)
+    }
+
+    /// How the ranks part at this number.
+    fn at(&self, tracks: &[(usize, &Track<'a>)], seq: u32) -> Option<Vec<Divergence>> {
+        let (usual, halves) = self.usual(tracks, seq)?;
         let reference = *usual
             .iter()
             .max_by_key(|at| (self.track(**at).map_or(0, Track::last_seq), std::cmp::Reverse(**at)))?;
         let reference_call = self.call(reference, seq)?;
         let mut by_fault: BTreeMap<Fault, (Vec<usize>, usize)> = BTreeMap::new();
-        for (at, track) in &tracks {
+        for (at, track) in tracks {
             if usual.binary_search(at).is_ok() {
                 continue;
             }
@@ -123,8 +143,9 @@ impl<'a> Aligner<'_, 'a> {
         (usual, reference): (&[usize], usize),
         halves: bool,
     ) -> Vec<Divergence> {
+        let is_bygone = self.done().saturating_sub(seq) >= MAX_SHIFT as u32;
         let of_fault = |(fault, (odd, n_confirmed)): (Fault, (Vec<usize>, usize))| Divergence {
-            group: self.at,
+            group: self.index,
             seq,
             fault,
             at_ns: odd.first().and_then(|at| self.created_ns(*at, seq)),
@@ -133,6 +154,7 @@ impl<'a> Aligner<'_, 'a> {
             reference,
             halves,
             n_confirmed,
+            is_bygone: is_bygone && !matches!(fault, Fault::Skipped(_) | Fault::Extra(_) | Fault::LeftEarly),
         };
         by_fault.into_iter().map(of_fault).collect()
     }
@@ -236,14 +258,14 @@ impl<'a> Aligner<'_, 'a> {
         track.created_ns(track.op(seq)?)
     }
 
-    /// The first number at which two ranks made calls that do not fit each other. What all have finished counts as well
-    /// where it cannot be right: over sockets NCCL ends calls that differ, with wrong numbers.
-    fn first_difference(&self, tracks: &[(usize, &Track<'a>)]) -> Option<u32> {
+    /// The first number, not before `least`, at which two ranks made calls that do not fit each other. What all have
+    /// finished counts as well where it cannot be right: over sockets NCCL ends calls that differ, with wrong numbers.
+    fn first_difference(&self, tracks: &[(usize, &Track<'a>)], least: u32) -> Option<u32> {
         let (_, base) = tracks.iter().max_by_key(|(_, t)| t.calls.len())?;
-        let done = tracks.iter().map(|(_, t)| t.finished.unwrap_or(0)).min().unwrap_or(0);
+        let done = self.done();
         let mut first: Option<u32> = None;
         for (_, track) in tracks {
-            let from = track.first_seq.max(base.first_seq).max(1);
+            let from = track.first_seq.max(base.first_seq).max(least);
             let to =
                 track.last_seq().min(base.last_seq()).min(first.map_or(u32::MAX, |f| f.saturating_sub(1)));
             if from > to {
@@ -370,14 +392,7 @@ impl<'a> Aligner<'_, 'a> {
             }
         };
         offer(self.agree(mine.get(1..), theirs.get(1..)), 1, replaced);
-        if mine.len() > 1
-            && theirs.len() > 1
-            && self.same(mine.first(), theirs.get(1))
-            && self.same(mine.get(1), theirs.first())
-        {
-            let rest = self.agree(mine.get(2..), theirs.get(2..)).map(|n| n + 2);
-            offer(rest, 1, Fault::Order);
-        }
+        offer(self.reordered(&mine, &theirs), 1, Fault::Order);
         for shift in 1..=MAX_SHIFT {
             offer(self.agree(Some(&mine), theirs.get(shift..)), shift as u32, Fault::Skipped(shift as u32));
             offer(self.agree(mine.get(shift..), Some(&theirs)), shift as u32, Fault::Extra(shift as u32));
@@ -395,6 +410,29 @@ impl<'a> Aligner<'_, 'a> {
             Some((n, _, fault)) => (Self::narrow(fault, odd_track, usual_track, seq), n),
             None => (self.judge_alone(replaced, odd_track, usual_track, seq), 0),
         }
+    }
+
+    /// How many calls bear out that the first few are the same ones in another order, and all is as before behind them.
+    fn reordered(&self, mine: &[u32], theirs: &[u32]) -> Option<usize> {
+        (2..=MAX_SHIFT).find_map(|n| {
+            let (a, b) = (mine.get(..n)?, theirs.get(..n)?);
+            let mut left: Vec<&u32> = b.iter().collect();
+            let all_there = a.iter().all(|call| {
+                let found = left.iter().position(|other| self.same(Some(call), Some(*other)));
+                found.map(|at| left.swap_remove(at)).is_some()
+            });
+            if !all_there {
+                return None;
+            }
+            let rest = self.agree(mine.get(n..), theirs.get(n..))?;
+            // A loop's calls turned round as a whole are those of a rank that left out the first ones, until more shows.
+            let turned = || {
+                (1..n).any(|by| {
+                    a.iter().zip(b.iter().cycle().skip(by)).all(|(a, b)| self.same(Some(a), Some(b)))
+                })
+            };
+            (n == 2 || rest > 0 || !turned()).then_some(n + rest)
+        })
     }
 
     /// What followed a call the last time it was made after the same predecessor, up to now and with it.

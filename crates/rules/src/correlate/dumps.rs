@@ -2,14 +2,16 @@
 //!
 //! Torch names the file prefix + global rank, but files get renamed. Content comes first: a point-to-point entry names
 //! its own rank, a thread handle also stands in that rank's crash report, the watchdog printed where each rank stood,
-//! and a rank can only be a member of groups that list it. The name is a hint that fills what content leaves open.
+//! a rank's ring or NCCL log holds the same calls at the same times, and a rank can only be a member of groups that list
+//! it. The name is a hint that fills what content leaves open.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use ringleader_model::{Case, Fact, FlightDump, GroupLabel, Observation, Rank, TorchEvent};
+use ringleader_model::{Case, Fact, FlightDump, GroupLabel, Observation, OpKind, Rank, TorchEvent};
 
+use super::ledger;
 use super::roster::Roster;
 
 /// A dump with the rank it was given.
@@ -32,6 +34,8 @@ const CONTRADICTION: i64 = -200;
 /// NCCL's own log of a rank stamps its calls with the same seconds at which the dump enqueued them, and no other
 /// rank's log does as well.
 const SAME_SECONDS: i64 = 15;
+/// A rank's ring holds the same calls, handed over a moment after the dump says, and no other rank's ring does as well.
+const SAME_CALLS: i64 = 15;
 /// The file's name.
 const HINT: i64 = 5;
 
@@ -52,7 +56,11 @@ pub fn own<'a>(case: &'a Case, roster: &Roster) -> Vec<OwnedDump<'a>> {
     let positions = positions(case);
     let world = roster.world_size.unwrap_or(0).max(dumps.len() as u32);
     let hints_are_usable = hints_are_usable(&dumps, world);
-    let stamps = if dumps.len() <= MAX_STAMPED { call_seconds(case, roster) } else { BTreeMap::new() };
+    let (stamps, rings) = if dumps.len() <= MAX_STAMPED {
+        (call_seconds(case, roster), calls_of_rings(case, roster))
+    } else {
+        (BTreeMap::new(), BTreeMap::new())
+    };
 
     // Score of every possible owner; only ranks that anything speaks for.
     let mut scored: Vec<(i64, usize, Rank)> = Vec::new();
@@ -72,6 +80,9 @@ pub fn own<'a>(case: &'a Case, roster: &Roster) -> Vec<OwnedDump<'a>> {
         if let Some(rank) = same_seconds(owned.dump, &stamps) {
             *scores.entry(rank).or_default() += SAME_SECONDS;
         }
+        if let Some(rank) = same_calls(owned.dump, &rings) {
+            *scores.entry(rank).or_default() += SAME_CALLS;
+        }
         for (rank, stated) in &positions {
             for (label, position) in stated {
                 let score = position_score(owned.dump, label, *position);
@@ -88,7 +99,9 @@ pub fn own<'a>(case: &'a Case, roster: &Roster) -> Vec<OwnedDump<'a>> {
     }
     // Best claims first. A dump and a rank that could equally well be paired otherwise are still paired: dumps that
     // nothing tells apart are alike in what they prove too.
-    scored.sort_by(|a, b| b.0.cmp(&a.0).then(a.2.cmp(&b.2)).then(a.1.cmp(&b.1)));
+    // Which file came first says nothing.
+    let began = |at: usize| dumps.get(at).and_then(|owned| owned.dump.ops.first()).map(|op| op.created_ns);
+    scored.sort_by_key(|(score, at, rank)| (Reverse(*score), *rank, began(*at), *at));
     let mut taken: BTreeSet<Rank> = BTreeSet::new();
     for (_, at, rank) in scored {
         if let Some(owned) = dumps.get_mut(at)
@@ -187,6 +200,71 @@ fn same_seconds(dump: &FlightDump, stamps: &BTreeMap<Rank, Vec<i64>>) -> Option<
         }
     }
     best.filter(|_| !tied).map(|(_, rank)| rank)
+}
+
+/// Calls at the end of a record that are compared.
+const LATEST: usize = 512;
+
+/// A call of a ring: kind, elements, when it was handed over.
+type Handed = (OpKind, u64, i64);
+
+/// Latest calls of each rank, by number, on the communicator of the whole job, from rings.
+fn calls_of_rings(case: &Case, roster: &Roster) -> BTreeMap<Rank, BTreeMap<u32, Handed>> {
+    let mut all = BTreeMap::new();
+    for (observation, ring) in ledger::rings(case) {
+        let Some(rank) = ledger::rank_of(roster, observation) else { continue };
+        // One that was made anew goes on from the number 1: the one that was used most is meant.
+        let worlds = (0..).zip(&ring.comms).filter(|(_, comm)| roster.world_size == Some(comm.size));
+        let Some((world, _)) = worlds.max_by_key(|(_, comm)| comm.collectives) else { continue };
+        let ops = ring.ops.iter().rev().filter(|op| op.comm == world && !op.is_p2p && op.enqueued_ns > 0);
+        let calls = ops.take(LATEST).filter_map(|op| {
+            let call = ring.calls.get(op.call as usize)?;
+            Some((op.number, (call.kind, call.count, op.enqueued_ns)))
+        });
+        all.insert(rank, calls.collect());
+    }
+    all
+}
+
+/// The one rank whose ring fits this dump's calls best: fewest that differ, then handed over after the dump's times by most
+/// nearly the same. Clocks and numbers of the same process are the same.
+fn same_calls(dump: &FlightDump, rings: &BTreeMap<Rank, BTreeMap<u32, Handed>>) -> Option<Rank> {
+    /// How much more regular the best has to be than the next.
+    const TIMES: i64 = 4;
+    if rings.len() < 2 {
+        return None;
+    }
+    let world = dump.groups.iter().position(|g| &*g.desc == "default_pg")?;
+    let of_world = || dump.ops.iter().rev().filter(|op| usize::from(op.group) == world && !op.is_p2p());
+    let mut fits: Vec<(usize, i64, Rank)> = Vec::new();
+    for (rank, calls) in rings {
+        let mut n_different = 0;
+        let mut delays: Vec<i64> = Vec::new();
+        for op in of_world().take(LATEST) {
+            let Some((kind, count, at_ns)) = calls.get(&op.seq) else { continue };
+            let Some(signature) = dump.signatures.get(op.signature as usize) else { continue };
+            let is_sized = signature.kind == OpKind::AllReduce;
+            let differs = signature.kind != *kind || is_sized && signature.input_elements() != *count;
+            n_different += usize::from(differs);
+            delays.push(at_ns.saturating_sub(op.created_ns));
+        }
+        if delays.len() < MIN_STAMPED {
+            return None;
+        }
+        let usual = median(&mut delays)?;
+        let mut off: Vec<i64> =
+            delays.iter().map(|delay| delay.saturating_sub(usual).saturating_abs()).collect();
+        fits.push((n_different, median(&mut off)?, *rank));
+    }
+    fits.sort_unstable();
+    let (first, second) = (fits.first()?, fits.get(1)?);
+    let is_clear = first.0 < second.0 || first.1.saturating_mul(TIMES) < second.1;
+    is_clear.then_some(first.2)
+}
+
+fn median(values: &mut [i64]) -> Option<i64> {
+    values.sort_unstable();
+    values.get(values.len() / 2).copied()
 }
 
 /// Whether every group that lists its ranks lists this one.

@@ -316,13 +316,11 @@ impl<'a> Machine<'a> {
 
 /// Evidence that a job leaves.
 fn has_job(case: &Case) -> bool {
-    case.observations
-        .iter()
-        .any(|o| match &o.fact {
-            Fact::Nccl(_) | Fact::Torch(_) | Fact::Flight(_) | Fact::Ras(_) | Fact::Ring(_) => true,
-            Fact::Watch(WatchEvent::Ranks(all)) => !all.is_empty(),
-            _ => false,
-        })
+    case.observations.iter().any(|o| match &o.fact {
+        Fact::Nccl(_) | Fact::Torch(_) | Fact::Flight(_) | Fact::Ras(_) | Fact::Ring(_) => true,
+        Fact::Watch(WatchEvent::Ranks(all)) => !all.is_empty(),
+        _ => false,
+    })
 }
 
 /// Statements with which a job tells that it, or a part of it, came to its end.

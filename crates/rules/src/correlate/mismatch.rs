@@ -40,8 +40,20 @@ pub struct Mismatch {
     pub at_ns: Option<i64>,
     /// Calls after the difference that bear the explanation out.
     pub n_confirmed: usize,
+    /// All have gone on since, and made many calls together: what stands still now does so for another reason.
+    pub is_bygone: bool,
     /// Views that saw it.
     pub views: Vec<View>,
+}
+
+/// Whether this rank has parted from its group, in a call that the group has not left behind.
+pub fn has_parted(scene: &Scene<'_>, who: Node) -> bool {
+    scene.mismatches.iter().any(|m| !m.is_bygone && m.odd.contains(&who))
+}
+
+/// Whether any rank has.
+pub fn any_parted(scene: &Scene<'_>) -> bool {
+    scene.mismatches.iter().any(|m| !m.is_bygone)
 }
 
 /// Joins the divergences of a scene. The first in time comes first: what happens in other groups afterwards follows.
@@ -50,7 +62,12 @@ pub fn mismatches(scene: &Scene<'_>) -> Vec<Mismatch> {
     for divergence in &scene.divergences {
         let Some(fresh) = describe(scene, divergence) else { continue };
         // The same odd ranks, seen by another recorder: one fault.
-        let known = found.iter_mut().find(|m| m.odd == fresh.odd && !m.views.contains(&fresh.views[0]));
+        let is_known = |m: &&mut Mismatch| {
+            // Views that see nothing end do not tell what is bygone.
+            let same_time = m.is_bygone == fresh.is_bygone || !fresh.views[0].knows_ends();
+            m.odd == fresh.odd && same_time && !m.views.contains(&fresh.views[0])
+        };
+        let known = found.iter_mut().find(is_known);
         match known {
             Some(known) => {
                 known.evidence.extend(fresh.evidence);
@@ -98,6 +115,18 @@ fn describe(scene: &Scene<'_>, divergence: &Divergence) -> Option<Mismatch> {
             evidence.extend(evidence_of(scene, track, divergence.seq));
         }
     }
+    if divergence.fault == Fault::Order
+        && let (Some(odd), Some(usual)) = (track(first_odd), track(divergence.reference))
+    {
+        // Where the odd rank makes the call that the others make here.
+        let is_it = |seq: &u32| {
+            let calls = odd.call(*seq).zip(usual.call(divergence.seq));
+            let calls = calls.and_then(|(a, b)| Some((scene.ledger.get(a)?, scene.ledger.get(b)?)));
+            calls.is_some_and(|(a, b)| a.fits(b))
+        };
+        let later = (divergence.seq..=odd.last_seq()).skip(1).find(is_it);
+        evidence.extend(later.and_then(|seq| evidence_of(scene, odd, seq)));
+    }
     // Rings keep no stacks: there it is where the rank stands since, unless it has gone on.
     let place = |at: usize| {
         let track = track(at)?;
@@ -123,6 +152,7 @@ fn describe(scene: &Scene<'_>, divergence: &Divergence) -> Option<Mismatch> {
         evidence,
         at_ns: divergence.at_ns,
         n_confirmed: divergence.n_confirmed,
+        is_bygone: divergence.is_bygone,
         views: vec![group.view],
     })
 }

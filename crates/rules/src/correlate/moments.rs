@@ -8,7 +8,7 @@ use ringleader_model::{Case, Fact, OpKind, TorchEvent, WallTime};
 
 use super::ledger::{Call, Group, Ledger, Track, View};
 use super::rhythm::{self, Horizon};
-use super::standstill;
+use super::standstill::{self, StandStill};
 
 /// The first statement that something failed, in words.
 pub fn stated_failure(case: &Case) -> Option<&'static str> {
@@ -59,9 +59,9 @@ pub fn first_failure(case: &Case) -> Option<WallTime> {
 }
 
 /// Marks the records of a job that may still run as open at their end, where they contradict each other.
-pub fn open_ends(ledger: &mut Ledger<'_>, case: &Case) {
+pub fn open_ends(ledger: &mut Ledger<'_>, case: &Case, stood_still: &[StandStill<'_>]) {
     let horizon = Horizon::new(case);
-    let is_told = rhythm::is_in_flight(case, &standstill::communicators(case), &horizon);
+    let is_told = rhythm::is_in_flight(case, &standstill::communicators(stood_still), &horizon);
     let stalled = rhythm::stalled(&ledger.groups, &horizon, is_told);
     let has_failed = stated_failure(case).is_some();
     ledger.is_stalled = has_failed || stalled.contains(&true);

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{
-    Case, Culprit, Fact, Host, LocalRank, NcclLog, PciAddress, Pid, Rank, RasReport, RingRecord, StoreEvent,
-    TorchEvent, WatchEvent, Who,
+    Case, Culprit, Fact, Host, LocalRank, NcclLog, Observation, PciAddress, Pid, Rank, RasReport, RingRecord,
+    StoreEvent, TorchEvent, WatchEvent, Who,
 };
 
 /// One process of the job.
@@ -40,6 +40,15 @@ pub struct Roster {
     pub world_size: Option<u32>,
     /// Pids that are launchers (agents), not ranks.
     pub launchers: BTreeSet<Pid>,
+}
+
+/// Processes that one observation says were started as ranks.
+fn started(observation: &Observation) -> &[Who] {
+    match &observation.fact {
+        Fact::Environment(_) => std::slice::from_ref(&observation.who),
+        Fact::Watch(WatchEvent::Ranks(all)) => all,
+        _ => &[],
+    }
 }
 
 /// Names that many hosts share; they tell nothing.
@@ -93,13 +102,6 @@ impl Roster {
                 Fact::Ras(report) => roster.join_ras(report),
                 Fact::Ring(ring) => roster.join_ring(&observation.who, ring),
                 Fact::Torch(event) => roster.join_statement(&observation.who, event),
-                // Those that have ended leave no environment behind.
-                Fact::Watch(WatchEvent::Ranks(all)) => {
-                    for who in all.iter().cloned() {
-                        let (rank, local_rank, host, pid) = (who.rank, who.local_rank, who.host, who.pid);
-                        roster.add(Member { rank, host, pid, local_rank, ..Member::default() });
-                    }
-                }
                 _ => {}
             }
         }
@@ -128,15 +130,13 @@ impl Roster {
         self.members = members;
     }
 
-    /// Processes that were started with their rank in their environment, and are named. Children inherit it, and outlive a
-    /// rank that is gone: where processes of this job are known to speak NCCL, only they are its ranks.
+    /// Processes that were started with their rank in their environment, and are named, by listings or by a watcher, who also
+    /// saw those that have ended. Children inherit it, and outlive a rank that is gone: where processes of this job are known
+    /// to speak NCCL, only they are its ranks.
     fn join_environments(&mut self, case: &Case) {
         let named = || {
-            case.observations
-                .iter()
-                .filter(|o| matches!(o.fact, Fact::Environment(_)))
-                .map(|o| &o.who)
-                .filter(|who| who.rank.is_some() && who.pid.is_some())
+            let all = case.observations.iter().flat_map(started);
+            all.filter(|who| who.rank.is_some() && who.pid.is_some())
         };
         let of_who = |who: &Who| Member {
             rank: who.rank,
@@ -415,6 +415,7 @@ fn world_size(case: &Case) -> Option<u32> {
     // How often each size is stated: a stray file of another job must not decide.
     let mut stated: BTreeMap<u32, u32> = BTreeMap::new();
     let mut table_max = None;
+    let mut started_max = None;
     for observation in &case.observations {
         match &observation.fact {
             Fact::Flight(dump) => {
@@ -447,10 +448,13 @@ fn world_size(case: &Case) -> Option<u32> {
             }
             _ => {}
         }
+        started_max = started_max.max(started(observation).iter().filter_map(|who| who.rank).max());
         if let (Fact::Torch(_), Some(rank)) = (&observation.fact, observation.who.rank) {
             table_max = table_max.max(Some(rank.0.saturating_add(1)));
         }
     }
+    // Those that spoke need not be all.
+    let table_max = table_max.map(|n| n.max(started_max.map_or(0, |rank: Rank| rank.0.saturating_add(1))));
     stated.into_keys().chain(table_max).filter(|n| *n <= MAX_WORLD).max()
 }
 
@@ -478,6 +482,38 @@ mod tests {
             |host: Option<&str>| Who { pid: Some(Pid(7)), host: host.map(Host::from), ..Who::default() };
         assert_eq!(roster.find(&who(None)), None);
         assert_eq!(roster.find(&who(Some("b"))).and_then(|m| m.rank), Some(Rank(1)));
+    }
+
+    #[test]
+    fn a_child_that_outlives_its_rank_is_not_the_rank() {
+        use crate::staging::Stage;
+        use ringleader_model::SourceKind;
+        let who = |pid: u32| Who { pid: Some(Pid(pid)), ..Who::rank(1) };
+        let watched = |job: Stage| {
+            job.push(
+                SourceKind::Watch,
+                Who::default(),
+                Fact::Watch(WatchEvent::Ranks(vec![who(101), who(777)])),
+            )
+        };
+        let of_rank_1 = |job: Stage| {
+            let members = Roster::new(&job.case).members;
+            members.iter().filter(|m| m.rank == Some(Rank(1))).filter_map(|m| m.pid).collect::<Vec<_>>()
+        };
+        // The ring of rank 1 is that of process 101.
+        assert_eq!(of_rank_1(watched(Stage::job(2).rings(&["ar:9?", "ar:9"]))), [Pid(101)]);
+        assert_eq!(of_rank_1(watched(Stage::job(2)).rings(&["ar:9?", "ar:9"])), [Pid(101)]);
+        // Nobody has spoken yet.
+        assert_eq!(of_rank_1(watched(Stage::job(2))), [Pid(101), Pid(777)]);
+    }
+
+    #[test]
+    fn who_spoke_need_not_be_all() {
+        use crate::staging::Stage;
+        let listed = |job: Stage| job.listing(Some(1), &[("RANK", "1")]);
+        let spoke = Stage::new().error_line(Some(0), "ValueError: boom");
+        assert_eq!(Roster::new(&listed(spoke).case).world_size, Some(2));
+        assert_eq!(Roster::new(&listed(Stage::new()).case).world_size, None);
     }
 
     #[test]

@@ -88,6 +88,6 @@ fn newest_ends(case: &Case) -> BTreeMap<Option<u64>, i64> {
 }
 
 /// Communicators in which something has stood still, by NCCL's number.
-pub fn communicators(case: &Case) -> BTreeSet<u64> {
-    standing(case).iter().filter_map(|s| s.stall.comm).collect()
+pub fn communicators(standing: &[StandStill<'_>]) -> BTreeSet<u64> {
+    standing.iter().filter_map(|s| s.stall.comm).collect()
 }

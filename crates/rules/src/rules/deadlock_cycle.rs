@@ -30,7 +30,7 @@ pub(super) static RULE: Rule = Rule {
     id: "deadlock-cycle",
     title: "ranks wait for each other across process groups",
     since: "0.1",
-    reads: &[Input::FlightRecorder, Input::NcclLog, Input::Ras],
+    reads: &[Input::FlightRecorder, Input::Ring, Input::NcclLog, Input::Ras],
     doc: include_str!("deadlock_cycle.rs"),
     check,
 };
@@ -47,7 +47,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 .iter()
                 .filter_map(|n| scene.condition(n.rank()?))
                 .any(|condition| condition.two_inside.is_some());
-            if broken || threads || scene.mismatches.iter().any(|m| m.odd.iter().any(|n| cycle.contains(n))) {
+            if broken || threads || cycle.iter().any(|n| mismatch::has_parted(scene, *n)) {
                 continue;
             }
             let fronts: Vec<_> = waits

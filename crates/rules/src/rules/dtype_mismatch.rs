@@ -30,7 +30,7 @@ pub(super) static RULE: Rule = Rule {
     id: "dtype-mismatch",
     title: "ranks call the same collective with different types",
     since: "0.1",
-    reads: &[Input::FlightRecorder, Input::NcclLog, Input::TorchLog],
+    reads: &[Input::FlightRecorder, Input::Ring, Input::NcclLog, Input::TorchLog],
     doc: include_str!("dtype_mismatch.rs"),
     check,
 };

@@ -9,7 +9,8 @@
 //!
 //! # Evidence
 //!
-//! `Duplicate GPU detected : rank A and rank B both on CUDA device X`: X is the PCI address in hexadecimal.
+//! `Duplicate GPU detected : rank A and rank B both on CUDA device X`: X is the PCI address in hexadecimal. Where the number
+//! of that GPU on its node and the local ranks are known, the rank whose number it is is where it belongs.
 //!
 //! # What looks like it but is not
 //!
@@ -28,6 +29,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use ringleader_model::{Culprit, Impact, PciAddress, Rank, Who};
 
 use crate::correlate::Scene;
+use crate::correlate::gpus::SeenGpu;
+use crate::launch::{self, Started};
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, add_culprit, found, reads_variable, who};
 
@@ -36,7 +39,7 @@ pub(super) static RULE: Rule = Rule {
     id: "duplicate-gpu",
     title: "two ranks on one GPU",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog],
+    reads: &[Input::NcclLog, Input::TorchLog, Input::Gpus, Input::Environment],
     doc: include_str!("duplicate_gpu.rs"),
     check,
 };
@@ -58,11 +61,17 @@ fn check(scene: &Scene<'_>) -> Outcome {
             add_culprit(&mut culprits, culprit);
         }
     }
-    let title = match ranks_on.iter().next() {
-        Some((&bus_id, _)) if ranks_on.len() == 1 => {
-            format!("{} all use the GPU {}", who(&culprits), PciAddress::from_nccl_bus_id(bus_id))
-        }
-        Some(_) => format!("{} share GPUs", who(&culprits)),
+    let mut gpus = ranks_on.keys().map(|bus_id| PciAddress::from_nccl_bus_id(*bus_id));
+    let only = gpus.next().filter(|_| ranks_on.len() == 1);
+    let title = match only {
+        Some(gpu) => match astray(scene, &culprits, gpu) {
+            Some((odd, home)) => {
+                culprits = odd;
+                format!("{} uses the GPU {gpu}, which is that of {}", who(&culprits), who(&[home]))
+            }
+            None => format!("{} all use the GPU {gpu}", who(&culprits)),
+        },
+        None if !ranks_on.is_empty() => format!("{} share GPUs", who(&culprits)),
         None => {
             culprits = told.culprits();
             format!("{}: two ranks use the same GPU", told.who())
@@ -92,6 +101,30 @@ fn check(scene: &Scene<'_>) -> Outcome {
     found(draft)
 }
 
+/// Of the ranks on one GPU those whose local rank is not its number, and the one whose it is: processes that all see the same
+/// GPUs take the one of their number. None where that does not tell.
+fn astray(scene: &Scene<'_>, sharing: &[Culprit], gpu: PciAddress) -> Option<(Vec<Culprit>, Culprit)> {
+    let is_it = |seen: &&SeenGpu<'_>| seen.pci.is_some_and(|pci| PciAddress { function: 0, ..pci } == gpu);
+    let mut numbers = scene.gpus.seen.iter().filter(is_it).map(|seen| seen.row.index);
+    let number = numbers.next()??;
+    let is_one = numbers.all(|other| other == Some(number));
+    let narrowed = |one: &Started<'_>| {
+        one.text("CUDA_VISIBLE_DEVICES").is_some() && sharing.iter().any(|c| c.rank == one.rank())
+    };
+    if !is_one
+        || sharing.iter().any(|c| c.local_rank.is_none())
+        || launch::started(scene).iter().any(narrowed)
+    {
+        return None;
+    }
+    let (home, odd): (Vec<Culprit>, Vec<Culprit>) =
+        sharing.iter().cloned().partition(|c| c.local_rank.is_some_and(|local| local.0 == number));
+    match home.as_slice() {
+        [home] if !odd.is_empty() => Some((odd, home.clone())),
+        _ => None,
+    }
+}
+
 /// `… rank 2 and rank 0 both on CUDA device 1000`: two ranks of the communicator and the bus id.
 fn pair(text: &str) -> Option<(u32, u32, u64)> {
     let (_, rest) = text.split_once("rank ")?;
@@ -103,8 +136,11 @@ fn pair(text: &str) -> Option<(u32, u32, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use ringleader_model::PciAddress;
+
     use super::RULE;
     use crate::staging::Stage;
+    use crate::staging_gpus::gpus;
 
     const TEXT: &str = "Duplicate GPU detected : rank 2 and rank 0 both on CUDA device 1000";
 
@@ -114,6 +150,30 @@ mod tests {
         stage.expect(&RULE, &["duplicate-gpu 0,2"]);
         let gpu = stage.finding(&RULE).culprits.first().and_then(|c| c.gpu);
         assert_eq!(gpu.map(|g| g.to_string()).as_deref(), Some("0000:01:00.0"));
+    }
+
+    #[test]
+    fn the_rank_whose_number_it_is_belongs_there() {
+        let job = |locals: [&str; 3], more: (&str, &str)| {
+            let stage = Stage::new().process("node0", 7730, None).warn("init.cc:497", TEXT);
+            let rows = gpus(4, |index, row| row.pci = PciAddress::parse(&format!("0000:0{index}:00.0")));
+            (0..3).zip(locals).fold(stage.shows(rows), |mut stage, (rank, local)| {
+                stage = stage.listing(Some(rank), &[("LOCAL_RANK", local), more]);
+                let listing = stage.case.observations.last_mut();
+                listing.into_iter().for_each(|o| {
+                    o.who.pid = Some(ringleader_model::Pid(70 + rank));
+                    o.who.local_rank = local.parse().ok().map(ringleader_model::LocalRank);
+                });
+                stage
+            })
+        };
+        // GPU 1 is that of local rank 1, which rank 2 is.
+        job(["0", "2", "1"], ("A", "b")).expect(&RULE, &["duplicate-gpu 0"]);
+        let title = job(["0", "2", "1"], ("A", "b")).finding(&RULE).title;
+        assert_eq!(title, "rank 0 uses the GPU 0000:01:00.0, which is that of rank 2");
+        job(["0", "0", "0"], ("A", "b")).expect(&RULE, &["duplicate-gpu 0,2"]);
+        // Numbers of what each process sees are not those of the node.
+        job(["0", "2", "1"], ("CUDA_VISIBLE_DEVICES", "1")).expect(&RULE, &["duplicate-gpu 0,2"]);
     }
 
     #[test]

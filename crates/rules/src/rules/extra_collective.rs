@@ -32,7 +32,7 @@ pub(super) static RULE: Rule = Rule {
     id: "extra-collective",
     title: "a rank called a collective that its peers do not call",
     since: "0.1",
-    reads: &[Input::FlightRecorder, Input::NcclLog, Input::TorchLog],
+    reads: &[Input::FlightRecorder, Input::Ring, Input::NcclLog, Input::TorchLog],
     doc: include_str!("extra_collective.rs"),
     check,
 };

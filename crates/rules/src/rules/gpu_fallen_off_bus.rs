@@ -92,6 +92,9 @@ fn take_out(draft: Draft) -> Draft {
     )
 }
 
+/// What a probe of ours says of a GPU that keeps it waiting.
+pub(super) const NO_ANSWER: &str = "no answer within";
+
 /// nvidia-smi names a GPU that it cannot get hold of.
 fn refused(scene: &Scene<'_>) -> Option<Draft> {
     let mut used: Option<Use> = None;
@@ -103,6 +106,10 @@ fn refused(scene: &Scene<'_>) -> Option<Draft> {
                 text.contains("Unable to determine the device handle") || text.contains("GPU is lost");
             // A user who may not ask, a module that is not loaded: nothing is known of the GPU.
             if !refuses || text.contains("Permission") || text.contains("Not Loaded") {
+                continue;
+            }
+            // None answers in time: the driver is busy, or stuck, and it is not this GPU.
+            if text.contains(NO_ANSWER) && table.gpus.is_empty() {
                 continue;
             }
             let host = observation.who.host.as_ref();

@@ -73,7 +73,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .filter(|f| matches!(f.what, FrontKind::Collective(_)))
         .collect();
     let (Some(front), true, true) =
-        (stuck.first(), scene.mismatches.is_empty(), waits.roots.is_empty() && waits.cycles.is_empty())
+        (stuck.first(), !mismatch::any_parted(scene), waits.roots.is_empty() && waits.cycles.is_empty())
     else {
         return Outcome::Clear;
     };
@@ -174,7 +174,7 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
         for late in &waiting {
             let Some(rank) = group.rank(late.member).filter(|r| !named.contains(r)) else { continue };
             // Behind a call that differs from its peers' nothing starts any more.
-            if scene.mismatches.iter().any(|m| m.odd.contains(&Node::Rank(rank))) {
+            if mismatch::has_parted(scene, Node::Rank(rank)) {
                 continue;
             }
             named.push(rank);
@@ -206,7 +206,7 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
         let Some(condition) = scene.condition(rank).filter(|c| !is_stopped(c) && c.absent.is_none()) else {
             continue;
         };
-        let parted = scene.mismatches.iter().any(|m| m.odd.contains(&suspect.node));
+        let parted = mismatch::has_parted(scene, suspect.node);
         let Some(stand) = condition.stand.as_ref().filter(|s| s.waits_for_gpu() && !parted) else { continue };
         let title = format!(
             "{} waits for its GPU{}: a kernel of its own does not end",
@@ -245,7 +245,7 @@ fn by_count(scene: &Scene<'_>) -> Outcome {
         scene.conditions.all().filter_map(|(rank, c)| Some((rank, c.timed_out.clone()?))).collect();
     if !scene.ledger.logs_know_more()
         || !waits.fronts.is_empty()
-        || !scene.mismatches.is_empty()
+        || mismatch::any_parted(scene)
         || timed_out.len() < 2
     {
         return Outcome::Clear;

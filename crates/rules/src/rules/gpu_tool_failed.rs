@@ -30,6 +30,7 @@ use ringleader_model::{GpuTable, Host, Need, Observation};
 use crate::correlate::Scene;
 use crate::health;
 use crate::rule::{Input, Outcome, Rule};
+use crate::rules::gpu_fallen_off_bus::NO_ANSWER;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -56,7 +57,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
     }
     let failed = |table: &GpuTable| {
         let said = table.failures.iter().map(|(_, text)| text);
-        said.filter(|t| !ELSEWHERE.iter().any(|w| t.contains(w))).map(ToString::to_string).next()
+        let is_elsewhere = |t: &str| ELSEWHERE.iter().any(|w| t.contains(w)) && !t.contains(NO_ANSWER);
+        said.filter(|t| !is_elsewhere(t)).map(ToString::to_string).next()
     };
     let mut needs: Vec<Need> = scene
         .gpu_tables()
@@ -83,6 +85,14 @@ fn lists_gpus(scene: &Scene<'_>, failed: &Observation, host: Option<&Host>) -> b
 
 fn ask(said: &str, host: Option<&Host>) -> Need {
     let on = host.map_or_else(String::new, |h| format!(" on {h}"));
+    if let Some((_, said)) = said.split_once(" for GPU ").filter(|_| said.contains(NO_ANSWER)) {
+        return Need {
+            question: format!(
+                "the driver{on} gave no answer about any GPU (GPU {said}): was it busy, or is it stuck?"
+            ),
+            command: "time nvidia-smi; dmesg -T | grep -iE \"nvrm|xid\" | tail -50".to_owned(),
+        };
+    }
     let said: String = said.trim().chars().take(120).collect();
     Need {
         question: format!(
@@ -129,6 +139,24 @@ mod tests {
         assert_eq!(n_asked(&Stage::new().two_ranks().smi_fails(NO_GPU)), 0);
         // Asked in two places: where the GPUs are, it lists them.
         assert_eq!(n_asked(&Stage::new().shows(gpus(8, |_, _| {})).smi_fails(NO_GPU)), 0);
+    }
+
+    #[test]
+    fn a_driver_that_keeps_everybody_waiting() {
+        use crate::rules::gpu_fallen_off_bus;
+        let said = "Unable to determine the device handle for GPU 0: no answer within 2200 ms, it hangs in nvmlDeviceGetFieldValues";
+        let stage = Stage::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]).smi_fails(said);
+        assert_eq!(n_asked(&stage), 1);
+        stage.silent(&gpu_fallen_off_bus::RULE);
+        // The other GPUs answer: it is this one.
+        let mut alone = Stage::new().two_ranks().shows(gpus(3, |_, _| {}));
+        for observation in &mut alone.case.observations {
+            if let ringleader_model::Fact::Gpus(table) = &mut observation.fact {
+                table.failures.push((1, said.into()));
+            }
+        }
+        assert_eq!(n_asked(&alone), 0);
+        alone.finding(&gpu_fallen_off_bus::RULE);
     }
 
     #[test]

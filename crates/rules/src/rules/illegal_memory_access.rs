@@ -118,6 +118,7 @@ fn has_bad_memory(scene: &Scene<'_>, culprit: &ringleader_model::Culprit) -> boo
 mod tests {
     use super::RULE;
     use crate::staging::Stage;
+    use crate::staging_kernel::BEGAN_S;
 
     #[test]
     fn a_kernel_that_died_on_a_gpu_that_lost_data() {
@@ -195,6 +196,20 @@ mod tests {
     fn a_fault_of_another_process() {
         Stage::new().two_ranks().xid("0000:3b:00", 31, 9_999, FAULT).silent(&RULE);
         Stage::new().two_ranks().xid("0000:77:00", 31, 9_999, FAULT).silent(&RULE);
+    }
+
+    #[test]
+    fn a_fault_of_a_job_beside_this_one() {
+        use ringleader_model::{Fact, Pid, SourceKind, WatchEvent, Who};
+        let seen = |pids: [u32; 2]| {
+            let who = |rank: u32, pid| Who { pid: Some(Pid(pid)), ..Who::rank(rank) };
+            let ranks = (0..).zip(pids).map(|(rank, pid)| who(rank, pid)).collect();
+            let watched = Fact::Watch(WatchEvent::Ranks(ranks));
+            let stage = Stage::new().push(SourceKind::Watch, Who::default(), watched);
+            stage.at_s(BEGAN_S).xid("0000:3b:00", 31, 201, FAULT).at_s(BEGAN_S + 9)
+        };
+        seen([200, 201]).concludes(&RULE, "illegal-memory-access 1, medium");
+        seen([200, 202]).silent(&RULE);
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub(super) static RULE: Rule = Rule {
     id: "op-mismatch",
     title: "ranks call different kinds of collective at the same place",
     since: "0.1",
-    reads: &[Input::FlightRecorder, Input::NcclLog, Input::TorchLog],
+    reads: &[Input::FlightRecorder, Input::Ring, Input::NcclLog, Input::TorchLog],
     doc: include_str!("op_mismatch.rs"),
     check,
 };
@@ -92,6 +92,32 @@ mod tests {
         // Numbers of torch that are shifted for good say nothing of what has ended.
         let usual = "bc:9 ar:8 ag:7*3 ar:8 ag:7*4 ar:8 ar:8?";
         Stage::job(3).dumps(&[usual, usual, "ar:8 ag:7*3 ar:8 ag:7*4 ar:8*2 ar:8?"]).silent(&RULE);
+    }
+
+    #[test]
+    fn what_is_long_over_hides_nothing() {
+        use crate::rules::skipped_collective;
+        let usual = "ar:9*12 ar:100 ar:7*20 ar:5? ar:6? ar:4?";
+        let job = |odd: &str| Stage::job(4).rings(&[usual, usual, odd, usual]);
+        let twice = job("ar:9*12 ag:100 ar:7*20 ar:6? ar:4?");
+        twice.expect(&RULE, &["op-mismatch 2"]);
+        twice.expect(&skipped_collective::RULE, &["skipped-collective 2"]);
+        job("ar:9*12 ag:100 ar:7*20 ar:5? ar:6? ar:4?").silent(&skipped_collective::RULE);
+    }
+
+    #[test]
+    fn a_dump_is_its_whose_ring_has_the_same_calls() {
+        let (usual, odd) = ("ar:9*12 ar:100? ar:7?", "ar:9*12 ag:100? ar:7?");
+        let scripts = [usual, odd, usual];
+        let mut job = Stage::job(3).rings(&scripts).dumps(&scripts);
+        job.expect(&RULE, &["op-mismatch 1"]);
+        // Renamed, each after another rank.
+        for observation in &mut job.case.observations {
+            if let ringleader_model::Fact::Flight(dump) = &mut observation.fact {
+                dump.name_hint = dump.name_hint.map(|rank| ringleader_model::Rank((rank.0 + 1) % 3));
+            }
+        }
+        job.expect(&RULE, &["op-mismatch 1"]);
     }
 
     #[test]

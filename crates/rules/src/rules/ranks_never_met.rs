@@ -3,15 +3,14 @@
 //! why they cannot meet.
 //!
 //! # Why it happens
-//! A rank that was not started; RANK or WORLD_SIZE set by hand, twice or differently; one rank that goes to another address
-//! than the others, or is told to use another interface.
+//! A rank that was not started; one rank that goes to another address than the others, or is told to use another interface.
 //!
 //! # Evidence
 //! A watcher saw no communicator for longer than a start may take, with all ranks that are there waiting; and the environments
 //! of these processes, which contradict each other, or tell of ranks that are not there.
 //!
 //! # What looks like it but is not
-//! A rank that compiles or loads data while the others wait is not stuck. Ranks of nodes of which there is no evidence may well
+//! Numbers of ranks that contradict each other are rank-env-misconfigured. A rank that compiles or loads data while the others wait is not stuck. Ranks of nodes of which there is no evidence may well
 //! be there. Interfaces may differ between hosts; one that differs in a job that waits at its start is worth a look.
 //!
 //! # What to do
@@ -20,16 +19,14 @@
 //! # References
 //! PyTorch docs, torchrun and environment variable initialization; NVIDIA NCCL docs, NCCL_SOCKET_IFNAME.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use ringleader_model::{
-    Confidence, Evidence, Fact, Finding, Host, Impact, Observation, Pid, Rank, RankSet, Setting, SourceKind,
-    WatchEvent, Weight,
-};
+use ringleader_model::{Confidence, Fact, Finding, Impact, Rank, RankSet, WatchEvent, Weight};
 
 use crate::correlate::Scene;
 use crate::correlate::standstill::StandStill;
 use crate::drafting;
+use crate::launch::{self, CITATIONS, Differs, MAX_LOCAL, MAX_WORLD, Started, differs};
 use crate::rule::{Draft, Input, Outcome, Rule};
 
 /// See the module.
@@ -42,148 +39,17 @@ pub(super) static RULE: Rule = Rule {
     check,
 };
 
-/// Citations of one finding.
-const CITATIONS: usize = 6;
-/// Larger worlds are not searched for ranks that are not there.
-const MAX_WORLD: u32 = 1 << 20;
-/// More processes than a node has ranks.
-const MAX_LOCAL: u32 = 1024;
-
-/// A process with a rank, and what it was started with.
-struct Started<'a> {
-    observation: &'a Observation,
-    settings: &'a [Setting],
-}
-
-impl<'a> Started<'a> {
-    fn set(&self, name: &str) -> Option<&'a Setting> {
-        self.settings.iter().find(|s| &*s.name == name)
-    }
-
-    fn text(&self, name: &str) -> Option<&'a str> {
-        self.set(name).map(|s| s.value.trim())
-    }
-
-    fn number(&self, name: &str) -> Option<u32> {
-        self.text(name)?.parse().ok()
-    }
-
-    fn rank(&self) -> Option<Rank> {
-        self.observation.who.rank
-    }
-
-    fn pid(&self) -> Option<Pid> {
-        self.observation.who.pid
-    }
-
-    fn host(&self) -> Option<&'a Host> {
-        self.observation.who.host.as_ref()
-    }
-
-    fn evidence(&self, name: &str) -> Option<Evidence> {
-        let set = self.set(name)?;
-        let whose = match (self.rank(), self.pid()) {
-            (Some(rank), Some(pid)) => format!("rank {}, pid {}", rank.0, pid.0),
-            (Some(rank), None) => format!("rank {}", rank.0),
-            _ => "a process".to_owned(),
-        };
-        let text = format!("{name}={} ({whose})", set.value);
-        Some(Evidence { cite: set.cite, text, kind: SourceKind::Environment })
-    }
-}
-
 fn check(scene: &Scene<'_>) -> Outcome {
     let Some(stands) = scene.stood_still.iter().find(|s| s.is_at_start()) else { return Outcome::Clear };
-    let started: Vec<Started<'_>> = scene
-        .case
-        .observations
-        .iter()
-        .filter_map(|observation| match &observation.fact {
-            Fact::Environment(listing) if observation.who.rank.is_some() => {
-                Some(Started { observation, settings: &listing.settings })
-            }
-            _ => None,
-        })
-        .collect();
-    let found = twice(scene, stands, &started)
-        .or_else(|| other_world(scene, stands, &started))
-        .or_else(|| other_master(scene, stands, &started))
+    let started = launch::started(scene);
+    // Numbers that contradict each other are why, and a cause of their own.
+    if launch::contradiction(scene, &started, &stands.stall.suspects).is_some() {
+        return Outcome::Clear;
+    }
+    let found = other_master(scene, stands, &started)
         .or_else(|| absent(scene, stands, &started))
         .or_else(|| other_interface(scene, stands, &started));
     Outcome::from_findings(found.into_iter().collect())
-}
-
-/// Two processes that say that they are the same rank.
-fn twice(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'_>]) -> Option<Finding> {
-    let mut by_rank: BTreeMap<Rank, BTreeMap<(Option<&Host>, Pid), &Started<'_>>> = BTreeMap::new();
-    for one in started {
-        let (Some(rank), Some(pid)) = (one.rank(), one.pid()) else { continue };
-        by_rank.entry(rank).or_default().insert((one.host(), pid), one);
-    }
-    let seen: BTreeSet<u32> = by_rank.keys().map(|rank| rank.0).collect();
-    by_rank.retain(|_, processes| processes.len() > 1);
-    let (rank, processes) = by_rank.iter().next()?;
-    let ranks: RankSet = by_rank.keys().copied().collect();
-    let mut title = format!("{} processes have {}", processes.len(), drafting::ranks(&ranks));
-    // Which of the two is wrong its place on the node may tell.
-    let odd = processes.values().find(|one| {
-        one.number("LOCAL_RANK").is_some_and(|local| local != rank.0)
-            && processes.values().any(|other| other.number("LOCAL_RANK") == Some(rank.0))
-    });
-    if let (Some(odd), Some(pid)) = (odd, odd.and_then(|odd| odd.pid())) {
-        let local = odd.number("LOCAL_RANK").unwrap_or_default();
-        title = format!("{title}; pid {} has local rank {local}", pid.0);
-    }
-    let world = started.iter().filter_map(|one| one.number("WORLD_SIZE")).max().unwrap_or_default();
-    let without: RankSet = (0..world.min(MAX_WORLD)).filter(|r| !seen.contains(r)).map(Rank).collect();
-    if !without.is_empty() && without.len() <= by_rank.len() {
-        title = format!("{title}, and nobody has {}", drafting::ranks(&without));
-    }
-    let draft = Draft::new(RULE.id, "rank-env-misconfigured", title)
-        .weight(Weight::Stated)
-        .confidence(Confidence::High)
-        .culprits(ranks.ranks().iter().map(|rank| scene.roster.culprit_rank(*rank)))
-        .evidence(processes.values().take(CITATIONS).filter_map(|one| one.evidence("RANK")))
-        .evidence([stands.evidence()]);
-    compared(draft).build()
-}
-
-/// Processes that were told different numbers of ranks.
-fn other_world(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'_>]) -> Option<Finding> {
-    let mut differs = differs(started, "WORLD_SIZE")?;
-    // One against one: nodes have as many ranks each, so that a number that they do not divide is wrong.
-    let uneven = |one: &&Started<'_>| {
-        let (world, local) = (one.number("WORLD_SIZE"), one.number("LOCAL_WORLD_SIZE").filter(|n| *n > 0));
-        world.zip(local).is_some_and(|(world, local)| world % local != 0)
-    };
-    let uneven: RankSet = started.iter().filter(uneven).filter_map(Started::rank).collect();
-    // The watcher saw all of them, the evidence may be cut.
-    let suspected: RankSet =
-        differs.odd.ranks().iter().copied().filter(|rank| stands.stall.suspects.contains(*rank)).collect();
-    if !suspected.is_empty() {
-        differs.odd = suspected;
-    }
-    if differs.is_tied && !uneven.is_empty() && uneven.len() < differs.odd.len() {
-        differs.odd = uneven;
-    }
-    let title = format!("{} in WORLD_SIZE: {}", differs.subject(), differs.values());
-    let draft = Draft::new(RULE.id, "rank-env-misconfigured", title)
-        .weight(Weight::Stated)
-        .confidence(Confidence::High)
-        .culprits(differs.odd.ranks().iter().map(|rank| scene.roster.culprit_rank(*rank)))
-        .evidence(differs.evidence("WORLD_SIZE"))
-        .evidence([stands.evidence()]);
-    compared(draft).build()
-}
-
-fn compared(draft: Draft) -> Draft {
-    draft
-        .advise_command(
-            Impact::Harmless,
-            "compare what each process was given",
-            "tr '\\0' '\\n' < /proc/<pid>/environ | grep -E 'RANK|WORLD_SIZE|MASTER_'",
-        )
-        .advise(Impact::Disruptive, "let one launcher number all ranks, and set none of them by hand")
 }
 
 /// Whether there is an environment of each process that the watcher names: of a part the lesser side may be the larger one.
@@ -196,23 +62,41 @@ fn is_whole(scene: &Scene<'_>, started: &[Started<'_>]) -> bool {
     })
 }
 
-/// A rank that goes to another meeting place than the others.
-fn other_master(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'_>]) -> Option<Finding> {
-    let (name, differs) = ["MASTER_ADDR", "MASTER_PORT"]
-        .iter()
-        .find_map(|name| Some((*name, differs(started, name)?)))
-        .filter(|(_, differs)| !differs.odd.is_empty() && !differs.is_tied && is_whole(scene, started))?;
-    // Whoever serves may call itself by another name than its clients do.
-    if name == "MASTER_ADDR" && differs.odd.ranks() == [Rank(0)] {
-        return None;
-    }
-    let title = format!("{} in {name}: {}; it never meets the others", differs.subject(), differs.values());
-    Draft::new(RULE.id, "missing-rank", title)
+/// Ranks that were given another value of one of these variables than most; None where it is not clear who.
+fn others<'s, 'a>(
+    scene: &Scene<'_>,
+    started: &'s [Started<'a>],
+    names: [&'static str; 2],
+) -> Option<(&'static str, Differs<'s, 'a>)> {
+    let (name, differs) = names.into_iter().find_map(|name| Some((name, differs(started, name)?)))?;
+    (!differs.odd.is_empty() && !differs.is_tied && is_whole(scene, started)).then_some((name, differs))
+}
+
+/// What a rank was given differently, and that all wait.
+fn differently(
+    scene: &Scene<'_>,
+    stands: &StandStill<'_>,
+    cause: &'static str,
+    (name, differs): (&str, &Differs<'_, '_>),
+    effect: &str,
+) -> Draft {
+    let title = format!("{} in {name}: {}; {effect}", differs.subject(), differs.values());
+    Draft::new(RULE.id, cause, title)
         .weight(Weight::Derived)
         .at_most(Confidence::Medium)
         .culprits(differs.odd.ranks().iter().map(|rank| scene.roster.culprit_rank(*rank)))
         .evidence(differs.evidence(name))
         .evidence([stands.evidence()])
+}
+
+/// A rank that goes to another meeting place than the others.
+fn other_master(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'_>]) -> Option<Finding> {
+    let (name, differs) = others(scene, started, ["MASTER_ADDR", "MASTER_PORT"])?;
+    // Whoever serves may call itself by another name than its clients do.
+    if name == "MASTER_ADDR" && differs.odd.ranks() == [Rank(0)] {
+        return None;
+    }
+    differently(scene, stands, "missing-rank", (name, &differs), "it never meets the others")
         .advise_command(
             Impact::Harmless,
             "from its node, see whether the name resolves and the master answers",
@@ -277,20 +161,10 @@ fn absent(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'_>]) -
         .build()
 }
 
-/// A rank that was told to use another interface than its peers.
+/// A rank that was told to use another interface than its peers. Interfaces of other hosts may have other names.
 fn other_interface(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'_>]) -> Option<Finding> {
-    let (name, differs) = ["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"]
-        .iter()
-        .find_map(|name| Some((*name, differs(started, name)?)))
-        .filter(|(_, differs)| !differs.odd.is_empty() && !differs.is_tied && is_whole(scene, started))?;
-    let title = format!("{} in {name}: {}; all wait at the start", differs.subject(), differs.values());
-    Draft::new(RULE.id, "wrong-interface", title)
-        .weight(Weight::Derived)
-        // Interfaces of other hosts may have other names.
-        .at_most(Confidence::Medium)
-        .culprits(differs.odd.ranks().iter().map(|rank| scene.roster.culprit_rank(*rank)))
-        .evidence(differs.evidence(name))
-        .evidence([stands.evidence()])
+    let (name, differs) = others(scene, started, ["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"])?;
+    differently(scene, stands, "wrong-interface", (name, &differs), "all wait at the start")
         .advise_command(
             Impact::Harmless,
             "list the interfaces of its host and which one leads to a peer",
@@ -304,63 +178,13 @@ fn other_interface(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Starte
         .build()
 }
 
-/// Values of one variable by the ranks that have them, where there are several.
-struct Differs<'s, 'a> {
-    by_value: BTreeMap<Option<&'a str>, Vec<&'s Started<'a>>>,
-    /// Ranks of the lesser part; of all where no part is the larger.
-    odd: RankSet,
-    /// No part is the larger.
-    is_tied: bool,
-}
-
-fn differs<'s, 'a>(started: &'s [Started<'a>], name: &str) -> Option<Differs<'s, 'a>> {
-    let mut by_value: BTreeMap<Option<&'a str>, Vec<&'s Started<'a>>> = BTreeMap::new();
-    for one in started {
-        by_value.entry(one.text(name)).or_default().push(one);
-    }
-    if by_value.len() < 2 || by_value.keys().flatten().next().is_none() {
-        return None;
-    }
-    let most = by_value.values().map(Vec::len).max()?;
-    let is_clear = by_value.values().filter(|members| members.len() == most).count() == 1;
-    let odd = by_value.values().filter(|members| !is_clear || members.len() < most).flatten();
-    let odd: RankSet = odd.filter_map(|one| one.rank()).collect();
-    Some(Differs { by_value, odd, is_tied: !is_clear })
-}
-
-impl Differs<'_, '_> {
-    fn subject(&self) -> String {
-        let verb = if self.odd.len() == 1 { "differs" } else { "differ" };
-        format!("{} {verb}", drafting::ranks(&self.odd))
-    }
-
-    /// `4 on ranks 0,2-3, 5 on rank 1`.
-    fn values(&self) -> String {
-        let told = self.by_value.iter().take(4).map(|(value, members)| {
-            let ranks: RankSet = members.iter().filter_map(|one| one.rank()).collect();
-            format!("{} on {}", value.unwrap_or("unset"), drafting::ranks(&ranks))
-        });
-        told.collect::<Vec<_>>().join(", ")
-    }
-
-    fn evidence(&self, name: &str) -> Vec<Evidence> {
-        // The lesser part first.
-        let mut members: Vec<_> = self.by_value.values().collect();
-        members.sort_by_key(|members| members.len());
-        members
-            .into_iter()
-            .filter_map(|members| members.iter().find_map(|one| one.evidence(name)))
-            .take(CITATIONS)
-            .collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use ringleader_model::{Fact, SourceKind, WatchEvent, WatchedStall, Who};
 
     use super::RULE;
     use crate::diagnose;
+    use crate::rules::rank_env_misconfigured::RULE as NUMBERS;
     use crate::staging::Stage;
     use crate::staging_jobs::START_NS;
 
@@ -428,11 +252,22 @@ mod tests {
 
     #[test]
     fn numbers_that_contradict_each_other() {
+        let concludes = |stage: &Stage, expected: &str| {
+            stage.silent(&RULE);
+            stage.concludes(&NUMBERS, expected);
+        };
         let stage = told(with("RANK", 3, "2"), "start");
-        stage.concludes(&RULE, "rank-env-misconfigured 2, high");
-        let title = stage.finding(&RULE).title;
-        assert_eq!(title, "2 processes have rank 2; pid 103 has local rank 3, and nobody has rank 3");
-        told(with("WORLD_SIZE", 1, "5"), "start").concludes(&RULE, "rank-env-misconfigured 1, high");
+        concludes(&stage, "rank-env-misconfigured 3, high");
+        let finding = stage.finding(&NUMBERS);
+        assert_eq!(finding.title, "2 processes have rank 2; pid 103 has local rank 3, and nobody has rank 3");
+        assert_eq!(finding.culprits[0].pid, Some(ringleader_model::Pid(103)));
+        // Nothing says where on the node they are: it is one of the two.
+        let unsaid = |rank: u32, s: &mut Vec<(&str, String)>| {
+            s.retain(|s| !s.0.starts_with("LOCAL"));
+            s.iter_mut().filter(|s| s.0 == "RANK" && rank == 3).for_each(|s| s.1 = "2".to_owned());
+        };
+        concludes(&told(started(&[0, 1, 2, 3], unsaid), "start"), "rank-env-misconfigured 2, high");
+        concludes(&told(with("WORLD_SIZE", 1, "5"), "start"), "rank-env-misconfigured 1, high");
         // One against one.
         let two = |size: &'static str, local: &'static str| {
             let stage = started(&[0, 1], move |rank, settings| {
@@ -441,8 +276,8 @@ mod tests {
             });
             told(stage, "start")
         };
-        two("3", "2").concludes(&RULE, "rank-env-misconfigured 1, high");
-        two("4", "2").concludes(&RULE, "rank-env-misconfigured 0-1, high");
+        concludes(&two("3", "2"), "rank-env-misconfigured 1, high");
+        concludes(&two("4", "2"), "rank-env-misconfigured 0-1, high");
     }
 
     #[test]
@@ -467,6 +302,7 @@ mod tests {
             told(with("MASTER_ADDR", 2, "n9"), "never-entered"),
         ] {
             stage.silent(&RULE);
+            stage.silent(&NUMBERS);
         }
         // What fits together says nothing, whatever stands still.
         let stage = told(started(&[0, 1, 2, 3], |_, _| {}), "start");

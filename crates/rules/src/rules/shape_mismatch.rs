@@ -31,7 +31,7 @@ pub(super) static RULE: Rule = Rule {
     id: "shape-mismatch",
     title: "ranks call the same collective with different sizes",
     since: "0.1",
-    reads: &[Input::FlightRecorder, Input::NcclLog, Input::TorchLog],
+    reads: &[Input::FlightRecorder, Input::Ring, Input::NcclLog, Input::TorchLog],
     doc: include_str!("shape_mismatch.rs"),
     check,
 };

@@ -37,10 +37,13 @@ pub(super) static RULE: Rule = Rule {
     id: "skipped-collective",
     title: "a rank left out a collective that its peers call",
     since: "0.1",
-    reads: &[Input::FlightRecorder, Input::NcclLog, Input::TorchLog],
+    reads: &[Input::FlightRecorder, Input::Ring, Input::NcclLog, Input::TorchLog],
     doc: include_str!("skipped_collective.rs"),
     check,
 };
+
+/// Where nothing shows of what the odd rank would have called next.
+const OTHER_ORDER: &str = "no later call of that rank shows: if it makes the missing one afterwards, its calls only come in another order (collective-order-mismatch)";
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings: Vec<_> = scene
@@ -56,9 +59,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 m.group,
                 if n > 1 { format!(" and {} more", n - 1) } else { String::new() }
             );
-            drafting::from_mismatch(scene, RULE.id, "skipped-collective", m, title)
-                .advise(Impact::Harmless, format!("make every rank reach the call{}: look for a branch on the rank, on data, or on a local error around it", drafting::at(m.place.as_ref())))
-                .build()
+            let draft = drafting::from_mismatch(scene, RULE.id, "skipped-collective", m, title)
+                .advise(Impact::Harmless, format!("make every rank reach the call{}: look for a branch on the rank, on data, or on a local error around it", drafting::at(m.place.as_ref())));
+            let alone = m.n_confirmed == 0;
+            let draft = if alone { draft.advise(Impact::Harmless, OTHER_ORDER) } else { draft };
+            draft.build()
         })
         .collect();
     findings.extend(gone_on(scene));
@@ -74,7 +79,7 @@ fn gone_on(scene: &Scene<'_>) -> Vec<Finding> {
         for (who, front) in waits.cycles.iter().filter_map(|cycle| suspects::went_on(scene, waits, cycle)) {
             let FrontKind::Collective(seq) = front.what else { continue };
             let Some(group) = scene.ledger.groups.get(front.group) else { continue };
-            if scene.mismatches.iter().any(|m| m.odd.contains(&who)) {
+            if mismatch::has_parted(scene, who) {
                 continue;
             }
             let waiting = front.waiting.iter().filter_map(|m| group.tracks.get(*m)?.as_ref());
@@ -121,7 +126,7 @@ fn newest(scene: &Scene<'_>, group: &Group<'_>, who: Node) -> Option<Evidence> {
 fn run_ahead(scene: &Scene<'_>) -> Option<Finding> {
     let waits = scene.waits_of(View::Nccl)?;
     let node = suspects::ran_ahead(scene, waits)?;
-    if scene.mismatches.iter().any(|m| m.odd.contains(&node)) {
+    if mismatch::has_parted(scene, node) {
         return None;
     }
     let timed_out: Vec<_> =

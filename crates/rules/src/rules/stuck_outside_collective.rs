@@ -22,11 +22,11 @@
 
 use ringleader_model::{Confidence, Impact, Need, Rank, Weight};
 
-use crate::correlate::Scene;
 use crate::correlate::condition::{Busy, Condition, ProcessState};
 use crate::correlate::ledger::View;
 use crate::correlate::suspects::Suspect;
 use crate::correlate::waits::{self, Waits};
+use crate::correlate::{Scene, mismatch};
 use crate::drafting;
 use crate::hardware::storage;
 use crate::rule::{Input, Outcome, Rule};
@@ -59,7 +59,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                     Some((ProcessState::Stopped | ProcessState::Zombie | ProcessState::Uninterruptible, _))
                 )
         });
-        if dead || scene.mismatches.iter().any(|m| m.odd.contains(&suspect.node)) {
+        if dead || mismatch::has_parted(scene, suspect.node) {
             continue;
         }
         // With an operation of its own in flight it is inside, wherever its program stands.
@@ -204,6 +204,22 @@ mod tests {
         let in_time = waiting().timed_out(0, "ar:9", 2, 2).stands(2, &[FETCH]);
         in_time.concludes(&RULE, "stuck-outside-collective 2 at fetch:31, high");
         waiting().ps("S S R").concludes(&RULE, "stuck-outside-collective 2 at step:10, low");
+    }
+
+    #[test]
+    fn a_difference_that_is_long_over() {
+        let job = |n_since: u32| {
+            let usual = format!("ar:9*12 ar:100 ar:7*{n_since} ar:3?");
+            let odd = format!("ar:9*12 ag:100 ar:7*{n_since}");
+            Stage::job(3).rings(&[&usual, &usual, &odd]).stands(2, &[FETCH])
+        };
+        job(20).concludes(&RULE, "stuck-outside-collective 2 at fetch:31, high");
+        let verdict = crate::diagnose(&job(20).case);
+        assert_eq!(verdict.cause, "stuck-outside-collective", "{verdict:#?}");
+        assert!(verdict.findings.iter().any(|f| f.cause == "op-mismatch"), "{verdict:#?}");
+        // What differed a moment ago is why it stands still.
+        job(3).silent(&RULE);
+        assert_eq!(crate::diagnose(&job(3).case).cause, "op-mismatch");
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub(super) static RULE: Rule = Rule {
     id: "uneven-inputs",
     title: "a rank left the loop before its peers",
     since: "0.1",
-    reads: &[Input::FlightRecorder, Input::NcclLog, Input::TorchLog],
+    reads: &[Input::FlightRecorder, Input::Ring, Input::NcclLog, Input::TorchLog],
     doc: include_str!("uneven_inputs.rs"),
     check,
 };

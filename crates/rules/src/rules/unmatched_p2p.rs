@@ -32,7 +32,7 @@ pub(super) static RULE: Rule = Rule {
     id: "unmatched-p2p",
     title: "a send without its receive, or the reverse",
     since: "0.1",
-    reads: &[Input::FlightRecorder, Input::NcclLog, Input::TorchLog],
+    reads: &[Input::FlightRecorder, Input::Ring, Input::NcclLog, Input::TorchLog],
     doc: include_str!("unmatched_p2p.rs"),
     check,
 };
@@ -83,7 +83,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 
 /// The rank parted from its peers in a collective: messages that it owes are a consequence.
 fn parted(scene: &Scene<'_>, suspect: &Suspect) -> bool {
-    scene.mismatches.iter().any(|m| !m.halves && m.odd.contains(&suspect.node))
+    scene.mismatches.iter().any(|m| !m.halves && !m.is_bygone && m.odd.contains(&suspect.node))
 }
 
 #[cfg(test)]
