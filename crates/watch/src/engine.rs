@@ -249,7 +249,7 @@ impl Engine {
                 at.and_then(|at| comm.members.get(at)).map_or(rank, |m| self.view.rank_of(m))
             };
             let straggler = track.late.straggler(id, job_rank);
-            let times = track.late.slowed().filter(|_| straggler.is_none());
+            let times = track.late.slowed().filter(|_| straggler.is_none() && !track.late.is_forming());
             if let Some(times) = times.filter(|_| track.slow_told_ns + SLOW_NS < now_ns) {
                 track.slow_told_ns = now_ns;
                 let name = if comm.name.is_empty() { id } else { &comm.name };
@@ -273,6 +273,7 @@ impl Engine {
             let old = self.told_stragglers.get(&straggler.rank);
             let is_news = old.is_none_or(|(at, old)| {
                 now_ns - at >= STRAGGLER_NS
+                    || (straggler.persistent && !old.persistent)
                     || (old.of != straggler.of && straggler.confidence > old.confidence)
             });
             if is_news && self.told_stragglers.len() < 1024 {
