@@ -18,6 +18,7 @@ mod screen;
 mod serve;
 mod stacks;
 mod table;
+mod tcp;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};

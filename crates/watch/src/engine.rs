@@ -5,8 +5,9 @@ mod picture;
 use std::collections::BTreeMap;
 
 use crate::digest::{Digest, ProcessState, SeenBy};
-use crate::event::{CommProgress, Event, MAX_COMMS, Shape, Slowest, Stall, Straggler, What, seconds};
+use crate::event::{CommProgress, Event, Lag, MAX_COMMS, Shape, Slowest, Stall, Straggler, What, seconds};
 use crate::graph::{Graph, Node, row_moved};
+use crate::links::{SlowLink, slow_link};
 use crate::roll::Roll;
 use crate::stall::{Still, stalls};
 use crate::start;
@@ -32,6 +33,8 @@ const BUSY_SHARE: f64 = 0.05;
 const WATCHING_NS: i64 = 2_000_000_000;
 /// Between two notes that a communicator has become slow.
 const SLOW_NS: i64 = 600_000_000_000;
+/// A slow link is told of when the same has been seen for so long.
+const LINK_NS: i64 = 2_000_000_000;
 /// Stalls that stand at the same time.
 const MAX_STALLS: usize = 8;
 /// The slowest rank is shown for as long after it was last late.
@@ -93,6 +96,8 @@ pub struct Engine {
     standing: Vec<Standing>,
     told_stragglers: BTreeMap<u32, (i64, Straggler)>,
     slowest: Option<(i64, Slowest)>,
+    /// The link that is slow by TCP's counts, and since when.
+    slow_link: Option<(i64, SlowLink)>,
     watching: Option<(i64, What)>,
     progress_ns: i64,
     ended_since_ns: Option<i64>,
@@ -150,8 +155,12 @@ impl Engine {
         self.view = picture::view(&table, &graph, tracks, &found.stalls);
         self.asks_stacks = start::asks_stacks(&table, &self.settings);
         tracks.retain(|_, t| now_ns - t.seen_ns < FORGET_NS);
+        let link = slow_link(&table);
         drop(graph);
         drop(table);
+        let since =
+            self.slow_link.take().filter(|(_, old)| link.as_ref().is_some_and(|new| new.is_same(old)));
+        self.slow_link = link.map(|link| (since.map_or(now_ns, |(since, _)| since), link));
         let mut events = Vec::new();
         self.tell_watching(now_ns, &mut events);
         self.tell_stalls(now_ns, found, &mut events);
@@ -249,6 +258,16 @@ impl Engine {
                 at.and_then(|at| comm.members.get(at)).map_or(rank, |m| self.view.rank_of(m))
             };
             let straggler = track.late.straggler(id, job_rank);
+            let is_member = |rank: u32| comm.members.iter().any(|m| self.view.rank_of(m) == rank);
+            let link = self.slow_link.as_ref().filter(|(since, link)| {
+                now_ns - since >= LINK_NS && is_member(link.rank) && link.peer.is_none_or(is_member)
+            });
+            let link = link.and_then(|(_, link)| Some(link.straggler(id, track.late.slowed_ms()?)));
+            // Ranks do not leave a collective together where the network is slow, and seem late without being it.
+            let straggler = match (straggler, link) {
+                (Some(late), Some(link)) if late.late_ms > link.late_ms => Some(late),
+                (late, link) => link.or(late),
+            };
             let times = track.late.slowed().filter(|_| straggler.is_none() && !track.late.is_forming());
             if let Some(times) = times.filter(|_| track.slow_told_ns + SLOW_NS < now_ns) {
                 track.slow_told_ns = now_ns;
@@ -274,6 +293,9 @@ impl Engine {
             let is_news = old.is_none_or(|(at, old)| {
                 now_ns - at >= STRAGGLER_NS
                     || (straggler.persistent && !old.persistent)
+                    || (straggler.of == Lag::Network
+                        && old.of != Lag::Network
+                        && straggler.late_ms > old.late_ms)
                     || (old.of != straggler.of && straggler.confidence > old.confidence)
             });
             if is_news && self.told_stragglers.len() < 1024 {

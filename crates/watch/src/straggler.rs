@@ -50,6 +50,11 @@ const WAIT_SHARE: f32 = 0.5;
 const WAIT_TIMES: f32 = 3.0;
 /// Pairs of ranks that are counted.
 const MAX_PAIRS: usize = 64;
+/// The first ones of a kind may be slow: buffers are made, connections opened.
+const WARM_UP: u32 = 3;
+/// Of so many the mean is taken, at first, and later.
+const LEAST_MEAN: u32 = 8;
+const MOST_MEAN: u32 = 16;
 /// Kinds of collective whose best time is kept.
 const MAX_KINDS: usize = 32;
 
@@ -281,9 +286,10 @@ impl Lateness {
         let key = crate::rhythm::kind(&pending.function, pending.bytes);
         if let Some(kind) = self.kinds.iter_mut().find(|k| k.key == key) {
             kind.votes = kind.votes.saturating_add(1);
-            kind.now += (shortest - kind.now) / 16.0;
-            // The first ones may be slow; the best is of the mean, not of one lucky collective.
-            if kind.votes >= 16 {
+            let n = kind.votes.saturating_sub(WARM_UP).clamp(1, MOST_MEAN);
+            kind.now += (shortest - kind.now) / n as f32;
+            // The best is of the mean, not of one lucky collective.
+            if kind.votes >= WARM_UP + LEAST_MEAN {
                 kind.best = kind.best.min(kind.now);
             }
         } else if self.kinds.len() < MAX_KINDS {
@@ -347,10 +353,20 @@ impl Lateness {
 
     /// Times that collectives take of what they took at best, where they have become slow on all ranks while nobody is late.
     pub fn slowed(&self) -> Option<f64> {
-        let slow = self.kinds.iter().filter(|k| {
-            k.votes >= 2 * LEAST_VOTES && k.now >= SLOWED * k.best && k.now - k.best >= SLOWED_MS
-        });
-        slow.map(|k| f64::from(k.now / k.best)).max_by(f64::total_cmp)
+        self.slow_kinds(2 * LEAST_VOTES).map(|k| f64::from(k.now / k.best)).max_by(f64::total_cmp)
+    }
+
+    /// The same as milliseconds now and at best, of the kind that costs most, and as soon as there is a best: for whoever
+    /// knows more than that.
+    pub fn slowed_ms(&self) -> Option<(f64, f64)> {
+        let cost = |k: &&Kind| k.now - k.best;
+        let most = self.slow_kinds(0).max_by(|a, b| cost(a).total_cmp(&cost(b)))?;
+        Some((most.now.into(), most.best.into()))
+    }
+
+    fn slow_kinds(&self, votes: u32) -> impl Iterator<Item = &Kind> {
+        let is_slow = |k: &&Kind| k.now >= SLOWED * k.best && k.now - k.best >= SLOWED_MS;
+        self.kinds.iter().filter(move |k| k.votes >= votes).filter(is_slow)
     }
 
     /// The rank that is late most, or the two between which the network is slow.
