@@ -35,6 +35,8 @@ const WATCHING_NS: i64 = 2_000_000_000;
 const SLOW_NS: i64 = 600_000_000_000;
 /// A slow link is told of when the same has been seen for so long.
 const LINK_NS: i64 = 2_000_000_000;
+/// It is told when it has been slow for so long.
+const SLOW_WAIT_NS: i64 = 8_000_000_000;
 /// Stalls that stand at the same time.
 const MAX_STALLS: usize = 8;
 /// The slowest rank is shown for as long after it was last late.
@@ -262,14 +264,22 @@ impl Engine {
             let link = self.slow_link.as_ref().filter(|(since, link)| {
                 now_ns - since >= LINK_NS && is_member(link.rank) && link.peer.is_none_or(is_member)
             });
-            let link = link.and_then(|(_, link)| Some(link.straggler(id, track.late.slowed_ms()?)));
+            let link = link.and_then(|(_, link)| {
+                Some(link.straggler(id, track.late.slowed_ms(link.other_rate.is_some())?))
+            });
             // Ranks do not leave a collective together where the network is slow, and seem late without being it.
             let straggler = match (straggler, link) {
                 (Some(late), Some(link)) if late.late_ms > link.late_ms => Some(late),
                 (late, link) => link.or(late),
             };
-            let times = track.late.slowed().filter(|_| straggler.is_none() && !track.late.is_forming());
-            if let Some(times) = times.filter(|_| track.slow_told_ns + SLOW_NS < now_ns) {
+            let times = track.late.slowed().filter(|_| straggler.is_none());
+            // Who is late, or whose link is slow, shows some seconds later than that it is slow.
+            let since = *track.slow_since_ns.get_or_insert(now_ns);
+            track.slow_since_ns = times.map(|_| since);
+            let is_due = now_ns - since >= SLOW_WAIT_NS
+                && track.slow_told_ns + SLOW_NS < now_ns
+                && !track.late.is_forming();
+            if let Some(times) = times.filter(|_| is_due) {
                 track.slow_told_ns = now_ns;
                 let name = if comm.name.is_empty() { id } else { &comm.name };
                 let text = format!(

@@ -356,11 +356,12 @@ impl Lateness {
         self.slow_kinds(2 * LEAST_VOTES).map(|k| f64::from(k.now / k.best)).max_by(f64::total_cmp)
     }
 
-    /// The same as milliseconds now and at best, of the kind that costs most, and as soon as there is a best: for whoever
-    /// knows more than that.
-    pub fn slowed_ms(&self) -> Option<(f64, f64)> {
+    /// The same as milliseconds now and at best, of the kind that costs most. For whoever knows more than that, as soon as
+    /// there is a best; otherwise as above.
+    pub fn slowed_ms(&self, knows_more: bool) -> Option<(f64, f64)> {
         let cost = |k: &&Kind| k.now - k.best;
-        let most = self.slow_kinds(0).max_by(|a, b| cost(a).total_cmp(&cost(b)))?;
+        let votes = if knows_more { 0 } else { 2 * LEAST_VOTES };
+        let most = self.slow_kinds(votes).max_by(|a, b| cost(a).total_cmp(&cost(b)))?;
         Some((most.now.into(), most.best.into()))
     }
 
