@@ -19,6 +19,7 @@ mod run;
 mod sys;
 mod sysfs;
 mod tasks;
+pub mod tcp;
 
 pub use crate::probes::{Probe, Trouble, by_name};
 pub use crate::request::{FileAsk, Peer, Request, Roots, Target};

@@ -6,11 +6,12 @@
 //!  "after_s": 8.4, "expected_s": 8.0, "shape": "not-started", "text": "…", "suspects": [0, 1], "states": […]}
 //! ```
 //!
-//! Written by `crates/watch`, whose types hold the format. Only stalls, that they are over, and who was which rank, say something of the job that
-//! the rest of the evidence does not; a verdict among the events is an answer, no evidence.
+//! Written by `crates/watch`, whose types hold the format. Only stalls, that they are over, slow links, and who was which rank,
+//! say something of the job that the rest of the evidence does not; a verdict among the events is an answer, no evidence.
+//! Ranks that are late show in the rings, too.
 
 use ringleader_model::{
-    Fact, LocalRank, NoteKind, Pid, Rank, SourceKind, WallTime, WatchEvent, WatchedStall, Who,
+    Fact, LocalRank, NoteKind, Pid, Rank, SourceKind, WallTime, WatchEvent, WatchedLink, WatchedStall, Who,
 };
 use serde_json::Value;
 
@@ -68,6 +69,16 @@ pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
             WatchEvent::Ranks(ranks.filter_map(process).take(MAX_RANKS).collect())
         }
         "recovered" => WatchEvent::Recovered(number(word("comm"))),
+        "straggler" if word("of") == "network" => {
+            let rank = |key: &str| document.value.get(key)?.as_u64()?.try_into().ok().map(Rank);
+            let Some(own) = rank("rank") else {
+                let text = "a slow link that does not say whose; it was left out".to_owned();
+                sink.note(cite, NoteKind::Malformed, text);
+                return true;
+            };
+            let text = bounded_text(word("text").as_bytes(), sink.limits.max_text_chars).into();
+            WatchEvent::SlowLink(Box::new(WatchedLink { rank: own, peer: rank("peer"), text }))
+        }
         _ => return true,
     };
     let at = seconds("at").map(|ns| WallTime { ns, error_ns: 0, has_year: true });
@@ -80,6 +91,7 @@ pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
         ),
         WatchEvent::Recovered(_) => "watch: moves again".to_owned(),
         WatchEvent::Began(_) => "watch: the first process began".to_owned(),
+        WatchEvent::SlowLink(link) => format!("watch: {}", link.text),
         WatchEvent::Ranks(ranks) => format!("watch: {} processes with a rank", ranks.len()),
     };
     sink.push(cite, Who::default(), at, Fact::Watch(event), text.as_bytes());
@@ -179,6 +191,22 @@ mod tests {
         assert_eq!(*began, 7_500_000_000);
         assert_eq!(ranks.len(), 1);
         assert_eq!((ranks[0].host.as_deref(), ranks[0].pid.map(|pid| pid.0)), (Some("n1"), Some(17)));
+    }
+
+    #[test]
+    fn a_slow_link_and_a_rank_that_is_late() {
+        let text = r#"{"schema": "ringleader.watch.v1", "at": 1.0, "event": "straggler", "rank": 2, "late_ms": 9.5, "share": 0.9,
+            "of": "network", "comm": "7e", "peer": null, "text": "the link of rank 2 (10.0.0.2) is slow"}"#;
+        let extract = read(text.as_bytes());
+        let [WatchEvent::SlowLink(link)] = &events(&extract)[..] else { panic!("{extract:?}") };
+        assert_eq!((link.rank.0, link.peer), (2, None));
+        assert_eq!(&*extract.observations[0].text, "watch: the link of rank 2 (10.0.0.2) is slow");
+        let pair = read(text.replace("null", "7").as_bytes());
+        let [WatchEvent::SlowLink(link)] = &events(&pair)[..] else { panic!("{pair:?}") };
+        assert_eq!(link.peer.map(|rank| rank.0), Some(7));
+        assert_eq!(events(&read(text.replace("network", "host").as_bytes())), [] as [&WatchEvent; 0]);
+        let nobody = read(text.replace("\"rank\": 2", "\"rank\": -2").as_bytes());
+        assert_eq!((nobody.observations.len(), nobody.notes[0].kind), (0, NoteKind::Malformed));
     }
 
     #[test]

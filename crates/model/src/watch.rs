@@ -1,6 +1,6 @@
 //! What a watcher of this program said of a job while it watched it.
 
-use crate::{RankSet, Who};
+use crate::{Rank, RankSet, Who};
 
 /// One event of a watcher that rules use.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,6 +13,19 @@ pub enum WatchEvent {
     Ranks(Vec<Who>),
     /// When the first of these processes began, ns since 1970 by the clock of their node.
     Began(i64),
+    /// Collectives have become slow, nobody is late, and the network is slow in one place.
+    SlowLink(Box<WatchedLink>),
+}
+
+/// A link that a watcher saw to be slow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchedLink {
+    /// The rank behind it.
+    pub rank: Rank,
+    /// The rank at the other end, where nothing tells which end is slow.
+    pub peer: Option<Rank>,
+    /// The same in words.
+    pub text: Box<str>,
 }
 
 /// A job, or a communicator of it, that stood still for longer than its rhythm explains.

@@ -18,6 +18,7 @@ mod screen;
 mod serve;
 mod stacks;
 mod table;
+mod tcp;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -372,6 +373,7 @@ impl Watch<'_> {
         let lines = [What::Ranks { ranks: seen.collect() }]
             .into_iter()
             .chain(stalls)
+            .chain(self.engine.slow_link().cloned().map(What::Straggler))
             .map(|what| Event::new(now_ns, what))
             .filter_map(|event| serde_json::to_string(&event).ok())
             .map(|line| line + "\n");

@@ -76,7 +76,49 @@ pub struct RankDigest {
     /// Where its main thread stands, outermost frame first, at most [`MAX_FRAMES`]: only while somebody asks for it.
     #[serde(skip_serializing_if = "is_default")]
     pub stack: Vec<String>,
+    /// What TCP counts of its connections to other hosts; none where it has none, or they cannot be seen.
+    #[serde(skip_serializing_if = "is_default")]
+    pub tcp: Option<TcpDigest>,
 }
+
+/// What a process's TCP connections to other addresses did in the newest few seconds, as the kernel counts it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TcpDigest {
+    /// Milliseconds that the counts are over.
+    #[serde(rename = "t", skip_serializing_if = "is_default")]
+    pub span_ms: u32,
+    /// Own addresses of these connections, at most [`MAX_ADDRESSES`].
+    #[serde(rename = "a", skip_serializing_if = "is_default")]
+    pub addresses: Vec<String>,
+    /// Those that carried something, at most [`MAX_WAYS`]: the busiest.
+    #[serde(rename = "w", skip_serializing_if = "is_default")]
+    pub ways: Vec<TcpWay>,
+}
+
+/// All of a process's connections from one address to another.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TcpWay {
+    /// Own address.
+    #[serde(rename = "f", skip_serializing_if = "is_default")]
+    pub from: String,
+    /// The peer's.
+    #[serde(rename = "t", skip_serializing_if = "is_default")]
+    pub to: String,
+    /// Milliseconds for which data waited to be sent or acknowledged and the receiver had room: of the connection for which
+    /// that was longest.
+    #[serde(rename = "b", skip_serializing_if = "is_default")]
+    pub busy_ms: u32,
+    /// Bytes that were acknowledged, of all.
+    #[serde(rename = "n", skip_serializing_if = "is_default")]
+    pub bytes: u64,
+}
+
+/// Own addresses that a digest carries for each rank.
+pub const MAX_ADDRESSES: usize = 4;
+/// Ways that a digest carries for each rank.
+pub const MAX_WAYS: usize = 8;
 
 /// State of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

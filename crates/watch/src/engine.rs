@@ -5,8 +5,9 @@ mod picture;
 use std::collections::BTreeMap;
 
 use crate::digest::{Digest, ProcessState, SeenBy};
-use crate::event::{CommProgress, Event, MAX_COMMS, Shape, Slowest, Stall, Straggler, What, seconds};
+use crate::event::{CommProgress, Event, Lag, MAX_COMMS, Shape, Slowest, Stall, Straggler, What, seconds};
 use crate::graph::{Graph, Node, row_moved};
+use crate::links::{SlowLink, slow_link};
 use crate::roll::Roll;
 use crate::stall::{Still, stalls};
 use crate::start;
@@ -30,6 +31,10 @@ const BUSY_SHARE: f64 = 0.05;
 const WATCHING_NS: i64 = 2_000_000_000;
 /// Between two notes that a communicator has become slow.
 const SLOW_NS: i64 = 600_000_000_000;
+/// A slow link is told of when the same has been seen for so long.
+const LINK_NS: i64 = 2_000_000_000;
+/// It is told when it has been slow for so long.
+const SLOW_WAIT_NS: i64 = 8_000_000_000;
 /// Stalls that stand at the same time.
 const MAX_STALLS: usize = 8;
 /// The slowest rank is shown for as long after it was last late.
@@ -91,6 +96,10 @@ pub struct Engine {
     standing: Vec<Standing>,
     told_stragglers: BTreeMap<u32, (i64, Straggler)>,
     slowest: Option<(i64, Slowest)>,
+    /// The link that is slow by TCP's counts, and since when.
+    slow_link: Option<(i64, SlowLink)>,
+    /// What was said of it, as long as it is seen.
+    told_link: Option<Straggler>,
     watching: Option<(i64, What)>,
     progress_ns: i64,
     ended_since_ns: Option<i64>,
@@ -148,8 +157,13 @@ impl Engine {
         self.view = picture::view(&table, &graph, tracks, &found.stalls);
         self.asks_stacks = start::asks_stacks(&table, &self.settings);
         tracks.retain(|_, t| now_ns - t.seen_ns < FORGET_NS);
+        let link = slow_link(&table);
         drop(graph);
         drop(table);
+        let since =
+            self.slow_link.take().filter(|(_, old)| link.as_ref().is_some_and(|new| new.is_same(old)));
+        self.told_link.take_if(|_| since.is_none());
+        self.slow_link = link.map(|link| (since.map_or(now_ns, |(since, _)| since), link));
         let mut events = Vec::new();
         self.tell_watching(now_ns, &mut events);
         self.tell_stalls(now_ns, found, &mut events);
@@ -167,6 +181,11 @@ impl Engine {
     /// The job as of the last look.
     pub fn view(&self) -> &View {
         &self.view
+    }
+
+    /// The link that was told to be slow and still is.
+    pub fn slow_link(&self) -> Option<&Straggler> {
+        self.told_link.as_ref()
     }
 
     /// Whether agents should take stacks of their ranks: something stalls, or nothing else tells whether it does.
@@ -247,14 +266,37 @@ impl Engine {
                 at.and_then(|at| comm.members.get(at)).map_or(rank, |m| self.view.rank_of(m))
             };
             let straggler = track.late.straggler(id, job_rank);
+            let is_member = |rank: u32| comm.members.iter().any(|m| self.view.rank_of(m) == rank);
+            let link = self.slow_link.as_ref().filter(|(since, link)| {
+                now_ns - since >= LINK_NS && is_member(link.rank) && link.peer.is_none_or(is_member)
+            });
+            let link = link.and_then(|(_, link)| {
+                Some(link.straggler(id, track.late.slowed_ms(link.other_rate.is_some())?))
+            });
+            // Ranks do not leave a collective together where the network is slow, and seem late without being it.
+            let straggler = match (straggler, link) {
+                (Some(late), Some(link)) if late.late_ms > link.late_ms => Some(late),
+                (late, link) => link.or(late),
+            };
             let times = track.late.slowed().filter(|_| straggler.is_none());
-            if let Some(times) = times.filter(|_| track.slow_told_ns + SLOW_NS < now_ns) {
+            // Who is late, or whose link is slow, shows some seconds later than that it is slow.
+            let since = *track.slow_since_ns.get_or_insert(now_ns);
+            track.slow_since_ns = times.map(|_| since);
+            let is_due = now_ns - since >= SLOW_WAIT_NS
+                && track.slow_told_ns + SLOW_NS < now_ns
+                && !track.late.is_forming();
+            if let Some(times) = times.filter(|_| is_due) {
                 track.slow_told_ns = now_ns;
                 let name = if comm.name.is_empty() { id } else { &comm.name };
                 let text = format!(
                     "collectives of {name} take {times:.1} times what they took at best, on all ranks alike: nobody is late"
                 );
                 events.push(Event::new(now_ns, What::Note { text }));
+            }
+            if let Some(link) =
+                straggler.as_ref().filter(|s| s.of == Lag::Network && self.slow_link.is_some())
+            {
+                self.told_link = Some(link.clone());
             }
             told.extend(straggler);
         }
@@ -271,7 +313,10 @@ impl Engine {
             let old = self.told_stragglers.get(&straggler.rank);
             let is_news = old.is_none_or(|(at, old)| {
                 now_ns - at >= STRAGGLER_NS
-                    || straggler.persistent && !old.persistent
+                    || (straggler.persistent && !old.persistent)
+                    || (straggler.of == Lag::Network
+                        && old.of != Lag::Network
+                        && straggler.late_ms > old.late_ms)
                     || (old.of != straggler.of && straggler.confidence > old.confidence)
             });
             if is_news && self.told_stragglers.len() < 1024 {

@@ -10,6 +10,7 @@ pub mod digest;
 pub mod engine;
 pub mod event;
 mod graph;
+mod links;
 mod network;
 pub mod outside;
 mod period;

@@ -32,6 +32,14 @@ const OCCASIONAL: f32 = 0.1;
 const SURE: f32 = 5.0;
 /// An occasional straggler is late by at least this share of the time between two collectives.
 const OCCASIONAL_LATE: f32 = 0.5;
+/// So many in a row, all late by about the same, are persistent, whatever was before: a fault begins at some step.
+const CLEAR_RUN: f32 = 8.0;
+/// Of what is late by about the same, the standard deviation is at most this share of the mean.
+const CLEAR_SPREAD: f32 = 0.5;
+/// And the mean this many times what any other rank is late by in the mean: jitter makes runs, too.
+const CLEAR_TIMES: f32 = 4.0;
+/// So many in a row may become a run.
+const FORMING: f32 = 3.0;
 /// Collectives of one kind that take this many times their best have become slow.
 const SLOWED: f32 = 2.0;
 /// And by at least this, milliseconds.
@@ -42,6 +50,11 @@ const WAIT_SHARE: f32 = 0.5;
 const WAIT_TIMES: f32 = 3.0;
 /// Pairs of ranks that are counted.
 const MAX_PAIRS: usize = 64;
+/// The first ones of a kind may be slow: buffers are made, connections opened.
+const WARM_UP: u32 = 3;
+/// Of so many the mean is taken, at first, and later.
+const LEAST_MEAN: u32 = 8;
+const MOST_MEAN: u32 = 16;
 /// Kinds of collective whose best time is kept.
 const MAX_KINDS: usize = 32;
 
@@ -73,6 +86,10 @@ struct Standing {
     /// Lateness beyond the mean of the others, and its square.
     excess: f32,
     square: f32,
+    /// Lateness beyond that of the others where it was later than they.
+    behind: f32,
+    /// The newest collectives in a row for which it was late: how many, their lateness, and its square.
+    run: [f32; 3],
     /// Collectives for which it was late.
     late: f32,
     /// Sums over those: lateness, its part that the host made, and where the GPU was known to be busy.
@@ -230,6 +247,7 @@ impl Lateness {
             standing.votes = standing.votes * keep + 1.0;
             standing.excess = standing.excess * keep + excess;
             standing.square = standing.square * keep + excess * excess;
+            standing.behind = standing.behind * keep + excess.max(0.0);
             for sum in [
                 &mut standing.late,
                 &mut standing.late_ms,
@@ -239,7 +257,11 @@ impl Lateness {
             ] {
                 *sum *= keep;
             }
-            if excess >= least {
+            if excess < least {
+                standing.run = [0.0; 3];
+            } else {
+                let [n, sum, square] = standing.run;
+                standing.run = [n + 1.0, sum + excess, square + excess * excess];
                 standing.late += 1.0;
                 standing.late_ms += excess;
                 let host = (word.gap - gap).clamp(0.0, excess);
@@ -264,9 +286,10 @@ impl Lateness {
         let key = crate::rhythm::kind(&pending.function, pending.bytes);
         if let Some(kind) = self.kinds.iter_mut().find(|k| k.key == key) {
             kind.votes = kind.votes.saturating_add(1);
-            kind.now += (shortest - kind.now) / 16.0;
-            // The first ones may be slow; the best is of the mean, not of one lucky collective.
-            if kind.votes >= 16 {
+            let n = kind.votes.saturating_sub(WARM_UP).clamp(1, MOST_MEAN);
+            kind.now += (shortest - kind.now) / n as f32;
+            // The best is of the mean, not of one lucky collective.
+            if kind.votes >= WARM_UP + LEAST_MEAN {
                 kind.best = kind.best.min(kind.now);
             }
         } else if self.kinds.len() < MAX_KINDS {
@@ -330,10 +353,21 @@ impl Lateness {
 
     /// Times that collectives take of what they took at best, where they have become slow on all ranks while nobody is late.
     pub fn slowed(&self) -> Option<f64> {
-        let slow = self.kinds.iter().filter(|k| {
-            k.votes >= 2 * LEAST_VOTES && k.now >= SLOWED * k.best && k.now - k.best >= SLOWED_MS
-        });
-        slow.map(|k| f64::from(k.now / k.best)).max_by(f64::total_cmp)
+        self.slow_kinds(2 * LEAST_VOTES).map(|k| f64::from(k.now / k.best)).max_by(f64::total_cmp)
+    }
+
+    /// The same as milliseconds now and at best, of the kind that costs most. For whoever knows more than that, as soon as
+    /// there is a best; otherwise as above.
+    pub fn slowed_ms(&self, knows_more: bool) -> Option<(f64, f64)> {
+        let cost = |k: &&Kind| k.now - k.best;
+        let votes = if knows_more { 0 } else { 2 * LEAST_VOTES };
+        let most = self.slow_kinds(votes).max_by(|a, b| cost(a).total_cmp(&cost(b)))?;
+        Some((most.now.into(), most.best.into()))
+    }
+
+    fn slow_kinds(&self, votes: u32) -> impl Iterator<Item = &Kind> {
+        let is_slow = |k: &&Kind| k.now >= SLOWED * k.best && k.now - k.best >= SLOWED_MS;
+        self.kinds.iter().filter(move |k| k.votes >= votes).filter(is_slow)
     }
 
     /// The rank that is late most, or the two between which the network is slow.
@@ -354,7 +388,9 @@ impl Lateness {
             mean >= least && mean >= SURE * error
         };
         let share = |s: &Standing| s.late / s.votes;
-        let persistent = told.clone().filter(|(_, s)| share(s) >= PERSISTENT && is_late(s));
+        let persistent = told
+            .clone()
+            .filter(|(rank, s)| share(s) >= PERSISTENT && is_late(s) || self.is_clear(*rank, s, least));
         let usual = median(told.clone().map(|(_, s)| share(s)));
         let occasional = told.filter(|(_, s)| {
             share(s) >= OCCASIONAL.max(3.0 * usual) && s.late_ms / s.late >= OCCASIONAL_LATE * self.period_ms
@@ -387,6 +423,24 @@ impl Lateness {
                 if self.by_steps { "steps" } else { "collectives" }
             ),
         })
+    }
+
+    /// Late in all of the newest, by about the same, and as no other is: since a moment ago, for good.
+    fn is_clear(&self, rank: usize, standing: &Standing, least: f32) -> bool {
+        let [n, sum, square] = standing.run;
+        if n < CLEAR_RUN {
+            return false;
+        }
+        let mean = sum / n;
+        let spread = (square / n - mean * mean).max(0.0).sqrt();
+        let others = self.ranks.iter().enumerate().filter(|(r, s)| *r != rank && s.votes > 0.0);
+        let other = others.map(|(_, s)| s.behind / s.votes).fold(0.0, f32::max);
+        mean >= 2.0 * least && spread <= CLEAR_SPREAD * mean && mean >= CLEAR_TIMES * other
+    }
+
+    /// Somebody has been late for some collectives in a row: why they take longer will show.
+    pub fn is_forming(&self) -> bool {
+        self.ranks.iter().any(|s| s.run[0] >= FORMING)
     }
 
     fn slow_way(&self, comm: &str, job_rank: &impl Fn(u32) -> u32) -> Option<Straggler> {

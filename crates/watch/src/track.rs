@@ -24,6 +24,8 @@ pub(crate) struct Track {
     pub(crate) ops_done: u64,
     pub(crate) bytes: u64,
     pub(crate) late: crate::straggler::Lateness,
+    /// Since when its collectives are slow and nobody is to blame.
+    pub(crate) slow_since_ns: Option<i64>,
     /// When it was last told that its collectives have become slow.
     pub(crate) slow_told_ns: i64,
 }

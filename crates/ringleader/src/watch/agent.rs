@@ -13,6 +13,7 @@ use ringleader_ring::Reader;
 use ringleader_watch::digest::{Digest, ProcessState, RankDigest, SCHEMA, SeenBy, from_ring};
 
 use crate::watch::ras::Ras;
+use crate::watch::tcp::Tcp;
 
 /// Whose job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +56,8 @@ struct Member {
     logs: BTreeSet<PathBuf>,
     /// The newest that was said of it.
     last: RankDigest,
+    /// It has a communicator with ranks on other hosts, or one of which that is not known.
+    has_network: bool,
     is_rank: bool,
     is_gone: bool,
 }
@@ -81,6 +84,7 @@ pub(crate) struct Agent {
     had_ranks: bool,
     had_target: bool,
     ras: Ras,
+    tcp: Tcp,
     stacks: BTreeMap<u32, Vec<String>>,
     n_other_jobs: usize,
     began: Instant,
@@ -102,6 +106,7 @@ impl Agent {
             folders: rings.map_or_else(follow::ring_folders, |folder| vec![folder]),
             name: format!("{}-{}", std::process::id(), began.as_millis()),
             ras: Ras::new(),
+            tcp: Tcp::default(),
             node,
             sequence: 0,
             members: BTreeMap::new(),
@@ -147,7 +152,11 @@ impl Agent {
             self.ras.complete(digest);
         }
         notes.extend(self.ras.note());
+        let has_network = |member: &Member| member.is_rank && !member.is_gone && member.has_network;
+        let pids = self.members.iter().filter(|(_, m)| has_network(m)).map(|(pid, _)| *pid).collect();
+        self.tcp.look(&self.proc, pids);
         for digest in &mut digests {
+            digest.tcp = self.tcp.of(digest.pid);
             digest.stack = self.stacks.get(&digest.pid).cloned().unwrap_or_default();
         }
         self.sequence += 1;
@@ -339,7 +348,10 @@ impl Agent {
             return member.last.clone();
         }
         let mut digest = match member.ring.as_mut().map(|ring| (ring.reader.state(), ring)) {
-            Some((Ok(state), _)) => from_ring(&state),
+            Some((Ok(state), _)) => {
+                member.has_network = state.comms.iter().any(|c| c.ended_ns.is_none() && c.nodes != 1);
+                from_ring(&state)
+            }
             Some((Err(error), ring)) => {
                 ring.failed = Some(error.to_string());
                 member.last.clone()
@@ -515,6 +527,7 @@ impl Member {
             pause: RETRY,
             logs: BTreeSet::new(),
             last: RankDigest::default(),
+            has_network: false,
             is_rank: false,
             is_gone: false,
         }

@@ -1,5 +1,6 @@
 //! # What it shows
-//! One rank arrives last at nearly every collective; its peers spend that time waiting inside it.
+//! One rank arrives last at nearly every collective; its peers spend that time waiting inside it. Or none does, and the
+//! collectives of all are slow because one link is.
 //!
 //! # Why it happens
 //! A slow GPU or host, a longer data path, more work on that rank, a noisy neighbour.
@@ -8,7 +9,8 @@
 //! The rings: how long the kernels of one collective ran on each rank, by each GPU's own timer. Or the Flight Recorder:
 //! the time from enqueue to completion of the same collective, each on its rank's own clock: the straggler
 //! has the least, since it never waits. Where that rank is alone on its host, a cgroup of the host whose processors were
-//! held back in many periods (cpu.stat), and those of its peers were not.
+//! held back in many periods (cpu.stat), and those of its peers were not. Of a link: the watcher's word, which compares for
+//! how long data waits between hosts, and how much of it passes meanwhile.
 //!
 //! # What looks like it but is not
 //! Occasional lateness (a checkpoint, an evaluation). Warm-up steps, which are left out.
@@ -19,6 +21,7 @@
 //! # References
 //! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide.
 
+mod link;
 mod rings;
 
 use rayon::prelude::*;
@@ -39,7 +42,7 @@ pub(super) static RULE: Rule = Rule {
     id: "straggler",
     title: "one rank is persistently slower than its peers",
     since: "0.1",
-    reads: &[Input::Ring, Input::FlightRecorder, Input::System],
+    reads: &[Input::Ring, Input::FlightRecorder, Input::System, Input::Watch],
     doc: include_str!("straggler.rs"),
     check,
 };
@@ -61,6 +64,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let groups = scene.ledger.groups.par_iter().filter(|g| g.view == View::Flight && g.tracks.len() > 2);
     let mut findings: Vec<Finding> = groups.filter_map(|group| slowest(scene, group)).collect();
     findings.extend(rings::findings(scene));
+    findings.extend(link::findings(scene));
     Outcome::from_findings(findings)
 }
 

@@ -56,6 +56,25 @@ fn a_slow_host() {
     }
 }
 
+/// A job has run well for a while; the memory of it must not hide what goes on now.
+#[test]
+fn late_since_a_moment_ago() {
+    for (kind, before) in [(Kind::Ddp, 35), (Kind::Fsdp, 35), (Kind::Ddp, 400), (Kind::Fsdp, 400)] {
+        let slow = move |rank: usize, step: usize, acts: &mut Vec<Act>| {
+            if rank == 0 && step >= before {
+                acts.insert(0, Act::Gpu(250 * MS));
+            }
+        };
+        let habits = Habits { kind, step: 100 * MS, buckets: 4, ..Habits::plain() };
+        let onset = before as i64 * 120 * MS;
+        let mut engine = engine();
+        let events = follow(&mut job(&habits, 5, slow), &mut engine, onset + 16 * S, |_| false);
+        let (at, late) = told(&events).into_iter().find(|(_, s)| s.persistent).unwrap();
+        assert_eq!((late.rank, late.of), (0, Lag::Compute), "{late:?}");
+        assert!(at < onset + 10 * S, "{kind:?}, {} s after {before} steps", (at - onset) / S);
+    }
+}
+
 #[test]
 fn late_now_and_then() {
     let slow = |rank: usize, step: usize, acts: &mut Vec<Act>| {

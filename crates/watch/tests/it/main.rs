@@ -13,5 +13,6 @@ mod healthy;
 mod jobs;
 mod late;
 mod laws;
+mod links;
 mod sim;
 mod start;
