@@ -246,7 +246,8 @@ impl Core {
     ///
     /// # Safety
     /// Names in the event are null or strings.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "else an event of 130 bytes is built to be taken apart again")]
     pub(crate) unsafe fn start(
         &self,
         context: *mut c_void,
@@ -254,6 +255,27 @@ impl Core {
         event: &Event,
     ) -> *mut c_void {
         let (comm, parent) = (handle(context), handle(parent));
+        // In a flood these two are all that comes.
+        match event {
+            Event::GroupApi if !self.pace.follows() => pointer(self.writer.passing_begins()),
+            Event::Call(call) if !call.is_captured && parent.kind() == Some(HandleKind::Passing) => {
+                let now = self.writer.now_ns();
+                self.pace.called(now, false);
+                // SAFETY: the caller's.
+                let told = unsafe { self.told(call) };
+                pointer(self.writer.passing_call(comm, parent, &told, now))
+            }
+            // SAFETY: the caller's.
+            _ => unsafe { self.start_followed(comm, parent, event) },
+        }
+    }
+
+    /// As `start`, for what is not passed over at once.
+    ///
+    /// # Safety
+    /// Names in the event are null or strings.
+    #[inline(never)]
+    unsafe fn start_followed(&self, comm: Handle, parent: Handle, event: &Event) -> *mut c_void {
         pointer(match event {
             Event::Group => self.writer.plan_begins(comm).following(self.pace.follows()),
             Event::GroupApi => self.writer.group_begins().following(self.pace.follows()),
@@ -275,6 +297,8 @@ impl Core {
                 match parent.kind() {
                     // The call has said so.
                     Some(HandleKind::Call) => {}
+                    // The mask was switched between NCCL's look and ours: the call is recorded, that is all.
+                    Some(HandleKind::Passed) => return std::ptr::null_mut(),
                     // A recorded call is followed in each run or in none, as it was when it was recorded.
                     Some(HandleKind::Captured) => told.is_passed_over = parent.is_followed() == Some(false),
                     _ => {
@@ -299,6 +323,7 @@ impl Core {
 
     /// # Safety
     /// Names in the call are null or strings.
+    #[inline]
     unsafe fn told(&self, call: &Call) -> Told {
         // SAFETY: the caller's, here and below.
         let function = unsafe { self.code(Kind::Function, call.function) };
@@ -326,17 +351,32 @@ impl Core {
 
     /// # Safety
     /// A text is null or a string.
+    #[inline]
     unsafe fn code(&self, kind: Kind, name: Name) -> u8 {
         match name {
             Name::None => 0,
             Name::Number(number) => number.saturating_add(1),
             Name::Text(text) if text.is_null() => 0,
             Name::Text(text) => {
-                // SAFETY: the caller's; not null.
-                let key = unsafe { key(text) };
-                self.writer.code_of(kind, &key)
+                if let Some((code, key)) = self.writer.last_code(kind)
+                    // SAFETY: the caller's; not null.
+                    && unsafe { is(text, key) }
+                {
+                    return code;
+                }
+                // SAFETY: as above.
+                unsafe { self.code_of(kind, text) }
             }
         }
+    }
+
+    /// # Safety
+    /// `text` is a string.
+    #[inline(never)]
+    unsafe fn code_of(&self, kind: Kind, text: *const c_char) -> u8 {
+        // SAFETY: the caller's.
+        let key = unsafe { key(text) };
+        self.writer.code_of(kind, &key)
     }
 
     /// An event stops.
@@ -350,8 +390,16 @@ impl Core {
             Some(HandleKind::Step) => self.writer.step_stops(handle),
             Some(HandleKind::Net) => self.writer.net_stops(handle),
             Some(HandleKind::Group) => self.writer.group_ends(handle),
+            Some(HandleKind::Passing) => self.writer.passing_ends(handle),
             // The program's call returns, a launch has been handed out: what follows tells more.
-            Some(HandleKind::Call | HandleKind::Captured | HandleKind::Plan | HandleKind::Comm) | None => {}
+            Some(
+                HandleKind::Call
+                | HandleKind::Captured
+                | HandleKind::Passed
+                | HandleKind::Plan
+                | HandleKind::Comm,
+            )
+            | None => {}
         }
     }
 
@@ -394,28 +442,31 @@ fn handle(pointer: *mut c_void) -> Handle {
     Handle(pointer.addr() as u64)
 }
 
+/// Whether a string is that of a key.
+///
+/// # Safety
+/// `text` is a string.
+unsafe fn is(text: *const c_char, key: &Key) -> bool {
+    // In memory a key is a string of at most 31 bytes and its closing 0, where the low byte of a word comes first.
+    // SAFETY: the caller's; neither is read further than to its end.
+    cfg!(target_endian = "little") && unsafe { libc::strcmp(text, key.as_ptr().cast()) == 0 }
+}
+
 /// The first 31 bytes of a string.
 ///
 /// # Safety
 /// `text` is a string.
 unsafe fn key(text: *const c_char) -> Key {
+    // SAFETY: the caller's: no byte before the end of the string is out of it.
+    let length = unsafe { libc::strnlen(text, KEY_BYTES) };
+    // SAFETY: as above.
+    let bytes = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), length) };
     let mut key: Key = [0; 4];
-    let mut at = 0;
-    for word in &mut key {
-        for shift in 0..8 {
-            if at == KEY_BYTES {
-                return key;
-            }
-            // SAFETY: within the string: no byte before this one was its end.
-            let from = unsafe { text.add(at) };
-            // SAFETY: as above.
-            let byte = unsafe { from.read() } as u8;
-            if byte == 0 {
-                return key;
-            }
-            *word |= u64::from(byte) << (shift * 8);
-            at += 1;
-        }
+    for (word, bytes) in key.iter_mut().zip(bytes.chunks(8)) {
+        *word = match bytes.first_chunk() {
+            Some(whole) => u64::from_le_bytes(*whole),
+            None => bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+        };
     }
     key
 }

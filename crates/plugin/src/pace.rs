@@ -74,7 +74,8 @@ impl Pace {
         if self.is_fixed {
             return;
         }
-        let last = self.last_ns.swap(now_ns, Relaxed);
+        let last = self.last_ns.load(Relaxed);
+        self.last_ns.store(now_ns, Relaxed);
         let gap = if last == 0 { 0 } else { now_ns.saturating_sub(last) };
         let earned = i64::try_from(gap.saturating_mul(SHARE_MILLI) / 1000).unwrap_or(MOST_NS);
         let cost = match (was_followed, gap >= ROW_NS) {
