@@ -119,6 +119,28 @@ impl Call {
     };
 }
 
+/// What is looked for first, since in a flood nothing else comes: an event of 130 bytes need not be made for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Quick {
+    /// A group of calls.
+    GroupApi,
+    /// A call of the program.
+    Call(ApiCall),
+    /// Anything else.
+    Other,
+}
+
+/// A call of the program, as interface 5 and later tell it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ApiCall {
+    pub(crate) function: *const c_char,
+    pub(crate) datatype: *const c_char,
+    pub(crate) count: usize,
+    pub(crate) root: c_int,
+    pub(crate) is_p2p: bool,
+    pub(crate) is_captured: bool,
+}
+
 /// What a communicator's `init` says.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Init {
@@ -242,12 +264,47 @@ impl Core {
         self.writer.comm_ends(handle(context));
     }
 
+    /// An event starts that is not followed; none if it is another one.
+    ///
+    /// # Safety
+    /// Names in the call are null or strings.
+    #[inline]
+    pub(crate) unsafe fn pass(
+        &self,
+        context: *mut c_void,
+        parent: *mut c_void,
+        quick: &Quick,
+    ) -> Option<*mut c_void> {
+        let group = handle(parent);
+        match quick {
+            Quick::GroupApi if !self.pace.follows() => Some(pointer(self.writer.passing_begins())),
+            Quick::Call(call) if group.kind() == Some(HandleKind::Passing) && !call.is_captured => {
+                let now = self.writer.now_ns();
+                self.pace.called(now, false);
+                // SAFETY: the caller's.
+                let function = unsafe { self.code(Kind::Function, Name::Text(call.function)) };
+                // SAFETY: as above.
+                let datatype = unsafe { self.code(Kind::Datatype, Name::Text(call.datatype)) };
+                let told = Told {
+                    function,
+                    datatype,
+                    is_p2p: call.is_p2p,
+                    is_passed_over: true,
+                    count: call.count as u64,
+                    root: u32::try_from(call.root).ok().filter(|_| ROOTED.contains(&function)),
+                    ..Told::default()
+                };
+                Some(pointer(self.writer.passing_call(handle(context), group, &told, now)))
+            }
+            _ => None,
+        }
+    }
+
     /// An event starts.
     ///
     /// # Safety
     /// Names in the event are null or strings.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "else an event of 130 bytes is built to be taken apart again")]
+    #[inline(never)]
     pub(crate) unsafe fn start(
         &self,
         context: *mut c_void,
@@ -255,27 +312,6 @@ impl Core {
         event: &Event,
     ) -> *mut c_void {
         let (comm, parent) = (handle(context), handle(parent));
-        // In a flood these two are all that comes.
-        match event {
-            Event::GroupApi if !self.pace.follows() => pointer(self.writer.passing_begins()),
-            Event::Call(call) if !call.is_captured && parent.kind() == Some(HandleKind::Passing) => {
-                let now = self.writer.now_ns();
-                self.pace.called(now, false);
-                // SAFETY: the caller's.
-                let told = unsafe { self.told(call) };
-                pointer(self.writer.passing_call(comm, parent, &told, now))
-            }
-            // SAFETY: the caller's.
-            _ => unsafe { self.start_followed(comm, parent, event) },
-        }
-    }
-
-    /// As `start`, for what is not passed over at once.
-    ///
-    /// # Safety
-    /// Names in the event are null or strings.
-    #[inline(never)]
-    unsafe fn start_followed(&self, comm: Handle, parent: Handle, event: &Event) -> *mut c_void {
         pointer(match event {
             Event::Group => self.writer.plan_begins(comm).following(self.pace.follows()),
             Event::GroupApi => self.writer.group_begins().following(self.pace.follows()),

@@ -222,7 +222,7 @@ pub(crate) mod call {
     /// Root in the low half, one more than the number; the group in the high.
     pub(crate) const ROOT: usize = 5;
     pub(crate) const ENQUEUED: usize = 6;
-    /// Its place twice, and one more once its group has ended.
+    /// Whether its group has ended: see `journal::mark`.
     pub(crate) const STATE: usize = 7;
 }
 

@@ -453,7 +453,7 @@ impl Parser<'_> {
             }
         }
         for (place, entry) in places {
-            let is_handed_over = entry.get(call::STATE) == (place << 1 | 1);
+            let is_handed_over = entry.get(call::STATE) == journal::marked(place);
             if let Some(found) = Found::by_mut(comms, entry.get(call::COMM)) {
                 self.passed(found, entry, call::NUMBER, is_handed_over, recent);
             }

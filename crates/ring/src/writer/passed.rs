@@ -51,7 +51,7 @@ impl Writer {
         comm_entry.at(comm::LAST_PLACE).store(place + 1, Release);
         if has_entry {
             entry.set(call::COMM, slot::reference(comm.index(), generation));
-            entry.set(call::STATE, place << 1);
+            entry.set(call::STATE, journal::unmarked(place));
             journal::end(entry.tag(), place);
         } else {
             self.head(head::LOST_RECORDS).fetch_add(1, Relaxed);
@@ -72,15 +72,10 @@ impl Writer {
             let entry = self.call_entry(place);
             if journal::place(entry.tag().load(Acquire)) == Some(place)
                 && entry.get(call::ROOT) >> 32 == group.passing_group()
+                && journal::mark(entry.at(call::STATE), place)
+                && let Some(comm) = self.comm_by(entry.get(call::COMM))
             {
-                // The place within the word: a call that has taken the entry meanwhile is not marked.
-                let state = entry.at(call::STATE);
-                let marked = state.compare_exchange(place << 1, place << 1 | 1, Relaxed, Relaxed);
-                if marked.is_ok()
-                    && let Some(comm) = self.comm_by(entry.get(call::COMM))
-                {
-                    comm.set(comm::LAST_HANDED, place + 1);
-                }
+                comm.set(comm::LAST_HANDED, place + 1);
             }
         }
     }
