@@ -229,6 +229,9 @@ impl Core {
     /// `init.name` is null or a string; `mask` is null or a variable that lives as long as NCCL does.
     pub(crate) unsafe fn begin(&self, init: &Init, mask: *mut c_int) -> (*mut c_void, c_int) {
         self.pace.at(mask, followed(init.version) as c_int, recorded(init.version) as c_int);
+        if followed(init.version) & events::KERNEL_CH != 0 && recorded(init.version) & events::COLL_API == 0 {
+            self.pace.settle(true);
+        }
         if self.version.swap(c_int::from(init.version), Ordering::Relaxed) != c_int::from(init.version) {
             self.writer.interface(init.version);
         }
@@ -320,7 +323,11 @@ impl Core {
                 let mut told = unsafe { self.told(call) };
                 let is_followed = parent.is_followed().unwrap_or_else(|| self.pace.follows());
                 told.is_passed_over = !is_followed;
-                self.pace.called(self.writer.now_ns(), is_followed);
+                if call.is_captured {
+                    self.pace.settle(is_followed);
+                } else {
+                    self.pace.called(self.writer.now_ns(), is_followed);
+                }
                 self.writer.call(comm, parent, &told)
             }
             Event::Launch { call, plan } => {

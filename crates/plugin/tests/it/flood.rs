@@ -64,8 +64,6 @@ fn child_in_a_flood() {
     assert!(nccl.kernel(launch, 0, 1).0.is_null());
     stop(launch);
     assert_eq!(nccl.seen(), seen);
-    // Recorded into a graph: no call of this moment.
-    assert!(!nccl.coll_api_in(calls, c"AllReduce", 1, true).0.is_null());
     assert_eq!(nccl.seen().collectives, called + 2);
     stop(calls);
     assert!(nccl.seen().in_flight.iter().all(|op| op.handed_over_ns.is_some() && !op.is_end_visible));
@@ -80,6 +78,44 @@ fn child_in_a_flood() {
     nccl.all_reduce(1);
     let seen = nccl.seen();
     assert_eq!((seen.collectives, seen.collectives_done, seen.in_flight.len()), (called + 4, called + 4, 0));
+}
+
+#[test]
+fn child_with_graphs() {
+    if !is_child() {
+        return;
+    }
+    let nccl = init(0xf2);
+    let is_flooded = std::env::var_os("FLOOD").is_some();
+    while is_flooded && MASK.load(Ordering::Relaxed) & KERNELS != 0 {
+        nccl.all_reduce(1);
+    }
+    let before = nccl.seen().collectives;
+    let calls = nccl.group_api();
+    let api = nccl.coll_api_in(calls, c"AllReduce", 1, true);
+    assert!(!api.0.is_null());
+    stop(calls);
+    assert_eq!(nccl.seen().collectives, before, "no call of this moment");
+    // As it was when the call was recorded, so it stays: through a pause, and through a flood.
+    let mask = if is_flooded { CALLS } else { 0x165e };
+    assert_eq!(MASK.load(Ordering::Relaxed), mask);
+    std::thread::sleep(Duration::from_millis(50));
+    for _ in 0..1000 {
+        nccl.all_reduce(1);
+        assert_eq!(MASK.load(Ordering::Relaxed), mask);
+    }
+    assert_eq!(init(0xf3).mask, mask);
+    let seen = nccl.seen();
+    let in_flight = if is_flooded { 7 } else { 0 };
+    assert_eq!((seen.collectives, seen.in_flight.len()), (before + 1000, in_flight));
+    assert_eq!(seen.collectives_done, before + 1000 - in_flight as u64);
+}
+
+#[test]
+fn the_mask_stays_once_a_graph_was_recorded() {
+    let dir = tempfile::tempdir().unwrap();
+    run("flood::child_with_graphs", &dir.path().join("a"), &[]);
+    run("flood::child_with_graphs", &dir.path().join("b"), &[("FLOOD", "1")]);
 }
 
 #[test]
