@@ -166,6 +166,9 @@ const EVENTS: &str = "RINGLEADER_PLUGIN_EVENTS";
 /// `RINGLEADER_PLUGIN_FOLLOW=all`: every operation is followed to its end, whatever that costs the program.
 const FOLLOW: &str = "RINGLEADER_PLUGIN_FOLLOW";
 
+/// The newest interface.
+const LAST_VERSION: u8 = 7;
+
 /// Codes of the functions that have a root: Broadcast, Reduce, Scatter, Gather.
 const ROOTED: [u8; 4] = [1, 2, 10, 11];
 
@@ -196,8 +199,9 @@ impl Core {
                 .map_or_else(|| value.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok())
         });
         let writer = Writer::create(&Options::from_environment()).map_err(|error| error.to_string())?;
-        let is_fixed = mask.is_some() || std::env::var(FOLLOW).is_ok_and(|value| value.trim() == "all");
-        let pace = Pace::new(is_fixed);
+        let follows_all = std::env::var(FOLLOW).is_ok_and(|value| value.trim() == "all");
+        let pace =
+            Pace::new(mask.map(|mask| mask & followed(LAST_VERSION) != 0).or(follows_all.then_some(true)));
         Ok(Self { writer, pid: std::process::id() as c_int, mask, pace, version: AtomicI32::new(0) })
     }
 

@@ -46,13 +46,14 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    pub(crate) fn new(is_fixed: bool) -> Self {
+    /// With whether everything is followed, or nothing, if it is not to be switched.
+    pub(crate) fn new(fixed: Option<bool>) -> Self {
         Self {
-            is_fixed: AtomicBool::new(is_fixed),
+            is_fixed: AtomicBool::new(fixed.is_some()),
             bits: AtomicI32::new(0),
             kept: AtomicI32::new(0),
             mask: AtomicPtr::new(std::ptr::null_mut()),
-            follows: AtomicBool::new(true),
+            follows: AtomicBool::new(fixed.unwrap_or(true)),
             credit_ns: AtomicI64::new(MOST_NS),
             last_ns: AtomicU64::new(0),
         }
@@ -142,7 +143,7 @@ mod tests {
     #[test]
     fn training_is_followed_wholly_and_floods_in_part() {
         let mut mask: c_int = BITS | KEPT;
-        let pace = Pace::new(false);
+        let pace = Pace::new(None);
         pace.at(&raw mut mask, BITS, KEPT);
         // 500 calls a second for a minute.
         assert_eq!(followed(&pace, 2_000_000, 30_000, 1), 30_000);
@@ -163,7 +164,7 @@ mod tests {
     #[test]
     fn a_mask_that_was_taken_back_stays_so() {
         let mut mask: c_int = 0;
-        let pace = Pace::new(false);
+        let pace = Pace::new(None);
         pace.at(&raw mut mask, BITS, KEPT);
         followed(&pace, 9_000, 100_000, 1);
         assert!(!pace.follows() || pace.credit_ns.load(Relaxed) > 0);
@@ -174,7 +175,7 @@ mod tests {
     fn a_graph_ends_the_switching() {
         for was_followed in [true, false] {
             let mut mask: c_int = BITS | KEPT;
-            let pace = Pace::new(false);
+            let pace = Pace::new(None);
             pace.at(&raw mut mask, BITS, KEPT);
             // Whatever it was a moment before.
             pace.settle(was_followed);
@@ -189,7 +190,7 @@ mod tests {
 
     #[test]
     fn what_the_environment_fixes_is_not_switched() {
-        let pace = Pace::new(true);
-        assert_eq!(followed(&pace, 1_000, 100_000, 1), 100_000);
+        assert_eq!(followed(&Pace::new(Some(true)), 1_000, 100_000, 1), 100_000);
+        assert_eq!(followed(&Pace::new(Some(false)), 1_000_000_000, 1_000, 1), 0);
     }
 }

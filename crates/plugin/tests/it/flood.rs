@@ -119,6 +119,29 @@ fn the_mask_stays_once_a_graph_was_recorded() {
 }
 
 #[test]
+fn child_without_kernels() {
+    if !is_child() {
+        return;
+    }
+    let nccl = init(0xf4);
+    assert_eq!(nccl.mask, 0x600);
+    for _ in 0..20 {
+        let calls = nccl.group_api();
+        nccl.coll_api_in(calls, c"AllReduce", 1, false);
+        assert!(nccl.seen().in_flight.iter().any(|op| op.handed_over_ns.is_none() && !op.is_end_visible));
+        stop(calls);
+        assert!(nccl.seen().in_flight.iter().all(|op| op.handed_over_ns.is_some() && !op.is_end_visible));
+    }
+    assert_eq!((nccl.seen().collectives, nccl.seen().in_flight.len()), (20, 7));
+}
+
+#[test]
+fn calls_alone_may_be_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    run("flood::child_without_kernels", dir.path(), &[("RINGLEADER_PLUGIN_EVENTS", "0x600")]);
+}
+
+#[test]
 fn a_flood_is_recorded_though_not_followed() {
     let dir = tempfile::tempdir().unwrap();
     run("flood::child_in_a_flood", dir.path(), &[]);
