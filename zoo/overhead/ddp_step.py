@@ -1,8 +1,13 @@
-"""One rank of a DDP job: prints the median time of a step in microseconds."""
+"""One rank of a DDP job: prints `ddp VARIANT T1 T2 ...`, the mean time of a step in microseconds, one number a round.
+
+With `switch.cc` as NCCL's profiler every round goes through all of its variants, in the same order on all ranks; else there
+is one, 0.
+"""
 
 import argparse
+import ctypes
 import os
-import statistics
+import random
 import time
 
 import torch
@@ -10,9 +15,19 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 
+def switch():
+    """`overhead_use` of the profiler that NCCL has loaded, if it is the switch."""
+    path = os.environ.get("NCCL_PROFILER_PLUGIN", "")
+    try:
+        return ctypes.CDLL(path, mode=os.RTLD_NOW | os.RTLD_NOLOAD).overhead_use if path else None
+    except (OSError, AttributeError):
+        return None
+
+
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=120)
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--steps", type=int, default=6)
     options = parser.parse_args()
     local_rank = int(os.environ["LOCAL_RANK"])
     torch.cuda.set_device(local_rank)
@@ -22,17 +37,33 @@ def main():
     model = DistributedDataParallel(torch.nn.Sequential(*layers).cuda(), device_ids=[local_rank])
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
     data = torch.randn(512, 2048, device="cuda")
-    times = []
-    for step in range(options.steps + 20):
+
+    def steps(count):
         start = time.perf_counter()
-        optimizer.zero_grad()
-        model(data).square().mean().backward()
-        optimizer.step()
-        torch.cuda.synchronize()
-        if step >= 20:
-            times.append((time.perf_counter() - start) * 1e6)
+        for _ in range(count):
+            optimizer.zero_grad()
+            model(data).square().mean().backward()
+            optimizer.step()
+            torch.cuda.synchronize()
+        return (time.perf_counter() - start) * 1e6 / count
+
+    steps(30)
+    use = switch()
+    variants = use(0) if use else 1
+    times = [[] for _ in range(variants)]
+    order = random.Random(1)
+    for _ in range(options.rounds):
+        for variant in order.sample(range(variants), variants):
+            if use:
+                time.sleep(0.002)
+                use(variant)
+            steps(2)
+            times[variant].append(steps(options.steps))
     if dist.get_rank() == 0:
-        print(statistics.median(times), flush=True)
+        for variant, rounds in enumerate(times):
+            print("ddp", variant, *(f"{value:.3f}" for value in rounds), flush=True)
+    if use:
+        use(0)
     dist.destroy_process_group()
 
 

@@ -1,13 +1,19 @@
 #!/usr/bin/env python3
 """What watching costs: all_reduce of 8 B to 1 GB and a DDP step, with no plugin, ours, NCCL's own profilers, NCCL's log.
 
-    zoo/overhead/overhead.py --plugin target/release/libringleader_nccl.so --nccl-source NCCL/plugins/profiler \
-        --out docs/overhead.json
+    zoo/overhead/overhead.py --plugin target/release/libringleader_nccl.so --nccl-source NCCL/ext-profiler --out overhead.json
+    zoo/overhead/overhead.py --plugin old=a.so --plugin new=b.so --small --rounds 30
 
-Needs two GPUs or more, nvcc, and PyTorch with its NCCL. `--nccl-source` is the folder `plugins/profiler` of NCCL's public
-source: Inspector and the example plugin are built from it in a temporary folder; without it they are left out. Rounds go
-through all variants in changing order, so that drift of the machine meets all alike; `none` runs twice a round, and what
-differs between the two is the noise.
+Needs two GPUs or more, nvcc, g++, and PyTorch with its NCCL (2.28 or later: interface 5). `--nccl-source` is the folder
+`ext-profiler` (later `plugins/profiler`) of NCCL's public source: Inspector and the example plugin are built from it in a
+temporary folder; without it they are left out.
+
+Small operations differ by 30 % from process to process, with cores and memory, so variants are not compared between
+processes: `switch.cc` loads all of them into one, and every round goes through all in a new order, each for some
+milliseconds. `none` and `again` ask NCCL for no event; a number is the median over rounds of a variant's time against the
+mean of these two in the same round, with the interval that holds it in 95 % of bootstrap samples of the rounds. Several
+processes one after another; how far `none` differs between them is the noise from run to run, which is what a user would
+see. `--apart N` also runs the plugins and NCCL's log in processes of their own, N rounds of them.
 """
 
 import argparse
@@ -19,15 +25,19 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 SIZES = [8, 64, 512, 4096, 32768, 262144, 2097152, 16777216, 134217728, 1073741824]
+SMALL = 32768
+BASES = ("none", "again")
+RESAMPLES = 1000
 
 
 def iterations(size):
-    """Enough for batches of about 20 ms."""
-    return max(4, min(2000, int(20000 / (9 + size / 250e3))))
+    """Enough for batches of about 12 ms."""
+    return max(3, min(2000, int(12000 / (6 + size / 330e3))))
 
 
 def nccl_folder():
@@ -40,16 +50,19 @@ def nccl_folder():
     sys.exit("NCCL of PyTorch's packages was not found (nvidia.nccl)")
 
 
-def build_ops(folder, nccl):
+def build(folder, nccl):
+    """The bench and the switch."""
     library = next((nccl / "lib").glob("libnccl.so*"))
-    target = folder / "ops"
+    program, switch = folder / "ops", folder / "libswitch.so"
+    subprocess.run(["g++", "-O2", "-fPIC", "-shared", str(HERE / "switch.cc"), "-o", str(switch), "-ldl"], check=True,
+                   timeout=90)
     subprocess.run(
-        ["nvcc", "-O2", str(HERE / "ops.cu"), "-o", str(target), f"-I{nccl / 'include'}", f"-L{library.parent}",
-         f"-l:{library.name}", "-Xlinker", f"-rpath={library.parent}"],
+        ["nvcc", "-O2", "-std=c++17", str(HERE / "ops.cu"), "-o", str(program), f"-I{nccl / 'include'}",
+         f"-L{library.parent}", f"-l:{library.name}", "-ldl", "-Xlinker", f"-rpath={library.parent}"],
         check=True,
-        timeout=90,
+        timeout=120,
     )
-    return target
+    return program, switch
 
 
 def build_public_plugins(folder, source):
@@ -78,39 +91,79 @@ def build_public_plugins(folder, source):
 
 
 def variants(folder, options, built):
-    quiet = {"NCCL_DEBUG": "WARN"}
-    rings = folder / "rings"
-    rings.mkdir(exist_ok=True)
-    found = {
-        "none": quiet,
-        "none-again": quiet,
-        "ringleader": {**quiet, "NCCL_PROFILER_PLUGIN": str(Path(options.plugin).resolve()),
-                       "RINGLEADER_RING_DIR": str(rings)},
-        "coll-log": {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "COLL", "NCCL_DEBUG_FILE": str(folder / "coll.%h.%p")},
-    }
+    """Libraries by name, and the variables that each needs at its start."""
+    libraries = {}
+    for given in options.plugin:
+        name, _, path = given.rpartition("=")
+        name = name or "ringleader"
+        rings = folder / f"rings-{name}"
+        rings.mkdir(exist_ok=True)
+        libraries[name] = (Path(path).resolve(), {"RINGLEADER_RING_DIR": str(rings)})
     if "inspector" in built:
-        found["inspector"] = {**quiet, "NCCL_PROFILER_PLUGIN": str(built["inspector"]), "NCCL_INSPECTOR_ENABLE": "1",
-                              "NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS": "500000",
-                              "NCCL_INSPECTOR_DUMP_DIR": str(folder / "inspector")}
+        libraries["inspector"] = (built["inspector"], {
+            "NCCL_INSPECTOR_ENABLE": "1", "NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS": "500000",
+            "NCCL_INSPECTOR_DUMP_DIR": str(folder / "inspector")})
     if "example" in built:
-        found["example"] = {**quiet, "NCCL_PROFILER_PLUGIN": str(built["example"]),
-                            "NCCL_PROFILE_DUMP_FILE": str(folder / "example"), "NCCL_PROFILE_EVENT_MASK": "71"}
+        libraries["example"] = (built["example"], {"NCCL_PROFILE_DUMP_FILE": str(folder / "example"),
+                                                   "NCCL_PROFILE_EVENT_MASK": "71"})
+    return libraries
+
+
+def numbers(text):
+    """A list of processors as the kernel prints it: 0-3,8."""
+    found = set()
+    for part in text.strip().split(","):
+        first, _, last = part.partition("-")
+        if first:
+            found |= set(range(int(first), int(last or first) + 1))
     return found
 
 
-def run_all(commands, environment, limit_s):
-    """Ranks of one run; the output of rank 0."""
+def cores(ranks):
+    """Cores for each rank, near its GPU, one thread of each core where that leaves enough."""
+    allowed = os.sched_getaffinity(0)
+    query = subprocess.run(["nvidia-smi", "--query-gpu=pci.bus_id", "--format=csv,noheader"], capture_output=True, text=True)
+    buses = query.stdout.split()
+    near = []
+    for rank in range(ranks):
+        mine = set()
+        if rank < len(buses):
+            domain, _, rest = buses[rank].lower().partition(":")
+            try:
+                mine = numbers((Path("/sys/bus/pci/devices") / f"{domain[-4:]}:{rest}" / "local_cpulist").read_text())
+            except (OSError, ValueError):
+                pass
+        near.append(tuple(sorted(mine & allowed or allowed)))
+    shares = []
+    for rank in range(ranks):
+        alike = [other for other in range(ranks) if near[other] == near[rank]]
+        own, seen = [], set()
+        for core in near[rank]:
+            try:
+                siblings = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list").read_text().strip()
+            except OSError:
+                siblings = str(core)
+            if siblings not in seen:
+                seen.add(siblings)
+                own.append(core)
+        own = own if len(own) >= 4 * len(alike) else list(near[rank])
+        share = max(1, len(own) // len(alike))
+        at = alike.index(rank) * share
+        shares.append(own[at:at + share] or own)
+    return shares
+
+
+def run_all(commands, environment, limit_s, shares):
+    """Ranks of one run; the output of rank 0. The launching thread gets a core of its own, NCCL's threads the others."""
     processes = []
-    # Each rank keeps to cores of its own: where the scheduler puts a launch thread moves small operations by 20 %.
-    cores = sorted(os.sched_getaffinity(0))
-    share = len(cores) // len(commands)
     for rank, command in enumerate(commands):
+        mine = shares[rank]
         env = {**os.environ, **environment, "NCCL_NVLS_ENABLE": "0", "RANK": str(rank), "LOCAL_RANK": str(rank),
-               "WORLD_SIZE": str(len(commands))}
-        mine = cores[rank * share:(rank + 1) * share]
+               "WORLD_SIZE": str(len(commands)), "OPS_CORE": str(mine[0])}
+        others = mine[1:] if len(mine) > 2 else mine
         processes.append(subprocess.Popen(
             command, env=env, text=True, stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
-            preexec_fn=lambda mine=mine: os.sched_setaffinity(0, mine),
+            preexec_fn=lambda others=others: os.sched_setaffinity(0, others),
         ))
     try:
         output = processes[0].communicate(timeout=limit_s)[0]
@@ -122,69 +175,182 @@ def run_all(commands, environment, limit_s):
     return output if not any(codes) else None
 
 
-def ops(options, folder, program, environment, turn):
-    sizes = [f"{size}:{iterations(size)}" for size in SIZES if size <= options.largest]
+def ops(options, folder, program, environment, turn, names, rounds):
+    """Times by what and variant: one number for each round."""
+    sizes = [f"{size}:{iterations(size)}" for size in options.sizes]
     commands = [
-        [str(program), str(rank), str(options.ranks), str(rank), str(folder / f"id-{turn}"), str(options.batches), *sizes]
+        [str(program), str(rank), str(options.ranks), str(rank), str(folder / f"id-{turn}"), str(rounds), str(turn), *sizes]
         for rank in range(options.ranks)
     ]
-    output = run_all(commands, environment, 120)
+    output = run_all(commands, environment, 150, options.shares)
     found = {}
     for line in (output or "").splitlines():
-        size, mode, *times = [*line.split(), "", ""]
-        if mode not in ("throughput", "latency"):
+        words = line.split()
+        if len(words) < 4 or words[1] not in ("throughput", "latency"):
             continue  # NCCL's own words
-        found[f"{mode} {size}"] = statistics.median(float(time) for time in times if time)
+        found.setdefault(f"{words[1]} {words[0]}", {})[names[int(words[2])]] = [float(time) for time in words[3:]]
     return found
 
 
-def ddp(options, folder, environment, turn):
+def ddp(options, environment, names, rounds):
     environment = {**environment, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(20000 + random.randrange(20000))}
-    command = [sys.executable, str(HERE / "ddp_step.py"), "--steps", str(options.ddp_steps)]
-    output = run_all([command] * options.ranks, environment, 180)
-    return {"ddp step": float(output.split()[-1])} if output else {}
+    command = [sys.executable, str(HERE / "ddp_step.py"), "--rounds", str(rounds)]
+    output = run_all([command] * options.ranks, environment, 180, options.shares)
+    found = {}
+    for line in (output or "").splitlines():
+        words = line.split()
+        if words and words[0] == "ddp":
+            found[names[int(words[1])]] = [float(time) for time in words[2:]]
+    return {"ddp step": found} if found else {}
+
+
+def quartile(times):
+    return sorted(times)[len(times) // 4]
+
+
+def interval(processes):
+    """Bounds of the median over 95 of 100 samples, with replacement, of the rounds of each process."""
+    medians = sorted(
+        statistics.median(value for rounds in processes for value in random.choices(rounds, k=len(rounds)))
+        for _ in range(RESAMPLES)
+    )
+    return medians[RESAMPLES // 40], medians[-1 - RESAMPLES // 40]
+
+
+def against_none(runs, variant):
+    """Per process: a variant's times against the mean of both runs without a plugin in the same round."""
+    found = []
+    for run in runs:
+        if variant not in run or not all(base in run for base in BASES):
+            continue
+        base = run["none"] if variant == "again" else [(a + b) / 2 for a, b in zip(run["none"], run["again"])]
+        found.append([value / reference - 1 for value, reference in zip(run[variant], base)])
+    return found
+
+
+def summary(runs):
+    """What the runs of one thing say."""
+    bases = [[value for base in BASES for value in run.get(base, [])] for run in runs]
+    bases = [times for times in bases if times]
+    if not bases:
+        return None
+    medians = [statistics.median(times) for times in bases]
+    found = {"none": statistics.median(medians), "variants": {},
+             "run_to_run": (max(medians) - min(medians)) / 2 / statistics.median(medians)}
+    for variant in dict.fromkeys(name for run in runs for name in run if name != "none"):
+        ratios = against_none(runs, variant)
+        if not ratios:
+            continue
+        low, high = interval(ratios)
+        # Of each process the quartile and the least, then the middle of the processes.
+        lower = [quartile(run[variant]) / quartile(base) - 1 for run, base in zip(runs, bases) if variant in run]
+        least = [min(run[variant]) / min(base) - 1 for run, base in zip(runs, bases) if variant in run]
+        found["variants"][variant] = {
+            "median": statistics.median(value for rounds in ratios for value in rounds),
+            "mean": statistics.mean(value for rounds in ratios for value in rounds),
+            "low": low, "high": high, "lower_quartile": statistics.median(lower), "minimum": statistics.median(least),
+        }
+    return found
+
+
+def percent(value):
+    return f"{value * 100:+.2f}"
+
+
+def tables(result):
+    """Tables for docs: medians with their interval; and the lower quartiles, the means and the least."""
+    rows = {key: summary(runs) for key, runs in result["times"].items()}
+    rows = {key: row for key, row in rows.items() if row}
+    order = list(dict.fromkeys(name for row in rows.values() for name in row["variants"]))
+    head = "| what | no plugin, µs | run to run | " + " | ".join(order) + " |\n|---|---:|---:|" + "---:|" * len(order)
+    short = "| what | " + " | ".join(order) + " |\n|---|" + "---:|" * len(order)
+    first, second = [head], [short]
+    for key, row in rows.items():
+        what = f"{key} B" if key[-1].isdigit() else key
+        cells = [row["variants"].get(name) for name in order]
+        first.append(f"| {what} | {row['none']:.2f} | ±{row['run_to_run'] * 100:.1f} % | " + " | ".join(
+            f"{percent(c['median'])} % [{percent(c['low'])}, {percent(c['high'])}]" if c else "-" for c in cells) + " |")
+        second.append(f"| {what} | " + " | ".join(
+            f"{percent(c['lower_quartile'])} / {percent(c['minimum'])} / {percent(c['mean'])}" if c else "-"
+            for c in cells) + " |")
+    text = "Median, % [95 % interval]:\n\n" + "\n".join(first) + "\n\nLower quartile / least / mean, %:\n\n" + "\n".join(second)
+    if result.get("apart"):
+        text += "\n\nIn processes of their own, µs (median of each process):\n\n"
+        names = list(dict.fromkeys(name for row in result["apart"].values() for name in row))
+        text += "| what | " + " | ".join(names) + " |\n|---|" + "---|" * len(names) + "\n"
+        for key, row in result["apart"].items():
+            text += f"| {key} | " + " | ".join(", ".join(f"{t:.2f}" for t in row.get(name, [])) for name in names) + " |\n"
+    return text
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--plugin", required=True)
+    parser.add_argument("--plugin", action="append", required=True, help="[NAME=]PATH of a library; may be repeated")
+    parser.add_argument("--mask", action="append", default=[], help="NAME=0x..: ask NCCL for these events, do nothing")
     parser.add_argument("--nccl-source")
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--ddp-rounds", type=int, default=3)
-    parser.add_argument("--ddp-steps", type=int, default=120)
-    parser.add_argument("--batches", type=int, default=7)
+    parser.add_argument("--processes", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=6, help="rounds of each process")
+    parser.add_argument("--ddp-processes", type=int, default=2)
+    parser.add_argument("--ddp-rounds", type=int, default=12)
+    parser.add_argument("--apart", type=int, default=0, metavar="N", help="rounds of processes of one variant each")
+    parser.add_argument("--small", action="store_true", help="up to 32 KiB, and no DDP")
     parser.add_argument("--largest", type=int, default=SIZES[-1])
     parser.add_argument("--out", default="overhead.json")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=480, help="no round is begun after this many seconds")
+    parser.add_argument("--seconds", type=float, default=200, help="no process is begun after this many seconds")
     options = parser.parse_args()
-    import time
 
     began = time.monotonic()
     random.seed(options.seed)
+    options.sizes = [size for size in SIZES if size <= (min(SMALL, options.largest) if options.small else options.largest)]
+    options.shares = cores(options.ranks)
     nccl = nccl_folder()
-    times = {}
+    times, apart = {}, {}
     with tempfile.TemporaryDirectory(prefix="overhead-") as name:
         folder = Path(name)
-        program = build_ops(folder, nccl)
+        program, switch = build(folder, nccl)
         built = build_public_plugins(folder, options.nccl_source) if options.nccl_source else {}
-        wanted = variants(folder, options, built)
-        for round_number in range(options.rounds):
-            names = list(wanted)
-            random.shuffle(names)
-            for variant in names:
-                if time.monotonic() - began > options.seconds:
+        libraries = variants(folder, options, built)
+        # Ours may be there twice, each with a ring of its own; NCCL's read some of theirs when they end.
+        public = {key: value for name in built for key, value in libraries[name][1].items()}
+        told = {base: "" for base in BASES} | dict(mask.split("=") for mask in options.mask) | {
+            name: "@".join([str(path), *(f"{key}={value}" for key, value in needs.items() if name not in built)])
+            for name, (path, needs) in libraries.items()}
+        names = list(told)
+        quiet = {"NCCL_DEBUG": "WARN"}
+        together = {**quiet, **public, "NCCL_PROFILER_PLUGIN": str(switch),
+                    "OVERHEAD_VARIANTS": ";".join(f"{name}={what}" for name, what in told.items())}
+        print(f"built after {time.monotonic() - began:.0f} s; cores {options.shares}", file=sys.stderr, flush=True)
+
+        def is_time():
+            return time.monotonic() - began < options.seconds
+
+        def keep(what, found):
+            for key, row in found.items():
+                times.setdefault(key, []).append(row)
+            state = "done" if found else "gave nothing"
+            print(f"{what} {state} after {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+
+        for number in range(options.processes):
+            if is_time():
+                keep(f"process {number + 1}", ops(options, folder, program, together, number, names, options.rounds))
+        for number in range(0 if options.small else options.ddp_processes):
+            if is_time():
+                keep(f"ddp {number + 1}", ddp(options, together, names, options.ddp_rounds))
+        alone = {base: quiet for base in BASES} | {
+            name: {**quiet, **needs, "NCCL_PROFILER_PLUGIN": str(path)} for name, (path, needs) in libraries.items()
+        } | {"coll-log": {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "COLL", "NCCL_DEBUG_FILE": str(folder / "coll.%h.%p")}}
+        for number in range(options.apart):
+            order = list(alone)
+            random.shuffle(order)
+            for variant in order:
+                if not is_time():
                     break
-                found = ops(options, folder, program, wanted[variant], f"{round_number}-{variant}")
-                if round_number < options.ddp_rounds:
-                    found |= ddp(options, folder, wanted[variant], round_number)
-                if not found:
-                    print(f"{variant}: a run gave nothing", file=sys.stderr)
-                for key, value in found.items():
-                    times.setdefault(key, {}).setdefault(variant, []).append(value)
-                shutil.rmtree(folder / "inspector", ignore_errors=True)
-            print(f"round {round_number + 1} done after {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+                found = ops(options, folder, program, alone[variant], f"{number + 1}{order.index(variant):02}", [variant], 5)
+                for key, row in found.items():
+                    apart.setdefault(key, {}).setdefault(variant, []).append(statistics.median(row[variant]))
+            print(f"apart {number + 1} done after {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     versions = subprocess.run(
         ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True
     ).stdout.strip().splitlines()
@@ -195,30 +361,13 @@ def main():
         "torch": torch.__version__,
         "nccl": ".".join(map(str, torch.cuda.nccl.version())),
         "date": time.strftime("%Y-%m-%d"),
+        "cores": options.shares,
         "unit": "microseconds",
         "times": times,
+        "apart": apart,
     }
     Path(options.out).write_text(json.dumps(result, indent=1) + "\n")
-    print(table(result))
-
-
-def table(result):
-    """A table for docs: medians, and the median over rounds of each variant against the run without a plugin."""
-    order = [name for name in ("none-again", "ringleader", "inspector", "example", "coll-log")
-             if any(name in row for row in result["times"].values())]
-    lines = ["| what | no plugin, µs | " + " | ".join(order) + " |", "|---|---:|" + "---:|" * len(order)]
-    for key, row in result["times"].items():
-        none = row.get("none", [])
-        if not none:
-            continue
-        base = statistics.median(none)
-        cells = []
-        for name in order:
-            ratios = [value / reference - 1 for value, reference in zip(row.get(name, []), none)]
-            cells.append(f"{statistics.median(ratios) * 100:+.2f} %" if ratios else "-")
-        lines.append(f"| {key} B | {base:.2f} | " + " | ".join(cells) + " |" if key[-1].isdigit() else
-                     f"| {key} | {base:.2f} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    print(tables(result))
 
 
 if __name__ == "__main__":

@@ -119,6 +119,28 @@ impl Call {
     };
 }
 
+/// What is looked for first, since in a flood nothing else comes: an event of 130 bytes need not be made for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Quick {
+    /// A group of calls.
+    GroupApi,
+    /// A call of the program.
+    Call(ApiCall),
+    /// Anything else.
+    Other,
+}
+
+/// A call of the program, as interface 5 and later tell it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ApiCall {
+    pub(crate) function: *const c_char,
+    pub(crate) datatype: *const c_char,
+    pub(crate) count: usize,
+    pub(crate) root: c_int,
+    pub(crate) is_p2p: bool,
+    pub(crate) is_captured: bool,
+}
+
 /// What a communicator's `init` says.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Init {
@@ -143,6 +165,9 @@ const SWITCH: &str = "RINGLEADER_PLUGIN";
 const EVENTS: &str = "RINGLEADER_PLUGIN_EVENTS";
 /// `RINGLEADER_PLUGIN_FOLLOW=all`: every operation is followed to its end, whatever that costs the program.
 const FOLLOW: &str = "RINGLEADER_PLUGIN_FOLLOW";
+
+/// The newest interface.
+const LAST_VERSION: u8 = 7;
 
 /// Codes of the functions that have a root: Broadcast, Reduce, Scatter, Gather.
 const ROOTED: [u8; 4] = [1, 2, 10, 11];
@@ -174,8 +199,9 @@ impl Core {
                 .map_or_else(|| value.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok())
         });
         let writer = Writer::create(&Options::from_environment()).map_err(|error| error.to_string())?;
-        let is_fixed = mask.is_some() || std::env::var(FOLLOW).is_ok_and(|value| value.trim() == "all");
-        let pace = Pace::new(is_fixed);
+        let follows_all = std::env::var(FOLLOW).is_ok_and(|value| value.trim() == "all");
+        let pace =
+            Pace::new(mask.map(|mask| mask & followed(LAST_VERSION) != 0).or(follows_all.then_some(true)));
         Ok(Self { writer, pid: std::process::id() as c_int, mask, pace, version: AtomicI32::new(0) })
     }
 
@@ -207,6 +233,9 @@ impl Core {
     /// `init.name` is null or a string; `mask` is null or a variable that lives as long as NCCL does.
     pub(crate) unsafe fn begin(&self, init: &Init, mask: *mut c_int) -> (*mut c_void, c_int) {
         self.pace.at(mask, followed(init.version) as c_int, recorded(init.version) as c_int);
+        if followed(init.version) & events::KERNEL_CH != 0 && recorded(init.version) & events::COLL_API == 0 {
+            self.pace.settle(true);
+        }
         if self.version.swap(c_int::from(init.version), Ordering::Relaxed) != c_int::from(init.version) {
             self.writer.interface(init.version);
         }
@@ -242,11 +271,47 @@ impl Core {
         self.writer.comm_ends(handle(context));
     }
 
+    /// An event starts that is not followed; none if it is another one.
+    ///
+    /// # Safety
+    /// Names in the call are null or strings.
+    #[inline]
+    pub(crate) unsafe fn pass(
+        &self,
+        context: *mut c_void,
+        parent: *mut c_void,
+        quick: &Quick,
+    ) -> Option<*mut c_void> {
+        let group = handle(parent);
+        match quick {
+            Quick::GroupApi if !self.pace.follows() => Some(pointer(self.writer.passing_begins())),
+            Quick::Call(call) if group.kind() == Some(HandleKind::Passing) && !call.is_captured => {
+                let now = self.writer.now_ns();
+                self.pace.called(now, false);
+                // SAFETY: the caller's.
+                let function = unsafe { self.code(Kind::Function, Name::Text(call.function)) };
+                // SAFETY: as above.
+                let datatype = unsafe { self.code(Kind::Datatype, Name::Text(call.datatype)) };
+                let told = Told {
+                    function,
+                    datatype,
+                    is_p2p: call.is_p2p,
+                    is_passed_over: true,
+                    count: call.count as u64,
+                    root: u32::try_from(call.root).ok().filter(|_| ROOTED.contains(&function)),
+                    ..Told::default()
+                };
+                Some(pointer(self.writer.passing_call(handle(context), group, &told, now)))
+            }
+            _ => None,
+        }
+    }
+
     /// An event starts.
     ///
     /// # Safety
     /// Names in the event are null or strings.
-    #[inline]
+    #[inline(never)]
     pub(crate) unsafe fn start(
         &self,
         context: *mut c_void,
@@ -262,7 +327,11 @@ impl Core {
                 let mut told = unsafe { self.told(call) };
                 let is_followed = parent.is_followed().unwrap_or_else(|| self.pace.follows());
                 told.is_passed_over = !is_followed;
-                self.pace.called(self.writer.now_ns(), is_followed);
+                if call.is_captured {
+                    self.pace.settle(is_followed);
+                } else {
+                    self.pace.called(self.writer.now_ns(), is_followed);
+                }
                 self.writer.call(comm, parent, &told)
             }
             Event::Launch { call, plan } => {
@@ -275,6 +344,8 @@ impl Core {
                 match parent.kind() {
                     // The call has said so.
                     Some(HandleKind::Call) => {}
+                    // The mask was switched between NCCL's look and ours: the call is recorded, that is all.
+                    Some(HandleKind::Passed) => return std::ptr::null_mut(),
                     // A recorded call is followed in each run or in none, as it was when it was recorded.
                     Some(HandleKind::Captured) => told.is_passed_over = parent.is_followed() == Some(false),
                     _ => {
@@ -299,6 +370,7 @@ impl Core {
 
     /// # Safety
     /// Names in the call are null or strings.
+    #[inline]
     unsafe fn told(&self, call: &Call) -> Told {
         // SAFETY: the caller's, here and below.
         let function = unsafe { self.code(Kind::Function, call.function) };
@@ -326,17 +398,32 @@ impl Core {
 
     /// # Safety
     /// A text is null or a string.
+    #[inline]
     unsafe fn code(&self, kind: Kind, name: Name) -> u8 {
         match name {
             Name::None => 0,
             Name::Number(number) => number.saturating_add(1),
             Name::Text(text) if text.is_null() => 0,
             Name::Text(text) => {
-                // SAFETY: the caller's; not null.
-                let key = unsafe { key(text) };
-                self.writer.code_of(kind, &key)
+                if let Some((code, key)) = self.writer.last_code(kind)
+                    // SAFETY: the caller's; not null.
+                    && unsafe { is(text, key) }
+                {
+                    return code;
+                }
+                // SAFETY: as above.
+                unsafe { self.code_of(kind, text) }
             }
         }
+    }
+
+    /// # Safety
+    /// `text` is a string.
+    #[inline(never)]
+    unsafe fn code_of(&self, kind: Kind, text: *const c_char) -> u8 {
+        // SAFETY: the caller's.
+        let key = unsafe { key(text) };
+        self.writer.code_of(kind, &key)
     }
 
     /// An event stops.
@@ -350,8 +437,16 @@ impl Core {
             Some(HandleKind::Step) => self.writer.step_stops(handle),
             Some(HandleKind::Net) => self.writer.net_stops(handle),
             Some(HandleKind::Group) => self.writer.group_ends(handle),
+            Some(HandleKind::Passing) => self.writer.passing_ends(handle),
             // The program's call returns, a launch has been handed out: what follows tells more.
-            Some(HandleKind::Call | HandleKind::Captured | HandleKind::Plan | HandleKind::Comm) | None => {}
+            Some(
+                HandleKind::Call
+                | HandleKind::Captured
+                | HandleKind::Passed
+                | HandleKind::Plan
+                | HandleKind::Comm,
+            )
+            | None => {}
         }
     }
 
@@ -394,28 +489,31 @@ fn handle(pointer: *mut c_void) -> Handle {
     Handle(pointer.addr() as u64)
 }
 
+/// Whether a string is that of a key.
+///
+/// # Safety
+/// `text` is a string.
+unsafe fn is(text: *const c_char, key: &Key) -> bool {
+    // In memory a key is a string of at most 31 bytes and its closing 0, where the low byte of a word comes first.
+    // SAFETY: the caller's; neither is read further than to its end.
+    cfg!(target_endian = "little") && unsafe { libc::strcmp(text, key.as_ptr().cast()) == 0 }
+}
+
 /// The first 31 bytes of a string.
 ///
 /// # Safety
 /// `text` is a string.
 unsafe fn key(text: *const c_char) -> Key {
+    // SAFETY: the caller's: no byte before the end of the string is out of it.
+    let length = unsafe { libc::strnlen(text, KEY_BYTES) };
+    // SAFETY: as above.
+    let bytes = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), length) };
     let mut key: Key = [0; 4];
-    let mut at = 0;
-    for word in &mut key {
-        for shift in 0..8 {
-            if at == KEY_BYTES {
-                return key;
-            }
-            // SAFETY: within the string: no byte before this one was its end.
-            let from = unsafe { text.add(at) };
-            // SAFETY: as above.
-            let byte = unsafe { from.read() } as u8;
-            if byte == 0 {
-                return key;
-            }
-            *word |= u64::from(byte) << (shift * 8);
-            at += 1;
-        }
+    for (word, bytes) in key.iter_mut().zip(bytes.chunks(8)) {
+        *word = match bytes.first_chunk() {
+            Some(whole) => u64::from_le_bytes(*whole),
+            None => bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+        };
     }
     key
 }

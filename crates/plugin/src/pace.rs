@@ -8,6 +8,13 @@
 //!
 //! NCCL reads the mask when a group of calls begins (2.28 and later) or a call is taken up (2.26, 2.27), so what is
 //! stored here holds from the next group on.
+//!
+//! Graphs end the switching. NCCL and the kernels both count the works of each channel, and a report is due when the two
+//! counts meet. A call that is recorded without reports counts once with NCCL, and with the kernels each time the graph
+//! runs (`incWorkCounter` and `src/device/common.h`, 2.26.3 to 2.30): the counts part for good, and a followed operation
+//! after that is reported too early, or never, and then `ncclCommDestroy` waits for its report for ever. So the mask stays
+//! as it was when the first call was recorded. Interfaces 3 and 4 report kernels and do not tell of recording: there it is
+//! never switched.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU64, Ordering::Relaxed};
@@ -25,8 +32,8 @@ const ROW_NS: u64 = 100_000;
 /// Credit of one process. Threads may lose each other's updates; it is an estimate.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// Switched off: everything is followed, or what the environment says.
-    is_fixed: bool,
+    /// Switching is over, or never began: what the environment says, or a graph.
+    is_fixed: AtomicBool,
     /// Bits of the mask that are switched.
     bits: AtomicI32,
     /// Bits without which the mask was not set by us, or was taken back.
@@ -39,13 +46,14 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    pub(crate) fn new(is_fixed: bool) -> Self {
+    /// With whether everything is followed, or nothing, if it is not to be switched.
+    pub(crate) fn new(fixed: Option<bool>) -> Self {
         Self {
-            is_fixed,
+            is_fixed: AtomicBool::new(fixed.is_some()),
             bits: AtomicI32::new(0),
             kept: AtomicI32::new(0),
             mask: AtomicPtr::new(std::ptr::null_mut()),
-            follows: AtomicBool::new(true),
+            follows: AtomicBool::new(fixed.unwrap_or(true)),
             credit_ns: AtomicI64::new(MOST_NS),
             last_ns: AtomicU64::new(0),
         }
@@ -71,10 +79,11 @@ impl Pace {
 
     /// An operation was called at `now_ns`.
     pub(crate) fn called(&self, now_ns: u64, was_followed: bool) {
-        if self.is_fixed {
+        if self.is_fixed.load(Relaxed) {
             return;
         }
-        let last = self.last_ns.swap(now_ns, Relaxed);
+        let last = self.last_ns.load(Relaxed);
+        self.last_ns.store(now_ns, Relaxed);
         let gap = if last == 0 { 0 } else { now_ns.saturating_sub(last) };
         let earned = i64::try_from(gap.saturating_mul(SHARE_MILLI) / 1000).unwrap_or(MOST_NS);
         let cost = match (was_followed, gap >= ROW_NS) {
@@ -88,6 +97,17 @@ impl Pace {
         if follows != self.follows.load(Relaxed) {
             self.follows.store(follows, Relaxed);
             self.switch(follows);
+        }
+    }
+
+    /// From here on the mask stays: as it was for the group of a call that is being recorded.
+    #[cold]
+    pub(crate) fn settle(&self, was_followed: bool) {
+        if self.is_fixed.swap(true, Relaxed) {
+            return;
+        }
+        if self.follows.swap(was_followed, Relaxed) != was_followed {
+            self.switch(was_followed);
         }
     }
 
@@ -123,7 +143,7 @@ mod tests {
     #[test]
     fn training_is_followed_wholly_and_floods_in_part() {
         let mut mask: c_int = BITS | KEPT;
-        let pace = Pace::new(false);
+        let pace = Pace::new(None);
         pace.at(&raw mut mask, BITS, KEPT);
         // 500 calls a second for a minute.
         assert_eq!(followed(&pace, 2_000_000, 30_000, 1), 30_000);
@@ -144,7 +164,7 @@ mod tests {
     #[test]
     fn a_mask_that_was_taken_back_stays_so() {
         let mut mask: c_int = 0;
-        let pace = Pace::new(false);
+        let pace = Pace::new(None);
         pace.at(&raw mut mask, BITS, KEPT);
         followed(&pace, 9_000, 100_000, 1);
         assert!(!pace.follows() || pace.credit_ns.load(Relaxed) > 0);
@@ -152,8 +172,25 @@ mod tests {
     }
 
     #[test]
+    fn a_graph_ends_the_switching() {
+        for was_followed in [true, false] {
+            let mut mask: c_int = BITS | KEPT;
+            let pace = Pace::new(None);
+            pace.at(&raw mut mask, BITS, KEPT);
+            // Whatever it was a moment before.
+            pace.settle(was_followed);
+            pace.settle(!was_followed);
+            followed(&pace, 9_000, 100_000, 1);
+            followed(&pace, 2_000_000, 10_000, 10_000_000_000);
+            assert_eq!(pace.follows(), was_followed);
+            assert_eq!(pace.now(BITS | KEPT), if was_followed { BITS | KEPT } else { KEPT });
+            assert_eq!(mask, if was_followed { BITS | KEPT } else { KEPT });
+        }
+    }
+
+    #[test]
     fn what_the_environment_fixes_is_not_switched() {
-        let pace = Pace::new(true);
-        assert_eq!(followed(&pace, 1_000, 100_000, 1), 100_000);
+        assert_eq!(followed(&Pace::new(Some(true)), 1_000, 100_000, 1), 100_000);
+        assert_eq!(followed(&Pace::new(Some(false)), 1_000_000_000, 1_000, 1), 0);
     }
 }

@@ -10,7 +10,7 @@ use rustix::fs::{self, AtFlags, CWD, Dir, FallocateFlags, FlockOperation, Mode, 
 use rustix::io::Errno;
 
 use crate::clock::{mono_ns, unix_ns};
-use crate::layout::{FILE_BYTES, FILE_WORDS, MAGIC, MAJOR, MINOR, TABLES, head};
+use crate::layout::{CALLS, FILE_BYTES, FILE_WORDS, MAGIC, MAJOR, MINOR, TABLES, head};
 use crate::state::State;
 
 /// Directories that are tried in turn when none is named.
@@ -179,8 +179,8 @@ impl Map {
         let made = mono_ns();
         self.set(head::VERSION, MAJOR << 32 | MINOR);
         self.set(head::FILE_BYTES, FILE_BYTES as u64);
-        for (at, table) in TABLES.iter().enumerate() {
-            let word = head::TABLES + at * 3;
+        let words = (0..TABLES.len()).map(|at| head::TABLES + at * 3).chain([head::CALLS]);
+        for (word, table) in words.zip(TABLES.iter().chain([&CALLS])) {
             self.set(word, table.at as u64);
             self.set(word + 1, table.words as u64);
             self.set(word + 2, table.entries as u64);

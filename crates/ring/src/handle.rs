@@ -31,6 +31,10 @@ pub enum HandleKind {
     Net = 9,
     /// A group of calls: index and generation are those of the writer's own table.
     Group = 10,
+    /// A group of calls that is not followed: its number, and the place of its first call.
+    Passing = 11,
+    /// A call of such a group.
+    Passed = 12,
 }
 
 /// Generations in handles have 24 bits.
@@ -39,11 +43,28 @@ pub(crate) const GENERATION: u64 = 0xff_ffff;
 /// The bit of a launch's handle that says that it is not followed.
 const PLAN_PASSED: u64 = 1 << 39;
 
+/// Bits of the number of a group that is not followed.
+const PASSING_GROUP: u64 = 0xfff_ffff;
+
 impl Handle {
     /// No handle: NCCL's null.
     pub const NONE: Self = Self(0);
     /// A recorded call needs no place.
     pub const CAPTURED: Self = Self((HandleKind::Captured as u64) << 60);
+
+    /// A call that is not followed: nothing that could come of it is recorded.
+    pub const PASSED: Self = Self((HandleKind::Passed as u64) << 60);
+
+    /// A group of calls that is not followed: 28 bits of its number, 32 of the place of its first call.
+    pub(crate) const fn passing(group: u64, place: u64) -> Self {
+        Self((HandleKind::Passing as u64) << 60 | (group & PASSING_GROUP) << 32 | place & 0xffff_ffff)
+    }
+    pub(crate) const fn passing_group(self) -> u64 {
+        self.0 >> 32 & PASSING_GROUP
+    }
+    pub(crate) const fn passing_place(self) -> u32 {
+        self.0 as u32
+    }
 
     pub(crate) const fn new(kind: HandleKind, index: usize, generation: u64, extra: u64) -> Self {
         Self(
@@ -67,6 +88,8 @@ impl Handle {
             8 => HandleKind::Step,
             9 => HandleKind::Net,
             10 => HandleKind::Group,
+            11 => HandleKind::Passing,
+            12 => HandleKind::Passed,
             _ => return None,
         })
     }
@@ -102,6 +125,10 @@ impl Handle {
 
     /// Whether what belongs to it is followed; none for handles that do not tell.
     pub const fn is_followed(self) -> Option<bool> {
-        if self.passed() == 0 { None } else { Some(self.0 & self.passed() == 0) }
+        match self.kind() {
+            Some(HandleKind::Passing | HandleKind::Passed) => Some(false),
+            _ if self.passed() == 0 => None,
+            _ => Some(self.0 & self.passed() == 0),
+        }
     }
 }

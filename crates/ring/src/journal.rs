@@ -25,6 +25,21 @@ pub(crate) fn end(sequence: &AtomicU64, place: u64) {
     sequence.store(place * 2 + 2, Ordering::Release);
 }
 
+/// What a word of the entry says until `mark`: twice the place.
+pub(crate) const fn unmarked(place: u64) -> u64 {
+    place << 1
+}
+
+/// What it says afterwards.
+pub(crate) const fn marked(place: u64) -> u64 {
+    place << 1 | 1
+}
+
+/// Marks the entry of this place; false if another place has taken it meanwhile, or it was marked before.
+pub(crate) fn mark(word: &AtomicU64, place: u64) -> bool {
+    word.compare_exchange(unmarked(place), marked(place), Ordering::Relaxed, Ordering::Relaxed).is_ok()
+}
+
 /// The place that a sequence shows, if it is not being written.
 pub(crate) const fn place(sequence: u64) -> Option<u64> {
     if sequence == 0 || sequence % 2 == 1 { None } else { Some(sequence / 2 - 1) }

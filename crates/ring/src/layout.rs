@@ -1,6 +1,6 @@
 //! Where everything lies in the file. All of it is words of eight bytes, little-endian; a place is counted in words.
 //!
-//! Format 1.0. The header tells size and place of every table, and a reader goes by the header, so that a table may
+//! Format 1.1. The header tells size and place of every table, and a reader goes by the header, so that a table may
 //! grow, or its entries get words at their end, with a new minor version only.
 
 /// First word of a finished file: `RLRING1` and a line feed. It is written last.
@@ -8,7 +8,7 @@ pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"RLRING1\n");
 /// A reader refuses another major version.
 pub(crate) const MAJOR: u64 = 1;
 /// Newer minor versions only add.
-pub(crate) const MINOR: u64 = 0;
+pub(crate) const MINOR: u64 = 1;
 
 /// One table: entries of equal size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,19 +38,23 @@ pub(crate) const HEADER: Table = Table { at: 0, words: 1024, entries: 1 };
 /// Names that are not in the lists of `names`: the tag and 31 bytes of text.
 pub(crate) const NAMES: Table = Table::after(HEADER, 8, 64);
 /// Communicators. Jobs with thousands of them make and end them in turn; few hold more than a hundred.
-pub(crate) const COMMS: Table = Table::after(NAMES, 32, 512);
+pub(crate) const COMMS: Table = Table::after(NAMES, 48, 512);
+/// Words that an entry of it had in format 1.0.
+pub(crate) const COMM_WORDS_1_0: usize = 32;
 /// Operations in flight: CUDA queues about a thousand launches, and a launch may hold many sends and receives.
 pub(crate) const OPS: Table = Table::after(COMMS, 20, 4096);
 /// Proxy operations in flight: one for each channel and direction of an operation that uses the network.
 pub(crate) const WAITS: Table = Table::after(OPS, 16, 8192);
 /// The journal of ended operations.
 pub(crate) const JOURNAL: Table = Table::after(WAITS, 16, 8192);
+/// Calls that are not followed: a ring like the journal, one cache line each. Since format 1.1.
+pub(crate) const CALLS: Table = Table::after(JOURNAL, 8, 8192);
 /// All of it.
-pub(crate) const FILE_WORDS: usize = JOURNAL.at + JOURNAL.words * JOURNAL.entries;
+pub(crate) const FILE_WORDS: usize = CALLS.at + CALLS.words * CALLS.entries;
 /// The file's size in bytes. Small, because a container's /dev/shm has 64 MiB for all of its ranks.
 pub const FILE_BYTES: usize = FILE_WORDS * 8;
 
-/// The tables in the order in which the header describes them.
+/// The tables that every ring has, in the order in which the header describes them; `CALLS` has words of its own.
 pub(crate) const TABLES: [Table; 5] = [NAMES, COMMS, OPS, WAITS, JOURNAL];
 
 /// Words of the header's first page.
@@ -84,6 +88,8 @@ pub(crate) mod head {
     pub(crate) const TORN: usize = 50;
     /// One more than whether the ring's process held it then.
     pub(crate) const HELD: usize = 51;
+    /// Place, words of an entry and entries of the calls that are not followed; 0 in format 1.0.
+    pub(crate) const CALLS: usize = 52;
 
     // The second page: each on its own cache line, for several threads write them.
     /// Entries ever given to the journal.
@@ -98,6 +104,9 @@ pub(crate) mod head {
     pub(crate) const LOST_WAITS: usize = 538;
     pub(crate) const LOST_RECORDS: usize = 539;
     pub(crate) const FAULTS: usize = 540;
+    /// Calls ever written that are not followed, and groups of them: on one line, for the same threads write both.
+    pub(crate) const CALLS_HEAD: usize = 544;
+    pub(crate) const CALL_GROUPS: usize = 545;
 }
 
 /// Words of a communicator after the tag. From `COLLECTIVES` on they change while it lives.
@@ -129,6 +138,18 @@ pub(crate) mod comm {
     pub(crate) const UNSEEN_WORDS: usize = 7;
     /// Newest time of a call of which a kernel was seen to start.
     pub(crate) const STARTED_CALL: usize = 31;
+    /// Since format 1.1: collectives that are not followed, sends and receives, and their bytes. Only the thread that
+    /// calls writes them.
+    pub(crate) const PASSED: usize = 32;
+    pub(crate) const PASSED_P2P: usize = 33;
+    pub(crate) const PASSED_BYTES: usize = 34;
+    /// One more than the place of the newest such call, and of the newest whose group has ended.
+    pub(crate) const LAST_PLACE: usize = 35;
+    pub(crate) const LAST_HANDED: usize = 36;
+    /// The newest such call, from `call::NUMBER` to `call::ENQUEUED`: it stays when its entry has been written over.
+    pub(crate) const LAST: usize = 40;
+    /// As `LAST_PLACE`, before the words of the newest call are written: if the two differ, they do not belong together.
+    pub(crate) const LAST_BEGUN: usize = 45;
 }
 
 /// Words of an operation after the tag.
@@ -192,6 +213,19 @@ pub(crate) mod done {
     pub(crate) const FLAGS: usize = 13;
 }
 
+/// Words of a call that is not followed after its sequence, which is as in the journal.
+pub(crate) mod call {
+    pub(crate) const COMM: usize = 1;
+    pub(crate) const NUMBER: usize = 2;
+    pub(crate) const CODES: usize = 3;
+    pub(crate) const COUNT: usize = 4;
+    /// Root in the low half, one more than the number; the group in the high.
+    pub(crate) const ROOT: usize = 5;
+    pub(crate) const ENQUEUED: usize = 6;
+    /// Whether its group has ended: see `journal::mark`.
+    pub(crate) const STATE: usize = 7;
+}
+
 /// Highest bit of a number: a send or receive.
 pub(crate) const P2P_BIT: u64 = 1 << 63;
 /// Bit of the codes of an operation whose kernels and proxies NCCL was not asked to report.
@@ -201,12 +235,12 @@ pub(crate) const END_SEEN: u64 = 1;
 
 #[cfg(test)]
 mod tests {
-    use super::{COMMS, FILE_BYTES, HEADER, JOURNAL, NAMES, OPS, WAITS};
+    use super::{CALLS, COMMS, FILE_BYTES, HEADER, JOURNAL, NAMES, OPS, WAITS};
 
     #[test]
     fn the_file_stays_small_and_tables_start_on_a_cache_line() {
-        assert_eq!(FILE_BYTES, 8192 + 4096 + 131_072 + 655_360 + 1_048_576 + 1_048_576);
-        for table in [HEADER, NAMES, COMMS, OPS, WAITS, JOURNAL] {
+        assert_eq!(FILE_BYTES, 8192 + 4096 + 196_608 + 655_360 + 1_048_576 + 1_048_576 + 524_288);
+        for table in [HEADER, NAMES, COMMS, OPS, WAITS, JOURNAL, CALLS] {
             assert_eq!(table.at * 8 % 64, 0, "{table:?}");
         }
     }

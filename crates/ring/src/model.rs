@@ -178,3 +178,52 @@ fn an_operation_is_put_away_once() {
         assert!(ends ^ other.join().unwrap());
     });
 }
+
+/// A group ends while a call a whole round later takes the entry of one of its calls: a reader sees a whole call, and the
+/// later one is not marked.
+#[test]
+fn a_call_is_marked_by_its_own_group() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        // The sequence, a word that stays, and the one that is marked.
+        let entry = Entry::new();
+        let write = |entry: &Entry, place: u64| {
+            let begun = journal::begin(&entry.tag, place);
+            if begun {
+                entry.words[0].store(place + 10, Ordering::Relaxed);
+                entry.words[1].store(journal::unmarked(place), Ordering::Relaxed);
+                journal::end(&entry.tag, place);
+            }
+            begun
+        };
+        assert!(write(&entry, 1));
+        let later = {
+            let entry = entry.clone();
+            thread::spawn(move || write(&entry, 2))
+        };
+        let reader = {
+            let entry = entry.clone();
+            thread::spawn(move || {
+                let before = entry.tag.load(Ordering::Acquire);
+                let seen = [0, 1].map(|at: usize| entry.words[at].load(Ordering::Relaxed));
+                fence(Ordering::Acquire);
+                let after = entry.tag.load(Ordering::Relaxed);
+                if before == after
+                    && let Some(place) = journal::place(before)
+                {
+                    assert_eq!(seen[0], place + 10);
+                    assert!(place == 1 || seen[1] != journal::marked(place));
+                }
+            })
+        };
+        if journal::place(entry.tag.load(Ordering::Acquire)) == Some(1) {
+            journal::mark(&entry.words[1], 1);
+        }
+        assert!(later.join().unwrap());
+        reader.join().unwrap();
+        // That the mark of the first call comes before the word of the second, as a compare-and-swap must, loom does not
+        // know; either way the second is not marked.
+        assert_ne!(entry.words[1].load(Ordering::Relaxed), journal::marked(2));
+    });
+}

@@ -122,15 +122,23 @@ impl Kind {
         }
     }
 
-    /// Code of a name of the lists.
-    pub(crate) fn code(self, name: &Key) -> Option<u8> {
-        let keys: &[Key] = match self {
+    fn keys(self) -> &'static [Key] {
+        match self {
             Self::Function => &FUNCTION_KEYS,
             Self::Datatype => &DATATYPE_KEYS,
             Self::Algorithm => &ALGORITHM_KEYS,
             Self::Protocol => &PROTOCOL_KEYS,
-        };
-        keys.iter().position(|known| known == name).map(|at| at as u8 + 1)
+        }
+    }
+
+    /// Code of a name of the lists.
+    pub(crate) fn code(self, name: &Key) -> Option<u8> {
+        self.keys().iter().position(|known| known == name).map(|at| at as u8 + 1)
+    }
+
+    /// The name of a code of the lists.
+    pub(crate) fn key_of(self, code: u8) -> Option<&'static Key> {
+        usize::from(code).checked_sub(1).and_then(|at| self.keys().get(at))
     }
 }
 

@@ -6,8 +6,8 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::layout::{
-    COMMS, END_SEEN, HEADER, JOURNAL, MAGIC, MAJOR, MINOR, P2P_BIT, PASSED_OVER, TABLES, Table, comm, done,
-    head, op, wait,
+    CALLS, COMM_WORDS_1_0, COMMS, END_SEEN, HEADER, JOURNAL, MAGIC, MAJOR, MINOR, P2P_BIT, PASSED_OVER,
+    TABLES, Table, call, comm, done, head, op, wait,
 };
 use crate::names::{Kind, OWN};
 use crate::progress::{HANDED_OVER, LAUNCHED, PROXIED, Progress};
@@ -85,6 +85,8 @@ pub(crate) struct Tables {
     pub(crate) ops: Table,
     pub(crate) waits: Table,
     pub(crate) journal: Table,
+    /// No entries in format 1.0.
+    pub(crate) calls: Table,
 }
 
 impl Tables {
@@ -104,22 +106,28 @@ impl Tables {
         if version >> 32 != MAJOR {
             return Err(ParseError::Version((version >> 32) as u32, version as u32));
         }
-        let mut tables = TABLES;
-        for (number, (table, known)) in tables.iter_mut().zip(TABLES).enumerate() {
-            let word = head::TABLES + number * 3;
+        let table = |number: usize, word: usize, least: usize| {
             let (at, size, entries) = (words.get(word), words.get(word + 1), words.get(word + 2));
             let fits = (1..=MOST_ENTRIES).contains(&entries)
                 // Entries may have got words at their end, never fewer.
-                && (known.words as u64..=4096).contains(&size)
+                && (least as u64..=4096).contains(&size)
                 && at >= HEADER.words as u64
                 && at.checked_add(size * entries).is_some_and(|end| end <= bytes / 8);
-            if !fits {
-                return Err(ParseError::Table(number));
-            }
-            *table = Table { at: at as usize, words: size as usize, entries: entries as usize };
+            let table = Table { at: at as usize, words: size as usize, entries: entries as usize };
+            if fits { Ok(table) } else { Err(ParseError::Table(number)) }
+        };
+        let mut tables = TABLES;
+        for (number, (to, known)) in tables.iter_mut().zip(TABLES).enumerate() {
+            let least = if known == COMMS { COMM_WORDS_1_0 } else { known.words };
+            *to = table(number, head::TABLES + number * 3, least)?;
         }
         let [names, comms, ops, waits, journal] = tables;
-        Ok(Self { names, comms, ops, waits, journal })
+        let calls = if words.get(head::CALLS) == 0 {
+            Table { entries: 0, ..CALLS }
+        } else {
+            table(TABLES.len(), head::CALLS, CALLS.words)?
+        };
+        Ok(Self { names, comms, ops, waits, journal, calls })
     }
 }
 
@@ -190,6 +198,7 @@ impl Parser<'_> {
         let (mut waits, foreign) = self.waits();
         let mut recent = self.journal(&comms);
         self.ops(&mut comms, &mut waits, &mut recent);
+        self.calls(&mut comms, &mut recent);
         recent.sort_by_key(|done| done.ended_ns);
         clocks(&mut comms, &recent);
 
@@ -205,7 +214,10 @@ impl Parser<'_> {
             ops: words.get(head::LOST_OPS),
             waits: words.get(head::LOST_WAITS),
             records: words.get(head::LOST_RECORDS),
-            overwritten: words.get(head::JOURNAL_HEAD).saturating_sub(self.tables.journal.entries as u64),
+            overwritten: [(head::JOURNAL_HEAD, self.tables.journal), (head::CALLS_HEAD, self.tables.calls)]
+                .iter()
+                .map(|(word, table)| words.get(*word).saturating_sub(table.entries as u64))
+                .fold(0, u64::saturating_add),
             faults: words.get(head::FAULTS),
             torn: self.torn,
         };
@@ -256,10 +268,11 @@ impl Parser<'_> {
                 created_ns: entry.get(comm::CREATED),
                 ended_ns: Some(entry.get(comm::ENDED)).filter(|at| *at != 0),
                 collectives: entry.get(comm::COLLECTIVES),
-                collectives_done: entry.get(comm::COLLECTIVES_DONE),
+                // Calls that are not followed: those that are in flight are taken off when they are read.
+                collectives_done: entry.get(comm::COLLECTIVES_DONE).saturating_add(entry.get(comm::PASSED)),
                 p2p: entry.get(comm::P2P),
-                p2p_done: entry.get(comm::P2P_DONE),
-                bytes_done: entry.get(comm::BYTES_DONE),
+                p2p_done: entry.get(comm::P2P_DONE).saturating_add(entry.get(comm::PASSED_P2P)),
+                bytes_done: entry.get(comm::BYTES_DONE).saturating_add(entry.get(comm::PASSED_BYTES)),
                 progress_ns: entry.get(comm::PROGRESS),
                 gpu_offset_ns: None,
                 in_flight: Vec::new(),
@@ -272,6 +285,8 @@ impl Parser<'_> {
                     sight: entry.get(comm::SIGHT),
                     plan_started: entry.get(comm::PLAN_STARTED),
                     started_call: entry.get(comm::STARTED_CALL),
+                    passed: 0,
+                    n_unseen: 0,
                     comm,
                 },
             );
@@ -434,6 +449,95 @@ impl Parser<'_> {
         }
     }
 
+    /// Calls that are not followed. Of those handed over the newest few of each communicator count as in flight, unless
+    /// a kernel of a later call has started: what became of them nobody tells.
+    fn calls(&mut self, comms: &mut BTreeMap<usize, Found>, recent: &mut Vec<Done>) {
+        let table = self.tables.calls;
+        let mut places: Vec<(u64, Words<'_>)> = Vec::new();
+        for (_, entry) in self.words.entries(&table) {
+            match journal::place(entry.get(0)) {
+                Some(place) => places.push((place, entry)),
+                None => self.torn = self.torn.saturating_add(u64::from(entry.get(0) != 0)),
+            }
+        }
+        places.sort_by_key(|(place, _)| std::cmp::Reverse(*place));
+        for (place, entry) in &places {
+            if let Some(found) = Found::by_mut(comms, entry.get(call::COMM)) {
+                found.passed = found.passed.max(place + 1);
+            }
+        }
+        // Others have called so much since that of the newest call no entry is left.
+        let table = self.tables.comms;
+        for (index, found) in &mut *comms {
+            let entry = self.words.entry(&table, *index);
+            let last = entry.get(comm::LAST_PLACE);
+            let is_whole = entry.get(comm::LAST_BEGUN) == last;
+            if found.passed < last && is_whole && self.tables.calls.entries > 0 {
+                self.passed(found, entry, comm::LAST, entry.get(comm::LAST_HANDED) == last, recent);
+            }
+        }
+        for (place, entry) in places {
+            let is_handed_over = entry.get(call::STATE) == journal::marked(place);
+            if let Some(found) = Found::by_mut(comms, entry.get(call::COMM)) {
+                self.passed(found, entry, call::NUMBER, is_handed_over, recent);
+            }
+        }
+        // Counts of a communicator that is busy are of more than one moment.
+        for found in comms.values_mut() {
+            let comm = &mut found.comm;
+            comm.collectives_done = comm.collectives_done.min(comm.collectives);
+            comm.p2p_done = comm.p2p_done.min(comm.p2p);
+        }
+    }
+
+    /// One of them, whose number and the words after it lie at `at`.
+    fn passed(
+        &self,
+        found: &mut Found,
+        entry: Words<'_>,
+        at: usize,
+        is_handed_over: bool,
+        recent: &mut Vec<Done>,
+    ) {
+        let word = |word: usize| entry.get(at + word - call::NUMBER);
+        let (number, enqueued_ns) = (word(call::NUMBER), word(call::ENQUEUED));
+        let is_p2p = number & P2P_BIT != 0;
+        let number = number & !P2P_BIT;
+        let call = self.call(word(call::CODES), 0, word(call::COUNT), word(call::ROOT) & 0xffff_ffff);
+        let comm = &mut found.comm;
+        if is_handed_over {
+            let is_over = found.n_unseen >= comm::UNSEEN_WORDS
+                || enqueued_ns < found.started_call
+                || comm.ended_ns.is_some();
+            if is_over {
+                recent.push(Done {
+                    comm: comm.slot,
+                    number,
+                    call,
+                    enqueued_ns,
+                    started_ns: enqueued_ns,
+                    ended_ns: enqueued_ns,
+                    is_p2p,
+                    ..Done::default()
+                });
+                return;
+            }
+            found.n_unseen += 1;
+        }
+        let done = if is_p2p { &mut comm.p2p_done } else { &mut comm.collectives_done };
+        *done = done.saturating_sub(1);
+        let bytes = call.element_bytes().unwrap_or(0).saturating_mul(call.count);
+        comm.bytes_done = comm.bytes_done.saturating_sub(bytes);
+        comm.in_flight.push(Op {
+            number,
+            call,
+            enqueued_ns,
+            handed_over_ns: is_handed_over.then_some(enqueued_ns),
+            is_p2p,
+            ..Op::default()
+        });
+    }
+
     fn call(&self, codes: u64, sequence: u64, count: u64, ranks: u64) -> Call {
         Call {
             function: self.name(Kind::Function, codes as u8),
@@ -470,6 +574,9 @@ struct Found {
     sight: u64,
     plan_started: u64,
     started_call: u64,
+    /// One more than the newest place of a call that is not followed, and how many of those count as in flight.
+    passed: u64,
+    n_unseen: usize,
     comm: Comm,
 }
 
@@ -529,4 +636,5 @@ fn longest(word: u64) -> Option<(Phase, u32, u64)> {
     (word != 0).then(|| (phase(word >> 18 & 0xf), (word & 0x3_ffff) as u32, word >> 22))
 }
 
-const _: () = assert!(COMMS.entries <= 0xffff && JOURNAL.entries.is_power_of_two());
+const _: () =
+    assert!(COMMS.entries <= 0xffff && JOURNAL.entries.is_power_of_two() && CALLS.entries.is_power_of_two());

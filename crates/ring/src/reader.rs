@@ -119,7 +119,7 @@ impl Reader {
         let mut image = vec![0; self.bytes];
         copy(&self.file, &self.path, 0, &mut image)?;
         let mut torn = 0;
-        let Tables { names, comms, ops, waits, journal } = self.tables;
+        let Tables { names, comms, ops, waits, journal, calls } = self.tables;
         for table in [names, comms, ops, waits] {
             let mut copies = Copies::new(&table);
             self.again(&table, &mut image, |at, bytes, words, again| {
@@ -136,18 +136,20 @@ impl Reader {
                 Ok(())
             })?;
         }
-        self.again(&journal, &mut image, |_, bytes, words, again| {
-            let (before, after) = (Words(bytes).get(0), Words(again).get(0));
-            if before == after && journal::place(before).is_some() {
-                bytes.copy_from_slice(words);
-                set(bytes, 0, before);
-            } else {
-                // Empty, or just being written; the next reading has it.
-                torn += after % 2;
-                bytes.fill(0);
-            }
-            Ok(())
-        })?;
+        for table in [journal, calls] {
+            self.again(&table, &mut image, |_, bytes, words, again| {
+                let (before, after) = (Words(bytes).get(0), Words(again).get(0));
+                if before == after && journal::place(before).is_some() {
+                    bytes.copy_from_slice(words);
+                    set(bytes, 0, before);
+                } else {
+                    // Empty, or just being written; the next reading has it.
+                    torn += after % 2;
+                    bytes.fill(0);
+                }
+                Ok(())
+            })?;
+        }
         // The clocks after the copies: nothing in the image is newer.
         let held = 1 + u64::from(self.is_held());
         for (word, value) in [

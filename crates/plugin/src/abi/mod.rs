@@ -14,7 +14,7 @@ pub mod v7;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use crate::core::{Event, Init, Logger, log};
+use crate::core::{Event, Init, Logger, Quick, log};
 use crate::guard::{SUCCESS, guarded, guarded_init};
 
 /// What NCCL finds under `ncclProfiler_vN`: five functions and a name.
@@ -167,6 +167,7 @@ unsafe fn start<D>(
     context: *mut c_void,
     handle: *mut *mut c_void,
     descriptor: *mut D,
+    quick: impl FnOnce(&D) -> (*mut c_void, Quick),
     event: impl FnOnce(&D) -> (*mut c_void, Event),
 ) -> c_int {
     // SAFETY: NCCL's place for the handle, or null.
@@ -175,10 +176,19 @@ unsafe fn start<D>(
     // SAFETY: NCCL's descriptor, or null.
     let Some(descriptor) = (unsafe { descriptor.as_ref() }) else { return SUCCESS };
     guarded(|core| {
-        let (parent, event) = event(descriptor);
+        let (parent, quick) = quick(descriptor);
         // SAFETY: the strings are NCCL's, or null.
-        *handle = unsafe { core.start(context, parent, &event) };
+        *handle = unsafe { core.pass(context, parent, &quick) }.unwrap_or_else(|| {
+            let (parent, event) = event(descriptor);
+            // SAFETY: as above.
+            unsafe { core.start(context, parent, &event) }
+        });
     })
+}
+
+/// Interfaces before 5 do not tell the program's calls.
+fn no_calls<D>(_: &D) -> (*mut c_void, Quick) {
+    (std::ptr::null_mut(), Quick::Other)
 }
 
 /// `stopEvent` of every version.

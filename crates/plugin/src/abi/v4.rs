@@ -137,7 +137,7 @@ unsafe extern "C" fn start_event(
     descriptor: *mut Descriptor,
 ) -> c_int {
     // SAFETY: NCCL's pointers, as they are.
-    unsafe { super::start(context, handle, descriptor, event) }
+    unsafe { super::start(context, handle, descriptor, super::no_calls, event) }
 }
 
 pub(super) unsafe extern "C" fn record_event_state(

@@ -5,7 +5,7 @@ use std::mem::offset_of;
 
 use super::v4::{Args, record_event_state};
 use super::{KernelCh, NAME, NetPlugin, Profiler, ProxyOp, ProxyStep, finalize, stop_event, v4};
-use crate::core::{Call, Event, Init, Logger, Name, events};
+use crate::core::{ApiCall, Call, Event, Init, Logger, Name, Quick, events};
 
 /// `ncclProfilerEventDescr_v5_t`.
 #[derive(Clone, Copy)]
@@ -144,7 +144,19 @@ unsafe extern "C" fn start_event(
     descriptor: *mut Descriptor,
 ) -> c_int {
     // SAFETY: NCCL's pointers, as they are.
-    unsafe { super::start(context, handle, descriptor, event) }
+    unsafe { super::start(context, handle, descriptor, quick, event) }
+}
+
+fn quick(descriptor: &Descriptor) -> (*mut c_void, Quick) {
+    let quick = match descriptor.kind {
+        events::GROUP_API => Quick::GroupApi,
+        // SAFETY: NCCL fills this part for this type.
+        events::COLL_API => unsafe { &descriptor.of.coll_api }.quick(),
+        // SAFETY: as above.
+        events::P2P_API => unsafe { &descriptor.of.p2p_api }.quick(),
+        _ => Quick::Other,
+    };
+    (descriptor.parent, quick)
 }
 
 fn event(descriptor: &Descriptor) -> (*mut c_void, Event) {
@@ -173,6 +185,17 @@ fn event(descriptor: &Descriptor) -> (*mut c_void, Event) {
 }
 
 impl CollApi {
+    pub(super) fn quick(&self) -> Quick {
+        Quick::Call(ApiCall {
+            function: self.func,
+            datatype: self.datatype,
+            count: self.count,
+            root: self.root,
+            is_p2p: false,
+            is_captured: self.graph_captured != 0,
+        })
+    }
+
     pub(super) fn event(&self) -> Event {
         Event::Call(Call {
             function: Name::Text(self.func),
@@ -186,6 +209,17 @@ impl CollApi {
 }
 
 impl P2pApi {
+    pub(super) fn quick(&self) -> Quick {
+        Quick::Call(ApiCall {
+            function: self.func,
+            datatype: self.datatype,
+            count: self.count,
+            root: -1,
+            is_p2p: true,
+            is_captured: self.graph_captured != 0,
+        })
+    }
+
     pub(super) fn event(&self) -> Event {
         Event::Call(Call {
             function: Name::Text(self.func),

@@ -6,7 +6,7 @@ use std::mem::offset_of;
 use super::v4::{Args, record_event_state};
 use super::v5::{Coll, CollApi, Init5, P2p, P2pApi};
 use super::{KernelCh, NAME, NetPlugin, Profiler, ProxyOp, ProxyStep, finalize, stop_event};
-use crate::core::{Call, Event, Init, Logger, Name, events};
+use crate::core::{Call, Event, Init, Logger, Name, Quick, events};
 
 /// `ncclProfilerEventDescr_v6_t`.
 #[derive(Clone, Copy)]
@@ -108,7 +108,19 @@ unsafe extern "C" fn start_event(
     descriptor: *mut Descriptor,
 ) -> c_int {
     // SAFETY: NCCL's pointers, as they are.
-    unsafe { super::start(context, handle, descriptor, event) }
+    unsafe { super::start(context, handle, descriptor, quick, event) }
+}
+
+fn quick(descriptor: &Descriptor) -> (*mut c_void, Quick) {
+    let quick = match descriptor.kind {
+        events::GROUP_API => Quick::GroupApi,
+        // SAFETY: NCCL fills this part for this type.
+        events::COLL_API => unsafe { &descriptor.of.coll_api }.quick(),
+        // SAFETY: as above.
+        events::P2P_API => unsafe { &descriptor.of.p2p_api }.quick(),
+        _ => Quick::Other,
+    };
+    (descriptor.parent, quick)
 }
 
 fn event(descriptor: &Descriptor) -> (*mut c_void, Event) {

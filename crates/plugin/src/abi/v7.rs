@@ -9,7 +9,7 @@ use super::v4::{Args, record_event_state};
 use super::v5::{self, Init5};
 use super::v6::CeColl as CeColl6;
 use super::{KernelCh, NAME, NetPlugin, Profiler, ProxyOp, ProxyStep, finalize, stop_event};
-use crate::core::{Event, Init, Logger, events};
+use crate::core::{Event, Init, Logger, Quick, events};
 
 /// `ncclProfilerEventDescr_v7_t`.
 #[derive(Clone, Copy)]
@@ -143,7 +143,19 @@ unsafe extern "C" fn start_event(
     descriptor: *mut Descriptor,
 ) -> c_int {
     // SAFETY: NCCL's pointers, as they are.
-    unsafe { super::start(context, handle, descriptor, event) }
+    unsafe { super::start(context, handle, descriptor, quick, event) }
+}
+
+fn quick(descriptor: &Descriptor) -> (*mut c_void, Quick) {
+    let quick = match descriptor.kind {
+        events::GROUP_API => Quick::GroupApi,
+        // SAFETY: NCCL fills this part for this type.
+        events::COLL_API => unsafe { &descriptor.of.coll_api }.api.quick(),
+        // SAFETY: as above.
+        events::P2P_API => unsafe { &descriptor.of.p2p_api }.api.quick(),
+        _ => Quick::Other,
+    };
+    (descriptor.parent, quick)
 }
 
 fn event(descriptor: &Descriptor) -> (*mut c_void, Event) {

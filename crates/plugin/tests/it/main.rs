@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod driver;
+mod flood;
 mod guest;
 mod loaded;
 mod old;

@@ -1,8 +1,8 @@
 //! What the plugin writes. After `Writer::create` nothing here allocates, locks, waits or calls the system: every loop
 //! has a bound, and what finds no place is dropped and counted.
 
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU64};
 
 use crate::clock::mono_ns;
 use crate::file::{Map, OpenError, Options};
@@ -15,6 +15,7 @@ use crate::names::{self, Kind};
 use crate::progress::{self, HANDED_OVER, LAUNCHED, PROXIED, Progress, Step};
 use crate::{journal, slot};
 
+mod passed;
 mod proxies;
 
 /// Entries looked at where one was given back last, then elsewhere, before giving up.
@@ -127,6 +128,8 @@ pub struct Writer {
     ops: Hint,
     waits: Hint,
     groups: Groups,
+    /// Code of each kind of name that came last: programs call the same thing again and again.
+    last_codes: [AtomicU8; 4],
 }
 
 impl Writer {
@@ -146,6 +149,7 @@ impl Writer {
             ops: Hint::default(),
             waits: Hint::default(),
             groups: Groups::default(),
+            last_codes: [const { AtomicU8::new(0) }; 4],
         })
     }
 
@@ -208,7 +212,17 @@ impl Writer {
         if key.first() == Some(&0) {
             return 0;
         }
-        kind.code(key).unwrap_or_else(|| self.own_code(key))
+        let code = kind.code(key).unwrap_or_else(|| self.own_code(key));
+        if let Some(last) = self.last_codes.get(kind as usize) {
+            last.store(code, Relaxed);
+        }
+        code
+    }
+
+    /// The code that `code_of` found last for this kind, with its name, if it is one of the lists.
+    pub fn last_code(&self, kind: Kind) -> Option<(u8, &'static names::Key)> {
+        let code = self.last_codes.get(kind as usize)?.load(Relaxed);
+        kind.key_of(code).map(|key| (code, key))
     }
 
     #[cold]

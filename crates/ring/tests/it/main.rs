@@ -5,6 +5,7 @@
 mod hostile;
 mod killed;
 mod life;
+mod passed;
 mod stress;
 
 use ringleader_ring::{Handle, NewComm, Options, Reader, State, Told, Writer, names};

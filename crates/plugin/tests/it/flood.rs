@@ -1,0 +1,148 @@
+//! A flood of small operations: the mask is taken back, what is called is recorded all the same, and after a pause all is
+//! followed again. In a process of its own, for the credit belongs to the process.
+
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+use ringleader_nccl::abi::v6::ncclProfiler_v6;
+
+use crate::driver::{NULL, Nccl, Ptr, directory, record, stop};
+use crate::loaded::{is_child, run};
+
+/// Calls of interface 5 and later, and copies by the engines of interface 6.
+const CALLS: i32 = 0x1600;
+const KERNELS: i32 = 0x40;
+
+/// As NCCL keeps it: one mask, for as long as the process lives.
+static MASK: AtomicI32 = AtomicI32::new(-1);
+
+fn init(id: u64) -> Nccl {
+    directory();
+    let mut context = null_mut();
+    let mask = MASK.as_ptr();
+    // SAFETY: good pointers.
+    let result =
+        unsafe { (ncclProfiler_v6.init)(&raw mut context, id, mask, c"flood".as_ptr(), 2, 4, 1, None) };
+    assert_eq!(result, 0);
+    Nccl { context: Ptr(context), mask: MASK.load(Ordering::Relaxed), id }
+}
+
+#[test]
+fn child_in_a_flood() {
+    if !is_child() {
+        return;
+    }
+    let nccl = init(0xf1);
+    assert_eq!(nccl.mask, 0x165e);
+    let mut called = 0;
+    while MASK.load(Ordering::Relaxed) & KERNELS != 0 {
+        nccl.all_reduce(1);
+        called += 1;
+        assert!(called < 10_000, "it is never enough");
+    }
+    assert_eq!(MASK.load(Ordering::Relaxed), CALLS);
+    let seen = nccl.seen();
+    assert_eq!((seen.collectives, seen.collectives_done, seen.in_flight.len()), (called, called, 0));
+
+    // Not followed: known from the call on, handed over with the group.
+    let calls = nccl.group_api();
+    record(calls, 23, 0);
+    let api = nccl.coll_api_in(calls, c"Broadcast", 1000, false);
+    nccl.coll_api_in(calls, c"MyOwnCollective", 7, false);
+    record(calls, 24, 0);
+    let seen = nccl.seen();
+    let ops: Vec<_> = seen.in_flight.iter().map(|op| (op.number, op.handed_over_ns.is_some())).collect();
+    assert_eq!(ops, [(called, false), (called + 1, false)]);
+    let first = &seen.in_flight[0].call;
+    assert_eq!((first.function.as_str(), first.count, first.root), ("Broadcast", 1000, Some(2)));
+    assert_eq!(first.datatype, "ncclBfloat16");
+    assert_eq!(seen.in_flight[1].call.function, "MyOwnCollective");
+    // NCCL had looked at the mask before it was taken back: the call is there once, and nothing is awaited of it.
+    let launch = nccl.coll(api, nccl.group(), c"Broadcast", 1);
+    assert!(launch.0.is_null());
+    assert!(nccl.kernel(launch, 0, 1).0.is_null());
+    stop(launch);
+    assert_eq!(nccl.seen(), seen);
+    assert_eq!(nccl.seen().collectives, called + 2);
+    stop(calls);
+    assert!(nccl.seen().in_flight.iter().all(|op| op.handed_over_ns.is_some() && !op.is_end_visible));
+    // On a communicator that there is not.
+    let none = Nccl { context: NULL, ..nccl };
+    assert!(none.coll_api_in(none.group_api(), c"AllReduce", 1, false).0.is_null());
+
+    // After a pause the next but one is followed at the latest, and tells that those before it are over.
+    std::thread::sleep(Duration::from_millis(50));
+    nccl.all_reduce(1);
+    assert_eq!(MASK.load(Ordering::Relaxed), 0x165e);
+    nccl.all_reduce(1);
+    let seen = nccl.seen();
+    assert_eq!((seen.collectives, seen.collectives_done, seen.in_flight.len()), (called + 4, called + 4, 0));
+}
+
+#[test]
+fn child_with_graphs() {
+    if !is_child() {
+        return;
+    }
+    let nccl = init(0xf2);
+    let is_flooded = std::env::var_os("FLOOD").is_some();
+    while is_flooded && MASK.load(Ordering::Relaxed) & KERNELS != 0 {
+        nccl.all_reduce(1);
+    }
+    let before = nccl.seen().collectives;
+    let calls = nccl.group_api();
+    let api = nccl.coll_api_in(calls, c"AllReduce", 1, true);
+    assert!(!api.0.is_null());
+    stop(calls);
+    assert_eq!(nccl.seen().collectives, before, "no call of this moment");
+    // As it was when the call was recorded, so it stays: through a pause, and through a flood.
+    let mask = if is_flooded { CALLS } else { 0x165e };
+    assert_eq!(MASK.load(Ordering::Relaxed), mask);
+    std::thread::sleep(Duration::from_millis(50));
+    for _ in 0..1000 {
+        nccl.all_reduce(1);
+        assert_eq!(MASK.load(Ordering::Relaxed), mask);
+    }
+    assert_eq!(init(0xf3).mask, mask);
+    let seen = nccl.seen();
+    let in_flight = if is_flooded { 7 } else { 0 };
+    assert_eq!((seen.collectives, seen.in_flight.len()), (before + 1000, in_flight));
+    assert_eq!(seen.collectives_done, before + 1000 - in_flight as u64);
+}
+
+#[test]
+fn the_mask_stays_once_a_graph_was_recorded() {
+    let dir = tempfile::tempdir().unwrap();
+    run("flood::child_with_graphs", &dir.path().join("a"), &[]);
+    run("flood::child_with_graphs", &dir.path().join("b"), &[("FLOOD", "1")]);
+}
+
+#[test]
+fn child_without_kernels() {
+    if !is_child() {
+        return;
+    }
+    let nccl = init(0xf4);
+    assert_eq!(nccl.mask, 0x600);
+    for _ in 0..20 {
+        let calls = nccl.group_api();
+        nccl.coll_api_in(calls, c"AllReduce", 1, false);
+        assert!(nccl.seen().in_flight.iter().any(|op| op.handed_over_ns.is_none() && !op.is_end_visible));
+        stop(calls);
+        assert!(nccl.seen().in_flight.iter().all(|op| op.handed_over_ns.is_some() && !op.is_end_visible));
+    }
+    assert_eq!((nccl.seen().collectives, nccl.seen().in_flight.len()), (20, 7));
+}
+
+#[test]
+fn calls_alone_may_be_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    run("flood::child_without_kernels", dir.path(), &[("RINGLEADER_PLUGIN_EVENTS", "0x600")]);
+}
+
+#[test]
+fn a_flood_is_recorded_though_not_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    run("flood::child_in_a_flood", dir.path(), &[]);
+}
