@@ -158,11 +158,15 @@ fn child_with_a_long_group() {
             .filter(|(is_asked, _)| *is_asked)
             .map(|(_, api)| nccl.coll(*api, group, c"AllReduce", 1))
             .collect();
-        launched.iter().copied().for_each(stop);
+        for op in &launched {
+            stop(*op);
+        }
         stop(group);
         stop(calls);
         let kernels: Vec<Ptr> = launched.iter().map(|op| nccl.kernel(*op, 0, 1)).collect();
-        kernels.into_iter().for_each(|kernel| crate::driver::stop_kernel(kernel, 2));
+        for kernel in kernels {
+            crate::driver::stop_kernel(kernel, 2);
+        }
         let seen = nccl.seen();
         assert!(
             seen.in_flight.iter().all(|op| op.handed_over_ns.is_some() && !op.is_end_visible),
