@@ -6,14 +6,14 @@
 
 Needs two GPUs or more, nvcc, g++, and PyTorch with its NCCL (2.28 or later: interface 5). `--nccl-source` is the folder
 `ext-profiler` (later `plugins/profiler`) of NCCL's public source: Inspector and the example plugin are built from it in a
-temporary folder; without it they are left out.
+temporary folder, for DDP and for processes of their own; without it they are left out.
 
 Small operations differ by 30 % from process to process, with cores and memory, so variants are not compared between
 processes: `switch.cc` loads all of them into one, and every round goes through all in a new order, each for some
 milliseconds. `none` and `again` ask NCCL for no event; a number is the median over rounds of a variant's time against the
 mean of these two in the same round, with the interval that holds it in 95 % of bootstrap samples of the rounds. Several
 processes one after another; how far `none` differs between them is the noise from run to run, which is what a user would
-see. `--apart N` also runs ours and NCCL's log in processes of their own, N rounds of them, up to 2 MiB.
+see. `--apart N` runs ours, NCCL's own plugins and its log in processes of their own, N rounds of them, up to 2 MiB.
 """
 
 import argparse
@@ -360,17 +360,16 @@ def main():
         def write():
             Path(options.out).write_text(json.dumps({**about, "times": times, "apart": apart}, indent=1) + "\n")
 
-        # NCCL's own libraries are left out once a process has not ended well: the rest must not be lost with them.
-        without = set()
+        # NCCL's own libraries end such a bench with a bus error, four ranks and all in one process; a DDP job they do not,
+        # but are left out once one has not ended well: the rest must not be lost with them.
         for number in range(options.processes):
             if left() < 10:
                 break
-            names, environment = together(without)
+            names, environment = together(set(built))
             found, is_well = ops(options, folder, program, environment, number, names, options.rounds,
                                  min(options.limit, left()), options.sizes)
             keep(found)
             note(f"process {number + 1}", is_well)
-            without |= set() if is_well else set(built)
         without = set()
         for number in range(0 if options.small else options.ddp_processes):
             if left() < 10:
@@ -382,7 +381,7 @@ def main():
             without |= set() if is_well else set(built)
         alone = {base: quiet for base in BASES} | {
             name: {**quiet, **needs, "NCCL_PROFILER_PLUGIN": str(path)}
-            for name, (path, needs) in libraries.items() if name not in built
+            for name, (path, needs) in libraries.items()
         } | {"coll-log": {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "COLL", "NCCL_DEBUG_FILE": str(folder / "coll.%h.%p")}}
         for number in range(options.apart):
             order = list(alone)
