@@ -146,6 +146,7 @@ int main(int argc, char **argv) {
       const char *name = each ? "latency" : "throughput";
       for (int variant = 0; rank == 0 && variant < variants; variant++)
         std::printf("%zu %s %d%s\n", size.bytes, name, variant, lines[variant].c_str());
+      std::fflush(stdout);
     }
   }
   NCCL(ncclCommDestroy(comm));

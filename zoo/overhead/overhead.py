@@ -6,17 +6,18 @@
 
 Needs two GPUs or more, nvcc, g++, and PyTorch with its NCCL (2.28 or later: interface 5). `--nccl-source` is the folder
 `ext-profiler` (later `plugins/profiler`) of NCCL's public source: Inspector and the example plugin are built from it in a
-temporary folder; without it they are left out.
+temporary folder, for DDP and for processes of their own; without it they are left out.
 
 Small operations differ by 30 % from process to process, with cores and memory, so variants are not compared between
 processes: `switch.cc` loads all of them into one, and every round goes through all in a new order, each for some
 milliseconds. `none` and `again` ask NCCL for no event; a number is the median over rounds of a variant's time against the
 mean of these two in the same round, with the interval that holds it in 95 % of bootstrap samples of the rounds. Several
 processes one after another; how far `none` differs between them is the noise from run to run, which is what a user would
-see. `--apart N` also runs the plugins and NCCL's log in processes of their own, N rounds of them.
+see. `--apart N` runs ours, NCCL's own plugins and its log in processes of their own, N rounds of them, up to 2 MiB.
 """
 
 import argparse
+import importlib.metadata
 import json
 import os
 import random
@@ -31,6 +32,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 SIZES = [8, 64, 512, 4096, 32768, 262144, 2097152, 16777216, 134217728, 1073741824]
 SMALL = 32768
+APART = 2097152
 BASES = ("none", "again")
 RESAMPLES = 1000
 
@@ -119,6 +121,12 @@ def numbers(text):
     return found
 
 
+def version(package):
+    """Of an installed package whose name begins so."""
+    found = [one for one in importlib.metadata.distributions() if (one.metadata["Name"] or "").startswith(package)]
+    return min(found, key=lambda one: len(one.metadata["Name"])).version if found else ""
+
+
 def cores(ranks):
     """Cores for each rank, near its GPU, one thread of each core where that leaves enough."""
     allowed = os.sched_getaffinity(0)
@@ -154,54 +162,60 @@ def cores(ranks):
 
 
 def run_all(commands, environment, limit_s, shares):
-    """Ranks of one run; the output of rank 0. The launching thread gets a core of its own, NCCL's threads the others."""
+    """Ranks of one run: what rank 0 has said, and whether all ended well. What one has said before a limit or a fault
+    counts. The launching thread gets a core of its own, NCCL's threads the others."""
     processes = []
+    said = tempfile.TemporaryFile("w+")
     for rank, command in enumerate(commands):
         mine = shares[rank]
         env = {**os.environ, **environment, "NCCL_NVLS_ENABLE": "0", "RANK": str(rank), "LOCAL_RANK": str(rank),
                "WORLD_SIZE": str(len(commands)), "OPS_CORE": str(mine[0])}
         others = mine[1:] if len(mine) > 2 else mine
         processes.append(subprocess.Popen(
-            command, env=env, text=True, stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
+            command, env=env, stdout=said if rank == 0 else subprocess.DEVNULL,
             preexec_fn=lambda others=others: os.sched_setaffinity(0, others),
         ))
-    try:
-        output = processes[0].communicate(timeout=limit_s)[0]
-        codes = [process.wait(timeout=30) for process in processes]
-    except subprocess.TimeoutExpired:
-        for process in processes:
-            process.kill()
-        return None
-    return output if not any(codes) else None
+    until = time.monotonic() + limit_s
+    while any(process.poll() is None for process in processes):
+        if time.monotonic() > until or any(process.poll() for process in processes):
+            for process in processes:
+                process.kill()
+        time.sleep(0.05)
+    codes = [process.wait() for process in processes]
+    if any(codes):
+        print(f"exit codes {codes}", file=sys.stderr, flush=True)
+    said.seek(0)
+    with said:
+        return said.read(), not any(codes)
 
 
-def ops(options, folder, program, environment, turn, names, rounds):
-    """Times by what and variant: one number for each round."""
-    sizes = [f"{size}:{iterations(size)}" for size in options.sizes]
+def ops(options, folder, program, environment, turn, names, rounds, limit_s, sizes):
+    """Times by what and variant, one number for each round; and whether all went well."""
+    sizes = [f"{size}:{iterations(size)}" for size in sizes]
     commands = [
         [str(program), str(rank), str(options.ranks), str(rank), str(folder / f"id-{turn}"), str(rounds), str(turn), *sizes]
         for rank in range(options.ranks)
     ]
-    output = run_all(commands, environment, 150, options.shares)
+    output, is_well = run_all(commands, environment, limit_s, options.shares)
     found = {}
-    for line in (output or "").splitlines():
+    for line in output.splitlines():
         words = line.split()
-        if len(words) < 4 or words[1] not in ("throughput", "latency"):
-            continue  # NCCL's own words
+        if len(words) != 3 + rounds or words[1] not in ("throughput", "latency"):
+            continue  # NCCL's own words, or a line that was cut
         found.setdefault(f"{words[1]} {words[0]}", {})[names[int(words[2])]] = [float(time) for time in words[3:]]
-    return found
+    return found, is_well
 
 
-def ddp(options, environment, names, rounds):
+def ddp(options, environment, names, rounds, limit_s):
     environment = {**environment, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(20000 + random.randrange(20000))}
     command = [sys.executable, str(HERE / "ddp_step.py"), "--rounds", str(rounds)]
-    output = run_all([command] * options.ranks, environment, 180, options.shares)
+    output, is_well = run_all([command] * options.ranks, environment, limit_s, options.shares)
     found = {}
-    for line in (output or "").splitlines():
+    for line in output.splitlines():
         words = line.split()
         if words and words[0] == "ddp":
             found[names[int(words[1])]] = [float(time) for time in words[2:]]
-    return {"ddp step": found} if found else {}
+    return ({"ddp step": found} if found else {}), is_well
 
 
 def quartile(times):
@@ -298,7 +312,8 @@ def main():
     parser.add_argument("--largest", type=int, default=SIZES[-1])
     parser.add_argument("--out", default="overhead.json")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=200, help="no process is begun after this many seconds")
+    parser.add_argument("--seconds", type=float, default=220, help="for all of it")
+    parser.add_argument("--limit", type=float, default=60, help="seconds for one process")
     options = parser.parse_args()
 
     began = time.monotonic()
@@ -307,6 +322,11 @@ def main():
     options.shares = cores(options.ranks)
     nccl = nccl_folder()
     times, apart = {}, {}
+    versions = subprocess.run(
+        ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True
+    ).stdout.strip().splitlines()
+    about = {"gpus": versions, "torch": version("torch"), "nccl": version("nvidia-nccl-cu"), "date": time.strftime("%Y-%m-%d"),
+             "cores": options.shares, "unit": "microseconds"}
     with tempfile.TemporaryDirectory(prefix="overhead-") as name:
         folder = Path(name)
         program, switch = build(folder, nccl)
@@ -317,57 +337,65 @@ def main():
         told = {base: "" for base in BASES} | dict(mask.split("=") for mask in options.mask) | {
             name: "@".join([str(path), *(f"{key}={value}" for key, value in needs.items() if name not in built)])
             for name, (path, needs) in libraries.items()}
-        names = list(told)
         quiet = {"NCCL_DEBUG": "WARN"}
-        together = {**quiet, **public, "NCCL_PROFILER_PLUGIN": str(switch),
-                    "OVERHEAD_VARIANTS": ";".join(f"{name}={what}" for name, what in told.items())}
-        print(f"built after {time.monotonic() - began:.0f} s; cores {options.shares}", file=sys.stderr, flush=True)
 
-        def is_time():
-            return time.monotonic() - began < options.seconds
+        def left():
+            return options.seconds - (time.monotonic() - began)
 
-        def keep(what, found):
-            for key, row in found.items():
-                times.setdefault(key, []).append(row)
-            state = "done" if found else "gave nothing"
+        def note(what, is_well):
+            state = "done" if is_well else "broke off"
             print(f"{what} {state} after {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
 
+        def together(without):
+            """Names of the variants of one process, and its environment."""
+            names = [name for name in told if name not in without]
+            return names, {**quiet, **public, "NCCL_PROFILER_PLUGIN": str(switch),
+                           "OVERHEAD_VARIANTS": ";".join(f"{name}={told[name]}" for name in names)}
+
+        def keep(found):
+            for key, row in found.items():
+                times.setdefault(key, []).append(row)
+            write()
+
+        def write():
+            Path(options.out).write_text(json.dumps({**about, "times": times, "apart": apart}, indent=1) + "\n")
+
+        # NCCL's own libraries end such a bench with a bus error, four ranks and all in one process; a DDP job they do not,
+        # but are left out once one has not ended well: the rest must not be lost with them.
         for number in range(options.processes):
-            if is_time():
-                keep(f"process {number + 1}", ops(options, folder, program, together, number, names, options.rounds))
+            if left() < 10:
+                break
+            names, environment = together(set(built))
+            found, is_well = ops(options, folder, program, environment, number, names, options.rounds,
+                                 min(options.limit, left()), options.sizes)
+            keep(found)
+            note(f"process {number + 1}", is_well)
+        without = set()
         for number in range(0 if options.small else options.ddp_processes):
-            if is_time():
-                keep(f"ddp {number + 1}", ddp(options, together, names, options.ddp_rounds))
+            if left() < 10:
+                break
+            names, environment = together(without)
+            found, is_well = ddp(options, environment, names, options.ddp_rounds, min(options.limit, left()))
+            keep(found)
+            note(f"ddp {number + 1}", is_well)
+            without |= set() if is_well else set(built)
         alone = {base: quiet for base in BASES} | {
-            name: {**quiet, **needs, "NCCL_PROFILER_PLUGIN": str(path)} for name, (path, needs) in libraries.items()
+            name: {**quiet, **needs, "NCCL_PROFILER_PLUGIN": str(path)}
+            for name, (path, needs) in libraries.items()
         } | {"coll-log": {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "COLL", "NCCL_DEBUG_FILE": str(folder / "coll.%h.%p")}}
         for number in range(options.apart):
             order = list(alone)
             random.shuffle(order)
             for variant in order:
-                if not is_time():
+                if left() < 10:
                     break
-                found = ops(options, folder, program, alone[variant], f"{number + 1}{order.index(variant):02}", [variant], 5)
+                found, is_well = ops(options, folder, program, alone[variant], f"{number + 1}{order.index(variant):02}",
+                                     [variant], 5, min(options.limit, left()), [n for n in options.sizes if n <= APART])
                 for key, row in found.items():
                     apart.setdefault(key, {}).setdefault(variant, []).append(statistics.median(row[variant]))
-            print(f"apart {number + 1} done after {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-    versions = subprocess.run(
-        ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True
-    ).stdout.strip().splitlines()
-    import torch
-
-    result = {
-        "gpus": versions,
-        "torch": torch.__version__,
-        "nccl": ".".join(map(str, torch.cuda.nccl.version())),
-        "date": time.strftime("%Y-%m-%d"),
-        "cores": options.shares,
-        "unit": "microseconds",
-        "times": times,
-        "apart": apart,
-    }
-    Path(options.out).write_text(json.dumps(result, indent=1) + "\n")
-    print(tables(result))
+                write()
+                note(f"apart {number + 1}, {variant}", is_well)
+    print(tables({**about, "times": times, "apart": apart}))
 
 
 if __name__ == "__main__":

@@ -51,6 +51,7 @@ int stop_nothing(void *) { return 0; }
 int record_nothing(void *, int, void *) { return 0; }
 
 int start(void *contexts, void **handle, void *descriptor) {
+  *handle = nullptr;  // NCCL keeps the last one, which may be another variant's, and not every library sets it
   return variants[current].library->start(static_cast<void **>(contexts)[current], handle, descriptor);
 }
 

@@ -169,8 +169,10 @@ const FOLLOW: &str = "RINGLEADER_PLUGIN_FOLLOW";
 /// The newest interface.
 const LAST_VERSION: u8 = 7;
 
+/// Code of the function Broadcast.
+const BROADCAST: u8 = 1;
 /// Codes of the functions that have a root: Broadcast, Reduce, Scatter, Gather.
-const ROOTED: [u8; 4] = [1, 2, 10, 11];
+const ROOTED: [u8; 4] = [BROADCAST, 2, 10, 11];
 
 /// The plugin within one process.
 #[derive(Debug)]
@@ -287,9 +289,13 @@ impl Core {
             Quick::GroupApi if !self.pace.follows() => Some(pointer(self.writer.passing_begins())),
             Quick::Call(call) if group.kind() == Some(HandleKind::Passing) && !call.is_captured => {
                 let now = self.writer.now_ns();
-                self.pace.called(now, false);
                 // SAFETY: the caller's.
                 let function = unsafe { self.code(Kind::Function, Name::Text(call.function)) };
+                // The mask may have been switched on within the group, which has no place for broadcasts.
+                if function != BROADCAST && self.pace.follows_at(now) {
+                    return None;
+                }
+                self.pace.called(now, false);
                 // SAFETY: as above.
                 let datatype = unsafe { self.code(Kind::Datatype, Name::Text(call.datatype)) };
                 let told = Told {
@@ -321,16 +327,19 @@ impl Core {
         let (comm, parent) = (handle(context), handle(parent));
         pointer(match event {
             Event::Group => self.writer.plan_begins(comm).following(self.pace.follows()),
-            Event::GroupApi => self.writer.group_begins().following(self.pace.follows()),
+            Event::GroupApi => self.writer.group_begins(),
             Event::Call(call) => {
                 // SAFETY: the caller's.
                 let mut told = unsafe { self.told(call) };
-                let is_followed = parent.is_followed().unwrap_or_else(|| self.pace.follows());
+                let now = self.writer.now_ns();
+                // NCCL has just read the mask for this very call, whatever it was when the group began.
+                let is_followed =
+                    if call.is_captured { self.pace.follows() } else { self.pace.follows_at(now) };
                 told.is_passed_over = !is_followed;
                 if call.is_captured {
                     self.pace.settle(is_followed);
                 } else {
-                    self.pace.called(self.writer.now_ns(), is_followed);
+                    self.pace.called(now, is_followed);
                 }
                 self.writer.call(comm, parent, &told)
             }

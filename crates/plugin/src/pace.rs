@@ -6,8 +6,8 @@
 //! their calls, as training does, are followed wholly; of a flood of calls some are. The others are recorded when they
 //! are called and handed over.
 //!
-//! NCCL reads the mask when a group of calls begins (2.28 and later) or a call is taken up (2.26, 2.27), so what is
-//! stored here holds from the next group on.
+//! NCCL reads the mask when it takes up a call, and tells us of the call right after that (2.28 and later), so what is
+//! stored here holds from the next call on, also within a group.
 //!
 //! Graphs end the switching. NCCL and the kernels both count the works of each channel, and a report is due when the two
 //! counts meet. A call that is recorded without reports counts once with NCCL, and with the kernels each time the graph
@@ -26,6 +26,8 @@ const MOST_NS: i64 = 2_000_000;
 /// What following costs an operation that came alone, and one in a row, ns. Rounded up from the measurements.
 const ALONE_NS: i64 = 5_000;
 const IN_A_ROW_NS: i64 = 30_000;
+/// So long after reports were switched on a call may still have been taken up without them, in another thread, ns.
+const SETTLING_NS: u64 = 1_000;
 /// Calls closer than this are a row, ns.
 const ROW_NS: u64 = 100_000;
 
@@ -43,6 +45,8 @@ pub(crate) struct Pace {
     follows: AtomicBool,
     credit_ns: AtomicI64,
     last_ns: AtomicU64,
+    /// When reports were switched on.
+    on_ns: AtomicU64,
 }
 
 impl Pace {
@@ -56,6 +60,7 @@ impl Pace {
             follows: AtomicBool::new(fixed.unwrap_or(true)),
             credit_ns: AtomicI64::new(MOST_NS),
             last_ns: AtomicU64::new(0),
+            on_ns: AtomicU64::new(0),
         }
     }
 
@@ -67,9 +72,14 @@ impl Pace {
         self.mask.store(mask.cast(), Relaxed);
     }
 
-    /// Whether the next group of calls is followed.
+    /// Whether the next call is followed.
     pub(crate) fn follows(&self) -> bool {
         self.follows.load(Relaxed)
+    }
+
+    /// Whether the call that is told of at `now_ns` is: of one that is said to be, NCCL must report.
+    pub(crate) fn follows_at(&self, now_ns: u64) -> bool {
+        self.follows() && now_ns.saturating_sub(self.on_ns.load(Relaxed)) >= SETTLING_NS
     }
 
     /// The mask for a new communicator: as for the others.
@@ -95,6 +105,7 @@ impl Pace {
         self.credit_ns.store(credit, Relaxed);
         let follows = credit > 0;
         if follows != self.follows.load(Relaxed) {
+            self.on_ns.store(now_ns, Relaxed);
             self.follows.store(follows, Relaxed);
             self.switch(follows);
         }
@@ -169,6 +180,20 @@ mod tests {
         followed(&pace, 9_000, 100_000, 1);
         assert!(!pace.follows() || pace.credit_ns.load(Relaxed) > 0);
         assert_eq!(mask, 0);
+    }
+
+    #[test]
+    fn a_call_right_after_the_switch_counts_as_not_followed() {
+        let pace = Pace::new(None);
+        assert!(pace.follows_at(1_000));
+        followed(&pace, 9_000, 1_000, 1);
+        while pace.follows() {
+            followed(&pace, 9_000, 1, pace.last_ns.load(Relaxed));
+        }
+        let now = pace.last_ns.load(Relaxed) + 1_000_000_000;
+        assert!(!pace.follows_at(now));
+        pace.called(now, false);
+        assert!(pace.follows() && !pace.follows_at(now + 999) && pace.follows_at(now + 1_000));
     }
 
     #[test]

@@ -45,19 +45,25 @@ fn child_in_a_flood() {
     let seen = nccl.seen();
     assert_eq!((seen.collectives, seen.collectives_done, seen.in_flight.len()), (called, called, 0));
 
-    // Not followed: known from the call on, handed over with the group.
+    // Not followed: known from the call on, handed over with the group. The look at the ring was a pause.
+    nccl.all_reduce(1);
+    called += 1;
+    while MASK.load(Ordering::Relaxed) & KERNELS != 0 {
+        nccl.all_reduce(1);
+        called += 1;
+    }
     let calls = nccl.group_api();
     record(calls, 23, 0);
     let api = nccl.coll_api_in(calls, c"Broadcast", 1000, false);
     nccl.coll_api_in(calls, c"MyOwnCollective", 7, false);
     record(calls, 24, 0);
     let seen = nccl.seen();
-    let ops: Vec<_> = seen.in_flight.iter().map(|op| (op.number, op.handed_over_ns.is_some())).collect();
-    assert_eq!(ops, [(called, false), (called + 1, false)]);
-    let first = &seen.in_flight[0].call;
+    let open: Vec<_> = seen.in_flight.iter().filter(|op| op.handed_over_ns.is_none()).collect();
+    assert_eq!(open.iter().map(|op| op.number).collect::<Vec<_>>(), [called, called + 1]);
+    let first = &open[0].call;
     assert_eq!((first.function.as_str(), first.count, first.root), ("Broadcast", 1000, Some(2)));
     assert_eq!(first.datatype, "ncclBfloat16");
-    assert_eq!(seen.in_flight[1].call.function, "MyOwnCollective");
+    assert_eq!(open[1].call.function, "MyOwnCollective");
     // NCCL had looked at the mask before it was taken back: the call is there once, and nothing is awaited of it.
     let launch = nccl.coll(api, nccl.group(), c"Broadcast", 1);
     assert!(launch.0.is_null());
@@ -116,6 +122,66 @@ fn the_mask_stays_once_a_graph_was_recorded() {
     let dir = tempfile::tempdir().unwrap();
     run("flood::child_with_graphs", &dir.path().join("a"), &[]);
     run("flood::child_with_graphs", &dir.path().join("b"), &[("FLOOD", "1")]);
+}
+
+/// A group of many calls: NCCL reads the mask anew for each, so those after the switch are not launched for us.
+#[test]
+fn child_with_a_long_group() {
+    if !is_child() {
+        return;
+    }
+    let nccl = init(0xf5);
+    for is_on in [true, false] {
+        if !is_on {
+            // Now a group that begins without reports and ends with them.
+            while MASK.load(Ordering::Relaxed) & KERNELS != 0 {
+                nccl.all_reduce(1);
+            }
+        }
+        let calls = nccl.group_api();
+        let mut told = Vec::new();
+        for number in 0..300 {
+            if !is_on && number == 150 {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            let is_asked = MASK.load(Ordering::Relaxed) & KERNELS != 0;
+            told.push((is_asked, nccl.coll_api_in(calls, c"AllReduce", 1, false)));
+            // Not a row of calls alone, for what is told within a microsecond is not believed.
+            let until = std::time::Instant::now() + Duration::from_micros(2);
+            while std::time::Instant::now() < until {}
+        }
+        let asked = told.iter().filter(|(is_asked, _)| *is_asked).count();
+        assert!(asked > 0 && asked < 300, "{asked}");
+        let group = nccl.group();
+        let launched: Vec<Ptr> = told
+            .iter()
+            .filter(|(is_asked, _)| *is_asked)
+            .map(|(_, api)| nccl.coll(*api, group, c"AllReduce", 1))
+            .collect();
+        for op in &launched {
+            stop(*op);
+        }
+        stop(group);
+        stop(calls);
+        let kernels: Vec<Ptr> = launched.iter().map(|op| nccl.kernel(*op, 0, 1)).collect();
+        for kernel in kernels {
+            crate::driver::stop_kernel(kernel, 2);
+        }
+        let seen = nccl.seen();
+        assert!(
+            seen.in_flight.iter().all(|op| op.handed_over_ns.is_some() && !op.is_end_visible),
+            "what is not launched is not awaited: {:?}",
+            seen.in_flight
+        );
+        assert!(seen.in_flight.len() <= 7);
+        assert_eq!(seen.collectives, seen.collectives_done + seen.in_flight.len() as u64);
+    }
+}
+
+#[test]
+fn within_a_group_each_call_is_followed_or_not() {
+    let dir = tempfile::tempdir().unwrap();
+    run("flood::child_with_a_long_group", dir.path(), &[]);
 }
 
 #[test]
