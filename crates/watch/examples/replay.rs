@@ -17,7 +17,7 @@ fn main() {
     let begin = states.iter().flat_map(|s| s.comms.iter().map(|c| c.created_ns)).min().unwrap_or(0);
     let end = states.iter().map(newest).max().unwrap_or(begin) + AFTER_NS;
     let mut engine = Engine::new(Settings::default());
-    let mut now = begin + std::env::var("OFF").ok().and_then(|o| o.parse::<u64>().ok()).unwrap_or(0) * 1_000_000;
+    let mut now = begin;
     while now < end {
         let seconds = (now - begin) as f64 / 1e9;
         let ranks = states.iter().enumerate().map(|(index, state)| RankDigest {

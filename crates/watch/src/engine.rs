@@ -426,7 +426,8 @@ fn job_usual_ns<'a>(
         .unwrap_or(0)
 }
 
-fn progress(view: &View) -> What {
+/// How the communicators stand.
+pub fn progress(view: &View) -> What {
     let comms = view.comms.iter().take(MAX_COMMS).map(|c| CommProgress {
         id: c.id.clone(),
         name: c.name.clone(),
@@ -438,6 +439,8 @@ fn progress(view: &View) -> What {
         busbw_gbs: c.busbw_gbs,
         in_flight: c.in_flight,
         waiting_for: c.waiting_for.clone(),
+        still_s: c.still_ns as f64 / 1e9,
+        patience_s: c.patience_ns as f64 / 1e9,
     });
     What::Progress { comms: comms.collect(), slowest: view.slowest.clone() }
 }

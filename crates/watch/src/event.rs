@@ -133,6 +133,10 @@ pub struct CommProgress {
     pub in_flight: u32,
     /// Ranks that have not entered the oldest one.
     pub waiting_for: Vec<u32>,
+    /// For how long nothing has moved in it, seconds.
+    pub still_s: f64,
+    /// For how long it may stand still before that is a stall, seconds.
+    pub patience_s: f64,
 }
 
 /// The rank that keeps the others waiting most.

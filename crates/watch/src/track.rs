@@ -57,10 +57,6 @@ impl Track {
         {
             self.readings.pop_front();
         }
-        if let Some(period) = self.period.take() {
-            // A look takes time, in which the job goes on: the newest movement may be later than the look says it was made.
-            self.rhythm.hear(&period, table.known_ns.max(moved_ns));
-        }
         let op =
             circle.front.and_then(|f| f.op).or_else(|| circle.chairs.iter().find_map(|c| c.pairs().next()));
         self.rhythm.look(Glance {
@@ -72,6 +68,11 @@ impl Track {
             trains: op.is_some_and(|op| op.function.contains("Reduce") || op.peer.is_some()),
             is_excused,
         });
+        // After the pause that has just ended is known: where steps are quick, the one before the first of them.
+        if let Some(period) = self.period.take() {
+            // A look takes time, in which the job goes on: the newest movement may be later than the look says it was made.
+            self.rhythm.hear(&period, table.known_ns.max(moved_ns));
+        }
     }
 
     /// Operations and bytes a second.

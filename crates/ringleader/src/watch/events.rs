@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ringleader_watch::event::{CommProgress, Event, What};
+use ringleader_watch::engine;
+use ringleader_watch::event::{Event, What};
 use ringleader_watch::view::View;
 
 use crate::cli::{self, Color};
@@ -76,21 +77,8 @@ impl Teller {
 
     /// How the job stands, whatever is due.
     pub(crate) fn once(&self, view: &View) {
-        let comms = view.comms.iter().map(|comm| CommProgress {
-            id: comm.id.clone(),
-            name: comm.name.clone(),
-            size: comm.size,
-            ranks_seen: comm.ranks_seen,
-            ops_done: comm.ops_done,
-            ops_per_s: comm.ops_per_s,
-            bytes_per_s: comm.bytes_per_s,
-            busbw_gbs: comm.busbw_gbs,
-            in_flight: comm.in_flight,
-            waiting_for: comm.waiting_for.clone(),
-        });
         if self.form == Form::Json {
-            let what = What::Progress { comms: comms.collect(), slowest: view.slowest.clone() };
-            self.say(&Event::new(view.at_ns, what));
+            self.say(&Event::new(view.at_ns, engine::progress(view)));
         } else {
             let picture = self.picture.lock().unwrap_or_else(PoisonError::into_inner);
             print(&table::render(&picture), false);
