@@ -81,9 +81,12 @@ pub(crate) fn pack(digest: &Digest) -> Result<Vec<u8>, usize> {
 /// Without what has ended, which makes most of its length.
 pub(crate) fn thin(digest: &Digest) -> Digest {
     let mut digest = digest.clone();
-    for comm in digest.ranks.iter_mut().flat_map(|rank| &mut rank.comms) {
-        comm.recent = Vec::new();
-        comm.steps = Vec::new();
+    for rank in &mut digest.ranks {
+        rank.tcp = None;
+        for comm in &mut rank.comms {
+            comm.recent = Vec::new();
+            comm.steps = Vec::new();
+        }
     }
     digest
 }
@@ -137,18 +140,19 @@ pub(crate) fn unpack(bytes: &[u8]) -> Result<Word, Unreadable> {
     }
 }
 
-/// What makes one digest news after another: all but its number, its time, and the processor time that always grows.
+/// What makes one digest news after another: all but its number, its time, and the counts that are never the same twice.
 pub(crate) fn is_news(old: &Digest, new: &Digest) -> bool {
     old.agent != new.agent
         || old.node != new.node
         || old.notes != new.notes
         || old.ranks.len() != new.ranks.len()
         || old.ranks.iter().zip(&new.ranks).any(|(old, new)| {
-            if old.cpu_ms == new.cpu_ms {
+            if old.cpu_ms == new.cpu_ms && old.tcp == new.tcp {
                 return old != new;
             }
             let mut new = new.clone();
             new.cpu_ms = old.cpu_ms;
+            new.tcp.clone_from(&old.tcp);
             *old != new
         })
 }
@@ -157,7 +161,7 @@ pub(crate) fn is_news(old: &Digest, new: &Digest) -> bool {
 mod tests {
     use std::fmt::Write as _;
 
-    use ringleader_watch::digest::{CommDigest, DoneDigest, RankDigest, StepDigest};
+    use ringleader_watch::digest::{CommDigest, DoneDigest, RankDigest, StepDigest, TcpDigest};
 
     use super::*;
 
@@ -224,7 +228,11 @@ mod tests {
     fn thin_digests_keep_what_is_in_flight() {
         let mut whole = digest(4, 16);
         whole.ranks[0].comms[0].steps = vec![StepDigest::default()];
+        let before = whole.clone();
+        whole.ranks[0].tcp = Some(TcpDigest { span_ms: 6000, ..TcpDigest::default() });
+        assert!(!is_news(&before, &whole), "its counts are never the same twice");
         let thin = thin(&whole);
+        whole.ranks[0].tcp = None;
         assert!(pack(&thin).unwrap().len() * 4 < pack(&whole).unwrap().len());
         for comm in whole.ranks.iter_mut().flat_map(|rank| &mut rank.comms) {
             (comm.recent, comm.steps) = (Vec::new(), Vec::new());

@@ -98,8 +98,8 @@ pub struct Engine {
     slowest: Option<(i64, Slowest)>,
     /// The link that is slow by TCP's counts, and since when.
     slow_link: Option<(i64, SlowLink)>,
-    /// What was said of it, as long as it is seen.
-    told_link: Option<Straggler>,
+    /// What was last said of a slow network, and when.
+    told_link: Option<(i64, Straggler)>,
     watching: Option<(i64, What)>,
     progress_ns: i64,
     ended_since_ns: Option<i64>,
@@ -162,7 +162,7 @@ impl Engine {
         drop(table);
         let since =
             self.slow_link.take().filter(|(_, old)| link.as_ref().is_some_and(|new| new.is_same(old)));
-        self.told_link.take_if(|_| since.is_none());
+        self.told_link.take_if(|(at, _)| now_ns - *at > STRAGGLER_NS);
         self.slow_link = link.map(|link| (since.map_or(now_ns, |(since, _)| since), link));
         let mut events = Vec::new();
         self.tell_watching(now_ns, &mut events);
@@ -183,9 +183,9 @@ impl Engine {
         &self.view
     }
 
-    /// The link that was told to be slow and still is.
+    /// Where the network was seen to be slow a moment ago.
     pub fn slow_link(&self) -> Option<&Straggler> {
-        self.told_link.as_ref()
+        self.told_link.as_ref().map(|(_, link)| link)
     }
 
     /// Whether agents should take stacks of their ranks: something stalls, or nothing else tells whether it does.
@@ -293,10 +293,8 @@ impl Engine {
                 );
                 events.push(Event::new(now_ns, What::Note { text }));
             }
-            if let Some(link) =
-                straggler.as_ref().filter(|s| s.of == Lag::Network && self.slow_link.is_some())
-            {
-                self.told_link = Some(link.clone());
+            if let Some(link) = straggler.as_ref().filter(|s| s.of == Lag::Network) {
+                self.told_link = Some((now_ns, link.clone()));
             }
             told.extend(straggler);
         }

@@ -18,6 +18,8 @@ const SILENT_FLOOR_NS: i64 = 3_000_000_000;
 const SETTLED: u64 = 3;
 /// A correction of this size looks like a pause of the job.
 const CORRECTION_NS: i64 = 200_000_000;
+/// What TCP counts is not in every digest that comes through a hub; the last word of it is good for so long.
+const TCP_NS: i64 = 20_000_000_000;
 /// The quickest digest of this time and of as long before counts: clocks drift, and are set.
 const WAY_NS: i64 = 60_000_000_000;
 
@@ -83,6 +85,8 @@ pub(crate) struct Seat {
     pub(crate) state_since_ns: i64,
     pub(crate) cpu: Option<f64>,
     pub(crate) waiting: Waiting,
+    /// When it was last told what TCP counts, by its node's clock.
+    tcp_ns: i64,
 }
 
 impl Roll {
@@ -150,11 +154,17 @@ fn seat(mut digest: RankDigest, old: Option<&Seat>, at_ns: i64, elapsed_ns: i64,
         comm.moved_ns = moved(comm, before, at_ns);
         comm.recent = Vec::new();
     }
+    let mut tcp_ns = at_ns;
+    if let Some(old) = old.filter(|o| digest.tcp.is_none() && at_ns - o.tcp_ns < TCP_NS) {
+        digest.tcp.clone_from(&old.digest.tcp);
+        tcp_ns = old.tcp_ns;
+    }
     let cpu = old.and_then(|o| Some((digest.cpu_ms?, o.digest.cpu_ms?))).filter(|_| elapsed_ns > 0);
     Seat {
         state: digest.process,
         state_since_ns: old.filter(|o| o.state == digest.process).map_or(now_ns, |o| o.state_since_ns),
         waiting: old.map(|o| o.waiting).unwrap_or_default().take(&digest, at_ns, now_ns),
+        tcp_ns,
         cpu: cpu.map(|(new, old)| new.saturating_sub(old) as f64 * 1e6 / elapsed_ns as f64),
         digest,
     }

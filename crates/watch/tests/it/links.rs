@@ -66,8 +66,11 @@ fn told(ranks: usize, times: i64, ways: &Ways) -> Vec<(i64, Straggler)> {
         sequence += 1;
         for node in 0..sim.n_nodes {
             let mut digest = sim.digest(node, t, sequence);
+            // Through the hub of a large job they come now and then.
             if t > onset + 3 * S {
-                say(&mut digest, 1, ways);
+                if t % (4 * S) == 0 {
+                    say(&mut digest, 1, ways);
+                }
             } else {
                 say(&mut digest, 1, &ring(ranks as u32, |_, _| 100));
             }
@@ -76,6 +79,8 @@ fn told(ranks: usize, times: i64, ways: &Ways) -> Vec<(i64, Straggler)> {
         events.extend(engine.look(START + t + 30 * MS).into_iter().map(|e| (t, e)));
     }
     assert_eq!(first_stall(&events), None);
+    let is_told = events.iter().any(|(_, e)| matches!(e.what, What::Straggler(_)));
+    assert_eq!(engine.slow_link().is_some(), is_told, "what a bundle says of it");
     let straggler = |(t, e): (i64, Event)| match e.what {
         What::Straggler(s) => Some((t - onset, s)),
         _ => None,
