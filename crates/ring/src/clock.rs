@@ -15,3 +15,14 @@ pub fn mono_ns() -> u64 {
 pub fn unix_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::Realtime))
 }
+
+/// Both clocks at one moment: (monotonic, since 1970). Who is interrupted between the two readings reads again.
+pub fn both_ns() -> (u64, u64) {
+    let read = || {
+        let before = mono_ns();
+        let unix = unix_ns();
+        (mono_ns() - before, before, unix)
+    };
+    let (_, mono, unix) = [read(), read(), read()].into_iter().min().unwrap_or_default();
+    (mono, unix)
+}

@@ -16,7 +16,7 @@ use std::sync::atomic::{Ordering, fence};
 use rustix::fs::{self, CWD, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::clock::{mono_ns, unix_ns};
+use crate::clock::both_ns;
 use crate::layout::{Table, head};
 use crate::parse::{MOST_BYTES, ParseError, Tables, Words};
 use crate::state::State;
@@ -152,9 +152,10 @@ impl Reader {
         }
         // The clocks after the copies: nothing in the image is newer.
         let held = 1 + u64::from(self.is_held());
+        let (mono, unix) = both_ns();
         for (word, value) in [
-            (head::TAKEN_MONO, mono_ns()),
-            (head::TAKEN_UNIX, unix_ns()),
+            (head::TAKEN_MONO, mono),
+            (head::TAKEN_UNIX, unix),
             (head::TORN, torn),
             (head::HELD, held),
         ] {

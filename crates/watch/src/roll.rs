@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::digest::{CommDigest, Digest, ProcessState, RankDigest, is_p2p};
+use crate::digest::{CommDigest, Digest, OpDigest, ProcessState, RankDigest, is_p2p};
 use crate::start::Waiting;
 
 /// Processes that are kept of one agent, those that are gone included.
@@ -170,9 +170,28 @@ fn seat(mut digest: RankDigest, old: Option<&Seat>, at_ns: i64, elapsed_ns: i64,
     }
 }
 
+/// What a look shows of a communicator, without any moment. An agent maps the clock of its ring anew with every look, so that
+/// the same moment comes out a little different each time, and that is no movement.
+fn standing(comm: &CommDigest) -> impl PartialEq + use<> {
+    let since = |op: &OpDigest, ns: i64| ns - op.enqueued_ns;
+    let op = |op: &OpDigest| {
+        let waits: Vec<_> =
+            op.waits.iter().map(|w| (w.peer, w.channel, w.is_send, since(op, w.since_ns))).collect();
+        (op.number, op.peer, op.channels, op.started_ns.map(|ns| since(op, ns)), waits)
+    };
+    let ops: Vec<_> = comm.in_flight.iter().map(op).collect();
+    let counts = (comm.collectives, comm.collectives_done, comm.p2p, comm.p2p_done, comm.bytes_done);
+    (counts, comm.n_in_flight, comm.is_ended, ops)
+}
+
 /// When something last moved, by the node's clock. A call counts if the operation is the oldest there is: it then is what
 /// others may have waited for. Calls that queue up behind one that is stuck are no progress.
 fn moved(comm: &CommDigest, before: Option<&CommDigest>, at_ns: i64) -> i64 {
+    let same = before.filter(|before| comm.moved_ns > 0 && standing(before) == standing(comm));
+    same.map_or_else(|| moved_as_told(comm, before, at_ns), |before| before.moved_ns)
+}
+
+fn moved_as_told(comm: &CommDigest, before: Option<&CommDigest>, at_ns: i64) -> i64 {
     let oldest = |p2p: bool| {
         comm.in_flight.iter().filter(move |op| is_p2p(&op.function) == p2p).map(|op| op.enqueued_ns).next()
     };

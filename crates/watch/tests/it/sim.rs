@@ -411,7 +411,8 @@ impl Sim {
             if self.ranks[index].node == node {
                 self.read(index, t);
                 let rank = &mut self.ranks[index];
-                rank.state.taken = Taken { mono_ns: t as u64, unix_ns: at_ns as u64, is_held: None };
+                let unix_ns = (at_ns + interrupted(t, index)) as u64;
+                rank.state.taken = Taken { mono_ns: t as u64, unix_ns, is_held: None };
                 rank.state.process.interface = self.interface;
                 let mut digest = from_ring(&rank.state);
                 digest.process = match rank.broken {
@@ -520,6 +521,12 @@ impl Sim {
         let surplus = rank.state.recent.len().saturating_sub(HISTORY);
         rank.state.recent.drain(..surplus);
     }
+}
+
+/// The two clocks of a ring are read one after the other: how much later the second one is.
+fn interrupted(t: i64, index: usize) -> i64 {
+    let mut dice = Dice::new(t as u64 ^ (index as u64) << 48);
+    if dice.chance(0.03) { dice.below(40) as i64 * MS } else { dice.below(2_000) as i64 }
 }
 
 impl Rank {
