@@ -17,7 +17,7 @@ pub fn unix_ns() -> u64 {
 }
 
 /// Both clocks at one moment: (monotonic, since 1970). Who is interrupted between the two readings reads again.
-pub fn both_ns() -> (u64, u64) {
+pub(crate) fn both_ns() -> (u64, u64) {
     let read = || {
         let before = mono_ns();
         let unix = unix_ns();

@@ -230,7 +230,8 @@ impl Rhythm {
             // rare one, but for those of the first step and before it: connecting and compiling do not come again.
             self.counts.fill(0);
             self.n_pauses = 0;
-            let second_step_ns = known_ns - period.span_ns + period.step_ns;
+            // Whatever came in between, the first step ended no later.
+            let second_step_ns = known_ns - usual_ns + period.step_ns;
             self.rare.retain(|rare| rare.ended_ns > second_step_ns);
             if self.back_ns <= second_step_ns {
                 self.together_ns = 0;
