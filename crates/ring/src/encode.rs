@@ -1,7 +1,7 @@
 //! From a state to the bytes of a ring that tells it: how tests, made-up jobs and recorded cases get rings without a GPU.
 
 use crate::layout::{
-    END_SEEN, HEADER, MAGIC, MAJOR, MINOR, P2P_BIT, TABLES, Table, comm, done, head, op, wait,
+    COMM_WORDS_1_0, COMMS, END_SEEN, HEADER, MAGIC, MAJOR, P2P_BIT, TABLES, Table, comm, done, head, op, wait,
 };
 use crate::names::{Kind, key};
 use crate::progress::{HANDED_OVER, LAUNCHED, PROXIED};
@@ -52,7 +52,8 @@ impl Bytes {
         let mut tables = TABLES;
         let mut at = HEADER.words;
         for (table, entries) in tables.iter_mut().zip(lengths) {
-            *table = Table { at, entries: entries.max(1), ..*table };
+            let words = if *table == COMMS { COMM_WORDS_1_0 } else { table.words };
+            *table = Table { at, entries: entries.max(1), words };
             at += table.words * table.entries;
         }
         let base_ns = state.comms.iter().map(|comm| comm.created_ns).min().unwrap_or(state.taken.mono_ns);
@@ -76,7 +77,8 @@ impl Bytes {
     fn header(&mut self, state: &State, read: Option<bool>) {
         let (process, taken, base) = (&state.process, state.taken, self.base_ns);
         self.set(head::MAGIC, MAGIC);
-        self.set(head::VERSION, MAJOR << 32 | MINOR);
+        // All of them are among the operations, so format 1.0 will do.
+        self.set(head::VERSION, MAJOR << 32);
         self.set(head::FILE_BYTES, self.words.len() as u64 * 8);
         for (number, table) in self.tables.into_iter().enumerate() {
             for (word, value) in [table.at, table.words, table.entries].into_iter().enumerate() {
