@@ -3,9 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use ringleader_model::{
-    Case, Confidence, Fact, Observation, Pid, Rank, Source, SourceKind, TorchEvent, WatchEvent,
-};
+use ringleader_model::{Case, Confidence, Fact, Observation, Rank, Source, SourceKind, TorchEvent};
 
 use crate::correlate::Scene;
 use crate::correlate::ledger::{Origin, View};
@@ -57,32 +55,7 @@ pub(crate) fn trouble(scene: &Scene<'_>) -> Option<&'static str> {
     if scene.case.sources.iter().any(|s| s.kinds.contains(&SourceKind::ElasticError)) {
         return Some("a process left an error file");
     }
-    if left_nothing(scene) {
-        return Some("the processes that a watcher saw are gone, and nothing tells how they ended");
-    }
     scene.statements().any(|s| of_launcher(s.event)).then_some("the launcher was stopped from outside")
-}
-
-/// A watcher saw the job's processes; none of them is there any more, and they have left no record.
-fn left_nothing(scene: &Scene<'_>) -> bool {
-    let watched: BTreeSet<Pid> = scene
-        .case
-        .observations
-        .iter()
-        .filter_map(|o| if let Fact::Watch(WatchEvent::Ranks(all)) = &o.fact { Some(all) } else { None })
-        .flat_map(|all| all.iter().filter_map(|who| who.pid))
-        .collect();
-    let is_watched = |pid: Option<Pid>| pid.is_some_and(|pid| watched.contains(&pid));
-    let lives = |o: &Observation| match &o.fact {
-        Fact::Environment(_) => is_watched(o.who.pid),
-        Fact::Stacks(stacks) => is_watched(stacks.pid),
-        Fact::Processes(table) => {
-            table.rows.iter().any(|row| is_watched(row.pid) && !row.state.starts_with(['Z', 'X']))
-        }
-        Fact::Nccl(_) | Fact::Flight(_) | Fact::Ras(_) | Fact::Ring(_) => true,
-        _ => false,
-    };
-    !watched.is_empty() && !scene.case.observations.iter().any(lives)
 }
 
 /// Rings of processes that are gone, or were copied by hand, hold operations in flight.
@@ -159,17 +132,6 @@ mod tests {
     #[test]
     fn what_is_unfinished_has_not_ended() {
         says(&Stage::job(3).dump(0, "ar:1 ar:9?"), "undecided, low");
-    }
-
-    #[test]
-    fn watched_processes_that_are_gone() {
-        use ringleader_model::{Fact, Pid, SourceKind, WatchEvent, Who};
-        let who = |rank: u32| Who { pid: Some(Pid(100 + rank)), ..Who::rank(rank) };
-        let ranks = Fact::Watch(WatchEvent::Ranks(vec![who(0), who(1)]));
-        let watched = || Stage::job(2).push(SourceKind::Watch, Who::default(), ranks.clone());
-        says(&watched(), "undecided, low");
-        says(&watched().ps("Z Z"), "undecided, low");
-        says(&watched().ps("S S"), "none, low");
     }
 
     #[test]

@@ -160,10 +160,10 @@ mod tests {
             (0..3).zip(locals).fold(stage.shows(rows), |mut stage, (rank, local)| {
                 stage = stage.listing(Some(rank), &[("LOCAL_RANK", local), more]);
                 let listing = stage.case.observations.last_mut();
-                listing.into_iter().for_each(|o| {
+                if let Some(o) = listing {
                     o.who.pid = Some(ringleader_model::Pid(70 + rank));
                     o.who.local_rank = local.parse().ok().map(ringleader_model::LocalRank);
-                });
+                }
                 stage
             })
         };

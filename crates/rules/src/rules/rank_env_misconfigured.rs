@@ -29,6 +29,7 @@
 
 use ringleader_model::{Confidence, Culprit, Impact, Rank, RankSet, Weight};
 
+use crate::correlate::standstill::StandStill;
 use crate::correlate::{Claim, Scene};
 use crate::drafting;
 use crate::launch::{self, Contradiction};
@@ -88,7 +89,7 @@ fn contradicting(scene: &Scene<'_>, heard: Option<Told<'_, '_>>) -> Option<Draft
             .confidence(Confidence::High)
             .culprits(culprits),
     };
-    let draft = draft.evidence(evidence).evidence(stands.map(|stands| stands.evidence()));
+    let draft = draft.evidence(evidence).evidence(stands.map(StandStill::evidence));
     Some(draft.advise(Impact::Disruptive, "let one launcher number all ranks, and set none of them by hand"))
 }
 

@@ -94,7 +94,8 @@ fn contradictions_of_the_launch_are_named() {
         assert_eq!(stall["shape"], "start", "{stall}");
         (verdict["cause"].as_str().unwrap().to_owned(), ranks(&verdict))
     };
-    assert_eq!(differs("RANK", "1"), ("rank-env-misconfigured".to_owned(), vec![1]));
+    // The process whose local rank is 2, which nobody is.
+    assert_eq!(differs("RANK", "1"), ("rank-env-misconfigured".to_owned(), vec![2]));
     assert_eq!(differs("WORLD_SIZE", "4"), ("rank-env-misconfigured".to_owned(), vec![2]));
     assert_eq!(differs("MASTER_ADDR", "127.0.0.9"), ("missing-rank".to_owned(), vec![2]));
 }
