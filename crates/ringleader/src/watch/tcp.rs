@@ -188,8 +188,8 @@ mod tests {
             let ranks = [(7, [connection(1, 2, u64::from(n) * 500_000, 0, u64::from(n) * 1_000_000)].into())];
             tcp.take(Sample { at: begin + EVERY * n, took: Duration::ZERO, ranks: ranks.into() });
         }
-        let said = tcp.of(7).unwrap();
-        assert_eq!((said.span_ms, said.ways[0].busy_ms, said.ways[0].bytes), (6000, 2000, 4_000_000));
+        let said = tcp.of(7).map(|said| (said.span_ms, said.ways[0].busy_ms, said.ways[0].bytes));
+        assert_eq!(said, Some((6000, 2000, 4_000_000)));
         assert_eq!(tcp.samples.len(), 5);
         assert_eq!(tcp.of(8), None);
         // No rank has others on other hosts any more.
