@@ -153,12 +153,9 @@ impl Reader {
         // The clocks after the copies: nothing in the image is newer.
         let held = 1 + u64::from(self.is_held());
         let (mono, unix) = both_ns();
-        for (word, value) in [
-            (head::TAKEN_MONO, mono),
-            (head::TAKEN_UNIX, unix),
-            (head::TORN, torn),
-            (head::HELD, held),
-        ] {
+        for (word, value) in
+            [(head::TAKEN_MONO, mono), (head::TAKEN_UNIX, unix), (head::TORN, torn), (head::HELD, held)]
+        {
             set(&mut image, word, value);
         }
         Ok(image)

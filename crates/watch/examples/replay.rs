@@ -88,8 +88,7 @@ fn at(state: &State, now: u64) -> State {
         };
         let ends = |is_p2p: bool| later().filter(|d| d.is_p2p == is_p2p).count() as u64;
         let (collectives, p2p) = (not_yet(false), not_yet(true));
-        let open: Vec<Op> =
-            later().filter(|d| d.enqueued_ns <= now).map(|done| running(done, now)).collect();
+        let open: Vec<Op> = later().filter(|d| d.enqueued_ns <= now).map(|done| running(done, now)).collect();
         comm.collectives_done = comm.collectives_done.saturating_sub(ends(false));
         comm.p2p_done = comm.p2p_done.saturating_sub(ends(true));
         comm.collectives = comm.collectives.saturating_sub(collectives);
