@@ -1,5 +1,5 @@
 //! Plays what the rings of one node's processes tell once more, as the watcher would have seen it: what would it have said,
-//! and when? `cargo run -p ringleader-watch --example replay -- /dev/shm/ringleader/ring-*`.
+//! and when? `cargo run -p ringleader --example replay -- /dev/shm/ringleader/ring-*`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 
 use ringleader_ring::{Done, Op, State};
