@@ -352,7 +352,7 @@ impl Core {
                 let plan = handle(*plan);
                 match parent.kind() {
                     // The call has said so.
-                    Some(HandleKind::Call) => {}
+                    Some(HandleKind::Call) => self.pace.spread(told.channels),
                     // The mask was switched between NCCL's look and ours: the call is recorded, that is all.
                     Some(HandleKind::Passed) => return std::ptr::null_mut(),
                     // A recorded call is followed in each run or in none, as it was when it was recorded.
@@ -361,6 +361,9 @@ impl Core {
                         let is_followed = plan.is_followed().unwrap_or_else(|| self.pace.follows());
                         told.is_passed_over = !is_followed;
                         self.pace.called(self.writer.now_ns(), is_followed);
+                        if is_followed {
+                            self.pace.spread(told.channels);
+                        }
                     }
                 }
                 self.writer.launch(comm, parent, plan, &told)

@@ -342,11 +342,13 @@ impl Agent {
         let Some(member) = self.members.get_mut(&pid) else {
             return RankDigest { pid, process: ProcessState::Unknown, ..RankDigest::default() };
         };
-        let stat = stat.filter(|stat| stat.started_ticks == member.start_ticks);
-        let process = state_of(stat);
         if member.is_gone {
             return member.last.clone();
         }
+        // A listing of all processes may lack one, and a rank that is taken for dead stays dead: asked by itself.
+        let asked = if stat.is_none() { follow::process(&proc, pid) } else { None };
+        let stat = stat.or(asked.as_ref()).filter(|stat| stat.started_ticks == member.start_ticks);
+        let process = state_of(stat);
         let mut digest = match member.ring.as_mut().map(|ring| (ring.reader.state(), ring)) {
             Some((Ok(state), _)) => {
                 member.has_network = state.comms.iter().any(|c| c.ended_ns.is_none() && c.nodes != 1);

@@ -23,6 +23,8 @@ const BEFORE_START_NS: i64 = 2 * SECOND_NS;
 const AFTER_NS: i64 = 600 * SECOND_NS;
 /// Between a kill for lack of memory and the launcher's word that the process is gone.
 const REAPED_NS: i64 = 20 * SECOND_NS;
+/// A kernel's word comes later than what it tells of, by its log's clock.
+const LATE_NS: i64 = 2 * SECOND_NS;
 const YEAR_NS: i64 = 365 * 86_400 * SECOND_NS;
 /// Longest text of a statement that is cited.
 const CITED_CHARS: usize = 400;
@@ -406,6 +408,8 @@ struct Join<'r> {
     gpus: BTreeMap<PciAddress, Vec<&'r Member>>,
     /// Ranks that their launcher saw end by SIGKILL, and when.
     killed: Vec<(Who, WallTime)>,
+    /// Until when, ns, each process is known to have gone on by the ring of its plugin.
+    lived: Vec<(&'r Who, i64)>,
     /// The first wall time of each boot of each log.
     boots: BTreeMap<(SourceId, u32), WallTime>,
     /// Processes that the job's own statements name beside the ranks: workers of a data loader.
@@ -413,7 +417,7 @@ struct Join<'r> {
 }
 
 impl<'r> Join<'r> {
-    fn new(case: &Case, roster: &'r Roster, window: Window, has_job: bool) -> Self {
+    fn new(case: &'r Case, roster: &'r Roster, window: Window, has_job: bool) -> Self {
         let mut gpus: BTreeMap<PciAddress, Vec<&Member>> = BTreeMap::new();
         for member in &roster.members {
             if let Some(gpu) = member.gpu {
@@ -466,7 +470,12 @@ impl<'r> Join<'r> {
             roster.members.iter().filter(|m| m.gpu.is_some()).filter_map(|m| m.rank).collect();
         let knows_all_gpus = roster.world_size.is_some_and(|n| n > 0 && with_gpu.len() >= n as usize);
         let killed = killed.collect();
-        Self { roster, window, knows_all_gpus, has_job, hosts, gpus, killed, boots, named }
+        let lived = case.observations.iter().filter_map(|o| match &o.fact {
+            Fact::Ring(ring) => Some((&o.who, ring.taken_ns)),
+            _ => None,
+        });
+        let lived = lived.collect();
+        Self { roster, window, knows_all_gpus, has_job, hosts, gpus, killed, lived, boots, named }
     }
 
     fn bond(&self, observation: &Observation, event: &KernelEvent) -> (Bond, Culprit) {
@@ -579,7 +588,18 @@ impl<'r> Join<'r> {
             (true, true) => killed.ns.saturating_sub(at.ns).saturating_abs() < REAPED_NS,
             _ => in_year(*killed).saturating_sub(in_year(at)).saturating_abs() < REAPED_NS,
         };
-        let is_it = |who: &Who| pid.is_none() || who.pid == pid && who.rank.is_some();
+        // Whoever went on after the kill was not the one killed.
+        let until = at.ns.saturating_add(at.error_ns.max(LATE_NS));
+        let outlived = |who: &Who| {
+            let rank = self.roster.culprit(who).rank;
+            let rank_of = |own: &Who| self.roster.culprit(own).rank;
+            let mut rings = self.lived.iter().filter(|(own, _)| rank.is_some() && rank_of(own) == rank);
+            at.has_year && rings.any(|(_, lived)| *lived > until)
+        };
+        let is_it = |who: &Who| match pid {
+            None => !outlived(who),
+            Some(_) => who.pid == pid && who.rank.is_some(),
+        };
         let killed = self.killed.iter().filter(|(who, killed)| is_it(who) && near(killed));
         let mut found = killed.map(|(who, _)| who);
         let first = found.next()?;
