@@ -217,6 +217,11 @@ impl Core {
         self.writer.path()
     }
 
+    /// The open file whose lock says that this process lives.
+    pub(crate) fn lock(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.writer.lock()
+    }
+
     /// The events to ask for where an operation is followed.
     ///
     /// A child event brings its parents with it, whether asked for or not, so leaving out those of the program's calls

@@ -71,7 +71,13 @@ impl Pace {
 
     /// NCCL's place for the mask, as `init` got it, with the bits that are switched and those that always stand. It is
     /// a variable of NCCL's own, so it is there as long as NCCL calls.
+    ///
+    /// A second NCCL in the process has a mask of its own, and one switch would have to serve both: there is none then.
     pub(crate) fn at(&self, mask: *mut c_int, bits: c_int, kept: c_int) {
+        let before = self.mask.load(Relaxed);
+        if !before.is_null() && before != mask.cast() {
+            self.settle(self.follows());
+        }
         self.bits.store(bits, Relaxed);
         self.kept.store(kept, Relaxed);
         self.mask.store(mask.cast(), Relaxed);
@@ -240,6 +246,21 @@ mod tests {
             assert_eq!(pace.now(BITS | KEPT), if was_followed { BITS | KEPT } else { KEPT });
             assert_eq!(mask, if was_followed { BITS | KEPT } else { KEPT });
         }
+    }
+
+    #[test]
+    fn two_of_nccl_in_one_process_are_not_switched() {
+        let (mut first, mut second): (c_int, c_int) = (BITS | KEPT, 0);
+        let pace = Pace::new(None);
+        pace.at(&raw mut first, BITS, KEPT);
+        pace.at(&raw mut first, BITS, KEPT);
+        assert!(followed(&pace, 9_000, 100_000, 1) < 100_000, "of one it is");
+        let follows = pace.follows();
+        pace.at(&raw mut second, BITS, KEPT);
+        second = pace.now(BITS | KEPT);
+        assert_eq!(followed(&pace, 9_000, 100_000, 2_000_000_000), if follows { 100_000 } else { 0 });
+        assert_eq!(first & BITS == BITS, follows);
+        assert_eq!(second & BITS == BITS, follows);
     }
 
     #[test]

@@ -101,9 +101,9 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
             help: "is it a program that can be found? ringleader watch -- CMD ARGS…",
         })?;
         // Ctrl-C reaches the command from the terminal; we await its end and its exit code.
-        for (signal, flag) in [(signal_hook::consts::SIGTERM, &told), (signal_hook::consts::SIGINT, &told)] {
+        for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
             // Refused only for signals that nobody may handle.
-            let _ = signal_hook::flag::register(signal, Arc::clone(flag));
+            let _ = signal_hook::flag::register(signal, Arc::clone(&told));
         }
         for note in notes {
             teller.note(note);
@@ -112,6 +112,15 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
         child = Some(running);
         Target::Pids(vec![pid])
     };
+    if child.is_none() {
+        // What is under way is finished, the terminal and the hub are left as they were; who asks twice has it at once.
+        for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT, signal_hook::consts::SIGHUP]
+        {
+            // Refused only for signals that nobody may handle.
+            let _ = signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop));
+            let _ = signal_hook::flag::register(signal, Arc::clone(&stop));
+        }
+    }
     let screen = shows_screen.then(|| {
         let (picture, stop) = (Arc::clone(&picture), Arc::clone(&stop));
         thread::spawn(move || {
@@ -203,6 +212,8 @@ pub(crate) fn now_ns() -> i64 {
 enum Word {
     Said(What),
     Judged(Box<Judged>),
+    /// Nothing could be collected, or judged.
+    Unjudged,
     /// It is over, well or not.
     Done,
 }
@@ -409,7 +420,10 @@ impl Watch<'_> {
             };
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 let asked = asker.and_then(|asker| asker.ask(&scene.why));
-                let bundle = incident::collect(scene, &folder)?;
+                let (bundle, failed) = incident::collect(&scene, &folder)?;
+                if let Some(failed) = failed {
+                    say(What::Note { text: failed.message().trim_end().to_owned() });
+                }
                 say(What::Bundle { path: bundle.display().to_string() });
                 let mut bundles = vec![bundle];
                 if let Some(asked) = asked {
@@ -428,8 +442,19 @@ impl Watch<'_> {
                         say(What::Note { text });
                     }
                 }
-                Ok(Err(failure)) => say(What::Note { text: failure.message().trim_end().to_owned() }),
-                Err(_) => say(What::Note { text: crate::failure::our_bug() }),
+                // Nothing is judged, but that something stands still is known, and told.
+                Ok(Err(failure)) => {
+                    let text = failure.message().trim_end().to_owned();
+                    say(What::Note { text: text.clone() });
+                    let _ = sender.send(Word::Unjudged);
+                    for text in pass_on_unjudged(&scene, &text, hooks) {
+                        say(What::Note { text });
+                    }
+                }
+                Err(_) => {
+                    say(What::Note { text: crate::failure::our_bug() });
+                    let _ = sender.send(Word::Unjudged);
+                }
             }
             let _ = sender.send(Word::Done);
         });
@@ -440,7 +465,7 @@ impl Watch<'_> {
         let (scene, folder, sender) = (self.scene(request.why()), self.folder.clone(), self.sender.clone());
         self.n_under_way += 1;
         thread::spawn(move || {
-            let outcome = incident::collect(scene, &folder);
+            let outcome = incident::collect(&scene, &folder).map(|(path, _)| path);
             if let Ok(path) = &outcome {
                 let _ = sender.send(Word::Said(What::Bundle { path: path.display().to_string() }));
             }
@@ -471,6 +496,7 @@ impl Watch<'_> {
                 self.teller.verdict(&judged);
                 self.doing(None);
             }
+            Word::Unjudged => self.worst = worse(self.worst, "undecided"),
             Word::Done => {
                 self.n_under_way = self.n_under_way.saturating_sub(1);
                 if self.n_under_way == 0 {
@@ -485,7 +511,9 @@ impl Watch<'_> {
     }
 
     fn wait_for_incidents(&mut self) {
-        let until = Instant::now() + LAST_WAIT;
+        let until = Instant::now()
+            + LAST_WAIT
+            + hooks::patience(self.args.on_stall.is_some(), self.args.webhook.is_some());
         while self.n_under_way > 0 {
             let Ok(word) = self.receiver.recv_timeout(until.saturating_duration_since(Instant::now())) else {
                 self.teller.note("an incident did not come to its end in time".to_owned());
@@ -561,25 +589,34 @@ fn worse(before: Code, cause: &str) -> Code {
     }
 }
 
-/// Calls hooks, and answers with what came of them.
-fn pass_on(judged: &Judged, (command, webhook): (Option<String>, Option<String>)) -> Vec<String> {
-    let mut notes = Vec::new();
-    if let Some(command) = command {
-        notes.push(hooks::command(&command, &judged.json, &judged.bundle));
-    }
-    if let Some(url) = webhook {
-        let body = serde_json::json!({
-            "schema": ringleader_watch::event::SCHEMA,
-            "event": "verdict",
-            "at": ringleader_watch::event::seconds(now_ns()),
-            "host": ringleader_collect::follow::host(),
-            "bundle": judged.bundle,
-            "text": format!("{}: {}", judged.report.verdict.cause, judged.report.verdict.summary),
-            "report": judged.report,
-        });
-        notes.extend(hooks::webhook(&url, &body.to_string()));
-    }
-    notes
+/// Calls hooks, one beside the other, and answers with what came of them.
+fn pass_on(judged: &Judged, hooks: (Option<String>, Option<String>)) -> Vec<String> {
+    let body = serde_json::json!({
+        "schema": ringleader_watch::event::SCHEMA,
+        "event": "verdict",
+        "at": ringleader_watch::event::seconds(now_ns()),
+        "host": ringleader_collect::follow::host(),
+        "bundle": judged.bundle,
+        "text": format!("{}: {}", judged.report.verdict.cause, judged.report.verdict.summary),
+        "report": judged.report,
+    });
+    hooks::call(hooks, &judged.json, &judged.bundle, &body.to_string())
+}
+
+/// The same where there is neither bundle nor report: what was seen, one event a line.
+fn pass_on_unjudged(scene: &Scene, failed: &str, hooks: (Option<String>, Option<String>)) -> Vec<String> {
+    let events: Vec<serde_json::Value> =
+        scene.events.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let body = serde_json::json!({
+        "schema": ringleader_watch::event::SCHEMA,
+        "event": "unjudged",
+        "at": ringleader_watch::event::seconds(now_ns()),
+        "host": ringleader_collect::follow::host(),
+        "text": format!("{}; no evidence could be kept: {failed}", scene.why),
+        "events": events,
+    });
+    let body = body.to_string();
+    hooks::call(hooks, &body, &std::env::temp_dir().join(incident::stem()), &body)
 }
 
 /// Prints, whoever is still reading.

@@ -132,11 +132,13 @@ fn child_with_a_long_group() {
     }
     let nccl = init(0xf5);
     for is_on in [true, false] {
-        if !is_on {
-            // Now a group that begins without reports and ends with them.
-            while MASK.load(Ordering::Relaxed) & KERNELS != 0 {
-                nccl.all_reduce(1);
-            }
+        while MASK.load(Ordering::Relaxed) & KERNELS != 0 {
+            nccl.all_reduce(1);
+        }
+        // First a group that begins with reports and ends without, then the other way round.
+        if is_on {
+            std::thread::sleep(Duration::from_millis(300));
+            nccl.all_reduce(1);
         }
         let calls = nccl.group_api();
         let mut told = Vec::new();

@@ -158,6 +158,11 @@ impl Writer {
         self.map.path()
     }
 
+    /// The open file whose lock says that the process lives. A forked child has it too, and the lock with it.
+    pub fn lock(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.map.lock()
+    }
+
     /// The clock of all its times: CLOCK_MONOTONIC, ns.
     pub fn now_ns(&self) -> u64 {
         mono_ns()

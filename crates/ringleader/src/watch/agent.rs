@@ -475,7 +475,7 @@ impl Agent {
         self.had_target && !is_left && self.members.values().all(|member| member.is_gone || !member.is_rank)
     }
 
-    /// Ranks that died with an operation in flight, or whose communicators were not ended though they had any.
+    /// Ranks that died with an operation in flight. Communicators alone say nothing: many programs end without ending them.
     pub(crate) fn cut_off(&self) -> Vec<u32> {
         let is_cut = |member: &&Member| {
             member.is_gone
