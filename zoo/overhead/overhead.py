@@ -321,6 +321,8 @@ def main():
     parser.add_argument("--ddp-processes", type=int, default=2)
     parser.add_argument("--ddp-rounds", type=int, default=12)
     parser.add_argument("--apart", type=int, default=0, metavar="N", help="rounds of processes of one variant each")
+    parser.add_argument("--apart-ours", type=int, default=0, metavar="N",
+                        help="rounds of ours and none, up to 32 KiB in those after --apart's")
     parser.add_argument("--small", action="store_true", help="up to 32 KiB, and no DDP")
     parser.add_argument("--largest", type=int, default=SIZES[-1])
     parser.add_argument("--out", default="overhead.json")
@@ -396,14 +398,17 @@ def main():
             name: {**quiet, **needs, "NCCL_PROFILER_PLUGIN": str(path)}
             for name, (path, needs) in libraries.items()
         } | {"coll-log": {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "COLL", "NCCL_DEBUG_FILE": str(folder / "coll.%h.%p")}}
-        for number in range(options.apart):
-            order = list(alone)
+        # A profiler that is there and asks for nothing: what NCCL does for its being there.
+        alone["loaded"] = {**quiet, "NCCL_PROFILER_PLUGIN": str(switch), "OVERHEAD_VARIANTS": "loaded="}
+        for number in range(max(options.apart, options.apart_ours)):
+            order = [name for name in alone if number < options.apart or name not in built and name != "coll-log"]
             random.shuffle(order)
             for variant in order:
                 if left() < 10:
                     break
+                sizes = [size for size in options.sizes if number < options.apart or size <= SMALL]
                 found, is_well = ops(options, folder, program, alone[variant], f"{number + 1}{order.index(variant):02}",
-                                     [variant], 5, min(options.limit, left()), options.sizes)
+                                     [variant], 5, min(options.limit, left()), sizes)
                 for key, row in found.items():
                     apart.setdefault(key, {}).setdefault(variant, []).append(statistics.median(row[variant]))
                 write()

@@ -168,10 +168,9 @@ impl Engine {
         self.tell_watching(now_ns, &mut events);
         self.tell_stalls(now_ns, found, &mut events);
         self.tell_stragglers(now_ns, &mut events);
-        if now_ns - self.progress_ns >= self.settings.progress_ns
-            && !self.view.comms.is_empty()
-            && !self.is_ended
-        {
+        // A clock that was set back is no reason to be silent for as long.
+        let is_due = !(0..self.settings.progress_ns).contains(&(now_ns - self.progress_ns));
+        if is_due && !self.view.comms.is_empty() && !self.is_ended {
             self.progress_ns = now_ns;
             events.push(Event::new(now_ns, progress(&self.view)));
         }
