@@ -44,7 +44,7 @@ TRANSPORTS = {
     "socket": {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_NET": "Socket"},
 }
 # Jobs that only wait for each other disturb each other little.
-AT_ONCE = {"late": 10}
+AT_ONCE = {"late": 14}
 
 
 def options_of(arguments):
@@ -74,7 +74,7 @@ class Job:
         self.transport, self.mode, self.folder = transport, mode, folder
         self.rings = folder / "rings"
         self.rings.mkdir(parents=True)
-        self.processes, self.checks, self.notes = [], {}, []
+        self.processes, self.checks, self.notes, self.seconds = [], {}, [], DEADLINES[mode]
 
     def start(self):
         for rank in range(2):
@@ -82,7 +82,7 @@ class Job:
             environment = {name: value for name, value in os.environ.items() if not name.startswith(("NCCL_", "RINGLEADER_"))}
             environment |= {
                 "LD_LIBRARY_PATH": str(self.library),
-                "NCCL_PROFILER_PLUGIN": str(self.options.plugin.resolve()),
+                "NCCL_PROFILER_PLUGIN": str(self.options.plugin),
                 "RINGLEADER_RING_DIR": str(self.rings),
                 "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2",
                 "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV", "NCCL_DEBUG_FILE": str(self.folder / f"nccl-{rank}.log"),
@@ -128,7 +128,7 @@ class Job:
     def diagnose(self, folder):
         if not self.options.bin:
             return None
-        command = [str(self.options.bin.resolve()), "diagnose", "--format", "json", str(folder)]
+        command = [str(self.options.bin), "diagnose", "--format", "json", str(folder)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=20)
         (folder.parent / f"{folder.name}.json").write_text(done.stdout)
         try:
@@ -162,7 +162,7 @@ class Job:
         for process in self.processes:
             if process.poll() is None and self.options.bin:
                 target = self.folder / f"hang-{process.pid}.tar.zst"
-                command = [str(self.options.bin.resolve()), "collect", "--pid", str(process.pid), "-o", str(target)]
+                command = [str(self.options.bin), "collect", "--pid", str(process.pid), "-o", str(target)]
                 try:
                     subprocess.run(command, capture_output=True, timeout=15)
                 except subprocess.TimeoutExpired:
@@ -183,7 +183,7 @@ class Job:
         return self.checks
 
     def whole(self):
-        deadline = time.monotonic() + DEADLINES[self.mode]
+        deadline = time.monotonic() + self.seconds
         while time.monotonic() < deadline and any(process.poll() is None for process in self.processes):
             if any(process.poll() not in (None, 0) for process in self.processes):
                 deadline = min(deadline, time.monotonic() + 2)  # the other waits for nobody
@@ -251,22 +251,25 @@ class Runner:
 
     def one(self, version, library, transport, mode):
         name = f"{judge_name(version)}-{transport}-{mode}"
-        # Time for the job and for those who look at it.
-        if self.left() < DEADLINES[mode] + 5:
+        seconds = min(DEADLINES[mode], self.left() - 10)
+        if seconds < min(15, DEADLINES[mode]):
             checks = {"runs": "-: no time was left"}
         else:
             job = Job(self.options, version, library, transport, mode, self.scratch / name)
+            job.seconds = seconds
             with self.lock:
                 self.jobs.append(job)
             began = time.monotonic()
             checks = job.run()
+            if self.left() < 10 and seconds < DEADLINES[mode]:
+                checks = {"runs": "-: no time was left"}
             print(f"{time.monotonic() - self.begin:6.1f} {name}: {time.monotonic() - began:.1f} s, "
                   f"{'; '.join(f'{what} {how}' for what, how in checks.items() if how.startswith('no')) or 'ok'}", flush=True)  # fmt: skip
         with self.lock:
             self.results.setdefault(version, {}).setdefault(transport, {})[mode] = checks
 
     def run(self, libraries):
-        for modes, parallel in ((lambda m: m not in AT_ONCE, self.options.parallel), (lambda m: m in AT_ONCE, AT_ONCE["late"])):
+        for modes, parallel in ((lambda m: m in AT_ONCE, AT_ONCE["late"]), (lambda m: m not in AT_ONCE, self.options.parallel)):
             with concurrent.futures.ThreadPoolExecutor(parallel) as pool:
                 # A deadline that many miss costs the last ones: all versions have their turn with one job before the next.
                 for mode in filter(modes, self.options.jobs):
@@ -277,19 +280,21 @@ class Runner:
 
     def table(self, failed_builds):
         """Markdown: a row for each release and transport, a column for each check."""
-        columns = ["loaded", "ends", "calls", "communicators", "ended", "late", "late blamed", "over", "killed", "killed blamed", "abort"]
+        columns = ["runs", "loaded", "ends", "calls", "communicators", "ended", "late", "late blamed", "over", "killed", "killed blamed", "abort"]
         rows = ["| NCCL | interface | transport | " + " | ".join(columns) + " |", "|" + " --- |" * (len(columns) + 3)]
-        notes = []
+        notes = {}
         for version, transports in sorted(self.results.items()):
             for transport, modes in transports.items():
                 cells = []
                 for column in columns:
                     found = [(mode, checks[column]) for mode, checks in modes.items() if column in checks]
-                    found += [(mode, checks["runs"]) for mode, checks in modes.items() if "runs" in checks]
-                    notes += [f"{judge_name(version)} {transport} {mode}, {column}: {how}" for mode, how in found if how != "ok"]
+                    for mode, how in found:
+                        if how != "ok":
+                            notes.setdefault(f"{transport} {mode}, {column}: {how}", []).append(judge_name(version))
                     cells.append(both([how for _, how in found] or ["-"])[:2].rstrip(":"))
                 rows.append(f"| {judge_name(version)} | {judge.interface_of(version)} | {transport} | {' | '.join(cells)} |")
-        rows += ["", *sorted(set(notes)), *[f"{name}: not built: {why}" for name, why in failed_builds.items()]]
+        notes = [f"{note} ({', '.join(versions)})" for note, versions in notes.items()]
+        rows += ["", *sorted(notes), *[f"{name}: not built: {why}" for name, why in failed_builds.items()]]
         return "\n".join(rows)
 
     def has_failed(self):
@@ -324,6 +329,9 @@ def main(arguments):
     for name in ("plugin", "reader"):
         if not getattr(options, name):
             sys.exit(f"--{name} is missing")
+    for name in ("plugin", "reader", "bin", "job"):
+        if getattr(options, name):
+            setattr(options, name, getattr(options, name).resolve())
     scratch = Path(tempfile.mkdtemp(prefix="versions-"))
     runner = Runner(options, scratch)
     seconds = min(options.build_seconds, runner.left() / 2)

@@ -26,6 +26,7 @@ QUICK = [
 # NCCL before 2.27 was not written for CUDA 13: C++17, no names without a version, edge data everywhere.
 CUDA_13 = [
     ("makefiles/common.mk", r"-std=c\+\+11", "-std=c++17"),
+    ("makefiles/common.mk", r"-I \$\(CUDA_INC\) ", "-I $(CUDA_INC) -I $(CUDA_INC)/cccl "),
     ("src/include/cudawrap.h", r"extern PFN_##symbol pfn_##symbol", "extern decltype(&symbol) pfn_##symbol"),
     ("src/misc/cudawrap.cc", r"\) PFN_##symbol pfn_##symbol", ") decltype(&symbol) pfn_##symbol"),
     ("src/misc/cudawrap.cc", r"cudaGetDriverEntryPoint\((#symbol, [^,]+), cudaEnableDefault, &driverStatus",
@@ -125,7 +126,9 @@ def adapt(folder, version, cuda):
 
 def make(folder, log, gpu, jobs, seconds):
     """Builds the library of an adapted source; why not, if it does not."""
-    command = ["make", f"-j{jobs}", "-C", str(folder / "src"), "lib", f"BUILDDIR={folder / 'build'}", f"CUDA_HOME={cuda_home()}",
+    home = cuda_home()
+    libraries = home / "lib64" if (home / "lib64").is_dir() else home / "lib"
+    command = ["make", f"-j{jobs}", "-C", str(folder / "src"), "lib", f"BUILDDIR={folder / 'build'}", f"CUDA_HOME={home}", f"CUDA_LIB={libraries}",
                f"NVCC_GENCODE=-gencode=arch=compute_{gpu},code=sm_{gpu}", f"ONLY_FUNCS={FUNCTIONS}"]  # fmt: skip
     with open(log, "wb") as to:
         process = subprocess.Popen(command, stdout=to, stderr=to, stdin=subprocess.DEVNULL, start_new_session=True)

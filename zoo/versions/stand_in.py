@@ -194,6 +194,7 @@ def self_test(options):
     for name in ("plugin", "reader"):
         if not getattr(options, name):
             sys.exit(f"--{name} is missing")
+        setattr(options, name, getattr(options, name).resolve())
     versions.DEADLINES.update(all=8, late=25)
     options.communicators, options.parallel, options.transports, options.budget = 6, 2, ["direct"], 0
     problems = []
