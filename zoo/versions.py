@@ -43,6 +43,8 @@ TRANSPORTS = {
     "direct": {},
     "socket": {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_NET": "Socket"},
 }
+# So long rank 1 is late: what lasts less than 3 s is no stall.
+LATE_SECONDS = 5
 # Jobs that only wait for each other disturb each other little.
 AT_ONCE = {"late": 14}
 
@@ -212,7 +214,7 @@ class Job:
             checks["ends"] = judge.finished(self.lines(), [process.poll() for process in self.processes])
             checks["late"] = "no: the ranks did not get ready"
             return
-        time.sleep(5)
+        time.sleep(LATE_SECONDS)
         frozen = [self.folder / "late", self.folder / "killed"]
         for folder in frozen:
             folder.mkdir()
@@ -228,7 +230,7 @@ class Job:
         checks["over"] = judge.over(self.read(), 81, *about)
         self.processes[1].send_signal(signal.SIGKILL)
         self.processes[1].wait(10)
-        time.sleep(5)
+        time.sleep(LATE_SECONDS)
         rings = self.read(frozen[1])
         checks["killed"] = both([judge.waiting(rings, 91, *about), judge.held(rings, [True, False])])
         checks["killed blamed"] = judge.blamed(self.diagnose(frozen[1]), *about) if self.options.bin else "-: not asked"
@@ -241,8 +243,8 @@ def both(verdicts):
 
 
 class Runner:
-    def __init__(self, options, scratch):
-        self.options, self.scratch = options, scratch
+    def __init__(self, options, scratch, say=lambda line: print(line, flush=True)):
+        self.options, self.scratch, self.say = options, scratch, say
         self.begin = time.monotonic()
         self.results, self.jobs, self.lock = {}, [], threading.Lock()
 
@@ -263,8 +265,8 @@ class Runner:
             checks = job.run()
             if self.left() < 10 and seconds < DEADLINES[mode]:
                 checks = {"runs": "-: no time was left"}
-            print(f"{time.monotonic() - self.begin:6.1f} {name}: {time.monotonic() - began:.1f} s, "
-                  f"{'; '.join(f'{what} {how}' for what, how in checks.items() if how.startswith('no')) or 'ok'}", flush=True)  # fmt: skip
+            wrong = "; ".join(f"{what} {how}" for what, how in checks.items() if how.startswith("no"))
+            self.say(f"{time.monotonic() - self.begin:6.1f} {name}: {time.monotonic() - began:.1f} s, {wrong or 'ok'}")
         with self.lock:
             self.results.setdefault(version, {}).setdefault(transport, {})[mode] = checks
 

@@ -38,8 +38,7 @@ fn read(path: &Path, folder: Option<&Path>) -> Result<State, String> {
     if state.taken.is_held.is_some() {
         return Ok(state);
     }
-    let image =
-        Reader::open(path).and_then(|reader| reader.image()).map_err(|why| why.to_string())?;
+    let image = Reader::open(path).and_then(|reader| reader.image()).map_err(|why| why.to_string())?;
     if let (Some(folder), Some(name)) = (folder, path.file_name()) {
         std::fs::write(folder.join(name), &image).map_err(|why| why.to_string())?;
     }
