@@ -11,7 +11,7 @@ job needs, for the GPUs of this machine; what CUDA 13 wants otherwise than NCCL 
 reader is the example `dump` of the crate `ring`. Needs two GPUs, nvcc, g++ and make.
 
 Each release runs over NVLink or PCIe (`direct`) and over TCP (`socket`): kernels report there, proxies here. `all`: operations
-one by one, communicators, many in a row, graphs. `flood`: a graph that is recorded while nothing is followed. `abort`: rank
+one by one, communicators, many in a row, graphs. `many`: communicators that come and go. `flood`: a graph that is recorded while nothing is followed. `abort`: rank
 1 never comes. `late`: rank 1 comes late, then is killed; rings are read meanwhile, and `ringleader diagnose` judges them.
 
 Nothing waits for ever: every job has a deadline and is ended by pid, and `--budget` ends the whole. Exit 1 if anything that
@@ -38,11 +38,13 @@ import build  # noqa: E402
 import judge  # noqa: E402
 
 # Seconds that a job may take.
-DEADLINES = {"all": 40, "flood": 25, "abort": 20, "late": 40}
+DEADLINES = {"all": 60, "flood": 40, "abort": 30, "many": 100, "late": 50}
 TRANSPORTS = {
     "direct": {},
     "socket": {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_NET": "Socket"},
 }
+# Connecting many channels takes GPUs and drivers that are shared a second.
+FEW_CHANNELS = {"NCCL_MAX_NCHANNELS": "4", "NCCL_MAX_P2P_NCHANNELS": "2"}
 # So long rank 1 is late: what lasts less than 3 s is no stall.
 LATE_SECONDS = 5
 # Jobs that only wait for each other disturb each other little.
@@ -82,9 +84,12 @@ class Job:
         for rank in range(2):
             # No setting of the caller's may change what NCCL does.
             environment = {name: value for name, value in os.environ.items() if not name.startswith(("NCCL_", "RINGLEADER_"))}
+            plugin = self.options.plugin
+            # NCCL 2.27.3 takes names alone.
+            is_name = self.version == (2, 27, 3)
             environment |= {
-                "LD_LIBRARY_PATH": str(self.library),
-                "NCCL_PROFILER_PLUGIN": str(self.options.plugin),
+                "LD_LIBRARY_PATH": f"{self.library}:{plugin.parent}" if is_name else str(self.library),
+                "NCCL_PROFILER_PLUGIN": plugin.name if is_name else str(plugin),
                 "RINGLEADER_RING_DIR": str(self.rings),
                 "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2",
                 "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV", "NCCL_DEBUG_FILE": str(self.folder / f"nccl-{rank}.log"),
@@ -92,9 +97,11 @@ class Job:
                 "NCCL_ALGO": "RING", "NCCL_NVLS_ENABLE": "0",
                 "NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1", "NCCL_RAS_ENABLE": "0",
                 **TRANSPORTS[self.transport],
+                **(FEW_CHANNELS if self.mode in ("all", "many") else {}),
             }  # fmt: skip
             with open(self.folder / f"out-{rank}.jsonl", "wb") as out, open(self.folder / f"err-{rank}.log", "wb") as err:
-                command = [self.options.job, rank, rank, self.folder, self.mode, self.options.communicators]
+                communicators = self.options.communicators if self.mode == "many" else min(8, self.options.communicators)
+                command = [self.options.job, rank, rank, self.folder, self.mode, communicators]
                 process = subprocess.Popen(list(map(str, command)), env=environment, stdin=subprocess.DEVNULL, stdout=out,
                                            stderr=err, start_new_session=True)  # fmt: skip
             self.processes.append(process)
@@ -194,6 +201,7 @@ class Job:
         if None in codes:
             self.look_at_a_hang()
         rings, lines = self.read(), self.lines()
+        (self.folder / "rings.json").write_text(json.dumps(rings))
         checks = self.checks
         checks["loaded"] = judge.loaded(rings, self.version)
         checks["ends"] = judge.finished(lines, codes)
@@ -204,8 +212,9 @@ class Job:
             checks["abort"] = judge.aborted(rings, 71)
             return
         checks["calls"] = both(judge.calls(ring, mine, self.version) for ring, mine in each)
-        if self.mode == "all":
+        if self.mode in ("all", "many"):
             checks["communicators"] = judge.communicators(rings, lines, self.version)
+        if self.mode == "all":
             checks["ended"] = both(judge.ended(ring, mine, self.version, self.transport) for ring, mine in each)
 
     def late(self):
@@ -220,6 +229,8 @@ class Job:
             folder.mkdir()
         rings = self.read(frozen[0])
         checks["loaded"] = judge.loaded(rings, self.version)
+        if None in rings:
+            return
         checks["late"] = both([judge.waiting(rings, 81, *about), judge.held(rings, [True, True])])
         checks["late blamed"] = judge.blamed(self.diagnose(frozen[0]), *about) if self.options.bin else "-: not asked"
         (self.folder / "enter").touch()
@@ -277,7 +288,7 @@ class Runner:
                 for mode in filter(modes, self.options.jobs):
                     for transport in self.options.transports:
                         for version, library in sorted(libraries.items(), reverse=True):
-                            if mode != "flood" or transport == "direct":
+                            if mode not in ("flood", "many") or transport == "direct":
                                 pool.submit(self.one, version, library, transport, mode)
 
     def table(self, failed_builds):
@@ -304,17 +315,15 @@ class Runner:
                    for checks in modes.values() for how in checks.values())  # fmt: skip
 
     def keep(self, target):
-        """Logs of all jobs, and the rings of those of which something is odd."""
+        """Logs of all jobs, what was diagnosed, and the rings of those of which something is odd."""
         with tarfile.open(target, "w:xz", preset=1) as archive:
-            rings = 0
             for path in sorted(self.scratch.glob("build-*.log")):
                 archive.add(path, path.name)
             for job in self.jobs:
                 is_odd = any(how.startswith("no") for how in job.checks.values())
                 for path in sorted(job.folder.rglob("*")):
-                    is_ring = path.name.startswith("ring-")
-                    rings += is_ring and is_odd
-                    if path.is_file() and (rings <= 24 and is_odd if is_ring else path.stat().st_size < 4 << 20):
+                    is_wanted = path.parent != job.rings or is_odd and job.mode != "late"
+                    if path.is_file() and is_wanted and path.stat().st_size < 8 << 20:
                         archive.add(path, str(path.relative_to(self.scratch)))
 
 

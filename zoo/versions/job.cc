@@ -1,6 +1,6 @@
 // One rank of a short job of two that calls what programs call, for `zoo/versions.py`.
 //
-//   job RANK DEVICE DIR all COMMUNICATORS | flood | abort | late
+//   job RANK DEVICE DIR all COMMUNICATORS | many COMMUNICATORS | flood | abort | late
 //
 // It prints JSON lines: what it is about to do (`step`), that it did it (`done`), and every call that it makes (`call`), as
 // NCCL names its parts. DIR is shared by both ranks: NCCL's id, and the marks by which the ranks and the checker wait for
@@ -151,6 +151,29 @@ static void graph(const Comm &c, int runs) {
   CUDA(cudaGraphDestroy(recorded));
 }
 
+static void come_and_go(const Comm &world, int communicators) {
+  step("communicators");
+  for (int made = 0; made < communicators; made++) {
+    Comm one = made % 5 ? split(world) : init(("id-" + std::to_string(made)).c_str());
+    all_reduce(one, 41 + made);
+    finish();
+    NCCL(ncclCommDestroy(one.comm));
+  }
+  done("communicators");
+}
+
+static void many(int communicators) {
+  step("init");
+  Comm world = init("world");
+  all_reduce(world, 1003);
+  finish();
+  done("init");
+  come_and_go(world, communicators);
+  step("destroy");
+  NCCL(ncclCommDestroy(world.comm));
+  done("destroy");
+}
+
 static void all(int communicators) {
   step("init");
   Comm world = init("world");
@@ -167,14 +190,7 @@ static void all(int communicators) {
   finish();
   done("split");
 
-  step("communicators");
-  for (int made = 0; made < communicators; made++) {
-    Comm one = made % 5 ? split(world) : init(("id-" + std::to_string(made)).c_str());
-    all_reduce(one, 41 + made);
-    finish();
-    NCCL(ncclCommDestroy(one.comm));
-  }
-  done("communicators");
+  come_and_go(world, communicators);
 
   step("row");
   in_a_row(world);
@@ -283,6 +299,7 @@ int main(int argc, char **argv) {
   NCCL(ncclGetVersion(&version));
   std::printf("{\"nccl\": %d}\n", version);
   if (mode == "all") all(argc > 5 ? std::atoi(argv[5]) : 50);
+  if (mode == "many") many(argc > 5 ? std::atoi(argv[5]) : 50);
   if (mode == "flood") flood();
   if (mode == "abort") abort_one();
   if (mode == "late") late();

@@ -141,8 +141,9 @@ def communicators(rings, lines, version):
             problems.append(f"communicator {number}: sizes {sizes}")
         if sorted(str(comm["rank"]) for comm in pair) != ["0", "1"]:
             problems.append(f"communicator {number}: ranks {[comm['rank'] for comm in pair]}")
-    # The second one stands the other way round.
-    for number, turn in ((0, 0), (1, 1)):
+    # In `all` the second one stands the other way round.
+    is_turned = any(line.get("step") == "split" for line in lines[0])
+    for number, turn in ((0, 0), *(((1, 1),) if is_turned else ())):
         for rank, ring in enumerate(rings):
             if number < len(ring["comms"]) and number < made and ring["comms"][number]["rank"] != (rank + turn) % 2:
                 problems.append(f"communicator {number}: rank {rank} is {ring['comms'][number]['rank']}")
