@@ -50,6 +50,11 @@ pub(crate) const ALGORITHM_UNKNOWN: u8 = 8;
 /// Code of the algorithm `CE`.
 pub const ALGORITHM_CE: u8 = 9;
 
+/// NCCL names every type but one: `ncclDatatypeToString` of 2.23 to 2.32 lacks ncclUint8, and says this instead.
+const UNKNOWN: Key = key(b"Unknown");
+/// Code of the type `ncclUint8`.
+const UINT8: u8 = 2;
+
 /// First code of a name in the file's own table.
 pub(crate) const OWN: u8 = 128;
 
@@ -133,6 +138,9 @@ impl Kind {
 
     /// Code of a name of the lists.
     pub(crate) fn code(self, name: &Key) -> Option<u8> {
+        if *name == UNKNOWN && matches!(self, Self::Datatype) {
+            return Some(UINT8);
+        }
         self.keys().iter().position(|known| known == name).map(|at| at as u8 + 1)
     }
 
@@ -166,6 +174,7 @@ mod tests {
             }
             assert_eq!(kind.code(&key(b"AllReduceX")), None);
         }
+        assert_eq!(Kind::Datatype.code(&key(b"Unknown")), Kind::Datatype.code(&key(b"ncclUint8")));
         assert_eq!(Kind::Function.code(&key(b"Broadcast")), Some(BROADCAST));
         assert_eq!(Kind::Algorithm.code(&key(b"CE")), Some(ALGORITHM_CE));
         assert_eq!(Kind::Algorithm.code(&key(b"Unknown")), Some(ALGORITHM_UNKNOWN));

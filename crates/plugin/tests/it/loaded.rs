@@ -288,3 +288,35 @@ fn the_events_can_be_chosen() {
     let dir = tempfile::tempdir().unwrap();
     run("loaded::child_asks_for_other_events", dir.path(), &[("RINGLEADER_PLUGIN_EVENTS", "0xde")]);
 }
+
+/// The checker of `zoo/versions.py`, with a stand-in for NCCL that calls this library in processes of its own: it finds nothing
+/// wrong in rings that are right, and what is wrong in those that are not.
+#[test]
+#[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
+fn the_checker_of_versions_knows_right_from_wrong() {
+    let new_enough = Command::new("python3")
+        .args(["-c", "import sys; sys.exit(sys.version_info < (3, 9))"])
+        .status()
+        .is_ok_and(|status| status.success());
+    // An example of the crate `ring`: built with the workspace's tests.
+    let reader = library().ancestors().find_map(|at| Some(at.join("examples/dump")).filter(|at| at.exists()));
+    let Some(reader) = reader.filter(|_| new_enough) else {
+        println!("SKIPPED: no python3 of 3.9 or newer here, or no reader of rings");
+        return;
+    };
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../zoo/versions.py");
+    let done = Command::new("python3")
+        .arg(script)
+        .args(["--self-test", "--plugin"])
+        .arg(library())
+        .arg("--reader")
+        .arg(reader)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(
+        done.status.success() && said.contains("the judge is right"),
+        "{said}\n{}",
+        String::from_utf8_lossy(&done.stderr)
+    );
+}

@@ -669,9 +669,11 @@ impl Writer {
         hint: &Hint,
         may_take: fn(&Self, usize, Entry<'_>, u64) -> bool,
     ) -> Option<(usize, u64)> {
-        let far = hint.far.fetch_add(FAR_PROBES as u64, Relaxed) as usize;
+        // Spread over the whole table: what is in flight lies side by side, and hundreds of it would fill a window.
+        let step = table.entries / FAR_PROBES + 1;
+        let far = hint.far.fetch_add(1, Relaxed) as usize;
         for at in 0..FAR_PROBES {
-            let index = far.wrapping_add(at) % table.entries;
+            let index = far.wrapping_add(at * step) % table.entries;
             let entry = self.entry(table, index);
             if let Some(generation) = slot::claim(entry.tag()) {
                 hint.near.store(index as u64 + 1, Relaxed);
@@ -679,7 +681,7 @@ impl Writer {
             }
         }
         for at in 0..FAR_PROBES {
-            let index = far.wrapping_add(at) % table.entries;
+            let index = far.wrapping_add(at * step) % table.entries;
             let entry = self.entry(table, index);
             let tag = entry.tag().load(Acquire);
             if slot::is_live(tag)

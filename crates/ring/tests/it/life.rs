@@ -331,6 +331,33 @@ fn a_full_table_drops_and_counts_and_goes_on_when_there_is_room() {
     assert_eq!(state.comms[0].in_flight[0].number, 6000);
 }
 
+/// Hundreds in a row that end in their order, each with proxies: they lie side by side in the table, and new ones find the
+/// places beyond them.
+#[test]
+fn many_in_flight_at_once_lose_nothing() {
+    let ring = Ring::new();
+    let writer = &ring.writer;
+    let dp = comm(writer, "dp");
+    let told = all_reduce(writer, 1, 1);
+    let mut in_flight = std::collections::VecDeque::new();
+    for number in 0..20_000 {
+        let op = writer.launch(dp, Handle::NONE, writer.plan_begins(dp), &told);
+        let proxies = [true, false].map(|is_send| writer.proxy_starts(op, None, 1, 0, 1, is_send));
+        writer.handed_over(op);
+        in_flight.push_back((op, proxies));
+        // They end in bursts, as a proxy thread reports them.
+        while in_flight.len() > 300 + number % 700 {
+            let Some((op, proxies)) = in_flight.pop_front() else { return };
+            for proxy in proxies {
+                writer.proxy_stops(proxy);
+            }
+            writer.kernel_stops(writer.kernel_starts(op, 0, 0));
+        }
+    }
+    let lost = ring.state().lost;
+    assert_eq!((lost.ops, lost.waits, lost.records), (0, 0, 0));
+}
+
 #[test]
 fn the_journal_keeps_the_newest() {
     let ring = Ring::new();

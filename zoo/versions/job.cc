@@ -1,0 +1,307 @@
+// One rank of a short job of two that calls what programs call, for `zoo/versions.py`.
+//
+//   job RANK DEVICE DIR all COMMUNICATORS | many COMMUNICATORS | flood | abort | late
+//
+// It prints JSON lines: what it is about to do (`step`), that it did it (`done`), and every call that it makes (`call`), as
+// NCCL names its parts. DIR is shared by both ranks: NCCL's id, and the marks by which the ranks and the checker wait for
+// each other. Only functions that NCCL has had since 2.18 are used, so one program runs with every version.
+#include <cuda_runtime.h>
+#include <nccl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#define CUDA(call)                                                                  \
+  do {                                                                              \
+    cudaError_t e = (call);                                                         \
+    if (e != cudaSuccess) {                                                         \
+      std::fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(e));               \
+      std::_Exit(1);                                                                \
+    }                                                                               \
+  } while (0)
+#define NCCL(call)                                                                  \
+  do {                                                                              \
+    ncclResult_t r = (call);                                                        \
+    if (r != ncclSuccess) {                                                         \
+      std::fprintf(stderr, "%s: %s\n", #call, ncclGetErrorString(r));               \
+      std::_Exit(1);                                                                \
+    }                                                                               \
+  } while (0)
+
+static const size_t kBytes = 64 << 20;
+static int rank;
+static std::string folder;
+static char *from, *to;
+static cudaStream_t stream;
+
+struct Comm {
+  ncclComm_t comm;
+  int number;  // in the order of their making
+  int rank;
+};
+static int comms;
+
+static void step(const char *name) {
+  std::printf("{\"step\": \"%s\"}\n", name);
+  std::fflush(stdout);
+}
+
+static void done(const char *name) {
+  std::printf("{\"done\": \"%s\"}\n", name);
+  std::fflush(stdout);
+}
+
+// Runs 0: recorded and never run.
+static void call(const Comm &c, const char *function, size_t count, const char *type, int root, int peer, int runs) {
+  std::printf("{\"call\": \"%s\", \"comm\": %d, \"count\": %zu, \"datatype\": \"%s\", \"root\": %d, \"peer\": %d, \"runs\": %d}\n",
+              function, c.number, count, type, root, peer, runs);
+}
+
+static void mark(const std::string &name) {
+  std::FILE *file = std::fopen((folder + "/" + name).c_str(), "w");
+  if (file) std::fclose(file);
+}
+
+static void wait_for(const std::string &name) {
+  while (access((folder + "/" + name).c_str(), F_OK) != 0) usleep(1000);
+}
+
+static Comm init(const char *name) {
+  ncclUniqueId id;
+  std::string path = folder + "/" + name;
+  if (rank == 0) {
+    NCCL(ncclGetUniqueId(&id));
+    std::FILE *file = std::fopen((path + ".new").c_str(), "w");
+    if (!file || std::fwrite(&id, sizeof id, 1, file) != 1 || std::fclose(file) != 0) std::_Exit(1);
+    if (std::rename((path + ".new").c_str(), path.c_str()) != 0) std::_Exit(1);
+  } else {
+    wait_for(name);
+    std::FILE *file = std::fopen(path.c_str(), "r");
+    if (!file || std::fread(&id, sizeof id, 1, file) != 1) std::_Exit(1);
+    std::fclose(file);
+  }
+  Comm made{nullptr, comms++, rank};
+  NCCL(ncclCommInitRank(&made.comm, 2, id, rank));
+  return made;
+}
+
+// The ranks of the new one stand the other way round.
+static Comm split(const Comm &of) {
+  Comm made{nullptr, comms++, 1 - of.rank};
+  NCCL(ncclCommSplit(of.comm, 0, made.rank, &made.comm, nullptr));
+  return made;
+}
+
+static void all_reduce(const Comm &c, size_t count, int runs = 1) {
+  call(c, "AllReduce", count, "ncclFloat32", -1, -1, runs);
+  NCCL(ncclAllReduce(from, to, count, ncclFloat, ncclSum, c.comm, stream));
+}
+
+static void exchange(const Comm &c, size_t count, int runs = 1) {
+  int peer = 1 - c.rank;
+  NCCL(ncclGroupStart());
+  call(c, "Send", count, "ncclUint8", -1, peer, runs);
+  NCCL(ncclSend(from, count, ncclUint8, peer, c.comm, stream));
+  call(c, "Recv", count, "ncclUint8", -1, peer, runs);
+  NCCL(ncclRecv(to, count, ncclUint8, peer, c.comm, stream));
+  NCCL(ncclGroupEnd());
+}
+
+static void finish() { CUDA(cudaStreamSynchronize(stream)); }
+
+static void operations(const Comm &c) {
+  all_reduce(c, 1003);
+  finish();
+  call(c, "Broadcast", 2005, "ncclBfloat16", 1, -1, 1);
+  NCCL(ncclBroadcast(from, to, 2005, ncclBfloat16, 1, c.comm, stream));
+  finish();
+  call(c, "AllGather", 307, "ncclInt64", -1, -1, 1);
+  NCCL(ncclAllGather(from, to, 307, ncclInt64, c.comm, stream));
+  finish();
+  call(c, "ReduceScatter", 411, "ncclFloat32", -1, -1, 1);
+  NCCL(ncclReduceScatter(from, to, 411, ncclFloat, ncclSum, c.comm, stream));
+  finish();
+  exchange(c, 5009);
+  finish();
+  all_reduce(c, 4 << 20);
+  finish();
+}
+
+static void in_a_row(const Comm &c) {
+  for (int i = 0; i < 300; i++) all_reduce(c, 51);
+  finish();
+}
+
+// Recorded once, run `runs` times.
+static void graph(const Comm &c, int runs) {
+  cudaGraph_t recorded;
+  cudaGraphExec_t ready;
+  CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  all_reduce(c, 21, runs);
+  exchange(c, 23, runs);
+  CUDA(cudaStreamEndCapture(stream, &recorded));
+  CUDA(cudaGraphInstantiate(&ready, recorded, 0));
+  for (int run = 0; run < runs; run++) CUDA(cudaGraphLaunch(ready, stream));
+  finish();
+  CUDA(cudaGraphExecDestroy(ready));
+  CUDA(cudaGraphDestroy(recorded));
+}
+
+static void come_and_go(const Comm &world, int communicators) {
+  step("communicators");
+  for (int made = 0; made < communicators; made++) {
+    Comm one = made % 5 ? split(world) : init(("id-" + std::to_string(made)).c_str());
+    all_reduce(one, 41 + made);
+    finish();
+    NCCL(ncclCommDestroy(one.comm));
+  }
+  done("communicators");
+}
+
+static void many(int communicators) {
+  step("init");
+  Comm world = init("world");
+  all_reduce(world, 1003);
+  finish();
+  done("init");
+  come_and_go(world, communicators);
+  step("destroy");
+  NCCL(ncclCommDestroy(world.comm));
+  done("destroy");
+}
+
+static void all(int communicators) {
+  step("init");
+  Comm world = init("world");
+  done("init");
+
+  step("operations");
+  operations(world);
+  done("operations");
+
+  step("split");
+  Comm turned = split(world);
+  all_reduce(turned, 31);
+  exchange(turned, 33);
+  finish();
+  done("split");
+
+  come_and_go(world, communicators);
+
+  step("row");
+  in_a_row(world);
+  done("row");
+
+  // The plugin pays for what it follows: let it save something again, and notice.
+  step("pause");
+  usleep(300000);
+  all_reduce(world, 53);
+  finish();
+  usleep(10000);
+  done("pause");
+
+  step("graph");
+  graph(world, 5);
+  graph(world, 0);
+  graph(turned, 3);
+  done("graph");
+
+  step("after");
+  operations(turned);
+  operations(world);
+  done("after");
+
+  step("destroy");
+  NCCL(ncclCommDestroy(turned.comm));
+  NCCL(ncclCommDestroy(world.comm));
+  done("destroy");
+}
+
+// A graph that is recorded while nothing is followed.
+static void flood() {
+  step("init");
+  Comm world = init("world");
+  done("init");
+  step("row");
+  in_a_row(world);
+  for (int i = 0; i < 10; i++) graph(world, 0);
+  graph(world, 5);
+  in_a_row(world);
+  operations(world);
+  done("row");
+  step("destroy");
+  NCCL(ncclCommDestroy(world.comm));
+  done("destroy");
+}
+
+static void warm_up(const Comm &world) {
+  for (int i = 0; i < 20; i++) {  // a rhythm
+    all_reduce(world, 61);
+    finish();
+    usleep(10000);
+  }
+}
+
+static void abort_one() {
+  step("init");
+  Comm world = init("world");
+  warm_up(world);
+  done("init");
+  step("abort");
+  if (rank == 0) {
+    all_reduce(world, 71);
+    sleep(1);
+    NCCL(ncclCommAbort(world.comm));
+    finish();
+    mark("aborted");
+  } else {
+    wait_for("aborted");
+    NCCL(ncclCommAbort(world.comm));
+  }
+  done("abort");
+}
+
+static void late() {
+  step("init");
+  Comm world = init("world");
+  warm_up(world);
+  mark("ready-" + std::to_string(rank));
+  done("init");
+  step("late");
+  if (rank == 1) wait_for("enter");
+  all_reduce(world, 81);
+  finish();
+  done("late");
+  exchange(world, 83);
+  finish();
+  mark("over-" + std::to_string(rank));
+  step("kill");
+  if (rank == 1) wait_for("never");
+  all_reduce(world, 91);
+  finish();
+}
+
+int main(int argc, char **argv) {
+  if (argc < 5) return 2;
+  rank = std::atoi(argv[1]);
+  folder = argv[3];
+  std::string mode = argv[4];
+  CUDA(cudaSetDevice(std::atoi(argv[2])));
+  CUDA(cudaMalloc(&from, kBytes));
+  CUDA(cudaMalloc(&to, kBytes));
+  CUDA(cudaMemset(from, 0, kBytes));
+  CUDA(cudaStreamCreate(&stream));
+  int version = 0;
+  NCCL(ncclGetVersion(&version));
+  std::printf("{\"nccl\": %d}\n", version);
+  if (mode == "all") all(argc > 5 ? std::atoi(argv[5]) : 50);
+  if (mode == "many") many(argc > 5 ? std::atoi(argv[5]) : 50);
+  if (mode == "flood") flood();
+  if (mode == "abort") abort_one();
+  if (mode == "late") late();
+  return 0;
+}
