@@ -1,4 +1,4 @@
-//! Snapshots that `zoo/check.py --record` took on a machine with two H200 GPUs, one planted fault each: the check that
+//! Snapshots that `zoo/check.py --record` took on a machine with four H200 GPUs, one planted fault each: the check that
 //! has to name it does, and nothing else fails.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 #![expect(clippy::disallowed_methods, reason = "the crate is pure, its recordings are files")]
