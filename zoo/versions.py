@@ -38,7 +38,7 @@ import build  # noqa: E402
 import judge  # noqa: E402
 
 # Seconds that a job may take.
-DEADLINES = {"all": 60, "flood": 40, "abort": 30, "many": 100, "late": 50}
+DEADLINES = {"all": 60, "flood": 40, "abort": 15, "many": 100, "late": 50}
 TRANSPORTS = {
     "direct": {},
     "socket": {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_NET": "Socket"},
@@ -73,7 +73,8 @@ def options_of(arguments):
 class Job:
     """One job of two ranks under one NCCL."""
 
-    def __init__(self, options, version, library, transport, mode, folder):
+    def __init__(self, options, version, library, transport, mode, folder, has_plugin=True):
+        self.has_plugin = has_plugin
         self.options, self.version, self.library = options, version, library
         self.transport, self.mode, self.folder = transport, mode, folder
         self.rings = folder / "rings"
@@ -99,6 +100,8 @@ class Job:
                 **TRANSPORTS[self.transport],
                 **(FEW_CHANNELS if self.mode in ("all", "many") else {}),
             }  # fmt: skip
+            if not self.has_plugin:
+                del environment["NCCL_PROFILER_PLUGIN"]
             with open(self.folder / f"out-{rank}.jsonl", "wb") as out, open(self.folder / f"err-{rank}.log", "wb") as err:
                 communicators = self.options.communicators if self.mode == "many" else min(8, self.options.communicators)
                 command = [self.options.job, rank, rank, self.folder, self.mode, communicators]
@@ -117,6 +120,16 @@ class Job:
                 except ValueError:
                     pass
         return both
+
+    def ends_without_plugin(self):
+        """Whether NCCL alone comes to an end of the same job."""
+        other = Job(self.options, self.version, self.library, self.transport, self.mode, self.folder / "without", has_plugin=False)
+        try:
+            other.start()
+            other.wait(self.seconds, lambda: all(process.poll() is not None for process in other.processes))
+            return all(process.poll() == 0 for process in other.processes)
+        finally:
+            other.end()
 
     def ring_files(self):
         """The ring of each rank, as far as there is one."""
@@ -201,17 +214,21 @@ class Job:
         if None in codes:
             self.look_at_a_hang()
         rings, lines = self.read(), self.lines()
+        self.end()
         (self.folder / "rings.json").write_text(json.dumps(rings))
         checks = self.checks
         checks["loaded"] = judge.loaded(rings, self.version)
         checks["ends"] = judge.finished(lines, codes)
+        if checks["ends"] != "ok" and not self.ends_without_plugin():
+            checks["ends"] = f"-: nor without the plugin:{checks['ends'].removeprefix('no:')}"
+            return
         if None in rings:
             return
         each = list(zip(rings, lines))
         if self.mode == "abort":
             checks["abort"] = judge.aborted(rings, 71)
             return
-        checks["calls"] = both(judge.calls(ring, mine, self.version) for ring, mine in each)
+        checks["calls"] = both(judge.calls(ring, mine, self.version, self.transport) for ring, mine in each)
         if self.mode in ("all", "many"):
             checks["communicators"] = judge.communicators(rings, lines, self.version)
         if self.mode == "all":

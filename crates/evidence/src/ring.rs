@@ -65,9 +65,10 @@ fn note_losses(state: &State, sink: &mut Sink<'_>) {
             "the plugin met a fault of its own and went quiet: what came later is not in the ring".to_owned();
         sink.note(cite, NoteKind::Truncated, text);
     }
-    if state.comms.iter().any(|comm| comm.id == 0) {
+    let n_nameless = state.comms.iter().filter(|comm| comm.id == 0).count();
+    if n_nameless > 0 {
         let text = format!(
-            "NCCL's profiler interface {} does not name communicators: operations cannot be compared between ranks",
+            "of {n_nameless} communicators nothing is known: NCCL's profiler interface {} names one with its first operation",
             state.process.interface
         );
         sink.note(cite, NoteKind::Remark, text);

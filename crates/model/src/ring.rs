@@ -37,7 +37,8 @@ pub struct RingRecord {
 /// One rank of one communicator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RingComm {
-    /// NCCL's commId or commHash, which its log and RAS print too; 0 where the interface does not tell (1 to 3).
+    /// NCCL's commId or commHash, which its log and RAS print too; 0 where the interface does not tell it before the first
+    /// operation (1 to 3) and there was none.
     pub id: u64,
     /// Name given by the program.
     pub name: Box<str>,

@@ -4,6 +4,7 @@ use std::ffi::{c_char, c_int, c_ulong, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::pace::Pace;
+use crate::release;
 use ringleader_ring::names::{ALGORITHM_CE, KEY_BYTES, Key, Kind};
 use ringleader_ring::{Handle, HandleKind, NewComm, Options, Phase, Told, Writer};
 
@@ -166,6 +167,10 @@ const EVENTS: &str = "RINGLEADER_PLUGIN_EVENTS";
 /// `RINGLEADER_PLUGIN_FOLLOW=all`: every operation is followed to its end, whatever that costs the program.
 const FOLLOW: &str = "RINGLEADER_PLUGIN_FOLLOW";
 
+/// The first release that counts right what it reports of kernels. 2.26.2 has the interface, too: there a call that is
+/// recorded into a CUDA graph sets its count and that of the kernels apart whatever the mask says, and then
+/// `ncclCommDestroy` waits for ever.
+const COUNTS_RIGHT: c_int = 22603;
 /// The newest interface.
 const LAST_VERSION: u8 = 7;
 
@@ -239,10 +244,17 @@ impl Core {
     /// # Safety
     /// `init.name` is null or a string; `mask` is null or a variable that lives as long as NCCL does.
     pub(crate) unsafe fn begin(&self, init: &Init, mask: *mut c_int) -> (*mut c_void, c_int) {
-        self.pace.at(mask, followed(init.version) as c_int, recorded(init.version) as c_int);
-        if followed(init.version) & events::KERNEL_CH != 0 && recorded(init.version) & events::COLL_API == 0 {
+        // SAFETY: the variable is NCCL's, or anything.
+        let counts_wrong =
+            || unsafe { release::of(mask.cast()) }.is_some_and(|release| release < COUNTS_RIGHT);
+        let without = if init.version == 3 && counts_wrong() { events::KERNEL_CH } else { 0 };
+        let followed = followed(init.version) & !without;
+        self.pace.at(mask, followed as c_int, recorded(init.version) as c_int);
+        if followed & events::KERNEL_CH != 0 && recorded(init.version) & events::COLL_API == 0 {
             self.pace.settle(true);
         }
+        let asked =
+            if self.mask.is_some() { self.mask(init.version) } else { self.mask(init.version) & !without };
         if self.version.swap(c_int::from(init.version), Ordering::Relaxed) != c_int::from(init.version) {
             self.writer.interface(init.version);
         }
@@ -267,10 +279,10 @@ impl Core {
             size: u32::try_from(init.size).unwrap_or(0),
             rank: u32::try_from(init.rank).ok(),
             nodes: u32::try_from(init.nodes).unwrap_or(0),
-            sees_kernels: self.mask(init.version) & events::KERNEL_CH != 0,
+            sees_kernels: asked & events::KERNEL_CH != 0,
             sees_channels: init.version >= 4,
         };
-        (pointer(self.writer.comm_begins(&new)), self.pace.now(self.mask(init.version) as c_int))
+        (pointer(self.writer.comm_begins(&new)), self.pace.now(asked as c_int))
     }
 
     /// A communicator ends.

@@ -14,6 +14,7 @@ pub mod abi;
 mod core;
 mod guard;
 mod pace;
+mod release;
 
 pub use crate::core::{Core, events};
 pub use crate::guard::{forget, guarded};

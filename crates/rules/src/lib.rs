@@ -21,6 +21,7 @@ mod ring_laws;
 mod rule;
 pub mod rules;
 mod settings;
+mod sizes;
 #[cfg(test)]
 mod staging;
 #[cfg(test)]
@@ -43,10 +44,7 @@ pub use crate::rule::{Draft, Input, Outcome, Rule};
 /// Diagnoses a case. Evidence of several jobs is told apart; the newest job's verdict stands, and the others are said.
 pub fn diagnose(case: &Case) -> Verdict {
     let copies = copies::copies(case);
-    if copies.is_empty() {
-        return diagnose_jobs(case);
-    }
-    diagnose_jobs(&Case {
+    let single = (!copies.is_empty()).then(|| Case {
         sources: case.sources.clone(),
         observations: case
             .observations
@@ -55,7 +53,10 @@ pub fn diagnose(case: &Case) -> Verdict {
             .cloned()
             .collect(),
         notes: case.notes.clone(),
-    })
+    });
+    let case = single.as_ref().unwrap_or(case);
+    let completed = sizes::completed(case);
+    diagnose_jobs(completed.as_ref().unwrap_or(case))
 }
 
 fn diagnose_jobs(case: &Case) -> Verdict {

@@ -323,7 +323,7 @@ impl Writer {
         let first = entry.at(comm::ENDED).compare_exchange(0, mono_ns(), Relaxed, Relaxed).is_ok();
         if first {
             for at in 0..comm::UNSEEN_WORDS {
-                self.forget_unseen(entry.at(comm::UNSEEN + at).swap(0, Relaxed));
+                self.forget_unseen(entry.at(comm::UNSEEN + at).swap(0, Relaxed), true);
             }
             self.head(head::COMMS_LIVE).fetch_sub(1, Relaxed);
         }
@@ -508,23 +508,36 @@ impl Writer {
                 // Nothing may ever tell of its end. The newest few are kept in flight.
                 if let Some(comm) = self.comm_by(entry.get(op::COMM)) {
                     let at = (entry.get(op::NUMBER) % comm::UNSEEN_WORDS as u64) as usize;
-                    self.forget_unseen(comm.at(comm::UNSEEN + at).swap(handle.0, Relaxed));
+                    self.forget_unseen(comm.at(comm::UNSEEN + at).swap(handle.0, Relaxed), false);
                 }
             }
             Step::Goes | Step::Refused => {}
         }
     }
 
-    fn forget_unseen(&self, handle: u64) {
+    fn forget_unseen(&self, handle: u64, is_last_call: bool) {
         let handle = Handle(handle);
         if handle.kind() != Some(HandleKind::Op) {
             return;
         }
         let Some((entry, generation)) = self.live(&OPS, handle) else { return };
+        if !is_last_call && self.may_start_yet(entry) {
+            return;
+        }
         if progress::put_away(entry.at(op::CONTROL), generation, true) {
             let seen = Progress(entry.get(op::CONTROL));
             self.put_away(handle.index(), entry, generation, seen.started() > 0 || seen.has(PROXIED));
         }
+    }
+
+    /// Whether the kernel of an operation is still to be reported, though not how many channels it has (interface 3): it is
+    /// not over because others were called after it. Those are found to be over by a later launch that has started.
+    fn may_start_yet(&self, entry: Entry<'_>) -> bool {
+        let Some(comm) = self.comm_by(entry.get(op::COMM)) else { return false };
+        comm.get(comm::SIGHT) & 3 == 1
+            && entry.get(op::CODES) & PASSED_OVER == 0
+            && Progress(entry.get(op::CONTROL)).started() == 0
+            && entry.get(op::PLAN) >= comm.get(comm::PLAN_STARTED)
     }
 
     /// Writes an ended operation into the journal and gives its place back. Only the one that set `OVER` comes here.

@@ -331,6 +331,33 @@ fn a_full_table_drops_and_counts_and_goes_on_when_there_is_room() {
     assert_eq!(state.comms[0].in_flight[0].number, 6000);
 }
 
+/// Where kernels are reported without their number, a call is not over because others were called after it.
+#[test]
+fn what_has_not_started_yet_stays_in_flight_however_many_come_after_it() {
+    let ring = Ring::new();
+    let writer = &ring.writer;
+    let new = NewComm { id: 5, rank: Some(0), sees_kernels: true, ..NewComm::default() };
+    let dp = writer.comm_begins(&new);
+    let told = all_reduce(writer, 1, 1);
+    let begin = || {
+        let op = writer.launch(dp, Handle::NONE, writer.plan_begins(dp), &told);
+        writer.handed_over(op);
+        op
+    };
+    let ops: Vec<_> = (0..40).map(|_| begin()).collect();
+    assert_eq!(ring.state().comms[0].in_flight.len(), 40);
+    // The proxy comes late, and reports all of them.
+    for op in &ops[..20] {
+        writer.kernel_stops(writer.kernel_starts(*op, 0, 0));
+    }
+    let state = ring.state();
+    assert_eq!((state.comms[0].in_flight.len(), state.comms[0].collectives_done), (20, 20));
+    assert!(state.recent.iter().all(|done| done.is_end_seen));
+    // Or one of them alone: those before it are over, too.
+    writer.kernel_stops(writer.kernel_starts(ops[39], 0, 0));
+    assert_eq!(ring.state().comms[0].in_flight, []);
+}
+
 /// Hundreds in a row that end in their order, each with proxies: they lie side by side in the table, and new ones find the
 /// places beyond them.
 #[test]
