@@ -1,28 +1,55 @@
 //! What has to be so before a job may be called healthy. That no rule fired is not enough: what was not seen is not
 //! well, and what is unfinished has not ended.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use ringleader_model::{Case, Confidence, Fact, Observation, Rank, Source, SourceKind, TorchEvent};
+use ringleader_model::{
+    Case, Confidence, Fact, NoteKind, Observation, Pick, PickedProcess, Pid, ProcessRow, Rank, Source,
+    SourceKind, TorchEvent,
+};
 
 use crate::correlate::Scene;
 use crate::correlate::ledger::{Origin, View};
 use crate::correlate::moments::stated_failure;
 use crate::correlate::suspects::Suspect;
+use crate::correlate::window::has_records;
 
-/// Nothing was found that tells anything: that is not health. (The quiet output of a healthy job is text.)
+/// Whether a source is evidence of a kind that is known. Text may be anything, and a manifest only tells of others.
+pub fn is_known(source: &Source) -> bool {
+    let known =
+        |kind: &SourceKind| !matches!(kind, SourceKind::PlainText | SourceKind::Bundle | SourceKind::Unknown);
+    source.kinds.iter().any(known)
+}
+
+/// Nothing was found that tells anything: that is not health. (The quiet output of a healthy job is text, and is so
+/// beside something that tells that there is a job.)
 pub(crate) fn is_without_evidence(case: &Case) -> bool {
     let says_something = |o: &Observation| match &o.fact {
         Fact::Flight(dump) => !dump.ops.is_empty(),
         Fact::Ras(report) => !report.comms.is_empty() || !report.missing_processes.is_empty(),
+        Fact::Processes(table) => !table.rows.is_empty(),
         _ => true,
     };
     let quiet = |s: &Source| s.kinds.contains(&SourceKind::PlainText) && s.size_bytes > 0;
+    if !case.sources.iter().any(is_known) {
+        return true;
+    }
     !case.observations.iter().any(says_something) && !case.sources.iter().any(quiet)
 }
 
 /// The first sign that something is wrong, in words.
-pub(crate) fn trouble(scene: &Scene<'_>) -> Option<&'static str> {
+pub(crate) fn trouble(scene: &Scene<'_>) -> Option<Cow<'static, str>> {
+    known_trouble(scene).map(Cow::Borrowed).or_else(|| {
+        let (row, process) = blocked(scene).next()?;
+        let (_, place) = process.blocked.first()?;
+        let place = if place.is_empty() || &**place == "0" { String::new() } else { format!(" ({place})") };
+        let who = whom(scene, row);
+        Some(format!("{who} stayed in the kernel{place} and did not run from one look to the next").into())
+    })
+}
+
+fn known_trouble(scene: &Scene<'_>) -> Option<&'static str> {
     // Counts of a running job differ for a moment; states that a recorder kept do not.
     let held_up = |s: &Suspect| !s.weak && s.views.iter().any(|v| *v != View::Ras);
     let of_launcher = |e: &TorchEvent| matches!(e, TorchEvent::LauncherKilled { .. });
@@ -56,6 +83,86 @@ pub(crate) fn trouble(scene: &Scene<'_>) -> Option<&'static str> {
         return Some("a process left an error file");
     }
     scene.statements().any(|s| of_launcher(s.event)).then_some("the launcher was stopped from outside")
+}
+
+/// Processes of the job that a snapshot has seen.
+fn picked<'a>(scene: &Scene<'a>) -> impl Iterator<Item = (&'a ProcessRow, &'a PickedProcess)> {
+    let rows = scene.process_tables().flat_map(|(_, table)| &table.rows);
+    rows.filter_map(|row| Some((row, row.picked.as_deref()?))).filter(|(_, process)| process.is_of_job)
+}
+
+/// Those with a thread that stayed in the kernel from one look to the next. A ring that was read from a living process
+/// tells better whether it goes on.
+pub(crate) fn blocked<'a>(
+    scene: &Scene<'a>,
+) -> impl Iterator<Item = (&'a ProcessRow, &'a PickedProcess)> {
+    let live: BTreeSet<Pid> =
+        scene.rings().iter().filter(|(_, ring)| ring.is_live).filter_map(|(o, _)| o.who.pid).collect();
+    picked(scene).filter(move |(row, process)| {
+        !process.blocked.is_empty() && !row.pid.is_some_and(|pid| live.contains(&pid))
+    })
+}
+
+/// `rank 3 (pid 4711)`.
+fn whom(scene: &Scene<'_>, row: &ProcessRow) -> String {
+    let Some(pid) = row.pid else { return "a process".to_owned() };
+    match scene.roster.rank_of(pid, None) {
+        Some(rank) => format!("rank {} (pid {})", rank.0, pid.0),
+        None => format!("pid {}", pid.0),
+    }
+}
+
+/// What of the job could not be seen, or was cut off, in words: what is not seen is not well.
+pub(crate) fn unseen(scene: &Scene<'_>) -> Option<String> {
+    let notes = |is: &dyn Fn(NoteKind, &Source) -> bool| {
+        let source = |id: ringleader_model::SourceId| scene.case.sources.get(id.0 as usize);
+        scene.case.notes.iter().any(|n| source(n.cite.source).is_some_and(|s| is(n.kind, s)))
+    };
+    // An archive is a source of its own, of no kind, where something is to be said of it.
+    if notes(&|kind, source| kind == NoteKind::Truncated && source.kinds.is_empty()) {
+        return Some("an archive ends early, and what it held beyond is not known".to_owned());
+    }
+    let known: BTreeSet<Pid> = scene.roster.members.iter().filter_map(|m| m.pid).collect();
+    let hidden = picked(scene).find_map(|(row, process)| {
+        let why = process.hidden.as_deref()?;
+        // Its own records may have told all that matters.
+        let is_known = has_records(scene.case) && row.pid.is_some_and(|pid| known.contains(&pid));
+        (!is_known).then(|| format!("{} could not be looked into: {why}", whom(scene, row)))
+    });
+    if hidden.is_some() || has_records(scene.case) {
+        return hidden;
+    }
+    let is_damage =
+        |kind| matches!(kind, NoteKind::Truncated | NoteKind::Malformed | NoteKind::UnknownVersion);
+    if notes(&|kind, source| is_damage(kind) && source.kinds.contains(&SourceKind::NodeSnapshot)) {
+        return Some("the state of the node could not be read whole".to_owned());
+    }
+    if picked(scene).next().is_some() {
+        return None;
+    }
+    let picks = || {
+        scene.case.observations.iter().filter_map(|o| match &o.fact {
+            Fact::Processes(table) => table.pick.as_ref(),
+            _ => None,
+        })
+    };
+    if let Some(why) = picks().find_map(|pick: &Pick| pick.unread.as_deref()) {
+        return Some(format!("the job's processes were not seen: {why}"));
+    }
+    let n_hidden = picks().map(|pick| pick.n_hidden).max().unwrap_or(0);
+    (n_hidden > INIT).then(|| {
+        format!(
+            "no process of a job was seen, and {n_hidden} processes of other users could not be looked into"
+        )
+    })
+}
+
+/// Who is not root may not look into init; that alone hides no job.
+const INIT: u32 = 1;
+
+/// All that is known of the job is that its processes live: nothing has recorded what they do.
+pub(crate) fn is_sight_alone(scene: &Scene<'_>) -> bool {
+    scene.machine.has_job && !has_records(scene.case)
 }
 
 /// Rings of processes that are gone, or were copied by hand, hold operations in flight.

@@ -2,7 +2,7 @@
 
 use ringleader_model::{Case, Fact, TorchEvent, WallTime};
 
-use super::machine::in_year;
+use super::window::in_year;
 use super::moments::stated_failure;
 
 const MILLISECOND_NS: i64 = 1_000_000;

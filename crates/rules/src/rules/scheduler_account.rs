@@ -35,7 +35,7 @@ use ringleader_model::{
 };
 
 use crate::correlate::Scene;
-use crate::correlate::machine::in_year;
+use crate::correlate::window::in_year;
 use crate::correlate::site::shown;
 use crate::health;
 use crate::rule::{Draft, Input, Outcome, Rule};
