@@ -128,7 +128,8 @@ impl Reader<'_, '_, '_> {
         let Ok(part) = <Part<Value> as serde::Deserialize>::deserialize(value) else {
             return Some("they were not understood".to_owned());
         };
-        let why = part.seen().err().map_or_else(|| "they were not understood".to_owned(), |missing| missing.why);
+        let why =
+            part.seen().err().map_or_else(|| "they were not understood".to_owned(), |missing| missing.why);
         (!matches!(part.outcome, Outcome::NotAsked)).then_some(why)
     }
 

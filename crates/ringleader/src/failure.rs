@@ -170,9 +170,10 @@ impl Failure {
             Self::NoUsableEvidence { .. } => {
                 (String::new(), "`ringleader help evidence` lists what is read and how to get it")
             }
-            Self::Absent { .. } => {
-                (String::new(), "without --pid and --job all processes that carry a rank or use a GPU are meant")
-            }
+            Self::Absent { .. } => (
+                String::new(),
+                "without --pid and --job all processes that carry a rank or use a GPU are meant",
+            ),
             Self::Stdin(error) => (error.to_string(), "give the text as an argument"),
             Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => return String::new(),
             Self::Write(error) => (error.to_string(), "is there room where standard output goes?"),

@@ -93,9 +93,7 @@ fn picked<'a>(scene: &Scene<'a>) -> impl Iterator<Item = (&'a ProcessRow, &'a Pi
 
 /// Those with a thread that stayed in the kernel from one look to the next. A ring that was read from a living process
 /// tells better whether it goes on.
-pub(crate) fn blocked<'a>(
-    scene: &Scene<'a>,
-) -> impl Iterator<Item = (&'a ProcessRow, &'a PickedProcess)> {
+pub(crate) fn blocked<'a>(scene: &Scene<'a>) -> impl Iterator<Item = (&'a ProcessRow, &'a PickedProcess)> {
     let live: BTreeSet<Pid> =
         scene.rings().iter().filter(|(_, ring)| ring.is_live).filter_map(|(o, _)| o.who.pid).collect();
     picked(scene).filter(move |(row, process)| {
@@ -217,7 +215,9 @@ pub(crate) fn confidence(scene: &Scene<'_>) -> Confidence {
 
 #[cfg(test)]
 mod tests {
-    use ringleader_model::{Confidence, TorchEvent};
+    use ringleader_model::{
+        Cite, Confidence, Note, NoteKind, Pick, PickedProcess, SourceKind, SystemFact, TorchEvent,
+    };
 
     use crate::diagnose;
     use crate::staging::Stage;
@@ -244,6 +244,54 @@ mod tests {
     #[test]
     fn a_dump_without_entries_is_no_evidence() {
         says(&Stage::job(3).dumps(&["", "", ""]), "undecided, low");
+    }
+
+    #[test]
+    fn text_alone_is_no_evidence() {
+        let mut stage = Stage::new();
+        stage.source(SourceKind::PlainText);
+        says(&stage, "undecided, low");
+    }
+
+    #[test]
+    fn what_was_not_seen_is_not_well() {
+        let seen = |change: fn(u32, &mut PickedProcess)| Stage::new().seen(1_000, "S S", change);
+        says(&seen(|_, _| {}), "none, low");
+        let hidden = || seen(|rank, p| p.hidden = (rank == 1).then(|| "it is another user's".into()));
+        says(&hidden(), "undecided, low");
+        // Its log told all that matters.
+        says(&hidden().process("node0", 100, Some(0)).process("node0", 101, Some(1)), "none, low");
+        let list =
+            |pick| Stage::new().picked(Vec::new(), pick).system("node0", SystemFact::Modules(Vec::new()));
+        says(&list(Pick { n_hidden: 1, unread: None }), "none, low");
+        says(&list(Pick { n_hidden: 200, unread: None }), "undecided, low");
+        says(&list(Pick { n_hidden: 0, unread: Some("no answer within 5000 ms".into()) }), "undecided, low");
+    }
+
+    #[test]
+    fn a_rank_that_does_not_leave_the_kernel() {
+        let blocked = |_: u32, p: &mut PickedProcess| p.blocked.push((101, "rpc_wait_bit_killable".into()));
+        says(&Stage::new().seen(1_000, "S D:rpc_wait_bit_killable", blocked), "undecided, low");
+        // One look tells nothing.
+        says(&Stage::new().seen(1_000, "S D:rpc_wait_bit_killable", |_, _| {}), "none, low");
+        // Its ring was read while it lived, and nothing in it is overdue.
+        let rings = || Stage::job(2).rings(&["ar:9", "ar:9"]);
+        let cause = |stage: Stage| diagnose(&stage.case).cause;
+        assert_eq!(cause(rings()), cause(rings().seen(1_000, "S D", blocked)));
+    }
+
+    #[test]
+    fn an_archive_that_ends_early() {
+        let mut stage = Stage::job(3).dumps(&["ar:1 ar:9", "ar:1 ar:9", "ar:1 ar:9"]);
+        let source = stage.source(SourceKind::Unknown);
+        stage.case.sources.last_mut().unwrap().kinds.clear();
+        let cite = Cite::whole(source);
+        stage.case.notes.push(Note {
+            cite,
+            kind: NoteKind::Truncated,
+            text: "cannot be read further".into(),
+        });
+        says(&stage, "undecided, low");
     }
 
     #[test]

@@ -213,9 +213,8 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
     let trouble = if nothing { None } else { health::trouble(scene) };
     let unseen = if nothing || trouble.is_some() { None } else { health::unseen(scene) };
     // What a kernel reports of the machine while nothing but the job's processes was seen may well be of the job.
-    let of_kernel = |f: &Finding| {
-        f.weight > Weight::Aside && f.evidence.iter().any(|e| e.kind == SourceKind::KernelLog)
-    };
+    let of_kernel =
+        |f: &Finding| f.weight > Weight::Aside && f.evidence.iter().any(|e| e.kind == SourceKind::KernelLog);
     let reported = health::is_sight_alone(scene) && findings.iter().any(of_kernel);
     needs.extend(health::blocked(scene).filter_map(|(row, _)| row.pid).take(MAX_ASKED).map(|pid| Need {
         question: format!("does pid {} leave the kernel, or is it in the same place a minute later?", pid.0),

@@ -311,8 +311,7 @@ impl<'r> Join<'r> {
             }
         }
         let has_gpu = |m: &&Member| m.gpu.is_some() || !m.holds.is_empty();
-        let with_gpu: BTreeSet<Rank> =
-            roster.members.iter().filter(has_gpu).filter_map(|m| m.rank).collect();
+        let with_gpu: BTreeSet<Rank> = roster.members.iter().filter(has_gpu).filter_map(|m| m.rank).collect();
         let knows_all_gpus = roster.world_size.is_some_and(|n| n > 0 && with_gpu.len() >= n as usize);
         let killed = killed.collect();
         let lived = case.observations.iter().filter_map(|o| match &o.fact {
@@ -496,7 +495,8 @@ impl<'r> Join<'r> {
         if let Some(member) = self.member_with(gpu, host) {
             return vec![member];
         }
-        let same = |held: &PciAddress| PciAddress { function: 0, ..*held } == PciAddress { function: 0, ..gpu };
+        let same =
+            |held: &PciAddress| PciAddress { function: 0, ..*held } == PciAddress { function: 0, ..gpu };
         let is_here = |m: &Member| host.is_none() || m.host.is_none() || m.host.as_ref() == host;
         let members = self.roster.members.iter().filter(|m| m.gpu.is_none() && is_here(m));
         members.filter(|m| m.holds.iter().any(same)).collect()

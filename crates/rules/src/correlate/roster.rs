@@ -158,8 +158,9 @@ impl Roster {
 
     /// The only member with this process.
     fn place_of(&self, pid: Pid, host: Option<&Host>) -> Option<usize> {
-        let is_it =
-            |m: &Member| (m.pid == Some(pid) || m.outer_pid == Some(pid)) && hosts_agree(m.host.as_ref(), host);
+        let is_it = |m: &Member| {
+            (m.pid == Some(pid) || m.outer_pid == Some(pid)) && hosts_agree(m.host.as_ref(), host)
+        };
         let mut found = self.members.iter().enumerate().filter(|(_, m)| is_it(m));
         let (at, _) = found.next()?;
         found.next().is_none().then_some(at)

@@ -1,8 +1,6 @@
 //! Whether there is a job in the evidence at all, and the time that it spans.
 
-use ringleader_model::{
-    Case, Fact, ProcessTable, TorchEvent, WallTime, WatchEvent,
-};
+use ringleader_model::{Case, Fact, ProcessTable, TorchEvent, WallTime, WatchEvent};
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// How far a statement may lie before the first sign of the job: clocks of hosts differ, and setting up takes time.
@@ -142,7 +140,9 @@ pub(super) fn window(case: &Case) -> Window {
     let is_over = case.observations.iter().any(|o| match &o.fact {
         Fact::Torch(event) => matches!(
             event,
-            TorchEvent::ChildFailure { .. } | TorchEvent::ChildExit { .. } | TorchEvent::LauncherFailed { .. }
+            TorchEvent::ChildFailure { .. }
+                | TorchEvent::ChildExit { .. }
+                | TorchEvent::LauncherFailed { .. }
         ),
         _ => false,
     });
@@ -155,11 +155,9 @@ pub(super) fn window(case: &Case) -> Window {
                 }
                 continue;
             }
-            Fact::Kernel(_)
-            | Fact::Gpus(_)
-            | Fact::GpuTests(_)
-            | Fact::GpuService(_)
-            | Fact::Limits(_) => continue,
+            Fact::Kernel(_) | Fact::Gpus(_) | Fact::GpuTests(_) | Fact::GpuService(_) | Fact::Limits(_) => {
+                continue;
+            }
             Fact::Nccl(log) => {
                 let stamps = log
                     .processes

@@ -220,6 +220,20 @@ mod tests {
     }
 
     #[test]
+    fn a_watched_job_stands_still_and_one_does_not_leave_the_kernel() {
+        let job = |place: &'static str, is_still: bool| {
+            let stage = Stage::new().seen(1_000, &format!("S D:{place}"), |rank, p| {
+                p.blocked.extend((rank == 1).then(|| (101, place.into())));
+            });
+            if is_still { stage.stalled("start", 40) } else { stage }
+        };
+        job("rpc_wait_bit_killable", true).concludes(&RULE, "process-uninterruptible 1, medium");
+        // Nobody says that it stands still; a lock of the driver is held by somebody else.
+        job("rpc_wait_bit_killable", false).silent(&RULE);
+        job("os_acquire_rwlock_write", true).silent(&RULE);
+    }
+
+    #[test]
     fn stopped() {
         Stage::job(3).logs().dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"]).ps("S S T").silent(&RULE);
     }
