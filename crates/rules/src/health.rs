@@ -12,6 +12,7 @@ use ringleader_model::{
 use crate::correlate::Scene;
 use crate::correlate::ledger::{Origin, View};
 use crate::correlate::moments::stated_failure;
+use crate::correlate::roster::told_size;
 use crate::correlate::suspects::Suspect;
 use crate::correlate::window::has_records;
 
@@ -40,7 +41,7 @@ pub(crate) fn is_without_evidence(case: &Case) -> bool {
 
 /// The first sign that something is wrong, in words.
 pub(crate) fn trouble(scene: &Scene<'_>) -> Option<Cow<'static, str>> {
-    known_trouble(scene).map(Cow::Borrowed).or_else(|| {
+    known_trouble(scene).map(Cow::Borrowed).or_else(|| ended(scene).map(Cow::Owned)).or_else(|| {
         let (row, process) = blocked(scene).next()?;
         let (_, place) = process.blocked.first()?;
         let place = if place.is_empty() || &**place == "0" { String::new() } else { format!(" ({place})") };
@@ -91,6 +92,14 @@ fn picked<'a>(scene: &Scene<'a>) -> impl Iterator<Item = (&'a ProcessRow, &'a Pi
     rows.filter_map(|row| Some((row, row.picked.as_deref()?))).filter(|(_, process)| process.is_of_job)
 }
 
+/// One that has ended beside others that live, where no record tells how they end.
+fn ended(scene: &Scene<'_>) -> Option<String> {
+    let is_over = |(row, _): &(&ProcessRow, &PickedProcess)| row.state.starts_with(['Z', 'X']);
+    let (row, _) = picked(scene).find(is_over).filter(|_| !has_records(scene.case))?;
+    let lives = picked(scene).any(|one| !is_over(&one));
+    lives.then(|| format!("{} has ended while processes beside it live", whom(scene, row)))
+}
+
 /// Those with a thread that stayed in the kernel from one look to the next. A ring that was read from a living process
 /// tells better whether it goes on.
 pub(crate) fn blocked<'a>(scene: &Scene<'a>) -> impl Iterator<Item = (&'a ProcessRow, &'a PickedProcess)> {
@@ -136,7 +145,10 @@ pub(crate) fn unseen(scene: &Scene<'_>) -> Option<String> {
         return Some("the state of the node could not be read whole".to_owned());
     }
     if picked(scene).next().is_some() {
-        return None;
+        let ranks: BTreeSet<Rank> = scene.roster.members.iter().filter_map(|m| m.rank).collect();
+        let world = told_size(scene.case).unwrap_or(0) as usize;
+        let n_seen = ranks.len();
+        return (n_seen > 0 && n_seen < world).then(|| format!("{n_seen} of {world} ranks were seen"));
     }
     let picks = || {
         scene.case.observations.iter().filter_map(|o| match &o.fact {
@@ -257,6 +269,8 @@ mod tests {
     fn what_was_not_seen_is_not_well() {
         let seen = |change: fn(u32, &mut PickedProcess)| Stage::new().seen(1_000, "S S", change);
         says(&seen(|_, _| {}), "none, low");
+        // Each of one rank says that there are two.
+        says(&Stage::new().seen(1_000, "S", |_, _| {}), "undecided, low");
         let hidden = || seen(|rank, p| p.hidden = (rank == 1).then(|| "it is another user's".into()));
         says(&hidden(), "undecided, low");
         // Its log told all that matters.
@@ -266,6 +280,11 @@ mod tests {
         says(&list(Pick { n_hidden: 1, unread: None }), "none, low");
         says(&list(Pick { n_hidden: 200, unread: None }), "undecided, low");
         says(&list(Pick { n_hidden: 0, unread: Some("no answer within 5000 ms".into()) }), "undecided, low");
+    }
+
+    #[test]
+    fn a_process_that_has_ended_beside_others() {
+        says(&Stage::new().seen(1_000, "S Z", |_, _| {}), "undecided, low");
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Output of a node's tools, made by hand for the tests of rules.
 
 use ringleader_model::{
-    BenchDevice, BenchFigure, BenchRow, BenchRun, CopyTest, Environment, EnvironmentForm, Fact, Interface,
-    NetFact, Pick, PickedProcess, Pid, PortCounters, ProcessRow, ProcessTable, Rank, RdmaPort, SourceKind,
-    SystemFact, WatchEvent, WatchedStall, Who,
+    BenchDevice, BenchFigure, BenchRow, BenchRun, Cite, CopyTest, Environment, EnvironmentForm, Fact,
+    Interface, NetFact, Pick, PickedProcess, Pid, PortCounters, ProcessRow, ProcessTable, Rank, RdmaPort,
+    Setting, SourceId, SourceKind, SystemFact, WatchEvent, WatchedStall, Who,
 };
 
 use crate::staging::Stage;
@@ -25,7 +25,7 @@ impl Stage {
             .comm(1, 2, 1, true)
     }
 
-    /// A snapshot of `node0` in which ranks 0, 1, … (pids 100, 101, …) live, and have since this second: their states,
+    /// A snapshot of `node0` in which ranks 0, 1, … (pids 100, 101, …) of two live, and have since this second: their states,
     /// as for `ps`. `change` may change what is told of each.
     pub(crate) fn seen(self, began_s: i64, states: &str, change: impl Fn(u32, &mut PickedProcess)) -> Self {
         let mut stage = self;
@@ -40,9 +40,11 @@ impl Stage {
             change(rank, &mut picked);
             let pid = Some(Pid(100 + rank));
             if picked.hidden.is_none() {
+                let size =
+                    Setting { cite: Cite::whole(SourceId(0)), name: "WORLD_SIZE".into(), value: "2".into() };
                 let environment = Environment {
                     form: EnvironmentForm::Process,
-                    settings: Vec::new(),
+                    settings: vec![size],
                     n_left_out: 0,
                     is_whole: true,
                 };

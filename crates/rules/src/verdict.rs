@@ -232,12 +232,12 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
             None => "the evidence does not single out a cause".to_owned(),
         },
         (None, false) if health::is_sight_alone(scene) => {
-            "the job's processes live, none is stopped or blocked, and the node shows no fault; nothing has recorded \
-             what they do"
+            "the job's processes live, none is stopped or blocked, and nothing wrong is to be seen of their node; \
+             nothing has recorded what they do"
                 .to_owned()
         }
         (None, false) if !scene.machine.has_job => {
-            "nothing wrong is to be seen in what was given; it holds no job".to_owned()
+            "nothing wrong is to be seen in what was given".to_owned()
         }
         (None, false) if scene.ledger.may_run => {
             "the job ran on while its records were copied; nothing failed or timed out in them".to_owned()

@@ -150,7 +150,7 @@ fn rank_of(jobs: &Jobs, process: &Process) -> Option<u32> {
 }
 
 /// Numbers of the processes that are the job's own: ranks with what they started, what was asked for where none has a
-/// rank, and those beside ranks that nobody could look into.
+/// rank, and those beside ranks that nobody could look into, or that have ended.
 fn own(jobs: &Jobs) -> BTreeSet<u32> {
     let of = |pid: u32| jobs.processes.iter().find(|p| p.pid == pid);
     let ranks: Vec<&Process> = jobs.processes.iter().filter(|p| rank_of(jobs, p).is_some()).collect();
@@ -172,8 +172,14 @@ fn own(jobs: &Jobs) -> BTreeSet<u32> {
         }
         false
     };
+    // Who has ended has no environment any more.
     let is_beside = |process: &Process| {
-        process.hidden.is_some() && process.ppid > 1 && ranks.iter().any(|rank| rank.ppid == process.ppid)
+        let is_dead = matches!(process.state.as_str(), "Z" | "X");
+        let is_peer = |rank: &&Process| {
+            rank.ppid == process.ppid
+                && (process.hidden.is_some() || is_dead && rank.command == process.command)
+        };
+        process.ppid > 1 && ranks.iter().any(is_peer)
     };
     let is_parent = |process: &Process| process.launcher().is_some() || process.is_wrapper();
     let is_own = |process: &&Process| (is_below(process) && !is_parent(process)) || is_beside(process);

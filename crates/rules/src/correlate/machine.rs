@@ -13,7 +13,7 @@ use ringleader_model::{
 
 use super::ending::Ending;
 use super::moments::stated_failure;
-use super::roster::{Member, Roster};
+use super::roster::{Member, Roster, told_size};
 use super::window::{Lies, Window, has_job, in_year, window};
 
 const SECOND_NS: i64 = 1_000_000_000;
@@ -312,7 +312,8 @@ impl<'r> Join<'r> {
         }
         let has_gpu = |m: &&Member| m.gpu.is_some() || !m.holds.is_empty();
         let with_gpu: BTreeSet<Rank> = roster.members.iter().filter(has_gpu).filter_map(|m| m.rank).collect();
-        let knows_all_gpus = roster.world_size.is_some_and(|n| n > 0 && with_gpu.len() >= n as usize);
+        let world_size = roster.world_size.or_else(|| told_size(case));
+        let knows_all_gpus = world_size.is_some_and(|n| n > 0 && with_gpu.len() >= n as usize);
         let killed = killed.collect();
         let lived = case.observations.iter().filter_map(|o| match &o.fact {
             Fact::Ring(ring) => Some((&o.who, ring.taken_ns)),
@@ -520,10 +521,12 @@ fn add_own(
 ) {
     for row in &table.rows {
         let (Some(pid), Some(picked)) = (row.pid, row.picked.as_deref()) else { continue };
-        if !picked.is_of_job || row.state.starts_with(['Z', 'X']) {
+        if !picked.is_of_job {
             continue;
         }
-        alive.insert(pid);
+        if !row.state.starts_with(['Z', 'X']) {
+            alive.insert(pid);
+        }
         let whose = |pid| roster.find(&Who { pid: Some(pid), host: who.host.clone(), ..Who::default() });
         if whose(pid).is_some() {
             continue;

@@ -422,6 +422,17 @@ impl Roster {
     }
 }
 
+/// The world size that ranks were started with.
+pub(crate) fn told_size(case: &Case) -> Option<u32> {
+    let told = case.observations.iter().filter_map(|o| match &o.fact {
+        Fact::Environment(environment) if o.who.rank.is_some() => {
+            environment.get("WORLD_SIZE")?.trim().parse().ok()
+        }
+        _ => None,
+    });
+    told.filter(|n| *n <= MAX_WORLD).max()
+}
+
 /// Processes that NCCL itself ran in, by ring, log or RAS.
 fn speakers(case: &Case) -> Vec<(Pid, Option<&Host>)> {
     let mut found = Vec::new();
