@@ -14,7 +14,7 @@ use crate::correlate::ledger::{Origin, View};
 use crate::correlate::moments::stated_failure;
 use crate::correlate::roster::told_size;
 use crate::correlate::suspects::Suspect;
-use crate::correlate::window::has_records;
+use crate::correlate::window::{has_records, is_cut};
 
 /// Whether a source is evidence of a kind that is known. Text may be anything, and a manifest only tells of others.
 pub fn is_known(source: &Source) -> bool {
@@ -125,8 +125,7 @@ pub(crate) fn unseen(scene: &Scene<'_>) -> Option<String> {
         let source = |id: ringleader_model::SourceId| scene.case.sources.get(id.0 as usize);
         scene.case.notes.iter().any(|n| source(n.cite.source).is_some_and(|s| is(n.kind, s)))
     };
-    // An archive is a source of its own, of no kind, where something is to be said of it.
-    if notes(&|kind, source| kind == NoteKind::Truncated && source.kinds.is_empty()) {
+    if is_cut(scene.case) {
         return Some("an archive ends early, and what it held beyond is not known".to_owned());
     }
     let known: BTreeSet<Pid> = scene.roster.members.iter().filter_map(|m| m.pid).collect();
@@ -228,7 +227,8 @@ pub(crate) fn confidence(scene: &Scene<'_>) -> Confidence {
 #[cfg(test)]
 mod tests {
     use ringleader_model::{
-        Cite, Confidence, Note, NoteKind, Pick, PickedProcess, SourceKind, SystemFact, TorchEvent,
+        Cite, Confidence, KernelEventKind, Note, NoteKind, Pick, PickedProcess, Pid, SourceKind, SystemFact,
+        TorchEvent,
     };
 
     use crate::diagnose;
@@ -311,6 +311,24 @@ mod tests {
             text: "cannot be read further".into(),
         });
         says(&stage, "undecided, low");
+        // A kernel log in it may lie beside a job that was cut off.
+        let crash = KernelEventKind::Crash {
+            pid: Some(Pid(7)),
+            name: "python3".into(),
+            what: "segfault".into(),
+            object: None,
+        };
+        let mut alone = Stage::new().kernel("", crash);
+        says(&alone, "process-crashed, medium");
+        let source = alone.source(SourceKind::Unknown);
+        alone.case.sources.last_mut().unwrap().kinds.clear();
+        let cite = Cite::whole(source);
+        alone.case.notes.push(Note {
+            cite,
+            kind: NoteKind::Truncated,
+            text: "cannot be read further".into(),
+        });
+        says(&alone, "undecided, low");
     }
 
     #[test]

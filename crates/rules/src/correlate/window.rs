@@ -1,6 +1,6 @@
 //! Whether there is a job in the evidence at all, and the time that it spans.
 
-use ringleader_model::{Case, Fact, ProcessTable, TorchEvent, WallTime, WatchEvent};
+use ringleader_model::{Case, Fact, Note, NoteKind, ProcessTable, TorchEvent, WallTime, WatchEvent};
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// How far a statement may lie before the first sign of the job: clocks of hosts differ, and setting up takes time.
@@ -93,14 +93,26 @@ pub(crate) fn in_year(at: WallTime) -> i64 {
     (before + day) * DAY_NS + of_day
 }
 
-/// Evidence that a job leaves, or a sight of it while it runs.
+/// Evidence that a job leaves, or a sight of it while it runs. One that was looked for in vain, or may have stood where
+/// an archive is cut, is there too: a kernel log beside it does not stand for itself.
 pub(super) fn has_job(case: &Case) -> bool {
     has_records(case)
+        || is_cut(case)
         || case.observations.iter().any(|o| match &o.fact {
             Fact::Watch(WatchEvent::Ranks(all)) => !all.is_empty(),
-            Fact::Processes(table) => began(table).is_some(),
+            Fact::Processes(table) => {
+                began(table).is_some() || table.pick.as_ref().is_some_and(|pick| pick.unread.is_some())
+            }
             _ => false,
         })
+}
+
+/// An archive ends before its end. It is a source of its own, of no kind, where something is to be said of it.
+pub(crate) fn is_cut(case: &Case) -> bool {
+    let is_archive = |note: &Note| {
+        case.sources.get(note.cite.source.0 as usize).is_some_and(|source| source.kinds.is_empty())
+    };
+    case.notes.iter().any(|note| note.kind == NoteKind::Truncated && is_archive(note))
 }
 
 /// What a job itself has written, or NCCL within it.

@@ -104,7 +104,7 @@ fn stays(scene: &Scene<'_>) -> Option<ringleader_model::Finding> {
     );
     let draft = Draft::new(RULE.id, "process-uninterruptible", title)
         .weight(Weight::Derived)
-        .confidence(Confidence::Medium)
+        .at_most(Confidence::Medium)
         .culprits(drafting::culprits(scene, &[crate::correlate::waits::Node::Rank(rank)], None))
         .evidence([seen.clone(), still.evidence()]);
     let host = scene.roster.culprit_rank(rank).host;
