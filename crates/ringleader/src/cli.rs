@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use ringleader_model::{Severity, SourceKind, Verdict};
+use ringleader_model::{Severity, Verdict};
 
 use crate::check::{self, CheckArgs, ProbeArgs};
 use crate::collect::{self, CollectArgs};
@@ -191,9 +191,7 @@ fn diagnose(args: &Diagnose) -> Result<Code, Failure> {
         Format::Text => report::text::render(&report, &look(args.color, args.width, detail(args))),
     };
     print(&text)?;
-    let known =
-        |kind: &SourceKind| !matches!(kind, SourceKind::PlainText | SourceKind::Bundle | SourceKind::Unknown);
-    if !case.sources.iter().any(|source| source.kinds.iter().any(known)) {
+    if !case.sources.iter().any(ringleader_rules::is_known) {
         let n_files = case.sources.iter().filter(|source| !source.kinds.is_empty()).count();
         return Err(Failure::NoUsableEvidence { n_files });
     }

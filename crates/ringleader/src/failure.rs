@@ -28,6 +28,12 @@ pub enum Failure {
         /// Files that were read.
         n_files: usize,
     },
+    /// The process, or the job, that was asked for does not run here.
+    #[error("find what was asked for: {why}")]
+    Absent {
+        /// What is not there.
+        why: String,
+    },
     /// Nothing is known by the name that was to be explained.
     #[error("explain '{query}': nothing is known by that name")]
     Unknown {
@@ -113,7 +119,9 @@ impl Failure {
             | Self::Nodes { .. }
             | Self::Baseline { .. }
             | Self::Create { .. } => Code::Usage,
-            Self::NoUsableEvidence { .. } | Self::Snapshot { .. } | Self::Stdin(_) => Code::NoUsableEvidence,
+            Self::NoUsableEvidence { .. } | Self::Absent { .. } | Self::Snapshot { .. } | Self::Stdin(_) => {
+                Code::NoUsableEvidence
+            }
             Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => Code::NothingFound,
             // A full disk is no finding and no usage error; a script must not take it for either.
             Self::Write(_)
@@ -162,6 +170,10 @@ impl Failure {
             Self::NoUsableEvidence { .. } => {
                 (String::new(), "`ringleader help evidence` lists what is read and how to get it")
             }
+            Self::Absent { .. } => (
+                String::new(),
+                "without --pid and --job all processes that carry a rank or use a GPU are meant",
+            ),
             Self::Stdin(error) => (error.to_string(), "give the text as an argument"),
             Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => return String::new(),
             Self::Write(error) => (error.to_string(), "is there room where standard output goes?"),

@@ -128,7 +128,7 @@ impl<'a> Walk<'a> {
                     if target.may_be_gone {
                         continue;
                     }
-                    return Err(Trouble::Failed(format!("there is no process {pid}")));
+                    return Err(Trouble::Absent(format!("there is no process {pid}")));
                 }
                 self.add_with_children(*pid, &mut chosen);
             }

@@ -211,6 +211,27 @@ fn a_stopped_rank_is_named_live_and_again_from_the_bundle_that_was_kept() {
 }
 
 #[test]
+fn who_is_not_there_is_not_healthy() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = folder.path().join("b.tar.zst");
+    // More than any kernel counts to.
+    let (code, said) = ringleader(&["diagnose", "--live", "--pid", "4194999"]);
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("failed to find what was asked for: there is no process 4194999"), "{said}");
+    assert!(!said.contains("nothing wrong"), "{said}");
+    let arguments = ["collect", "--no-logs", "--no-stacks", "--no-ras", "--job", "none-such", "-o"];
+    let (code, said) = ringleader(&[&arguments[..], &[bundle.to_str().unwrap()]].concat());
+    assert_eq!(code, Some(3), "{said}");
+    assert!(
+        said.contains("error: failed to find what was asked for: no process of Slurm job none-such"),
+        "{said}"
+    );
+    // What was taken of the node is kept, and is no health either.
+    let (code, said) = ringleader(&["diagnose", bundle.to_str().unwrap()]);
+    assert!(code != Some(0) && !said.contains("nothing wrong"), "{said}");
+}
+
+#[test]
 fn without_logs_a_bundle_has_none_and_paths_that_are_named_go_in() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("extra")).unwrap();

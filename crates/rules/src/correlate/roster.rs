@@ -29,6 +29,10 @@ pub struct Member {
     pub cuda_dev: Option<u32>,
     /// NVML index: the row of nvidia-smi.
     pub nvml_dev: Option<u32>,
+    /// GPUs that it runs on by the driver's list, else those whose device files it has open.
+    pub holds: Vec<PciAddress>,
+    /// Its number on the node, where its container counts anew.
+    pub outer_pid: Option<Pid>,
 }
 
 /// All members of the job.
@@ -112,7 +116,54 @@ impl Roster {
         }
         roster.members.sort_by_key(|m| (m.rank.is_none(), m.rank, m.host.clone(), m.pid));
         roster.join_nameless();
+        roster.join_snapshots(case);
         roster
+    }
+
+    /// What snapshots of nodes and lists of the driver know of the members' processes.
+    fn join_snapshots(&mut self, case: &Case) {
+        let mut runs_on: BTreeSet<(usize, PciAddress)> = BTreeSet::new();
+        let mut opened: BTreeSet<(usize, PciAddress)> = BTreeSet::new();
+        for observation in &case.observations {
+            let host = observation.who.host.as_ref();
+            match &observation.fact {
+                Fact::Processes(table) => {
+                    for row in &table.rows {
+                        let (Some(pid), Some(picked)) = (row.pid, row.picked.as_deref()) else { continue };
+                        let Some(at) = self.place_of(pid, host) else { continue };
+                        if let Some(member) = self.members.get_mut(at) {
+                            member.outer_pid = member.outer_pid.or(picked.outer_pid);
+                        }
+                        opened.extend(picked.gpus.iter().map(|gpu| (at, *gpu)));
+                    }
+                }
+                Fact::Gpus(table) => {
+                    for (index, pid) in &table.processes {
+                        let row = table.gpus.iter().find(|row| row.index == Some(*index));
+                        let gpu = row.and_then(|row| row.pci);
+                        runs_on.extend(self.place_of(*pid, host).zip(gpu));
+                    }
+                }
+                _ => {}
+            }
+        }
+        let runs: BTreeSet<usize> = runs_on.iter().map(|(at, _)| *at).collect();
+        let opened = opened.into_iter().filter(|(at, _)| !runs.contains(at));
+        for (at, gpu) in runs_on.into_iter().chain(opened) {
+            if let Some(member) = self.members.get_mut(at) {
+                member.holds.push(gpu);
+            }
+        }
+    }
+
+    /// The only member with this process.
+    fn place_of(&self, pid: Pid, host: Option<&Host>) -> Option<usize> {
+        let is_it = |m: &Member| {
+            (m.pid == Some(pid) || m.outer_pid == Some(pid)) && hosts_agree(m.host.as_ref(), host)
+        };
+        let mut found = self.members.iter().enumerate().filter(|(_, m)| is_it(m));
+        let (at, _) = found.next()?;
+        found.next().is_none().then_some(at)
     }
 
     /// Whoever spoke as a rank before anything told its process, and then came to be known by its process, is one member,
@@ -342,6 +393,18 @@ impl Roster {
         }
     }
 
+    /// The member that the kernel of a host calls by this number.
+    pub fn by_kernel(&self, pid: Pid, host: Option<&Host>) -> Option<&Member> {
+        let is_it = |m: &&Member| m.outer_pid == Some(pid) && hosts_agree(m.host.as_ref(), host);
+        let mut found = self.members.iter().filter(is_it);
+        if let (Some(one), None) = (found.next(), found.next()) {
+            return Some(one);
+        }
+        // Whose number on the node is known is not meant by the other one.
+        let who = Who { pid: Some(pid), host: host.cloned(), ..Who::default() };
+        self.find(&who).filter(|m| m.outer_pid.is_none())
+    }
+
     /// The member with this global rank.
     pub fn by_rank(&self, rank: Rank) -> Option<&Member> {
         self.members.iter().find(|m| m.rank == Some(rank))
@@ -357,6 +420,17 @@ impl Roster {
         let seen: BTreeSet<Rank> = self.members.iter().filter_map(|m| m.rank).collect();
         (0..self.world_size.unwrap_or(0)).map(Rank).filter(|r| !seen.contains(r)).collect()
     }
+}
+
+/// The world size that ranks were started with.
+pub(crate) fn told_size(case: &Case) -> Option<u32> {
+    let told = case.observations.iter().filter_map(|o| match &o.fact {
+        Fact::Environment(environment) if o.who.rank.is_some() => {
+            environment.get("WORLD_SIZE")?.trim().parse().ok()
+        }
+        _ => None,
+    });
+    told.filter(|n| *n <= MAX_WORLD).max()
 }
 
 /// Processes that NCCL itself ran in, by ring, log or RAS.

@@ -35,8 +35,8 @@ use ringleader_model::{
 };
 
 use crate::correlate::Scene;
-use crate::correlate::machine::in_year;
 use crate::correlate::site::shown;
+use crate::correlate::window::in_year;
 use crate::health;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told;
