@@ -109,13 +109,7 @@ pub(crate) fn read_at(
     pump(Pump { pace, ..Pump::default() }, head, input, block, sink)
 }
 
-fn pump(
-    mut pump: Pump,
-    head: &[u8],
-    input: &mut dyn Read,
-    block: &mut Vec<u8>,
-    sink: &mut Sink<'_>,
-) -> u64 {
+fn pump(mut pump: Pump, head: &[u8], input: &mut dyn Read, block: &mut Vec<u8>, sink: &mut Sink<'_>) -> u64 {
     let mut filled = head.len();
     // Bytes known to hold no line end.
     let mut searched = 0;

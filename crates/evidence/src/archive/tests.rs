@@ -217,7 +217,11 @@ fn a_hole_in_a_log_is_passed_over() {
     assert!(scratch.block.capacity() < 8 << 20, "{}", scratch.block.capacity());
     // What else begins with NULs is no log.
     for bytes in [vec![0; 5_000], [vec![0; 40], (0..200_u8).collect()].concat()] {
-        assert!(tell(&read("x", &bytes)).contains("it begins with 00 00 00 00"), "{}", tell(&read("x", &bytes)));
+        assert!(
+            tell(&read("x", &bytes)).contains("it begins with 00 00 00 00"),
+            "{}",
+            tell(&read("x", &bytes))
+        );
     }
 }
 
