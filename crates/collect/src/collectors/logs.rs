@@ -255,12 +255,11 @@ fn of_process(context: &Context<'_, '_>, process: &Process) -> Vec<Wanted> {
         // An open file is read through the process that has it open: it may be deleted, or lie in a container.
         let through = opened.iter().find(|(_, target)| target == path || allowed::clean(target) == path);
         let is_claimed = through.is_none();
-        let (ask, real) = match through {
-            Some((at, target)) => (FileAsk { path: at.clone(), ..FileAsk::default() }, target.clone()),
-            None => {
-                let path = PathBuf::from(path);
-                (FileAsk { root: root_of(process.pid), path, ..FileAsk::default() }, shown.clone())
-            }
+        let (ask, real) = if let Some((at, target)) = through {
+            (FileAsk { path: at.clone(), ..FileAsk::default() }, target.clone())
+        } else {
+            let path = PathBuf::from(path);
+            (FileAsk { root: root_of(process.pid), path, ..FileAsk::default() }, shown.clone())
         };
         let name = match kind {
             "dump" => format!("dumps/{}", tame(last)),

@@ -395,13 +395,13 @@ fn files(at: &Path, seen: &mut Seen) {
         }
         let path = allowed::clean(&target);
         let is_file = path.starts_with('/') && !path.starts_with("/dev/");
-        let is_output = matches!(number.as_str(), "1" | "2");
-        if !is_output
-            && !(is_file
+        let is_log = || {
+            is_file
                 && looks_like_log(&path)
                 && seen.writes.len() < MAX_LOGS * 4
-                && is_written(&at.join("fdinfo").join(&number)))
-        {
+                && is_written(&at.join("fdinfo").join(&number))
+        };
+        if !matches!(number.as_str(), "1" | "2") && !is_log() {
             continue;
         }
         if allowed::path_looks_secret(&path) {

@@ -240,7 +240,7 @@ mod tests {
         }
         // Stored, not sparse.
         let stored =
-            facts(|file| file.write_all(&[&[0; 100_000], b"a last word\n".as_slice()].concat()).unwrap());
+            facts(|file| file.write_all(&[vec![0; 100_000].as_slice(), b"a last word\n"].concat()).unwrap());
         assert_eq!(stored, (100_012, 100_000, false));
         let inside =
             facts(|file| file.write_all(&[b"a\n".as_slice(), &[0; 3_000], b"b\n"].concat()).unwrap());

@@ -96,6 +96,8 @@ fn is_the_same(path: &Path, open: BorrowedFd<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
     use std::io::Read as _;
     use std::os::unix::fs::FileTypeExt as _;
     use std::process::Command;

@@ -314,7 +314,7 @@ fn one_huge_log_leaves_room_for_the_others() {
     let first = Idle::start(0, &at("a_huge.log"), &at("a_huge.log"));
     let second = Idle::start(1, &at("b_small.log"), &at("b_small.log"));
     // Written since they began.
-    std::fs::write(at("fr_1"), [b"\x80\x02}q\x00".as_slice(), &[7; 1 << 20]].concat()).unwrap();
+    std::fs::write(at("fr_1"), [b"\x80\x02}q\x00".as_slice(), &vec![7; 1 << 20]].concat()).unwrap();
     let bundle = at("b.tar.zst");
     let pids = format!("{},{}", first.0.id(), second.0.id());
     let to = bundle.to_str().unwrap();
