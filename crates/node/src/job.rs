@@ -78,6 +78,8 @@ pub struct Process {
     pub stderr: Option<String>,
     /// Files it writes, or is told to write, that look like logs or dumps: paths as the process itself sees them.
     pub logs: Vec<String>,
+    /// Numbers of its open files that are logs, too, and whose paths are not written down: they may hold a secret.
+    pub withheld_files: Vec<u32>,
     /// Processors it may run on.
     pub n_cpus: Option<u32>,
     /// Memory cgroup, if it has a limit or was near it.

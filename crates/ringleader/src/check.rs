@@ -44,7 +44,7 @@ pub(crate) struct CheckArgs {
     /// Form of the report; json is json-v1, jsonl a line for each node as it answers, node-json the readings themselves
     #[arg(long, value_enum, default_value_t = CheckFormat::Text)]
     format: CheckFormat,
-    /// Write the report to a file, whole or not at all
+    /// Write the report to a file, whole or not at all; to a device or a pipe as it comes
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Processes of the job, with their children [default: all that carry a rank or use a GPU]
@@ -269,6 +269,7 @@ fn live(args: &CheckArgs, chosen: &[&'static Check]) -> Result<Node, Failure> {
         window_ms: if args.quick { 0 } else { WINDOW_MS },
         nvml: args.unstable_nvml.clone(),
         connect_ms: CONNECT_MS,
+        longest_ms: args.deadline_ms,
         peers: args.peer.iter().map(|peer| Peer::named(peer)).collect(),
         ..Request::default()
     };

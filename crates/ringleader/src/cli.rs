@@ -172,13 +172,24 @@ fn diagnose(args: &Diagnose) -> Result<Code, Failure> {
     // Kept until the report is printed; what it holds is removed then.
     let mut scratch = None;
     if args.live {
+        let failed = |path: PathBuf| {
+            let is_named = args.keep.is_some();
+            move |source| match source {
+                Failure::Create { .. } | Failure::Bundle(_) => {
+                    Failure::Live { path, is_named, source: Box::new(source) }
+                }
+                other => other,
+            }
+        };
         let bundle = if let Some(path) = &args.keep {
             path.clone()
         } else {
-            let folder = tempfile::Builder::new().prefix("ringleader-").tempdir().map_err(Failure::Write)?;
+            let folder = tempfile::Builder::new().prefix("ringleader-").tempdir();
+            let create = |source| Failure::Create { path: std::env::temp_dir(), source };
+            let folder = folder.map_err(create).map_err(failed(std::env::temp_dir()))?;
             scratch.insert(folder).path().join("live.tar.zst")
         };
-        collect::for_diagnosis(&args.pid, args.job.as_deref(), &bundle)?;
+        collect::for_diagnosis(&args.pid, args.job.as_deref(), &bundle).map_err(failed(bundle.clone()))?;
         paths.insert(0, bundle);
     }
     // The process is about to end: taking a case of millions of entries apart would only cost time.

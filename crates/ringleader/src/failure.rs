@@ -96,6 +96,16 @@ pub enum Failure {
     /// A bundle could not be written to its end.
     #[error("write the bundle")]
     Bundle(#[source] ringleader_bundle::Trouble),
+    /// The evidence of a live job could not be put down.
+    #[error("keep the evidence of the live job in {}", path.display())]
+    Live {
+        /// The bundle, or the folder for it.
+        path: PathBuf,
+        /// The user named it.
+        is_named: bool,
+        /// What failed.
+        source: Box<Failure>,
+    },
     /// Standard input could not be read.
     #[error("read standard input")]
     Stdin(#[source] io::Error),
@@ -112,6 +122,7 @@ impl Failure {
     pub fn exit_code(&self) -> Code {
         match self {
             Self::Usage(error) if !error.use_stderr() => Code::NothingFound,
+            Self::Live { source, .. } => source.exit_code(),
             Self::Usage(_)
             | Self::NoSuchPath { .. }
             | Self::Unknown { .. }
@@ -154,6 +165,22 @@ impl Failure {
             Self::Bundle(trouble) => {
                 let why = std::error::Error::source(trouble).map_or_else(String::new, ToString::to_string);
                 (why, "is there room? --max-mib takes less; what was written so far can be read")
+            }
+            Self::Live { is_named, source, .. } => {
+                let mut why = source.to_string();
+                let mut next = std::error::Error::source(&**source);
+                while let Some(error) = next {
+                    let said = error.to_string();
+                    // Whatever wraps an error of the system may have said it already.
+                    why = if why.ends_with(&said) { why } else { format!("{why}: {said}") };
+                    next = error.source();
+                }
+                let help = if *is_named {
+                    "is there room? --keep names another file; one that exists is not overwritten"
+                } else {
+                    "is there room? TMPDIR names another folder, --keep FILE another file"
+                };
+                (why, help)
             }
             Self::Nodes { help, .. } => (String::new(), *help),
             Self::Baseline { why, .. } => {
@@ -211,4 +238,30 @@ pub(crate) fn our_bug() -> String {
          help: nothing was changed; please report it with the evidence, as far as you may share it\n",
         last_panic()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_live_diagnosis_without_room_names_where_and_its_own_options() {
+        let full = || io::Error::from(io::ErrorKind::StorageFull);
+        let no_room = || Failure::Bundle(ringleader_bundle::Trouble::Write(full()));
+        let no_folder = || Failure::Create { path: "/scratch".into(), source: full() };
+        for source in [no_room(), no_folder()] {
+            let code = source.exit_code();
+            let live = Failure::Live { path: "/scratch".into(), is_named: false, source: Box::new(source) };
+            let message = live.message();
+            assert!(message.contains("/scratch") && message.contains(&full().to_string()), "{message}");
+            assert!(message.contains("TMPDIR") && !message.contains("--max-mib"), "{message}");
+            assert_eq!(live.exit_code(), code);
+        }
+        let named = Failure::Live { path: "/kept".into(), is_named: true, source: Box::new(no_room()) };
+        assert!(
+            named.message().contains("--keep") && !named.message().contains(" -o"),
+            "{}",
+            named.message()
+        );
+    }
 }
