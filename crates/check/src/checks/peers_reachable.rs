@@ -15,6 +15,7 @@
 //!
 //! Linux ip-route(8), tcp(7); NCCL user guide, Troubleshooting, Networking issues.
 
+use ringleader_model::plain_word;
 use ringleader_node::{Reach, ReachFailure};
 
 use crate::answer::{Answer, Impact, Item, Verdict};
@@ -74,7 +75,8 @@ fn run(view: &View<'_>) -> Answer {
     let slowest = tried.iter().filter_map(|peer| peer.answered_ms).fold(0.0, f64::max);
     let left = peers.len() - tried.len();
     let left = if left == 0 { String::new() } else { format!("; {left} were not tried: no time was left") };
-    let host = tried.iter().find(|peer| peer.failure_kind.is_some()).map(|peer| peer.host.clone());
+    let silent = tried.iter().find(|peer| peer.failure_kind.is_some());
+    let host = silent.and_then(|peer| plain_word(&peer.host));
     Answer::from_items(format!("{} peers answer, the slowest in {slowest:.1} ms{left}", tried.len()), items)
         .advise(
             Impact::Harmless,
