@@ -57,12 +57,8 @@ impl Reader<'_, '_, '_> {
             let text = format!("{} processes ({})", rows.len(), jobs.chosen_by);
             self.push(cite, Fact::Processes(Box::new(ProcessTable { rows })), &text);
         }
-        if jobs.n_hidden > 0 {
-            let text = format!(
-                "{} processes of other users could not be looked into; run as root to see them",
-                jobs.n_hidden
-            );
-            self.sink.note(cite, NoteKind::Remark, text);
+        if let Some(why) = jobs.blind_spot() {
+            self.sink.note(cite, NoteKind::Remark, why);
         }
     }
 
