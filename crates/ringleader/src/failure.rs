@@ -22,6 +22,14 @@ pub enum Failure {
         /// Why not.
         source: io::Error,
     },
+    /// A file that an option names cannot be read.
+    #[error("read {}", path.display())]
+    NoSuchFile {
+        /// What was asked for.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
     /// Nothing readable, or nothing known, in what was given.
     #[error("find evidence in what was given: {n_files} files read, none of a known kind")]
     NoUsableEvidence {
@@ -125,6 +133,7 @@ impl Failure {
             Self::Live { source, .. } => source.exit_code(),
             Self::Usage(_)
             | Self::NoSuchPath { .. }
+            | Self::NoSuchFile { .. }
             | Self::Unknown { .. }
             | Self::UnknownCheck { .. }
             | Self::Nodes { .. }
@@ -194,6 +203,7 @@ impl Failure {
                 source.to_string(),
                 "name a folder, files, or - for standard input: ringleader diagnose PATH…",
             ),
+            Self::NoSuchFile { source, .. } => (source.to_string(), "is it there, and may you read it?"),
             Self::NoUsableEvidence { .. } => {
                 (String::new(), "`ringleader help evidence` lists what is read and how to get it")
             }

@@ -38,7 +38,7 @@ pub(super) fn take(request: &Request) -> Result<Jobs, Trouble> {
     let mut processes: Vec<Process> =
         chosen.iter().take(MAX_PROCESSES).filter_map(|pid| walk.describe(*pid)).collect();
     still_blocked(walk.proc, &mut processes);
-    Ok(Jobs { processes, chosen_by, n_hidden: walk.n_hidden })
+    Ok(Jobs { processes, chosen_by, n_hidden: walk.n_hidden, unseen: procfs::hidden_by_mount(walk.proc) })
 }
 
 /// Numbers of the processes that [`take`] would describe, for the other probes.

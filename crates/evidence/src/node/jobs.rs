@@ -68,14 +68,11 @@ impl Reader<'_, '_, '_> {
             }
         }
         let text = format!("{} processes ({})", rows.len(), jobs.chosen_by);
-        let pick = Some(Pick { n_hidden: jobs.n_hidden, unread: None });
+        let unread = jobs.unseen.as_deref().filter(|_| rows.is_empty()).map(Into::into);
+        let pick = Some(Pick { n_hidden: jobs.n_hidden, unread });
         self.push(cite, Fact::Processes(Box::new(ProcessTable { rows, pick })), &text);
-        if jobs.n_hidden > 0 {
-            let text = format!(
-                "{} processes of other users could not be looked into; run as root to see them",
-                jobs.n_hidden
-            );
-            self.sink.note(cite, NoteKind::Remark, text);
+        if let Some(why) = jobs.blind_spot() {
+            self.sink.note(cite, NoteKind::Remark, why);
         }
     }
 

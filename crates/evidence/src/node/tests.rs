@@ -199,7 +199,7 @@ fn node() -> Node {
                 process(4713, 4712, "S", 1),
             ],
             chosen_by: "all processes with a rank".to_owned(),
-            n_hidden: 0,
+            ..Jobs::default()
         }),
         ..Node::default()
     }

@@ -35,6 +35,10 @@ pub(super) fn run(args: &CollectArgs) -> Result<(String, Code), Failure> {
         let why = "--pid is for one node, and many are named".to_owned();
         return Err(Failure::Nodes { why, help: "--job chooses the processes of a Slurm job on all nodes" });
     }
+    if args.output.as_ref().is_some_and(|output| output.as_os_str() == "-") {
+        let why = "the bundles of many nodes go to a folder, not to standard output".to_owned();
+        return Err(Failure::Nodes { why, help: "name a new folder with -o, or one node without --hosts" });
+    }
     let started = Instant::now();
     let (transport, hosts) = args.nodes.transport()?;
     let program = args.nodes.program()?;
@@ -47,6 +51,7 @@ pub(super) fn run(args: &CollectArgs) -> Result<(String, Code), Failure> {
         hosts: &hosts,
         program: &program,
         args: &remote,
+        args_of: &|_| Vec::new(),
         parallel: args.nodes.parallel.into(),
         deadline: args.nodes.deadline(DEADLINE_SECS),
         max_bytes: (args.max_mib << 20).saturating_add(SLACK_BYTES),

@@ -66,7 +66,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let draft = with_storage(scene, draft, host.as_ref());
         let pid = drafting::pid_of(scene, rank);
         let draft = draft
-            .advise_command(Impact::Harmless, "see where in the kernel it waits: a file system, the GPU driver, memory reclaim", format!("cat /proc/{pid}/stack /proc/{pid}/wchan"))
+            .advise_made(Impact::Harmless, "see where in the kernel it waits: a file system, the GPU driver, memory reclaim", Some(format!("cat /proc/{pid}/stack /proc/{pid}/wchan")))
             .advise_command(Impact::Harmless, "look for a stuck mount", "grep -E ' (nfs|nfs4|lustre|fuse|ceph|gpfs)' /proc/mounts; dmesg -T | grep -i 'blocked for more than'");
         findings.extend(draft.build());
     }
