@@ -20,6 +20,8 @@ pub struct Stat {
     pub state: String,
     /// Parent.
     pub ppid: u32,
+    /// Session.
+    pub session: u32,
     /// Processor time so far, clock ticks.
     pub cpu_ticks: u64,
     /// Threads.
@@ -41,6 +43,8 @@ impl Stat {
             command: command.to_owned(),
             state: fields.first()?.chars().next()?.to_string(),
             ppid: u32::try_from(field(1)?).ok()?,
+            // 0 for what belongs to another namespace.
+            session: field(3).and_then(|session| u32::try_from(session).ok()).unwrap_or_default(),
             cpu_ticks: field(11)? + field(12)?,
             n_threads: u32::try_from(field(17)?).ok()?,
             started_ticks: field(19)?,
@@ -279,6 +283,7 @@ mod tests {
             "4711 (a) S (b) D 17 4711 1 0 -1 4194560 1 2 3 4 500 250 0 0 20 0 12 0 987654 99999 2048 184467";
         let stat = Stat::parse(line).unwrap();
         assert_eq!((stat.command.as_str(), stat.state.as_str(), stat.ppid), ("a) S (b", "D", 17));
+        assert_eq!(stat.session, 1);
         assert_eq!(
             (stat.cpu_ticks, stat.n_threads, stat.started_ticks, stat.resident_pages),
             (750, 12, 987_654, 2048)

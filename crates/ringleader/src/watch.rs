@@ -6,6 +6,7 @@
 
 mod agent;
 mod args;
+mod attempts;
 mod child;
 mod events;
 mod hooks;
@@ -31,6 +32,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use ringleader_watch::digest::SeenBy;
 use ringleader_watch::engine::{Engine, Settings};
 use ringleader_watch::event::{Event, SeenRank, What};
 use ringleader_watch::tree;
@@ -38,6 +40,7 @@ use ringleader_watch::view::JobState;
 
 use self::agent::{Agent, Target};
 pub(crate) use self::args::WatchArgs;
+use self::attempts::Attempt;
 use self::child::Running;
 use self::events::Teller;
 use self::incident::{Judged, Scene};
@@ -378,10 +381,13 @@ impl Watch<'_> {
             let host = host.clone();
             let (local_rank, pid, state) = (process.local_rank, process.pid, process.state);
             let began = self.agent.began(pid);
-            Some(SeenRank { rank: process.rank?, local_rank, host, pid, state, began })
+            let seen = SeenRank { rank: process.rank?, local_rank, host, pid, state, began };
+            let since = ringleader_watch::event::seconds(process.state_since_ns);
+            Some(Attempt { seen, since, has_ring: process.seen_by == SeenBy::Ring })
         });
+        let seen = attempts::current(&seen.collect::<Vec<_>>());
         let stalls = view.stalls.iter().cloned().map(|stall| What::Stall(Box::new(stall)));
-        let lines = [What::Ranks { ranks: seen.collect() }]
+        let lines = [What::Ranks { ranks: seen }]
             .into_iter()
             .chain(stalls)
             .chain(self.engine.slow_link().cloned().map(What::Straggler))

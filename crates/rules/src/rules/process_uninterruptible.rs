@@ -109,10 +109,10 @@ fn stays(scene: &Scene<'_>) -> Option<ringleader_model::Finding> {
         .evidence([seen.clone(), still.evidence()]);
     let host = scene.roster.culprit_rank(rank).host;
     with_storage(scene, draft, host.as_ref())
-        .advise_command(
+        .advise_made(
             Impact::Harmless,
             "see where in the kernel it waits: a file system, the GPU driver, memory reclaim",
-            format!("cat /proc/{pid}/stack /proc/{pid}/wchan"),
+            Some(format!("cat /proc/{pid}/stack /proc/{pid}/wchan")),
         )
         .build()
 }
