@@ -303,7 +303,7 @@ mod tests {
     fn an_archive_that_ends_early() {
         let mut stage = Stage::job(3).dumps(&["ar:1 ar:9", "ar:1 ar:9", "ar:1 ar:9"]);
         let source = stage.source(SourceKind::Unknown);
-        stage.case.sources.last_mut().unwrap().kinds.clear();
+        stage.case.sources.iter_mut().skip(source.0 as usize).for_each(|s| s.kinds.clear());
         let cite = Cite::whole(source);
         stage.case.notes.push(Note {
             cite,
@@ -321,7 +321,7 @@ mod tests {
         let mut alone = Stage::new().kernel("", crash);
         says(&alone, "process-crashed, medium");
         let source = alone.source(SourceKind::Unknown);
-        alone.case.sources.last_mut().unwrap().kinds.clear();
+        alone.case.sources.iter_mut().skip(source.0 as usize).for_each(|s| s.kinds.clear());
         let cite = Cite::whole(source);
         alone.case.notes.push(Note {
             cite,

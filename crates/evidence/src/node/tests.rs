@@ -225,6 +225,11 @@ fn one_line_and_many_say_the_same() {
 
 #[test]
 fn processes_of_the_job_are_told_from_those_beside_it() {
+    fn extra(pid: u32, ppid: u32, state: &str) -> Process {
+        let (state, command) = (state.to_owned(), "python3".to_owned());
+        Process { pid, ppid, state, command, ..Process::default() }
+    }
+
     let own = |change: fn(&mut Jobs)| {
         let mut node = node();
         if let ringleader_node::Outcome::Seen(jobs) = &mut node.jobs.outcome {
@@ -239,10 +244,6 @@ fn processes_of_the_job_are_told_from_those_beside_it() {
         let is_own = |row: &&ringleader_model::ProcessRow| row.picked.as_ref().unwrap().is_of_job;
         rows.iter().filter(is_own).map(|row| row.pid.unwrap().0).collect::<Vec<_>>()
     };
-    fn extra(pid: u32, ppid: u32, state: &str) -> Process {
-        let (state, command) = (state.to_owned(), "python3".to_owned());
-        Process { pid, ppid, state, command, ..Process::default() }
-    }
     // Ranks with their children; the launcher and a stranger are not.
     assert_eq!(own(|_| {}), [4711, 4712, 4713]);
     let beside = |jobs: &mut Jobs| {

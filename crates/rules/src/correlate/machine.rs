@@ -393,17 +393,16 @@ impl<'r> Join<'r> {
                 culprit.gpu = member.gpu.or(culprit.gpu);
             }
             culprit.host = culprit.host.or_else(|| first.host.clone());
-            let is_user = |m: &&Member| blamed == m.pid || blamed == m.outer_pid;
             // Another process on this rank's GPU, unless it is the rank by another number: a container counts anew.
-            if blamed.is_some() && !users.iter().any(|m| is_user(m)) {
+            if blamed.is_some() && !users.iter().any(|m| blamed == m.pid || blamed == m.outer_pid) {
                 let by_name = name_of(&event.kind).is_some_and(trains);
                 let may_be_rank = by_name || place.is_some() && !is_of_desktop(&event.kind);
                 if !may_be_rank {
                     return (Bond::Foreign, culprit);
                 }
                 // Those that could be meant live, and complain of nothing.
-                let lives = |m: &&Member| m.pid.is_some_and(|pid| self.alive.contains(&pid));
-                if !self.has_failed && users.iter().all(|m| lives(m)) {
+                let all_live = users.iter().all(|m| m.pid.is_some_and(|pid| self.alive.contains(&pid)));
+                if !self.has_failed && all_live {
                     return (Bond::Loose, Culprit { rank: None, local_rank: None, ..culprit });
                 }
             }
