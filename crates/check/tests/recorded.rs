@@ -139,7 +139,9 @@ fn a_peer_or_a_master_that_no_host_is_called_gets_no_command() {
     reach.push(peer);
     for (host, is_told) in [("head-01.cluster", true), ("$(id)", false), (HOSTILE, false), ("-c", false)] {
         let Outcome::Seen(reach) = &mut node.reach.outcome else { panic!() };
-        reach.iter_mut().for_each(|reach| host.clone_into(&mut reach.host));
+        for reach in reach.iter_mut() {
+            host.clone_into(&mut reach.host);
+        }
         let report = judge(&node, checks::ALL, &Options::default());
         for id in ["master-address", "peers-reachable"] {
             let check = result(&report, id);
