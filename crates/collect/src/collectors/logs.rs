@@ -73,9 +73,10 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
         let processes: Vec<Process> = context.jobs().map(|jobs| jobs.processes.clone()).unwrap_or_default();
         let mut met = BTreeSet::new();
         for process in processes.iter().filter(|p| p.state != "Z" && p.pid != std::process::id()) {
+            // Two containers may call two files alike, also where they have them open.
+            let container = root_of(process.pid).map(|_| mounts_of(process.pid));
             for file in of_process(context, process) {
-                let container = file.ask.root.clone().map(|_| mounts_of(process.pid));
-                if met.insert((container, file.real.clone())) {
+                if met.insert((container.clone(), file.real.clone())) {
                     wanted.push(file);
                 }
             }
@@ -103,7 +104,7 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
         }
     }
     // What nothing can replace first, and what is small: a job is no more known for a hundred MiB of one rank's log.
-    found.sort_by_key(|(file, facts)| (!file.is_whole_or_nothing(), facts.size - facts.n_hole));
+    found.sort_by_key(|(file, facts)| (!file.is_whole_or_nothing(), facts.size_of_text()));
     let mut shares =
         Shares::of(found.iter().map(|(file, _)| file).filter(|file| !file.is_whole_or_nothing()));
     for (file, facts) in found {
@@ -224,7 +225,7 @@ fn take(
     let content = if facts.is_binary { Content::Binary } else { Content::Text };
     item.hole_bytes = facts.n_hole;
     // It may have grown since: as much as was there is taken.
-    context.bundle.add_share(item, content, facts.size - facts.n_hole, &mut input, share)?;
+    context.bundle.add_share(item, content, facts.size_of_text(), &mut input, share)?;
     Ok(input.is_hung())
 }
 

@@ -31,6 +31,13 @@ pub(crate) struct FileFacts {
     pub(crate) is: (u64, u64),
 }
 
+impl FileFacts {
+    /// Bytes without the hole; it may have grown between two looks.
+    pub(crate) fn size_of_text(&self) -> u64 {
+        self.size.saturating_sub(self.n_hole)
+    }
+}
+
 pub(super) fn take(request: &Request) -> Result<FileFacts, Trouble> {
     let ask = request.file.as_ref().ok_or_else(|| Trouble::Failed("no file was named".to_owned()))?;
     let file = open(ask).map_err(|error| match error.kind() {
