@@ -362,9 +362,11 @@ pub fn mapped_ring(proc: &Path, pid: u32) -> Option<RingFile> {
 /// Whether a process has loaded what computes on GPUs; none if its maps cannot be read now.
 pub fn has_gpu_code(proc: &Path, pid: u32) -> Option<bool> {
     let maps = maps(proc, pid)?;
-    Some(maps.lines().filter_map(|line| line.rsplit_once('/')).any(|(_, name)| {
-        GPU_CODE.iter().any(|library| name.starts_with(library))
-    }))
+    Some(
+        maps.lines()
+            .filter_map(|line| line.rsplit_once('/'))
+            .any(|(_, name)| GPU_CODE.iter().any(|library| name.starts_with(library))),
+    )
 }
 
 fn maps(proc: &Path, pid: u32) -> Option<String> {

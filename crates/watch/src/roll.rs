@@ -135,7 +135,8 @@ impl Roll {
             let is_old = seat.state == ProcessState::Dead && now_ns - seat.state_since_ns > GONE_NS;
             // Another process has turned out to be this rank, and this one to be a shell around it. Those that have died are
             // listed.
-            let is_taken = seat.digest.comms.is_empty() && seat.digest.rank.is_some_and(|rank| live.contains(&rank));
+            let is_taken =
+                seat.digest.comms.is_empty() && seat.digest.rank.is_some_and(|rank| live.contains(&rank));
             if is_old || is_taken && seat.state != ProcessState::Dead || agent.seats.len() >= MAX_SEATS {
                 continue;
             }

@@ -239,14 +239,13 @@ impl Agent {
         let mut jobs = jobs::jobs(&writers);
         let newest =
             |pids: &BTreeSet<u32>| pids.iter().filter_map(|pid| Some(all.get(pid)?.started_ticks)).max();
-        let n_followed = |pids: &BTreeSet<u32>| pids.iter().filter(|pid| self.members.contains_key(pid)).count();
-        let chosen = if self.had_ranks {
-            (0..jobs.len()).rev().max_by_key(|at| n_followed(&jobs[*at])).filter(|at| n_followed(&jobs[*at]) > 0)
-        } else {
-            (0..jobs.len()).max_by_key(|at| (n_followed(&jobs[*at]), jobs[*at].len(), newest(&jobs[*at])))
-        };
-        self.n_other_jobs = jobs.len() - usize::from(chosen.is_some());
-        chosen.map(|at| jobs.swap_remove(at)).unwrap_or_default()
+        let n_followed =
+            |pids: &BTreeSet<u32>| pids.iter().filter(|pid| self.members.contains_key(pid)).count();
+        jobs.sort_by_key(|pids| (n_followed(pids), pids.len(), newest(pids)));
+        let n_jobs = jobs.len();
+        let chosen = jobs.pop().filter(|pids| !self.had_ranks || n_followed(pids) > 0);
+        self.n_other_jobs = n_jobs - usize::from(chosen.is_some());
+        chosen.unwrap_or_default()
     }
 
     /// What a ring, and its process, say of the job they belong to. Read again and again, as communicators are made one after
@@ -271,7 +270,11 @@ impl Agent {
             writer.rank = digest.rank.or(writer.rank);
             writer.world_size = digest.world_size.or(writer.world_size);
         };
-        match self.members.get(&pid).filter(|member| member.start_ticks == stat.started_ticks && member.sees()) {
+        match self
+            .members
+            .get(&pid)
+            .filter(|member| member.start_ticks == stat.started_ticks && member.sees())
+        {
             Some(member) => of(&mut known.writer, &member.last),
             None if known.next <= now => {
                 known.next = now + known.pause;
@@ -313,10 +316,17 @@ impl Agent {
         let mut ranks = follow::innermost(all, &places, |family| {
             let rings: Vec<u32> = family.iter().copied().filter(has_ring).collect();
             // Workers of a loader have loaded the same.
-            if rings.is_empty() { family.iter().copied().find(has_gpu_code).into_iter().collect() } else { rings }
+            if rings.is_empty() {
+                family.iter().copied().find(has_gpu_code).into_iter().collect()
+            } else {
+                rings
+            }
         });
-        let told: BTreeSet<_> =
-            ranks.iter().filter(|pid| has_ring(pid)).filter_map(|pid| Some(number(places.get(pid)?))).collect();
+        let told: BTreeSet<_> = ranks
+            .iter()
+            .filter(|pid| has_ring(pid))
+            .filter_map(|pid| Some(number(places.get(pid)?)))
+            .collect();
         ranks.extend(self.members.iter().filter(|(_, m)| m.ring.is_some()).map(|(pid, _)| *pid));
         let is_late = self.began.elapsed() > UNNAMED;
         if ranks.is_empty()
@@ -483,7 +493,11 @@ impl Agent {
                 // What it said before would look as if it stood still. Of the dead it is the last word.
                 let last = &member.last;
                 let (rank, local_rank, world_size) = (last.rank, last.local_rank, last.world_size);
-                if is_gone { last.clone() } else { RankDigest { rank, local_rank, world_size, ..RankDigest::default() } }
+                if is_gone {
+                    last.clone()
+                } else {
+                    RankDigest { rank, local_rank, world_size, ..RankDigest::default() }
+                }
             }
             None => RankDigest::default(),
         };
@@ -557,7 +571,9 @@ impl Agent {
             member.unopened.clone().or_else(|| member.ring.as_ref().and_then(|ring| ring.failed.clone()))
         };
         for (pid, why) in live().filter_map(|(pid, member)| Some((pid, why(member)?))).take(MAX_NAMED) {
-            notes.push(format!("the ring of pid {pid} cannot be read, nothing is seen of its operations: {why}"));
+            notes.push(format!(
+                "the ring of pid {pid} cannot be read, nothing is seen of its operations: {why}"
+            ));
         }
         let is_removed = |m: &Member| m.ring.as_ref().is_some_and(|ring| ring.file.held.is_some());
         let removed: Vec<u32> = live().filter(|(_, m)| is_removed(m)).map(|(pid, _)| *pid).collect();

@@ -16,7 +16,10 @@ pub(crate) struct Attempt {
 
 /// Those that no later process of the same rank has followed.
 pub(crate) fn current(all: &[Attempt]) -> Vec<SeenRank> {
-    all.iter().filter(|one| !all.iter().any(|other| follows(other, one))).map(|one| one.seen.clone()).collect()
+    all.iter()
+        .filter(|one| !all.iter().any(|other| follows(other, one)))
+        .map(|one| one.seen.clone())
+        .collect()
 }
 
 fn follows(new: &Attempt, old: &Attempt) -> bool {

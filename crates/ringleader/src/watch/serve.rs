@@ -119,7 +119,11 @@ impl Guest {
     }
 
     /// What writing came to.
-    fn wrote(&mut self, context: &mut Context<'_>, wrote: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn wrote(
+        &mut self,
+        context: &mut Context<'_>,
+        wrote: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
         match wrote {
             Poll::Ready(Ok(_)) => {
                 let until = Instant::now() + self.patience;

@@ -195,8 +195,7 @@ impl Roster {
         let mut followed = Vec::new();
         for all in by_rank.values().filter(|all| all.len() > 1) {
             let member = |at: &usize| self.members.get(*at);
-            let is_followed =
-                |old: &Member| all.iter().filter_map(member).any(|new| follows(new, old));
+            let is_followed = |old: &Member| all.iter().filter_map(member).any(|new| follows(new, old));
             followed.extend(all.iter().copied().filter(|at| member(at).is_some_and(is_followed)));
         }
         for at in followed {

@@ -50,9 +50,10 @@ fn tied<'a>(groups: Vec<Vec<&'a Writer>>, tie: Tie) -> Vec<Vec<&'a Writer>> {
     for group in groups {
         let ties: BTreeMap<String, bool> = group.iter().filter_map(|writer| tie(writer)).collect();
         let is_tied = |other: &[&Writer]| {
-            other.iter().filter_map(|writer| tie(writer)).any(|(key, _)| {
-                ties.get(&key).is_some_and(|is_sure| fit(other, &group, *is_sure))
-            })
+            other
+                .iter()
+                .filter_map(|writer| tie(writer))
+                .any(|(key, _)| ties.get(&key).is_some_and(|is_sure| fit(other, &group, *is_sure)))
         };
         match out.iter_mut().find(|other| is_tied(other)) {
             Some(other) => other.extend(group),
@@ -94,7 +95,8 @@ mod tests {
 
     #[test]
     fn communicators_join_whatever_the_parents() {
-        let all = [writer(1, 0, &["a"]), writer(2, 0, &["b"]), writer(3, 1, &["a", "c"]), writer(4, 2, &["c"])];
+        let all =
+            [writer(1, 0, &["a"]), writer(2, 0, &["b"]), writer(3, 1, &["a", "c"]), writer(4, 2, &["c"])];
         assert_eq!(of(&all), [vec![1, 3, 4], vec![2]]);
     }
 

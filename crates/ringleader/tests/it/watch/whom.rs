@@ -72,7 +72,8 @@ fn a_shell_around_each_rank_makes_neither_more_jobs_nor_more_ranks() {
 
 /// The process of a rank, by the rings of a folder.
 fn pid_of(folder: &Path, rank: u32) -> Option<u32> {
-    let states = rings_in(&folder.join("rings")).into_iter().filter_map(|ring| Reader::open(&ring).ok()?.state().ok());
+    let states =
+        rings_in(&folder.join("rings")).into_iter().filter_map(|ring| Reader::open(&ring).ok()?.state().ok());
     states.map(|state| state.process).find(|process| process.rank == Some(rank)).map(|process| process.pid)
 }
 
@@ -102,7 +103,11 @@ fn of_a_job_that_was_started_again_the_newest_process_is_named() {
     assert!(Command::new("kill").args(["-STOP", &pid.to_string()]).status().unwrap().success());
     let verdict = watcher.until("verdict")["report"]["verdict"].clone();
     assert_eq!(verdict["cause"], "process-stopped", "{verdict}");
-    assert_eq!((&verdict["culprits"][0]["rank"], &verdict["culprits"][0]["pid"]), (&json!(1), &json!(pid)), "{verdict}");
+    assert_eq!(
+        (&verdict["culprits"][0]["rank"], &verdict["culprits"][0]["pid"]),
+        (&json!(1), &json!(pid)),
+        "{verdict}"
+    );
 }
 
 /// With every descriptor of the watcher taken by connections that ask nothing.
@@ -113,7 +118,20 @@ fn without_a_descriptor_left_nobody_is_dead() {
     let mut child = Command::new("sh")
         .args(["-c", "ulimit -n 40; exec \"$0\" \"$@\""])
         .arg(ringleader().get_program())
-        .args(["watch", "--json", "--interval", "0.1", "--for", "120", "--serve", "0", "--rings", &rings, "--pid", &pids])
+        .args([
+            "watch",
+            "--json",
+            "--interval",
+            "0.1",
+            "--for",
+            "120",
+            "--serve",
+            "0",
+            "--rings",
+            &rings,
+            "--pid",
+            &pids,
+        ])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
