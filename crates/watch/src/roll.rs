@@ -193,7 +193,7 @@ fn standing(comm: &CommDigest) -> impl PartialEq + use<> {
 /// When something last moved, by the node's clock. A call counts if the operation is the oldest there is: it then is what
 /// others may have waited for. Calls that queue up behind one that is stuck are no progress.
 fn moved(comm: &CommDigest, before: Option<&CommDigest>, at_ns: i64) -> i64 {
-    let same = before.filter(|before| comm.moved_ns > 0 && standing(before) == standing(comm));
+    let same = before.filter(|before| standing(before) == standing(comm));
     same.map_or_else(|| moved_as_told(comm, before, at_ns), |before| before.moved_ns)
 }
 
@@ -249,7 +249,7 @@ impl Agent {
 #[cfg(test)]
 mod tests {
     use super::{Roll, Way};
-    use crate::digest::{Digest, ProcessState, RankDigest};
+    use crate::digest::{CommDigest, Digest, OpDigest, ProcessState, RankDigest};
 
     #[test]
     fn a_shell_that_was_taken_for_the_rank_has_not_died() {
@@ -272,6 +272,32 @@ mod tests {
         assert_eq!(tell(2, &[(11, 0), (20, 1)]), [(11, lives), (20, lives)]);
         assert_eq!(tell(3, &[(11, 0)]), [(11, lives), (20, is_dead)]);
         assert_eq!(tell(4, &[(11, 0), (21, 1)]), [(11, lives), (20, is_dead), (21, lives)]);
+    }
+
+    /// Before anything has ended or started the only moment there is, is that of the call.
+    #[test]
+    fn a_first_call_that_is_told_anew_has_not_moved() {
+        let mut roll = Roll::default();
+        let mut tell = |sequence: u64, enqueued_ns: i64, number: u64| {
+            let op = OpDigest { number, function: "AllReduce".to_owned(), enqueued_ns, ..OpDigest::default() };
+            let comm = CommDigest {
+                id: "a".to_owned(),
+                collectives: number,
+                collectives_done: Some(0),
+                progress_ns: enqueued_ns,
+                in_flight: vec![op],
+                ..CommDigest::default()
+            };
+            let ranks = vec![RankDigest { pid: 10, rank: Some(0), comms: vec![comm], ..RankDigest::default() }];
+            let at_ns = sequence as i64 * 500_000_000;
+            roll.take(Digest { sequence, at_ns, ranks, ..Digest::default() }, at_ns);
+            roll.agents[""].seats[&10].digest.comms[0].moved_ns
+        };
+        let first = tell(1, 100_000_000, 1);
+        assert_eq!(first, 100_000_000);
+        assert_eq!(tell(2, 100_000_900, 1), first, "the clock of the ring was mapped anew");
+        assert_eq!(tell(3, 100_001_700, 1), first);
+        assert!(tell(4, 1_600_000_000, 2) > first);
     }
 
     #[test]

@@ -64,8 +64,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .gpu_tables()
         .filter_map(|(observation, table)| {
             let host = scene.host_of(observation);
-            let said = failed(table).filter(|_| !lists_gpus(scene, observation, host.as_ref()))?;
-            Some(ask(&said, host.as_ref()))
+            let is_elsewhere = |said: &String| {
+                !said.contains(NO_ANSWER) && lists_gpus(scene, observation, host.as_ref())
+            };
+            let said = failed(table).filter(|said| !is_elsewhere(said))?;
+            Some(ask(&said, host.as_ref(), table.gpus.is_empty()))
         })
         .collect();
     needs.sort();
@@ -83,12 +86,13 @@ fn lists_gpus(scene: &Scene<'_>, failed: &Observation, host: Option<&Host>) -> b
     })
 }
 
-fn ask(said: &str, host: Option<&Host>) -> Need {
+fn ask(said: &str, host: Option<&Host>, is_of_all: bool) -> Need {
     let on = host.map_or_else(String::new, |h| format!(" on {h}"));
     if let Some((_, said)) = said.split_once(" for GPU ").filter(|_| said.contains(NO_ANSWER)) {
         return Need {
             question: format!(
-                "the driver{on} gave no answer about any GPU (GPU {said}): was it busy, or is it stuck?"
+                "the driver{on} gave no answer about {} (GPU {said}): was it busy, or is it stuck?",
+                if is_of_all { "any GPU" } else { "some GPUs" }
             ),
             command: "time nvidia-smi; dmesg -T | grep -iE \"nvrm|xid\" | tail -50".to_owned(),
         };
@@ -148,15 +152,16 @@ mod tests {
         let stage = Stage::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]).smi_fails(said);
         assert_eq!(n_asked(&stage), 1);
         stage.silent(&gpu_fallen_off_bus::RULE);
-        // The other GPUs answer: it is this one.
-        let mut alone = Stage::new().two_ranks().shows(gpus(3, |_, _| {}));
-        for observation in &mut alone.case.observations {
+        // Others answer: a node under load asks one after another, and the time is up.
+        let failed = Stage::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
+        let mut some = failed.shows(gpus(3, |_, _| {}));
+        for observation in &mut some.case.observations {
             if let ringleader_model::Fact::Gpus(table) = &mut observation.fact {
                 table.failures.push((1, said.into()));
             }
         }
-        assert_eq!(n_asked(&alone), 0);
-        alone.finding(&gpu_fallen_off_bus::RULE);
+        assert_eq!(n_asked(&some), 1);
+        some.silent(&gpu_fallen_off_bus::RULE);
     }
 
     #[test]
