@@ -91,7 +91,7 @@ mod tests {
     use super::completed;
     use crate::diagnose;
     use crate::staging::Stage;
-    use ringleader_model::{Case, Fact, RingRecord};
+    use ringleader_model::{Case, Fact, Rank, RingRecord};
 
     /// As NCCL 2.26 tells it: no sizes, and no number before the first operation.
     fn old(stage: Stage) -> Stage {
