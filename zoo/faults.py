@@ -126,6 +126,8 @@ FAULTS = [
     Fault("no-interface", "one rank is told to use an interface that does not exist", "wrong-interface",
           also=("nccl-env-misconfigured", "nccl-env-mismatch"), kinds=("plain",), group="start", ends=True, wait=40.0),
     Fault("missing-rank", "one rank is never started", "missing-rank", kinds=("plain",), group="start", ranks=_not_zero, wait=40.0),
+    Fault("missing-node", "one of the nodes never joins", "missing-rank", kinds=("plain",), group="start", nodes=True,
+          needs=("netns",), ranks=_not_zero, wait=40.0),
     Fault("env-algo", "NCCL_ALGO differs on one rank", "nccl-env-mismatch", kinds=("plain",), group="start", wait=40.0, least=3),
     Fault("env-rank", "two processes have the same RANK", "rank-env-misconfigured", also=("missing-rank", "duplicate-gpu"),
           kinds=("plain",), group="start", ranks=_not_zero, least=3, ends=True, wait=40.0),

@@ -185,7 +185,7 @@ class Run:
             of = {"RANK": str(self.twin)}
         elif name == "duplicate-gpu" and self.shares_gpus():
             of = {"NCCL_HOSTID": f"zoo-host-{self.rank - 1}"}
-        elif name == "missing-rank":
+        elif name in ("missing-rank", "missing-node"):
             absent = [self.rank]
         return ({str(self.rank): of} if of else {}), absent
 

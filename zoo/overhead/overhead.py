@@ -13,7 +13,7 @@ processes: `switch.cc` loads all of them into one, and every round goes through 
 milliseconds. `none` and `again` ask NCCL for no event; a number is the median over rounds of a variant's time against the
 mean of these two in the same round, with the interval that holds it in 95 % of bootstrap samples of the rounds. Several
 processes one after another; how far `none` differs between them is the noise from run to run, which is what a user would
-see. `--apart N` runs ours, NCCL's own plugins and its log in processes of their own, N rounds of them, up to 2 MiB.
+see. `--apart N` runs ours, NCCL's own plugins and its log in processes of their own, N rounds of them.
 """
 
 import argparse
@@ -32,7 +32,6 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 SIZES = [8, 64, 512, 4096, 32768, 262144, 2097152, 16777216, 134217728, 1073741824]
 SMALL = 32768
-APART = 2097152
 BASES = ("none", "again")
 RESAMPLES = 1000
 
@@ -289,11 +288,25 @@ def tables(result):
             for c in cells) + " |")
     text = "Median, % [95 % interval]:\n\n" + "\n".join(first) + "\n\nLower quartile / least / mean, %:\n\n" + "\n".join(second)
     if result.get("apart"):
-        text += "\n\nIn processes of their own, µs (median of each process):\n\n"
-        names = list(dict.fromkeys(name for row in result["apart"].values() for name in row))
-        text += "| what | " + " | ".join(names) + " |\n|---|" + "---|" * len(names) + "\n"
-        for key, row in result["apart"].items():
-            text += f"| {key} | " + " | ".join(", ".join(f"{t:.2f}" for t in row.get(name, [])) for name in names) + " |\n"
+        text += "\n\n" + table_apart(result["apart"])
+    return text
+
+
+def table_apart(apart):
+    """Each variant in processes of its own: median, its difference from those without a plugin, least and most."""
+    names = [name for name in dict.fromkeys(name for row in apart.values() for name in row) if name not in BASES]
+    text = "In processes of their own, µs [least, most], and against no plugin:\n\n"
+    text += "| what | no plugin | " + " | ".join(names) + " |\n|---|---:|" + "---:|" * len(names) + "\n"
+    for key, row in apart.items():
+        base = [time for name in BASES for time in row.get(name, [])]
+        if not base:
+            continue
+        cells = [f"{statistics.median(base):.2f} [{min(base):.2f}, {max(base):.2f}]"]
+        for name in names:
+            times = row.get(name)
+            cells.append(f"{statistics.median(times):.2f} [{min(times):.2f}, {max(times):.2f}] "
+                         f"{percent(statistics.median(times) / statistics.median(base) - 1)} %" if times else "-")
+        text += f"| {key}{' B' if key[-1].isdigit() else ''} | " + " | ".join(cells) + " |\n"
     return text
 
 
@@ -308,6 +321,8 @@ def main():
     parser.add_argument("--ddp-processes", type=int, default=2)
     parser.add_argument("--ddp-rounds", type=int, default=12)
     parser.add_argument("--apart", type=int, default=0, metavar="N", help="rounds of processes of one variant each")
+    parser.add_argument("--apart-ours", type=int, default=0, metavar="N",
+                        help="rounds of ours and none, up to 32 KiB in those after --apart's")
     parser.add_argument("--small", action="store_true", help="up to 32 KiB, and no DDP")
     parser.add_argument("--largest", type=int, default=SIZES[-1])
     parser.add_argument("--out", default="overhead.json")
@@ -383,14 +398,17 @@ def main():
             name: {**quiet, **needs, "NCCL_PROFILER_PLUGIN": str(path)}
             for name, (path, needs) in libraries.items()
         } | {"coll-log": {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "COLL", "NCCL_DEBUG_FILE": str(folder / "coll.%h.%p")}}
-        for number in range(options.apart):
-            order = list(alone)
+        # A profiler that is there and asks for nothing: what NCCL does for its being there.
+        alone["loaded"] = {**quiet, "NCCL_PROFILER_PLUGIN": str(switch), "OVERHEAD_VARIANTS": "loaded="}
+        for number in range(max(options.apart, options.apart_ours)):
+            order = [name for name in alone if number < options.apart or name not in built and name != "coll-log"]
             random.shuffle(order)
             for variant in order:
                 if left() < 10:
                     break
+                sizes = [size for size in options.sizes if number < options.apart or size <= SMALL]
                 found, is_well = ops(options, folder, program, alone[variant], f"{number + 1}{order.index(variant):02}",
-                                     [variant], 5, min(options.limit, left()), [n for n in options.sizes if n <= APART])
+                                     [variant], 5, min(options.limit, left()), sizes)
                 for key, row in found.items():
                     apart.setdefault(key, {}).setdefault(variant, []).append(statistics.median(row[variant]))
                 write()

@@ -11,4 +11,4 @@ mod manifest;
 mod writer;
 
 pub use crate::manifest::{Clock, Cut, Host, Item, MANIFEST, Manifest, Origin, Outcome, SCHEMA, Version};
-pub use crate::writer::{Caps, Content, Source, Trouble, Writer};
+pub use crate::writer::{Caps, Content, LEAST_SHARE, Source, Trouble, Writer};

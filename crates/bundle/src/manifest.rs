@@ -97,6 +97,8 @@ pub struct Item {
     pub took_ms: u64,
     /// Bytes in the bundle, before compression.
     pub bytes: u64,
+    /// NULs that a text began with and that are left out: it was emptied while its writer stood at its end.
+    pub hole_bytes: u64,
     /// What was left out of the middle.
     pub cut: Option<Cut>,
     /// What came of it.

@@ -6,6 +6,8 @@ use crate::manifest::{Cut, Item, MANIFEST, Manifest, Outcome};
 
 /// Head that is kept of an item that is cut: versions, settings and the beginning of a job stand there.
 const HEAD_BYTES: u64 = 64 << 10;
+/// Least of a text that is cut: with less, little of its end would be left.
+pub const LEAST_SHARE: u64 = 2 * HEAD_BYTES;
 /// Speed of writing matters more than size: the job may be killed while this runs.
 const LEVEL: i32 = 3;
 
@@ -93,7 +95,12 @@ impl<W: Write> Writer<W> {
 
     /// Bytes that one more item may have.
     pub fn room(&self) -> u64 {
-        self.caps.item_bytes.min(self.caps.all_bytes.saturating_sub(self.n_bytes))
+        self.caps.item_bytes.min(self.left())
+    }
+
+    /// Bytes that all further items may have.
+    pub fn left(&self) -> u64 {
+        self.caps.all_bytes.saturating_sub(self.n_bytes)
     }
 
     /// Notes an item of which there is no content: skipped or failed.
@@ -122,15 +129,36 @@ impl<W: Write> Writer<W> {
     /// If the bundle's own stream fails.
     pub fn add_from(
         &mut self,
-        mut item: Item,
+        item: Item,
         content: Content,
         size: u64,
         input: &mut dyn Source,
     ) -> Result<u64, Trouble> {
-        let room = self.room();
-        if size > room && (content == Content::Binary || room < 2 * HEAD_BYTES) {
-            let reached = if room < self.caps.item_bytes { "all items" } else { "an item" };
-            let why = format!("{size} bytes, more than what is left of the cap for {reached} (--max-mib)");
+        self.add_share(item, content, size, input, u64::MAX)
+    }
+
+    /// The same where others want their share: of a text no more than `share` is taken, or [`LEAST_SHARE`].
+    ///
+    /// # Errors
+    /// If the bundle's own stream fails.
+    pub fn add_share(
+        &mut self,
+        mut item: Item,
+        content: Content,
+        size: u64,
+        input: &mut dyn Source,
+        share: u64,
+    ) -> Result<u64, Trouble> {
+        let room = match content {
+            Content::Text => self.room().min(share.max(LEAST_SHARE)),
+            Content::Binary => self.room(),
+        };
+        if size > room && (content == Content::Binary || room < LEAST_SHARE) {
+            let why = if self.room() < self.caps.item_bytes {
+                format!("{size} bytes, more than what is left of the cap for all items (--max-mib)")
+            } else {
+                format!("{size} bytes, more than the cap for an item (--max-item-mib)")
+            };
             item.outcome = Outcome::Skipped(why);
             self.missing(item);
             return Ok(0);

@@ -4,11 +4,15 @@
 //! rank. One process is the rank.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use ringleader_node::{Jobs, Node, Process};
 
 /// Launchers that give their ranks RANK and LOCAL_RANK, whatever the scheduler above them has set.
 const ELASTIC: &[&str] = &["torchrun", "accelerate", "deepspeed"];
+
+/// Names that every host has for itself.
+const LOOPBACK: &[&str] = &["localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"];
 
 /// Ranks of one launcher.
 pub(crate) struct Job<'a> {
@@ -60,9 +64,14 @@ pub(crate) fn by_launcher(jobs: &Jobs) -> Vec<Job<'_>> {
     by.into_values().collect()
 }
 
+/// Pids of what carries a rank and is none of a running job: left by an earlier run, or set free by a rank of this one.
+pub(crate) fn astray(jobs: &Jobs) -> BTreeSet<u32> {
+    inherited(jobs, &Tree::new(jobs)).into_keys().collect()
+}
+
 /// The ranks, by the place where they meet: those have to agree, whoever started them.
 pub(crate) fn by_meeting(jobs: &Jobs) -> Vec<Vec<&Process>> {
-    let gone: BTreeSet<u32> = orphans_of(jobs).iter().map(|orphan| orphan.pid).collect();
+    let gone = astray(jobs);
     let mut by: BTreeMap<_, Vec<&Process>> = BTreeMap::new();
     for rank in ranks(jobs).into_iter().filter(|rank| !gone.contains(&rank.pid)) {
         by.entry(identity(rank)).or_default().push(rank);
@@ -70,16 +79,34 @@ pub(crate) fn by_meeting(jobs: &Jobs) -> Vec<Vec<&Process>> {
     by.into_values().collect()
 }
 
-/// What tells one job from another: scheduler's step, rendezvous, run.
-fn identity(process: &Process) -> [Option<&str>; 5] {
+/// What tells one job from another.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Identity<'a> {
+    /// Scheduler's step, rendezvous, run.
+    variables: [Option<&'a str>; 5],
+    /// Jobs of two users do not meet, whatever ports they name.
+    uid: u32,
+    /// The network namespace, where the master is called localhost: each container has one of its own.
+    network: Option<u64>,
+}
+
+fn identity(process: &Process) -> Identity<'_> {
     let variable = |name: &str| process.variable(name);
-    [
-        variable("SLURM_JOB_ID").or_else(|| variable("SLURM_JOBID")),
-        variable("SLURM_STEP_ID"),
-        variable("MASTER_ADDR"),
-        variable("MASTER_PORT"),
-        variable("TORCHELASTIC_RUN_ID"),
-    ]
+    let master = variable("MASTER_ADDR").map(str::trim);
+    let is_loopback = master.is_some_and(|master| {
+        LOOPBACK.contains(&master) || master.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    });
+    Identity {
+        variables: [
+            variable("SLURM_JOB_ID").or_else(|| variable("SLURM_JOBID")),
+            variable("SLURM_STEP_ID"),
+            master,
+            variable("MASTER_PORT"),
+            variable("TORCHELASTIC_RUN_ID"),
+        ],
+        uid: process.uid,
+        network: process.net_namespace.filter(|_| is_loopback),
+    }
 }
 
 /// A process that an earlier run has left behind.
@@ -125,29 +152,29 @@ pub fn orphans(node: &Node) -> Vec<Orphan> {
     orphans
 }
 
+/// Processes whose launcher is not there any more, and why that is thought.
+fn inherited(jobs: &Jobs, tree: &Tree<'_>) -> BTreeMap<u32, String> {
+    let living = jobs.processes.iter().filter(|process| process.state != "Z" && process.launcher().is_none());
+    living.filter_map(|process| Some((process.pid, tree.why_left_behind(process)?))).collect()
+}
+
 fn orphans_of(jobs: &Jobs) -> Vec<Orphan> {
     let tree = Tree::new(jobs);
-    let mut found: BTreeMap<u32, String> = BTreeMap::new();
-    for process in &jobs.processes {
-        if process.state == "Z" || process.launcher().is_some() {
-            continue;
-        }
-        if let Some(why) = tree.why_left_behind(process) {
-            found.insert(process.pid, why);
-        }
-    }
+    let mut found = inherited(jobs, &tree);
     // A helper that a rank has set free (a daemon of a profiler) carries the marks of a job that is alive.
-    let live: Vec<&Process> = jobs
+    let live: Vec<(&Process, &Process)> = jobs
         .processes
         .iter()
-        .filter(|p| !found.contains_key(&p.pid) && tree.may_be_rank(p) && tree.launcher(p).is_some())
+        .filter(|p| !found.contains_key(&p.pid) && tree.may_be_rank(p))
+        .filter_map(|rank| Some((rank, tree.launcher(rank)?)))
         .collect();
     let restarts = |process: &Process| process.number("TORCHELASTIC_RESTART_COUNT");
     found.retain(|pid, _| {
         let Some(process) = tree.get(*pid) else { return false };
-        let mut same = live.iter().filter(|rank| identity(rank) == identity(process)).peekable();
-        // Of the same job, but of an attempt before the one that runs.
-        same.peek().is_none() || same.any(|rank| restarts(rank) > restarts(process))
+        let same: Vec<_> = live.iter().filter(|(rank, _)| identity(rank) == identity(process)).collect();
+        // The same command was started again, or this is of an attempt before the one that runs.
+        let is_older = same.iter().all(|(_, launcher)| process.started_ns < launcher.started_ns);
+        is_older || same.iter().any(|(rank, _)| restarts(rank) > restarts(process))
     });
     let orphan = |(pid, why): (u32, String)| {
         let process = tree.get(pid)?;
@@ -225,14 +252,21 @@ impl<'a> Tree<'a> {
     /// is left, only who inherits the children of the dead.
     fn why_left_behind(&self, process: &'a Process) -> Option<String> {
         let above = self.above(process);
-        let mark = if process.variable("TORCHELASTIC_RUN_ID").is_some() {
-            "torchrun"
-        } else if process.variable("OMPI_COMM_WORLD_RANK").is_some() {
-            "mpirun"
-        } else if process.variable("SLURM_STEP_ID").is_some() && process.variable("SLURM_PROCID").is_some() {
-            "slurmstepd"
-        } else if process.rank().is_some() && process.local_rank().is_some() && process.uses_gpu {
-            "its launcher"
+        // The first process of a container was inherited from nobody.
+        if process.pid == 1 || process.inner_pid == Some(1) {
+            return None;
+        }
+        let has = |names: &[&str]| names.iter().all(|name| process.variable(name).is_some());
+        let by_variables = process.rank().is_some() && process.local_rank().is_some() && process.uses_gpu;
+        // What a script sets by hand is less than what a launcher sets.
+        let (mark, is_sure) = if has(&["TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"]) {
+            ("torchrun", true)
+        } else if has(&["OMPI_COMM_WORLD_RANK"]) {
+            ("mpirun", true)
+        } else if has(&["SLURM_STEP_ID", "SLURM_PROCID"]) {
+            ("slurmstepd", true)
+        } else if by_variables {
+            ("its launcher", false)
         } else {
             return None;
         };
@@ -243,7 +277,8 @@ impl<'a> Tree<'a> {
         let marked = |p: &Process| identity(p) == identity(process) && p.rank().is_some();
         let heir = above.iter().find(|parent| !marked(parent));
         match heir {
-            Some(heir) if heir.is_reaper() => Some(format!(
+            // That of a container starts the rank itself as often as it inherits one.
+            Some(heir) if heir.is_reaper() && (is_sure || !heir.is_container_init()) => Some(format!(
                 "{mark} that started it is gone, and pid {} ({}) has inherited it",
                 heir.pid, heir.command
             )),
@@ -295,8 +330,13 @@ mod tests {
         assert_eq!(ids(&ranks(stage.jobs())), [(61, Some(0)), (63, Some(1))]);
     }
 
-    const OLD: [(&str, &str); 4] =
-        [("RANK", "1"), ("LOCAL_RANK", "1"), ("TORCHELASTIC_RUN_ID", "old"), ("MASTER_PORT", "29500")];
+    const OLD: [(&str, &str); 5] = [
+        ("RANK", "1"),
+        ("LOCAL_RANK", "1"),
+        ("TORCHELASTIC_RUN_ID", "old"),
+        ("MASTER_PORT", "29500"),
+        ("TORCHELASTIC_RESTART_COUNT", "0"),
+    ];
 
     #[test]
     fn a_rank_whose_launcher_is_gone_is_left_behind_with_its_workers() {
@@ -314,8 +354,7 @@ mod tests {
 
     #[test]
     fn an_attempt_before_the_one_that_runs() {
-        let attempt =
-            |count: &'static str| [OLD[0], OLD[1], OLD[2], OLD[3], ("TORCHELASTIC_RESTART_COUNT", count)];
+        let attempt = |count: &'static str| [OLD[0], OLD[1], OLD[2], OLD[3], (OLD[4].0, count)];
         let stage = |of_loner: &'static str| {
             Stage::new()
                 .process(process(1, 0, "systemd", &[]))
@@ -326,6 +365,80 @@ mod tests {
         assert_eq!(orphans(&stage("0").node).len(), 1);
         // A daemon that a rank of this attempt has set free.
         assert!(orphans(&stage("1").node).is_empty());
+    }
+
+    #[test]
+    fn the_same_command_was_started_again() {
+        let at = |seconds: i64, process: Process| Process { started_ns: seconds * 1_000_000_000, ..process };
+        let stage = Stage::new()
+            .process(at(1, process(1, 0, "systemd", &[])))
+            .process(at(100, process(80, 1, "python3", &OLD)))
+            .process(at(101, process(81, 80, "pt_data_worker", &OLD)))
+            .process(at(200, process(70, 1, "torchrun", &[])))
+            .process(at(201, process(90, 70, "python3", &OLD)))
+            // A daemon that the new rank has set free.
+            .process(at(205, process(95, 1, "python3", &OLD)));
+        let pids: Vec<u32> = orphans(&stage.node).iter().map(|orphan| orphan.pid).collect();
+        assert_eq!(pids, [80, 81]);
+        let meeting = by_meeting(stage.jobs());
+        assert_eq!(meeting.iter().map(|ranks| ids(ranks)).collect::<Vec<_>>(), [[(90, Some(1))]]);
+    }
+
+    #[test]
+    fn two_jobs_that_both_meet_at_localhost() {
+        let rank = |pid: u32, ppid: u32, network: u64, uid: u32, master: &str| Process {
+            net_namespace: Some(network),
+            uid,
+            ..process(
+                pid,
+                ppid,
+                "python3",
+                &[("RANK", "0"), ("LOCAL_RANK", "0"), ("MASTER_ADDR", master), ("MASTER_PORT", "29500")],
+            )
+        };
+        let jobs = |one: Process, other: Process| {
+            let stage = Stage::new().process(process(70, 1, "torchrun", &[]));
+            by_meeting(stage.process(process(71, 1, "torchrun", &[])).process(one).process(other).jobs())
+                .len()
+        };
+        for master in ["localhost", "127.0.0.1", "::1", "127.0.1.1"] {
+            assert_eq!(jobs(rank(80, 70, 1, 5, master), rank(81, 71, 2, 5, master)), 2, "{master}");
+            assert_eq!(jobs(rank(80, 70, 1, 5, master), rank(81, 71, 1, 5, master)), 1, "{master}");
+        }
+        assert_eq!(jobs(rank(80, 70, 1, 5, "n0"), rank(81, 71, 2, 5, "n0")), 1, "two pods of one job");
+        assert_eq!(jobs(rank(80, 70, 1, 5, "n0"), rank(81, 71, 1, 6, "n0")), 2, "two users");
+    }
+
+    #[test]
+    fn a_container_whose_init_starts_the_rank() {
+        let by_hand = [("RANK", "0"), ("LOCAL_RANK", "0"), ("WORLD_SIZE", "1"), ("TORCHELASTIC_RUN_ID", "x")];
+        let rank = |pid: u32, ppid: u32, variables: &[(&str, &str)]| Process {
+            uses_gpu: true,
+            ..process(pid, ppid, "python3", variables)
+        };
+        let of_container = |inner: u32, process: Process| Process { inner_pid: Some(inner), ..process };
+        // Seen from inside and from the host; a first process that is the rank itself.
+        let healthy = [
+            Stage::new().process(process(1, 0, "tini", &[])).process(rank(7, 1, &by_hand)),
+            Stage::new().process(process(1, 0, "bash", &[])).process(rank(7, 1, &by_hand)),
+            Stage::new()
+                .process(of_container(1, process(900, 800, "docker-init", &[])))
+                .process(of_container(7, rank(907, 900, &by_hand))),
+            Stage::new()
+                .process(process(800, 1, "containerd-shim", &[]))
+                .process(of_container(1, rank(900, 800, &OLD))),
+        ];
+        for stage in healthy {
+            assert_eq!(orphans(&stage.node), [], "{:?}", stage.jobs());
+        }
+        // What only torchrun sets says that there was one; and the host's init starts no ranks.
+        let left = [
+            Stage::new().process(process(1, 0, "tini", &[])).process(rank(7, 1, &OLD)),
+            Stage::new().process(process(1, 0, "systemd", &[])).process(rank(7, 1, &by_hand)),
+        ];
+        for stage in left {
+            assert_eq!(orphans(&stage.node).len(), 1, "{:?}", stage.jobs());
+        }
     }
 
     #[test]

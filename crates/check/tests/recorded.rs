@@ -1,17 +1,22 @@
-//! Snapshots that `zoo/check.py --record` took on a machine with two H200 GPUs, one planted fault each: the check that
+//! Snapshots that `zoo/check.py --record` took on a machine with four H200 GPUs, one planted fault each: the check that
 //! has to name it does, and nothing else fails.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 #![expect(clippy::disallowed_methods, reason = "the crate is pure, its recordings are files")]
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use ringleader_check::{CheckResult, NodeReport, Options, Verdict, checks, judge};
-use ringleader_node::Node;
+use ringleader_node::{Node, Outcome};
+use serde_json::Value;
+
+fn node(name: &str) -> Node {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/recorded/{name}.json"));
+    serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap()
+}
 
 fn report(name: &str) -> NodeReport {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/recorded/{name}.json"));
-    let node: Node = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-    judge(&node, checks::ALL, &Options::default())
+    judge(&node(name), checks::ALL, &Options::default())
 }
 
 fn bad(report: &NodeReport, least: Verdict) -> Vec<&str> {
@@ -71,4 +76,76 @@ fn what_looks_like_a_fault_and_is_none() {
     assert!(!report("illegal-access").drains());
     // A low limit of locked memory hurts nobody without RDMA.
     assert_eq!(result(&report("memlock"), "limits").verdict, Verdict::Ok);
+}
+
+/// What a user may call his master, an interface of his container or his program.
+const HOSTILE: &str = "x;touch${IFS}/tmp/pwn";
+
+/// Sets every text at `path` (numbers of lists left out, as in `.reach.host`) to [`HOSTILE`].
+fn plant(value: &mut Value, path: &str, wanted: &str) {
+    match value {
+        Value::String(text) if path == wanted => HOSTILE.clone_into(text),
+        Value::Array(list) => list.iter_mut().for_each(|value| plant(value, path, wanted)),
+        Value::Object(map) => map.iter_mut().for_each(|(k, v)| plant(v, &format!("{path}.{k}"), wanted)),
+        _ => {}
+    }
+}
+
+fn texts(value: &Value, path: &str, found: &mut BTreeSet<String>) {
+    match value {
+        Value::String(_) => {
+            found.insert(path.to_owned());
+        }
+        Value::Array(list) => list.iter().for_each(|value| texts(value, path, found)),
+        Value::Object(map) => map.iter().for_each(|(k, v)| texts(v, &format!("{path}.{k}"), found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn no_text_of_a_node_gets_into_a_command() {
+    let mut n_commands = 0;
+    for name in
+        ["clean", "dead-interface", "master-address", "master-port-taken", "orphan", "shm-stale-and-live"]
+    {
+        let value = serde_json::to_value(node(name)).unwrap();
+        let mut paths = BTreeSet::new();
+        texts(&value, "", &mut paths);
+        assert!(
+            paths.contains(".jobs.outcome.seen.processes.environment.MASTER_ADDR") || name.starts_with("shm")
+        );
+        for path in paths {
+            let mut planted = value.clone();
+            plant(&mut planted, "", &path);
+            // A kind of failure is one of a list.
+            let Ok(node) = serde_json::from_value::<Node>(planted) else { continue };
+            for check in judge(&node, checks::ALL, &Options::default()).checks {
+                for command in check.fixes.iter().filter_map(|fix| fix.command.as_deref()) {
+                    assert!(!command.contains("pwn"), "{name}, {path}: {} says: {command}", check.id);
+                    n_commands += 1;
+                }
+            }
+        }
+    }
+    assert!(n_commands > 500, "{n_commands}");
+}
+
+#[test]
+fn a_peer_or_a_master_that_no_host_is_called_gets_no_command() {
+    let mut node = node("master-address");
+    let Outcome::Seen(reach) = &mut node.reach.outcome else { panic!() };
+    let mut peer = reach.iter().find(|reach| reach.purpose == "master-address").unwrap().clone();
+    (peer.purpose, peer.interface) = ("peer".to_owned(), None);
+    reach.push(peer);
+    for (host, is_told) in [("head-01.cluster", true), ("$(id)", false), (HOSTILE, false), ("-c", false)] {
+        let Outcome::Seen(reach) = &mut node.reach.outcome else { panic!() };
+        reach.iter_mut().for_each(|reach| host.clone_into(&mut reach.host));
+        let report = judge(&node, checks::ALL, &Options::default());
+        for id in ["master-address", "peers-reachable"] {
+            let check = result(&report, id);
+            assert_eq!(check.verdict, Verdict::Fail, "{id}");
+            let commands: Vec<&str> = check.fixes.iter().filter_map(|fix| fix.command.as_deref()).collect();
+            assert_eq!(commands.iter().any(|command| command.contains(host)), is_told, "{commands:?}");
+        }
+    }
 }

@@ -159,7 +159,8 @@ pub(crate) fn environment(bytes: &[u8]) -> (BTreeMap<String, String>, Vec<String
         if !is_name {
             continue;
         }
-        if is_kept(name) && value.len() <= MAX_VALUE && !looks_secret(value) {
+        let is_secret = if is_paths(name, value) { path_looks_secret(value) } else { looks_secret(value) };
+        if is_kept(name) && value.len() <= MAX_VALUE && !is_secret {
             kept.entry(name.to_owned()).or_insert_with(|| value.to_owned());
         } else {
             cut.push(name.to_owned());
@@ -326,6 +327,44 @@ const TOKENS: &[(&str, usize)] = &[
     ("wandb_v1_", 8),
 ];
 
+/// A name that anybody may have given, on one line: of a program, a file.
+pub(crate) fn clean(name: &str) -> String {
+    name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// Whether a variable's value is a path, or a list of some.
+fn is_paths(name: &str, value: &str) -> bool {
+    let is_path = |path: &str| path.starts_with('/') || path.starts_with("./") || path.starts_with("../");
+    value.split(':').all(is_path) || (name.ends_with("_FILE") && value.contains('/') && !value.contains(':'))
+}
+
+/// Whether a path of a file or folder holds something of the shape of a secret. Runs, containers and commits are named by
+/// hexadecimal numbers: those are none, unless the name they stand in says otherwise.
+pub(crate) fn path_looks_secret(path: &str) -> bool {
+    let mut folder = "";
+    let mut rest = String::with_capacity(path.len());
+    for name in path.split('/') {
+        let says_secret = names_secret(folder) || names_secret(name);
+        for piece in name.split_inclusive(['-', '_', '.']) {
+            let word = piece.trim_end_matches(['-', '_', '.']);
+            let is_id = word.len() >= TOKEN_LETTERS && is_hex(word) && !says_secret;
+            rest.push_str(if is_id { "id" } else { piece });
+        }
+        rest.push('/');
+        folder = name;
+    }
+    // `hf_0123…` is one all the same.
+    looks_secret(&rest) || path.split('/').any(has_known_head)
+}
+
+/// Hexadecimal digits of one case.
+fn is_hex(piece: &str) -> bool {
+    let all = |letters: std::ops::RangeInclusive<u8>| {
+        piece.bytes().all(|b| b.is_ascii_digit() || letters.contains(&b))
+    };
+    all(b'a'..=b'f') || all(b'A'..=b'F')
+}
+
 /// Whether a text holds something of the shape of a secret.
 pub(crate) fn looks_secret(text: &str) -> bool {
     if text.contains("-----BEGIN") || text.contains(char::is_control) {
@@ -345,11 +384,11 @@ pub(crate) fn looks_secret(text: &str) -> bool {
         return true;
     }
     for pair in text.split([';', '&', '?', ',', ' ', '"', '\'', '{', '}']) {
-        if let Some((name, value)) = pair.split_once(['=', ':'])
-            && !value.is_empty()
-            && name.len() <= 64
-            && names_secret(name)
-        {
+        let Some((name, value)) = pair.split_once(['=', ':']) else { continue };
+        // Of `/a/long/path/token=x` the last name is the value's.
+        let last = name.rsplit('/').next().unwrap_or(name);
+        let says_secret = [name, last].iter().any(|name| name.len() <= 64 && names_secret(name));
+        if !value.is_empty() && says_secret {
             return true;
         }
     }
@@ -359,17 +398,23 @@ pub(crate) fn looks_secret(text: &str) -> bool {
         || is_blob(text)
 }
 
-fn is_token(word: &str) -> bool {
-    let known = TOKENS.iter().any(|(head, least)| {
+/// So many letters and digits in one piece are no word of a person; the pieces of UUIDs are twelve.
+const TOKEN_LETTERS: usize = 20;
+
+/// A token of a well-known service.
+fn has_known_head(word: &str) -> bool {
+    TOKENS.iter().any(|(head, least)| {
         word.match_indices(head).any(|(at, _)| {
             let is_start = at == 0 || !word.as_bytes().get(at - 1).is_some_and(u8::is_ascii_alphanumeric);
             is_start && word.len() - at >= head.len() + least
         })
-    });
-    // Twenty letters and digits in one piece are no word of a person; the pieces of UUIDs are twelve.
-    known
+    })
+}
+
+fn is_token(word: &str) -> bool {
+    has_known_head(word)
         || word.split(['.', '-', '_']).any(|piece| {
-            piece.len() >= 20
+            piece.len() >= TOKEN_LETTERS
                 && piece.bytes().any(|b| b.is_ascii_digit())
                 && piece.bytes().any(|b| b.is_ascii_alphabetic())
                 && piece.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'+')

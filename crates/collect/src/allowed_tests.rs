@@ -130,6 +130,54 @@ fn no_secret_of_a_command_line_is_kept_in_any_form() {
 }
 
 #[test]
+fn ids_in_the_names_of_folders_are_no_secrets_and_secrets_there_stay_some() {
+    let run = "5c3f1d0a9b7e4c2d8f6a1b3c5d7e9f01";
+    let container = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+    for path in [
+        format!("/mnt/mlruns/0/{run}/artifacts/out.log"),
+        format!("/var/lib/docker/overlay2/{container}/merged/rank_0.log"),
+        format!("/run/containerd/k8s.io/{}/nccl.log", container.to_uppercase()),
+        format!("/scratch/gpt-{run}.log"),
+        "/var/lib/kubelet/pods/2f1c3b5e-8b8a-4d4e-9d0a-0123456789ab/volumes/out/stderr.log".to_owned(),
+    ] {
+        assert!(!path_looks_secret(&path), "{path}");
+        let block =
+            format!("NCCL_DEBUG_FILE={path}\0TORCH_FR_DUMP_TEMP_FILE={path}_\0LD_LIBRARY_PATH=/x:{path}\0");
+        let (kept, cut) = environment(block.as_bytes());
+        assert_eq!((kept.len(), cut.len()), (3, 0), "{path}");
+    }
+    let relative = format!("TORCH_FR_DUMP_TEMP_FILE=mlruns/0/{run}/fr_\0NCCL_NET_PLUGIN={run}\0");
+    let (kept, cut) = environment(relative.as_bytes());
+    assert_eq!((kept.len(), cut.as_slice()), (1, ["NCCL_NET_PLUGIN".to_owned()].as_slice()));
+    let deep = "/a-folder-of-a-long-name/and-another-one-of-a-long-name/and-more-of-them";
+    for path in [
+        "/runs/token=hunter2/out.log".to_owned(),
+        format!("{deep}/token=hunter2/out.log"),
+        format!("/runs/key={run}/out.log"),
+        format!("/runs/x={run}/out.log"),
+        format!("/home/u/api_key-{run}/out.log"),
+        format!("/home/u/.wandb_api_key/{run}/out.log"),
+        format!("/home/u/hf_{run}/out.log"),
+        format!("/home/u/sk-{run}/out.log"),
+        "/runs/TWFuIGlzIGRpc3Rpbmd1aXNoZWQ0/out.log".to_owned(),
+        "/runs/Zx81mPq02LwKvT9aYd37RbNc5/out.log".to_owned(),
+        "/runs/5c3f1d0a9b7E4C2D8F6A1B3C5D7E9F01/out.log".to_owned(),
+    ] {
+        assert!(path_looks_secret(&path), "{path}");
+        let (kept, _) = environment(format!("NCCL_DEBUG_FILE={path}\0").as_bytes());
+        assert!(kept.is_empty(), "{kept:?}");
+    }
+    // Whatever names a folder: of the shapes of secrets only bare hexadecimal numbers pass, and words of a person.
+    for (name, value) in PLANTED {
+        let is_bare = value.bytes().all(|b| b.is_ascii_hexdigit());
+        let is_word = matches!(*name, "MLFLOW_TRACKING_PASSWORD" | "MY_PLAIN_PASSWORD");
+        // Folders named after the pieces of a key that holds slashes are not looked for.
+        let is_seen = is_bare || is_word || value.contains('/');
+        assert!(is_seen || path_looks_secret(&format!("/home/u/{value}/out.log")), "{name}");
+    }
+}
+
+#[test]
 fn what_a_diagnosis_needs_is_kept() {
     let block = "RANK=3\0LOCAL_RANK=3\0NCCL_SOCKET_IFNAME=^docker0,lo\0NCCL_IB_HCA==mlx5_0:1,mlx5_1:1\0\
         CUDA_VISIBLE_DEVICES=GPU-fc51bf99-8b8a-4d4e-9d0a-0123456789ab,MIG-fc51bf99-8b8a-4d4e-9d0a-0123456789ab\0\

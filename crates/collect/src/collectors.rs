@@ -303,7 +303,7 @@ fn run_task(
         limit => limit.min(task.deadline_ms),
     };
     let deadline_ms = longest_ms.map_or(deadline_ms, |longest| longest.min(deadline_ms));
-    run_one(program, task, &Request { deadline_ms, ..request.clone() })
+    run_one(program, task, &Request { deadline_ms, longest_ms, ..request.clone() })
 }
 
 /// Why there is nothing; None if there is something.

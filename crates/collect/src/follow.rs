@@ -7,11 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ringleader_ring::Reader;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::procfs::{self, status};
 use crate::request::FileAsk;
@@ -35,6 +38,8 @@ const PLUGIN: &str = "ringleader_nccl";
 const RING: &str = "ring-";
 /// Ends of names of logs.
 const LOGS: &[&str] = &["log", "out", "err", "txt"];
+/// Libraries of a process that computes on GPUs: NVIDIA's driver, and NCCL.
+const GPU_CODE: &[&str] = &["libcuda.so", "libnccl.so"];
 /// Open files of one process that are looked at.
 const MAX_FILES: usize = 4096;
 /// Rings of one folder that are looked at.
@@ -67,9 +72,29 @@ pub fn processes(proc: &Path) -> BTreeMap<u32, Stat> {
     procfs::processes(proc)
 }
 
-/// One process; none if it is gone.
+/// One process; none if it is gone, or that cannot be told now.
 pub fn process(proc: &Path, pid: u32) -> Option<Stat> {
-    Stat::parse(&text(&proc.join(pid.to_string()).join("stat"))?)
+    ask(proc, pid).ok().flatten()
+}
+
+/// One process; none if it is gone for certain.
+///
+/// # Errors
+/// Nothing says whether it is there: no descriptor is left to look with, or it may not be looked at.
+pub fn ask(proc: &Path, pid: u32) -> io::Result<Option<Stat>> {
+    match fs::read(proc.join(pid.to_string()).join("stat")) {
+        Ok(line) => {
+            let stat = Stat::parse(String::from_utf8_lossy(&line).trim_end());
+            stat.map(Some).ok_or_else(|| io::ErrorKind::InvalidData.into())
+        }
+        Err(error) if is_gone(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The only errors by which the kernel says that a process is not there: no such file, or it ended while it was read.
+fn is_gone(error: &io::Error) -> bool {
+    [Errno::NOENT, Errno::SRCH].iter().any(|gone| error.raw_os_error() == Some(gone.raw_os_error()))
 }
 
 /// Function of the kernel it sleeps in, where that may be read.
@@ -141,45 +166,57 @@ pub fn place(proc: &Path, pid: u32) -> Option<Place> {
     })
 }
 
-/// The process that a rank's number is told by is the one that computes; a launcher or a shell above it carries the
-/// same variables. Parents that stand in `ranks` for the same number are left out.
-pub fn innermost(all: &BTreeMap<u32, Stat>, ranks: &BTreeMap<u32, Place>) -> BTreeSet<u32> {
-    let mut outer = BTreeSet::new();
-    for pid in ranks.keys() {
-        let mut at = *pid;
-        let mut seen = BTreeSet::new();
+/// Of the processes that carry a rank's variables those that compute. A launcher carries them, with other ranks below it; a
+/// shell around the rank carries the same; and so do workers of its data loader, below it. Of several for one rank, each below
+/// another, `pick` may say which are meant: it is given them outermost first. Else it is the outermost.
+pub fn innermost(
+    all: &BTreeMap<u32, Stat>,
+    ranks: &BTreeMap<u32, Place>,
+    pick: impl Fn(&[u32]) -> Vec<u32>,
+) -> BTreeSet<u32> {
+    // Nearest first.
+    let above = |pid: u32| {
+        let (mut at, mut seen, mut found) = (pid, BTreeSet::from([pid]), Vec::new());
         while let Some(stat) = all.get(&at).filter(|stat| seen.insert(stat.ppid)) {
             at = stat.ppid;
-            if ranks.contains_key(&at) {
-                outer.insert(at);
-            }
+            found.extend(ranks.get_key_value(&at));
+        }
+        found
+    };
+    let same = |a: &Place, b: &Place| (a.rank, a.local_rank) == (b.rank, b.local_rank);
+    let mut launchers = BTreeSet::new();
+    let mut lines = Vec::new();
+    for (pid, place) in ranks {
+        let above = above(*pid);
+        launchers.extend(above.iter().filter(|(_, outer)| !same(outer, place)).map(|(pid, _)| **pid));
+        lines.push((*pid, place, above));
+    }
+    let mut families: BTreeMap<u32, Vec<(usize, u32)>> = BTreeMap::new();
+    let mut outer = BTreeSet::new();
+    for (pid, place, above) in lines.iter().filter(|(pid, ..)| !launchers.contains(pid)) {
+        let own: Vec<u32> = above
+            .iter()
+            .take_while(|(pid, outer)| same(outer, place) && !launchers.contains(pid))
+            .map(|(pid, _)| **pid)
+            .collect();
+        families.entry(own.last().copied().unwrap_or(*pid)).or_default().push((own.len(), *pid));
+        outer.extend(own);
+    }
+    let mut chosen = BTreeSet::new();
+    for (head, mut family) in families {
+        family.sort_unstable();
+        let family: Vec<u32> = family.into_iter().map(|(_, pid)| pid).collect();
+        let picked = if family.len() > 1 { pick(&family) } else { Vec::new() };
+        if !picked.is_empty() {
+            chosen.extend(picked);
+        } else if ranks.get(&head).is_some_and(|place| place.local_rank.is_some()) {
+            chosen.insert(head);
+        } else {
+            // Such as srun's shell with a number for the task alone.
+            chosen.extend(family.into_iter().filter(|pid| !outer.contains(pid)));
         }
     }
-    // A worker of a data loader below a rank carries the rank's variables too: what is above it is what computes.
-    let workers: BTreeSet<u32> = ranks
-        .iter()
-        .filter(|(pid, place)| {
-            let parent = all.get(pid).and_then(|stat| ranks.get(&stat.ppid));
-            parent.is_some_and(|parent| {
-                parent.local_rank.is_some()
-                    && parent.local_rank == place.local_rank
-                    && parent.rank == place.rank
-            })
-        })
-        .map(|(pid, _)| *pid)
-        .collect();
-    let inner = |pid: &u32| {
-        if workers.contains(pid) {
-            return false;
-        }
-        // A parent all of whose ranked children are its workers computes itself.
-        !outer.contains(pid)
-            || ranks
-                .keys()
-                .filter(|child| all.get(child).is_some_and(|stat| stat.ppid == *pid))
-                .all(|child| workers.contains(child))
-    };
-    ranks.keys().copied().filter(inner).collect()
+    chosen
 }
 
 /// A ring file.
@@ -195,6 +232,8 @@ pub struct RingFile {
     pub inner_pid: u32,
     /// Start of the process, clock ticks since boot.
     pub start_ticks: u64,
+    /// It has no name any more: where its process still holds it.
+    pub held: Option<PathBuf>,
 }
 
 impl RingFile {
@@ -203,12 +242,13 @@ impl RingFile {
         let name = path.file_name()?.to_str()?.to_owned();
         let (pid, ticks) = name.strip_prefix(RING)?.split_once('-')?;
         let (inner_pid, start_ticks) = (pid.parse().ok()?, ticks.parse().ok()?);
-        Some(Self { root: None, path, name, inner_pid, start_ticks })
+        Some(Self { root: None, path, name, inner_pid, start_ticks, held: None })
     }
 
     /// Where it can be opened from here.
     pub fn reachable(&self) -> PathBuf {
         match &self.root {
+            _ if self.held.is_some() => self.held.clone().unwrap_or_default(),
             Some(root) => root.join(self.path.strip_prefix("/").unwrap_or(&self.path)),
             None => self.path.clone(),
         }
@@ -219,8 +259,9 @@ impl RingFile {
     /// # Errors
     /// Why not, in words.
     pub fn reader(&self) -> Result<Reader, String> {
-        self.open().map_err(|error| error.to_string())?;
-        Reader::open(&self.reachable()).map_err(|error| error.to_string())
+        let at = self.reachable();
+        let file = self.open().map_err(|error| format!("open {}: {error}", at.display()))?;
+        Reader::of(file, &at).map_err(|error| error.to_string())
     }
 
     /// A consistent image of it: itself a ring file.
@@ -236,6 +277,9 @@ impl RingFile {
     /// # Errors
     /// Those of opening; if it is no regular file.
     pub fn open(&self) -> io::Result<File> {
+        if let Some(held) = &self.held {
+            return open_held(held);
+        }
         open(&FileAsk { root: self.root.clone(), path: self.path.clone(), ..FileAsk::default() })
     }
 }
@@ -262,29 +306,72 @@ pub fn rings_in(folder: &Path) -> Vec<RingFile> {
     rings
 }
 
-/// The live process of a ring, by the pid and the start that its name tells, seen from this process.
-pub fn process_of(all: &BTreeMap<u32, Stat>, ring: &RingFile) -> Option<u32> {
-    let is_it = |stat: &Stat| stat.started_ticks == ring.start_ticks && !matches!(&*stat.state, "Z" | "X");
-    all.get(&ring.inner_pid).filter(|stat| is_it(stat)).map(|_| ring.inner_pid)
+/// Opens what a process holds open or has mapped, if that is a regular file: it is looked at before it is opened, as a
+/// device may do something by being opened.
+fn open_held(path: &Path) -> io::Result<File> {
+    let seen = File::from(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?);
+    if !seen.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    File::open(format!("/proc/self/fd/{}", seen.as_raw_fd()))
 }
 
-/// The ring that a process has mapped, also one in a container: it is opened through the process's own root. None if
-/// it has none, or its maps cannot be read now.
+/// The live process of a ring, by the pid and the start that its name tells, seen from this process, and by its owner: in a
+/// folder for all, anybody may lay a file of that name.
+pub fn process_of(proc: &Path, all: &BTreeMap<u32, Stat>, ring: &RingFile) -> Option<u32> {
+    let is_it = |stat: &Stat| stat.started_ticks == ring.start_ticks && !matches!(&*stat.state, "Z" | "X");
+    let pid = all.get(&ring.inner_pid).filter(|stat| is_it(stat)).map(|_| ring.inner_pid)?;
+    let owner = fs::symlink_metadata(ring.reachable()).ok()?.uid();
+    is_user(proc, pid, owner).then_some(pid)
+}
+
+/// Whether a process acts as this user.
+fn is_user(proc: &Path, pid: u32, user: u32) -> bool {
+    let facts = text(&proc.join(pid.to_string()).join("status")).unwrap_or_default();
+    // The owner of /proc/PID is root where a process may not be dumped.
+    let users = status(&facts, "Uid").unwrap_or_default();
+    users.split_whitespace().any(|one| one.parse() == Ok(user))
+}
+
+/// The ring that a process has mapped, also one in a container, which is opened through the process's own root, and one
+/// whose name is gone, which the process still holds. None if it has none, or its maps cannot be read now.
 pub fn mapped_ring(proc: &Path, pid: u32) -> Option<RingFile> {
     let at = proc.join(pid.to_string());
-    let maps = procfs::read_patiently(at.join("maps"), PATIENCE).ok()?;
-    let maps = String::from_utf8_lossy(&maps);
-    let path = maps.lines().find_map(|line| {
+    let maps = maps(proc, pid)?;
+    let (range, path) = maps.lines().find_map(|line| {
         // `7f..-7f.. rw-s 00000000 00:1a 42     /dev/shm/ringleader/ring-17-4711`
-        let path = line.get(line.find('/')?..)?.trim_end_matches(" (deleted)");
+        let path = line.get(line.find('/')?..)?;
         let (folder, name) = path.rsplit_once('/')?;
-        (name.starts_with(RING) && !folder.is_empty()).then_some(path)
+        (name.starts_with(RING) && !folder.is_empty()).then(|| (line.split(' ').next(), path))
     })?;
+    if let Some(name) = path.strip_suffix(" (deleted)") {
+        let folder = at.join("fd");
+        // The plugin keeps it open; its mapping may be opened by root alone.
+        let is_it = |link: &PathBuf| fs::read_link(link).is_ok_and(|to| to.as_os_str() == path);
+        let held = names(&folder).into_iter().take(MAX_FILES).map(|number| folder.join(number)).find(is_it);
+        let held = held.or_else(|| Some(at.join("map_files").join(range?)));
+        return Some(RingFile { held, ..RingFile::at(PathBuf::from(name))? });
+    }
     let ring = RingFile::at(PathBuf::from(path))?;
     let there = RingFile { root: Some(at.join("root")), ..ring.clone() };
     // The plain path outlives the process, where it is the same file.
     let id = |ring: &RingFile| ring.open().and_then(|file| file.metadata()).map(|m| (m.dev(), m.ino())).ok();
     Some(if id(&ring) == id(&there) { ring } else { there })
+}
+
+/// Whether a process has loaded what computes on GPUs; none if its maps cannot be read now.
+pub fn has_gpu_code(proc: &Path, pid: u32) -> Option<bool> {
+    let maps = maps(proc, pid)?;
+    Some(
+        maps.lines()
+            .filter_map(|line| line.rsplit_once('/'))
+            .any(|(_, name)| GPU_CODE.iter().any(|library| name.starts_with(library))),
+    )
+}
+
+fn maps(proc: &Path, pid: u32) -> Option<String> {
+    let maps = procfs::read_patiently(proc.join(pid.to_string()).join("maps"), PATIENCE).ok()?;
+    Some(String::from_utf8_lossy(&maps).into_owned())
 }
 
 /// Files of this host that a process has open and that look like its log: its standard output and error, and what is
@@ -330,11 +417,43 @@ mod tests {
             [(10, stat(1)), (11, stat(10)), (12, stat(11)), (13, stat(12)), (20, stat(1))].into();
         assert_eq!(with_descendants(&all, &[11, 99]), BTreeSet::from([11, 12, 13]));
         let ranks = BTreeMap::from([(12, rank(0)), (13, rank(0)), (20, rank(1))]);
-        assert_eq!(innermost(&all, &ranks), BTreeSet::from([12, 20]));
+        let nobody = |_: &[u32]| Vec::new();
+        assert_eq!(innermost(&all, &ranks, nobody), BTreeSet::from([12, 20]));
         // torchrun below srun carries the rank of its task, its children their own.
         let outer = Place { rank: Some(0), ..Place::default() };
         let ranks = BTreeMap::from([(11, outer), (12, rank(0)), (13, rank(0))]);
-        assert_eq!(innermost(&all, &ranks), BTreeSet::from([12]));
+        assert_eq!(innermost(&all, &ranks, nobody), BTreeSet::from([12]));
+    }
+
+    #[test]
+    fn a_shell_around_a_rank_is_not_the_rank() {
+        // 11 a shell, 12 the rank, 13 a worker of its loader, 14 what the shell pipes its output into.
+        let all: BTreeMap<u32, Stat> =
+            [(11, stat(1)), (12, stat(11)), (13, stat(12)), (14, stat(11)), (20, stat(1))].into();
+        let ranks = BTreeMap::from([11, 12, 13, 14].map(|pid| (pid, rank(0))));
+        let pick = |family: &[u32]| {
+            assert_eq!(family, [11, 12, 14, 13]);
+            vec![12]
+        };
+        assert_eq!(innermost(&all, &ranks, pick), BTreeSet::from([12]));
+        assert_eq!(innermost(&all, &ranks, |_| Vec::new()), BTreeSet::from([11]));
+        // A launcher that is the first task of its step has the numbers of its own first rank.
+        let ranks = BTreeMap::from([(11, rank(0)), (12, rank(0)), (13, rank(0)), (14, rank(1))]);
+        assert_eq!(innermost(&all, &ranks, |_| Vec::new()), BTreeSet::from([12, 14]));
+    }
+
+    #[test]
+    fn only_what_is_not_there_is_gone() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(ask(root.path(), 7).unwrap(), None);
+        // It is there, and cannot be read: as without a descriptor left.
+        fs::create_dir_all(root.path().join("7/stat")).unwrap();
+        assert!(ask(root.path(), 7).is_err());
+        fs::create_dir(root.path().join("8")).unwrap();
+        fs::write(root.path().join("8/stat"), "").unwrap();
+        assert!(ask(root.path(), 8).is_err());
+        let own = ask("/proc".as_ref(), std::process::id()).unwrap();
+        assert!(own.is_some_and(|stat| stat.started_ticks > 0));
     }
 
     #[test]
@@ -343,9 +462,44 @@ mod tests {
         assert_eq!((ring.inner_pid, ring.start_ticks), (12, 7));
         assert_eq!(RingFile::at("/x/ring-12".into()), None);
         assert_eq!(RingFile::at("/x/string-1-2".into()), None);
+    }
+
+    #[test]
+    fn a_ring_belongs_to_the_user_of_its_process() {
+        let root = tempfile::tempdir().unwrap();
+        let proc = root.path().join("proc");
+        fs::create_dir_all(proc.join("12")).unwrap();
+        let ring = RingFile::at(root.path().join("ring-12-7")).unwrap();
+        fs::write(&ring.path, "x").unwrap();
+        let owner = fs::metadata(&ring.path).unwrap().uid();
+        let users = |user: u32| {
+            let facts = format!("Name:\tx\nUid:\t{user}\t{user}\t{user}\t{user}\nGid:\t{owner}\n");
+            fs::write(proc.join("12/status"), facts).unwrap();
+        };
         let all: BTreeMap<u32, Stat> = [(12, stat(1))].into();
-        assert_eq!(process_of(&all, &ring), Some(12));
-        assert_eq!(process_of(&all, &RingFile { start_ticks: 8, ..ring }), None, "the pid was used again");
+        users(owner);
+        assert_eq!(process_of(&proc, &all, &ring), Some(12));
+        let other = RingFile { start_ticks: 8, ..ring.clone() };
+        assert_eq!(process_of(&proc, &all, &other), None, "the pid was used again");
+        users(owner + 1);
+        assert_eq!(process_of(&proc, &all, &ring), None, "somebody else has laid it there");
+    }
+
+    #[test]
+    fn a_ring_whose_name_is_gone_is_read_through_its_process() {
+        use ringleader_ring::{Options, Writer};
+        let root = tempfile::tempdir().unwrap();
+        let directories = vec![root.path().to_owned()];
+        let writer = Writer::create(&Options { directories, rank: Some(3), ..Options::default() }).unwrap();
+        let own = std::process::id();
+        let before = mapped_ring("/proc".as_ref(), own).unwrap();
+        assert_eq!((&*before.path, before.held.is_some()), (writer.path(), false));
+        fs::remove_file(writer.path()).unwrap();
+        // Not even another file of the same name is taken for it.
+        fs::write(writer.path(), "x").unwrap();
+        let ring = mapped_ring("/proc".as_ref(), own).unwrap();
+        assert_eq!((&*ring.path, ring.held.is_some()), (writer.path(), true));
+        assert_eq!(ring.reader().unwrap().state().unwrap().process.rank, Some(3));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{fs, io};
 
 use ringleader_node::Cgroup;
 
-use crate::sysfs::{names, number, text};
+use crate::sysfs::{link_name, names, number, text};
 
 /// The line of /proc/PID/stat.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,6 +20,8 @@ pub struct Stat {
     pub state: String,
     /// Parent.
     pub ppid: u32,
+    /// Session.
+    pub session: u32,
     /// Processor time so far, clock ticks.
     pub cpu_ticks: u64,
     /// Threads.
@@ -41,6 +43,8 @@ impl Stat {
             command: command.to_owned(),
             state: fields.first()?.chars().next()?.to_string(),
             ppid: u32::try_from(field(1)?).ok()?,
+            // 0 for what belongs to another namespace.
+            session: field(3).and_then(|session| u32::try_from(session).ok()).unwrap_or_default(),
             cpu_ticks: field(11)? + field(12)?,
             n_threads: u32::try_from(field(17)?).ok()?,
             started_ticks: field(19)?,
@@ -54,6 +58,45 @@ pub(crate) fn processes(proc: &Path) -> BTreeMap<u32, Stat> {
     let pids = names(proc).into_iter().filter_map(|name| name.parse::<u32>().ok());
     pids.filter_map(|pid| Some((pid, Stat::parse(&text(&proc.join(pid.to_string()).join("stat"))?)?)))
         .collect()
+}
+
+/// Why processes of other users do not show in `proc` at all, or only as bare numbers; None if they do.
+///
+/// Source: proc_pid_permission of Linux fs/proc/base.c. Those of the mount's group and who may trace anybody see all.
+pub(crate) fn hidden_by_mount(proc: &Path) -> Option<String> {
+    let mounts = text(&proc.join("self/mountinfo"))?;
+    // What was mounted last lies on top.
+    let options = mounts.lines().rev().find_map(|line| {
+        let (place, source) = line.split_once(" - ")?;
+        let is_proc = place.split(' ').nth(4) == Some("/proc") && source.starts_with("proc ");
+        is_proc.then(|| source.rsplit(' ').next())?
+    })?;
+    let option =
+        |name: &str| options.split(',').find_map(|option| option.strip_prefix(name)?.strip_prefix('='));
+    let how = option("hidepid").filter(|how| !matches!(*how, "0" | "off"))?;
+    let of_self = text(&proc.join("self/status")).unwrap_or_default();
+    let mask = status(&of_self, "CapEff").and_then(|mask| u64::from_str_radix(mask, 16).ok());
+    let may_trace = mask.is_some_and(|mask| mask & CAP_SYS_PTRACE != 0);
+    let group = option("gid").unwrap_or("0");
+    let is_member = !matches!(how, "4" | "ptraceable")
+        && ["Groups", "Gid"].iter().any(|name| {
+            status(&of_self, name).is_some_and(|ids| ids.split_whitespace().any(|id| id == group))
+        });
+    let why =
+        || format!("/proc is mounted with hidepid={how}, processes of other users do not show: run as root");
+    (!may_trace && !is_member).then(why)
+}
+
+/// Bit 19 of the effective capabilities.
+const CAP_SYS_PTRACE: u64 = 1 << 19;
+/// Inode of the first pid namespace of a kernel: PROC_PID_INIT_INO of Linux include/linux/proc_ns.h.
+const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
+
+/// Why processes outside are not seen: this is a pid namespace of its own.
+pub(crate) fn pid_namespace(proc: &Path) -> Option<String> {
+    let own = link_name(&proc.join("self/ns/pid"))?;
+    let why = "this is a pid namespace of its own, processes outside do not show: run it on the host";
+    (own != FIRST_PID_NAMESPACE).then(|| why.to_owned())
 }
 
 /// A field of /proc/PID/status.
@@ -240,11 +283,38 @@ mod tests {
             "4711 (a) S (b) D 17 4711 1 0 -1 4194560 1 2 3 4 500 250 0 0 20 0 12 0 987654 99999 2048 184467";
         let stat = Stat::parse(line).unwrap();
         assert_eq!((stat.command.as_str(), stat.state.as_str(), stat.ppid), ("a) S (b", "D", 17));
+        assert_eq!(stat.session, 1);
         assert_eq!(
             (stat.cpu_ticks, stat.n_threads, stat.started_ticks, stat.resident_pages),
             (750, 12, 987_654, 2048)
         );
         assert_eq!(Stat::parse("4711 (a"), None);
+    }
+
+    #[test]
+    fn who_is_hidden_by_the_mount_of_proc() {
+        let root = tempfile::tempdir().unwrap();
+        let own = root.path().join("self");
+        fs::create_dir_all(&own).unwrap();
+        let told = |options: &str, status: &str| {
+            let mounts = format!(
+                "22 27 0:21 / /proc rw,relatime - proc proc rw\n30 22 0:21 / /proc rw - proc proc {options}\n"
+            );
+            fs::write(own.join("mountinfo"), mounts).unwrap();
+            fs::write(own.join("status"), status).unwrap();
+            hidden_by_mount(root.path())
+        };
+        let user = "Gid:\t1000\t1000\t1000\t1000\nGroups:\t24 1000\nCapEff:\t0000000000000000\n";
+        let root_of_all = "Gid:\t0\nGroups:\t\nCapEff:\t000001ffffffffff\n";
+        assert!(told("rw,hidepid=2", user).is_some_and(|why| why.contains("hidepid=2")));
+        assert!(told("rw,gid=7,hidepid=invisible", user).is_some());
+        assert!(told("rw,hidepid=noaccess", user).is_some());
+        assert_eq!(told("rw,gid=24,hidepid=invisible", user), None, "the group that may see all");
+        assert!(told("rw,gid=24,hidepid=ptraceable", user).is_some(), "that kind knows no group");
+        assert_eq!(told("rw,hidepid=2", root_of_all), None);
+        assert_eq!(told("rw", user), None);
+        assert_eq!(told("rw,hidepid=off", user), None);
+        assert_eq!(hidden_by_mount(Path::new("/nowhere")), None);
     }
 
     #[test]

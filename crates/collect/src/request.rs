@@ -24,6 +24,8 @@ pub struct Request {
     pub connect_ms: u64,
     /// Deadline of the whole probe, milliseconds.
     pub deadline_ms: u64,
+    /// Longest that it is waited for while it merely lacks a processor, milliseconds. None: some seconds more.
+    pub longest_ms: Option<u64>,
     /// The number that the process is called by in what is printed, if it is not its own.
     pub known_pid: Option<u32>,
     /// The file that is meant.

@@ -75,6 +75,17 @@ fn open(
     }
     let form = sniff::sniff(&head);
     let mut rest = Rest { failure, over: false, input };
+    if form == Form::Binary(None) && head.first() == Some(&0) {
+        let (n_passed, head) = pass_hole(head, &mut rest);
+        // A log that was emptied under a writer who stood at its end. Whatever else begins with NULs is none.
+        if matches!(sniff::sniff(head.get(..sniff::HEAD_BYTES).unwrap_or(&head)), Form::Text | Form::Json) {
+            let mut sink = Sink::open(&place.shown, budget.limits, extract);
+            let size = crate::text::read_text_from(n_passed, &head, &mut rest, &mut scratch.block, &mut sink);
+            return sink.close(size);
+        }
+        let head = [&[0; 8][..n_passed.min(8) as usize], &head].concat();
+        return alone(place, SourceKind::Unknown, NoteKind::Unrecognised, unknown(&head), budget, extract);
+    }
     if matches!(form, Form::Gzip | Form::Zstd | Form::Tar) && place.depth >= budget.limits.max_depth {
         let text = format!("packed more than {} layers deep; unpack it by hand", budget.limits.max_depth);
         return alone(place, SourceKind::Unknown, NoteKind::LimitReached, text, budget, extract);
@@ -113,7 +124,7 @@ fn open(
         Form::Binary(name) => {
             let text = match name {
                 Some(name) => format!("{name}: not read"),
-                None => format!("binary content that no reader knows; it begins with {}", FirstBytes(&head)),
+                None => unknown(&head),
             };
             alone(place, SourceKind::Unknown, NoteKind::Unrecognised, text, budget, extract);
         }
@@ -151,6 +162,37 @@ fn open(
         }
     }
 }
+
+fn unknown(head: &[u8]) -> String {
+    format!("binary content that no reader knows; it begins with {}", FirstBytes(head))
+}
+
+/// Passes over the NULs that a stream begins with: how many, and the head of what follows.
+fn pass_hole(mut head: Vec<u8>, input: &mut Rest<'_>) -> (u64, Vec<u8>) {
+    let mut n_passed = 0;
+    let mut block = vec![0; HOLE_READ_BYTES];
+    loop {
+        let n = crate::text::n_nuls(&head);
+        n_passed += n as u64;
+        head.drain(..n);
+        if head.len() >= sniff::HEAD_BYTES {
+            return (n_passed, head);
+        }
+        match input.read(&mut block) {
+            Ok(0) => return (n_passed, head),
+            Ok(n) => head.extend_from_slice(block.get(..n).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => {
+                // Whoever reads on must meet it, too.
+                (input.failure, input.over) = (Some(error), false);
+                return (n_passed, head);
+            }
+        }
+    }
+}
+
+/// Holes of gigabytes are passed over in large steps.
+const HOLE_READ_BYTES: usize = 256 << 10;
 
 /// Many times what any ring has.
 const MAX_RING_BYTES: u64 = 256 << 20;

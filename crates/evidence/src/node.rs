@@ -72,6 +72,7 @@ impl Reader<'_, '_, '_> {
     fn run(&mut self) {
         let system: Option<System> = self.part("system");
         let jobs: Option<Jobs> = self.part("jobs");
+        let no_jobs = if jobs.is_none() { self.why_not("jobs") } else { None };
         let pci: Option<Pci> = self.part("pci");
         if let Some(system) = &system {
             self.places.enter("system");
@@ -116,7 +117,20 @@ impl Reader<'_, '_, '_> {
         if let Some(jobs) = &jobs {
             self.places.enter("jobs");
             self.jobs(jobs);
+        } else if let Some(why) = no_jobs {
+            self.no_jobs(&why);
         }
+    }
+
+    /// Why a part that was asked for is not there.
+    fn why_not(&self, name: &str) -> Option<String> {
+        let value = self.document.value.get(name).filter(|value| !value.is_null())?;
+        let Ok(part) = <Part<Value> as serde::Deserialize>::deserialize(value) else {
+            return Some("they were not understood".to_owned());
+        };
+        let why =
+            part.seen().err().map_or_else(|| "they were not understood".to_owned(), |missing| missing.why);
+        (!matches!(part.outcome, Outcome::NotAsked)).then_some(why)
     }
 
     /// A part's reading; why there is none becomes a note, unless nobody asked for it.

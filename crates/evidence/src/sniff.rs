@@ -81,8 +81,7 @@ fn sniff_text(head: &[u8]) -> Form {
     if crate::environment::is_process(head) {
         return Form::Environ;
     }
-    let n_odd = head.iter().filter(|b| matches!(b, 0..=8 | 14..=26 | 28..=31)).count();
-    if n_odd * 50 > head.len() {
+    if !is_text(head) {
         Form::Binary(None)
     } else if !is_json(head.strip_prefix(UTF8_MARK).unwrap_or(head)) || crate::kernel::is_journal(head) {
         // A journal is an object a line, without end: it is read line by line like any log.
@@ -92,6 +91,23 @@ fn sniff_text(head: &[u8]) -> Form {
     } else {
         Form::Json
     }
+}
+
+/// Hardly a byte that no text has. A log that is emptied while its writers stand at its old end has a hole: one run of NULs
+/// between what is text.
+fn is_text(head: &[u8]) -> bool {
+    let is_mostly = |n_odd: usize, n: usize| n_odd * 50 <= n;
+    let is_odd = |b: &&u8| matches!(b, 0..=8 | 14..=26 | 28..=31);
+    if is_mostly(head.iter().filter(is_odd).count(), head.len()) {
+        return true;
+    }
+    let (Some(first), Some(last)) = (memchr::memchr(0, head), memchr::memrchr(0, head)) else { return false };
+    let hole = head.get(first..=last).unwrap_or_default();
+    let n_around = head.len() - hole.len();
+    // Without a line before it this is the field of some record.
+    hole.iter().all(|b| *b == 0)
+        && head.get(..first).is_some_and(|before| before.contains(&b'\n'))
+        && is_mostly(head.iter().filter(is_odd).count() - hole.len(), n_around)
 }
 
 /// Protocols 0 and 1 have no magic: a dict or list that is stored in the memo at once (`(dp0\n`, `}q\0`).

@@ -87,6 +87,17 @@ pub(crate) fn read_text(head: &[u8], input: &mut dyn Read, block: &mut Vec<u8>, 
     read_at(Pace::default(), head, input, block, sink)
 }
 
+/// The same of a source whose first `n_passed` bytes were passed over.
+pub(crate) fn read_text_from(
+    n_passed: u64,
+    head: &[u8],
+    input: &mut dyn Read,
+    block: &mut Vec<u8>,
+    sink: &mut Sink<'_>,
+) -> u64 {
+    pump(Pump { offset: n_passed, ..Pump::default() }, head, input, block, sink)
+}
+
 /// Reads a text source at the pace given.
 pub(crate) fn read_at(
     pace: Pace,
@@ -95,7 +106,10 @@ pub(crate) fn read_at(
     block: &mut Vec<u8>,
     sink: &mut Sink<'_>,
 ) -> u64 {
-    let mut pump = Pump { pace, ..Pump::default() };
+    pump(Pump { pace, ..Pump::default() }, head, input, block, sink)
+}
+
+fn pump(mut pump: Pump, head: &[u8], input: &mut dyn Read, block: &mut Vec<u8>, sink: &mut Sink<'_>) -> u64 {
     let mut filled = head.len();
     // Bytes known to hold no line end.
     let mut searched = 0;
@@ -111,9 +125,9 @@ pub(crate) fn read_at(
             block.copy_within(whole..filled, 0);
             filled -= whole;
         }
-        if pump.pass_over(block.get(..filled).unwrap_or_default(), sink) {
-            filled = 0;
-        }
+        let n_passed = pump.pass_over(block.get(..filled).unwrap_or_default(), sink);
+        block.copy_within(n_passed..filled, 0);
+        filled -= n_passed;
         searched = filled;
         make_room(block, filled);
         match block.get_mut(filled..).map_or(Ok(0), |room| input.read(room)) {
@@ -188,28 +202,37 @@ impl Pump {
 
     fn offer(&mut self, line: &[u8], sink: &mut Sink<'_>) {
         let max = sink.limits.max_line_bytes;
+        // A hole belongs to no line: it was torn when the file was emptied under its writers.
+        let hole = if line.first() == Some(&0) { n_nuls(line) } else { 0 };
+        let (line, offset) = (line.get(hole..).unwrap_or_default(), self.offset + hole as u64);
         let Some(part) = line.get(..max).filter(|part| part.len() < line.len()) else {
-            self.readers.offer(&mut self.counter, line, self.offset, sink);
+            self.readers.offer(&mut self.counter, line, offset, sink);
             return;
         };
-        self.readers.offer(&mut self.counter, part, self.offset, sink);
+        self.readers.offer(&mut self.counter, part, offset, sink);
         let number = self.counter.number;
-        let cite = sink.cite(number, self.offset, self.offset + max as u64);
+        let cite = sink.cite(number, offset, offset + max as u64);
         let text = format!("line {number} is longer than {max} bytes; its rest was passed over");
         sink.note(cite, NoteKind::LimitReached, text);
     }
 
-    /// If the piece of a line that is held is longer than a line may be: offers what may be, and passes over the rest.
-    fn pass_over(&mut self, piece: &[u8], sink: &mut Sink<'_>) -> bool {
+    /// If the piece of a line that is held is longer than a line may be: passes over the hole that it begins with, or
+    /// offers what may be and passes over the rest. Answers with the bytes that are done with.
+    fn pass_over(&mut self, piece: &[u8], sink: &mut Sink<'_>) -> usize {
+        let mut n_passed = piece.len();
         if !self.skipping {
             if piece.len() <= sink.limits.max_line_bytes {
-                return false;
+                return 0;
             }
-            self.offer(piece, sink);
-            self.skipping = true;
+            if piece.first() == Some(&0) {
+                n_passed = n_nuls(piece);
+            } else {
+                self.offer(piece, sink);
+                self.skipping = true;
+            }
         }
-        self.offset += piece.len() as u64;
-        true
+        self.offset += n_passed as u64;
+        n_passed
     }
 
     /// Offers what follows the last line end.
@@ -220,6 +243,13 @@ impl Pump {
         }
         self.offset += piece.len() as u64;
     }
+}
+
+/// NULs that it begins with.
+pub(crate) fn n_nuls(bytes: &[u8]) -> usize {
+    // All at once where it is nothing else: holes are long.
+    let is_hole = bytes.iter().fold(0, |all, b| all | b) == 0;
+    if is_hole { bytes.len() } else { bytes.iter().take_while(|b| **b == 0).count() }
 }
 
 #[derive(Default)]

@@ -1,6 +1,6 @@
 //! Processes: stacks, process lists, limits.
 
-use crate::{Frame, Pid};
+use crate::{Frame, PciAddress, Pid};
 
 /// Stacks of one process, at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -48,11 +48,22 @@ pub struct ThreadStack {
     pub frames: Vec<Frame>,
 }
 
-/// A `ps` listing.
+/// A list of processes: everybody's, as `ps` prints it, or those of a job, as a snapshot picks them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProcessTable {
     /// Rows.
     pub rows: Vec<ProcessRow>,
+    /// What is known beyond the rows, if it was picked.
+    pub pick: Option<Pick>,
+}
+
+/// How far whoever picked a job's processes could look.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pick {
+    /// Processes of the node that it was not allowed to look into: some may have been the job's.
+    pub n_hidden: u32,
+    /// Why there are no rows, if the list could not be had.
+    pub unread: Option<Box<str>>,
 }
 
 /// One process of a listing.
@@ -74,6 +85,25 @@ pub struct ProcessRow {
     pub cpu_pct: Option<f32>,
     /// Command line.
     pub command: Box<str>,
+    /// What a snapshot tells beyond that, of a process of a job.
+    pub picked: Option<Box<PickedProcess>>,
+}
+
+/// What a snapshot of a node tells of a process that `ps` does not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PickedProcess {
+    /// It is the job's own: it has a rank, or was asked for. Launchers, shells and other parents are not.
+    pub is_of_job: bool,
+    /// Start, ns since 1970.
+    pub started_ns: Option<i64>,
+    /// Its number on the node, where a container counts anew: kernels name it by this one.
+    pub outer_pid: Option<Pid>,
+    /// GPUs whose device files it has open: which it could use.
+    pub gpus: Vec<PciAddress>,
+    /// Threads that stayed in state D, without having run, from one look to the next: number and kernel function.
+    pub blocked: Vec<(u32, Box<str>)>,
+    /// It could not be looked into: why.
+    pub hidden: Option<Box<str>>,
 }
 
 /// One resource limit.

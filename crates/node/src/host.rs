@@ -89,6 +89,8 @@ pub struct Shm {
     /// Files that are deleted and still held: their room comes back when the last holder ends. NCCL deletes its
     /// segments as soon as both sides have attached, so that a healthy job's stand here.
     pub deleted: Vec<Segment>,
+    /// Processes that may hold segments do not show here at all: why (`hidepid` of /proc, a pid namespace of its own).
+    pub unseen: Option<String>,
 }
 
 /// A file in /dev/shm.
@@ -109,7 +111,7 @@ pub struct Segment {
     pub modified_ns: i64,
     /// Processes that map it or have it open.
     pub held_by: Vec<u32>,
-    /// Some processes could not be looked into (another user's): nobody holding it is then not known.
+    /// Some processes could not be looked into (another user's) or do not show: nobody holding it is then not known.
     pub is_held_unknown: bool,
 }
 

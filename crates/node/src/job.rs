@@ -14,9 +14,19 @@ pub struct Jobs {
     pub chosen_by: String,
     /// Processes of other users that could not be looked into.
     pub n_hidden: u32,
+    /// Processes of other users are not even counted: why (`hidepid` of /proc).
+    pub unseen: Option<String>,
 }
 
 impl Jobs {
+    /// Processes of this node may be of a job that nothing here tells of: why, as a sentence.
+    pub fn blind_spot(&self) -> Option<String> {
+        self.unseen.clone().or_else(|| {
+            let n = self.n_hidden;
+            (n > 0).then(|| format!("{n} processes of other users could not be looked into: run as root"))
+        })
+    }
+
     /// Numbers that several processes of this node go by: containers count their processes each from one.
     pub fn shared_pids(&self) -> BTreeSet<u32> {
         let mut seen = BTreeSet::new();
@@ -78,6 +88,8 @@ pub struct Process {
     pub stderr: Option<String>,
     /// Files it writes, or is told to write, that look like logs or dumps: paths as the process itself sees them.
     pub logs: Vec<String>,
+    /// Numbers of its open files that are logs, too, and whose paths are not written down: they may hold a secret.
+    pub withheld_files: Vec<u32>,
     /// Processors it may run on.
     pub n_cpus: Option<u32>,
     /// Memory cgroup, if it has a limit or was near it.
@@ -214,6 +226,14 @@ impl Process {
         let is_first = self.pid == 1 || self.inner_pid == Some(1);
         let may_launch = self.launcher().is_some() || self.command.starts_with("python");
         REAPERS.contains(&self.command.as_str()) || (is_first && !may_launch)
+    }
+
+    /// It is the first process of a container, or one that only containers have for their first.
+    pub fn is_container_init(&self) -> bool {
+        let is_of_host = ["systemd", "init"].contains(&self.command.as_str());
+        self.inner_pid == Some(1)
+            || (self.pid == 1 && !is_of_host)
+            || (REAPERS.contains(&self.command.as_str()) && !is_of_host)
     }
 
     /// The number by which the job's own evidence knows it: that of its container, if it has one, and none else on this

@@ -148,11 +148,14 @@ pub struct Listener {
     pub command: Option<String>,
 }
 
+/// Purpose of a [`Reach`]: another node of the fleet that is being checked, by the name that the asking node has for it.
+pub const FLEET_PEER: &str = "fleet-peer";
+
 /// A connection that was tried, or a name that was looked up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Reach {
-    /// What for: `master-address`, `peer`.
+    /// What for: `master-address`, `interface`, `peer`, [`FLEET_PEER`].
     pub purpose: String,
     /// As given: name or address, with port.
     pub target: String,

@@ -222,6 +222,11 @@ impl Core {
         self.writer.path()
     }
 
+    /// The open file whose lock says that this process lives.
+    pub(crate) fn lock(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.writer.lock()
+    }
+
     /// The events to ask for where an operation is followed.
     ///
     /// A child event brings its parents with it, whether asked for or not, so leaving out those of the program's calls
@@ -364,7 +369,7 @@ impl Core {
                 let plan = handle(*plan);
                 match parent.kind() {
                     // The call has said so.
-                    Some(HandleKind::Call) => {}
+                    Some(HandleKind::Call) => self.pace.spread(told.channels),
                     // The mask was switched between NCCL's look and ours: the call is recorded, that is all.
                     Some(HandleKind::Passed) => return std::ptr::null_mut(),
                     // A recorded call is followed in each run or in none, as it was when it was recorded.
@@ -373,6 +378,9 @@ impl Core {
                         let is_followed = plan.is_followed().unwrap_or_else(|| self.pace.follows());
                         told.is_passed_over = !is_followed;
                         self.pace.called(self.writer.now_ns(), is_followed);
+                        if is_followed {
+                            self.pace.spread(told.channels);
+                        }
                     }
                 }
                 self.writer.launch(comm, parent, plan, &told)

@@ -1,8 +1,10 @@
 //! Between NCCL and the plugin: the one `Core` of the process, and what happens when something goes wrong in it.
 
 use std::ffi::c_int;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::core::Core;
 
@@ -17,6 +19,10 @@ static CORE: AtomicPtr<Core> = AtomicPtr::new(std::ptr::null_mut());
 static IS_OFF: AtomicBool = AtomicBool::new(false);
 /// The thread that makes the core; rare, and never held across an event.
 static MAKING: AtomicU32 = AtomicU32::new(0);
+
+/// The open file that holds the ring's lock, -1 = none; and which file it is: its device, its inode.
+static LOCK: AtomicI32 = AtomicI32::new(-1);
+static LOCKED: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 fn core() -> Option<&'static Core> {
     let core = CORE.load(Ordering::Acquire);
@@ -70,10 +76,15 @@ fn make() -> Result<&'static Core, String> {
         Err(_) => return Err("a fault".to_owned()),
     };
     // A child must not write into its parent's ring.
-    // SAFETY: `off_in_child` is async-signal-safe: it only stores to atomics. The C library forgets it when the library
-    // is closed.
+    // SAFETY: `off_in_child` is async-signal-safe: it stores to atomics, and calls fstat and close. The C library forgets
+    // it when the library is closed.
     let _registered = unsafe { libc::pthread_atfork(None, None, Some(off_in_child)) };
     let core = Box::leak(Box::new(core));
+    let lock = core.lock().as_raw_fd();
+    if let Some(which) = which(lock) {
+        LOCKED.iter().zip(which).for_each(|(place, number)| place.store(number, Ordering::Relaxed));
+        LOCK.store(lock, Ordering::Relaxed);
+    }
     CORE.store(core, Ordering::Release);
     Ok(core)
 }
@@ -81,6 +92,23 @@ fn make() -> Result<&'static Core, String> {
 extern "C" fn off_in_child() {
     CORE.store(std::ptr::null_mut(), Ordering::Relaxed);
     MAKING.store(0, Ordering::Relaxed);
+    // The lock says that the parent lives; a child that outlives it must not. The program may have closed the file and
+    // opened another one under its number.
+    let lock = LOCK.swap(-1, Ordering::Relaxed);
+    let locked = LOCKED.each_ref().map(|place| place.load(Ordering::Relaxed));
+    if lock >= 0 && which(lock) == Some(locked) {
+        // SAFETY: ours, and nobody uses it in the child: the parent's core is never called or dropped here.
+        unsafe { libc::close(lock) };
+    }
+}
+
+/// Device and inode of an open file.
+fn which(file: c_int) -> Option<[u64; 2]> {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: fstat fills what it is given if it succeeds, and reads nothing of it.
+    let is_filled = unsafe { libc::fstat(file, stat.as_mut_ptr()) } == 0;
+    // SAFETY: filled.
+    is_filled.then(|| unsafe { stat.assume_init() }).map(|stat| [stat.st_dev, stat.st_ino])
 }
 
 /// For tests: as if the process were new.

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{self, AtFlags, CWD, Dir, FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -102,7 +102,7 @@ pub(crate) struct Map {
     raw: memmap2::MmapRaw,
     path: PathBuf,
     /// Holds the lock that says that the process lives.
-    _lock: OwnedFd,
+    lock: OwnedFd,
 }
 
 impl fmt::Debug for Map {
@@ -161,7 +161,10 @@ impl Map {
             .populate()
             .map_raw(&file)
             .map_err(|_| OpenError::Map(path.clone()))?;
-        let map = Self { raw, path, _lock: file };
+        // A forked child has no use for it, and a mapping keeps the lock as well as an open file does. Where the kernel
+        // refuses, a child that outlives this process makes it look alive.
+        let _has_own = raw.advise(memmap2::Advice::DontFork);
+        let map = Self { raw, path, lock: file };
         if is_new {
             map.fill_header(pid, start_ticks, options);
         } else if map.get(head::MAGIC) != MAGIC
@@ -172,6 +175,10 @@ impl Map {
             return Err(OpenError::NotOurs(map.path));
         }
         Ok(map)
+    }
+
+    pub(crate) fn lock(&self) -> BorrowedFd<'_> {
+        self.lock.as_fd()
     }
 
     fn fill_header(&self, pid: u32, start_ticks: u64, options: &Options) {

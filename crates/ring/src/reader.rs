@@ -68,7 +68,15 @@ impl Reader {
         let failed = |error| ReadError::File(path.to_owned(), error);
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = fs::openat(CWD, path, flags, Mode::empty()).map_err(failed)?;
-        let stat = fs::fstat(&file).map_err(failed)?;
+        Self::of(File::from(file), path)
+    }
+
+    /// Reads a ring that is open, and checks its header. `path` is what it is called.
+    ///
+    /// # Errors
+    /// As of [`Reader::open`].
+    pub fn of(file: File, path: &Path) -> Result<Self, ReadError> {
+        let stat = fs::fstat(&file).map_err(|error| ReadError::File(path.to_owned(), error))?;
         if fs::FileType::from_raw_mode(stat.st_mode) != fs::FileType::RegularFile {
             return Err(ReadError::NotAFile(path.to_owned()));
         }
@@ -77,7 +85,6 @@ impl Reader {
         if size > MOST_BYTES {
             return Err(content(ParseError::Long(size)));
         }
-        let file = File::from(file);
         let bytes = size as usize;
         let mut whole = vec![0; bytes];
         copy(&file, path, 0, &mut whole)?;

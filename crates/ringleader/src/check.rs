@@ -11,22 +11,22 @@ pub mod schema;
 pub mod table;
 
 use std::fs::File;
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, Write as _};
 use std::path::PathBuf;
 
-use clap::builder::FalseyValueParser;
+use clap::builder::{FalseyValueParser, NonEmptyStringValueParser};
 use clap::{Args, ValueEnum};
 use ringleader_check::fleet::Fleet;
 use ringleader_check::{Check, NodeReport, Options, Verdict, checks, judge};
 use ringleader_collect::{Peer, Probe, Request, Roots, Target};
-use ringleader_node::Node;
+use ringleader_node::{FLEET_PEER, Node, Outcome};
 
 use self::output::Out;
 use crate::cli::{Color, look};
 use crate::exit::Code;
 use crate::failure::Failure;
 use crate::fanout::nodes::NodesArgs;
-use crate::report::{Detail, Look};
+use crate::report::{Detail, Look, quote};
 
 /// Check this node, or many: GPUs, fabric, kernel log, shared memory, limits, processes, network, versions
 #[derive(Debug, Args)]
@@ -44,7 +44,7 @@ pub(crate) struct CheckArgs {
     /// Form of the report; json is json-v1, jsonl a line for each node as it answers, node-json the readings themselves
     #[arg(long, value_enum, default_value_t = CheckFormat::Text)]
     format: CheckFormat,
-    /// Write the report to a file, whole or not at all
+    /// Write the report to a file, whole or not at all; to a device or a pipe as it comes
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Processes of the job, with their children [default: all that carry a rank or use a GPU]
@@ -53,13 +53,16 @@ pub(crate) struct CheckArgs {
     /// GPUs this node should have [default: as many as the PCI bus shows]
     #[arg(long, value_name = "N")]
     gpus: Option<u32>,
-    /// Hosts that should answer on TCP, each with a port or without
-    #[arg(long, value_name = "HOST[:PORT]", value_delimiter = ',')]
+    /// Hosts that should answer on TCP, each with a port or without; many nodes try some of each other besides
+    #[arg(long, value_name = "HOST[:PORT]", value_delimiter = ',', value_parser = NonEmptyStringValueParser::new())]
     peer: Vec<String>,
+    /// A node of the same fleet, by the name that the asking node has for it
+    #[arg(long, hide = true, value_name = "HOST")]
+    fleet_peer: Vec<String>,
     /// Longest wait for any one reading, milliseconds
     #[arg(long, value_name = "MS")]
     deadline_ms: Option<u64>,
-    /// Judge a recorded snapshot (node-json) in place of this node
+    /// Judge a recorded snapshot (node-json) in place of this node; - is standard input
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
     /// Least verdict that makes the exit code 4
@@ -200,10 +203,24 @@ fn here(args: &CheckArgs, chosen: &[&'static Check], look: &Look) -> Result<Code
     if args.fix {
         act::fix(&report)?;
     }
+    let mut is_done = true;
     if !args.kill_orphans.is_empty() {
-        act::tell(&kill_orphans(args)?)?;
+        let ended = kill_orphans(args)?;
+        act::tell(&ended)?;
+        is_done = ended.iter().all(|(_, what)| *what == act::Ended::Gone);
     }
-    Ok(code(&report, args.fail_on))
+    // What was asked for and could not be done is never passed over, whatever the report says.
+    let code = if is_done { code(&report, args.fail_on) } else { Code::Findings };
+    if code == Code::NothingFound
+        && !args.pid.is_empty()
+        && let Outcome::Failed(why) = &node.jobs.outcome
+    {
+        // Nobody is left to tell if standard error is gone.
+        let _ =
+            writeln!(io::stderr().lock(), "the processes of --pid were not checked: {}", quote::plain(why));
+        return Ok(Code::NoUsableEvidence);
+    }
+    Ok(code)
 }
 
 /// Id of the check that names orphans.
@@ -252,13 +269,28 @@ fn choose(args: &CheckArgs) -> Result<Vec<&'static Check>, Failure> {
             && (!args.quick || check.is_quick)
             && (args.purpose != Some(Purpose::Prolog) || check.drains)
     };
-    Ok(checks::ALL.iter().copied().filter(wanted).collect())
+    let chosen: Vec<&'static Check> = checks::ALL.iter().copied().filter(wanted).collect();
+    if chosen.is_empty() {
+        let why = format!("none of {} is left by --quick or --for", args.only.join(", "));
+        return Err(Failure::Nodes { why, help: "leave --quick or --for out, or name other checks" });
+    }
+    Ok(chosen)
 }
 
 fn recorded(path: &PathBuf) -> Result<Node, Failure> {
-    let file = File::open(path).map_err(|source| Failure::NoSuchPath { path: path.clone(), source })?;
-    serde_json::from_reader(BufReader::new(file))
-        .map_err(|source| Failure::Snapshot { path: path.clone(), source })
+    let node = if path.as_os_str() == "-" {
+        serde_json::from_reader(io::stdin().lock())
+    } else {
+        let file = File::open(path).map_err(|source| Failure::NoSuchFile { path: path.clone(), source })?;
+        serde_json::from_reader(BufReader::new(file))
+    };
+    node.map_err(|source| Failure::Snapshot { path: path.clone(), source })
+}
+
+fn peers(args: &CheckArgs) -> Vec<Peer> {
+    let of_fleet = |name: &String| Peer { purpose: FLEET_PEER.to_owned(), ..Peer::named(name) };
+    let named = args.peer.iter().map(|peer| Peer::named(peer));
+    named.chain(args.fleet_peer.iter().map(of_fleet)).collect()
 }
 
 fn live(args: &CheckArgs, chosen: &[&'static Check]) -> Result<Node, Failure> {
@@ -269,7 +301,8 @@ fn live(args: &CheckArgs, chosen: &[&'static Check]) -> Result<Node, Failure> {
         window_ms: if args.quick { 0 } else { WINDOW_MS },
         nvml: args.unstable_nvml.clone(),
         connect_ms: CONNECT_MS,
-        peers: args.peer.iter().map(|peer| Peer::named(peer)).collect(),
+        longest_ms: args.deadline_ms,
+        peers: peers(args),
         ..Request::default()
     };
     let names: Vec<&str> = checks::probes(chosen).into_iter().map(ringleader_check::Probe::name).collect();

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use ringleader_model::{Severity, SourceKind, Verdict};
+use ringleader_model::{Severity, Verdict};
 
 use crate::check::{self, CheckArgs, ProbeArgs};
 use crate::collect::{self, CollectArgs};
@@ -172,13 +172,24 @@ fn diagnose(args: &Diagnose) -> Result<Code, Failure> {
     // Kept until the report is printed; what it holds is removed then.
     let mut scratch = None;
     if args.live {
+        let failed = |path: PathBuf| {
+            let is_named = args.keep.is_some();
+            move |source| match source {
+                Failure::Create { .. } | Failure::Bundle(_) => {
+                    Failure::Live { path, is_named, source: Box::new(source) }
+                }
+                other => other,
+            }
+        };
         let bundle = if let Some(path) = &args.keep {
             path.clone()
         } else {
-            let folder = tempfile::Builder::new().prefix("ringleader-").tempdir().map_err(Failure::Write)?;
+            let folder = tempfile::Builder::new().prefix("ringleader-").tempdir();
+            let create = |source| Failure::Create { path: std::env::temp_dir(), source };
+            let folder = folder.map_err(create).map_err(failed(std::env::temp_dir()))?;
             scratch.insert(folder).path().join("live.tar.zst")
         };
-        collect::for_diagnosis(&args.pid, args.job.as_deref(), &bundle)?;
+        collect::for_diagnosis(&args.pid, args.job.as_deref(), &bundle).map_err(failed(bundle.clone()))?;
         paths.insert(0, bundle);
     }
     // The process is about to end: taking a case of millions of entries apart would only cost time.
@@ -191,9 +202,7 @@ fn diagnose(args: &Diagnose) -> Result<Code, Failure> {
         Format::Text => report::text::render(&report, &look(args.color, args.width, detail(args))),
     };
     print(&text)?;
-    let known =
-        |kind: &SourceKind| !matches!(kind, SourceKind::PlainText | SourceKind::Bundle | SourceKind::Unknown);
-    if !case.sources.iter().any(|source| source.kinds.iter().any(known)) {
+    if !case.sources.iter().any(ringleader_rules::is_known) {
         let n_files = case.sources.iter().filter(|source| !source.kinds.is_empty()).count();
         return Err(Failure::NoUsableEvidence { n_files });
     }

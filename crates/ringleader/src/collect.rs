@@ -97,13 +97,31 @@ pub(crate) fn run(args: &CollectArgs) -> Result<(String, Code), Failure> {
         let manifest = into_output(&ask)?;
         // Nobody is left to tell if standard error is gone.
         let _ = io::stderr().lock().write_all(summary(&manifest, None).as_bytes());
-        return Ok((String::new(), Code::NothingFound));
+        return Ok((String::new(), code(&manifest)));
     }
     let manifest = into_file(&ask, &output, true)?;
-    Ok((summary(&manifest, Some(&output)), Code::NothingFound))
+    Ok((summary(&manifest, Some(&output)), code(&manifest)))
 }
 
-/// Collects what a live diagnosis reads. Asks nothing of the job.
+/// What was taken of the node stays, and whoever asked for a job must not take it for that.
+fn code(manifest: &Manifest) -> Code {
+    let Some(why) = absent(manifest) else { return Code::NothingFound };
+    let failure = Failure::Absent { why: why.to_owned() };
+    // Nobody is left to tell if standard error is gone.
+    let _ = io::stderr().lock().write_all(failure.message().as_bytes());
+    failure.exit_code()
+}
+
+/// Why the processes that were asked for are not there.
+fn absent(manifest: &Manifest) -> Option<&str> {
+    manifest.items.iter().find_map(|item| match (&item.origin, &item.outcome) {
+        (Origin::Reading(of), Outcome::Skipped(why)) if of == "probe jobs" => Some(why.as_str()),
+        _ => None,
+    })
+}
+
+/// Collects what a live diagnosis reads. Asks nothing of the job. Fails if the processes that were asked for are not
+/// there: a diagnosis of the rest would pass for theirs.
 pub(crate) fn for_diagnosis(pids: &[u32], job: Option<&str>, to: &Path) -> Result<(), Failure> {
     let ask = Ask {
         request: Request {
@@ -119,7 +137,8 @@ pub(crate) fn for_diagnosis(pids: &[u32], job: Option<&str>, to: &Path) -> Resul
         asked: std::env::args().skip(1).collect(),
         ..Ask::default()
     };
-    into_file(&ask, to, true).map(|_| ())
+    let manifest = into_file(&ask, to, true)?;
+    absent(&manifest).map_or(Ok(()), |why| Err(Failure::Absent { why: why.to_owned() }))
 }
 
 /// A new file that its owner alone may read: logs may hold anything.

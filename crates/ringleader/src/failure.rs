@@ -22,11 +22,25 @@ pub enum Failure {
         /// Why not.
         source: io::Error,
     },
+    /// A file that an option names cannot be read.
+    #[error("read {}", path.display())]
+    NoSuchFile {
+        /// What was asked for.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
     /// Nothing readable, or nothing known, in what was given.
     #[error("find evidence in what was given: {n_files} files read, none of a known kind")]
     NoUsableEvidence {
         /// Files that were read.
         n_files: usize,
+    },
+    /// The process, or the job, that was asked for does not run here.
+    #[error("find what was asked for: {why}")]
+    Absent {
+        /// What is not there.
+        why: String,
     },
     /// Nothing is known by the name that was to be explained.
     #[error("explain '{query}': nothing is known by that name")]
@@ -90,6 +104,16 @@ pub enum Failure {
     /// A bundle could not be written to its end.
     #[error("write the bundle")]
     Bundle(#[source] ringleader_bundle::Trouble),
+    /// The evidence of a live job could not be put down.
+    #[error("keep the evidence of the live job in {}", path.display())]
+    Live {
+        /// The bundle, or the folder for it.
+        path: PathBuf,
+        /// The user named it.
+        is_named: bool,
+        /// What failed.
+        source: Box<Failure>,
+    },
     /// Standard input could not be read.
     #[error("read standard input")]
     Stdin(#[source] io::Error),
@@ -106,14 +130,18 @@ impl Failure {
     pub fn exit_code(&self) -> Code {
         match self {
             Self::Usage(error) if !error.use_stderr() => Code::NothingFound,
+            Self::Live { source, .. } => source.exit_code(),
             Self::Usage(_)
             | Self::NoSuchPath { .. }
+            | Self::NoSuchFile { .. }
             | Self::Unknown { .. }
             | Self::UnknownCheck { .. }
             | Self::Nodes { .. }
             | Self::Baseline { .. }
             | Self::Create { .. } => Code::Usage,
-            Self::NoUsableEvidence { .. } | Self::Snapshot { .. } | Self::Stdin(_) => Code::NoUsableEvidence,
+            Self::NoUsableEvidence { .. } | Self::Absent { .. } | Self::Snapshot { .. } | Self::Stdin(_) => {
+                Code::NoUsableEvidence
+            }
             Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => Code::NothingFound,
             // A full disk is no finding and no usage error; a script must not take it for either.
             Self::Write(_)
@@ -147,6 +175,22 @@ impl Failure {
                 let why = std::error::Error::source(trouble).map_or_else(String::new, ToString::to_string);
                 (why, "is there room? --max-mib takes less; what was written so far can be read")
             }
+            Self::Live { is_named, source, .. } => {
+                let mut why = source.to_string();
+                let mut next = std::error::Error::source(&**source);
+                while let Some(error) = next {
+                    let said = error.to_string();
+                    // Whatever wraps an error of the system may have said it already.
+                    why = if why.ends_with(&said) { why } else { format!("{why}: {said}") };
+                    next = error.source();
+                }
+                let help = if *is_named {
+                    "is there room? --keep names another file; one that exists is not overwritten"
+                } else {
+                    "is there room? TMPDIR names another folder, --keep FILE another file"
+                };
+                (why, help)
+            }
             Self::Nodes { help, .. } => (String::new(), *help),
             Self::Baseline { why, .. } => {
                 (why.clone(), "take one with: ringleader check --save-baseline FILE")
@@ -159,9 +203,14 @@ impl Failure {
                 source.to_string(),
                 "name a folder, files, or - for standard input: ringleader diagnose PATH…",
             ),
+            Self::NoSuchFile { source, .. } => (source.to_string(), "is it there, and may you read it?"),
             Self::NoUsableEvidence { .. } => {
                 (String::new(), "`ringleader help evidence` lists what is read and how to get it")
             }
+            Self::Absent { .. } => (
+                String::new(),
+                "without --pid and --job all processes that carry a rank or use a GPU are meant",
+            ),
             Self::Stdin(error) => (error.to_string(), "give the text as an argument"),
             Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => return String::new(),
             Self::Write(error) => (error.to_string(), "is there room where standard output goes?"),
@@ -199,4 +248,30 @@ pub(crate) fn our_bug() -> String {
          help: nothing was changed; please report it with the evidence, as far as you may share it\n",
         last_panic()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_live_diagnosis_without_room_names_where_and_its_own_options() {
+        let full = || io::Error::from(io::ErrorKind::StorageFull);
+        let no_room = || Failure::Bundle(ringleader_bundle::Trouble::Write(full()));
+        let no_folder = || Failure::Create { path: "/scratch".into(), source: full() };
+        for source in [no_room(), no_folder()] {
+            let code = source.exit_code();
+            let live = Failure::Live { path: "/scratch".into(), is_named: false, source: Box::new(source) };
+            let message = live.message();
+            assert!(message.contains("/scratch") && message.contains(&full().to_string()), "{message}");
+            assert!(message.contains("TMPDIR") && !message.contains("--max-mib"), "{message}");
+            assert_eq!(live.exit_code(), code);
+        }
+        let named = Failure::Live { path: "/kept".into(), is_named: true, source: Box::new(no_room()) };
+        assert!(
+            named.message().contains("--keep") && !named.message().contains(" -o"),
+            "{}",
+            named.message()
+        );
+    }
 }

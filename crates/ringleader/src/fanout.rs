@@ -89,6 +89,8 @@ pub(crate) struct Fanout<'a> {
     pub program: &'a Program,
     /// Arguments of the program.
     pub args: &'a [String],
+    /// More of them, for the host of that place in the list.
+    pub args_of: &'a (dyn Fn(usize) -> Vec<String> + Sync),
     /// Hosts at once.
     pub parallel: usize,
     /// For each host, copying included.
@@ -117,8 +119,9 @@ impl Fanout<'_> {
                 let (sender, next, stop) = (sender.clone(), &next, &stop);
                 scope.spawn(move || {
                     while !stop.load(Ordering::Relaxed) {
-                        let Some(host) = self.hosts.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
-                        if sender.send(self.ask(host, stop)).is_err() {
+                        let at = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(host) = self.hosts.get(at) else { break };
+                        if sender.send(self.ask(at, host, stop)).is_err() {
                             break;
                         }
                     }
@@ -141,11 +144,12 @@ impl Fanout<'_> {
         })
     }
 
-    fn ask(&self, host: &str, stop: &AtomicBool) -> Answer {
+    fn ask(&self, at: usize, host: &str, stop: &AtomicBool) -> Answer {
         let mut sent_ns = now_ns();
         let until = Instant::now() + self.deadline;
         let limits = Limits { until, deadline: self.deadline, stop };
-        let argv = self.program.argv(self.args);
+        let mut argv = self.program.argv(self.args);
+        argv.extend((self.args_of)(at));
         let mut spooled = self.spool.map(Spool::open);
         let output = Output::new(self.max_bytes, spooled.as_mut());
         let mut outcome = self.transport.ask(host, &argv, &Input::Nothing, output, &limits);

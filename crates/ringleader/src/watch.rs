@@ -6,6 +6,7 @@
 
 mod agent;
 mod args;
+mod attempts;
 mod child;
 mod events;
 mod hooks;
@@ -31,6 +32,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use ringleader_watch::digest::SeenBy;
 use ringleader_watch::engine::{Engine, Settings};
 use ringleader_watch::event::{Event, SeenRank, What};
 use ringleader_watch::tree;
@@ -38,6 +40,7 @@ use ringleader_watch::view::JobState;
 
 use self::agent::{Agent, Target};
 pub(crate) use self::args::WatchArgs;
+use self::attempts::Attempt;
 use self::child::Running;
 use self::events::Teller;
 use self::incident::{Judged, Scene};
@@ -101,9 +104,9 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
             help: "is it a program that can be found? ringleader watch -- CMD ARGS…",
         })?;
         // Ctrl-C reaches the command from the terminal; we await its end and its exit code.
-        for (signal, flag) in [(signal_hook::consts::SIGTERM, &told), (signal_hook::consts::SIGINT, &told)] {
+        for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
             // Refused only for signals that nobody may handle.
-            let _ = signal_hook::flag::register(signal, Arc::clone(flag));
+            let _ = signal_hook::flag::register(signal, Arc::clone(&told));
         }
         for note in notes {
             teller.note(note);
@@ -112,6 +115,15 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
         child = Some(running);
         Target::Pids(vec![pid])
     };
+    if child.is_none() {
+        // What is under way is finished, the terminal and the hub are left as they were; who asks twice has it at once.
+        for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT, signal_hook::consts::SIGHUP]
+        {
+            // Refused only for signals that nobody may handle.
+            let _ = signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop));
+            let _ = signal_hook::flag::register(signal, Arc::clone(&stop));
+        }
+    }
     let screen = shows_screen.then(|| {
         let (picture, stop) = (Arc::clone(&picture), Arc::clone(&stop));
         thread::spawn(move || {
@@ -203,6 +215,8 @@ pub(crate) fn now_ns() -> i64 {
 enum Word {
     Said(What),
     Judged(Box<Judged>),
+    /// Nothing could be collected, or judged.
+    Unjudged,
     /// It is over, well or not.
     Done,
 }
@@ -367,10 +381,13 @@ impl Watch<'_> {
             let host = host.clone();
             let (local_rank, pid, state) = (process.local_rank, process.pid, process.state);
             let began = self.agent.began(pid);
-            Some(SeenRank { rank: process.rank?, local_rank, host, pid, state, began })
+            let seen = SeenRank { rank: process.rank?, local_rank, host, pid, state, began };
+            let since = ringleader_watch::event::seconds(process.state_since_ns);
+            Some(Attempt { seen, since, has_ring: process.seen_by == SeenBy::Ring })
         });
+        let seen = attempts::current(&seen.collect::<Vec<_>>());
         let stalls = view.stalls.iter().cloned().map(|stall| What::Stall(Box::new(stall)));
-        let lines = [What::Ranks { ranks: seen.collect() }]
+        let lines = [What::Ranks { ranks: seen }]
             .into_iter()
             .chain(stalls)
             .chain(self.engine.slow_link().cloned().map(What::Straggler))
@@ -409,7 +426,10 @@ impl Watch<'_> {
             };
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 let asked = asker.and_then(|asker| asker.ask(&scene.why));
-                let bundle = incident::collect(scene, &folder)?;
+                let (bundle, failed) = incident::collect(&scene, &folder)?;
+                if let Some(failed) = failed {
+                    say(What::Note { text: failed.message().trim_end().to_owned() });
+                }
                 say(What::Bundle { path: bundle.display().to_string() });
                 let mut bundles = vec![bundle];
                 if let Some(asked) = asked {
@@ -428,8 +448,19 @@ impl Watch<'_> {
                         say(What::Note { text });
                     }
                 }
-                Ok(Err(failure)) => say(What::Note { text: failure.message().trim_end().to_owned() }),
-                Err(_) => say(What::Note { text: crate::failure::our_bug() }),
+                // Nothing is judged, but that something stands still is known, and told.
+                Ok(Err(failure)) => {
+                    let text = failure.message().trim_end().to_owned();
+                    say(What::Note { text: text.clone() });
+                    let _ = sender.send(Word::Unjudged);
+                    for text in pass_on_unjudged(&scene, &text, hooks) {
+                        say(What::Note { text });
+                    }
+                }
+                Err(_) => {
+                    say(What::Note { text: crate::failure::our_bug() });
+                    let _ = sender.send(Word::Unjudged);
+                }
             }
             let _ = sender.send(Word::Done);
         });
@@ -440,7 +471,7 @@ impl Watch<'_> {
         let (scene, folder, sender) = (self.scene(request.why()), self.folder.clone(), self.sender.clone());
         self.n_under_way += 1;
         thread::spawn(move || {
-            let outcome = incident::collect(scene, &folder);
+            let outcome = incident::collect(&scene, &folder).map(|(path, _)| path);
             if let Ok(path) = &outcome {
                 let _ = sender.send(Word::Said(What::Bundle { path: path.display().to_string() }));
             }
@@ -471,6 +502,7 @@ impl Watch<'_> {
                 self.teller.verdict(&judged);
                 self.doing(None);
             }
+            Word::Unjudged => self.worst = worse(self.worst, "undecided"),
             Word::Done => {
                 self.n_under_way = self.n_under_way.saturating_sub(1);
                 if self.n_under_way == 0 {
@@ -485,7 +517,9 @@ impl Watch<'_> {
     }
 
     fn wait_for_incidents(&mut self) {
-        let until = Instant::now() + LAST_WAIT;
+        let until = Instant::now()
+            + LAST_WAIT
+            + hooks::patience(self.args.on_stall.is_some(), self.args.webhook.is_some());
         while self.n_under_way > 0 {
             let Ok(word) = self.receiver.recv_timeout(until.saturating_duration_since(Instant::now())) else {
                 self.teller.note("an incident did not come to its end in time".to_owned());
@@ -561,25 +595,34 @@ fn worse(before: Code, cause: &str) -> Code {
     }
 }
 
-/// Calls hooks, and answers with what came of them.
-fn pass_on(judged: &Judged, (command, webhook): (Option<String>, Option<String>)) -> Vec<String> {
-    let mut notes = Vec::new();
-    if let Some(command) = command {
-        notes.push(hooks::command(&command, &judged.json, &judged.bundle));
-    }
-    if let Some(url) = webhook {
-        let body = serde_json::json!({
-            "schema": ringleader_watch::event::SCHEMA,
-            "event": "verdict",
-            "at": ringleader_watch::event::seconds(now_ns()),
-            "host": ringleader_collect::follow::host(),
-            "bundle": judged.bundle,
-            "text": format!("{}: {}", judged.report.verdict.cause, judged.report.verdict.summary),
-            "report": judged.report,
-        });
-        notes.extend(hooks::webhook(&url, &body.to_string()));
-    }
-    notes
+/// Calls hooks, one beside the other, and answers with what came of them.
+fn pass_on(judged: &Judged, hooks: (Option<String>, Option<String>)) -> Vec<String> {
+    let body = serde_json::json!({
+        "schema": ringleader_watch::event::SCHEMA,
+        "event": "verdict",
+        "at": ringleader_watch::event::seconds(now_ns()),
+        "host": ringleader_collect::follow::host(),
+        "bundle": judged.bundle,
+        "text": format!("{}: {}", judged.report.verdict.cause, judged.report.verdict.summary),
+        "report": judged.report,
+    });
+    hooks::call(hooks, &judged.json, &judged.bundle, &body.to_string())
+}
+
+/// The same where there is neither bundle nor report: what was seen, one event a line.
+fn pass_on_unjudged(scene: &Scene, failed: &str, hooks: (Option<String>, Option<String>)) -> Vec<String> {
+    let events: Vec<serde_json::Value> =
+        scene.events.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let body = serde_json::json!({
+        "schema": ringleader_watch::event::SCHEMA,
+        "event": "unjudged",
+        "at": ringleader_watch::event::seconds(now_ns()),
+        "host": ringleader_collect::follow::host(),
+        "text": format!("{}; no evidence could be kept: {failed}", scene.why),
+        "events": events,
+    });
+    let body = body.to_string();
+    hooks::call(hooks, &body, &std::env::temp_dir().join(incident::stem()), &body)
 }
 
 /// Prints, whoever is still reading.

@@ -21,6 +21,7 @@ pub mod standstill;
 pub mod suspects;
 pub mod waits;
 pub mod watchdog;
+pub mod window;
 pub mod zones;
 
 use ringleader_model::{
@@ -186,7 +187,7 @@ impl<'a> Scene<'a> {
     /// Process lists.
     pub fn process_tables(&self) -> impl Iterator<Item = (&'a Observation, &'a ProcessTable)> + use<'a> {
         self.case.observations.iter().filter_map(|o| match &o.fact {
-            Fact::Processes(table) => Some((o, &**table)),
+            Fact::Processes(table) if !table.rows.is_empty() => Some((o, &**table)),
             _ => None,
         })
     }

@@ -1,28 +1,56 @@
 //! What has to be so before a job may be called healthy. That no rule fired is not enough: what was not seen is not
 //! well, and what is unfinished has not ended.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use ringleader_model::{Case, Confidence, Fact, Observation, Rank, Source, SourceKind, TorchEvent};
+use ringleader_model::{
+    Case, Confidence, Fact, NoteKind, Observation, Pick, PickedProcess, Pid, ProcessRow, Rank, Source,
+    SourceKind, TorchEvent,
+};
 
 use crate::correlate::Scene;
 use crate::correlate::ledger::{Origin, View};
 use crate::correlate::moments::stated_failure;
+use crate::correlate::roster::told_size;
 use crate::correlate::suspects::Suspect;
+use crate::correlate::window::{has_records, is_cut};
 
-/// Nothing was found that tells anything: that is not health. (The quiet output of a healthy job is text.)
+/// Whether a source is evidence of a kind that is known. Text may be anything, and a manifest only tells of others.
+pub fn is_known(source: &Source) -> bool {
+    let known =
+        |kind: &SourceKind| !matches!(kind, SourceKind::PlainText | SourceKind::Bundle | SourceKind::Unknown);
+    source.kinds.iter().any(known)
+}
+
+/// Nothing was found that tells anything: that is not health. (The quiet output of a healthy job is text, and is so
+/// beside something that tells that there is a job.)
 pub(crate) fn is_without_evidence(case: &Case) -> bool {
     let says_something = |o: &Observation| match &o.fact {
         Fact::Flight(dump) => !dump.ops.is_empty(),
         Fact::Ras(report) => !report.comms.is_empty() || !report.missing_processes.is_empty(),
+        Fact::Processes(table) => !table.rows.is_empty(),
         _ => true,
     };
     let quiet = |s: &Source| s.kinds.contains(&SourceKind::PlainText) && s.size_bytes > 0;
+    if !case.sources.iter().any(is_known) {
+        return true;
+    }
     !case.observations.iter().any(says_something) && !case.sources.iter().any(quiet)
 }
 
 /// The first sign that something is wrong, in words.
-pub(crate) fn trouble(scene: &Scene<'_>) -> Option<&'static str> {
+pub(crate) fn trouble(scene: &Scene<'_>) -> Option<Cow<'static, str>> {
+    known_trouble(scene).map(Cow::Borrowed).or_else(|| ended(scene).map(Cow::Owned)).or_else(|| {
+        let (row, process) = blocked(scene).next()?;
+        let (_, place) = process.blocked.first()?;
+        let place = if place.is_empty() || &**place == "0" { String::new() } else { format!(" ({place})") };
+        let who = whom(scene, row);
+        Some(format!("{who} stayed in the kernel{place} and did not run from one look to the next").into())
+    })
+}
+
+fn known_trouble(scene: &Scene<'_>) -> Option<&'static str> {
     // Counts of a running job differ for a moment; states that a recorder kept do not.
     let held_up = |s: &Suspect| !s.weak && s.views.iter().any(|v| *v != View::Ras);
     let of_launcher = |e: &TorchEvent| matches!(e, TorchEvent::LauncherKilled { .. });
@@ -56,6 +84,94 @@ pub(crate) fn trouble(scene: &Scene<'_>) -> Option<&'static str> {
         return Some("a process left an error file");
     }
     scene.statements().any(|s| of_launcher(s.event)).then_some("the launcher was stopped from outside")
+}
+
+/// Processes of the job that a snapshot has seen.
+fn picked<'a>(scene: &Scene<'a>) -> impl Iterator<Item = (&'a ProcessRow, &'a PickedProcess)> {
+    let rows = scene.process_tables().flat_map(|(_, table)| &table.rows);
+    rows.filter_map(|row| Some((row, row.picked.as_deref()?))).filter(|(_, process)| process.is_of_job)
+}
+
+/// One that has ended beside others that live, where no record tells how they end.
+fn ended(scene: &Scene<'_>) -> Option<String> {
+    let is_over = |(row, _): &(&ProcessRow, &PickedProcess)| row.state.starts_with(['Z', 'X']);
+    let (row, _) = picked(scene).find(is_over).filter(|_| !has_records(scene.case))?;
+    let lives = picked(scene).any(|one| !is_over(&one));
+    lives.then(|| format!("{} has ended while processes beside it live", whom(scene, row)))
+}
+
+/// Those with a thread that stayed in the kernel from one look to the next. A ring that was read from a living process
+/// tells better whether it goes on.
+pub(crate) fn blocked<'a>(scene: &Scene<'a>) -> impl Iterator<Item = (&'a ProcessRow, &'a PickedProcess)> {
+    let live: BTreeSet<Pid> =
+        scene.rings().iter().filter(|(_, ring)| ring.is_live).filter_map(|(o, _)| o.who.pid).collect();
+    picked(scene).filter(move |(row, process)| {
+        !process.blocked.is_empty() && !row.pid.is_some_and(|pid| live.contains(&pid))
+    })
+}
+
+/// `rank 3 (pid 4711)`.
+fn whom(scene: &Scene<'_>, row: &ProcessRow) -> String {
+    let Some(pid) = row.pid else { return "a process".to_owned() };
+    match scene.roster.rank_of(pid, None) {
+        Some(rank) => format!("rank {} (pid {})", rank.0, pid.0),
+        None => format!("pid {}", pid.0),
+    }
+}
+
+/// What of the job could not be seen, or was cut off, in words: what is not seen is not well.
+pub(crate) fn unseen(scene: &Scene<'_>) -> Option<String> {
+    let notes = |is: &dyn Fn(NoteKind, &Source) -> bool| {
+        let source = |id: ringleader_model::SourceId| scene.case.sources.get(id.0 as usize);
+        scene.case.notes.iter().any(|n| source(n.cite.source).is_some_and(|s| is(n.kind, s)))
+    };
+    if is_cut(scene.case) {
+        return Some("an archive ends early, and what it held beyond is not known".to_owned());
+    }
+    let known: BTreeSet<Pid> = scene.roster.members.iter().filter_map(|m| m.pid).collect();
+    let hidden = picked(scene).find_map(|(row, process)| {
+        let why = process.hidden.as_deref()?;
+        // Its own records may have told all that matters.
+        let is_known = has_records(scene.case) && row.pid.is_some_and(|pid| known.contains(&pid));
+        (!is_known).then(|| format!("{} could not be looked into: {why}", whom(scene, row)))
+    });
+    if hidden.is_some() || has_records(scene.case) {
+        return hidden;
+    }
+    let is_damage =
+        |kind| matches!(kind, NoteKind::Truncated | NoteKind::Malformed | NoteKind::UnknownVersion);
+    if notes(&|kind, source| is_damage(kind) && source.kinds.contains(&SourceKind::NodeSnapshot)) {
+        return Some("the state of the node could not be read whole".to_owned());
+    }
+    if picked(scene).next().is_some() {
+        let ranks: BTreeSet<Rank> = scene.roster.members.iter().filter_map(|m| m.rank).collect();
+        let world = told_size(scene.case).unwrap_or(0) as usize;
+        let n_seen = ranks.len();
+        return (n_seen > 0 && n_seen < world).then(|| format!("{n_seen} of {world} ranks were seen"));
+    }
+    let picks = || {
+        scene.case.observations.iter().filter_map(|o| match &o.fact {
+            Fact::Processes(table) => table.pick.as_ref(),
+            _ => None,
+        })
+    };
+    if let Some(why) = picks().find_map(|pick: &Pick| pick.unread.as_deref()) {
+        return Some(format!("the job's processes were not seen: {why}"));
+    }
+    let n_hidden = picks().map(|pick| pick.n_hidden).max().unwrap_or(0);
+    (n_hidden > INIT).then(|| {
+        format!(
+            "no process of a job was seen, and {n_hidden} processes of other users could not be looked into"
+        )
+    })
+}
+
+/// Who is not root may not look into init; that alone hides no job.
+const INIT: u32 = 1;
+
+/// All that is known of the job is that its processes live: nothing has recorded what they do.
+pub(crate) fn is_sight_alone(scene: &Scene<'_>) -> bool {
+    scene.machine.has_job && !has_records(scene.case)
 }
 
 /// Rings of processes that are gone, or were copied by hand, hold operations in flight.
@@ -110,7 +226,10 @@ pub(crate) fn confidence(scene: &Scene<'_>) -> Confidence {
 
 #[cfg(test)]
 mod tests {
-    use ringleader_model::{Confidence, TorchEvent};
+    use ringleader_model::{
+        Cite, Confidence, KernelEventKind, Note, NoteKind, Pick, PickedProcess, Pid, SourceKind, SystemFact,
+        TorchEvent,
+    };
 
     use crate::diagnose;
     use crate::staging::Stage;
@@ -137,6 +256,79 @@ mod tests {
     #[test]
     fn a_dump_without_entries_is_no_evidence() {
         says(&Stage::job(3).dumps(&["", "", ""]), "undecided, low");
+    }
+
+    #[test]
+    fn text_alone_is_no_evidence() {
+        let mut stage = Stage::new();
+        stage.source(SourceKind::PlainText);
+        says(&stage, "undecided, low");
+    }
+
+    #[test]
+    fn what_was_not_seen_is_not_well() {
+        let seen = |change: fn(u32, &mut PickedProcess)| Stage::new().seen(1_000, "S S", change);
+        says(&seen(|_, _| {}), "none, low");
+        // Each of one rank says that there are two.
+        says(&Stage::new().seen(1_000, "S", |_, _| {}), "undecided, low");
+        let hidden = || seen(|rank, p| p.hidden = (rank == 1).then(|| "it is another user's".into()));
+        says(&hidden(), "undecided, low");
+        // Its log told all that matters.
+        says(&hidden().process("node0", 100, Some(0)).process("node0", 101, Some(1)), "none, low");
+        let list =
+            |pick| Stage::new().picked(Vec::new(), pick).system("node0", SystemFact::Modules(Vec::new()));
+        says(&list(Pick { n_hidden: 1, unread: None }), "none, low");
+        says(&list(Pick { n_hidden: 200, unread: None }), "undecided, low");
+        says(&list(Pick { n_hidden: 0, unread: Some("no answer within 5000 ms".into()) }), "undecided, low");
+    }
+
+    #[test]
+    fn a_process_that_has_ended_beside_others() {
+        says(&Stage::new().seen(1_000, "S Z", |_, _| {}), "undecided, low");
+    }
+
+    #[test]
+    fn a_rank_that_does_not_leave_the_kernel() {
+        let blocked = |_: u32, p: &mut PickedProcess| p.blocked.push((101, "rpc_wait_bit_killable".into()));
+        says(&Stage::new().seen(1_000, "S D:rpc_wait_bit_killable", blocked), "undecided, low");
+        // One look tells nothing.
+        says(&Stage::new().seen(1_000, "S D:rpc_wait_bit_killable", |_, _| {}), "none, low");
+        // Its ring was read while it lived, and nothing in it is overdue.
+        let rings = || Stage::job(2).rings(&["ar:9", "ar:9"]);
+        let cause = |stage: Stage| diagnose(&stage.case).cause;
+        assert_eq!(cause(rings()), cause(rings().seen(1_000, "S D", blocked)));
+    }
+
+    #[test]
+    fn an_archive_that_ends_early() {
+        let mut stage = Stage::job(3).dumps(&["ar:1 ar:9", "ar:1 ar:9", "ar:1 ar:9"]);
+        let source = stage.source(SourceKind::Unknown);
+        stage.case.sources.last_mut().unwrap().kinds.clear();
+        let cite = Cite::whole(source);
+        stage.case.notes.push(Note {
+            cite,
+            kind: NoteKind::Truncated,
+            text: "cannot be read further".into(),
+        });
+        says(&stage, "undecided, low");
+        // A kernel log in it may lie beside a job that was cut off.
+        let crash = KernelEventKind::Crash {
+            pid: Some(Pid(7)),
+            name: "python3".into(),
+            what: "segfault".into(),
+            object: None,
+        };
+        let mut alone = Stage::new().kernel("", crash);
+        says(&alone, "process-crashed, medium");
+        let source = alone.source(SourceKind::Unknown);
+        alone.case.sources.last_mut().unwrap().kinds.clear();
+        let cite = Cite::whole(source);
+        alone.case.notes.push(Note {
+            cite,
+            kind: NoteKind::Truncated,
+            text: "cannot be read further".into(),
+        });
+        says(&alone, "undecided, low");
     }
 
     #[test]

@@ -39,6 +39,7 @@ pub mod verdict;
 
 use ringleader_model::{Case, Need, Verdict};
 
+pub use crate::health::is_known;
 pub use crate::rule::{Draft, Input, Outcome, Rule};
 
 /// Diagnoses a case. Evidence of several jobs is told apart; the newest job's verdict stands, and the others are said.

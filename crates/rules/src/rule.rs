@@ -203,13 +203,15 @@ impl Draft {
 
     /// Adds an action with the command or setting to type.
     #[must_use]
-    pub fn advise_command(
-        mut self,
-        impact: Impact,
-        text: impl Into<String>,
-        command: impl Into<String>,
-    ) -> Self {
-        self.0.actions.push(Action { text: text.into(), command: Some(command.into()), impact });
+    pub fn advise_command(self, impact: Impact, text: impl Into<String>, command: &'static str) -> Self {
+        self.advise_made(impact, text, Some(command.to_owned()))
+    }
+
+    /// Adds an action with a command that was made for this case. Text of the evidence is anybody's and may stand in it
+    /// only as a [`ringleader_model::plain_word`]; what is none leaves the action without a command.
+    #[must_use]
+    pub fn advise_made(mut self, impact: Impact, text: impl Into<String>, command: Option<String>) -> Self {
+        self.0.actions.push(Action { text: text.into(), command, impact });
         self
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use ringleader_knowledge::conflict;
 use ringleader_knowledge::variable::{self, Status, misread};
 use ringleader_knowledge::version::NcclVersion;
-use ringleader_model::{Cite, Culprit, EnvironmentForm, Evidence, Fact, SourceKind, Who};
+use ringleader_model::{Cite, Culprit, EnvironmentForm, Evidence, Fact, SourceKind, Who, plain_word};
 
 use crate::correlate::Scene;
 use crate::told::{add_culprit, nccl_version};
@@ -229,7 +229,10 @@ fn by_itself(
         return (is_ours && !is_foreign && settings.kind == SourceKind::Environment).then(|| {
             (
                 format!("no NCCL up to {} and no PyTorch is known to read {name}", variable::newest()),
-                format!("check its spelling: ringleader explain {name}"),
+                plain_word(name).map_or_else(
+                    || "check its spelling".to_owned(),
+                    |name| format!("check its spelling: ringleader explain {name}"),
+                ),
                 false,
             )
         });

@@ -123,10 +123,7 @@ mod tests {
         for stage in [stage(), old(stage())] {
             let verdict = diagnose(&stage.case);
             let ranks: Vec<_> = verdict.culprits.iter().filter_map(|c| c.rank).collect();
-            assert_eq!(
-                (verdict.cause.as_str(), ranks.as_slice()),
-                ("stuck-outside-collective", &[2.into()][..])
-            );
+            assert_eq!((verdict.cause, ranks.as_slice()), ("stuck-outside-collective", &[Rank(2)][..]));
         }
     }
 

@@ -327,7 +327,11 @@ impl Stage {
             })
         };
         let rows = (0..).zip(states.split_whitespace()).filter_map(row).collect();
-        self.push(SourceKind::Processes, Who::default(), Fact::Processes(Box::new(ProcessTable { rows })))
+        self.push(
+            SourceKind::Processes,
+            Who::default(),
+            Fact::Processes(Box::new(ProcessTable { rows, pick: None })),
+        )
     }
 
     /// What py-spy saw of a rank's main thread: `(file, line, function)`, innermost first.

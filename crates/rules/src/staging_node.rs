@@ -1,8 +1,9 @@
 //! Output of a node's tools, made by hand for the tests of rules.
 
 use ringleader_model::{
-    BenchDevice, BenchFigure, BenchRow, BenchRun, CopyTest, Fact, Interface, NetFact, PortCounters, RdmaPort,
-    SourceKind, SystemFact, Who,
+    BenchDevice, BenchFigure, BenchRow, BenchRun, Cite, CopyTest, Environment, EnvironmentForm, Fact,
+    Interface, NetFact, Pick, PickedProcess, Pid, PortCounters, ProcessRow, ProcessTable, Rank, RdmaPort,
+    Setting, SourceId, SourceKind, SystemFact, WatchEvent, WatchedStall, Who,
 };
 
 use crate::staging::Stage;
@@ -22,6 +23,64 @@ impl Stage {
             .process("node1", 11, Some(1))
             .about(|p| p.ib_devices = Some(devices.into()))
             .comm(1, 2, 1, true)
+    }
+
+    /// A snapshot of `node0` in which ranks 0, 1, … (pids 100, 101, …) of two live, and have since this second: their states,
+    /// as for `ps`. `change` may change what is told of each.
+    pub(crate) fn seen(self, began_s: i64, states: &str, change: impl Fn(u32, &mut PickedProcess)) -> Self {
+        let mut stage = self;
+        let mut rows = Vec::new();
+        for (rank, word) in (0..).zip(states.split_whitespace()) {
+            let (state, wchan) = word.split_once(':').unwrap_or((word, ""));
+            let mut picked = PickedProcess {
+                is_of_job: true,
+                started_ns: Some(began_s * 1_000_000_000),
+                ..PickedProcess::default()
+            };
+            change(rank, &mut picked);
+            let pid = Some(Pid(100 + rank));
+            if picked.hidden.is_none() {
+                let size =
+                    Setting { cite: Cite::whole(SourceId(0)), name: "WORLD_SIZE".into(), value: "2".into() };
+                let environment = Environment {
+                    form: EnvironmentForm::Process,
+                    settings: vec![size],
+                    n_left_out: 0,
+                    is_whole: true,
+                };
+                let who = Who { rank: Some(Rank(rank)), pid, ..on("node0") };
+                stage = stage.push(SourceKind::NodeSnapshot, who, Fact::Environment(Box::new(environment)));
+            }
+            rows.push(ProcessRow {
+                line: rank + 2,
+                pid,
+                state: state.into(),
+                wchan: wchan.into(),
+                command: "python train.py".into(),
+                picked: Some(Box::new(picked)),
+                ..ProcessRow::default()
+            });
+        }
+        stage.picked(rows, Pick::default())
+    }
+
+    /// A snapshot's list of a job's processes.
+    pub(crate) fn picked(self, rows: Vec<ProcessRow>, pick: Pick) -> Self {
+        let table = ProcessTable { rows, pick: Some(pick) };
+        self.push(SourceKind::NodeSnapshot, on("node0"), Fact::Processes(Box::new(table)))
+    }
+
+    /// A watcher's word that the job has stood still for so long, seconds.
+    pub(crate) fn stalled(self, shape: &str, after_s: i64) -> Self {
+        let stall = WatchedStall {
+            since_ns: 1_000_000_000,
+            after_ns: after_s * 1_000_000_000,
+            expected_ns: 1_000_000_000,
+            shape: shape.into(),
+            text: "it stands still".into(),
+            ..WatchedStall::default()
+        };
+        self.push(SourceKind::Watch, Who::default(), Fact::Watch(WatchEvent::Stall(Box::new(stall))))
     }
 
     /// A statement of the network's tools.

@@ -145,6 +145,11 @@ impl Stage {
         self.each_ring(|ring| ring.taken_ns += ms * 1_000_000 - AFTER_NS)
     }
 
+    /// The rings know of nothing after that second.
+    pub(crate) fn rings_until(self, s: i64) -> Self {
+        self.each_ring(|ring| ring.taken_ns = s * 1_000_000_000)
+    }
+
     /// What a proxy of the rank's last operation waits for.
     pub(crate) fn proxy(self, rank: u32, peer: u32, phase: RingPhase) -> Self {
         self.change_ring(rank, |ring| {

@@ -8,7 +8,9 @@ use std::cmp::Reverse;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ringleader_knowledge::cause;
-use ringleader_model::{Category, Confidence, Finding, Need, RankSet, Severity, TorchEvent, Verdict, Weight};
+use ringleader_model::{
+    Category, Confidence, Finding, Need, RankSet, Severity, SourceKind, TorchEvent, Verdict, Weight,
+};
 
 use crate::correlate::Scene;
 use crate::correlate::moments::first_failure;
@@ -201,22 +203,48 @@ fn order(findings: &mut [Finding]) {
     }
 }
 
+/// Blocked processes that are asked about.
+const MAX_ASKED: usize = 4;
+
 /// Nothing was found: either all is well, or something is wrong that this evidence does not explain.
 fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Need>) -> Verdict {
     // Nothing that any reader knows: that is not health.
     let nothing = health::is_without_evidence(scene.case);
     let trouble = if nothing { None } else { health::trouble(scene) };
-    let undecided = nothing || trouble.is_some() || !needs.is_empty();
+    let unseen = if nothing || trouble.is_some() { None } else { health::unseen(scene) };
+    // What a kernel reports of the machine while nothing but the job's processes was seen may well be of the job.
+    let of_kernel =
+        |f: &Finding| f.weight > Weight::Aside && f.evidence.iter().any(|e| e.kind == SourceKind::KernelLog);
+    let reported = health::is_sight_alone(scene) && findings.iter().any(of_kernel);
+    needs.extend(health::blocked(scene).filter_map(|(row, _)| row.pid).take(MAX_ASKED).map(|pid| Need {
+        question: format!("does pid {} leave the kernel, or is it in the same place a minute later?", pid.0),
+        command: format!("cat /proc/{0}/stack; sleep 60; cat /proc/{0}/stack", pid.0),
+    }));
+    let undecided = nothing || trouble.is_some() || unseen.is_some() || reported || !needs.is_empty();
     let summary = match (&trouble, undecided) {
         _ if nothing => "there is no usable evidence".to_owned(),
         (Some(sign), _) => format!("{sign}, but the evidence does not single out a cause"),
-        (None, true) => "the evidence does not single out a cause".to_owned(),
+        (None, true) => match unseen {
+            Some(what) => format!("{what}; what was seen shows nothing wrong"),
+            None if reported => {
+                "the kernel reports a fault of the machine, and nothing tells whether it is the job's".to_owned()
+            }
+            None => "the evidence does not single out a cause".to_owned(),
+        },
+        (None, false) if health::is_sight_alone(scene) => {
+            "the job's processes live, none is stopped or blocked, and nothing wrong is to be seen of their node; \
+             nothing has recorded what they do"
+                .to_owned()
+        }
+        (None, false) if !scene.machine.has_job => {
+            "nothing wrong is to be seen in what was given".to_owned()
+        }
         (None, false) if scene.ledger.may_run => {
             "the job ran on while its records were copied; nothing failed or timed out in them".to_owned()
         }
         (None, false) => "nothing failed or timed out, and no rank waits for another".to_owned(),
     };
-    if nothing || trouble.is_some() {
+    if nothing || trouble.is_some() || reported {
         needs.extend(general_needs(scene));
         needs.sort();
         needs.dedup();

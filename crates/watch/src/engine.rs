@@ -2,7 +2,7 @@
 
 mod picture;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::digest::{Digest, ProcessState, SeenBy};
 use crate::event::{CommProgress, Event, Lag, MAX_COMMS, Shape, Slowest, Stall, Straggler, What, seconds};
@@ -29,6 +29,8 @@ const MAX_TRACKS: usize = 16_384;
 const BUSY_SHARE: f64 = 0.05;
 /// Between two statements of what is watched.
 const WATCHING_NS: i64 = 2_000_000_000;
+/// Remarks of agents that are remembered, so that each is told once.
+const MAX_REMARKS: usize = 1024;
 /// Between two notes that a communicator has become slow.
 const SLOW_NS: i64 = 600_000_000_000;
 /// A slow link is told of when the same has been seen for so long.
@@ -101,6 +103,8 @@ pub struct Engine {
     /// What was last said of a slow network, and when.
     told_link: Option<(i64, Straggler)>,
     watching: Option<(i64, What)>,
+    /// What agents have said that they cannot see.
+    remarks: BTreeSet<String>,
     progress_ns: i64,
     ended_since_ns: Option<i64>,
     is_ended: bool,
@@ -168,10 +172,9 @@ impl Engine {
         self.tell_watching(now_ns, &mut events);
         self.tell_stalls(now_ns, found, &mut events);
         self.tell_stragglers(now_ns, &mut events);
-        if now_ns - self.progress_ns >= self.settings.progress_ns
-            && !self.view.comms.is_empty()
-            && !self.is_ended
-        {
+        // A clock that was set back is no reason to be silent for as long.
+        let is_due = !(0..self.settings.progress_ns).contains(&(now_ns - self.progress_ns));
+        if is_due && !self.view.comms.is_empty() && !self.is_ended {
             self.progress_ns = now_ns;
             events.push(Event::new(now_ns, progress(&self.view)));
         }
@@ -204,8 +207,13 @@ impl Engine {
             sees: view.sees,
             cannot_see: view.cannot_see.clone(),
         };
-        if self.watching.as_ref().is_none_or(|(at, told)| *told != what && now_ns - at >= WATCHING_NS) {
+        // The words of agents stand with the nodes.
+        let remarks = || view.nodes.iter().flat_map(|node| &node.notes);
+        let is_news = remarks().any(|note| !self.remarks.contains(note)) && self.remarks.len() < MAX_REMARKS;
+        let is_due = |(at, told): &(i64, What)| (is_news || *told != what) && now_ns - at >= WATCHING_NS;
+        if self.watching.as_ref().is_none_or(is_due) {
             self.watching = Some((now_ns, what.clone()));
+            self.remarks.extend(remarks().take(MAX_REMARKS).cloned());
             events.push(Event::new(now_ns, what));
         }
     }

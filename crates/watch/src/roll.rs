@@ -1,6 +1,6 @@
 //! What the agents have said last, and since when.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::digest::{CommDigest, Digest, OpDigest, ProcessState, RankDigest, is_p2p};
 use crate::start::Waiting;
@@ -123,6 +123,8 @@ impl Roll {
         agent.arrived_ns = now_ns;
         agent.notes = digest.notes;
         let mut before = std::mem::take(&mut agent.seats);
+        let live = digest.ranks.iter().filter(|rank| rank.process != ProcessState::Dead);
+        let live: BTreeSet<u32> = live.filter_map(|rank| rank.rank).collect();
         for rank in digest.ranks {
             let old = before.remove(&rank.pid);
             let seat = seat(rank, old.as_ref(), digest.at_ns, elapsed, now_ns);
@@ -131,7 +133,11 @@ impl Roll {
         // What its agent no longer lists is gone.
         for (pid, mut seat) in before {
             let is_old = seat.state == ProcessState::Dead && now_ns - seat.state_since_ns > GONE_NS;
-            if is_old || agent.seats.len() >= MAX_SEATS {
+            // Another process has turned out to be this rank, and this one to be a shell around it. Those that have died are
+            // listed.
+            let is_taken =
+                seat.digest.comms.is_empty() && seat.digest.rank.is_some_and(|rank| live.contains(&rank));
+            if is_old || is_taken && seat.state != ProcessState::Dead || agent.seats.len() >= MAX_SEATS {
                 continue;
             }
             if seat.state != ProcessState::Dead {
@@ -242,7 +248,31 @@ impl Agent {
 
 #[cfg(test)]
 mod tests {
-    use super::Way;
+    use super::{Roll, Way};
+    use crate::digest::{Digest, ProcessState, RankDigest};
+
+    #[test]
+    fn a_shell_that_was_taken_for_the_rank_has_not_died() {
+        let mut roll = Roll::default();
+        let mut tell = |sequence: u64, pids: &[(u32, u32)]| {
+            let process = ProcessState::Alive;
+            let rank = |(pid, rank): &(u32, u32)| RankDigest {
+                pid: *pid,
+                rank: Some(*rank),
+                process,
+                ..RankDigest::default()
+            };
+            let ranks = pids.iter().map(rank).collect();
+            let at_ns = sequence as i64;
+            roll.take(Digest { sequence, at_ns, ranks, ..Digest::default() }, at_ns);
+            roll.agents[""].seats.iter().map(|(pid, seat)| (*pid, seat.state)).collect::<Vec<_>>()
+        };
+        let (lives, is_dead) = (ProcessState::Alive, ProcessState::Dead);
+        assert_eq!(tell(1, &[(10, 0), (20, 1)]), [(10, lives), (20, lives)]);
+        assert_eq!(tell(2, &[(11, 0), (20, 1)]), [(11, lives), (20, lives)]);
+        assert_eq!(tell(3, &[(11, 0)]), [(11, lives), (20, is_dead)]);
+        assert_eq!(tell(4, &[(11, 0), (21, 1)]), [(11, lives), (20, is_dead), (21, lives)]);
+    }
 
     #[test]
     fn the_quickest_digest_says_how_clocks_stand() {

@@ -153,7 +153,13 @@ fn cause(table: &Table<'_>, graph: &Graph, ends: &BTreeSet<u32>, at: usize, circ
     if !odd.is_empty() {
         return mismatch(table, circle, &odd);
     }
-    let silent = pick(&|r| table.rows.get(r).is_some_and(|row| row.is_silent));
+    let is_silent = |r: usize| table.rows.get(r).is_some_and(|row| row.is_silent);
+    // Whoever is heard and has not come is known to hold the others up; of one that is not heard nothing is known.
+    let never_heard = pick(&|r| stands(r, Stand::Never) && !is_silent(r));
+    if !never_heard.is_empty() {
+        return missing(table, circle, &ranks(&never_heard), &op);
+    }
+    let silent = pick(&is_silent);
     if !silent.is_empty() {
         let suspects = ranks(&silent);
         let hosts: BTreeSet<&str> =

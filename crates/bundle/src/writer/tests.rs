@@ -85,7 +85,32 @@ fn a_dump_is_never_cut() {
     });
     assert!(members.is_empty());
     let Outcome::Skipped(why) = &manifest.items[0].outcome else { panic!("{manifest:?}") };
-    assert!(why.contains("307200 bytes") && why.contains("an item"), "{why}");
+    assert!(why.contains("307200 bytes") && why.contains("an item (--max-item-mib)"), "{why}");
+}
+
+#[test]
+fn of_a_text_no_more_than_its_share_is_taken_and_a_dump_has_none() {
+    let caps = Caps { item_bytes: 1 << 30, all_bytes: 1_100 << 10 };
+    let (members, manifest) = write(caps, |w| {
+        let log = vec![b'\n'; 700 << 10];
+        let mut add = |name: &str, content: Content, share: u64| {
+            let mut input = log.as_slice();
+            w.add_share(item(name), content, log.len() as u64, &mut Stream(&mut input), share).unwrap()
+        };
+        assert_eq!(add("a", Content::Text, 200 << 10), members_bytes(200 << 10));
+        assert_eq!(add("b", Content::Text, 1), members_bytes(LEAST_SHARE));
+        assert_eq!(add("c", Content::Binary, 1), 700 << 10);
+        assert_eq!(add("d", Content::Text, 200 << 10), 0);
+    });
+    assert_eq!(members.len(), 3);
+    let Outcome::Skipped(why) = &manifest.items[3].outcome else { panic!("{manifest:?}") };
+    assert!(why.contains("all items (--max-mib)"), "{why}");
+}
+
+/// A text that is cut to so many bytes: what of the room for the marker is not used is left free.
+fn members_bytes(room: u64) -> u64 {
+    let left_out = (700 << 10) - (room - 256);
+    room - 256 + format!("\n[ringleader: {left_out} bytes left out here]\n").len() as u64
 }
 
 #[test]

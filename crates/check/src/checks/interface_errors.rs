@@ -17,6 +17,7 @@
 //!
 //! Linux Documentation/networking/statistics.rst; Documentation/ABI/testing/sysfs-class-net.
 
+use ringleader_model::plain_word;
 use ringleader_node::Interface;
 
 use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
@@ -76,7 +77,9 @@ fn run(view: &View<'_>) -> Answer {
         Answer::from_items(format!("{n_twice} interfaces, no error within {window_ms} ms"), items).advise(
             Impact::Harmless,
             "see which counter of the card grows",
-            odd.map(|name| format!("ethtool -S {name} | grep -v ': 0$'; ip -s -s link show dev {name}")),
+            odd.as_deref()
+                .and_then(plain_word)
+                .map(|name| format!("ethtool -S {name} | grep -v ': 0$'; ip -s -s link show dev {name}")),
         );
     for interface in watched {
         for (counter, key) in

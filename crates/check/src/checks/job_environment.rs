@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ringleader_knowledge::conflict;
 use ringleader_knowledge::variable::{self, Agreement, Status, misread};
 use ringleader_knowledge::version::NcclVersion;
+use ringleader_model::plain_word;
 use ringleader_node::Process;
 
 use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
@@ -51,7 +52,7 @@ fn run(view: &View<'_>) -> Answer {
         Ok(jobs) => jobs,
         Err(missing) => return missing.into(),
     };
-    let mut items = Vec::new();
+    let (mut items, mut linted) = (Vec::new(), Vec::new());
     let mut n_ranks = 0;
     let mut settings: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for ranks in by_meeting(jobs) {
@@ -59,7 +60,7 @@ fn run(view: &View<'_>) -> Answer {
         n_ranks += ranks.len();
         agreement(&ranks, &mut items);
         doubles(&ranks, &mut items);
-        lint(view, &ranks, &mut items);
+        linted.extend(lint(view, &ranks, &mut items));
         for (key, value) in ranks.iter().filter_map(|rank| rank.environment.as_ref()).flatten() {
             let must = variable::get(key).is_some_and(|known| known.agreement == Agreement::Must);
             if must {
@@ -79,11 +80,14 @@ fn run(view: &View<'_>) -> Answer {
     if n_ranks == 0 {
         return Answer::skipped("no rank runs here whose environment can be read");
     }
-    let has_lint = items.iter().any(|item| item.evidence.starts_with("lint"));
+    // Those that hurt first; what nobody knows cannot be explained.
+    linted.sort_by_key(|(verdict, _)| std::cmp::Reverse(*verdict));
+    let odd =
+        linted.iter().find(|(_, key)| variable::get(key).is_some() || variable::get_unread(key).is_some());
     let mut answer = Answer::from_items(format!("{n_ranks} ranks agree"), items);
-    if has_lint {
+    if let Some(name) = odd.and_then(|(_, name)| plain_word(name)) {
         let text = "see how the variable is read";
-        answer = answer.advise(Impact::Harmless, text, Some("ringleader explain NCCL_DEBUG".to_owned()));
+        answer = answer.advise(Impact::Harmless, text, Some(format!("ringleader explain {name}")));
     }
     answer =
         answer.advise(Impact::Disruptive, "start the job again with one environment for all ranks", None);
@@ -152,7 +156,7 @@ fn doubles(ranks: &[&Process], items: &mut Vec<Item>) {
                 items.push(Item {
                     subject: format!("{}, {}", name(rank), name(other)),
                     verdict: Verdict::Fail,
-                    text: "two processes have one rank of one job".to_owned(),
+                    text: format!("two processes have one rank of one job{}", older(rank, other)),
                     evidence: format!("/proc/{}/environ, /proc/{}/environ", rank.pid, other.pid),
                 });
                 continue;
@@ -187,6 +191,13 @@ fn doubles(ranks: &[&Process], items: &mut Vec<Item>) {
     }
 }
 
+/// Which of two was there before: it may be what an earlier run has left.
+fn older(one: &Process, other: &Process) -> String {
+    let (old, new) = if one.started_ns <= other.started_ns { (one, other) } else { (other, one) };
+    let seconds = (new.started_ns - old.started_ns) / 1_000_000_000;
+    if seconds == 0 { String::new() } else { format!(": pid {} is {seconds} s older", old.pid) }
+}
+
 fn one_device(rank: &Process) -> Option<&str> {
     let mut devices =
         rank.variable("CUDA_VISIBLE_DEVICES")?.split(',').map(str::trim).filter(|d| !d.is_empty());
@@ -194,9 +205,9 @@ fn one_device(rank: &Process) -> Option<&str> {
     devices.next().is_none().then_some(first)
 }
 
-/// What is wrong with a setting by itself, once for all ranks that have it.
-fn lint(view: &View<'_>, ranks: &[&Process], items: &mut Vec<Item>) {
-    let mut remarks: BTreeMap<String, (Verdict, Vec<&Process>)> = BTreeMap::new();
+/// What is wrong with a setting by itself, once for all ranks that have it; and which settings those are.
+fn lint<'a>(view: &View<'_>, ranks: &[&'a Process], items: &mut Vec<Item>) -> Vec<(Verdict, &'a str)> {
+    let mut remarks: BTreeMap<String, (Verdict, Vec<&Process>, &'a str)> = BTreeMap::new();
     for rank in ranks {
         let Some(environment) = &rank.environment else { continue };
         let version = view.node.libraries.get().and_then(|libraries| {
@@ -204,13 +215,13 @@ fn lint(view: &View<'_>, ranks: &[&Process], items: &mut Vec<Item>) {
                 libraries.get(&rank.pid)?.iter().find(|(name, _)| name.starts_with("libnccl.so"))?;
             NcclVersion::parse(version)
         });
-        let mut note = |text: String, hurts: bool| {
+        let mut note = |text: String, hurts: bool, key: &'a str| {
             let verdict = if hurts { Verdict::Warn } else { Verdict::Ok };
-            remarks.entry(text).or_insert_with(|| (verdict, Vec::new())).1.push(rank);
+            remarks.entry(text).or_insert_with(|| (verdict, Vec::new(), key)).1.push(rank);
         };
         for (key, value) in environment {
             if let Some((text, hurts)) = by_itself(key, value, version) {
-                note(text, hurts);
+                note(text, hurts, key);
             }
         }
         let today = |name: &str| {
@@ -220,10 +231,14 @@ fn lint(view: &View<'_>, ranks: &[&Process], items: &mut Vec<Item>) {
         for (row, names) in conflict::found(|name| today(name).map(String::as_str)) {
             let set: Vec<String> =
                 names.iter().filter_map(|name| Some(format!("{name}={}", today(name)?))).collect();
-            note(format!("{}: {}", set.join(" with "), row.means), row.hurts);
+            let first = names.iter().find_map(|name| environment.get_key_value(*name));
+            let first = first.map_or("", |(name, _)| name);
+            note(format!("{}: {}", set.join(" with "), row.means), row.hurts, first);
         }
     }
-    for (text, (verdict, who)) in remarks.into_iter().take(MAX_REMARKS) {
+    let mut linted = Vec::new();
+    for (text, (verdict, who, key)) in remarks.into_iter().take(MAX_REMARKS) {
+        linted.push((verdict, key));
         let subject = if who.len() == ranks.len() {
             "all ranks".to_owned()
         } else {
@@ -232,6 +247,7 @@ fn lint(view: &View<'_>, ranks: &[&Process], items: &mut Vec<Item>) {
         let pid = who.first().map_or(0, |rank| rank.pid);
         items.push(Item { subject, verdict, text, evidence: format!("lint of /proc/{pid}/environ") });
     }
+    linted
 }
 
 fn by_itself(key: &str, value: &str, version: Option<NcclVersion>) -> Option<(String, bool)> {
@@ -334,12 +350,21 @@ mod tests {
             }
         });
         twice.expect(&CHECK, Verdict::Fail, &["pid 80 (rank 0), pid 83 (rank 0)"]);
+        let twice = Stage::job(|n, rank| {
+            set(rank, "RANK", if n == 3 { "0" } else { ["0", "1", "2"][n as usize] });
+            rank.started_ns += if n == 3 { 0 } else { 90_000_000_000 };
+        });
+        assert!(twice.answer(&CHECK).summary.ends_with("pid 83 is 90 s older"), "{:?}", twice.answer(&CHECK));
     }
 
     #[test]
     fn values_that_say_something_else() {
         let stage = Stage::job(|_, rank| set(rank, "NCCL_IB_DISABLE", "true"));
         stage.expect(&CHECK, Verdict::Warn, &["all ranks"]);
+        assert_eq!(
+            stage.answer(&CHECK).fixes[0].command.as_deref(),
+            Some("ringleader explain NCCL_IB_DISABLE")
+        );
         // A name that no release knows may be that of a newer one.
         Stage::job(|_, rank| set(rank, "NCCL_NO_SUCH_THING", "1")).expect(&CHECK, Verdict::Ok, &[]);
     }

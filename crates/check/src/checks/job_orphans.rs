@@ -10,7 +10,8 @@
 //!
 //! # What to do
 //!
-//! Look at each, then end it: `ringleader check --kill-orphans` asks before it does.
+//! Look at each, then end it: `ringleader check --kill-orphans PID,…` looks once more whether these are orphans and yours,
+//! and sends them SIGTERM without a question. One that is stopped gets it when it is continued.
 //!
 //! # References
 //!
@@ -26,7 +27,7 @@ pub(super) static CHECK: Check = Check {
     id: "job-orphans",
     title: "no process of an earlier run",
     area: Area::Job,
-    reads: &[Probe::Jobs, Probe::Gpus],
+    reads: &[Probe::Jobs, Probe::Gpus, Probe::System],
     drains: false,
     is_quick: true,
     since: "0.2",
@@ -41,12 +42,10 @@ fn run(view: &View<'_>) -> Answer {
     };
     let found = orphans(view.node);
     let items = found.iter().map(|orphan| item(orphan, view.node.at_ns)).collect();
-    if found.is_empty() && jobs.n_hidden > 0 && view.node.system.get().is_some_and(|system| system.euid != 0)
-    {
-        return Answer::skipped(format!(
-            "{} processes of other users could not be looked into: run as root",
-            jobs.n_hidden
-        ));
+    // A sandbox may shield a process of its own even from root: that is no other user's job.
+    let is_root = view.node.system.get().is_some_and(|system| system.euid == 0) && jobs.unseen.is_none();
+    if let Some(why) = jobs.blind_spot().filter(|_| found.is_empty() && !is_root) {
+        return Answer::skipped(why);
     }
     let pids: Vec<String> = found.iter().map(|orphan| orphan.pid.to_string()).collect();
     Answer::from_items("no process is left of an earlier run", items)
@@ -57,8 +56,8 @@ fn run(view: &View<'_>) -> Answer {
         )
         .advise(
             Impact::Destructive,
-            "end them, each after it was confirmed",
-            Some("ringleader check --only job-orphans --kill-orphans".to_owned()),
+            "end those that nobody needs: it looks once more, and ends what is yours and still an orphan",
+            Some(format!("ringleader check --only job-orphans --kill-orphans {}", pids.join(","))),
         )
 }
 
@@ -83,11 +82,18 @@ fn item(orphan: &Orphan, now_ns: i64) -> Item {
 
 #[cfg(test)]
 mod tests {
+    use ringleader_node::{Jobs, Part, System};
+
     use super::CHECK;
     use crate::answer::Verdict;
     use crate::staging_jobs::{Stage, process};
 
-    const OLD: [(&str, &str); 3] = [("RANK", "5"), ("LOCAL_RANK", "5"), ("TORCHELASTIC_RUN_ID", "old")];
+    const OLD: [(&str, &str); 4] = [
+        ("RANK", "5"),
+        ("LOCAL_RANK", "5"),
+        ("TORCHELASTIC_RUN_ID", "old"),
+        ("TORCHELASTIC_RESTART_COUNT", "0"),
+    ];
 
     #[test]
     fn one_is_left_beside_a_job() {
@@ -95,6 +101,8 @@ mod tests {
         stage.expect(&CHECK, Verdict::Warn, &["pid 500 (was rank 5)"]);
         let stage = stage.gpu("0000:1b:00.0", &[(500, 900), (80, 70_000)]);
         stage.expect(&CHECK, Verdict::Fail, &["pid 500 (was rank 5)"]);
+        let commands: Vec<_> = stage.answer(&CHECK).fixes.into_iter().filter_map(|fix| fix.command).collect();
+        assert_eq!(commands[1], "ringleader check --only job-orphans --kill-orphans 500");
         assert!(stage.answer(&CHECK).summary.contains("60 min old, holds 900 MiB of 0000:1b:00.0"));
     }
 
@@ -107,5 +115,28 @@ mod tests {
             Verdict::Skipped,
             &[],
         );
+    }
+
+    #[test]
+    fn what_does_not_show_is_not_said_to_be_absent() {
+        let jobs = |n_hidden: u32, unseen: Option<&str>, euid: u32| {
+            Stage::new().with(|node| {
+                let unseen = unseen.map(str::to_owned);
+                node.jobs = Part::of(Jobs { n_hidden, unseen, ..Jobs::default() });
+                node.system = Part::of(System { euid, ..System::default() });
+            })
+        };
+        let hides = Some("/proc is mounted with hidepid=2");
+        jobs(0, hides, 1000).expect(&CHECK, Verdict::Skipped, &[]);
+        assert!(jobs(0, hides, 1000).answer(&CHECK).summary.contains("hidepid"));
+        jobs(3, None, 1000).expect(&CHECK, Verdict::Skipped, &[]);
+        // A sandbox's first process, and a part that was not read: by then nobody knows who asks.
+        jobs(1, None, 0).expect(&CHECK, Verdict::Ok, &[]);
+        jobs(3, None, 0).with(|node| node.system = Part::default()).expect(&CHECK, Verdict::Skipped, &[]);
+        // What is found is told all the same.
+        let stage = jobs(0, hides, 1000)
+            .process(process(1, 0, "systemd", &[]))
+            .process(process(500, 1, "python3", &OLD));
+        stage.expect(&CHECK, Verdict::Warn, &["pid 500 (was rank 5)"]);
     }
 }

@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 use ringleader_node::Process;
 
 use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
-use crate::jobs::{Job, by_launcher, name};
+use crate::jobs::{Job, astray, by_launcher, name};
 use crate::rule::{Area, Check, Probe};
 use crate::view::View;
 
@@ -46,9 +46,14 @@ fn run(view: &View<'_>) -> Answer {
         Ok(jobs) => jobs,
         Err(missing) => return missing.into(),
     };
-    let groups = by_launcher(jobs);
+    let astray = astray(jobs);
+    // What an earlier run has left waits for nobody, and nobody for it: another check names it.
+    let mut groups = by_launcher(jobs);
+    for job in &mut groups {
+        job.ranks.retain(|rank| !astray.contains(&rank.pid));
+    }
+    groups.retain(|job| job.launcher.is_some() || !job.ranks.is_empty());
     let n_ranks: usize = groups.iter().map(|job| job.ranks.len()).sum();
-    let hidden: Vec<&Process> = jobs.processes.iter().filter(|p| p.hidden.is_some() && p.uses_gpu).collect();
     let mut items = Vec::new();
     for process in &jobs.processes {
         if let Some(why) = process.hidden.as_deref().filter(|why| why.contains("hangs")) {
@@ -56,13 +61,11 @@ fn run(view: &View<'_>) -> Answer {
         }
     }
     if n_ranks == 0 && items.is_empty() {
-        let why = match (jobs.n_hidden, hidden.is_empty()) {
-            (0, _) => "no process here carries a rank".to_owned(),
-            (n, _) => format!(
-                "no process here carries a rank; {n} of other users could not be looked into: run as root"
-            ),
-        };
-        return Answer::skipped(why);
+        let none = "no process that shows here carries a rank";
+        return Answer::skipped(match jobs.blind_spot() {
+            None => "no process here carries a rank".to_owned(),
+            Some(why) => format!("{none}; {why}"),
+        });
     }
     for job in &groups {
         missing(view, job, &mut items);
@@ -85,8 +88,12 @@ fn run(view: &View<'_>) -> Answer {
             }
         }
     }
-    let stopped: Vec<String> =
-        jobs.processes.iter().filter(|p| p.state == "T").map(|p| p.pid.to_string()).collect();
+    let stopped: Vec<String> = jobs
+        .processes
+        .iter()
+        .filter(|p| p.state == "T" && !astray.contains(&p.pid))
+        .map(|p| p.pid.to_string())
+        .collect();
     let has_stopped = items.iter().any(|item| item.text.starts_with("is stopped"));
     let mut answer = Answer::from_items(format!("{n_ranks} ranks alive"), items);
     if has_stopped {
@@ -249,6 +256,27 @@ mod tests {
     }
 
     #[test]
+    fn what_an_earlier_run_has_left_is_no_rank_of_this_job() {
+        let old = [
+            ("RANK", "2"),
+            ("LOCAL_RANK", "2"),
+            ("LOCAL_WORLD_SIZE", "4"),
+            ("TORCHELASTIC_RUN_ID", "old"),
+            ("TORCHELASTIC_RESTART_COUNT", "0"),
+        ];
+        let mut left = process(500, 1, "python3", &old);
+        left.state = "T".to_owned();
+        let stage = Stage::job(|_, _| {}).process(left.clone());
+        stage.expect(&CHECK, Verdict::Ok, &[]);
+        assert_eq!(stage.answer(&CHECK).summary, "4 ranks alive");
+        Stage::new().process(process(1, 0, "systemd", &[])).process(left).expect(
+            &CHECK,
+            Verdict::Skipped,
+            &[],
+        );
+    }
+
+    #[test]
     fn nothing_to_judge() {
         Stage::new().expect(&CHECK, Verdict::Skipped, &[]);
         let hidden = Stage::new().with(|node| {
@@ -256,6 +284,11 @@ mod tests {
                 ringleader_node::Part::of(ringleader_node::Jobs { n_hidden: 3, ..Default::default() });
         });
         assert!(hidden.answer(&CHECK).summary.contains("run as root"));
+        let hidden = Stage::new().with(|node| {
+            let unseen = Some("/proc is mounted with hidepid=2".to_owned());
+            node.jobs = ringleader_node::Part::of(ringleader_node::Jobs { unseen, ..Default::default() });
+        });
+        assert!(hidden.answer(&CHECK).summary.contains("hidepid"));
         Stage::new().with(|node| node.jobs = ringleader_node::Part::default()).expect(
             &CHECK,
             Verdict::Skipped,

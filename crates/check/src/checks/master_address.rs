@@ -20,6 +20,7 @@
 
 use std::net::IpAddr;
 
+use ringleader_model::plain_word;
 use ringleader_node::{Listener, Process, Reach, ReachFailure};
 
 use crate::answer::{Answer, Impact, Item, Verdict};
@@ -76,13 +77,12 @@ fn run(view: &View<'_>) -> Answer {
             format!("{} is {address}{took}", master.target)
         })
         .collect();
-    let command = masters.iter().find_map(|master| master.port).unwrap_or(DEFAULT_PORT);
+    let port = masters.iter().find_map(|master| master.port).unwrap_or(DEFAULT_PORT);
+    // Any user's process names a master; what a shell would take apart is not told to be typed.
+    let look =
+        plain_word(&masters[0].host).map(|host| format!("getent ahosts {host}; ss -ltnp 'sport = :{port}'"));
     Answer::from_items(well.join("; "), items)
-        .advise(
-            Impact::Harmless,
-            "see what the name is on each node, and who listens",
-            Some(format!("getent ahosts {}; ss -ltnp 'sport = :{command}'", masters[0].host)),
-        )
+        .advise(Impact::Harmless, "see what the name is on each node, and who listens", look)
         .advise(
             Impact::Disruptive,
             "start the job with an address of the master that the other nodes reach, and a port that is free",

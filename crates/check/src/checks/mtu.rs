@@ -19,6 +19,7 @@
 
 use std::collections::BTreeMap;
 
+use ringleader_model::plain_word;
 use ringleader_node::{Interface, NameList, Network, RdmaPort, Reach};
 
 use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
@@ -80,7 +81,9 @@ fn run(view: &View<'_>) -> Answer {
     let mut answer = Answer::from_items(parts.join("; "), items).advise(
         Impact::Disruptive,
         "set one size on all hosts and switches of this network",
-        odd.filter(|name| net.interface(name).is_some())
+        odd.as_deref()
+            .filter(|name| net.interface(name).is_some())
+            .and_then(plain_word)
             .map(|name| format!("ip link set dev {name} mtu <size>")),
     );
     if !rdma.is_empty() {

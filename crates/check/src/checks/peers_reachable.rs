@@ -1,11 +1,13 @@
 //! # What it checks
 //!
-//! Whether the peers that were named answer on TCP. A refusal is an answer: the host is there.
+//! Whether the peers that were named answer on TCP. A refusal is an answer: the host is there. Of a fleet (`--hosts`,
+//! `--slurm`) each node tries some of the others too.
 //!
 //! # What fails
 //!
 //! A peer whose name does not resolve, that does not answer in time, or to which there is no way: named with the route
-//! and interface that lead there.
+//! and interface that lead there. Another node of the fleet that does not answer warns: it was called by the name that
+//! the asking node has for it. If that name means nothing here, it is not judged.
 //!
 //! # What to do
 //!
@@ -15,7 +17,8 @@
 //!
 //! Linux ip-route(8), tcp(7); NCCL user guide, Troubleshooting, Networking issues.
 
-use ringleader_node::{Reach, ReachFailure};
+use ringleader_model::plain_word;
+use ringleader_node::{FLEET_PEER, Reach, ReachFailure};
 
 use crate::answer::{Answer, Impact, Item, Verdict};
 use crate::rule::{Area, Check, Probe};
@@ -45,6 +48,11 @@ fn run(view: &View<'_>) -> Answer {
     let peers: Vec<&Reach> = others()
         .filter(|r| r.interface.is_none() || !others().any(|o| o.interface.is_none() && o.target == r.target))
         .collect();
+    let (nameless, peers): (Vec<&Reach>, Vec<&Reach>) = peers.into_iter().partition(|r| is_nameless(r));
+    if let (Some(first), true) = (nameless.first(), peers.is_empty()) {
+        let why = first.failure.as_deref().unwrap_or("unknown");
+        return Answer::skipped(format!("the other nodes go by other names here: {}: {why}", first.host));
+    }
     let tried: Vec<&Reach> =
         peers.iter().copied().filter(|r| r.failure_kind != Some(ReachFailure::NotTried)).collect();
     match (peers.first(), tried.is_empty()) {
@@ -63,7 +71,8 @@ fn run(view: &View<'_>) -> Answer {
         .filter(|peer| peer.failure_kind.is_some())
         .map(|peer| Item {
             subject: peer.target.clone(),
-            verdict: Verdict::Fail,
+            // Who asks may know the nodes by a network that they do not share with each other.
+            verdict: if peer.purpose == FLEET_PEER { Verdict::Warn } else { Verdict::Fail },
             text: format!("{}{}", peer.failure.as_deref().unwrap_or("no answer"), way(view, peer)),
             evidence: format!(
                 "resolves to {}",
@@ -74,13 +83,19 @@ fn run(view: &View<'_>) -> Answer {
     let slowest = tried.iter().filter_map(|peer| peer.answered_ms).fold(0.0, f64::max);
     let left = peers.len() - tried.len();
     let left = if left == 0 { String::new() } else { format!("; {left} were not tried: no time was left") };
-    let host = tried.iter().find(|peer| peer.failure_kind.is_some()).map(|peer| peer.host.clone());
+    let silent = tried.iter().find(|peer| peer.failure_kind.is_some());
+    let host = silent.and_then(|peer| plain_word(&peer.host));
     Answer::from_items(format!("{} peers answer, the slowest in {slowest:.1} ms{left}", tried.len()), items)
         .advise(
             Impact::Harmless,
             "see which way leads there, and whether it answers at all",
             host.map(|host| format!("ip route get $(getent hosts {host} | cut -d' ' -f1); ping -c 3 {host}")),
         )
+}
+
+/// A node of the fleet by a name that only the asking node has for it: an alias of ssh, a name of its own hosts file.
+fn is_nameless(peer: &Reach) -> bool {
+    peer.purpose == FLEET_PEER && peer.failure_kind == Some(ReachFailure::Unresolved)
 }
 
 /// The route and interface that lead to a peer.
@@ -169,6 +184,22 @@ mod tests {
         // Asked for by name, it counts.
         let answer = ask(&CHECK, &with(vec![peer("10.0.0.8", Some("eth1"), Some(ReachFailure::TimedOut))]));
         assert_eq!(answer.verdict, Verdict::Fail);
+    }
+
+    #[test]
+    fn another_node_of_the_fleet_warns_and_its_alias_is_no_fault() {
+        let of_fleet = |host: &str, kind| Reach { purpose: FLEET_PEER.to_owned(), ..peer(host, None, kind) };
+        let answer = ask(&CHECK, &with(vec![of_fleet("10.0.0.8", Some(ReachFailure::TimedOut))]));
+        assert_eq!((answer.verdict, blamed(&answer)), (Verdict::Warn, vec!["10.0.0.8:22"]));
+        let alias = || of_fleet("my-alias", Some(ReachFailure::Unresolved));
+        assert_eq!(ask(&CHECK, &with(vec![alias()])).verdict, Verdict::Skipped);
+        let answer = ask(&CHECK, &with(vec![alias(), of_fleet("10.0.0.8", None)]));
+        assert_eq!(
+            (answer.verdict, answer.summary.as_str()),
+            (Verdict::Ok, "1 peers answer, the slowest in 0.3 ms")
+        );
+        let named = peer("my-alias", None, Some(ReachFailure::Unresolved));
+        assert_eq!(ask(&CHECK, &with(vec![named])).verdict, Verdict::Fail);
     }
 
     #[test]

@@ -148,7 +148,7 @@ mod tests {
                 available: available * MIB,
                 segments,
                 deleted,
-                inodes_free: None,
+                ..Shm::default()
             });
         })
     }

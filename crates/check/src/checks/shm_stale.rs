@@ -5,8 +5,8 @@
 //! # What fails
 //!
 //! Nothing fails: they take room and can be in the way of a new segment of that name, so they warn. One that a live
-//! process maps or has open is never stale. Where some processes could not be looked into, and nobody is seen to hold a
-//! segment, it cannot be told.
+//! process maps or has open is never stale. Where some processes could not be looked into or do not show (hidepid, a pid
+//! namespace of its own: a container may share the folder), and nobody is seen to hold a segment, it cannot be told.
 //!
 //! # What to do
 //!
@@ -57,9 +57,10 @@ fn run(view: &View<'_>) -> Answer {
     let (unknown, stale): (Vec<&Segment>, Vec<&Segment>) = loose.into_iter().partition(|s| s.is_held_unknown);
     if stale.is_empty() && !unknown.is_empty() {
         return Answer::skipped(format!(
-            "cannot tell whether somebody holds {} segments ({}): not all processes could be looked into, run as root",
+            "cannot tell whether somebody holds {} segments ({}): {}",
             unknown.len(),
-            some(&unknown)
+            some(&unknown),
+            shm.unseen.as_deref().unwrap_or("not all processes could be looked into, run as root")
         ));
     }
     let system = view.node.system.get();
@@ -193,5 +194,13 @@ mod tests {
         assert!(left.answer(&CHECK).summary.contains("run as root"));
         assert!(left.answer(&CHECK).fixes.is_empty());
         Stage::new().expect(&CHECK, Verdict::Skipped, &[]);
+        let unknown = Segment { is_held_unknown: true, ..segment("nccl-AbC", &[]) };
+        let elsewhere = stage(vec![unknown], 0, Some("docker")).with(|node| {
+            let unseen = Some("this is a pid namespace of its own".to_owned());
+            node.shm = Part::of(Shm { unseen, ..node.shm.get().unwrap().clone() });
+        });
+        elsewhere.expect(&CHECK, Verdict::Skipped, &[]);
+        let answer = elsewhere.answer(&CHECK);
+        assert!(answer.summary.contains("pid namespace") && answer.fixes.is_empty(), "{answer:?}");
     }
 }

@@ -1,5 +1,6 @@
 //! Asks the live job for a Flight Recorder dump, by the named pipe that torch reads where
 //! `TORCH_NCCL_DEBUG_INFO_PIPE_FILE` is set: `<value><rank>.pipe`, any byte. The process writes its dump and goes on.
+//! torch has no signal for it: whatever handles SIGUSR1 in a process is the program's own, and none is sent.
 //!
 //! Only when asked for: the job writes a file. Paths are the job's and may lie on what hangs: processes of their own
 //! look at them, all ranks' at once.
@@ -31,8 +32,8 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
         })
         .collect();
     if pipes.is_empty() {
-        let why =
-            "no process of the job has TORCH_NCCL_DEBUG_INFO_PIPE_FILE set: it has no pipe to be asked by";
+        let why = "no process of the job has TORCH_NCCL_DEBUG_INFO_PIPE_FILE set: it has no pipe to be asked by, and torch \
+             knows no signal for it";
         let item = context.item("ask-dump", "", Origin::Unknown);
         context.bundle.missing(Item { outcome: Outcome::Skipped(why.to_owned()), ..item });
         return Ok(());

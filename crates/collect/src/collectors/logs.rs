@@ -4,10 +4,13 @@
 //! A path that only an environment names is read if it belongs to the process's user or everybody may read it: who runs
 //! this may be root, and the environment is the job's. A dump from before its process began is of another run.
 //!
+//! A path that may hold a secret is not written down; what it leads to is read through the process that has it open, under
+//! the number it is open by.
+//!
 //! Nothing here touches the files themselves: processes of their own do, and where one hangs, the others on the same
 //! file system are left out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,6 +20,7 @@ use ringleader_node::Process;
 
 use super::poured::Poured;
 use super::{Context, label, outcome_of, tame};
+use crate::allowed;
 use crate::request::{FileAsk, Request, Target};
 use crate::sysfs::names;
 use crate::tasks::FileFacts;
@@ -29,6 +33,9 @@ const LONGEST: Duration = Duration::from_mins(1);
 /// Files of one file system that are waited for in vain before the others are left out: one may be slow by chance.
 const MAX_IN_VAIN: usize = 2;
 
+/// Variables that name where dumps go, the new name first.
+const DUMP_VARIABLES: [&str; 2] = ["TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"];
+
 /// Namespace and mount point of a file system that does not answer, and the file that told.
 type Hung = (PathBuf, String, String);
 
@@ -36,8 +43,10 @@ type Hung = (PathBuf, String, String);
 struct Wanted {
     kind: &'static str,
     name: String,
-    /// Path as its owner knows it.
+    /// Path as its owner knows it, or words in its place.
     path: String,
+    /// The path itself: never written down.
+    real: String,
     ask: FileAsk,
     /// Its process: pid, user, start.
     of: Option<(u32, u32, i64)>,
@@ -45,6 +54,17 @@ struct Wanted {
     is_claimed: bool,
     /// Something says that it should be there.
     is_expected: bool,
+}
+
+impl Wanted {
+    fn pid(&self) -> Option<u32> {
+        self.of.map(|(pid, ..)| pid)
+    }
+
+    /// Of a dump or an error file there is one for a process, and a part of it says nothing.
+    fn is_whole_or_nothing(&self) -> bool {
+        matches!(self.kind, "dump" | "error-file")
+    }
 }
 
 pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bundle::Trouble> {
@@ -55,10 +75,11 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
         for process in processes.iter().filter(|p| p.state != "Z" && p.pid != std::process::id()) {
             for file in of_process(context, process) {
                 let container = file.ask.root.clone().map(|_| mounts_of(process.pid));
-                if met.insert((container, file.path.clone())) {
+                if met.insert((container, file.real.clone())) {
                     wanted.push(file);
                 }
             }
+            withheld(context, process);
         }
     }
     for path in &context.ask.paths {
@@ -67,16 +88,37 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
     let n_more = wanted.len().saturating_sub(MAX_FILES);
     wanted.truncate(MAX_FILES);
     let mut hung: Vec<Hung> = Vec::new();
+    let mut found = Vec::new();
     for file in wanted {
         let place = place_of(&file);
         let item = context.item(file.kind, &file.name, Origin::Path(file.path.clone()));
-        let mut in_vain = hung.iter().filter(|(names, at, _)| (names, at) == (&place.0, &place.1));
-        if let Some((_, at, by)) = in_vain.nth(MAX_IN_VAIN - 1) {
-            let why = format!("its file system ({at}) does not answer: {by} was waited for in vain");
-            let pid = file.of.map(|(pid, ..)| pid);
-            context.bundle.missing(Item { outcome: Outcome::Failed(vec![why]), pid, ..item });
-        } else if take(context, &file, item)? {
-            hung.push((place.0, place.1, file.path.clone()));
+        if let Some(why) = in_vain(&hung, &place) {
+            context.bundle.missing(Item { outcome: Outcome::Failed(vec![why]), pid: file.pid(), ..item });
+            continue;
+        }
+        match look(context, &file, item) {
+            Look::Found(facts) => found.push((file, facts)),
+            Look::Nothing => {}
+            Look::InVain => hung.push((place.0, place.1, file.path)),
+        }
+    }
+    // What nothing can replace first, and what is small: a job is no more known for a hundred MiB of one rank's log.
+    found.sort_by_key(|(file, facts)| (!file.is_whole_or_nothing(), facts.size - facts.n_hole));
+    let mut shares =
+        Shares::of(found.iter().map(|(file, _)| file).filter(|file| !file.is_whole_or_nothing()));
+    for (file, facts) in found {
+        let place = place_of(&file);
+        let item = context.item(file.kind, &file.name, Origin::Path(file.path.clone()));
+        let item = Item { pid: file.pid(), ..item };
+        let share = if file.is_whole_or_nothing() {
+            u64::MAX
+        } else {
+            shares.take(file.pid(), context.bundle.left())
+        };
+        if let Some(why) = in_vain(&hung, &place) {
+            context.bundle.missing(Item { outcome: Outcome::Failed(vec![why]), ..item });
+        } else if take(context, &file, &facts, item, share)? {
+            hung.push((place.0, place.1, file.path));
         }
     }
     if n_more > 0 {
@@ -87,15 +129,54 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
     Ok(())
 }
 
-/// Takes a file; true if it was waited for in vain.
-fn take(
-    context: &mut Context<'_, '_>,
-    file: &Wanted,
-    mut item: Item,
-) -> Result<bool, ringleader_bundle::Trouble> {
+/// Why a file is not waited for; None if it is.
+fn in_vain(hung: &[Hung], place: &(PathBuf, String)) -> Option<String> {
+    let mut those = hung.iter().filter(|(names, at, _)| (names, at) == (&place.0, &place.1));
+    let (_, at, by) = those.nth(MAX_IN_VAIN - 1)?;
+    let at = if allowed::path_looks_secret(at) { allowed::CUT } else { at };
+    Some(format!("its file system ({at}) does not answer: {by} was waited for in vain"))
+}
+
+/// How the room that is left is shared: alike among processes, and among the files of each.
+struct Shares(BTreeMap<Option<u32>, u64>);
+
+impl Shares {
+    fn of<'f>(files: impl Iterator<Item = &'f Wanted>) -> Self {
+        let mut counts = BTreeMap::new();
+        for file in files {
+            *counts.entry(file.pid()).or_default() += 1;
+        }
+        Self(counts)
+    }
+
+    /// The share of the next file of this process, of `left` bytes. Whoever comes first and needs less leaves the rest to
+    /// the others.
+    fn take(&mut self, pid: Option<u32>, left: u64) -> u64 {
+        let n_processes = self.0.len().max(1) as u64;
+        let n_files = self.0.get(&pid).copied().unwrap_or(1).max(1);
+        if n_files == 1 {
+            self.0.remove(&pid);
+        } else {
+            self.0.insert(pid, n_files - 1);
+        }
+        left / n_processes / n_files
+    }
+}
+
+/// What came of a look at a file.
+enum Look {
+    Found(FileFacts),
+    /// It is not taken, and the manifest says why where there is something to say.
+    Nothing,
+    /// The same: it was waited for in vain.
+    InVain,
+}
+
+/// Looks at a file.
+fn look(context: &mut Context<'_, '_>, file: &Wanted, mut item: Item) -> Look {
     let request = Request { file: Some(file.ask.clone()), deadline_ms: 0, ..context.ask.request.clone() };
     let part = context.run("file-of", &request);
-    item.pid = file.of.map(|(pid, ..)| pid);
+    item.pid = file.pid();
     let facts: Option<FileFacts> = part.get().and_then(|value| serde_json::from_value(value.clone()).ok());
     let Some(facts) = facts else {
         let is_absent = matches!(part.outcome, ringleader_node::Outcome::Absent(_));
@@ -104,7 +185,8 @@ fn take(
                 .unwrap_or_else(|| Outcome::Failed(vec!["its answer is not understood".to_owned()]));
             context.bundle.missing(Item { outcome, ..item });
         }
-        return Ok(matches!(part.outcome, ringleader_node::Outcome::TimedOut { .. }));
+        let is_in_vain = matches!(part.outcome, ringleader_node::Outcome::TimedOut { .. });
+        return if is_in_vain { Look::InVain } else { Look::Nothing };
     };
     let refusal = match file.of {
         Some((_, uid, _)) if file.is_claimed && facts.uid != uid && !facts.is_open_to_all => Some(format!(
@@ -116,19 +198,33 @@ fn take(
         }
         _ => None,
     };
-    if let Some(why) = refusal {
-        context.bundle.missing(Item { outcome: Outcome::Skipped(why), ..item });
-        return Ok(false);
+    match refusal {
+        Some(why) => {
+            context.bundle.missing(Item { outcome: Outcome::Skipped(why), ..item });
+            Look::Nothing
+        }
+        None => Look::Found(facts),
     }
-    let ask = FileAsk { is: Some(facts.is), ..file.ask.clone() };
+}
+
+/// Takes a file; true if it was waited for in vain.
+fn take(
+    context: &mut Context<'_, '_>,
+    file: &Wanted,
+    facts: &FileFacts,
+    mut item: Item,
+    share: u64,
+) -> Result<bool, ringleader_bundle::Trouble> {
+    let ask = FileAsk { is: Some(facts.is), from: facts.n_hole, ..file.ask.clone() };
     let mut input = Poured::new(context.program, ask, LONGEST);
     if let Err(error) = input.start() {
         context.bundle.missing(Item { outcome: Outcome::Failed(vec![error.to_string()]), ..item });
         return Ok(input.is_hung());
     }
     let content = if facts.is_binary { Content::Binary } else { Content::Text };
+    item.hole_bytes = facts.n_hole;
     // It may have grown since: as much as was there is taken.
-    context.bundle.add_from(item, content, facts.size, &mut input)?;
+    context.bundle.add_share(item, content, facts.size - facts.n_hole, &mut input, share)?;
     Ok(input.is_hung())
 }
 
@@ -139,7 +235,7 @@ fn place_of(file: &Wanted) -> (PathBuf, String) {
         None => PathBuf::from("/proc/self"),
     };
     let listing = fs::read_to_string(eyes.join("mountinfo")).unwrap_or_default();
-    let path = std::path::absolute(&file.path).unwrap_or_else(|_| PathBuf::from(&file.path));
+    let path = std::path::absolute(&file.real).unwrap_or_else(|_| PathBuf::from(&file.real));
     // proc_pid_mountinfo(5): the fifth word, blanks as \040.
     let points = listing.lines().filter_map(|line| line.split(' ').nth(4)).map(|at| at.replace("\\040", " "));
     let at = points.filter(|at| path.starts_with(at)).max_by_key(String::len).unwrap_or_default();
@@ -155,12 +251,15 @@ fn of_process(context: &Context<'_, '_>, process: &Process) -> Vec<Wanted> {
     let opened = open_files(process.pid);
     let mut add = |kind: &'static str, path: &str, is_expected: bool| {
         let Some(last) = path.rsplit('/').next().filter(|last| !last.is_empty()) else { return };
+        let shown = path.to_owned();
         // An open file is read through the process that has it open: it may be deleted, or lie in a container.
-        let through = opened.iter().find(|(_, target)| target == path).map(|(at, _)| at.clone());
+        let through = opened.iter().find(|(_, target)| target == path || allowed::clean(target) == path);
         let is_claimed = through.is_none();
-        let ask = match through {
-            Some(at) => FileAsk { path: at, ..FileAsk::default() },
-            None => FileAsk { root: root_of(process.pid), path: PathBuf::from(path), ..FileAsk::default() },
+        let (ask, real) = if let Some((at, target)) = through {
+            (FileAsk { path: at.clone(), ..FileAsk::default() }, target.clone())
+        } else {
+            let path = PathBuf::from(path);
+            (FileAsk { root: root_of(process.pid), path, ..FileAsk::default() }, shown.clone())
         };
         let name = match kind {
             "dump" => format!("dumps/{}", tame(last)),
@@ -168,36 +267,81 @@ fn of_process(context: &Context<'_, '_>, process: &Process) -> Vec<Wanted> {
             _ => format!("logs/{}", tame(last)),
         };
         let of = Some(own);
-        files.push(Wanted { kind, name, path: path.to_owned(), ask, of, is_claimed, is_expected });
+        files.push(Wanted { kind, name, path: shown, real, ask, of, is_claimed, is_expected });
     };
     for path in &process.logs {
         if !dumps.contains(path) && Some(path) != error_file.as_ref() {
             add("log", path, true);
         }
     }
-    let is_told = ["TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"]
-        .iter()
-        .any(|name| process.variable(name).is_some());
+    let is_told = DUMP_VARIABLES.iter().any(|name| process.variable(name).is_some());
     for path in &dumps {
         add("dump", path, is_told);
     }
     if let Some(path) = &error_file {
         add("error-file", path, false);
     }
+    for number in &process.withheld_files {
+        let at = Path::new("/proc").join(process.pid.to_string()).join("fd").join(number.to_string());
+        let Some((_, target)) = opened.iter().find(|(opened, _)| *opened == at) else { continue };
+        files.push(Wanted {
+            kind: "log",
+            name: format!("logs/{}-fd-{number}", label(process)),
+            path: format!("path withheld (fd {number} of pid {})", process.pid),
+            real: target.clone(),
+            ask: FileAsk { path: at, ..FileAsk::default() },
+            of: Some(own),
+            is_claimed: false,
+            is_expected: true,
+        });
+    }
     files
+}
+
+/// Variables that name files which are taken.
+const FILE_VARIABLES: &[(&str, &str)] = &[
+    ("log", "NCCL_DEBUG_FILE"),
+    ("dump", "TORCH_FR_DUMP_TEMP_FILE"),
+    ("dump", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"),
+    ("error-file", "TORCHELASTIC_ERROR_FILE"),
+];
+
+/// Says which files are not looked for because the paths that the process's environment names were cut.
+fn withheld(context: &mut Context<'_, '_>, process: &Process) {
+    let pid = process.pid;
+    for (kind, name) in FILE_VARIABLES {
+        let relative = process.variable(name).is_some_and(|path| !path.starts_with('/'));
+        let (what, why) = if process.cut_variables.iter().any(|cut| cut == name) {
+            (name.to_string(), "may hold a secret")
+        } else if relative && process.directory.is_none() {
+            (format!("working folder, for {name},"), "is not known, or may hold a secret")
+        } else {
+            continue;
+        };
+        let item = context.item(kind, "", Origin::Path(format!("path withheld ({what} of pid {pid})")));
+        let why = format!(
+            "it {why}: what of it is open under the name of a log is taken, the rest only if named as a path"
+        );
+        context.bundle.missing(Item { outcome: Outcome::Skipped(why), pid: Some(pid), ..item });
+    }
 }
 
 /// Where the process's Flight Recorder writes: its prefix and the global rank. Without a setting, the defaults of
 /// torch's releases.
 pub(super) fn dump_paths(context: &Context<'_, '_>, process: &Process) -> Vec<String> {
     let Some(rank) = process.rank() else { return Vec::new() };
-    let told: Vec<String> = ["TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"]
+    let told: Vec<String> = DUMP_VARIABLES
         .iter()
         .filter_map(|name| process.variable(name))
         .map(|prefix| format!("{prefix}{rank}"))
+        .map(|path| match &process.directory {
+            Some(folder) if !path.starts_with('/') => format!("{}/{path}", folder.trim_end_matches('/')),
+            _ => path,
+        })
         .collect();
-    if !told.is_empty() {
-        return told;
+    let is_cut = process.cut_variables.iter().any(|name| DUMP_VARIABLES.contains(&name.as_str()));
+    if !told.is_empty() || is_cut {
+        return told.into_iter().filter(|path| path.starts_with('/')).collect();
     }
     let mut paths = vec![format!("/tmp/nccl_trace_rank_{rank}")];
     let request = Request {
@@ -256,6 +400,36 @@ fn named(context: &mut Context<'_, '_>, path: &Path, wanted: &mut Vec<Wanted>) {
         let path = at.display().to_string();
         let ask = FileAsk { path: at, ..FileAsk::default() };
         let (of, is_claimed, is_expected) = (None, false, true);
-        wanted.push(Wanted { kind: "file", name, path, ask, of, is_claimed, is_expected });
+        let real = path.clone();
+        wanted.push(Wanted { kind: "file", name, path, real, ask, of, is_claimed, is_expected });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(pid: Option<u32>) -> Wanted {
+        Wanted {
+            kind: "log",
+            name: String::new(),
+            path: String::new(),
+            real: String::new(),
+            ask: FileAsk::default(),
+            of: pid.map(|pid| (pid, 0, 0)),
+            is_claimed: false,
+            is_expected: true,
+        }
+    }
+
+    #[test]
+    fn room_is_shared_alike_among_processes_and_their_files() {
+        let files = [file(Some(7)), file(Some(8)), file(Some(8)), file(None)];
+        let mut shares = Shares::of(files.iter());
+        // The small one of 8 takes 100 of its 150 and leaves the rest to all.
+        assert_eq!(shares.take(Some(8), 900), 150);
+        assert_eq!(shares.take(Some(7), 800), 266);
+        assert_eq!(shares.take(Some(8), 534), 267);
+        assert_eq!(shares.take(None, 267), 267);
     }
 }

@@ -7,6 +7,7 @@ use ringleader_node::Node;
 
 use super::{Context, outcome_of, tame};
 use crate::probes;
+use crate::request::Request;
 use crate::run::take;
 
 /// The job's processes may take so long, milliseconds.
@@ -21,7 +22,8 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
         Some(longest) => longest.min(probe.deadline_ms),
         None => probe.deadline_ms,
     };
-    let mut node = take(context.program, &names, &ask.request, patience, &ask.tool_version);
+    let request = Request { longest_ms: ask.longest_ms, ..ask.request.clone() };
+    let mut node = take(context.program, &names, &request, patience, &ask.tool_version);
     let name = node.host.split('.').next().unwrap_or_default();
     context.host = tame(name);
     let log = kernel_log(&node);

@@ -59,7 +59,7 @@ fn of_job(context: &Context<'_, '_>, known: &BTreeSet<u32>) -> Vec<(RingFile, u3
     wanted.retain(|pid| !known.contains(pid));
     let mut rings: BTreeMap<String, (RingFile, u32)> = BTreeMap::new();
     for ring in follow::ring_folders().iter().flat_map(|folder| follow::rings_in(folder)) {
-        if let Some(pid) = follow::process_of(&all, &ring).filter(|pid| wanted.remove(pid)) {
+        if let Some(pid) = follow::process_of(proc, &all, &ring).filter(|pid| wanted.remove(pid)) {
             rings.insert(ring.name.clone(), (ring, pid));
         }
     }

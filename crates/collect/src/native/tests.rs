@@ -21,28 +21,35 @@ fn the_registers_of_a_thread_that_is_blocked() {
     }
 }
 
-/// Waits in a read below two functions, one of them without an exported name; and for a lock that nobody gives back.
-const LIBRARY: &str = r"
+/// Waits in a read below two functions, one of them without an exported name; for a lock that nobody gives back; and in a
+/// function with a frame pointer that its caller reaches through one which ends by jumping there.
+const LIBRARY: &str = r#"
 #include <pthread.h>
 #include <unistd.h>
 static __attribute__((noinline)) int hidden_wait(int fd) { char c[64]; int n = read(fd, c, 1); return n + c[0]; }
 __attribute__((noinline)) int waits_in_read(int fd) { volatile int n = hidden_wait(fd); return n + 1; }
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+#define FRAMED __attribute__((noipa, optimize("O2", "no-omit-frame-pointer")))
+static FRAMED int framed_wait(int fd, long a) { char c[64]; long n = read(fd, c, 1); return n + c[a & 7]; }
+static FRAMED int jumps_there(int fd) { return framed_wait(fd, 7); }
+FRAMED int waits_framed(int fd) { volatile int n = jumps_there(fd); return n + 1; }
 int waits_for_lock(void) { pthread_mutex_lock(&lock); pthread_mutex_lock(&lock); return 1; }
-";
+"#;
 const PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>
 #include <unistd.h>
-int waits_in_read(int), waits_for_lock(void);
+int waits_in_read(int), waits_framed(int), waits_for_lock(void);
 static void *locker(void *none) { waits_for_lock(); return none; }
+static void *framed(void *fd) { waits_framed((int)(long)fd); return fd; }
 static void *spinner(void *none) { for (volatile unsigned long n = 0;; n++) {} return none; }
 int main(int n, char **arguments) {
     int ends[2];
     pthread_t thread;
     pipe(ends);
     pthread_create(&thread, 0, locker, 0);
+    pthread_create(&thread, 0, framed, (void *)(long)ends[0]);
     if (n > 1) { pthread_create(&thread, 0, spinner, 0); pthread_setname_np(thread, "spinner"); }
     puts("ready");
     fflush(stdout);
@@ -142,6 +149,7 @@ fn functions_that_a_blocked_thread_stands_in() {
                 &format!("Process {}: program\n\nThread {0} (idle): \"program\"\n", own.pid()),
                 "    hidden_wait (libslow.so)\n    waits_in_read (libslow.so)\n    main (program)\n",
                 "    waits_for_lock (libslow.so)\n    locker (program)\n",
+                "    framed_wait (libslow.so)\n    waits_framed (libslow.so)\n    framed (program)\n",
             ],
         );
         assert!(!text.contains("native frames:"), "{text}");

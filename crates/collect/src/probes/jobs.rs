@@ -38,7 +38,7 @@ pub(super) fn take(request: &Request) -> Result<Jobs, Trouble> {
     let mut processes: Vec<Process> =
         chosen.iter().take(MAX_PROCESSES).filter_map(|pid| walk.describe(*pid)).collect();
     still_blocked(walk.proc, &mut processes);
-    Ok(Jobs { processes, chosen_by, n_hidden: walk.n_hidden })
+    Ok(Jobs { processes, chosen_by, n_hidden: walk.n_hidden, unseen: procfs::hidden_by_mount(walk.proc) })
 }
 
 /// Numbers of the processes that [`take`] would describe, for the other probes.
@@ -70,8 +70,10 @@ struct Seen {
     hidden: Option<String>,
     n_files: Option<u32>,
     minors: BTreeSet<u32>,
-    /// Files open for writing: number and path.
-    writes: Vec<(String, String)>,
+    /// Logs open for writing.
+    writes: Vec<String>,
+    /// Numbers of output and logs whose paths may hold a secret.
+    withheld: Vec<u32>,
     stdout: Option<String>,
     stderr: Option<String>,
 }
@@ -128,7 +130,7 @@ impl<'a> Walk<'a> {
                     if target.may_be_gone {
                         continue;
                     }
-                    return Err(Trouble::Failed(format!("there is no process {pid}")));
+                    return Err(Trouble::Absent(format!("there is no process {pid}")));
                 }
                 self.add_with_children(*pid, &mut chosen);
             }
@@ -248,7 +250,7 @@ impl<'a> Walk<'a> {
                 .unwrap_or_default(),
             state: stat.state.clone(),
             wchan: text(&at.join("wchan")).filter(|place| !place.is_empty() && place != "0"),
-            command: clean(&stat.command),
+            command: allowed::clean(&stat.command),
             arguments: if hangs { Vec::new() } else { self.arguments(pid, stat) },
             started_ns,
             cpu_s: stat.cpu_ticks as f64 / ticks as f64,
@@ -266,6 +268,7 @@ impl<'a> Walk<'a> {
             stdout: seen.stdout.clone(),
             stderr: seen.stderr.clone(),
             logs: Vec::new(),
+            withheld_files: seen.withheld.clone(),
             n_cpus: of_status("Cpus_allowed_list").and_then(procfs::count_of_list),
             cgroup: text(&at.join("cgroup")).and_then(|listing| {
                 let mut known = self.cgroups.borrow_mut();
@@ -277,7 +280,10 @@ impl<'a> Walk<'a> {
             hidden: seen.hidden.clone(),
         };
         // A folder may be named after anything; what looks like a token is not written down.
-        process.directory = process.directory.filter(|path| !allowed::looks_secret(path));
+        process.directory = process
+            .directory
+            .map(|path| allowed::clean(&path))
+            .filter(|path| !allowed::path_looks_secret(path));
         process.logs = self.logs(&process, seen);
         Some(process)
     }
@@ -314,17 +320,19 @@ impl<'a> Walk<'a> {
         for path in [&seen.stdout, &seen.stderr].into_iter().flatten() {
             push(path.clone());
         }
-        for (_, path) in &seen.writes {
-            let last = path.rsplit('/').next().unwrap_or(path);
-            let looks = [".log", ".out", ".err", ".txt", ".trace"].iter().any(|end| last.contains(end))
-                || ["nccl", "stdout", "stderr", "slurm-"].iter().any(|head| last.starts_with(head));
-            if looks {
-                push(path.clone());
-            }
+        for path in &seen.writes {
+            push(path.clone());
         }
-        logs.retain(|path| !allowed::looks_secret(path));
+        logs.retain(|path| !allowed::path_looks_secret(path));
         logs
     }
+}
+
+/// Whether a file that is open for writing is a log, by its name.
+fn looks_like_log(path: &str) -> bool {
+    let last = path.rsplit('/').next().unwrap_or(path);
+    [".log", ".out", ".err", ".txt", ".trace"].iter().any(|end| last.contains(end))
+        || ["nccl", "stdout", "stderr", "slurm-"].iter().any(|head| last.starts_with(head))
 }
 
 /// A path as the process means it.
@@ -333,11 +341,6 @@ fn absolute(process: &Process, path: &str) -> String {
         Some(directory) if !path.starts_with('/') => format!("{}/{path}", directory.trim_end_matches('/')),
         _ => path.to_owned(),
     }
-}
-
-/// A command is 15 bytes of anything.
-fn clean(command: &str) -> String {
-    command.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// Reads what decides whether a process is one of a job.
@@ -390,18 +393,26 @@ fn files(at: &Path, seen: &mut Seen) {
             seen.minors.insert(minor);
             continue;
         }
-        let shown = || Some(clean(&target)).filter(|path| !allowed::looks_secret(path));
-        match number.as_str() {
-            "1" => seen.stdout = shown(),
-            "2" => seen.stderr = shown(),
-            _ if target.starts_with('/')
-                && !target.starts_with("/dev/")
+        let path = allowed::clean(&target);
+        let is_file = path.starts_with('/') && !path.starts_with("/dev/");
+        let is_log = || {
+            is_file
+                && looks_like_log(&path)
                 && seen.writes.len() < MAX_LOGS * 4
-                && is_written(&at.join("fdinfo").join(&number)) =>
-            {
-                seen.writes.push((number, target.into_owned()));
-            }
-            _ => {}
+                && is_written(&at.join("fdinfo").join(&number))
+        };
+        if !matches!(number.as_str(), "1" | "2") && !is_log() {
+            continue;
+        }
+        if allowed::path_looks_secret(&path) {
+            let is_told = is_file && seen.withheld.len() < MAX_LOGS;
+            seen.withheld.extend(number.parse::<u32>().ok().filter(|_| is_told));
+            continue;
+        }
+        match number.as_str() {
+            "1" => seen.stdout = Some(path),
+            "2" => seen.stderr = Some(path),
+            _ => seen.writes.push(path),
         }
     }
 }

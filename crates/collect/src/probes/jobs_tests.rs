@@ -152,6 +152,14 @@ impl Tree {
         self
     }
 
+    /// The same, open for writing.
+    fn log(self, pid: u32, number: u32, target: &str) -> Self {
+        let folder = self.0.path().join(format!("proc/{pid}/fdinfo"));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join(number.to_string()), "pos:\t0\nflags:\t0100001\n").unwrap();
+        self.file(pid, number, target)
+    }
+
     fn take(&self, target: Target) -> Jobs {
         take(&Request { roots: Roots::under(self.0.path()), target, ..Request::default() }).unwrap()
     }
@@ -202,4 +210,34 @@ fn the_processes_of_one_target() {
         pids(job().take(Target { slurm_job: Some("4711".to_owned()), ..Target::default() })),
         [50, 60, 70, 80, 81, 82]
     );
+}
+
+#[test]
+fn paths_with_ids_are_told_and_those_with_secrets_withheld_by_their_number() {
+    let run = "/mnt/mlruns/0/5c3f1d0a9b7e4c2d8f6a1b3c5d7e9f01";
+    let variables = format!(
+        "RANK=0 NCCL_DEBUG_FILE={run}/nccl.log TORCH_FR_DUMP_TEMP_FILE=fr_ HF_HOME=/hf_0123456789abcdef"
+    );
+    let tree = Tree::new()
+        .process(80, 1, "S", "python3", "python3 train.py", &variables)
+        .file(80, 0, "/runs/token=hunter2/in.log")
+        .file(80, 1, &format!("{run}/out.txt"))
+        .file(80, 2, "/runs/token=hunter2/err.txt")
+        .log(80, 5, &format!("{run}/rank.log"))
+        .log(80, 6, "/runs/token=hunter2/model.bin")
+        .log(80, 7, "/runs/Zx81mPq02LwKvT9aYd37RbNc5/rank.log")
+        .log(80, 8, "/runs/two\nlines.log");
+    std::os::unix::fs::symlink(run, tree.0.path().join("proc/80/cwd")).unwrap();
+    let jobs = tree.take(Target::default());
+    let rank = find(&jobs, 80);
+    assert_eq!(rank.directory.as_deref(), Some(run));
+    assert_eq!((rank.stdout.as_deref(), rank.stderr.as_deref()), (Some(&*format!("{run}/out.txt")), None));
+    assert_eq!(rank.withheld_files, [2, 7]);
+    let own = |name: &str| format!("{run}/{name}");
+    assert_eq!(
+        rank.logs,
+        [own("nccl.log"), own("fr_0"), own("out.txt"), own("rank.log"), "/runs/two?lines.log".to_owned()]
+    );
+    let text = serde_json::to_string(rank).unwrap();
+    assert!(!text.contains("hunter2") && !text.contains("Zx81mP") && !text.contains("hf_0"), "{text}");
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 use ringleader_node::{Segment, Shm};
 
 use crate::probes::Trouble;
+use crate::procfs;
 use crate::request::Request;
 use crate::sysfs::names;
 
@@ -23,6 +24,10 @@ pub(super) fn take(request: &Request) -> Result<Shm, Trouble> {
     };
     let device = fs::metadata(&folder).map(|data| data.dev()).unwrap_or_default();
     let found = holders(&request.roots.proc, &folder, device);
+    // A container may share the folder with the host or with others of its pod, whose processes it does not see.
+    let unseen =
+        procfs::hidden_by_mount(&request.roots.proc).or_else(|| procfs::pid_namespace(&request.roots.proc));
+    let is_held_unknown = found.n_hidden > 0 || unseen.is_some();
     let mut segments: Vec<Segment> = names(&folder)
         .into_iter()
         .filter_map(|name| {
@@ -34,7 +39,7 @@ pub(super) fn take(request: &Request) -> Result<Shm, Trouble> {
                 mode: data.mode() & 0o7777,
                 modified_ns: data.mtime() * 1_000_000_000 + data.mtime_nsec(),
                 held_by: found.by_inode.get(&data.ino()).cloned().unwrap_or_default(),
-                is_held_unknown: found.n_hidden > 0,
+                is_held_unknown,
                 name,
             })
         })
@@ -53,6 +58,7 @@ pub(super) fn take(request: &Request) -> Result<Shm, Trouble> {
         inodes_free: (space.f_files > 0).then_some(space.f_favail),
         segments,
         deleted,
+        unseen,
     })
 }
 
@@ -219,6 +225,28 @@ mod tests {
         let deleted: Vec<_> =
             taken.deleted.iter().map(|s| (s.name.as_str(), s.size, s.held_by.as_slice())).collect();
         assert_eq!(deleted, [("nccl-gone", 4096, [4711].as_slice())]);
+    }
+
+    #[test]
+    fn who_holds_it_is_not_known_where_processes_do_not_show() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("dev/shm")).unwrap();
+        fs::create_dir_all(root.path().join("proc/self/ns")).unwrap();
+        fs::write(root.path().join("dev/shm/nccl-x"), "x").unwrap();
+        let taken = || {
+            let taken = take(&Request { roots: Roots::under(root.path()), ..Request::default() }).unwrap();
+            (taken.segments[0].is_held_unknown, taken.unseen.unwrap_or_default())
+        };
+        assert_eq!(taken(), (false, String::new()));
+        let namespace = root.path().join("proc/self/ns/pid");
+        std::os::unix::fs::symlink("pid:[4026531836]", &namespace).unwrap();
+        assert_eq!(taken(), (false, String::new()), "the namespace of the host");
+        fs::remove_file(&namespace).unwrap();
+        std::os::unix::fs::symlink("pid:[4026532777]", &namespace).unwrap();
+        assert!(taken().0 && taken().1.contains("pid namespace"));
+        let mounts = "22 27 0:21 / /proc rw,relatime - proc proc rw,hidepid=2\n";
+        fs::write(root.path().join("proc/self/mountinfo"), mounts).unwrap();
+        assert!(taken().0 && taken().1.contains("hidepid=2"));
     }
 
     #[test]

@@ -3,8 +3,9 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use ringleader_node::Outcome;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
@@ -24,29 +25,92 @@ pub(crate) struct FileFacts {
     pub(crate) modified_ns: i64,
     /// It begins as no text does.
     pub(crate) is_binary: bool,
+    /// NULs that a text begins with: it was emptied while its writer stood at its end.
+    pub(crate) n_hole: u64,
     /// Device and number.
     pub(crate) is: (u64, u64),
 }
 
 pub(super) fn take(request: &Request) -> Result<FileFacts, Trouble> {
     let ask = request.file.as_ref().ok_or_else(|| Trouble::Failed("no file was named".to_owned()))?;
-    let mut file = open(ask).map_err(|error| match error.kind() {
+    let file = open(ask).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Trouble::Absent("there is no such file".to_owned()),
         _ => Trouble::Failed(format!("open it: {error}")),
     })?;
     let data = file.metadata().map_err(|error| Trouble::Failed(format!("look at it: {error}")))?;
-    let mut head = [0; 4096];
-    let n = file.read(&mut head).map_err(|error| Trouble::Failed(format!("read it: {error}")))?;
-    let head = head.get(..n).unwrap_or_default();
+    let (n_hole, is_binary) =
+        form(&file, data.size()).map_err(|error| Trouble::Failed(format!("read it: {error}")))?;
     Ok(FileFacts {
         size: data.size(),
         uid: data.uid(),
         is_open_to_all: data.mode() & 0o004 != 0,
         modified_ns: data.mtime() * 1_000_000_000 + data.mtime_nsec(),
-        // A dump of the Flight Recorder begins with 0x80; no log holds a NUL.
-        is_binary: head.first() == Some(&0x80) || head.contains(&0),
+        is_binary,
+        n_hole,
         is: (data.dev(), data.ino()),
     })
+}
+
+/// Bytes by which it is told what a file is.
+const HEAD_BYTES: usize = 4_096;
+/// Longest that NULs are passed over which the file system has stored.
+const HOLE_PATIENCE: Duration = Duration::from_millis(500);
+
+/// NULs that a text begins with, and whether it is none.
+fn form(file: &File, size: u64) -> io::Result<(u64, bool)> {
+    let mut head = [0; HEAD_BYTES];
+    let n = file.read_at(&mut head, 0)?;
+    let head = head.get(..n).unwrap_or_default();
+    if head.first() != Some(&0) {
+        return Ok((0, is_binary(head)));
+    }
+    let n_hole = hole(file, size)?;
+    // Where NULs are stored, and many, the end of it tells.
+    let mut telling = [0; HEAD_BYTES];
+    let mut n = file.read_at(&mut telling, n_hole)?;
+    if matches!(telling.first(), Some(0)) {
+        n = file.read_at(&mut telling, size.saturating_sub(HEAD_BYTES as u64).max(n_hole))?;
+    }
+    let telling = telling.get(..n).unwrap_or_default();
+    let is_binary = telling.iter().all(|b| *b == 0) || is_binary(telling);
+    Ok((if is_binary { 0 } else { n_hole }, is_binary))
+}
+
+/// NULs that it begins with, or some of them if they are many and stored.
+fn hole(file: &File, size: u64) -> io::Result<u64> {
+    let (mut at, started) = (0, Instant::now());
+    let mut block = vec![0; 256 << 10];
+    while at < size && started.elapsed() < HOLE_PATIENCE {
+        match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(at)) {
+            Ok(data) => at = at.max(data),
+            Err(rustix::io::Errno::NXIO) => return Ok(size),
+            // A file system that does not tell.
+            Err(_) => {}
+        }
+        let n = file.read_at(&mut block, at)?;
+        let read = block.get(..n).unwrap_or_default();
+        match read.iter().position(|b| *b != 0) {
+            Some(n) => return Ok(at + n as u64),
+            None if n == 0 => break,
+            None => at += n as u64,
+        }
+    }
+    Ok(at)
+}
+
+/// Hardly a byte that no text has; a hole between two lines is passed over by who reads it. A dump of the Flight Recorder
+/// begins with 0x80.
+fn is_binary(head: &[u8]) -> bool {
+    let first = head.iter().position(|b| *b == 0).unwrap_or(head.len());
+    let last = head.iter().rposition(|b| *b == 0).map_or(first, |at| at + 1);
+    let (before, rest) = head.split_at(first);
+    let (hole, after) = rest.split_at(last - first);
+    let is_hole = before.contains(&b'\n') && hole.iter().all(|b| *b == 0);
+    let n_odd = |bytes: &[u8]| bytes.iter().filter(|b| matches!(b, 0..=8 | 14..=26 | 28..=31)).count();
+    let n_around = before.len() + after.len();
+    let is_text =
+        n_odd(head) * 50 <= head.len() || (is_hole && (n_odd(before) + n_odd(after)) * 50 <= n_around);
+    head.first() == Some(&0x80) || !is_text
 }
 
 /// Writes the file's bytes to `output`, behind one line: whether it could be opened.
@@ -148,4 +212,59 @@ pub(crate) fn open(ask: &FileAsk) -> io::Result<File> {
         None => File::from(rustix::fs::open(&ask.path, flags, Mode::empty())?),
     };
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is no regular file")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(fill: impl FnOnce(&mut File)) -> (u64, u64, bool) {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        fill(file.as_file_mut());
+        let ask = FileAsk { path: file.path().to_owned(), ..FileAsk::default() };
+        let facts = take(&Request { file: Some(ask), ..Request::default() }).unwrap();
+        (facts.size, facts.n_hole, facts.is_binary)
+    }
+
+    #[test]
+    fn a_log_that_begins_with_a_hole_is_a_text_from_where_it_begins() {
+        // logrotate's copytruncate: the writer stands at its old place.
+        let log = |at: u64| {
+            facts(|file| {
+                file.seek(SeekFrom::Start(at)).unwrap();
+                file.write_all(b"a last word\n").unwrap();
+            })
+        };
+        for at in [1, 700, 4_096, 80 << 20, 2 << 30] {
+            assert_eq!(log(at), (at + 12, at, false));
+        }
+        // Stored, not sparse.
+        let stored =
+            facts(|file| file.write_all(&[vec![0; 100_000].as_slice(), b"a last word\n"].concat()).unwrap());
+        assert_eq!(stored, (100_012, 100_000, false));
+        let inside =
+            facts(|file| file.write_all(&[b"a\n".as_slice(), &[0; 3_000], b"b\n"].concat()).unwrap());
+        assert_eq!(inside, (3_004, 0, false));
+        let one =
+            facts(|file| file.write_all(&[[b'a'; 90].as_slice(), &[0; 1], &[b'a'; 90]].concat()).unwrap());
+        assert_eq!(one, (181, 0, false));
+    }
+
+    #[test]
+    fn what_is_no_text_stays_binary() {
+        let binary = |bytes: &[u8]| facts(|file| file.write_all(bytes).unwrap());
+        let mixed: Vec<u8> = (0..=255).cycle().take(9_000).collect();
+        for bytes in [
+            b"\x80\x02}q\x00".as_slice(),
+            &[0; 9_000],
+            &mixed,
+            &[[0; 50].as_slice(), &mixed].concat(),
+            &[b"NAME".as_slice(), &[0; 600]].concat(),
+        ] {
+            assert_eq!(binary(bytes), (bytes.len() as u64, 0, true));
+        }
+        assert_eq!(facts(|file| file.set_len(1 << 30).unwrap()), (1 << 30, 0, true));
+        assert_eq!(binary(b""), (0, 0, false));
+        assert_eq!(binary(b"a line\n"), (7, 0, false));
+    }
 }

@@ -192,6 +192,39 @@ fn a_long_line_is_passed_over_in_bounded_memory() {
     assert!(scratch.block.capacity() < 8 << 20, "{}", scratch.block.capacity());
 }
 
+/// logrotate's copytruncate under a writer that does not append: NULs up to where it stood.
+#[test]
+fn a_hole_in_a_log_is_passed_over() {
+    for n_hole in [1, 900, 4_096, 70_000, 1 << 20, (3 << 20) + 17] {
+        let hole = vec![0; n_hole];
+        let leading = [&hole, ULIMIT].concat();
+        for packed in [leading.clone(), zst(&leading), gz(&leading)] {
+            let extract = read("log", &packed);
+            assert!(tell(&extract).ends_with("line 1: 1: OpenFiles Some(1024)/None\n"), "{}", tell(&extract));
+            let cite = extract.observations[0].cite;
+            assert_eq!((cite.start, cite.end), (n_hole as u64, leading.len() as u64 - 1), "{n_hole}");
+            assert_eq!(extract.sources[0].size_bytes, leading.len() as u64);
+        }
+        let between = [b"a line\n".as_slice(), &hole, ULIMIT].concat();
+        let extract = read("log", &between);
+        assert!(tell(&extract).ends_with("line 2: 2: OpenFiles Some(1024)/None\n"), "{}", tell(&extract));
+        assert_eq!(extract.observations[0].cite.start, 7 + n_hole as u64);
+    }
+    let mut input = io::repeat(0).take(300 << 20).chain(ULIMIT);
+    let mut scratch = Scratch::default();
+    let extract = crate::read("long", &mut input, &mut scratch, &Limits::default());
+    assert!(tell(&extract).contains("line 1: 1: OpenFiles"), "{}", tell(&extract));
+    assert!(scratch.block.capacity() < 8 << 20, "{}", scratch.block.capacity());
+    // What else begins with NULs is no log.
+    for bytes in [vec![0; 5_000], [vec![0; 40], (0..200_u8).collect()].concat()] {
+        assert!(
+            tell(&read("x", &bytes)).contains("it begins with 00 00 00 00"),
+            "{}",
+            tell(&read("x", &bytes))
+        );
+    }
+}
+
 #[test]
 fn a_cut_archive_gives_what_came_before_the_cut() {
     // A gzip that is cut inside its second block of output.

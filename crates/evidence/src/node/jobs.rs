@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use ringleader_model::{
-    Environment, EnvironmentForm, Fact, Limit, LimitKind, LocalRank, MemoryGroup, NoteKind, Pid, ProcessRow,
-    ProcessTable, Rank, Setting, SystemFact, Who,
+    Environment, EnvironmentForm, Fact, Limit, LimitKind, LocalRank, MemoryGroup, NoteKind, PciAddress, Pick,
+    PickedProcess, Pid, ProcessRow, ProcessTable, Rank, Setting, SystemFact, Who,
 };
 use ringleader_node::{Jobs, Process};
 
@@ -16,6 +16,7 @@ impl Reader<'_, '_, '_> {
         let mut rows = Vec::new();
         let mut groups = BTreeSet::new();
         let shared = jobs.shared_pids();
+        let own = own(jobs);
         for process in jobs.processes.iter().take(MAX_ROWS) {
             let pid = Pid(process.known_pid(&shared));
             let place = self.places.next_number("pid", u64::from(process.pid), self.sink);
@@ -33,6 +34,19 @@ impl Reader<'_, '_, '_> {
                 elapsed_s: u64::try_from(self.at_ns.saturating_sub(process.started_ns) / 1_000_000_000).ok(),
                 cpu_pct: None,
                 command: command.into(),
+                picked: Some(Box::new(PickedProcess {
+                    is_of_job: own.contains(&process.pid),
+                    started_ns: Some(process.started_ns).filter(|ns| *ns > 0),
+                    outer_pid: Some(Pid(process.pid)).filter(|outer| *outer != pid),
+                    gpus: process.gpus.iter().take(64).filter_map(|gpu| PciAddress::parse(gpu)).collect(),
+                    blocked: process
+                        .blocked_threads
+                        .iter()
+                        .take(MAX_ROWS)
+                        .map(|(tid, place)| (*tid, place.as_str().into()))
+                        .collect(),
+                    hidden: process.hidden.as_deref().map(Into::into),
+                })),
             });
             self.environment(process, pid, rank_of(jobs, process));
             self.limits(process, pid);
@@ -53,17 +67,21 @@ impl Reader<'_, '_, '_> {
                 self.push_system(cite, SystemFact::MemoryGroup(fact), &text);
             }
         }
-        if !rows.is_empty() {
-            let text = format!("{} processes ({})", rows.len(), jobs.chosen_by);
-            self.push(cite, Fact::Processes(Box::new(ProcessTable { rows })), &text);
+        let text = format!("{} processes ({})", rows.len(), jobs.chosen_by);
+        let unread = jobs.unseen.as_deref().filter(|_| rows.is_empty()).map(Into::into);
+        let pick = Some(Pick { n_hidden: jobs.n_hidden, unread });
+        self.push(cite, Fact::Processes(Box::new(ProcessTable { rows, pick })), &text);
+        if let Some(why) = jobs.blind_spot() {
+            self.sink.note(cite, NoteKind::Remark, why);
         }
-        if jobs.n_hidden > 0 {
-            let text = format!(
-                "{} processes of other users could not be looked into; run as root to see them",
-                jobs.n_hidden
-            );
-            self.sink.note(cite, NoteKind::Remark, text);
-        }
+    }
+
+    /// The list of the job's processes could not be had.
+    pub(super) fn no_jobs(&mut self, why: &str) {
+        let cite = self.places.of_part("jobs", self.sink);
+        let pick = Some(Pick { n_hidden: 0, unread: Some(why.into()) });
+        let text = format!("the job's processes were not read: {why}");
+        self.push(cite, Fact::Processes(Box::new(ProcessTable { rows: Vec::new(), pick })), &text);
     }
 
     /// What a process was started with, if it is a rank's own: its children inherit all of it.
@@ -126,4 +144,41 @@ fn rank_of(jobs: &Jobs, process: &Process) -> Option<u32> {
     let own = rank(process)?;
     let parent = jobs.processes.iter().find(|p| p.pid == process.ppid);
     (parent.and_then(rank) != Some(own)).then_some(own)
+}
+
+/// Numbers of the processes that are the job's own: ranks with what they started, what was asked for where none has a
+/// rank, and those beside ranks that nobody could look into, or that have ended.
+fn own(jobs: &Jobs) -> BTreeSet<u32> {
+    let of = |pid: u32| jobs.processes.iter().find(|p| p.pid == pid);
+    let ranks: Vec<&Process> = jobs.processes.iter().filter(|p| rank_of(jobs, p).is_some()).collect();
+    // `pid 4711, 4712 and all below`
+    let asked: BTreeSet<u32> = match jobs.chosen_by.strip_prefix("pid ") {
+        Some(list) => list.split([',', ' ']).filter_map(|word| word.parse().ok()).collect(),
+        None => BTreeSet::new(),
+    };
+    let roots: BTreeSet<u32> = if ranks.is_empty() { asked } else { ranks.iter().map(|p| p.pid).collect() };
+    let is_below = |process: &Process| {
+        let mut at = process;
+        // No tree of processes is deeper, and parents that were read at different moments may form a ring.
+        for _ in 0..64 {
+            if roots.contains(&at.pid) {
+                return true;
+            }
+            let Some(parent) = of(at.ppid) else { return false };
+            at = parent;
+        }
+        false
+    };
+    // Who has ended has no environment any more.
+    let is_beside = |process: &Process| {
+        let is_dead = matches!(process.state.as_str(), "Z" | "X");
+        let is_peer = |rank: &&Process| {
+            rank.ppid == process.ppid
+                && (process.hidden.is_some() || is_dead && rank.command == process.command)
+        };
+        process.ppid > 1 && ranks.iter().any(is_peer)
+    };
+    let is_parent = |process: &Process| process.launcher().is_some() || process.is_wrapper();
+    let is_own = |process: &&Process| (is_below(process) && !is_parent(process)) || is_beside(process);
+    jobs.processes.iter().filter(is_own).map(|p| p.pid).collect()
 }

@@ -199,7 +199,7 @@ fn node() -> Node {
                 process(4713, 4712, "S", 1),
             ],
             chosen_by: "all processes with a rank".to_owned(),
-            n_hidden: 0,
+            ..Jobs::default()
         }),
         ..Node::default()
     }
@@ -221,6 +221,58 @@ fn one_line_and_many_say_the_same() {
         extract.observations.iter().map(|o| format!("{:?} {:?} {}", o.who, o.at, o.text)).collect()
     };
     assert_eq!(facts(&serde_json::to_vec(&node()).unwrap()), facts(&pretty(&node())));
+}
+
+#[test]
+fn processes_of_the_job_are_told_from_those_beside_it() {
+    let own = |change: fn(&mut Jobs)| {
+        let mut node = node();
+        if let ringleader_node::Outcome::Seen(jobs) = &mut node.jobs.outcome {
+            change(jobs);
+        }
+        let extract = read("node.json", &pretty(&node));
+        let table = extract.observations.iter().find_map(|o| match &o.fact {
+            Fact::Processes(table) => Some(table.clone()),
+            _ => None,
+        });
+        let rows = table.unwrap().rows;
+        let is_own = |row: &&ringleader_model::ProcessRow| row.picked.as_ref().unwrap().is_of_job;
+        rows.iter().filter(is_own).map(|row| row.pid.unwrap().0).collect::<Vec<_>>()
+    };
+    fn extra(pid: u32, ppid: u32, state: &str) -> Process {
+        let (state, command) = (state.to_owned(), "python3".to_owned());
+        Process { pid, ppid, state, command, ..Process::default() }
+    }
+    // Ranks with their children; the launcher and a stranger are not.
+    assert_eq!(own(|_| {}), [4711, 4712, 4713]);
+    let beside = |jobs: &mut Jobs| {
+        let command = jobs.processes[0].command.clone();
+        jobs.processes.push(Process { command: command.clone(), ..extra(1, 0, "S") });
+        jobs.processes
+            .push(Process { hidden: Some("it is another user's".to_owned()), ..extra(4714, 4000, "D") });
+        jobs.processes.push(Process { command, ..extra(4715, 4000, "Z") });
+        jobs.processes
+            .push(Process { hidden: Some("it is another user's".to_owned()), ..extra(4716, 1, "S") });
+    };
+    assert_eq!(own(beside), [4711, 4712, 4713, 4714, 4715]);
+    // Asked for by number, where nothing has a rank.
+    let asked = |jobs: &mut Jobs| {
+        jobs.processes.iter_mut().for_each(|p| p.environment = None);
+        jobs.chosen_by = "pid 4712 and all below".to_owned();
+    };
+    assert_eq!(own(asked), [4712, 4713]);
+}
+
+#[test]
+fn a_list_of_processes_that_could_not_be_had_says_why() {
+    let jobs =
+        Part { outcome: ringleader_node::Outcome::Failed("out of memory".to_owned()), ..Part::default() };
+    let extract = read("node.json", &pretty(&Node { jobs, ..node() }));
+    let unread = extract.observations.iter().find_map(|o| match &o.fact {
+        Fact::Processes(table) => table.pick.as_ref()?.unread.clone(),
+        _ => None,
+    });
+    assert_eq!(unread.as_deref(), Some("out of memory"));
 }
 
 #[test]

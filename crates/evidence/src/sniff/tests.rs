@@ -41,6 +41,19 @@ fn packed_and_binary_forms_are_told_by_magic() {
 }
 
 #[test]
+fn a_log_with_a_hole_is_text() {
+    let with_hole = |before: &str, after: &str| [before.as_bytes(), &[0; 900], after.as_bytes()].concat();
+    check(&with_hole("step 1\n", "step 7\nstep 8\n"), Form::Text);
+    check(&with_hole("step 1\n", ""), Form::Text);
+    // A record with a name in a field of fixed width, and several such.
+    check(&with_hole("MAGIC", ""), Form::Binary(None));
+    check(&with_hole("MAGIC\n", "\0\x01\x02\x03\x04"), Form::Binary(None));
+    check(&[with_hole("a\n", "b\n"), with_hole("c\n", "d\n")].concat(), Form::Binary(None));
+    // A hole at the beginning is passed over by who opens the file.
+    check(&with_hole("", "step 1\n"), Form::Binary(None));
+}
+
+#[test]
 fn a_tar_without_magic_is_told_by_its_checksum() {
     let mut header = tar::Header::new_old();
     header.set_path("a.log").unwrap();

@@ -71,7 +71,7 @@ impl TableReader {
         if let Some(Status { row, span }) = self.status.take()
             && !row.state.is_empty()
         {
-            let table = ProcessTable { rows: vec![row] };
+            let table = ProcessTable { rows: vec![row], pick: None };
             span.push(SourceKind::Processes, Fact::Processes(table.into()), sink);
         }
     }

@@ -196,6 +196,40 @@ fn a_forked_child_leaves_its_parents_ring_alone() {
 }
 
 #[test]
+fn child_leaves_a_fork() {
+    if !is_child() {
+        return;
+    }
+    let table = Library::open().table();
+    init(table, 1);
+    // SAFETY: the child only sleeps.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: leaves at once.
+        unsafe {
+            // Whoever reads what the parent says would wait for the child too.
+            libc::close(1);
+            libc::close(2);
+            libc::sleep(60);
+            libc::_exit(0);
+        }
+    }
+    std::fs::write(std::env::var("RINGLEADER_RING_DIR").unwrap() + "/child", child.to_string()).unwrap();
+}
+
+/// As a worker of a data loader does.
+#[test]
+fn a_forked_child_that_outlives_its_parent_does_not_hold_the_ring() {
+    let dir = tempfile::tempdir().unwrap();
+    run("loaded::child_leaves_a_fork", dir.path(), &[]);
+    let held = Reader::open(&rings_in(dir.path())[0]).unwrap().is_held();
+    let child: i32 = std::fs::read_to_string(dir.path().join("child")).unwrap().parse().unwrap();
+    // SAFETY: the child of our child, which sleeps.
+    assert_eq!(unsafe { libc::kill(child, libc::SIGKILL) }, 0, "it outlived its parent");
+    assert!(!held);
+}
+
+#[test]
 fn child_is_off() {
     if !is_child() {
         return;

@@ -109,6 +109,15 @@ impl<'a> Entry<'a> {
     fn tag(self) -> &'a AtomicU64 {
         self.at(0)
     }
+    /// It is written soon: a locked instruction on a line that has to come from memory first takes as long as all else.
+    fn expect(self) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a hint that reads nothing, whatever the address; SSE is part of the architecture.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(self.0.as_ptr().cast());
+        }
+    }
 }
 
 /// Where to look for a free entry: after the one given back last, so that few cache lines are in use; else further on.
@@ -156,6 +165,11 @@ impl Writer {
     /// Where the ring is.
     pub fn path(&self) -> &std::path::Path {
         self.map.path()
+    }
+
+    /// The open file whose lock says that the process lives. A forked child has it too, and the lock with it.
+    pub fn lock(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.map.lock()
     }
 
     /// The clock of all its times: CLOCK_MONOTONIC, ns.

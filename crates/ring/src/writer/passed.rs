@@ -56,6 +56,7 @@ impl Writer {
         } else {
             self.head(head::LOST_RECORDS).fetch_add(1, Relaxed);
         }
+        self.call_entry(place + 1).expect();
         Handle::PASSED
     }
 

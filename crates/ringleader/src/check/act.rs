@@ -66,6 +66,8 @@ pub(crate) enum Ended {
     Gone,
     /// It got the signal and is still there.
     Stays,
+    /// It is stopped: the signal waits until it is continued.
+    Stopped,
     /// It was left alone: why.
     Refused(String),
 }
@@ -109,8 +111,10 @@ fn end_one(node: &Node, pid: u32, named: &[u32], own: u32, proc: &Path) -> Ended
     }
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until {
-        if is_gone(proc, pid) {
-            return Ended::Gone;
+        match state(proc, pid) {
+            None | Some('Z' | 'X') => return Ended::Gone,
+            Some('T' | 't') => return Ended::Stopped,
+            Some(_) => {}
         }
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -132,10 +136,10 @@ fn owner(proc: &Path, pid: u32) -> Option<u32> {
     status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().next()?.parse().ok()
 }
 
-/// A zombie has ended; that nobody has fetched its status is its parent's affair.
-fn is_gone(proc: &Path, pid: u32) -> bool {
-    let Ok(stat) = std::fs::read_to_string(proc.join(pid.to_string()).join("stat")) else { return true };
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X']))
+/// Its state; a zombie has ended, and that nobody has fetched its status is its parent's affair.
+fn state(proc: &Path, pid: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(proc.join(pid.to_string()).join("stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
 }
 
 /// What became of them, for the reader.
@@ -146,6 +150,9 @@ pub(crate) fn tell(ended: &[(u32, Ended)]) -> Result<(), Failure> {
             Ended::Stays => say(&format!(
                 "pid {pid}: was asked to end and has not within {} s; look at it with: cat /proc/{pid}/wchan",
                 PATIENCE.as_secs()
+            ))?,
+            Ended::Stopped => say(&format!(
+                "pid {pid}: was asked to end, and is stopped: the signal waits until it goes on: kill -CONT {pid}"
             ))?,
             Ended::Refused(why) => say(&format!("pid {pid}: left alone: {why}"))?,
         }
@@ -203,6 +210,18 @@ mod tests {
         );
         assert!(refused(end_orphans(&Node::default(), &[pid], &all, proc)).contains("not among"));
         assert!(child.try_wait().unwrap().is_none(), "nothing was sent so far");
+        let handle = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(handle, rustix::process::Signal::STOP).unwrap();
+        while super::state(proc, pid) != Some('T') {
+            std::thread::yield_now();
+        }
+        assert_eq!(end_orphans(&sleep, &[pid], &all, proc), [(pid, Ended::Stopped)]);
+        assert!(child.try_wait().unwrap().is_none());
+        rustix::process::kill_process(handle, rustix::process::Signal::CONT).unwrap();
+        child.wait().unwrap();
+        let mut child = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
+        let pid = child.id();
+        let (all, sleep) = (|_: &Node| vec![pid], node(pid, own, "sleep"));
         assert_eq!(end_orphans(&sleep, &[pid], &all, proc), [(pid, Ended::Gone)]);
         child.wait().unwrap();
     }

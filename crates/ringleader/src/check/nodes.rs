@@ -2,9 +2,10 @@
 
 use ringleader_check::fleet::{Fleet, FleetReport, Silence, SilentNode, SilentSchema};
 use ringleader_check::{NodeReport, SCHEMA, Verdict};
+use ringleader_model::plain_word;
 
 use super::output::Out;
-use super::{CheckArgs, CheckFailOn, CheckFormat, fleet_table, junit, past, prometheus};
+use super::{CheckArgs, CheckFailOn, CheckFormat, choose, fleet_table, junit, past, prometheus};
 use crate::exit::Code;
 use crate::failure::Failure;
 use crate::fanout::{Answer, Fanout, Ran};
@@ -14,6 +15,10 @@ use crate::report::{Detail, Look};
 const MAX_REPORT: u64 = 16 << 20;
 /// Patience with a node: a check takes two seconds, a loaded login some more.
 const DEADLINE_SECS: u64 = 30;
+/// Nodes of the fleet that each node tries.
+const MAX_FLEET_PEERS: usize = 4;
+/// The check that looks at them.
+const PEERS: &str = "peers-reachable";
 
 /// Asks the nodes and prints what they say.
 pub(crate) fn run(args: &CheckArgs, look: &Look) -> Result<Code, Failure> {
@@ -23,11 +28,13 @@ pub(crate) fn run(args: &CheckArgs, look: &Look) -> Result<Code, Failure> {
     let (transport, hosts) = args.nodes.transport()?;
     let program = args.nodes.program()?;
     let remote = remote_args(args);
+    let fleet_peers = |at: usize| fleet_peers(args, &hosts, at);
     let fanout = Fanout {
         transport: &*transport,
         hosts: &hosts,
         program: &program,
         args: &remote,
+        args_of: &fleet_peers,
         parallel: args.nodes.parallel.into(),
         deadline: args.nodes.deadline(DEADLINE_SECS),
         max_bytes: MAX_REPORT,
@@ -120,7 +127,24 @@ fn remote_args(args: &CheckArgs) -> Vec<String> {
     if let Some(ms) = args.deadline_ms {
         push(&["--deadline-ms", &ms.to_string()]);
     }
+    for peer in &args.peer {
+        push(&["--peer", peer]);
+    }
     remote
+}
+
+/// The other nodes that the one at that place is to reach: those that follow it in the list, so that each node is tried
+/// by as many as it tries. Pods have no names for each other.
+fn fleet_peers(args: &CheckArgs, hosts: &[String], at: usize) -> Vec<String> {
+    let is_looked_at = args.nodes.kube.is_none()
+        && choose(args).is_ok_and(|chosen| chosen.iter().any(|check| check.id == PEERS));
+    if !is_looked_at {
+        return Vec::new();
+    }
+    let after = hosts.iter().cycle().skip(at + 1).take(hosts.len().saturating_sub(1));
+    // Of `root@node1` the name; a port or what a shell would take apart belongs to ssh alone.
+    let names = after.filter_map(|host| plain_word(host.rsplit('@').next().unwrap_or(host)));
+    names.take(MAX_FLEET_PEERS).flat_map(|name| ["--fleet-peer".to_owned(), name.to_owned()]).collect()
 }
 
 /// The report in what a node printed. A login shell may have said something before it.

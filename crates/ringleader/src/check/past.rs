@@ -13,7 +13,7 @@ use crate::failure::Failure;
 /// Reads one.
 pub(crate) fn load(path: Option<&Path>) -> Result<Option<Baseline>, Failure> {
     let Some(path) = path else { return Ok(None) };
-    let file = File::open(path).map_err(|source| Failure::NoSuchPath { path: path.to_owned(), source })?;
+    let file = File::open(path).map_err(|source| Failure::NoSuchFile { path: path.to_owned(), source })?;
     let failed = |why: String| Failure::Baseline { path: path.to_owned(), why };
     let baseline: Baseline =
         serde_json::from_reader(BufReader::new(file)).map_err(|error| failed(error.to_string()))?;

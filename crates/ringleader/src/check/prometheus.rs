@@ -8,6 +8,8 @@ use std::fmt::Write as _;
 use ringleader_check::Verdict;
 use ringleader_check::fleet::Fleet;
 
+use crate::report::quote;
+
 /// The metrics of all nodes.
 pub(crate) fn render(fleet: &Fleet) -> String {
     let mut out = String::new();
@@ -76,5 +78,6 @@ fn sample(out: &mut String, name: &str, labels: &[(&str, &str)], value: &str) {
 }
 
 fn escape(text: &str) -> String {
-    text.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
+    // A label may hold anything, and who looks at the file has a terminal.
+    quote::plain(text).replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }

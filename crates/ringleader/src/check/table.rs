@@ -34,10 +34,11 @@ pub fn render(report: &NodeReport, look: &Look) -> String {
         }
         let mark = mark(check.verdict, look);
         let room = look.width.saturating_sub(width + 12).max(20);
-        let _ = writeln!(out, "  {mark}  {:width$}  {}", check.id, clip(&quote::plain(&check.summary), room));
+        let summary = quote::plain(&check.summary);
+        let _ = writeln!(out, "  {mark}  {:width$}  {}", check.id, clip(&summary, room));
         if (check.verdict > Verdict::Ok && look.detail > Detail::Verdict) || look.detail == Detail::Everything
         {
-            details(&mut out, check, look);
+            details(&mut out, check, summary.chars().count() <= room, look);
         }
     }
     if !report.changes.is_empty() {
@@ -60,11 +61,14 @@ pub fn render(report: &NodeReport, look: &Look) -> String {
     out
 }
 
-fn details(out: &mut String, check: &CheckResult, look: &Look) {
+/// What is not well, unless the line of the check has said all of it.
+fn details(out: &mut String, check: &CheckResult, is_whole: bool, look: &Look) {
     let room = if look.detail == Detail::Everything { 4000 } else { look.width.saturating_sub(12).max(20) };
     for item in &check.items {
         let line = format!("{}: {}", item.subject, item.text);
-        let _ = writeln!(out, "          {}", clip(&quote::plain(&line), room));
+        if !(is_whole && line == check.summary) {
+            let _ = writeln!(out, "          {}", clip(&quote::plain(&line), room));
+        }
         if !item.evidence.is_empty() && look.detail == Detail::Everything {
             let _ = writeln!(out, "            {}", clip(&quote::plain(&item.evidence), room - 2));
         }

@@ -24,6 +24,8 @@ const MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 const DEADLINE_SECS: u64 = 300;
 /// What a bundle may have beyond its contents: headers, the manifest, and content that does not compress.
 const SLACK_BYTES: u64 = 64 << 20;
+/// The exit code of a node's `collect` that has found nothing of the job.
+const ABSENT: i32 = Code::NoUsableEvidence as i32;
 /// Names of the silent nodes with their reasons, where there are any.
 const SILENT: &str = "silent.jsonl";
 
@@ -32,6 +34,10 @@ pub(super) fn run(args: &CollectArgs) -> Result<(String, Code), Failure> {
     if !args.pid.is_empty() {
         let why = "--pid is for one node, and many are named".to_owned();
         return Err(Failure::Nodes { why, help: "--job chooses the processes of a Slurm job on all nodes" });
+    }
+    if args.output.as_ref().is_some_and(|output| output.as_os_str() == "-") {
+        let why = "the bundles of many nodes go to a folder, not to standard output".to_owned();
+        return Err(Failure::Nodes { why, help: "name a new folder with -o, or one node without --hosts" });
     }
     let started = Instant::now();
     let (transport, hosts) = args.nodes.transport()?;
@@ -45,6 +51,7 @@ pub(super) fn run(args: &CollectArgs) -> Result<(String, Code), Failure> {
         hosts: &hosts,
         program: &program,
         args: &remote,
+        args_of: &|_| Vec::new(),
         parallel: args.nodes.parallel.into(),
         deadline: args.nodes.deadline(DEADLINE_SECS),
         max_bytes: (args.max_mib << 20).saturating_add(SLACK_BYTES),
@@ -55,9 +62,9 @@ pub(super) fn run(args: &CollectArgs) -> Result<(String, Code), Failure> {
         Taken { folder: &folder, args, names: BTreeSet::new(), came: Came::default(), silent: None };
     fanout.run(|answer| taken.take(&*transport, answer))?;
     taken.came.seconds = started.elapsed().as_secs_f64();
-    let Came { n_whole, n_partial, .. } = taken.came;
+    let Came { n_whole, n_partial, n_absent, .. } = taken.came;
     let code = match (n_whole, n_partial, hosts.len() - n_whole) {
-        (0, 0, _) => Code::NoUsableEvidence,
+        (n_whole, 0, _) if n_whole == n_absent => Code::NoUsableEvidence,
         (_, _, 0) => Code::NothingFound,
         _ => Code::Undecided,
     };
@@ -115,6 +122,10 @@ fn remote_args(args: &CollectArgs) -> Vec<String> {
 #[derive(Default)]
 struct Came {
     n_whole: usize,
+    /// Of these, nodes on which the job does not run.
+    n_absent: usize,
+    /// Some of them.
+    absent: Vec<String>,
     n_partial: usize,
     n_bytes: u64,
     seconds: f64,
@@ -143,6 +154,14 @@ impl Taken<'_> {
         let n_bytes = spooled.as_ref().map_or(0, Spooled::n_bytes);
         let silence = match answer.outcome {
             Ok(ran) if ran.status == Some(0) && !ran.is_cut && n_bytes > 0 => None,
+            // All that there is of that node: the job is not on it.
+            Ok(ran) if ran.status == Some(ABSENT) && !ran.is_cut && n_bytes > 0 => {
+                self.came.n_absent += 1;
+                if self.came.absent.len() < MAX_NAMED {
+                    self.came.absent.push(answer.host.clone());
+                }
+                None
+            }
             Ok(ran) => Some(self.explain(transport, &answer.host, &ran)),
             Err(silence) => Some(silence),
         };
@@ -239,6 +258,13 @@ fn summary(came: &Came, n_asked: usize, args: &CollectArgs, folder: &Path) -> St
         if !group.next.is_empty() {
             let _ = writeln!(out, "    -> {}", group.next);
         }
+    }
+    let mut absent: Vec<&str> = came.absent.iter().map(String::as_str).collect();
+    absent.sort_unstable();
+    if let (Some(job), false) = (&args.job, absent.is_empty()) {
+        let more = came.n_absent - absent.len();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let _ = writeln!(out, "  no process of job {job} on: {}{more}", absent.join(", "));
     }
     let mut partial: Vec<&str> = came.partial.iter().take(MAX_NAMED).map(String::as_str).collect();
     partial.sort_unstable();

@@ -160,7 +160,7 @@ fn pods(_: &NodesArgs, _selector: &str) -> Result<(Box<dyn Transport>, Vec<Strin
 /// The hosts of a file: the first word of each line. The forms of Slurm, pdsh, OpenMPI and DeepSpeed agree on that.
 fn hosts_of(file: &Path) -> Result<String, Failure> {
     let text = std::fs::read_to_string(file)
-        .map_err(|source| Failure::NoSuchPath { path: file.to_owned(), source })?;
+        .map_err(|source| Failure::NoSuchFile { path: file.to_owned(), source })?;
     let words = text.lines().filter_map(|line| {
         let line = line.split('#').next().unwrap_or_default();
         line.split_whitespace().next()

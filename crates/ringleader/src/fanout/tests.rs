@@ -85,6 +85,7 @@ fn fanout<'a>(
         hosts,
         program,
         args,
+        args_of: &|_| Vec::new(),
         parallel: 8,
         deadline: Duration::from_secs(10),
         max_bytes: 1000,

@@ -1,6 +1,8 @@
 //! What this node can see of the job, as a digest: who belongs to it, whether each process runs, and what the rings, or
 //! NCCL RAS, say of its operations. Looks, and changes nothing.
 
+mod jobs;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
@@ -11,7 +13,9 @@ use ringleader_collect::collectors::RingImage;
 use ringleader_collect::follow::{self, Place, RingFile, Stat};
 use ringleader_ring::Reader;
 use ringleader_watch::digest::{Digest, ProcessState, RankDigest, SCHEMA, SeenBy, from_ring};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use self::jobs::Writer;
 use crate::watch::ras::Ras;
 use crate::watch::tcp::Tcp;
 
@@ -39,8 +43,11 @@ const LOGS: Duration = Duration::from_secs(10);
 const UNNAMED: Duration = Duration::from_secs(1);
 /// Ranks of one node.
 const MAX_RANKS: usize = 1024;
-/// Pids that a note names.
+/// Pids that a note names, and rings of which each has a note.
 const MAX_NAMED: usize = 8;
+/// Open files that the watcher asks for: one for each ring, and some for each look. Not more, where it may have more: some
+/// programs that a hook may start go through all of them.
+const DESCRIPTORS: u64 = 65_536;
 
 /// One process that belongs to the job.
 struct Member {
@@ -59,14 +66,29 @@ struct Member {
     /// It has a communicator with ranks on other hosts, or one of which that is not known.
     has_network: bool,
     is_rank: bool,
+    /// It only carries the variables of a rank that was seen to compute: a shell around it, or a helper below.
+    is_beside: bool,
+    /// It has loaded what computes on GPUs.
+    has_gpu_code: bool,
+    next_gpu_code: Instant,
+    gpu_code_pause: Duration,
     is_gone: bool,
+    /// It has a ring that could not be opened, and why not.
+    unopened: Option<String>,
 }
 
 struct Ring {
     file: RingFile,
     reader: Reader,
-    /// Why it could not be read any more.
+    /// Why it cannot be read now.
     failed: Option<String>,
+}
+
+/// What is known of a process that writes a ring and is not followed.
+struct Other {
+    writer: Writer,
+    next: Instant,
+    pause: Duration,
 }
 
 /// Follows the job on this node.
@@ -80,6 +102,7 @@ pub(crate) struct Agent {
     members: BTreeMap<u32, Member>,
     /// Processes by which the job was named, and what they were when they were first seen.
     slurm: BTreeMap<(u32, u64), bool>,
+    others: BTreeMap<(u32, u64), Other>,
     next_scan: Instant,
     had_ranks: bool,
     had_target: bool,
@@ -87,6 +110,8 @@ pub(crate) struct Agent {
     tcp: Tcp,
     stacks: BTreeMap<u32, Vec<String>>,
     n_other_jobs: usize,
+    /// Why it is not known of a process whether it lives.
+    trouble: Option<String>,
     began: Instant,
     logs_scan: Option<Receiver<LogsOf>>,
     next_logs: Instant,
@@ -99,6 +124,7 @@ type LogsOf = Vec<(u32, BTreeSet<PathBuf>)>;
 
 impl Agent {
     pub(crate) fn new(target: Target, rings: Option<PathBuf>, node: String) -> Self {
+        allow_descriptors();
         let began = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Self {
             target,
@@ -111,6 +137,8 @@ impl Agent {
             sequence: 0,
             members: BTreeMap::new(),
             slurm: BTreeMap::new(),
+            others: BTreeMap::new(),
+            trouble: None,
             next_scan: Instant::now(),
             had_ranks: false,
             had_target: false,
@@ -131,6 +159,7 @@ impl Agent {
 
     /// One look.
     pub(crate) fn look(&mut self, now_ns: i64) -> Digest {
+        self.trouble = None;
         let all = follow::processes(&self.proc);
         let here = self.find(&all);
         self.had_target |= !here.is_empty();
@@ -143,10 +172,10 @@ impl Agent {
         let unseen: Vec<(u32, Option<String>)> = self
             .members
             .iter()
-            .filter(|(_, member)| member.is_rank && member.ring.is_none() && !member.is_gone)
+            .filter(|(_, member)| member.is_rank && !member.sees() && !member.is_gone)
             .map(|(pid, member)| (*pid, member.place.as_ref().and_then(|place| place.ras.clone())))
             .collect();
-        let mut notes = self.notes(&unseen);
+        let mut notes = self.notes();
         self.ras.ask(unseen);
         for digest in digests.iter_mut().filter(|digest| digest.seen_by == SeenBy::Process) {
             self.ras.complete(digest);
@@ -202,23 +231,66 @@ impl Agent {
     /// one is followed, that one.
     fn by_rings(&mut self, all: &BTreeMap<u32, Stat>) -> BTreeSet<u32> {
         let rings = self.folders.iter().flat_map(|folder| follow::rings_in(folder));
-        let writers: Vec<u32> = rings.filter_map(|ring| follow::process_of(all, &ring)).collect();
-        let mut jobs: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
-        for pid in writers {
-            // Ranks of one launcher on one node have one parent.
-            let parent = all.get(&pid).map_or(0, |stat| stat.ppid);
-            jobs.entry(parent).or_default().insert(pid);
-        }
+        let found: BTreeMap<u32, RingFile> =
+            rings.filter_map(|ring| Some((follow::process_of(&self.proc, all, &ring)?, ring))).collect();
+        let writers: Vec<Writer> =
+            found.iter().filter_map(|(pid, ring)| Some(self.writer(all.get(pid)?, *pid, ring))).collect();
+        self.others.retain(|(pid, ticks), _| all.get(pid).is_some_and(|stat| stat.started_ticks == *ticks));
+        let mut jobs = jobs::jobs(&writers);
         let newest =
             |pids: &BTreeSet<u32>| pids.iter().filter_map(|pid| Some(all.get(pid)?.started_ticks)).max();
-        let followed = jobs.iter().find(|(_, pids)| pids.iter().any(|pid| self.members.contains_key(pid)));
-        let chosen = match followed {
-            Some((parent, _)) => Some(*parent),
-            None if self.had_ranks => None,
-            None => jobs.iter().max_by_key(|(_, pids)| (pids.len(), newest(pids))).map(|(parent, _)| *parent),
+        let n_followed =
+            |pids: &BTreeSet<u32>| pids.iter().filter(|pid| self.members.contains_key(pid)).count();
+        let chosen = if self.had_ranks {
+            (0..jobs.len())
+                .rev()
+                .max_by_key(|at| n_followed(&jobs[*at]))
+                .filter(|at| n_followed(&jobs[*at]) > 0)
+        } else {
+            (0..jobs.len()).max_by_key(|at| (n_followed(&jobs[*at]), jobs[*at].len(), newest(&jobs[*at])))
         };
         self.n_other_jobs = jobs.len() - usize::from(chosen.is_some());
-        chosen.and_then(|parent| jobs.remove(&parent)).unwrap_or_default()
+        chosen.map(|at| jobs.swap_remove(at)).unwrap_or_default()
+    }
+
+    /// What a ring, and its process, say of the job they belong to. Read again and again, as communicators are made one after
+    /// the other, but ever more rarely.
+    fn writer(&mut self, stat: &Stat, pid: u32, ring: &RingFile) -> Writer {
+        let now = Instant::now();
+        let proc = &self.proc;
+        let known = self.others.entry((pid, stat.started_ticks)).or_insert_with(|| Other {
+            writer: Writer {
+                pid,
+                slurm_job: follow::place(proc, pid).and_then(|place| place.slurm_job),
+                session: stat.session,
+                parent: stat.ppid,
+                ..Writer::default()
+            },
+            next: now,
+            pause: RETRY,
+        });
+        let of = |writer: &mut Writer, digest: &RankDigest| {
+            let shared = digest.comms.iter().filter(|comm| comm.size != 1 && !comm.id.is_empty());
+            writer.comms.extend(shared.map(|comm| format!("{} of {}", comm.id, comm.size)));
+            writer.rank = digest.rank.or(writer.rank);
+            writer.world_size = digest.world_size.or(writer.world_size);
+        };
+        match self
+            .members
+            .get(&pid)
+            .filter(|member| member.start_ticks == stat.started_ticks && member.sees())
+        {
+            Some(member) => of(&mut known.writer, &member.last),
+            None if known.next <= now => {
+                known.next = now + known.pause;
+                known.pause = (known.pause * 2).min(RETRY_MOST);
+                if let Ok(Ok(state)) = ring.reader().map(|reader| reader.state()) {
+                    of(&mut known.writer, &from_ring(&state));
+                }
+            }
+            None => {}
+        }
+        known.writer.clone()
     }
 
     /// Those of them that compute. Environments are read once for each process, and again where they told no rank.
@@ -242,8 +314,24 @@ impl Agent {
             }
         }
         self.leave_out_orphans(all, &mut places);
-        let mut ranks = follow::innermost(all, &places);
         self.open_rings(all, here);
+        self.find_gpu_code(&places);
+        let has_ring = |pid: &u32| self.members.get(pid).is_some_and(|member| member.ring.is_some());
+        let has_gpu_code = |pid: &u32| self.members.get(pid).is_some_and(|member| member.has_gpu_code);
+        let mut ranks = follow::innermost(all, &places, |family| {
+            let rings: Vec<u32> = family.iter().copied().filter(has_ring).collect();
+            // Workers of a loader have loaded the same.
+            if rings.is_empty() {
+                family.iter().copied().find(has_gpu_code).into_iter().collect()
+            } else {
+                rings
+            }
+        });
+        let told: BTreeSet<_> = ranks
+            .iter()
+            .filter(|pid| has_ring(pid))
+            .filter_map(|pid| Some(number(places.get(pid)?)))
+            .collect();
         ranks.extend(self.members.iter().filter(|(_, m)| m.ring.is_some()).map(|(pid, _)| *pid));
         let is_late = self.began.elapsed() > UNNAMED;
         if ranks.is_empty()
@@ -264,13 +352,37 @@ impl Agent {
         let has_known = ranks.iter().filter_map(|pid| self.members.get(pid)).any(is_known);
         self.members.retain(|pid, member| {
             member.is_rank |= ranks.contains(pid);
+            if let Some(place) = places.get(pid).filter(|_| !ranks.contains(pid)) {
+                // It was taken for the rank before that one was there, or could be told from it.
+                member.is_rank = false;
+                member.is_beside |= told.contains(&number(place));
+            }
             // What was taken for a rank for want of a better one is none.
             member.is_rank &= !has_known || is_known(member);
             member.is_rank || is_it(all.get(pid), member)
         });
     }
 
-    /// Workers of a data loader carry their rank's variables, and live on for some seconds when it dies.
+    /// Of several processes of one rank, those that compute have loaded what does it.
+    fn find_gpu_code(&mut self, places: &BTreeMap<u32, Place>) {
+        let now = Instant::now();
+        let mut by_number: BTreeMap<_, Vec<u32>> = BTreeMap::new();
+        for (pid, place) in places {
+            by_number.entry(number(place)).or_default().push(*pid);
+        }
+        let has_ring = |pid: &u32| self.members.get(pid).is_some_and(|member| member.ring.is_some());
+        by_number.retain(|_, pids| pids.len() > 1 && !pids.iter().any(has_ring));
+        for pid in by_number.into_values().flatten() {
+            let due = |member: &&mut Member| !member.has_gpu_code && member.next_gpu_code <= now;
+            let Some(member) = self.members.get_mut(&pid).filter(due) else { continue };
+            member.has_gpu_code = follow::has_gpu_code(&self.proc, pid).unwrap_or_default();
+            member.next_gpu_code = now + member.gpu_code_pause;
+            member.gpu_code_pause = (member.gpu_code_pause * 2).min(RETRY_MOST);
+        }
+    }
+
+    /// Workers of a data loader carry their rank's variables, and live on for some seconds when it dies; so may the shell
+    /// around it.
     fn leave_out_orphans(&mut self, all: &BTreeMap<u32, Stat>, places: &mut BTreeMap<u32, Place>) {
         let same = |a: &Place, b: &Place| a.rank == b.rank && a.local_rank == b.local_rank;
         let mut orphans = BTreeSet::new();
@@ -286,7 +398,8 @@ impl Agent {
                 member.under = under;
             }
         }
-        places.retain(|pid, _| !orphans.contains(pid));
+        let is_beside = |pid: &u32| self.members.get(pid).is_some_and(|m| m.is_beside && m.ring.is_none());
+        places.retain(|pid, _| !orphans.contains(pid) && !is_beside(pid));
     }
 
     fn slot(&mut self, pid: u32, stat: &Stat) -> &mut Member {
@@ -304,15 +417,17 @@ impl Agent {
         let missing: BTreeSet<u32> = here
             .iter()
             .copied()
-            .filter(|pid| self.members.get(pid).is_some_and(|m| m.ring.is_none() && !m.is_gone))
+            .filter(|pid| self.members.get(pid).is_some_and(|m| !m.sees() && !m.is_gone))
             .collect();
         if missing.is_empty() {
             return;
         }
-        let mut found: BTreeMap<u32, RingFile> = BTreeMap::new();
+        let mut found: BTreeMap<u32, Vec<RingFile>> = BTreeMap::new();
         for ring in self.folders.iter().flat_map(|folder| follow::rings_in(folder)) {
-            if let Some(pid) = follow::process_of(all, &ring).filter(|pid| missing.contains(pid)) {
-                found.insert(pid, ring);
+            if missing.contains(&ring.inner_pid)
+                && let Some(pid) = follow::process_of(&self.proc, all, &ring)
+            {
+                found.entry(pid).or_default().push(ring);
             }
         }
         for pid in missing {
@@ -322,16 +437,30 @@ impl Agent {
                 member.next_try = now + member.pause;
                 member.pause = (member.pause * 2).min(RETRY_MOST);
             }
-            let file = found.remove(&pid).or_else(|| {
+            let mut files = found.remove(&pid).unwrap_or_default();
+            // Of several files only the one that it writes is meant, and one by its name alone may be an old one's.
+            if is_due && (files.len() != 1 || member.ring.is_some()) {
                 // A forked helper has its parent's ring mapped as well: only the writer is meant.
                 let is_writer = |ring: &RingFile| follow::inner_pid(&self.proc, pid) == Some(ring.inner_pid);
-                let ring = if is_due { follow::mapped_ring(&self.proc, pid) } else { None };
-                ring.filter(is_writer)
-            });
-            if let Some(file) = file
-                && let Ok(reader) = file.reader()
-            {
-                member.ring = Some(Ring { file, reader, failed: None });
+                let mapped = follow::mapped_ring(&self.proc, pid).filter(is_writer);
+                files.splice(0..0, mapped);
+            }
+            for file in files {
+                let before = member.ring.is_some();
+                match file.reader() {
+                    // One that could not be read must be better now.
+                    Ok(reader) if !before || reader.state().is_ok() => {
+                        member.ring = Some(Ring { file, reader, failed: None });
+                        member.unopened = None;
+                        break;
+                    }
+                    // One that is just being made is no ring yet.
+                    Err(why) if !before && is_due && member.pause > RETRY * 2 => {
+                        let gone = if file.held.is_some() { "; its file was removed" } else { "" };
+                        member.unopened = Some(format!("{why}{gone}"));
+                    }
+                    _ => {}
+                }
             }
         }
     }
@@ -342,19 +471,38 @@ impl Agent {
         let Some(member) = self.members.get_mut(&pid) else {
             return RankDigest { pid, process: ProcessState::Unknown, ..RankDigest::default() };
         };
-        let stat = stat.filter(|stat| stat.started_ticks == member.start_ticks);
-        let process = state_of(stat);
         if member.is_gone {
             return member.last.clone();
         }
+        // A listing of all processes may lack one, and a rank that is taken for dead stays dead: asked by itself. Only that
+        // it is not there makes it dead; that nothing can be read, says nothing.
+        let asked = if stat.is_none() { follow::ask(&proc, pid) } else { Ok(None) };
+        let is_known = asked.is_ok();
+        if let Err(error) = &asked {
+            self.trouble = Some(format!("/proc/{pid}: {error}"));
+        }
+        let asked = asked.unwrap_or_default();
+        let stat = stat.or(asked.as_ref()).filter(|stat| stat.started_ticks == member.start_ticks);
+        let process = if is_known { state_of(stat) } else { ProcessState::Unknown };
+        let is_gone = matches!(process, ProcessState::Dead | ProcessState::Zombie);
         let mut digest = match member.ring.as_mut().map(|ring| (ring.reader.state(), ring)) {
-            Some((Ok(state), _)) => {
+            Some((Ok(state), ring)) => {
+                ring.failed = None;
                 member.has_network = state.comms.iter().any(|c| c.ended_ns.is_none() && c.nodes != 1);
                 from_ring(&state)
             }
             Some((Err(error), ring)) => {
-                ring.failed = Some(error.to_string());
-                member.last.clone()
+                if ring.failed.replace(error.to_string()).is_none() {
+                    (member.next_try, member.pause) = (Instant::now(), RETRY);
+                }
+                // What it said before would look as if it stood still. Of the dead it is the last word.
+                let last = &member.last;
+                let (rank, local_rank, world_size) = (last.rank, last.local_rank, last.world_size);
+                if is_gone {
+                    last.clone()
+                } else {
+                    RankDigest { rank, local_rank, world_size, ..RankDigest::default() }
+                }
             }
             None => RankDigest::default(),
         };
@@ -364,12 +512,12 @@ impl Agent {
         digest.local_rank = digest.local_rank.or(place.local_rank);
         digest.world_size = digest.world_size.or(place.world_size);
         digest.local_world_size = place.local_world_size;
-        digest.would_show = place.has_plugin;
+        digest.would_show = place.has_plugin && !member.is_dumb();
         digest.process = process;
         digest.wchan = stat.and_then(|_| follow::wchan(&proc, pid));
         digest.cpu_ms = stat.map(|stat| stat.cpu_ticks * 1000 / follow::ticks_per_second());
         // A zombie does nothing more, whether its parent collects it or not.
-        member.is_gone = matches!(process, ProcessState::Dead | ProcessState::Zombie);
+        member.is_gone = is_gone;
         member.last = digest.clone();
         digest
     }
@@ -410,24 +558,39 @@ impl Agent {
     }
 
     /// What this agent cannot see.
-    fn notes(&self, unseen: &[(u32, Option<String>)]) -> Vec<String> {
+    fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
+        let live = || self.members.iter().filter(|(_, member)| member.is_rank && !member.is_gone);
+        let unseen: Vec<u32> =
+            live().filter(|(_, m)| m.ring.is_none() && !m.is_dumb()).map(|(pid, _)| *pid).collect();
         if !unseen.is_empty() {
-            let pids: Vec<String> = unseen.iter().take(MAX_NAMED).map(|(pid, _)| pid.to_string()).collect();
-            let more = unseen.len().saturating_sub(MAX_NAMED);
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             let path = crate::watch::child::plugin()
                 .map_or_else(|| "/path/libringleader_nccl.so".to_owned(), |path| path.display().to_string());
             notes.push(format!(
-                "no plugin in pid {}{more}: kernel starts, ends and waits are not visible; start the job with \
+                "no plugin in pid {}: kernel starts, ends and waits are not visible; start the job with \
                  NCCL_PROFILER_PLUGIN={path}",
-                pids.join(", ")
+                named(&unseen)
             ));
         }
-        for ring in self.members.values().filter_map(|member| member.ring.as_ref()) {
-            if let Some(why) = &ring.failed {
-                notes.push(why.clone());
-            }
+        let why = |member: &Member| {
+            member.unopened.clone().or_else(|| member.ring.as_ref().and_then(|ring| ring.failed.clone()))
+        };
+        for (pid, why) in live().filter_map(|(pid, member)| Some((pid, why(member)?))).take(MAX_NAMED) {
+            notes.push(format!(
+                "the ring of pid {pid} cannot be read, nothing is seen of its operations: {why}"
+            ));
+        }
+        let is_removed = |m: &Member| m.ring.as_ref().is_some_and(|ring| ring.file.held.is_some());
+        let removed: Vec<u32> = live().filter(|(_, m)| is_removed(m)).map(|(pid, _)| *pid).collect();
+        if !removed.is_empty() {
+            notes.push(format!(
+                "the ring of pid {} was removed: it is read through the process, and is lost with it; keep cleaners of \
+                 temporary files away from its folder",
+                named(&removed)
+            ));
+        }
+        if let Some(why) = &self.trouble {
+            notes.push(format!("whether processes live cannot be told now: {why}"));
         }
         if self.n_other_jobs > 0 {
             notes.push(format!("{} more jobs write rings here; --pid names one", self.n_other_jobs));
@@ -464,16 +627,20 @@ impl Agent {
     /// Whether the job was there and nothing of it is left.
     pub(crate) fn is_over(&self) -> bool {
         let all = follow::processes(&self.proc);
+        let lives = |stat: &Stat| !matches!(&*stat.state, "Z" | "X");
+        // What cannot be read now may live.
+        let is_there = |pid: u32| match all.get(&pid) {
+            Some(stat) => lives(stat),
+            None => follow::ask(&self.proc, pid).map_or(true, |stat| stat.as_ref().is_some_and(lives)),
+        };
         let is_left = match &self.target {
-            Target::Pids(roots) => {
-                roots.iter().any(|pid| all.get(pid).is_some_and(|stat| !matches!(&*stat.state, "Z" | "X")))
-            }
+            Target::Pids(roots) => roots.iter().any(|pid| is_there(*pid)),
             Target::Slurm(_) | Target::Rings => false,
         };
         self.had_target && !is_left && self.members.values().all(|member| member.is_gone || !member.is_rank)
     }
 
-    /// Ranks that died with an operation in flight, or whose communicators were not ended though they had any.
+    /// Ranks that died with an operation in flight. Communicators alone say nothing: many programs end without ending them.
     pub(crate) fn cut_off(&self) -> Vec<u32> {
         let is_cut = |member: &&Member| {
             member.is_gone
@@ -529,8 +696,47 @@ impl Member {
             last: RankDigest::default(),
             has_network: false,
             is_rank: false,
+            is_beside: false,
+            has_gpu_code: false,
+            next_gpu_code: now,
+            gpu_code_pause: RETRY,
             is_gone: false,
+            unopened: None,
         }
+    }
+
+    /// Its ring tells of it.
+    fn sees(&self) -> bool {
+        self.ring.as_ref().is_some_and(|ring| ring.failed.is_none())
+    }
+
+    /// It has a ring that tells nothing.
+    fn is_dumb(&self) -> bool {
+        self.unopened.is_some() || self.ring.is_some() && !self.sees()
+    }
+}
+
+/// By what a process is one of the job's ranks.
+fn number(place: &Place) -> (Option<u32>, Option<u32>) {
+    (place.rank, place.local_rank)
+}
+
+/// `17, 18 and 4 more`.
+fn named(pids: &[u32]) -> String {
+    let first: Vec<String> = pids.iter().take(MAX_NAMED).map(u32::to_string).collect();
+    match pids.len().saturating_sub(MAX_NAMED) {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    }
+}
+
+/// Without a descriptor left nothing can be seen of anything. A command of ours has been started by now, with what it was given.
+fn allow_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(DESCRIPTORS, |most| most.min(DESCRIPTORS));
+    if limit.current.is_some_and(|current| current < wanted) {
+        // What is refused was not to be had.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: limit.maximum });
     }
 }
 

@@ -18,9 +18,31 @@ const RETRY_S: u64 = 2;
 /// Output of a command that is kept.
 const MAX_OUTPUT: u64 = 256 << 10;
 
+/// How long the hooks that are set may take in all, each beside the other.
+pub(crate) fn patience(has_command: bool, has_webhook: bool) -> Duration {
+    let command = if has_command { COMMAND_S } else { 0 };
+    let webhook = if has_webhook { 2 * WEBHOOK_S + RETRY_S } else { 0 };
+    Duration::from_secs(command.max(webhook))
+}
+
+/// Calls the hooks that are set, one beside the other, and answers with what came of them.
+pub(crate) fn call(
+    (command, webhook): (Option<String>, Option<String>),
+    report: &str,
+    bundle: &Path,
+    body: &str,
+) -> Vec<String> {
+    thread::scope(|scope| {
+        let command = command.map(|line| scope.spawn(move || self::command(&line, report, bundle)));
+        let posted = webhook.and_then(|url| self::webhook(&url, body));
+        // A panic there has told of itself.
+        command.and_then(|thread| thread.join().ok()).into_iter().chain(posted).collect()
+    })
+}
+
 /// Runs `sh -c COMMAND` with the report on its standard input and the bundle's path in `RINGLEADER_BUNDLE`. What it
 /// prints goes into a file beside the bundle. Answers with a sentence on what came of it.
-pub(crate) fn command(command: &str, report: &str, bundle: &Path) -> String {
+fn command(command: &str, report: &str, bundle: &Path) -> String {
     run(command, report, bundle, Duration::from_secs(COMMAND_S))
 }
 
@@ -107,7 +129,7 @@ fn wait(child: &mut Child, limit: Duration) -> Option<std::process::ExitStatus> 
 }
 
 /// Posts JSON. Answers with a sentence if it failed twice. The address may be a secret; only its host is told.
-pub(crate) fn webhook(url: &str, body: &str) -> Option<String> {
+fn webhook(url: &str, body: &str) -> Option<String> {
     let mut why = post(url, body, Duration::from_secs(WEBHOOK_S)).err()?;
     thread::sleep(Duration::from_secs(RETRY_S));
     if let Err(again) = post(url, body, Duration::from_secs(WEBHOOK_S)) {
@@ -179,8 +201,8 @@ mod tests {
         assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     }
 
-    #[test]
-    fn a_webhook_gets_the_body_once() {
+    /// Takes one request, and answers with its body.
+    fn server() -> (String, thread::JoinHandle<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/hook", listener.local_addr().unwrap());
         let server = thread::spawn(move || {
@@ -202,8 +224,28 @@ mod tests {
             input.get_mut().write_all(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
             String::from_utf8(body).unwrap()
         });
+        (url, server)
+    }
+
+    #[test]
+    fn a_webhook_gets_the_body_once() {
+        let (url, server) = server();
         assert_eq!(webhook(&url, "{\"b\":2}"), None);
         assert_eq!(server.join().unwrap(), "{\"b\":2}");
+    }
+
+    #[test]
+    fn a_webhook_does_not_wait_for_a_slow_command() {
+        let folder = tempfile::tempdir().unwrap();
+        let (url, server) = server();
+        let done = folder.path().join("done");
+        let slow = format!("sleep 2; echo x > {}", done.display());
+        let bundle = folder.path().join("b");
+        let calls = thread::spawn(move || call((Some(slow), Some(url)), "r", &bundle, "{}"));
+        assert_eq!(server.join().unwrap(), "{}");
+        assert!(!done.exists(), "posted while the command ran");
+        assert_eq!(calls.join().unwrap(), ["--on-stall ended with exit status: 0"]);
+        assert!(patience(true, true) > patience(false, true) && patience(false, false).is_zero());
     }
 
     #[test]

@@ -13,6 +13,8 @@ use crate::report::json::Report;
 
 /// No part of the evidence is waited for longer: the answer should be there within seconds.
 const LONGEST_MS: u64 = 2_500;
+/// End of the name of a bundle that is being written.
+const PART: &str = ".part";
 /// Between two looks at the stacks.
 const AGAIN_MS: u64 = 1_000;
 
@@ -42,12 +44,46 @@ pub(crate) struct Judged {
     pub(crate) json: String,
 }
 
-/// Collects into a new file in `folder`.
+/// A bundle, and what went wrong before it could be written.
+pub(crate) type Written = (PathBuf, Option<Failure>);
+
+/// Collects into a new file in `folder`; where that cannot be written, say because its disk is full, in the folder for
+/// temporary files or in memory.
 ///
 /// # Errors
-/// If the bundle cannot be written.
-pub(crate) fn collect(scene: Scene, folder: &Path) -> Result<PathBuf, Failure> {
+/// If the bundle cannot be written anywhere: why it could not in `folder`.
+pub(crate) fn collect(scene: &Scene, folder: &Path) -> Result<Written, Failure> {
+    let failed = match collect_in(scene, folder) {
+        Ok(bundle) => return Ok((bundle, None)),
+        Err(failed) => failed,
+    };
+    let others = [std::env::temp_dir(), PathBuf::from("/dev/shm")];
+    for other in others.iter().filter(|other| *other != folder) {
+        if let Ok(bundle) = collect_in(scene, other) {
+            return Ok((bundle, Some(failed)));
+        }
+    }
+    Err(failed)
+}
+
+fn collect_in(scene: &Scene, folder: &Path) -> Result<PathBuf, Failure> {
     let bundle = fresh(folder);
+    // Under its own name once it is whole: whoever ends us meanwhile leaves no half of one.
+    let mut part = bundle.clone().into_os_string();
+    part.push(PART);
+    let part = PathBuf::from(part);
+    let made = collect_into(scene, &part).and_then(|()| {
+        std::fs::rename(&part, &bundle).map_err(|source| Failure::Create { path: bundle.clone(), source })
+    });
+    if made.is_err() {
+        // It may never have come to be.
+        let _ = std::fs::remove_file(&part);
+    }
+    made.map(|()| bundle)
+}
+
+fn collect_into(scene: &Scene, bundle: &Path) -> Result<(), Failure> {
+    let scene = scene.clone();
     let mut paths = scene.output;
     paths.extend(scene.logs);
     let ask = Ask {
@@ -69,8 +105,7 @@ pub(crate) fn collect(scene: Scene, folder: &Path) -> Result<PathBuf, Failure> {
         asked: vec!["watch".to_owned(), scene.why],
         ..Ask::default()
     };
-    collect::into_file(&ask, &bundle, false)?;
-    Ok(bundle)
+    collect::into_file(&ask, bundle, false).map(|_| ())
 }
 
 /// Judges bundles as `diagnose` does; the first names the report's own.
@@ -89,8 +124,8 @@ fn fresh(folder: &Path) -> PathBuf {
     let stem = stem();
     (1..10_000)
         .map(|n| if n == 1 { format!("{stem}.tar.zst") } else { format!("{stem}-{n}.tar.zst") })
+        .find(|name| !folder.join(name).exists() && !folder.join(format!("{name}{PART}")).exists())
         .map(|name| folder.join(name))
-        .find(|path| !path.exists())
         .unwrap_or_default()
 }
 

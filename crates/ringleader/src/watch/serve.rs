@@ -3,8 +3,11 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::thread;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -12,6 +15,10 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, Sleep};
 
 use crate::watch::metrics;
 use crate::watch::picture::Picture;
@@ -20,6 +27,13 @@ use crate::watch::picture::Picture;
 const PAGE: &str = include_str!("page.html");
 /// Names by which a browser on this machine may ask for a page that listens on loopback.
 const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+
+/// Connections at a time; more wait to be taken. Each takes a descriptor, and the watcher needs some to see whether ranks live.
+const MAX_CONNECTIONS: usize = 64;
+/// A connection that has asked nothing whole for so long, or takes no answer, is closed: a page asks every second.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// After a connection could not be taken.
+const PAUSE: Duration = Duration::from_secs(1);
 
 type Shared = Arc<Mutex<Picture>>;
 
@@ -40,6 +54,10 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
 /// # Errors
 /// If the address cannot be listened at.
 pub(crate) fn start(address: SocketAddr, picture: Shared) -> io::Result<SocketAddr> {
+    start_with(address, picture, PATIENCE)
+}
+
+fn start_with(address: SocketAddr, picture: Shared, patience: Duration) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     let bound = listener.local_addr()?;
@@ -48,12 +66,119 @@ pub(crate) fn start(address: SocketAddr, picture: Shared) -> io::Result<SocketAd
     thread::Builder::new().name("serve".to_owned()).spawn(move || {
         runtime.block_on(async {
             if let Ok(listener) = tokio::net::TcpListener::from_std(listener) {
+                let door = Door { listener, seats: Arc::new(Semaphore::new(MAX_CONNECTIONS)), patience };
                 // Ends only if the listener fails, and nobody can be told then but by its silence.
-                let _ = axum::serve(listener, app).await;
+                let _ = axum::serve(door, app).await;
             }
         });
     })?;
     Ok(bound)
+}
+
+/// Lets in as many as there are seats.
+struct Door {
+    listener: tokio::net::TcpListener,
+    seats: Arc<Semaphore>,
+    patience: Duration,
+}
+
+impl axum::serve::Listener for Door {
+    type Io = Guest;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Guest, SocketAddr) {
+        loop {
+            // Fails only for a semaphore that was closed.
+            if let Ok(seat) = Arc::clone(&self.seats).acquire_owned().await
+                && let Ok((stream, peer)) = self.listener.accept().await
+            {
+                let until = Box::pin(tokio::time::sleep(self.patience));
+                return (Guest { stream, until, patience: self.patience, _seat: seat }, peer);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+}
+
+/// A connection that must have asked by a certain time, however slowly its bytes come. Each piece of an answer that it takes
+/// gives it time anew.
+struct Guest {
+    stream: TcpStream,
+    until: Pin<Box<Sleep>>,
+    patience: Duration,
+    _seat: OwnedSemaphorePermit,
+}
+
+impl Guest {
+    fn is_late(&mut self, context: &mut Context<'_>) -> bool {
+        self.until.as_mut().poll(context).is_ready()
+    }
+
+    /// What writing came to.
+    fn wrote(
+        &mut self,
+        context: &mut Context<'_>,
+        wrote: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        match wrote {
+            Poll::Ready(Ok(_)) => {
+                let until = Instant::now() + self.patience;
+                self.until.as_mut().reset(until);
+                wrote
+            }
+            Poll::Pending if self.is_late(context) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            other => other,
+        }
+    }
+}
+
+impl AsyncRead for Guest {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.is_late(context) {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Guest {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let wrote = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.wrote(context, wrote)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let wrote = Pin::new(&mut self.stream).poll_write_vectored(context, pieces);
+        self.wrote(context, wrote)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
 }
 
 fn app(picture: Shared, is_loopback: bool) -> Router {
@@ -152,6 +277,36 @@ mod tests {
             "{metrics}"
         );
         assert!(ask(at, "/nothing", &host).starts_with("HTTP/1.1 404"));
+    }
+
+    /// Whoever opens connections and asks nothing, or asks a letter at a time, keeps nobody else out for long.
+    #[test]
+    fn guests_that_do_not_ask_are_sent_away() {
+        let patience = Duration::from_millis(300);
+        let at = start_with(address("0").unwrap(), Arc::default(), patience).unwrap();
+        let began = std::time::Instant::now();
+        let mut slow = TcpStream::connect(at).unwrap();
+        let idle: Vec<TcpStream> = (0..3 * MAX_CONNECTIONS)
+            .map(|_| {
+                let mut stream = TcpStream::connect(at).unwrap();
+                stream.write_all(b"GET / HTTP/1.1\r\nHo").unwrap();
+                stream
+            })
+            .collect();
+        // One more letter gives it no more time.
+        let letters = thread::spawn(move || {
+            while slow.write_all(b"G").is_ok() && began.elapsed() < Duration::from_secs(20) {
+                thread::sleep(patience / 3);
+            }
+            began.elapsed()
+        });
+        assert!(ask(at, "/metrics", "localhost").starts_with("HTTP/1.1 200"));
+        assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+        for mut stream in idle {
+            // Closed, whether in order or with what it had sent unread.
+            assert_eq!(stream.read(&mut [0; 16]).unwrap_or_default(), 0);
+        }
+        assert!(letters.join().unwrap() < Duration::from_secs(15));
     }
 
     #[test]

@@ -98,3 +98,21 @@ fn verdicts_of_all_cases() {
     let table: Vec<String> = table.iter().map(|(name, row)| format!("{name:<28} {row}")).collect();
     insta::assert_snapshot!(table.join("\n"));
 }
+
+/// Of a job that was killed as a whole only the rings are left.
+#[test]
+fn rings_tell_what_each_rank_was_killed_in() {
+    let evidence = crate::root().join("cases/live-sigkill/evidence");
+    let report = diagnose(&[evidence], false).unwrap().report();
+    let told: Vec<&str> =
+        report.findings.iter().flat_map(|f| f.evidence.iter().map(|e| e.text.as_str())).collect();
+    for (rank, expected) in [
+        (0, "all_reduce #81 of communicator "),
+        (1, "all_reduce #81 of communicator "),
+        (2, "all_reduce #81 of communicator "),
+        (3, "nothing in flight; last was all_reduce #80 of "),
+    ] {
+        let expected = format!("rank {rank}: {expected}");
+        assert_eq!(told.iter().filter(|text| text.starts_with(&expected)).count(), 1, "{told:#?}");
+    }
+}

@@ -589,3 +589,87 @@ fn pods_through_the_api() {
     assert_eq!(none.status.code(), Some(2), "{}", err(&none));
     assert!(err(&none).contains("no running pod"), "{}", err(&none));
 }
+
+/// Every node is told the peers that were named, and some of the others of its fleet.
+#[test]
+fn peers_are_handed_on_and_nodes_try_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let at = folder.display();
+    let stub = format!(
+        "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\necho \"$2 $3\" >> {at}/asked\ncat {at}/any.json\n"
+    );
+    std::fs::write(folder.join("ssh"), stub).unwrap();
+    std::fs::set_permissions(folder.join("ssh"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    plays(folder, "any", &report("any", "570", false));
+    let asked = |args: &[&str]| {
+        let _ = std::fs::remove_file(folder.join("asked"));
+        let output = check(folder, args);
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        let text = std::fs::read_to_string(folder.join("asked")).unwrap();
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let lines = asked(&["--hosts", "root@n1,n2,n3", "--peer", "store:29500,gw"]);
+    assert_eq!(lines.len(), 3);
+    for (line, others) in lines.iter().zip([["n1", "n3"], ["n1", "n2"], ["n2", "n3"]]) {
+        assert!(line.contains("--peer store:29500 --peer gw"), "{line}");
+        for other in others {
+            assert!(line.contains(&format!("--fleet-peer {other}")), "{line}");
+        }
+        assert_eq!(line.matches("--fleet-peer").count(), 2, "{line}");
+    }
+    // Nobody waits for connections where they are not asked about, and a thousand nodes are not tried by each.
+    assert!(asked(&["--hosts", "n1,n2", "--only", "limits"]).iter().all(|line| !line.contains("fleet-peer")));
+    let lines = asked(&["--hosts", "n[01-20]"]);
+    assert!(lines.iter().all(|line| line.matches("--fleet-peer").count() == 4), "{lines:?}");
+}
+
+/// What cannot be looked at is no health, and what was asked for and is not so is said.
+#[test]
+fn one_node_that_is_asked_for_what_is_not_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let run =
+        |args: &[&str]| ringleader().current_dir(folder.path()).arg("check").args(args).output().unwrap();
+    let code = |args: &[&str]| run(args).status.code();
+    assert_eq!(code(&["--only", "limits", "--for", "prolog", "--format", "junit"]), Some(2));
+    assert_eq!(code(&["--only", "peers-reachable", "--peer", ""]), Some(2));
+    let gone = run(&["--only", "job-processes", "--pid", "4000000"]);
+    assert_eq!(gone.status.code(), Some(3), "{}", out(&gone));
+    assert!(err(&gone).contains("there is no process 4000000"), "{}", err(&gone));
+    let refused = run(&["--only", "job-orphans", "--kill-orphans", "4000000"]);
+    assert_eq!(refused.status.code(), Some(4), "{}", err(&refused));
+    assert!(err(&refused).contains("left alone"), "{}", err(&refused));
+    for args in
+        [["--from", "/nonexistent/x"], ["--against", "/nonexistent/x"], ["--hosts", "@/nonexistent/x"]]
+    {
+        let output = run(&args);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(!err(&output).contains("diagnose"), "{}", err(&output));
+    }
+    let many = ringleader().current_dir(folder.path()).args(["collect", "--hosts", "n1", "-o", "-"]).output();
+    assert_eq!(many.unwrap().status.code(), Some(2));
+    assert!(!folder.path().join("-").exists());
+}
+
+#[test]
+fn a_recorded_node_from_standard_input_is_told_once_and_cleanly() {
+    let recorded = crate::root().join("crates/check/tests/recorded/stopped-rank.json");
+    let mut node: serde_json::Value = serde_json::from_slice(&std::fs::read(recorded).unwrap()).unwrap();
+    node["host"] = "n\u{1b}]0;x\u{7}".into();
+    let run = |args: &[&str]| {
+        let mut command = ringleader();
+        command.args(["check", "--only", "job-processes", "--from", "-", "--width", "300"]).args(args);
+        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), node.to_string().as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    };
+    let text = run(&[]);
+    assert_eq!(text.status.code(), Some(4), "{}", err(&text));
+    assert_eq!(out(&text).matches("is stopped").count(), 1, "{}", out(&text));
+    let metrics = run(&["--format", "prometheus"]);
+    assert!(out(&metrics).contains("ringleader_check{node=\"n"), "{}", out(&metrics));
+    assert!(!out(&metrics).contains(['\u{1b}', '\u{7}']), "{}", out(&metrics));
+}

@@ -211,6 +211,27 @@ fn a_stopped_rank_is_named_live_and_again_from_the_bundle_that_was_kept() {
 }
 
 #[test]
+fn who_is_not_there_is_not_healthy() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = folder.path().join("b.tar.zst");
+    // More than any kernel counts to.
+    let (code, said) = ringleader(&["diagnose", "--live", "--pid", "4194999"]);
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("failed to find what was asked for: there is no process 4194999"), "{said}");
+    assert!(!said.contains("nothing wrong"), "{said}");
+    let arguments = ["collect", "--no-logs", "--no-stacks", "--no-ras", "--job", "none-such", "-o"];
+    let (code, said) = ringleader(&[&arguments[..], &[bundle.to_str().unwrap()]].concat());
+    assert_eq!(code, Some(3), "{said}");
+    assert!(
+        said.contains("error: failed to find what was asked for: no process of Slurm job none-such"),
+        "{said}"
+    );
+    // What was taken of the node is kept, and is no health either.
+    let (code, said) = ringleader(&["diagnose", bundle.to_str().unwrap()]);
+    assert!(code != Some(0) && !said.contains("nothing wrong"), "{said}");
+}
+
+#[test]
 fn without_logs_a_bundle_has_none_and_paths_that_are_named_go_in() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("extra")).unwrap();
@@ -237,6 +258,111 @@ fn without_logs_a_bundle_has_none_and_paths_that_are_named_go_in() {
     assert!(members["node.json"].starts_with("{\n  \"schema\": \"ringleader.node.v1\""));
     assert_eq!(manifest.hosts.len(), 1);
     assert!(!manifest.hosts[0].versions["kernel"].is_empty());
+}
+
+/// A rank that does nothing, with its output in these files; ends with the test.
+struct Idle(Child);
+
+impl Idle {
+    fn start(rank: u32, output: &Path, errors: &Path) -> Self {
+        let open = |path: &Path| std::fs::File::options().create(true).append(true).open(path).unwrap();
+        let mut command = Command::new("sleep");
+        command.arg("600").env("RANK", rank.to_string()).env("LOCAL_RANK", rank.to_string());
+        command.env("TORCH_FR_DUMP_TEMP_FILE", errors.with_file_name("fr_"));
+        Self(command.stdout(open(output)).stderr(open(errors)).spawn().unwrap())
+    }
+}
+
+impl Drop for Idle {
+    fn drop(&mut self) {
+        // Fails only if it has ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What a run's folder is called costs no log: ids are told, a secret is not, and what lies there is taken.
+#[test]
+fn logs_are_taken_from_folders_of_any_name_and_the_name_of_a_secret_is_not_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("mlruns/0/5c3f1d0a9b7e4c2d8f6a1b3c5d7e9f01");
+    let secret = folder.path().join("token=planted-in-a-path");
+    for at in [&run, &secret] {
+        std::fs::create_dir_all(at).unwrap();
+        std::fs::write(at.join("out.log"), format!("output of {}\n", at.display().to_string().len()))
+            .unwrap();
+    }
+    let known = Idle::start(0, &run.join("out.log"), &run.join("two\nlines.log"));
+    let hidden = Idle::start(1, &secret.join("out.log"), &run.join("err.log"));
+    std::fs::write(run.join("two\nlines.log"), "a last word\n").unwrap();
+    let bundle = folder.path().join("b.tar.zst");
+    let pids = format!("{},{}", known.0.id(), hidden.0.id());
+    let to = bundle.to_str().unwrap();
+    let (code, said) =
+        ringleader(&["collect", "--no-stacks", "--no-ras", "--ask-dump", "--pid", &pids, "-o", to]);
+    assert_eq!(code, Some(0), "{said}");
+    let (members, manifest) = open(&bundle);
+    assert!(members["logs/out.log"].starts_with("output of "), "{:?}", members.keys());
+    assert_eq!(members["logs/two_lines.log"], "a last word\n");
+    let pid = hidden.0.id();
+    assert!(
+        members[&format!("logs/rank-1-pid-{pid}-fd-1")].starts_with("output of "),
+        "{:?}",
+        members.keys()
+    );
+    let withheld = format!("path withheld (fd 1 of pid {pid})");
+    assert!(members["manifest.json"].contains(&withheld), "{}", members["manifest.json"]);
+    assert!(members["manifest.json"].contains("5c3f1d0a9b7e4c2d8f6a1b3c5d7e9f01/out.log"));
+    for (name, content) in &members {
+        assert!(!content.contains("planted-in-a-path"), "{name}: {content}");
+    }
+    let asked = manifest.items.iter().find(|item| item.kind == "ask-dump").unwrap();
+    assert!(matches!(&asked.outcome, Outcome::Skipped(why) if why.contains("no signal")), "{asked:?}");
+}
+
+/// A log of many MiB, behind the hole that logrotate has torn, takes no room from what is small or cannot be cut.
+#[test]
+fn one_huge_log_leaves_room_for_the_others() {
+    use std::io::{Seek as _, SeekFrom};
+
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let mut huge = std::fs::File::create(at("a_huge.log")).unwrap();
+    huge.seek(SeekFrom::Start(40 << 20)).unwrap();
+    huge.write_all(&b"a line of a huge log\n".repeat(400_000)).unwrap();
+    huge.write_all(b"the last word\n").unwrap();
+    std::fs::write(at("b_small.log"), b"a line of a small log\n".repeat(30_000)).unwrap();
+    let first = Idle::start(0, &at("a_huge.log"), &at("a_huge.log"));
+    let second = Idle::start(1, &at("b_small.log"), &at("b_small.log"));
+    // Written since they began.
+    std::fs::write(at("fr_1"), [b"\x80\x02}q\x00".as_slice(), &vec![7; 1 << 20]].concat()).unwrap();
+    let bundle = at("b.tar.zst");
+    let pids = format!("{},{}", first.0.id(), second.0.id());
+    let to = bundle.to_str().unwrap();
+    let (code, said) =
+        ringleader(&["collect", "--no-stacks", "--no-ras", "--max-mib", "6", "--pid", &pids, "-o", to]);
+    assert_eq!(code, Some(0), "{said}");
+    let (members, manifest) = open(&bundle);
+    let item = |name: &str| manifest.items.iter().find(|item| item.name.ends_with(name)).unwrap();
+    assert_eq!((item("dumps/fr_1").bytes, item("dumps/fr_1").cut), ((1 << 20) + 5, None), "{said}");
+    assert_eq!((item("b_small.log").bytes, item("b_small.log").cut), (660_000, None), "{said}");
+    let log = &members["logs/a_huge.log"];
+    assert!(log.starts_with("a line of a huge log\n") && log.ends_with("the last word\n"));
+    assert_eq!(item("a_huge.log").hole_bytes, 40 << 20);
+    assert!(item("a_huge.log").cut.is_some() && log.len() < 6 << 20);
+}
+
+#[test]
+fn a_live_diagnosis_without_room_says_which_folder() {
+    let output = Command::new(env!("CARGO_BIN_EXE_ringleader"))
+        .args(["diagnose", "--live", "--pid", &std::process::id().to_string()])
+        .env("TMPDIR", "/nowhere/at/all")
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("/nowhere/at/all") && said.contains("TMPDIR names another folder"), "{said}");
+    assert!(!said.contains("standard output"), "{said}");
 }
 
 /// A real mount whose server goes away while a log is read, or before: the bundle is there in seconds, holds what was

@@ -3,6 +3,7 @@
 mod early;
 mod link;
 mod page;
+mod whom;
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -30,8 +31,9 @@ fn train(folder: &Path, rank: u32, size: u32, steps: u64) {
     let mut network = std::env::var("PRETENDED_NET").ok().map(|net| link::Neighbours::meet(&net));
     let ring = Writer::create(&options).unwrap();
     ring.interface(6);
+    let id = std::env::var("PRETENDED_COMM").ok().and_then(|id| id.parse().ok());
     let comm = ring.comm_begins(&NewComm {
-        id: 0xd1ce,
+        id: id.unwrap_or(0xd1ce),
         name: b"default_pg",
         size,
         rank: Some(rank),
@@ -257,6 +259,56 @@ fn a_stopped_rank_is_named_within_seconds_and_its_evidence_kept() {
     // The hook was given the same report.
     let told: Value = serde_json::from_slice(&std::fs::read(&hook).unwrap()).unwrap();
     assert_eq!(&told["verdict"], verdict);
+}
+
+/// The bundle goes where there is room, and the verdict is not lost.
+#[test]
+fn a_full_disk_costs_no_verdict() {
+    let mut job = Job::start(3, u64::MAX);
+    let (rings, out, room) = (job.rings(), job.out(), tempfile::tempdir().unwrap());
+    let script = format!(
+        "mount -t tmpfs -o size=8k none {out} && exec {} watch --json --interval 0.1 --stall-floor 1 --for 60 \
+         --until-verdict --rings {rings} --out {out}",
+        env!("CARGO_BIN_EXE_ringleader")
+    );
+    let child = Command::new("unshare")
+        .args(["-m", "sh", "-c", &script])
+        .env("TMPDIR", room.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    // A machine that lets nobody mount.
+    let Ok(mut child) = child else { return };
+    let lines = BufReader::new(child.stdout.take().unwrap());
+    let mut watcher = Watcher { child, lines, seen: Vec::new() };
+    if watcher.next().is_none() {
+        return;
+    }
+    while watcher.until("progress")["comms"][0]["ops_done"].as_u64() < Some(60) {}
+    job.signal(1, "-STOP");
+    let (code, events) = watcher.end();
+    assert_eq!(code, Some(4), "{events:#?}");
+    let bundle = events.iter().find(|event| event["event"] == "bundle").unwrap()["path"].as_str().unwrap();
+    assert!(Path::new(bundle).starts_with(room.path()), "{events:#?}");
+    assert!(
+        events.iter().any(
+            |event| event["event"] == "note" && event["text"].as_str().unwrap().contains("No space left")
+        ),
+        "{events:#?}"
+    );
+    assert_eq!(count(&events, "verdict"), 1, "{events:#?}");
+    job.ranks.iter_mut().for_each(|rank| drop(rank.kill()));
+}
+
+#[test]
+fn a_signal_ends_the_watching_in_order() {
+    let job = Job::start(2, u64::MAX);
+    let mut watcher = job.watch(&["--pid", &job.pids(), "--for", "120"]);
+    watcher.until("progress");
+    let pid = watcher.child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    let (code, events) = watcher.end();
+    assert_eq!(code, Some(0), "not killed by the signal: {events:#?}");
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use ringleader_model::{Case, Fact, TorchEvent, WallTime};
 
-use super::machine::in_year;
 use super::moments::stated_failure;
+use super::window::in_year;
 
 const MILLISECOND_NS: i64 = 1_000_000;
 

@@ -194,6 +194,7 @@ fn whose(
     let Some(pci) = pci else { return (Use::Unknown, nobody) };
     match owner(roster, pci, host) {
         Owner::One(culprit) => (Use::Rank, culprit),
+        Owner::Several => (Use::Rank, nobody),
         Owner::Nobody => (Use::Other, nobody),
         Owner::Unknown => (Use::Unknown, nobody),
     }
@@ -201,6 +202,8 @@ fn whose(
 
 enum Owner {
     One(Culprit),
+    /// Ranks use it, and which of them is not told.
+    Several,
     Nobody,
     Unknown,
 }
@@ -210,7 +213,7 @@ fn owner(roster: &Roster, pci: PciAddress, host: Option<&Host>) -> Owner {
     let same = |gpu: PciAddress| PciAddress { function: 0, ..gpu } == PciAddress { function: 0, ..pci };
     let with_gpu: Vec<_> = roster.members.iter().filter(|m| m.gpu.is_some()).collect();
     if with_gpu.is_empty() {
-        return Owner::Unknown;
+        return holder(roster, same, host);
     }
     let mut here: Vec<_> = with_gpu
         .iter()
@@ -230,6 +233,24 @@ fn owner(roster: &Roster, pci: PciAddress, host: Option<&Host>) -> Owner {
     }
 }
 
+/// The same where only a snapshot tells who runs on which GPU, or could.
+fn holder(roster: &Roster, same: impl Fn(PciAddress) -> bool, host: Option<&Host>) -> Owner {
+    let is_here = |m: &&super::roster::Member| host.is_none() || m.host.is_none() || m.host.as_ref() == host;
+    let here: Vec<_> = roster.members.iter().filter(|m| !m.holds.is_empty()).filter(is_here).collect();
+    let holders: Vec<_> = here.iter().filter(|m| m.holds.iter().any(|gpu| same(*gpu))).collect();
+    match holders.as_slice() {
+        // Who has not opened its GPU yet is in no list: nobody is known not to use it.
+        [] => Owner::Unknown,
+        [one] => {
+            let who = Who { rank: one.rank, pid: one.pid, host: one.host.clone(), ..Who::default() };
+            let culprit = roster.culprit(&who);
+            let gpu = one.holds.iter().copied().find(|gpu| same(*gpu));
+            Owner::One(Culprit { gpu: gpu.or(culprit.gpu), ..culprit })
+        }
+        _ => Owner::Several,
+    }
+}
+
 /// The rank with the GPU of this address, or the address alone; and how it belongs to the job.
 pub fn of_address(roster: &Roster, has_job: bool, pci: PciAddress, host: Option<&Host>) -> (Use, Culprit) {
     let nobody = Culprit { host: host.cloned(), gpu: Some(pci), ..Culprit::default() };
@@ -238,6 +259,7 @@ pub fn of_address(roster: &Roster, has_job: bool, pci: PciAddress, host: Option<
     }
     match owner(roster, pci, host) {
         Owner::One(culprit) => (Use::Rank, culprit),
+        Owner::Several => (Use::Rank, nobody),
         Owner::Nobody => (Use::Other, nobody),
         Owner::Unknown => (Use::Unknown, nobody),
     }

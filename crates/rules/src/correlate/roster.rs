@@ -29,6 +29,19 @@ pub struct Member {
     pub cuda_dev: Option<u32>,
     /// NVML index: the row of nvidia-smi.
     pub nvml_dev: Option<u32>,
+    /// GPUs that it runs on by the driver's list, else those whose device files it has open.
+    pub holds: Vec<PciAddress>,
+    /// Its number on the node, where its container counts anew.
+    pub outer_pid: Option<Pid>,
+    /// It was this rank in an earlier attempt, and another process has taken its place.
+    pub is_followed: bool,
+}
+
+impl Member {
+    /// Of several processes of one rank the one that is it now comes first.
+    fn order(&self) -> impl Ord + use<> {
+        (self.rank.is_none(), self.rank, self.is_followed, self.host.clone(), self.pid)
+    }
 }
 
 /// All members of the job.
@@ -110,9 +123,57 @@ impl Roster {
             // A communicator larger than the world cannot be; ranks past its end come from another job's leftovers.
             roster.members.retain(|m| m.rank.is_none_or(|r| r.0 < world));
         }
-        roster.members.sort_by_key(|m| (m.rank.is_none(), m.rank, m.host.clone(), m.pid));
+        roster.mark_followed(case);
+        roster.members.sort_by_key(Member::order);
         roster.join_nameless();
+        roster.join_snapshots(case);
         roster
+    }
+
+    /// What snapshots of nodes and lists of the driver know of the members' processes.
+    fn join_snapshots(&mut self, case: &Case) {
+        let mut runs_on: BTreeSet<(usize, PciAddress)> = BTreeSet::new();
+        let mut opened: BTreeSet<(usize, PciAddress)> = BTreeSet::new();
+        for observation in &case.observations {
+            let host = observation.who.host.as_ref();
+            match &observation.fact {
+                Fact::Processes(table) => {
+                    for row in &table.rows {
+                        let (Some(pid), Some(picked)) = (row.pid, row.picked.as_deref()) else { continue };
+                        let Some(at) = self.place_of(pid, host) else { continue };
+                        if let Some(member) = self.members.get_mut(at) {
+                            member.outer_pid = member.outer_pid.or(picked.outer_pid);
+                        }
+                        opened.extend(picked.gpus.iter().map(|gpu| (at, *gpu)));
+                    }
+                }
+                Fact::Gpus(table) => {
+                    for (index, pid) in &table.processes {
+                        let row = table.gpus.iter().find(|row| row.index == Some(*index));
+                        let gpu = row.and_then(|row| row.pci);
+                        runs_on.extend(self.place_of(*pid, host).zip(gpu));
+                    }
+                }
+                _ => {}
+            }
+        }
+        let runs: BTreeSet<usize> = runs_on.iter().map(|(at, _)| *at).collect();
+        let opened = opened.into_iter().filter(|(at, _)| !runs.contains(at));
+        for (at, gpu) in runs_on.into_iter().chain(opened) {
+            if let Some(member) = self.members.get_mut(at) {
+                member.holds.push(gpu);
+            }
+        }
+    }
+
+    /// The only member with this process.
+    fn place_of(&self, pid: Pid, host: Option<&Host>) -> Option<usize> {
+        let is_it = |m: &Member| {
+            (m.pid == Some(pid) || m.outer_pid == Some(pid)) && hosts_agree(m.host.as_ref(), host)
+        };
+        let mut found = self.members.iter().enumerate().filter(|(_, m)| is_it(m));
+        let (at, _) = found.next()?;
+        found.next().is_none().then_some(at)
     }
 
     /// Whoever spoke as a rank before anything told its process, and then came to be known by its process, is one member,
@@ -126,8 +187,73 @@ impl Roster {
                 None => members.push(one),
             }
         }
-        members.sort_by_key(|m| (m.rank.is_none(), m.rank, m.host.clone(), m.pid));
+        members.sort_by_key(Member::order);
         self.members = members;
+    }
+
+    /// A job that is started again leaves the rings and the words of its earlier attempts. A rank is the process that the
+    /// watcher says it is, who names only the newest; else the one that began last of those whose rings are there, if the
+    /// other is gone.
+    fn mark_followed(&mut self, case: &Case) {
+        let mut named: BTreeMap<Option<Rank>, Vec<&Who>> = BTreeMap::new();
+        let mut rings: BTreeMap<Pid, Vec<(Option<&Host>, (bool, u64, &str))>> = BTreeMap::new();
+        for observation in &case.observations {
+            match &observation.fact {
+                Fact::Watch(WatchEvent::Ranks(all)) => {
+                    for who in all {
+                        named.entry(who.rank).or_default().push(who);
+                    }
+                }
+                Fact::Ring(ring) => {
+                    if let Some(pid) = observation.who.pid {
+                        let facts = (ring.is_live, ring.start_ticks, &*ring.boot_id);
+                        rings.entry(pid).or_default().push((observation.who.host.as_ref(), facts));
+                    }
+                }
+                _ => {}
+            }
+        }
+        let agree = |m: &Member, host: Option<&Host>| hosts_agree(m.host.as_ref(), host);
+        let is_named = |m: &Member| {
+            let of_rank = named.get(&m.rank).map(Vec::as_slice).unwrap_or_default();
+            of_rank.iter().any(|who| who.pid == m.pid && agree(m, who.host.as_ref()))
+        };
+        // The newest word of it.
+        let ring = |m: &Member| {
+            let of_pid = rings.get(&m.pid?).map(Vec::as_slice).unwrap_or_default();
+            of_pid.iter().filter(|(host, _)| agree(m, *host)).map(|(_, facts)| *facts).max()
+        };
+        let follows = |new: &Member, old: &Member| {
+            if new.pid == old.pid || is_named(old) || !agree(new, old.host.as_ref()) {
+                return false;
+            }
+            match (ring(new), ring(old)) {
+                (_, Some((true, ..))) => false,
+                (Some((_, began, boot)), Some((_, before, same_boot)))
+                    if boot == same_boot && began > before =>
+                {
+                    true
+                }
+                _ => is_named(new),
+            }
+        };
+        let mut by_rank: BTreeMap<Rank, Vec<usize>> = BTreeMap::new();
+        for (at, member) in self.members.iter().enumerate() {
+            if let (Some(rank), Some(_)) = (member.rank, member.pid) {
+                by_rank.entry(rank).or_default().push(at);
+            }
+        }
+        let mut followed = Vec::new();
+        for all in by_rank.values().filter(|all| all.len() > 1) {
+            let member = |at: &usize| self.members.get(*at);
+            let is_followed = |old: &Member| all.iter().filter_map(member).any(|new| follows(new, old));
+            followed.extend(all.iter().copied().filter(|at| member(at).is_some_and(is_followed)));
+        }
+        for at in followed {
+            if let Some(member) = self.members.get_mut(at) {
+                member.is_followed = true;
+            }
+        }
     }
 
     /// Processes that were started with their rank in their environment, and are named, by listings or by a watcher, who also
@@ -342,6 +468,18 @@ impl Roster {
         }
     }
 
+    /// The member that the kernel of a host calls by this number.
+    pub fn by_kernel(&self, pid: Pid, host: Option<&Host>) -> Option<&Member> {
+        let is_it = |m: &&Member| m.outer_pid == Some(pid) && hosts_agree(m.host.as_ref(), host);
+        let mut found = self.members.iter().filter(is_it);
+        if let (Some(one), None) = (found.next(), found.next()) {
+            return Some(one);
+        }
+        // Whose number on the node is known is not meant by the other one.
+        let who = Who { pid: Some(pid), host: host.cloned(), ..Who::default() };
+        self.find(&who).filter(|m| m.outer_pid.is_none())
+    }
+
     /// The member with this global rank.
     pub fn by_rank(&self, rank: Rank) -> Option<&Member> {
         self.members.iter().find(|m| m.rank == Some(rank))
@@ -357,6 +495,17 @@ impl Roster {
         let seen: BTreeSet<Rank> = self.members.iter().filter_map(|m| m.rank).collect();
         (0..self.world_size.unwrap_or(0)).map(Rank).filter(|r| !seen.contains(r)).collect()
     }
+}
+
+/// The world size that ranks were started with.
+pub(crate) fn told_size(case: &Case) -> Option<u32> {
+    let told = case.observations.iter().filter_map(|o| match &o.fact {
+        Fact::Environment(environment) if o.who.rank.is_some() => {
+            environment.get("WORLD_SIZE")?.trim().parse().ok()
+        }
+        _ => None,
+    });
+    told.filter(|n| *n <= MAX_WORLD).max()
 }
 
 /// Processes that NCCL itself ran in, by ring, log or RAS.
@@ -505,6 +654,48 @@ mod tests {
         assert_eq!(of_rank_1(watched(Stage::job(2)).rings(&["ar:9?", "ar:9"])), [Pid(101)]);
         // Nobody has spoken yet.
         assert_eq!(of_rank_1(watched(Stage::job(2))), [Pid(101), Pid(777)]);
+    }
+
+    #[test]
+    fn of_several_attempts_the_last_is_the_rank() {
+        use crate::staging::Stage;
+        use ringleader_model::SourceKind;
+        // Rank 1 was process 101, whose ring is left, and is another now, with a smaller number.
+        let attempts = |began: u64, is_live: bool| {
+            let mut job = Stage::job(2).rings(&["ar:9?", "ar:9"]);
+            let second = job.case.observations.iter().find(|o| o.who.pid == Some(Pid(101))).cloned();
+            let mut second = second.filter(|o| matches!(o.fact, Fact::Ring(_))).unwrap();
+            second.who.pid = Some(Pid(55));
+            for (observation, (began, is_live)) in
+                job.case.observations.iter_mut().zip(std::iter::repeat((1_000, false)))
+            {
+                if let Fact::Ring(ring) = &mut observation.fact {
+                    (ring.start_ticks, ring.is_live) = (began, is_live);
+                }
+            }
+            if let Fact::Ring(ring) = &mut second.fact {
+                (ring.start_ticks, ring.is_live) = (began, is_live);
+            }
+            job.case.observations.push(second);
+            job
+        };
+        let of_rank_1 = |job: &Stage| {
+            let roster = Roster::new(&job.case);
+            assert_eq!(roster.rank_of(Pid(101), None), Some(Rank(1)), "what it said is still its word");
+            roster.culprit_rank(Rank(1)).pid
+        };
+        assert_eq!(of_rank_1(&attempts(2_000, true)), Some(Pid(55)));
+        assert_eq!(of_rank_1(&attempts(2_000, false)), Some(Pid(55)));
+        // It is the older one.
+        assert_eq!(of_rank_1(&attempts(500, false)), Some(Pid(101)));
+        // The watcher names the newest alone, which has no ring yet.
+        let who = Who { pid: Some(Pid(777)), host: Some("node1".into()), ..Who::rank(1) };
+        let watched = attempts(2_000, false).push(
+            SourceKind::Watch,
+            Who::default(),
+            Fact::Watch(WatchEvent::Ranks(vec![who])),
+        );
+        assert_eq!(of_rank_1(&watched), Some(Pid(777)));
     }
 
     #[test]

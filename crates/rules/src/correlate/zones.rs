@@ -6,7 +6,8 @@ use ringleader_knowledge::xid::{self, Kills};
 use ringleader_model::{KernelEventKind, PciAddress};
 
 use super::Scene;
-use super::machine::{Bond, MachineEvent, in_year, trains};
+use super::machine::{Bond, MachineEvent, trains};
+use super::window::in_year;
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// Zones differ by whole and half hours (three by quarters: they are left out, chance would grow).

@@ -25,7 +25,9 @@
 //!
 //! NVIDIA/nccl src/misc/socket.cc; user guide, troubleshooting, networking; Linux errno 110, 113.
 
-use ringleader_model::{Confidence, Finding, Impact, Need, SourceKind, StoreEvent, TorchEvent, Weight};
+use ringleader_model::{
+    Confidence, Finding, Impact, Need, SourceKind, StoreEvent, TorchEvent, Weight, plain_word,
+};
 
 use crate::correlate::site::shown;
 use crate::correlate::{Scene, Statement};
@@ -71,10 +73,12 @@ fn check(scene: &Scene<'_>) -> Outcome {
         }
         Some(address) => Outcome::Undecided(vec![Need {
             question: format!("does rank 0 listen at {address}, and does the network let others through?"),
-            command: format!(
-                "on rank 0's host: ss -ltnp; on another: nc -vz {}",
-                address.replace(", ", " ").replace(['(', ')'], "")
-            ),
+            command: host_and_port(address)
+                .and_then(|(host, port)| Some((plain_word(host)?, port)))
+                .map_or_else(
+                    || "ss -ltnp".to_owned(),
+                    |(host, port)| format!("on rank 0's host: ss -ltnp; on another: nc -vz {host} {port}"),
+                ),
         }]),
         None => Outcome::Clear,
     }

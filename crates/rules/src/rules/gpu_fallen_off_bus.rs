@@ -235,7 +235,7 @@ fn asks_about_tool(scene: &Scene<'_>) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use ringleader_model::KernelEventKind;
+    use ringleader_model::{KernelEventKind, PciAddress};
 
     use super::RULE;
     use crate::staging::Stage;
@@ -248,6 +248,28 @@ mod tests {
             .process("node3", 9, Some(3))
             .warn("misc/nvmlwrap.cc:171", "nvmlDeviceGetHandleByIndex(3) failed: GPU is lost")
             .expect(&RULE, &["gpu-fallen-off-bus 3"]);
+    }
+
+    #[test]
+    fn a_job_that_is_only_seen_to_live() {
+        let text = "GPU has fallen off the bus.";
+        let job = |at_s: i64, gpus: &'static [&'static str]| {
+            let gpus = |rank: u32| gpus.get(rank as usize).and_then(|gpu| PciAddress::parse(gpu));
+            let stage = Stage::new().seen(BEGAN_S, "S S", |rank, p| p.gpus.extend(gpus(rank)));
+            stage.xid("0000:3b:00", 79, 0, text).on("node0").at_s(BEGAN_S + at_s)
+        };
+        let apart: &[&str] = &["0000:1a:00.0", "0000:3b:00.0"];
+        job(100, apart).concludes(&RULE, "gpu-fallen-off-bus 1, high");
+        // Before the first process began, of another day.
+        job(-10, apart).silent(&RULE);
+        job(-86_400, apart).silent(&RULE);
+        // Each could use it; one of them does, and which is not told.
+        job(100, &["0000:3b:00.0", "0000:3b:00.0"]).concludes(&RULE, "gpu-fallen-off-bus , high");
+        // None has it open.
+        assert_eq!(job(100, &["0000:1a:00.0", "0000:1b:00.0"]).worth(&RULE), ["info Aside"]);
+        // Nobody knows who has what: no blame, and no health.
+        assert_eq!(job(100, &[]).worth(&RULE), ["info Derived"]);
+        assert_eq!(crate::diagnose(&job(100, &[]).case).cause, "undecided");
     }
 
     #[test]

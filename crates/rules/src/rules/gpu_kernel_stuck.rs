@@ -129,7 +129,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .evidence(named.into_iter().filter(|(r, _)| *r == rank).flat_map(|(_, e)| e))
         .evidence(records.take(3))
         .at(front.since_ns)
-        .advise_command(Impact::Disruptive, "see which kernel runs there (pauses that process)", format!("cuda-gdb --pid {} -batch -ex 'info cuda kernels'", drafting::pid_of(scene, rank)))
+        .advise_made(Impact::Disruptive, "see which kernel runs there (pauses that process)", Some(format!("cuda-gdb --pid {} -batch -ex 'info cuda kernels'", drafting::pid_of(scene, rank))))
         .advise(Impact::Harmless, "run that rank's kernels before this collective with CUDA_LAUNCH_BLOCKING=1 to find the one that does not return")
         .build()
         .into_iter()
@@ -227,10 +227,10 @@ fn is_stopped(condition: &Condition) -> bool {
 
 fn advise(scene: &Scene<'_>, draft: Draft, rank: Rank) -> Draft {
     draft
-        .advise_command(
+        .advise_made(
             Impact::Disruptive,
             "see which kernel runs there (pauses that process)",
-            format!("cuda-gdb --pid {} -batch -ex 'info cuda kernels'", drafting::pid_of(scene, rank)),
+            Some(format!("cuda-gdb --pid {} -batch -ex 'info cuda kernels'", drafting::pid_of(scene, rank))),
         )
         .advise(
             Impact::Harmless,
@@ -272,10 +272,10 @@ fn by_count(scene: &Scene<'_>) -> Outcome {
         .victims(victims)
         .evidence(evidence)
         .evidence(timed_out.into_iter().take(3).map(|(_, e)| e))
-        .advise_command(
+        .advise_made(
             Impact::Disruptive,
             "see which kernel runs there (pauses that process)",
-            format!("cuda-gdb --pid {} -batch -ex 'info cuda kernels'", drafting::pid_of(scene, rank)),
+            Some(format!("cuda-gdb --pid {} -batch -ex 'info cuda kernels'", drafting::pid_of(scene, rank))),
         )
         .build()
         .into_iter()

@@ -25,7 +25,7 @@
 //!
 //! pytorch/pytorch torch/csrc/distributed/c10d/socket.cpp; getaddrinfo(3).
 
-use ringleader_model::{Culprit, Impact, StoreEvent, TorchEvent};
+use ringleader_model::{Culprit, Impact, StoreEvent, TorchEvent, plain_word};
 
 use crate::correlate::Scene;
 use crate::correlate::claims::Voice;
@@ -66,10 +66,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let title = format!("{} cannot resolve {shown}", who(&culprits));
     let draft = told
         .draft_naming(&RULE, "hostname-resolution", title, culprits)
-        .advise_command(
+        .advise_made(
             Impact::Harmless,
             "ask the resolver on the host (or in the container) that says so",
-            format!("getent ahosts {}", name.unwrap_or("$MASTER_ADDR")),
+            name.map_or(Some("$MASTER_ADDR"), plain_word).map(|name| format!("getent ahosts {name}")),
         )
         .advise_command(
             Impact::Disruptive,
@@ -106,6 +106,17 @@ mod tests {
         let stage = Stage::new().error_line(Some(3), TEXT);
         stage.expect(&RULE, &["hostname-resolution 3"]);
         assert!(stage.finding(&RULE).title.contains("job-01.internal"));
+    }
+
+    #[test]
+    fn a_name_that_a_shell_takes_apart_is_no_command() {
+        let commands = |text: &str| {
+            let finding = Stage::new().error_line(Some(3), text).finding(&RULE);
+            finding.actions.into_iter().filter_map(|action| action.command).collect::<Vec<_>>().join("\n")
+        };
+        assert!(commands(TEXT).contains("getent ahosts job-01.internal"));
+        let hostile = TEXT.replace("job-01.internal", "x;touch${IFS}/tmp/pwn");
+        assert!(!commands(&hostile).contains("pwn"));
     }
 
     #[test]

@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{
     Cite, Confidence, Finding, Host, Impact, Interface, NcclProcess, NetFact, Observation, Severity,
-    SourceKind, Weight,
+    SourceKind, Weight, plain_word,
 };
 
 use crate::correlate::Scene;
@@ -99,13 +99,11 @@ fn down(scene: &Scene<'_>, seen: &Seen<'_>, all: &[Seen<'_>]) -> Option<Finding>
         .culprits(scene.culprits_of(seen.users.iter().map(|(p, _)| *p)))
         .evidence([shown(seen.observation, None, SourceKind::Network, "")])
         .evidence(seen.users.iter().take(2).map(|(p, cite)| uses(p, *cite)))
-        .advise_command(
+        .advise_made(
             Impact::Harmless,
             "look at the link on that node",
-            format!(
-                "ip -s link show {}; ethtool {}; dmesg -T | grep -i 'link is'",
-                interface.name, interface.name
-            ),
+            plain_word(&interface.name)
+                .map(|name| format!("ip -s link show {name}; ethtool {name}; dmesg -T | grep -i 'link is'")),
         )
         .advise(
             Impact::Disruptive,

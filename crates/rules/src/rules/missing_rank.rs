@@ -22,7 +22,7 @@
 
 use ringleader_model::{
     Confidence, Culprit, Evidence, Impact, Rank, RankSet, SchedulerKind, SourceKind, StoreEvent, SystemFact,
-    TorchEvent, Weight,
+    TorchEvent, Weight, plain_word,
 };
 
 use crate::correlate::Scene;
@@ -135,10 +135,12 @@ fn never_placed(scene: &Scene<'_>) -> Option<Draft> {
         .at_most(Confidence::Medium)
         .culprit(Culprit { host: Some(pod.as_str().into()), ..Culprit::default() })
         .evidence([shown(observation, None, SourceKind::Scheduler, ""), waits.evidence()])
-        .advise_command(
+        .advise_made(
             Impact::Harmless,
             "see what it waits for: GPUs, memory, a node that tolerates it",
-            format!("kubectl describe pod {pod}; kubectl get events --sort-by=.lastTimestamp"),
+            plain_word(&pod).map(|pod| {
+                format!("kubectl describe pod {pod}; kubectl get events --sort-by=.lastTimestamp")
+            }),
         )
         .advise(Impact::Disruptive, "place all pods of a job at once (gang scheduling), or ask for fewer");
     Some(draft)

@@ -162,10 +162,10 @@ fn forbids(
         .confidence(Confidence::Low)
         .culprits(culprits)
         .evidence(evidence)
-        .advise_command(
+        .advise_made(
             Impact::Disruptive,
             "unless it is needed on this machine, run without it",
-            format!("unset {name}"),
+            Some(format!("unset {name}")),
         )
         .build()
 }

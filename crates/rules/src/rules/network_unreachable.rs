@@ -17,7 +17,7 @@
 //! # References
 //! NCCL RAS documentation.
 
-use ringleader_model::{Confidence, Culprit, Finding, Host, Impact, RankSet, RingStage, Weight};
+use ringleader_model::{Confidence, Culprit, Finding, Host, Impact, RankSet, RingStage, Weight, plain_word};
 
 use crate::correlate::condition::ProcessState;
 use crate::correlate::inside::{self, Broken};
@@ -140,10 +140,10 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
                 .victims(victims)
                 .evidence(broken.iter().take(4).flat_map(|b| b.evidence.iter().cloned()))
                 .at(front.since_ns)
-                .advise_command(
+                .advise_made(
                     Impact::Harmless,
                     "from the sender's node, see whether the receiver's answers, then look at the interface that NCCL uses",
-                    format!("ping -c 3 {peer}; ssh {peer} ip -s link"),
+                    plain_word(&peer).map(|peer| format!("ping -c 3 {peer}; ssh {peer} ip -s link")),
                 )
                 .build(),
         );

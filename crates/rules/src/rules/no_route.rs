@@ -91,10 +91,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
                     .culprits(culprits)
                     .evidence(same.iter().take(3).map(|r| r.evidence.clone()))
                     .evidence(proof)
-                    .advise_command(
+                    .advise_made(
                         Impact::Harmless,
                         "ask the kernel of that host which way it would take",
-                        format!("ip route get {}; ip -br addr", first.to),
+                        Some(format!("ip route get {}; ip -br addr", first.to)),
                     )
                     .advise(
                         Impact::Disruptive,

@@ -203,5 +203,16 @@ mod tests {
         // At another time it is another one's.
         let other = job().oom(77_123, "pt_main_thread").at_s(BEGAN_S + 100);
         assert_eq!(other.worth(&RULE), ["error Derived"]);
+        // So it is if the rank went on after it.
+        let at = |until| {
+            job()
+                .group("default_pg", 0..2)
+                .rings(&["ar:1", "ar:1"])
+                .rings_gone()
+                .rings_until(until)
+                .oom(77_123, "pt_main_thread")
+        };
+        at(BEGAN_S + 590).at_s(BEGAN_S + 590).expect(&RULE, &["oom-killed 1"]);
+        assert_eq!(at(BEGAN_S + 600).at_s(BEGAN_S + 590).worth(&RULE), ["error Derived"]);
     }
 }

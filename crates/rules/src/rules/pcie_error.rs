@@ -31,7 +31,7 @@
 //! Linux Documentation/PCI/pcieaer-howto; PCI Express Base Specification, error logging; Xid Catalog, 32, 80, 167.
 
 use ringleader_model::{
-    Category, Confidence, GpuRow, Impact, KernelEventKind, PcieSeverity, Severity, Weight,
+    Category, Confidence, GpuRow, Impact, KernelEventKind, PcieSeverity, Severity, Weight, plain_word,
 };
 
 use crate::correlate::Scene;
@@ -247,10 +247,11 @@ fn said_by_kernel(scene: &Scene<'_>) -> Outcome {
         draft = draft.weight(Weight::Derived);
     }
     let draft = draft
-        .advise_command(
+        .advise_made(
             Impact::Harmless,
             "see which device hangs below that port, and its link's speed and width",
-            format!("lspci -tv; lspci -vvv -s {device} | grep -E \"LnkSta|UESta|CESta\""),
+            plain_word(&device)
+                .map(|device| format!("lspci -tv; lspci -vvv -s {device} | grep -E \"LnkSta|UESta|CESta\"")),
         )
         .advise(
             Impact::Disruptive,

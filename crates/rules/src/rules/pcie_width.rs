@@ -81,10 +81,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 .confidence(Confidence::Medium)
                 .culprits(culprits)
                 .evidence([shown(observation, Some(line), SourceKind::System, format!("{address}: Width x{now}, capable of x{most}"))])
-                .advise_command(
+                .advise_made(
                     Impact::Harmless,
                     "see the link and its errors",
-                    format!("sudo lspci -vvv -s {address} | grep -E 'LnkCap|LnkSta|CESta|UESta'; dmesg -T | grep -i aer"),
+                    Some(format!("sudo lspci -vvv -s {address} | grep -E 'LnkCap|LnkSta|CESta|UESta'; dmesg -T | grep -i aer")),
                 )
                 .advise(Impact::Disruptive, "take the node out and have the card reseated")
                 .build(),

@@ -223,10 +223,10 @@ fn gone_within(scene: &Scene<'_>) -> Vec<Finding> {
             .victims(others)
             .evidence([gone.clone()])
             .evidence(last_states(scene).into_iter().filter(|s| s.rank == Some(rank)).map(|s| s.evidence))
-            .advise_command(
+            .advise_made(
                 Impact::Harmless,
                 "see how it ended: its own output, the scheduler's account, the kernel log",
-                format!("dmesg -T | grep -w {}", drafting::pid_of(scene, rank)),
+                Some(format!("dmesg -T | grep -w {}", drafting::pid_of(scene, rank))),
             )
             .build(),
         );

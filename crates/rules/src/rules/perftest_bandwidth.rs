@@ -24,7 +24,7 @@
 //!
 //! linux-rdma/perftest README; ibstat(8).
 
-use ringleader_model::{Confidence, Host, Impact, NetFact, Perftest, Severity, SourceKind};
+use ringleader_model::{Confidence, Host, Impact, NetFact, Perftest, Severity, SourceKind, plain_word};
 
 use crate::correlate::Scene;
 use crate::correlate::site::shown;
@@ -76,15 +76,15 @@ fn check(scene: &Scene<'_>) -> Outcome {
                     format!("{device}: {gbps:.1} Gb/s on average with {bytes} bytes"),
                 )])
                 .evidence([of_port])
-                .advise_command(
+                .advise_made(
                     Impact::Harmless,
                     "test each end against a third host: the slow end is slow with everybody",
-                    format!("ib_write_bw -d {device} -F --report_gbits <host>"),
+                    plain_word(device).map(|device| format!("ib_write_bw -d {device} -F --report_gbits <host>")),
                 )
-                .advise_command(
+                .advise_made(
                     Impact::Harmless,
                     "then look at the slot and the cable of that end",
-                    format!("lspci -vvv -s $(basename $(readlink /sys/class/infiniband/{device}/device)) | grep LnkSta; mlxlink -d {device} -m -c"),
+                    plain_word(device).map(|device| format!("lspci -vvv -s $(basename $(readlink /sys/class/infiniband/{device}/device)) | grep LnkSta; mlxlink -d {device} -m -c")),
                 )
                 .build(),
         );

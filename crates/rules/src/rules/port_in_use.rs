@@ -69,15 +69,15 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .evidence(held.iter().flat_map(|h| h.evidence.iter().cloned()));
     // Ending a process that was looked at is better advice than moving out of its way.
     let draft = match held.as_ref().and_then(|h| h.name.as_ref()) {
-        Some((name, pid)) => draft.advise_command(
+        Some((name, pid)) => draft.advise_made(
             Impact::Harmless,
             format!("see what that {name} is: an old run, another job, or this job's own second rank 0"),
-            format!("ps -o pid,ppid,user,lstart,args -p {}", pid.0),
+            Some(format!("ps -o pid,ppid,user,lstart,args -p {}", pid.0)),
         ),
         None => draft,
     };
     let draft = draft
-        .advise_command(Impact::Harmless, "on the host of rank 0, see which process holds the port", held_by)
+        .advise_made(Impact::Harmless, "on the host of rank 0, see which process holds the port", Some(held_by))
         .advise_command(
             Impact::Disruptive,
             "start the job with a free port: another --master-port, --rdzv-endpoint=HOST:0, or on one node let torchrun choose",

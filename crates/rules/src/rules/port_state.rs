@@ -28,6 +28,7 @@ use std::collections::BTreeSet;
 
 use ringleader_model::{
     Confidence, Finding, Host, Impact, NetFact, Observation, RdmaPort, Severity, SourceKind, Weight,
+    plain_word,
 };
 
 use crate::correlate::Scene;
@@ -102,10 +103,10 @@ fn down(scene: &Scene<'_>, seen: &Seen<'_>, up: &BTreeSet<Name<'_>>) -> Option<F
         .culprits(culprits)
         .evidence([shown(seen.observation, None, SourceKind::Network, "")])
         .evidence(seen.users.iter().take(2).filter_map(|u| Some(uses(u.process, u.process.first?))))
-        .advise_command(
+        .advise_made(
             Impact::Harmless,
             "look at the port, its cable and the switch's end",
-            format!("ibstat {}; mlxlink -d {} -m -c", port.device, port.device),
+            plain_word(&port.device).map(|device| format!("ibstat {device}; mlxlink -d {device} -m -c")),
         )
         .advise_command(
             Impact::Harmless,
@@ -170,10 +171,10 @@ fn slower(scene: &Scene<'_>, all: &[Seen<'_>]) -> Option<Finding> {
         .evidence(slow.iter().take(3).map(|s| shown(s.observation, None, SourceKind::Network, "")))
         .evidence(peer.map(|s| shown(s.observation, None, SourceKind::Network, "")))
         .evidence(first.users.iter().take(1).filter_map(|u| Some(uses(u.process, u.process.first?))))
-        .advise_command(
+        .advise_made(
             Impact::Harmless,
             "see what rate and width it could have, and what holds it back",
-            format!("mlxlink -d {} -m -c -e", first.port.device),
+            plain_word(&first.port.device).map(|device| format!("mlxlink -d {device} -m -c -e")),
         )
         .advise(Impact::Disruptive, "reseat or replace the cable; a link with fewer lanes has a bad one")
         .build()

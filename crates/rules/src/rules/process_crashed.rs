@@ -211,6 +211,7 @@ fn crash_report<'s>(
 mod tests {
     use super::RULE;
     use crate::staging::Stage;
+    use crate::staging_kernel::BEGAN_S;
 
     #[test]
     fn a_signal_of_its_own_making() {
@@ -254,6 +255,16 @@ mod tests {
         // Somebody else's.
         crash(Stage::new().two_ranks(), 9_999, "python3").silent(&RULE);
         crash(Stage::new(), 9_999, "gnome-shell").silent(&RULE);
+        // Of a job that is only seen: another's, its own by the node's number, a worker of rank 1.
+        let seen = |outer: u32| {
+            Stage::new().seen(BEGAN_S, "S S", move |rank, p| p.outer_pid = Some(Pid(outer + rank)))
+        };
+        let at =
+            |stage: Stage, pid, after_s| crash(stage, pid, "python3").on("node0").at_s(BEGAN_S + after_s);
+        at(seen(4_000), 9_999, 100).silent(&RULE);
+        at(seen(4_000), 101, 100).silent(&RULE);
+        at(seen(4_000), 4_001, 100).expect(&RULE, &["process-crashed 1"]);
+        at(seen(4_000), 4_001, -100).silent(&RULE);
     }
 
     #[test]

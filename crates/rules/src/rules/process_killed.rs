@@ -80,7 +80,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                     .filter(|s| s.node.rank() == Some(rank))
                     .flat_map(|s| s.evidence.iter().take(2).cloned()),
             )
-            .advise_command(
+            .advise_made(
                 Impact::Harmless,
                 ends_before.map_or_else(
                     || "see whether the kernel killed it for memory".to_owned(),
@@ -90,7 +90,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                         )
                     },
                 ),
-                format!("dmesg -T | grep -iE 'out of memory|oom-kill|killed process {pid}'"),
+                Some(format!("dmesg -T | grep -iE 'out of memory|oom-kill|killed process {pid}'")),
             )
             .advise(
                 Impact::Harmless,

@@ -61,15 +61,15 @@ fn check(scene: &Scene<'_>) -> Outcome {
         }
         let pid = drafting::pid_of(scene, rank);
         let draft = draft
-            .advise_command(
+            .advise_made(
                 Impact::Harmless,
                 "see who stopped it: a debugger, job control, a frozen cgroup",
-                format!("grep -E 'State|TracerPid' /proc/{pid}/status"),
+                Some(format!("grep -E 'State|TracerPid' /proc/{pid}/status")),
             )
-            .advise_command(
+            .advise_made(
                 Impact::Disruptive,
                 "let it go on; a watchdog that has fired already ends the job all the same",
-                format!("kill -CONT {pid}"),
+                Some(format!("kill -CONT {pid}")),
             );
         findings.extend(draft.build());
     }

@@ -26,6 +26,7 @@ use crate::correlate::condition::ProcessState;
 use crate::correlate::machine::Bond;
 use crate::drafting;
 use crate::hardware::{Seen, storage};
+use crate::health;
 use crate::rule::{Draft, Input, Outcome, Rule};
 
 /// The rule.
@@ -65,7 +66,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let draft = with_storage(scene, draft, host.as_ref());
         let pid = drafting::pid_of(scene, rank);
         let draft = draft
-            .advise_command(Impact::Harmless, "see where in the kernel it waits: a file system, the GPU driver, memory reclaim", format!("cat /proc/{pid}/stack /proc/{pid}/wchan"))
+            .advise_made(Impact::Harmless, "see where in the kernel it waits: a file system, the GPU driver, memory reclaim", Some(format!("cat /proc/{pid}/stack /proc/{pid}/wchan")))
             .advise_command(Impact::Harmless, "look for a stuck mount", "grep -E ' (nfs|nfs4|lustre|fuse|ceph|gpfs)' /proc/mounts; dmesg -T | grep -i 'blocked for more than'");
         findings.extend(draft.build());
     }
@@ -73,9 +74,47 @@ fn check(scene: &Scene<'_>) -> Outcome {
         findings.extend(blocked(scene));
     }
     if findings.is_empty() {
+        findings.extend(stays(scene));
+    }
+    if findings.is_empty() {
         return asks_about_storage(scene);
     }
     Outcome::from_findings(findings)
+}
+
+/// The job stands still, no record tells who waits for whom, and one rank does not leave the kernel for its files.
+fn stays(scene: &Scene<'_>) -> Option<ringleader_model::Finding> {
+    let still = scene.stood_still.first().filter(|_| scene.suspects.is_empty())?;
+    let on_files = |(_, place): &&(u32, Box<str>)| {
+        ringleader_knowledge::place::of_wait(place).is_some_and(|at| at.id == "storage")
+    };
+    let mut stuck = health::blocked(scene).filter_map(|(row, process)| {
+        let (_, place) = process.blocked.iter().find(on_files)?;
+        Some((scene.roster.rank_of(row.pid?, None)?, place))
+    });
+    let (rank, place) = stuck.next()?;
+    if stuck.any(|(other, _)| other != rank) {
+        return None;
+    }
+    let (_, seen) = scene.condition(rank)?.state.as_ref()?;
+    let pid = drafting::pid_of(scene, rank);
+    let title = format!(
+        "{} hangs in the kernel (state D) in {place}, from one look to the next; the job stands still",
+        drafting::rank(rank)
+    );
+    let draft = Draft::new(RULE.id, "process-uninterruptible", title)
+        .weight(Weight::Derived)
+        .at_most(Confidence::Medium)
+        .culprits(drafting::culprits(scene, &[crate::correlate::waits::Node::Rank(rank)], None))
+        .evidence([seen.clone(), still.evidence()]);
+    let host = scene.roster.culprit_rank(rank).host;
+    with_storage(scene, draft, host.as_ref())
+        .advise_made(
+            Impact::Harmless,
+            "see where in the kernel it waits: a file system, the GPU driver, memory reclaim",
+            Some(format!("cat /proc/{pid}/stack /proc/{pid}/wchan")),
+        )
+        .build()
 }
 
 /// What a rank in the kernel most likely waits for, if the kernel says so.
@@ -178,6 +217,20 @@ mod tests {
         assert!(asks(filer(hangs())));
         assert!(!asks(filer(hangs().ps("S S S"))));
         assert!(!asks(filer(Stage::job(3).logs().dumps(&["ar:1 ar:9"; 3]))));
+    }
+
+    #[test]
+    fn a_watched_job_stands_still_and_one_does_not_leave_the_kernel() {
+        let job = |place: &'static str, is_still: bool| {
+            let stage = Stage::new().seen(1_000, &format!("S D:{place}"), |rank, p| {
+                p.blocked.extend((rank == 1).then(|| (101, place.into())));
+            });
+            if is_still { stage.stalled("start", 40) } else { stage }
+        };
+        job("rpc_wait_bit_killable", true).concludes(&RULE, "process-uninterruptible 1, medium");
+        // Nobody says that it stands still; a lock of the driver is held by somebody else.
+        job("rpc_wait_bit_killable", false).silent(&RULE);
+        job("os_acquire_rwlock_write", true).silent(&RULE);
     }
 
     #[test]

@@ -170,10 +170,10 @@ fn other_interface(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Starte
             "list the interfaces of its host and which one leads to a peer",
             "ip -br addr; ip route get <address of a peer>",
         )
-        .advise_command(
+        .advise_made(
             Impact::Disruptive,
             "name an interface that reaches the peers, or none",
-            format!("{name}=<interface>"),
+            Some(format!("{name}=<interface>")),
         )
         .build()
 }

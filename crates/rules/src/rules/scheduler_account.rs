@@ -31,12 +31,12 @@ use std::collections::BTreeSet;
 
 use ringleader_model::{
     Confidence, Culprit, Evidence, Finding, Host, Impact, Need, Observation, SchedulerEvent, SchedulerKind,
-    Severity, SourceKind, SystemFact, Weight,
+    Severity, SourceKind, SystemFact, Weight, plain_word,
 };
 
 use crate::correlate::Scene;
-use crate::correlate::machine::in_year;
 use crate::correlate::site::shown;
+use crate::correlate::window::in_year;
 use crate::health;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told;
@@ -135,7 +135,10 @@ fn out_of_time(scene: &Scene<'_>) -> Outcome {
         question: format!(
             "the scheduler ended {subject} at its limit of time: did it make progress until then, or hang?"
         ),
-        command: format!("sacct -j {} -o JobID,State,Start,End,Timelimit,NodeList", job_of(&limit.subject)),
+        command: format!(
+            "sacct -j {} -o JobID,State,Start,End,Timelimit,NodeList",
+            plain_word(job_of(&limit.subject)).unwrap_or("<job>")
+        ),
     }])
 }
 

@@ -137,10 +137,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
         }
         findings.extend(
             draft
-                .advise_command(
+                .advise_made(
                     Impact::Harmless,
                     "take its stack twice, some seconds apart: the same place means stuck, another means slow",
-                    format!("py-spy dump --native --pid {pid}"),
+                    Some(format!("py-spy dump --native --pid {pid}")),
                 )
                 .build(),
         );

@@ -131,7 +131,7 @@ fn snapshots() {
             for fact in facts(name, bytes) {
                 match fact {
                     Fact::Processes(table) => {
-                        let ProcessTable { rows } = *table;
+                        let ProcessTable { rows, .. } = *table;
                         stopped += rows.iter().filter(|r| r.state.starts_with('T')).count();
                         n_rows += rows.iter().filter(|r| r.command.contains(" -u ")).count();
                     }

@@ -174,7 +174,7 @@ fn cannot_see(table: &Table<'_>, sees: Sees) -> Vec<String> {
             .collect();
         if !without.is_empty() {
             let without: Vec<u32> = without.into_iter().collect();
-            out.push(format!("no plugin on {}", list(&without)));
+            out.push(format!("no ring is read of {}", list(&without)));
         }
     }
     let wanted = live().filter_map(|r| r.seat.digest.world_size).max().unwrap_or(0);
