@@ -66,7 +66,8 @@ impl Taken {
 pub struct Comm {
     /// Place in the ring's table; `Op::comm` and `Done::comm` name it.
     pub slot: u32,
-    /// What NCCL calls commId (interface 5 and later) or commHash (4); 0 before. Equal on all ranks of the communicator.
+    /// What NCCL calls commId (interface 5 and later) or commHash (before; up to interface 3 from the
+    /// first operation on, 0 until then). Equal on all ranks of the communicator.
     pub id: u64,
     /// Name given by the program (torch's group description), cut at 63 bytes.
     pub name: String,
