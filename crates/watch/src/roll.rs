@@ -279,7 +279,8 @@ mod tests {
     fn a_first_call_that_is_told_anew_has_not_moved() {
         let mut roll = Roll::default();
         let mut tell = |sequence: u64, enqueued_ns: i64, number: u64| {
-            let op = OpDigest { number, function: "AllReduce".to_owned(), enqueued_ns, ..OpDigest::default() };
+            let op =
+                OpDigest { number, function: "AllReduce".to_owned(), enqueued_ns, ..OpDigest::default() };
             let comm = CommDigest {
                 id: "a".to_owned(),
                 collectives: number,
@@ -288,7 +289,8 @@ mod tests {
                 in_flight: vec![op],
                 ..CommDigest::default()
             };
-            let ranks = vec![RankDigest { pid: 10, rank: Some(0), comms: vec![comm], ..RankDigest::default() }];
+            let ranks =
+                vec![RankDigest { pid: 10, rank: Some(0), comms: vec![comm], ..RankDigest::default() }];
             let at_ns = sequence as i64 * 500_000_000;
             roll.take(Digest { sequence, at_ns, ranks, ..Digest::default() }, at_ns);
             roll.agents[""].seats[&10].digest.comms[0].moved_ns

@@ -195,8 +195,10 @@ impl Roster {
     /// watcher says it is, who names only the newest; else the one that began last of those whose rings are there, if the
     /// other is gone.
     fn mark_followed(&mut self, case: &Case) {
+        // Whether its process lives, when it began, and in which boot.
+        type Life<'a> = (bool, u64, &'a str);
         let mut named: BTreeMap<Option<Rank>, Vec<&Who>> = BTreeMap::new();
-        let mut rings: BTreeMap<Pid, Vec<(Option<&Host>, (bool, u64, &str))>> = BTreeMap::new();
+        let mut rings: BTreeMap<Pid, Vec<(Option<&Host>, Life<'_>)>> = BTreeMap::new();
         for observation in &case.observations {
             match &observation.fact {
                 Fact::Watch(WatchEvent::Ranks(all)) => {
@@ -609,6 +611,8 @@ fn world_size(case: &Case) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
     use super::*;
 
     #[test]

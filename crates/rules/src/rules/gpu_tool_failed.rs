@@ -64,9 +64,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .gpu_tables()
         .filter_map(|(observation, table)| {
             let host = scene.host_of(observation);
-            let is_elsewhere = |said: &String| {
-                !said.contains(NO_ANSWER) && lists_gpus(scene, observation, host.as_ref())
-            };
+            let is_elsewhere =
+                |said: &String| !said.contains(NO_ANSWER) && lists_gpus(scene, observation, host.as_ref());
             let said = failed(table).filter(|said| !is_elsewhere(said))?;
             Some(ask(&said, host.as_ref(), table.gpus.is_empty()))
         })

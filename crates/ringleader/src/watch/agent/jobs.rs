@@ -45,7 +45,7 @@ pub(super) fn jobs(writers: &[Writer]) -> Vec<BTreeSet<u32>> {
     groups.iter().map(|group| group.iter().map(|writer| writer.pid).collect()).collect()
 }
 
-fn tied<'a>(groups: Vec<Vec<&'a Writer>>, tie: Tie) -> Vec<Vec<&'a Writer>> {
+fn tied(groups: Vec<Vec<&Writer>>, tie: Tie) -> Vec<Vec<&Writer>> {
     let mut out: Vec<Vec<&Writer>> = Vec::new();
     for group in groups {
         let ties: BTreeMap<String, bool> = group.iter().filter_map(|writer| tie(writer)).collect();
@@ -121,13 +121,21 @@ mod tests {
         assert_eq!(of(&sizes), [[1, 2], [3, 4]]);
         // Nobody knows: one terminal may have started both, one parent rather not.
         let mut unknown = pairs([7; 4]);
-        unknown.iter_mut().for_each(|writer| writer.rank = None);
+        for writer in &mut unknown {
+            writer.rank = None;
+        }
         assert_eq!(of(&unknown), [[1, 2], [3, 4]]);
-        unknown.iter_mut().for_each(|writer| writer.parent = 77);
+        for writer in &mut unknown {
+            writer.parent = 77;
+        }
         assert_eq!(of(&unknown), [[1, 2, 3, 4]]);
-        unknown.iter_mut().for_each(|writer| writer.parent = 1);
+        for writer in &mut unknown {
+            writer.parent = 1;
+        }
         assert_eq!(of(&unknown), [[1, 2], [3, 4]]);
-        unknown.iter_mut().for_each(|writer| writer.slurm_job = Some("9".to_owned()));
+        for writer in &mut unknown {
+            writer.slurm_job = Some("9".to_owned());
+        }
         assert_eq!(of(&unknown), [[1, 2, 3, 4]]);
     }
 }
