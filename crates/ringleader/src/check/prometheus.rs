@@ -78,6 +78,7 @@ fn sample(out: &mut String, name: &str, labels: &[(&str, &str)], value: &str) {
 }
 
 fn escape(text: &str) -> String {
-    // A label may hold anything, and who looks at the file has a terminal.
-    quote::plain(text).replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
+    // A label may hold anything, and who looks at the file has a terminal. A line's end has a mark of the format's own.
+    let line = |line: &str| quote::plain(line).replace('\\', r"\\").replace('"', "\\\"");
+    text.split('\n').map(line).collect::<Vec<_>>().join(r"\n")
 }

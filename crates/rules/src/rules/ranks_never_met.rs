@@ -11,7 +11,7 @@
 //!
 //! # What looks like it but is not
 //! Numbers of ranks that contradict each other are rank-env-misconfigured. A rank that compiles or loads data while the others wait is not stuck. Ranks of nodes of which there is no evidence may well
-//! be there. Interfaces may differ between hosts; one that differs in a job that waits at its start is worth a look.
+//! be there; if most of the job is in sight, on several nodes, the rest has more likely not come. Interfaces may differ between hosts; one that differs in a job that waits at its start is worth a look.
 //!
 //! # What to do
 //! Compare what the launcher gave to each process; start the missing rank, or see why it ended.
@@ -113,6 +113,7 @@ fn absent(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'_>]) -
     let there: BTreeSet<u32> = started.iter().filter_map(|one| Some(one.rank()?.0)).collect();
     let hosts: BTreeSet<_> = started.iter().map(Started::host).collect();
     let mut due: BTreeSet<u32> = BTreeSet::new();
+    let mut nodes: BTreeSet<u32> = BTreeSet::new();
     let mut knows = false;
     for one in started {
         let size = one.number("LOCAL_WORLD_SIZE").filter(|n| *n <= MAX_LOCAL);
@@ -122,7 +123,14 @@ fn absent(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'_>]) -
         // Ranks of a node follow each other.
         let Some(first) = rank.0.checked_sub(local) else { continue };
         knows = true;
+        nodes.insert(first);
         due.extend(first..first.saturating_add(size).min(world));
+    }
+    // The watcher saw most of the job, on several nodes: it names what has not come although no node in sight lacks it.
+    let elsewhere: BTreeSet<u32> = (0..world).filter(|rank| !due.contains(rank)).collect();
+    let is_elsewhere = nodes.len() > 1 && elsewhere.len() * 2 < world as usize && due.is_subset(&there);
+    if is_elsewhere {
+        due.extend(&elsewhere);
     }
     // What the evidence lacks may have been cut from it; the watcher saw who was there.
     let is_seen = |rank: &u32| stands.stall.suspects.contains(Rank(*rank));
@@ -146,8 +154,12 @@ fn absent(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'_>]) -
     Draft::new(RULE.id, "missing-rank", title)
         .weight(Weight::Derived)
         .confidence(Confidence::Medium)
-        // Where nothing says how many belong on the node, it may be on another one.
-        .at_most(if knows { Confidence::High } else { Confidence::Medium })
+        // Where nothing says how many belong on the node, it may be on another one; and another node may only not be watched.
+        .at_most(match (is_elsewhere, knows) {
+            (true, _) => Confidence::Low,
+            (false, true) => Confidence::High,
+            (false, false) => Confidence::Medium,
+        })
         .culprits(missing.ranks().iter().map(|rank| scene.roster.culprit_rank(*rank)))
         .victims(waiting)
         .evidence([stands.evidence()])
@@ -248,6 +260,19 @@ mod tests {
         // The first of two nodes, of which the second has brought no evidence.
         let first = |_: u32, s: &mut Vec<(&str, String)>| s[2].1 = "8".to_owned();
         told(started(&[0, 1, 2, 3], first), "start").silent(&RULE);
+    }
+
+    #[test]
+    fn a_node_that_never_joins() {
+        let alone = |_: u32, s: &mut Vec<(&str, String)>| {
+            s[1].1 = "0".to_owned();
+            s[3].1 = "1".to_owned();
+        };
+        // Three of four nodes are watched.
+        told_of(started(&[0, 1, 3], alone), "start", &[2]).concludes(&RULE, "missing-rank 2, low");
+        // One of four; and two of four, of which the watcher names nobody.
+        told_of(started(&[0], alone), "start", &[]).silent(&RULE);
+        told_of(started(&[0, 1], alone), "start", &[]).silent(&RULE);
     }
 
     #[test]

@@ -136,6 +136,22 @@ fn numbers_that_contradict_each_other() {
     assert_eq!(stall(&two).suspects, [0, 1]);
 }
 
+/// Each rank is alone on its node, and three nodes of four are in sight.
+#[test]
+fn a_node_that_never_joins_is_named() {
+    let mut nodes = ranks(4);
+    nodes.remove(2);
+    for rank in &mut nodes {
+        (rank.local, rank.local_world) = (0, Some(1));
+    }
+    let seen = stall(&nodes);
+    assert_eq!(seen.suspects, [2]);
+    assert!(seen.text.ends_with("rank 2 of 4 is on no node that is watched"), "{}", seen.text);
+    // Half of them may be anywhere.
+    nodes.truncate(2);
+    assert_eq!(stall(&nodes).suspects, Vec::<u32>::new());
+}
+
 #[test]
 fn ranks_of_another_node_are_not_missing_here() {
     let mut half = ranks(4);
