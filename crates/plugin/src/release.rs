@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn a_symbol_is_found_in_the_library_of_an_address() {
         let getpid = libc::getpid as *const c_void;
-        assert_eq!(beside(getpid, c"getpid").map(|found| found.cast_const()), Some(getpid));
+        assert_eq!(beside(getpid, c"getpid").map(<*mut c_void>::cast_const), Some(getpid));
         assert_eq!(beside(getpid, c"ncclGetVersion"), None);
         let local = 0;
         // SAFETY: nothing is asked of it.
