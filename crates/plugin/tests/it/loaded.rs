@@ -205,14 +205,15 @@ fn child_leaves_a_fork() {
     // SAFETY: the child only sleeps.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        // SAFETY: leaves at once.
-        unsafe {
-            // Whoever reads what the parent says would wait for the child too.
-            libc::close(1);
-            libc::close(2);
-            libc::sleep(60);
-            libc::_exit(0);
+        // Whoever reads what the parent says would wait for the child too.
+        for descriptor in [1, 2] {
+            // SAFETY: nothing of this child writes any more.
+            unsafe { libc::close(descriptor) };
         }
+        // SAFETY: a number.
+        unsafe { libc::sleep(60) };
+        // SAFETY: leaves at once.
+        unsafe { libc::_exit(0) };
     }
     std::fs::write(std::env::var("RINGLEADER_RING_DIR").unwrap() + "/child", child.to_string()).unwrap();
 }
