@@ -138,11 +138,11 @@ mod tests {
         // All have used both.
         let two = || Stage::job(3).group("b", 0..2);
         let job = old(two().rings(&["ar:9*9 b/ar:8*3", "ar:9*9 b/ar:8*3", "ar:9*9"]));
-        assert_eq!(sizes(&completed(&job.case).unwrap()), [vec![3, 2], vec![3, 2], vec![3]]);
+        assert_eq!(completed(&job.case).as_ref().map(sizes), Some(vec![vec![3, 2], vec![3, 2], vec![3]]));
         // Rank 2 has not called anything on `b`, of which it may be.
         let of_all = || Stage::job(3).group("b", 0..3);
         let job = old(of_all().rings(&["ar:9*9 b/ar:8?", "ar:9*9 b/ar:8?", "ar:9*9"]));
-        assert_eq!(sizes(&completed(&job.case).unwrap()), [vec![3, 0], vec![3, 0], vec![3, 0]]);
+        assert_eq!(completed(&job.case).as_ref().map(sizes), Some(vec![vec![3, 0], vec![3, 0], vec![3, 0]]));
         // Nor on `a`: the job's ranks are not known to be all there.
         let job = old(Stage::job(3).rings(&["ar:9*12 ar:9?", "ar:9*12 ar:9?", ""]));
         assert!(completed(&job.case).is_none());
