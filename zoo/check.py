@@ -294,7 +294,7 @@ def zombie(options):
 def orphan(options):
     """A rank of an earlier run whose launcher is gone, beside a job that runs."""
     plain = argparse.Namespace(**{**vars(options), "no_gpu": True})
-    earlier = Job(plain, 1, environ={"TORCHELASTIC_RUN_ID": "earlier-run"})
+    earlier = Job(plain, 1, environ={"TORCHELASTIC_RUN_ID": "earlier-run", "TORCHELASTIC_RESTART_COUNT": "0"})
     try:
         os.kill(earlier.process.pid, signal.SIGKILL)
         earlier.process.wait()

@@ -213,7 +213,7 @@ fn here(args: &CheckArgs, chosen: &[&'static Check], look: &Look) -> Result<Code
     let code = if is_done { code(&report, args.fail_on) } else { Code::Findings };
     if code == Code::NothingFound
         && !args.pid.is_empty()
-        && let Outcome::Failed(why) = &node.jobs.outcome
+        && let Outcome::Failed(why) | Outcome::Absent(why) = &node.jobs.outcome
     {
         // Nobody is left to tell if standard error is gone.
         let _ =

@@ -490,7 +490,10 @@ impl Watch<'_> {
     fn take(&mut self, word: Word) {
         match word {
             Word::Said(what) => self.teller.say(&Event::new(now_ns(), what)),
-            Word::Judged(judged) if self.is_unsure && judged.report.verdict.cause == "none" => {
+            Word::Judged(judged)
+                if self.is_unsure
+                    && (judged.report.verdict.cause == "none" || judged.report.findings.is_empty()) =>
+            {
                 self.doing(None);
             }
             Word::Judged(judged) => {

@@ -34,7 +34,8 @@ pub(crate) fn is_without_evidence(case: &Case) -> bool {
     };
     let quiet = |s: &Source| s.kinds.contains(&SourceKind::PlainText) && s.size_bytes > 0;
     if !case.sources.iter().any(is_known) {
-        return true;
+        // Text that was read as a whole may be the quiet output of a healthy job; what could not be read is nothing.
+        return !case.notes.is_empty() || !case.sources.iter().any(quiet);
     }
     !case.observations.iter().any(says_something) && !case.sources.iter().any(quiet)
 }
@@ -259,10 +260,21 @@ mod tests {
     }
 
     #[test]
-    fn text_alone_is_no_evidence() {
+    fn text_alone_says_little_and_what_could_not_be_read_nothing() {
         let mut stage = Stage::new();
         stage.source(SourceKind::PlainText);
+        // It may be the quiet output of a job that is well.
+        says(&stage, "none, low");
+        let note = ringleader_model::Note {
+            cite: ringleader_model::Cite::whole(ringleader_model::SourceId(0)),
+            kind: NoteKind::Unreadable,
+            text: "cut".into(),
+        };
+        stage.case.notes.push(note);
         says(&stage, "undecided, low");
+        let mut other = Stage::new();
+        other.source(SourceKind::Unknown);
+        says(&other, "undecided, low");
     }
 
     #[test]

@@ -231,6 +231,9 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
             }
             None => "the evidence does not single out a cause".to_owned(),
         },
+        (None, false) if !scene.case.sources.iter().any(health::is_known) => {
+            "nothing in it is of a known kind, and nothing in it says that something failed".to_owned()
+        }
         (None, false) if health::is_sight_alone(scene) => {
             "the job's processes live, none is stopped or blocked, and nothing wrong is to be seen of their node; \
              nothing has recorded what they do"

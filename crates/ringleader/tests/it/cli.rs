@@ -100,7 +100,10 @@ fn no_usable_evidence_is_3_and_still_a_report() {
     assert_eq!(output.status.code(), Some(3));
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["looked_at"][0]["source"], "notes.txt");
-    assert_eq!(report["verdict"]["cause"], "undecided");
+    let verdict = &report["verdict"];
+    assert_eq!((&verdict["cause"], &verdict["confidence"]), (&"none".into(), &"low".into()));
+    let said = "nothing in it is of a known kind, and nothing in it says that something failed";
+    assert_eq!(verdict["summary"], said);
     insta::assert_snapshot!(err(&output), @r"
     error: failed to find evidence in what was given: 1 files read, none of a known kind
       help: `ringleader help evidence` lists what is read and how to get it
