@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use ringleader_model::{
-    Case, Confidence, Fact, NoteKind, Observation, Pick, PickedProcess, Pid, ProcessRow, Rank, Source,
+    Case, Confidence, Fact, Note, NoteKind, Observation, Pick, PickedProcess, Pid, ProcessRow, Rank, Source,
     SourceKind, TorchEvent,
 };
 
@@ -35,7 +35,8 @@ pub(crate) fn is_without_evidence(case: &Case) -> bool {
     let quiet = |s: &Source| s.kinds.contains(&SourceKind::PlainText) && s.size_bytes > 0;
     if !case.sources.iter().any(is_known) {
         // Text that was read as a whole may be the quiet output of a healthy job; what could not be read is nothing.
-        return !case.notes.is_empty() || !case.sources.iter().any(quiet);
+        let is_whole = |n: &Note| matches!(n.kind, NoteKind::Unrecognised | NoteKind::Remark);
+        return !case.notes.iter().all(is_whole) || !case.sources.iter().any(quiet);
     }
     !case.observations.iter().any(says_something) && !case.sources.iter().any(quiet)
 }
@@ -265,7 +266,7 @@ mod tests {
         stage.source(SourceKind::PlainText);
         // It may be the quiet output of a job that is well.
         says(&stage, "none, low");
-        let note = ringleader_model::Note {
+        let note = Note {
             cite: ringleader_model::Cite::whole(ringleader_model::SourceId(0)),
             kind: NoteKind::Unreadable,
             text: "cut".into(),

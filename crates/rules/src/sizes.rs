@@ -94,8 +94,6 @@ fn is_job(rings: &[(&Who, &RingRecord)], processes: &BTreeSet<usize>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
-
     use super::completed;
     use crate::diagnose;
     use crate::staging::Stage;
