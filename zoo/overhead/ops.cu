@@ -22,22 +22,7 @@
 #include <string>
 #include <vector>
 
-#define CUDA(call)                                                                  \
-  do {                                                                              \
-    cudaError_t e = (call);                                                         \
-    if (e != cudaSuccess) {                                                         \
-      std::fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(e));               \
-      std::exit(1);                                                                 \
-    }                                                                               \
-  } while (0)
-#define NCCL(call)                                                                  \
-  do {                                                                              \
-    ncclResult_t r = (call);                                                        \
-    if (r != ncclSuccess) {                                                         \
-      std::fprintf(stderr, "%s: %s\n", #call, ncclGetErrorString(r));               \
-      std::exit(1);                                                                 \
-    }                                                                               \
-  } while (0)
+#include "../must.h"
 
 static double now_us() {
   using namespace std::chrono;

@@ -15,22 +15,7 @@
 #include <string>
 #include <vector>
 
-#define CUDA(call)                                                                  \
-  do {                                                                              \
-    cudaError_t e = (call);                                                         \
-    if (e != cudaSuccess) {                                                         \
-      std::fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(e));               \
-      std::_Exit(1);                                                                \
-    }                                                                               \
-  } while (0)
-#define NCCL(call)                                                                  \
-  do {                                                                              \
-    ncclResult_t r = (call);                                                        \
-    if (r != ncclSuccess) {                                                         \
-      std::fprintf(stderr, "%s: %s\n", #call, ncclGetErrorString(r));               \
-      std::_Exit(1);                                                                \
-    }                                                                               \
-  } while (0)
+#include "../must.h"
 
 static const size_t kBytes = 64 << 20;
 static int rank;

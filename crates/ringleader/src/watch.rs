@@ -490,6 +490,7 @@ impl Watch<'_> {
     fn take(&mut self, word: Word) {
         match word {
             Word::Said(what) => self.teller.say(&Event::new(now_ns(), what)),
+            // A job that ended, of which nothing says how: that nothing was found, or only missed, is nothing to be told.
             Word::Judged(judged)
                 if self.is_unsure
                     && (judged.report.verdict.cause == "none" || judged.report.findings.is_empty()) =>
@@ -609,10 +610,10 @@ fn pass_on(judged: &Judged, hooks: (Option<String>, Option<String>)) -> Vec<Stri
         "text": format!("{}: {}", judged.report.verdict.cause, judged.report.verdict.summary),
         "report": judged.report,
     });
-    hooks::call(hooks, &judged.json, &judged.bundle, &body.to_string())
+    hooks::call(hooks, &judged.json, Some(&judged.bundle), &body.to_string())
 }
 
-/// The same where there is neither bundle nor report: what was seen, one event a line.
+/// The same where there is neither bundle nor report: what was seen, as events.
 fn pass_on_unjudged(scene: &Scene, failed: &str, hooks: (Option<String>, Option<String>)) -> Vec<String> {
     let events: Vec<serde_json::Value> =
         scene.events.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
@@ -625,7 +626,7 @@ fn pass_on_unjudged(scene: &Scene, failed: &str, hooks: (Option<String>, Option<
         "events": events,
     });
     let body = body.to_string();
-    hooks::call(hooks, &body, &std::env::temp_dir().join(incident::stem()), &body)
+    hooks::call(hooks, &body, None, &body)
 }
 
 /// Prints, whoever is still reading.

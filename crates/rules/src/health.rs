@@ -229,8 +229,8 @@ pub(crate) fn confidence(scene: &Scene<'_>) -> Confidence {
 #[cfg(test)]
 mod tests {
     use ringleader_model::{
-        Cite, Confidence, KernelEventKind, Note, NoteKind, Pick, PickedProcess, Pid, SourceKind, SystemFact,
-        TorchEvent,
+        Cite, Confidence, KernelEventKind, Note, NoteKind, Pick, PickedProcess, Pid, SourceId, SourceKind,
+        SystemFact, TorchEvent,
     };
 
     use crate::diagnose;
@@ -260,18 +260,25 @@ mod tests {
         says(&Stage::job(3).dumps(&["", "", ""]), "undecided, low");
     }
 
+    fn noted(stage: &mut Stage, source: SourceId, kind: NoteKind) {
+        let cite = Cite::whole(source);
+        stage.case.notes.push(Note { cite, kind, text: "cannot be read further".into() });
+    }
+
+    /// A source of its own, of no kind.
+    fn cut_archive(stage: &mut Stage) {
+        let source = stage.source(SourceKind::Unknown);
+        stage.case.sources.iter_mut().skip(source.0 as usize).for_each(|s| s.kinds.clear());
+        noted(stage, source, NoteKind::Truncated);
+    }
+
     #[test]
     fn text_alone_says_little_and_what_could_not_be_read_nothing() {
         let mut stage = Stage::new();
         stage.source(SourceKind::PlainText);
         // It may be the quiet output of a job that is well.
         says(&stage, "none, low");
-        let note = Note {
-            cite: ringleader_model::Cite::whole(ringleader_model::SourceId(0)),
-            kind: NoteKind::Unreadable,
-            text: "cut".into(),
-        };
-        stage.case.notes.push(note);
+        noted(&mut stage, SourceId(0), NoteKind::Unreadable);
         says(&stage, "undecided, low");
         let mut other = Stage::new();
         other.source(SourceKind::Unknown);
@@ -315,14 +322,7 @@ mod tests {
     #[test]
     fn an_archive_that_ends_early() {
         let mut stage = Stage::job(3).dumps(&["ar:1 ar:9", "ar:1 ar:9", "ar:1 ar:9"]);
-        let source = stage.source(SourceKind::Unknown);
-        stage.case.sources.iter_mut().skip(source.0 as usize).for_each(|s| s.kinds.clear());
-        let cite = Cite::whole(source);
-        stage.case.notes.push(Note {
-            cite,
-            kind: NoteKind::Truncated,
-            text: "cannot be read further".into(),
-        });
+        cut_archive(&mut stage);
         says(&stage, "undecided, low");
         // A kernel log in it may lie beside a job that was cut off.
         let crash = KernelEventKind::Crash {
@@ -333,14 +333,7 @@ mod tests {
         };
         let mut alone = Stage::new().kernel("", crash);
         says(&alone, "process-crashed, medium");
-        let source = alone.source(SourceKind::Unknown);
-        alone.case.sources.iter_mut().skip(source.0 as usize).for_each(|s| s.kinds.clear());
-        let cite = Cite::whole(source);
-        alone.case.notes.push(Note {
-            cite,
-            kind: NoteKind::Truncated,
-            text: "cannot be read further".into(),
-        });
+        cut_archive(&mut alone);
         says(&alone, "undecided, low");
     }
 

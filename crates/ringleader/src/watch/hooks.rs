@@ -2,9 +2,10 @@
 //! deadline, and what goes wrong is a note.
 
 use std::fmt::Write as _;
+use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,11 +26,12 @@ pub(crate) fn patience(has_command: bool, has_webhook: bool) -> Duration {
     Duration::from_secs(command.max(webhook))
 }
 
-/// Calls the hooks that are set, one beside the other, and answers with what came of them.
+/// Calls the hooks that are set, one beside the other, and answers with what came of them. No bundle where none could be
+/// written.
 pub(crate) fn call(
     (command, webhook): (Option<String>, Option<String>),
     report: &str,
-    bundle: &Path,
+    bundle: Option<&Path>,
     body: &str,
 ) -> Vec<String> {
     thread::scope(|scope| {
@@ -42,14 +44,15 @@ pub(crate) fn call(
 
 /// Runs `sh -c COMMAND` with the report on its standard input and the bundle's path in `RINGLEADER_BUNDLE`. What it
 /// prints goes into a file beside the bundle. Answers with a sentence on what came of it.
-fn command(command: &str, report: &str, bundle: &Path) -> String {
+fn command(command: &str, report: &str, bundle: Option<&Path>) -> String {
     run(command, report, bundle, Duration::from_secs(COMMAND_S))
 }
 
-fn run(command: &str, report: &str, bundle: &Path, limit: Duration) -> String {
+fn run(command: &str, report: &str, bundle: Option<&Path>, limit: Duration) -> String {
     let child = Command::new("sh")
         .args(["-c", command])
-        .env("RINGLEADER_BUNDLE", bundle)
+        .env_remove("RINGLEADER_BUNDLE")
+        .envs(bundle.map(|bundle| ("RINGLEADER_BUNDLE", bundle)))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -77,18 +80,25 @@ fn run(command: &str, report: &str, bundle: &Path, limit: Duration) -> String {
         Some(status) => format!("--on-stall ended with {status}"),
         None => format!("--on-stall did not end within {} s and was killed", limit.as_secs()),
     };
-    if !said.is_empty() {
-        let path = bundle.with_file_name(format!(
-            "{}.on-stall.txt",
-            bundle.file_name().unwrap_or_default().to_string_lossy().trim_end_matches(".tar.zst")
-        ));
-        // Writing to a String cannot fail.
-        let _ = match std::fs::write(&path, &said) {
-            Ok(()) => write!(out, "; its output is in {}", path.display()),
-            Err(error) => write!(out, "; its output is lost: write {}: {error}", path.display()),
-        };
+    if said.is_empty() {
+        return out;
     }
+    // Writing to a String cannot fail.
+    let _ = match bundle.map(|bundle| keep_beside(bundle, &said)) {
+        Some(Ok(path)) => write!(out, "; its output is in {}", path.display()),
+        Some(Err(error)) => write!(out, "; its output is lost: {error}"),
+        None => write!(out, "; its output is lost with the bundle"),
+    };
     out
+}
+
+/// Writes a new file: the folder may be one for all, where somebody else may have laid a link of that name.
+fn keep_beside(bundle: &Path, said: &[u8]) -> Result<PathBuf, String> {
+    let name = bundle.file_name().unwrap_or_default().to_string_lossy();
+    let path = bundle.with_file_name(format!("{}.on-stall.txt", name.trim_end_matches(".tar.zst")));
+    let written = File::create_new(&path).and_then(|mut file| file.write_all(said));
+    written.map_err(|error| format!("write {}: {error}", path.display()))?;
+    Ok(path)
 }
 
 /// Bytes that come in, as far as they have come.
@@ -184,10 +194,16 @@ mod tests {
     fn a_command_reads_the_report_and_its_output_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let bundle = folder.path().join("b.tar.zst");
-        let said = command("cat; echo $RINGLEADER_BUNDLE; echo oops >&2; exit 3", "{\"a\":1}\n", &bundle);
+        let said =
+            command("cat; echo $RINGLEADER_BUNDLE; echo oops >&2; exit 3", "{\"a\":1}\n", Some(&bundle));
         assert!(said.starts_with("--on-stall ended with exit status: 3"), "{said}");
         let kept = std::fs::read_to_string(folder.path().join("b.on-stall.txt")).unwrap();
         assert_eq!(kept, format!("{{\"a\":1}}\n{}\noops\n", bundle.display()));
+        // A second file of that name may be a link to anything.
+        let said = command("echo again", "", Some(&bundle));
+        assert!(said.contains("its output is lost: write ") && said.contains("File exists"), "{said}");
+        let none = command("test -z \"${RINGLEADER_BUNDLE+set}\" && echo gone", "", None);
+        assert_eq!(none, "--on-stall ended with exit status: 0; its output is lost with the bundle");
     }
 
     #[test]
@@ -196,7 +212,7 @@ mod tests {
         let bundle = folder.path().join("b.tar.zst");
         let began = Instant::now();
         let long = "x".repeat(1 << 20);
-        let said = run("sleep 600 & sleep 600", &long, &bundle, Duration::from_millis(300));
+        let said = run("sleep 600 & sleep 600", &long, Some(&bundle), Duration::from_millis(300));
         assert!(said.contains("did not end within"), "{said}");
         assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     }
@@ -241,7 +257,7 @@ mod tests {
         let done = folder.path().join("done");
         let slow = format!("sleep 2; echo x > {}", done.display());
         let bundle = folder.path().join("b");
-        let calls = thread::spawn(move || call((Some(slow), Some(url)), "r", &bundle, "{}"));
+        let calls = thread::spawn(move || call((Some(slow), Some(url)), "r", Some(&bundle), "{}"));
         assert_eq!(server.join().unwrap(), "{}");
         assert!(!done.exists(), "posted while the command ran");
         assert_eq!(calls.join().unwrap(), ["--on-stall ended with exit status: 0"]);

@@ -242,8 +242,8 @@ struct Join<'r> {
     gpus: BTreeMap<PciAddress, Vec<&'r Member>>,
     /// Ranks that their launcher saw end by SIGKILL, and when.
     killed: Vec<(Who, WallTime)>,
-    /// Until when, ns, each process is known to have gone on by the ring of its plugin.
-    lived: Vec<(&'r Who, i64)>,
+    /// Until when, ns, each rank is known to have gone on by the ring of its plugin.
+    lived: BTreeMap<Rank, i64>,
     /// The first wall time of each boot of each log.
     boots: BTreeMap<(SourceId, u32), WallTime>,
     /// Processes beside the ranks that the job's own statements name, or that were seen to be its own: workers of a data
@@ -256,7 +256,7 @@ struct Join<'r> {
 }
 
 impl<'r> Join<'r> {
-    fn new(case: &'r Case, roster: &'r Roster, window: Window, has_job: bool) -> Self {
+    fn new(case: &Case, roster: &'r Roster, window: Window, has_job: bool) -> Self {
         let mut gpus: BTreeMap<PciAddress, Vec<&Member>> = BTreeMap::new();
         for member in &roster.members {
             if let Some(gpu) = member.gpu {
@@ -315,11 +315,15 @@ impl<'r> Join<'r> {
         let world_size = roster.world_size.or_else(|| told_size(case));
         let knows_all_gpus = world_size.is_some_and(|n| n > 0 && with_gpu.len() >= n as usize);
         let killed = killed.collect();
-        let lived = case.observations.iter().filter_map(|o| match &o.fact {
-            Fact::Ring(ring) => Some((&o.who, ring.taken_ns)),
-            _ => None,
-        });
-        let lived = lived.collect();
+        let mut lived: BTreeMap<Rank, i64> = BTreeMap::new();
+        for observation in &case.observations {
+            let Fact::Ring(ring) = &observation.fact else { continue };
+            let rank = observation.who.rank.or_else(|| roster.culprit(&observation.who).rank);
+            if let Some(rank) = rank {
+                let until = lived.entry(rank).or_insert(ring.taken_ns);
+                *until = ring.taken_ns.max(*until);
+            }
+        }
         let has_failed = stated_failure(case).is_some();
         Self {
             roster,
@@ -459,16 +463,14 @@ impl<'r> Join<'r> {
         // Whoever went on after the kill was not the one killed.
         let until = at.ns.saturating_add(at.error_ns.max(LATE_NS));
         let outlived = |who: &Who| {
-            let rank = self.roster.culprit(who).rank;
-            let rank_of = |own: &Who| self.roster.culprit(own).rank;
-            let mut rings = self.lived.iter().filter(|(own, _)| rank.is_some() && rank_of(own) == rank);
-            at.has_year && rings.any(|(_, lived)| *lived > until)
+            let lived = self.roster.culprit(who).rank.and_then(|rank| self.lived.get(&rank));
+            at.has_year && lived.is_some_and(|lived| *lived > until)
         };
         let is_it = |who: &Who| match pid {
             None => !outlived(who),
             Some(_) => who.pid == pid && who.rank.is_some(),
         };
-        let killed = self.killed.iter().filter(|(who, killed)| is_it(who) && near(killed));
+        let killed = self.killed.iter().filter(|(who, killed)| near(killed) && is_it(who));
         let mut found = killed.map(|(who, _)| who);
         let first = found.next()?;
         found.all(|who| self.roster.culprit(who).rank == self.roster.culprit(first).rank).then_some(first)

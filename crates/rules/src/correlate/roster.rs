@@ -53,6 +53,9 @@ pub struct Roster {
     pub world_size: Option<u32>,
     /// Pids that are launchers (agents), not ranks.
     pub launchers: BTreeSet<Pid>,
+    /// Members of each pid, of the container and of the node, by their places in `members`: snapshots of many nodes ask by
+    /// the row.
+    places: BTreeMap<Pid, BTreeSet<usize>>,
 }
 
 /// Processes that one observation says were started as ranks.
@@ -126,8 +129,24 @@ impl Roster {
         roster.mark_followed(case);
         roster.members.sort_by_key(Member::order);
         roster.join_nameless();
+        roster.index();
         roster.join_snapshots(case);
         roster
+    }
+
+    fn index(&mut self) {
+        self.places.clear();
+        for (at, member) in self.members.iter().enumerate() {
+            for pid in [member.pid, member.outer_pid].into_iter().flatten() {
+                self.places.entry(pid).or_default().insert(at);
+            }
+        }
+    }
+
+    /// Members with this pid, of the container or of the node.
+    fn with_pid(&self, pid: Pid) -> impl Iterator<Item = (usize, &Member)> {
+        let places = self.places.get(&pid).into_iter().flatten();
+        places.filter_map(|at| Some((*at, self.members.get(*at)?)))
     }
 
     /// What snapshots of nodes and lists of the driver know of the members' processes.
@@ -143,6 +162,8 @@ impl Roster {
                         let Some(at) = self.place_of(pid, host) else { continue };
                         if let Some(member) = self.members.get_mut(at) {
                             member.outer_pid = member.outer_pid.or(picked.outer_pid);
+                            let outer = member.outer_pid.unwrap_or(pid);
+                            self.places.entry(outer).or_default().insert(at);
                         }
                         opened.extend(picked.gpus.iter().map(|gpu| (at, *gpu)));
                     }
@@ -168,10 +189,7 @@ impl Roster {
 
     /// The only member with this process.
     fn place_of(&self, pid: Pid, host: Option<&Host>) -> Option<usize> {
-        let is_it = |m: &Member| {
-            (m.pid == Some(pid) || m.outer_pid == Some(pid)) && hosts_agree(m.host.as_ref(), host)
-        };
-        let mut found = self.members.iter().enumerate().filter(|(_, m)| is_it(m));
+        let mut found = self.with_pid(pid).filter(|(_, m)| hosts_agree(m.host.as_ref(), host));
         let (at, _) = found.next()?;
         found.next().is_none().then_some(at)
     }
@@ -455,7 +473,7 @@ impl Roster {
     /// The member that `who` means.
     pub fn find(&self, who: &Who) -> Option<&Member> {
         if let Some(rank) = who.rank {
-            return self.members.iter().find(|m| m.rank == Some(rank));
+            return self.by_rank(rank);
         }
         let pid = who.pid?;
         let matches = |m: &&Member| {
@@ -463,7 +481,7 @@ impl Roster {
                 && (hosts_agree(m.host.as_ref(), who.host.as_ref())
                     || m.address.is_some() && m.address == who.host)
         };
-        let mut found = self.members.iter().filter(matches);
+        let mut found = self.with_pid(pid).map(|(_, m)| m).filter(matches);
         match (found.next(), found.next()) {
             (Some(one), None) => Some(one),
             _ => None,
@@ -473,7 +491,7 @@ impl Roster {
     /// The member that the kernel of a host calls by this number.
     pub fn by_kernel(&self, pid: Pid, host: Option<&Host>) -> Option<&Member> {
         let is_it = |m: &&Member| m.outer_pid == Some(pid) && hosts_agree(m.host.as_ref(), host);
-        let mut found = self.members.iter().filter(is_it);
+        let mut found = self.with_pid(pid).map(|(_, m)| m).filter(is_it);
         if let (Some(one), None) = (found.next(), found.next()) {
             return Some(one);
         }
@@ -484,7 +502,8 @@ impl Roster {
 
     /// The member with this global rank.
     pub fn by_rank(&self, rank: Rank) -> Option<&Member> {
-        self.members.iter().find(|m| m.rank == Some(rank))
+        let at = self.members.partition_point(|m| m.rank.is_some_and(|own| own < rank));
+        self.members.get(at).filter(|m| m.rank == Some(rank))
     }
 
     /// The global rank of a process, by pid and (if given) host or address.
@@ -630,7 +649,8 @@ mod tests {
             pid: Some(Pid(7)),
             ..Member::default()
         };
-        let roster = Roster { members: vec![member("a", 0), member("b", 1)], ..Roster::default() };
+        let mut roster = Roster { members: vec![member("a", 0), member("b", 1)], ..Roster::default() };
+        roster.index();
         let who =
             |host: Option<&str>| Who { pid: Some(Pid(7)), host: host.map(Host::from), ..Who::default() };
         assert_eq!(roster.find(&who(None)), None);

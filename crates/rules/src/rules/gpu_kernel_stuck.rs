@@ -119,7 +119,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
         Draft::new(
             RULE.id,
             "gpu-kernel-stuck",
-            format!("the GPU of {} runs something else: #{seq} of {} never starts there", drafting::rank(rank), group.name),
+            format!(
+                "the GPU of {} runs something else: #{seq} of {} never starts there",
+                drafting::rank(rank),
+                group.name
+            ),
         )
         .weight(Weight::Derived)
         .confidence(if late.is_some() { Confidence::High } else { Confidence::Medium })
@@ -129,8 +133,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .evidence(named.into_iter().filter(|(r, _)| *r == rank).flat_map(|(_, e)| e))
         .evidence(records.take(3))
         .at(front.since_ns)
-        .advise_made(Impact::Disruptive, "see which kernel runs there (pauses that process)", Some(format!("cuda-gdb --pid {} -batch -ex 'info cuda kernels'", drafting::pid_of(scene, rank))))
-        .advise(Impact::Harmless, "run that rank's kernels before this collective with CUDA_LAUNCH_BLOCKING=1 to find the one that does not return")
+        .advise_made(Impact::Disruptive, SEE_KERNEL, Some(see_kernel(scene, rank)))
+        .advise(Impact::Harmless, LAUNCH_ALONE)
         .build()
         .into_iter()
         .collect(),
@@ -227,15 +231,16 @@ fn is_stopped(condition: &Condition) -> bool {
 
 fn advise(scene: &Scene<'_>, draft: Draft, rank: Rank) -> Draft {
     draft
-        .advise_made(
-            Impact::Disruptive,
-            "see which kernel runs there (pauses that process)",
-            Some(format!("cuda-gdb --pid {} -batch -ex 'info cuda kernels'", drafting::pid_of(scene, rank))),
-        )
-        .advise(
-            Impact::Harmless,
-            "run that rank's kernels before this collective with CUDA_LAUNCH_BLOCKING=1 to find the one that does not return",
-        )
+        .advise_made(Impact::Disruptive, SEE_KERNEL, Some(see_kernel(scene, rank)))
+        .advise(Impact::Harmless, LAUNCH_ALONE)
+}
+
+const SEE_KERNEL: &str = "see which kernel runs there (pauses that process)";
+const LAUNCH_ALONE: &str = "run that rank's kernels before this collective with CUDA_LAUNCH_BLOCKING=1 to find the one that does \
+                            not return";
+
+fn see_kernel(scene: &Scene<'_>, rank: Rank) -> String {
+    format!("cuda-gdb --pid {} -batch -ex 'info cuda kernels'", drafting::pid_of(scene, rank))
 }
 
 /// Without dumps of all ranks: NCCL's logs count as many calls on every rank, and yet ranks time out.
@@ -272,11 +277,7 @@ fn by_count(scene: &Scene<'_>) -> Outcome {
         .victims(victims)
         .evidence(evidence)
         .evidence(timed_out.into_iter().take(3).map(|(_, e)| e))
-        .advise_made(
-            Impact::Disruptive,
-            "see which kernel runs there (pauses that process)",
-            Some(format!("cuda-gdb --pid {} -batch -ex 'info cuda kernels'", drafting::pid_of(scene, rank))),
-        )
+        .advise_made(Impact::Disruptive, SEE_KERNEL, Some(see_kernel(scene, rank)))
         .build()
         .into_iter()
         .collect(),
