@@ -13,6 +13,7 @@ reader is the example `dump` of the crate `ring`. Needs two GPUs, nvcc, g++ and 
 Each release runs over NVLink or PCIe (`direct`) and over TCP (`socket`): kernels report there, proxies here. `all`: operations
 one by one, communicators, many in a row, graphs. `many`: communicators that come and go. `flood`: a graph that is recorded while nothing is followed. `abort`: rank
 1 never comes. `late`: rank 1 comes late, then is killed; rings are read meanwhile, and `ringleader diagnose` judges them.
+`several`: both ranks in one process, of which the second comes late. `uneven`: groups of broadcasts, one from each rank.
 
 Nothing waits for ever: every job has a deadline and is ended by pid, and `--budget` ends the whole. Exit 1 if anything that
 the release can tell was not told rightly.
@@ -38,7 +39,7 @@ import build  # noqa: E402
 import judge  # noqa: E402
 
 # Seconds that a job may take.
-DEADLINES = {"all": 60, "flood": 40, "abort": 15, "many": 100, "late": 50}
+DEADLINES = {"all": 60, "flood": 40, "abort": 15, "many": 100, "late": 50, "several": 40, "uneven": 30}
 TRANSPORTS = {
     "direct": {},
     "socket": {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_NET": "Socket"},
@@ -47,6 +48,8 @@ TRANSPORTS = {
 FEW_CHANNELS = {"NCCL_MAX_NCHANNELS": "4", "NCCL_MAX_P2P_NCHANNELS": "2"}
 # So long rank 1 is late: what lasts less than 3 s is no stall.
 LATE_SECONDS = 5
+# Jobs that are tried within the node alone.
+DIRECT_ALONE = ("flood", "many", "several", "uneven")
 # Jobs that only wait for each other disturb each other little.
 AT_ONCE = {"late": 14}
 
@@ -100,6 +103,10 @@ class Job:
                 **TRANSPORTS[self.transport],
                 **(FEW_CHANNELS if self.mode in ("all", "many") else {}),
             }  # fmt: skip
+            if self.mode == "several":
+                # A process that is no rank has no number of one.
+                for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):
+                    del environment[name]
             if not self.has_plugin:
                 del environment["NCCL_PROFILER_PLUGIN"]
             with open(self.folder / f"out-{rank}.jsonl", "wb") as out, open(self.folder / f"err-{rank}.log", "wb") as err:
@@ -166,6 +173,36 @@ class Job:
             time.sleep(0.02)
         return is_done()
 
+    def several(self):
+        checks, about = self.checks, (self.version, self.transport)
+        if not self.wait(25, self.marks("ready")):
+            checks["ends"] = judge.finished(self.lines()[:1], [self.processes[0].poll()])
+            return
+        time.sleep(LATE_SECONDS)
+        frozen = self.folder / "late"
+        frozen.mkdir()
+        ring = self.read(frozen)[0]
+        checks["loaded"] = judge.loaded([ring], self.version, [None])
+        if ring is None:
+            return
+        checks["late"] = judge.waiting(judge.parted(ring), 81, *about)
+        # Which size follows from the ranks that are seen only where each has a process of its own.
+        knows_size = judge.interface_of(self.version) >= 4
+        told = self.diagnose(frozen)
+        checks["late blamed"] = judge.blamed(told, *about, knows_size) if self.options.bin else "-: not asked"
+        (self.folder / "enter").touch()
+        self.wait(8, lambda: all(process.poll() is not None for process in self.processes))
+        lines = self.lines()[0]
+        checks["ends"] = judge.finished([lines], [self.processes[0].poll()])
+        self.end()
+        (ring, _) = self.read()
+        (self.folder / "rings.json").write_text(json.dumps([ring]))
+        rings, lines = judge.parted(ring), [judge.of_rank(lines, rank) for rank in range(2)]
+        each = list(zip(rings, lines))
+        checks["calls"] = both(judge.calls(mine, words, *about) for mine, words in each)
+        checks["communicators"] = judge.communicators(rings, lines, self.version)
+        checks["ended"] = both(judge.ended(mine, words, *about) for mine, words in each)
+
     def marks(self, name):
         return lambda: all((self.folder / f"{name}-{rank}").exists() for rank in range(2))
 
@@ -196,6 +233,8 @@ class Job:
             self.start()
             if self.mode == "late":
                 self.late()
+            elif self.mode == "several":
+                self.several()
             else:
                 self.whole()
         except Exception as error:  # a reader that fails is a finding, and costs this job only
@@ -231,7 +270,7 @@ class Job:
         checks["calls"] = both(judge.calls(ring, mine, self.version, self.transport) for ring, mine in each)
         if self.mode in ("all", "many"):
             checks["communicators"] = judge.communicators(rings, lines, self.version)
-        if self.mode == "all":
+        if self.mode in ("all", "uneven"):
             checks["ended"] = both(judge.ended(ring, mine, self.version, self.transport) for ring, mine in each)
 
     def late(self):
@@ -305,7 +344,7 @@ class Runner:
                 for mode in filter(modes, self.options.jobs):
                     for transport in self.options.transports:
                         for version, library in sorted(libraries.items(), reverse=True):
-                            if mode not in ("flood", "many") or transport == "direct":
+                            if mode not in DIRECT_ALONE or transport == "direct":
                                 pool.submit(self.one, version, library, transport, mode)
 
     def table(self, failed_builds):

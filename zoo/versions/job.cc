@@ -1,6 +1,6 @@
 // One rank of a short job of two that calls what programs call, for `zoo/versions.py`.
 //
-//   job RANK DEVICE DIR all COMMUNICATORS | many COMMUNICATORS | flood | abort | late
+//   job RANK DEVICE DIR all COMMUNICATORS | many COMMUNICATORS | flood | uneven | abort | late | several
 //
 // It prints JSON lines: what it is about to do (`step`), that it did it (`done`), and every call that it makes (`call`), as
 // NCCL names its parts. DIR is shared by both ranks: NCCL's id, and the marks by which the ranks and the checker wait for
@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "../must.h"
@@ -20,8 +21,8 @@
 static const size_t kBytes = 64 << 20;
 static int rank;
 static std::string folder;
-static char *from, *to;
-static cudaStream_t stream;
+static thread_local char *from, *to;
+static thread_local cudaStream_t stream;
 
 struct Comm {
   ncclComm_t comm;
@@ -53,6 +54,23 @@ static void mark(const std::string &name) {
 
 static void wait_for(const std::string &name) {
   while (access((folder + "/" + name).c_str(), F_OK) != 0) usleep(1000);
+}
+
+// What follows in this thread goes to this GPU.
+static void use(int device) {
+  static struct {
+    char *from, *to;
+    cudaStream_t stream;
+  } gpus[16];
+  auto &gpu = gpus[device % 16];
+  CUDA(cudaSetDevice(device));
+  if (!gpu.from) {
+    CUDA(cudaMalloc(&gpu.from, kBytes));
+    CUDA(cudaMalloc(&gpu.to, kBytes));
+    CUDA(cudaMemset(gpu.from, 0, kBytes));
+    CUDA(cudaStreamCreate(&gpu.stream));
+  }
+  from = gpu.from, to = gpu.to, stream = gpu.stream;
 }
 
 static Comm init(const char *name) {
@@ -98,14 +116,22 @@ static void exchange(const Comm &c, size_t count, int runs = 1) {
 
 static void finish() { CUDA(cudaStreamSynchronize(stream)); }
 
+static void all_gather(const Comm &c) {
+  call(c, "AllGather", 307, "ncclInt64", -1, -1, 1);
+  NCCL(ncclAllGather(from, to, 307, ncclInt64, c.comm, stream));
+}
+
+static void broadcast(const Comm &c, size_t count, int root) {
+  call(c, "Broadcast", count, "ncclBfloat16", root, -1, 1);
+  NCCL(ncclBroadcast(from, to, count, ncclBfloat16, root, c.comm, stream));
+}
+
 static void operations(const Comm &c) {
   all_reduce(c, 1003);
   finish();
-  call(c, "Broadcast", 2005, "ncclBfloat16", 1, -1, 1);
-  NCCL(ncclBroadcast(from, to, 2005, ncclBfloat16, 1, c.comm, stream));
+  broadcast(c, 2005, 1);
   finish();
-  call(c, "AllGather", 307, "ncclInt64", -1, -1, 1);
-  NCCL(ncclAllGather(from, to, 307, ncclInt64, c.comm, stream));
+  all_gather(c);
   finish();
   call(c, "ReduceScatter", 411, "ncclFloat32", -1, -1, 1);
   NCCL(ncclReduceScatter(from, to, 411, ncclFloat, ncclSum, c.comm, stream));
@@ -223,6 +249,37 @@ static void flood() {
   done("destroy");
 }
 
+// Parts of unequal size are gathered by a group of broadcasts, one from each rank, as PyTorch does it.
+static void uneven() {
+  step("init");
+  Comm world = init("world");
+  done("init");
+  step("operations");
+  for (int i = 0; i < 3; i++) {
+    all_reduce(world, 1003);
+    finish();
+  }
+  done("operations");
+  step("uneven");
+  for (int i = 0; i < 3; i++) {
+    NCCL(ncclGroupStart());
+    broadcast(world, 300000, 0);
+    broadcast(world, 2005, 1);
+    NCCL(ncclGroupEnd());
+    finish();
+    for (int j = 0; j < 4; j++) {
+      all_reduce(world, 411 + j);
+      finish();
+    }
+    all_reduce(world, 4 << 20);
+    finish();
+  }
+  done("uneven");
+  step("destroy");
+  NCCL(ncclCommDestroy(world.comm));
+  done("destroy");
+}
+
 static void warm_up(const Comm &world) {
   for (int i = 0; i < 20; i++) {  // a rhythm
     all_reduce(world, 61);
@@ -270,16 +327,62 @@ static void late() {
   finish();
 }
 
+// Both ranks in one process, the other one has nothing to do: first by one thread, in groups, then by a thread for each GPU,
+// of which one comes late.
+static void several() {
+  if (rank == 1) return;
+  step("init");
+  const int devices[2] = {0, 1};
+  ncclComm_t made[2];
+  NCCL(ncclCommInitAll(made, 2, devices));
+  const Comm ranks[2] = {{made[0], 0, 0}, {made[1], 1, 1}};
+  auto together = [&](auto operation) {
+    NCCL(ncclGroupStart());
+    for (const Comm &c : ranks) use(c.rank), operation(c);
+    NCCL(ncclGroupEnd());
+    for (const Comm &c : ranks) use(c.rank), finish();
+  };
+  done("init");
+
+  step("operations");
+  together([](const Comm &c) { all_reduce(c, 1003); });
+  together([](const Comm &c) { all_gather(c); });
+  together([](const Comm &c) { exchange(c, 5009); });
+  together([](const Comm &c) { all_reduce(c, 4 << 20); });
+  done("operations");
+
+  step("row");
+  for (int i = 0; i < 20; i++) {  // a rhythm
+    together([](const Comm &c) { all_reduce(c, 61); });
+    usleep(10000);
+  }
+  done("row");
+
+  step("late");
+  std::vector<std::thread> threads;
+  for (const Comm &c : ranks) {
+    threads.emplace_back([&c] {
+      use(c.rank);
+      mark("ready-" + std::to_string(c.rank));
+      if (c.rank == 1) wait_for("enter");
+      all_reduce(c, 81);
+      finish();
+    });
+  }
+  for (auto &thread : threads) thread.join();
+  done("late");
+
+  step("destroy");
+  for (const Comm &c : ranks) NCCL(ncclCommDestroy(c.comm));
+  done("destroy");
+}
+
 int main(int argc, char **argv) {
   if (argc < 5) return 2;
   rank = std::atoi(argv[1]);
   folder = argv[3];
   std::string mode = argv[4];
-  CUDA(cudaSetDevice(std::atoi(argv[2])));
-  CUDA(cudaMalloc(&from, kBytes));
-  CUDA(cudaMalloc(&to, kBytes));
-  CUDA(cudaMemset(from, 0, kBytes));
-  CUDA(cudaStreamCreate(&stream));
+  use(std::atoi(argv[2]));
   int version = 0;
   NCCL(ncclGetVersion(&version));
   std::printf("{\"nccl\": %d}\n", version);
@@ -287,6 +390,8 @@ int main(int argc, char **argv) {
   if (mode == "many") many(argc > 5 ? std::atoi(argv[5]) : 50);
   if (mode == "flood") flood();
   if (mode == "abort") abort_one();
+  if (mode == "uneven") uneven();
   if (mode == "late") late();
+  if (mode == "several") several();
   return 0;
 }

@@ -10,23 +10,26 @@ import json
 import os
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-# What is wrong, and the check that must say so; `right` passes all.
+# What is wrong, the job that shows it, and the check that must say so; `right` passes all.
 WRONG = {
-    "count": "calls",
-    "kind": "calls",
-    "swallowed": "calls",
-    "endless": "ended",
-    "hangs": "ends",
-    "dies": "ends",
-    "ranks": "communicators",
-    "lingers": "communicators",
-    "entered": "late",
-    "unseen": "late",
-    "forgotten": "over",
+    "count": ("all", "calls"),
+    "kind": ("all", "calls"),
+    "swallowed": ("all", "calls"),
+    "endless": ("all", "ended"),
+    "hangs": ("all", "ends"),
+    "dies": ("all", "ends"),
+    "ranks": ("all", "communicators"),
+    "lingers": ("all", "communicators"),
+    "entered": ("late", "late"),
+    "unseen": ("late", "late"),
+    "forgotten": ("late", "over"),
+    "mingled": ("several", "calls"),
+    "early": ("several", "late"),
 }
 VERSION = (2, 27, 7)
 GROUP, COLL, P2P, KERNEL, STOP = 1, 2, 4, 64, 22
@@ -78,11 +81,11 @@ class Rank:
     def say(self, **what):
         print(json.dumps(what), flush=True)
 
-    def comm(self, turned=False):
+    def comm(self, turned=False, key=None):
         context, number = ctypes.c_void_p(), self.comms
         rank = 1 - self.rank if turned else self.rank
         told = 0 if self.how == "ranks" else rank
-        self.table.init(ctypes.byref(context), ctypes.byref(self.mask), None, 0xC0 + number, 1, 2, told, None)
+        self.table.init(ctypes.byref(context), ctypes.byref(self.mask), None, key or 0xC0 + number, 1, 2, told, None)
         self.comms += 1
         return context, number, rank
 
@@ -182,6 +185,41 @@ class Rank:
             self.wait("never")
         self.call(world, "AllReduce", 91, wait_for="never")
 
+    def several(self):
+        if self.rank == 1:
+            return
+        self.say(step="init")
+        ranks = [self.comm(key=0xD0), self.comm(True, key=0xD0)]
+        self.say(done="init")
+        self.say(step="operations")
+        for _ in range(20):
+            for comm in ranks:
+                self.call(ranks[0] if self.how == "mingled" else comm, "AllReduce", 61, is_quiet=True)
+                self.say(call="AllReduce", comm=comm[1], count=61, datatype="ncclFloat32", root=-1, peer=-1, runs=1)
+            time.sleep(0.01)
+        for comm in ranks:
+            self.exchange(comm, 5009)
+        self.say(done="operations")
+        self.say(step="late")
+        def enter(comm):
+            (self.folder / f"ready-{comm[2]}").touch()
+            if comm[2] == 1:
+                if self.how != "early":
+                    self.wait("enter")
+                (self.folder / "entered-81").touch()
+            self.call(comm, "AllReduce", 81, wait_for="entered-81")
+
+        threads = [threading.Thread(target=enter, args=(comm,)) for comm in ranks]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.say(done="late")
+        self.say(step="destroy")
+        for comm in ranks:
+            self.table.finalize(comm[0])
+        self.say(done="destroy")
+
     def wait(self, name):
         while not (self.folder / name).exists():
             time.sleep(0.005)
@@ -195,13 +233,13 @@ def self_test(options):
         if not getattr(options, name):
             sys.exit(f"--{name} is missing")
         setattr(options, name, getattr(options, name).resolve())
-    versions.DEADLINES.update(all=6, late=25)
+    versions.DEADLINES.update(all=6, late=25, several=25)
     versions.LATE_SECONDS = 4 if options.bin else 0.5
     options.communicators, options.parallel, options.transports, options.budget = 6, 2, ["direct"], 0
 
-    def one(how, check):
+    def one(how, job, check):
         mine = argparse.Namespace(**vars(options))
-        mine.jobs = ["all", "late"] if how == "right" else ["late" if check in ("late", "over") else "all"]
+        mine.jobs = [job] if job else ["all", "late", "several"]
         with tempfile.TemporaryDirectory() as scratch:
             mine.job = Path(scratch) / how
             mine.job.write_text(f"#!/bin/sh\nexec {sys.executable} {HERE / 'stand_in.py'} {how} \"$@\"\n")
@@ -215,8 +253,9 @@ def self_test(options):
         return how, check, failed
 
     problems = []
+    cases = [("right", None, None), ("stuck", "all", None), *((how, *wrong) for how, wrong in WRONG.items())]
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        for how, check, failed in pool.map(one, *zip(("right", None), ("stuck", None), *WRONG.items())):
+        for how, check, failed in pool.map(one, *zip(*cases)):
             print(f"{how}: {failed or 'all is well'}", flush=True)
             if (check is None) != (not failed) or (check is not None and check not in failed):
                 problems.append(f"{how}: {check} was to fail, and failed has {failed}")
@@ -230,4 +269,4 @@ if __name__ == "__main__":
         time.sleep(60 if sys.argv[1] == "stuck" else 0)
         sys.exit()
     mine = Rank(sys.argv[1], int(sys.argv[2]), Path(sys.argv[4]))
-    {"all": lambda: mine.all(int(sys.argv[6])), "late": mine.late}[sys.argv[5]]()
+    {"all": lambda: mine.all(int(sys.argv[6])), "late": mine.late, "several": mine.several}[sys.argv[5]]()

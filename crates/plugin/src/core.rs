@@ -3,6 +3,7 @@
 use std::ffi::{c_char, c_int, c_ulong, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use crate::broadcasts::Broadcasts;
 use crate::pace::Pace;
 use crate::release;
 use ringleader_ring::names::{ALGORITHM_CE, KEY_BYTES, Key, Kind};
@@ -186,6 +187,7 @@ pub struct Core {
     pid: c_int,
     mask: Option<u64>,
     pace: Pace,
+    broadcasts: Broadcasts,
     /// Communicators so far.
     version: AtomicI32,
 }
@@ -209,7 +211,14 @@ impl Core {
         let follows_all = std::env::var(FOLLOW).is_ok_and(|value| value.trim() == "all");
         let pace =
             Pace::new(mask.map(|mask| mask & followed(LAST_VERSION) != 0).or(follows_all.then_some(true)));
-        Ok(Self { writer, pid: std::process::id() as c_int, mask, pace, version: AtomicI32::new(0) })
+        Ok(Self {
+            writer,
+            pid: std::process::id() as c_int,
+            mask,
+            pace,
+            broadcasts: Broadcasts::new(),
+            version: AtomicI32::new(0),
+        })
     }
 
     /// Counts a fault of the plugin itself.
@@ -247,16 +256,18 @@ impl Core {
         // SAFETY: the variable is NCCL's, or anything.
         let counts_wrong =
             || unsafe { release::of(mask.cast()) }.is_some_and(|release| release < COUNTS_RIGHT);
-        let without = if init.version == 3 && counts_wrong() { events::KERNEL_CH } else { 0 };
+        let have_parted = self.broadcasts.have_parted();
+        let without = if have_parted || init.version == 3 && counts_wrong() { events::KERNEL_CH } else { 0 };
         let followed = followed(init.version) & !without;
         self.pace.at(mask, followed as c_int, recorded(init.version) as c_int);
         if followed & events::KERNEL_CH != 0 && recorded(init.version) & events::COLL_API == 0 {
             self.pace.settle(true);
         }
-        let asked =
-            if self.mask.is_some() { self.mask(init.version) } else { self.mask(init.version) & !without };
+        let is_bound = self.mask.is_some() && !have_parted;
+        let asked = self.mask(init.version) & if is_bound { u64::MAX } else { !without };
         if self.version.swap(c_int::from(init.version), Ordering::Relaxed) != c_int::from(init.version) {
             self.writer.interface(init.version);
+            self.broadcasts.of_interface(init.version);
         }
         let mut name = [0_u8; 63];
         let mut length = 0;
@@ -282,7 +293,24 @@ impl Core {
             sees_kernels: asked & events::KERNEL_CH != 0,
             sees_channels: init.version >= 4,
         };
-        (pointer(self.writer.comm_begins(&new)), self.pace.now(asked as c_int))
+        let comm = self.writer.comm_begins(&new);
+        let mut asked = self.pace.now(asked as c_int);
+        if self.broadcasts.have_parted() != have_parted {
+            // Meanwhile, in another thread.
+            self.pace.without(events::KERNEL_CH as c_int);
+            self.writer.kernels_end();
+            asked &= !(events::KERNEL_CH as c_int);
+        }
+        (pointer(comm), asked)
+    }
+
+    /// A broadcast is called, in a group or for a graph.
+    #[cold]
+    fn broadcasts(&self, comm: Handle, group: Handle, root: c_int) {
+        if self.broadcasts.called(comm.0, group.0, root) {
+            self.pace.without(events::KERNEL_CH as c_int);
+            self.writer.kernels_end();
+        }
     }
 
     /// A communicator ends.
@@ -311,6 +339,9 @@ impl Core {
                 // The mask may have been switched on within the group, which has no place for broadcasts.
                 if function != BROADCAST && self.pace.follows_at(now) {
                     return None;
+                }
+                if function == BROADCAST {
+                    self.broadcasts(handle(context), group, call.root);
                 }
                 self.pace.called(now, false);
                 // SAFETY: as above.
@@ -349,6 +380,9 @@ impl Core {
                 // SAFETY: the caller's.
                 let mut told = unsafe { self.told(call) };
                 let now = self.writer.now_ns();
+                if told.function == BROADCAST {
+                    self.broadcasts(comm, parent, call.root);
+                }
                 // NCCL has just read the mask for this very call, whatever it was when the group began.
                 let is_followed =
                     if call.is_captured { self.pace.follows() } else { self.pace.follows_at(now) };

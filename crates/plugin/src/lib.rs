@@ -11,6 +11,7 @@
 #![cfg(target_os = "linux")]
 
 pub mod abi;
+mod broadcasts;
 mod core;
 mod guard;
 mod pace;

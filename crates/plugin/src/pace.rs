@@ -17,7 +17,9 @@
 //! never switched.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU64, Ordering::Relaxed, Ordering::SeqCst,
+};
 
 /// Share of the time that may go into following, in thousandths: with what is recorded anyway below 0.5 %.
 const SHARE_MILLI: u64 = 2;
@@ -145,12 +147,27 @@ impl Pace {
 
     #[cold]
     fn switch(&self, on: bool) {
-        // SAFETY: null, or NCCL's variable, which is aligned, outlives the callbacks, and is read atomically by NCCL.
-        let Some(mask) = (unsafe { self.mask.load(Relaxed).as_ref() }) else { return };
-        let (old, kept, bits) = (mask.load(Relaxed), self.kept.load(Relaxed), self.bits.load(Relaxed));
+        let Some(mask) = self.place() else { return };
+        let (old, kept, bits) = (mask.load(Relaxed), self.kept.load(Relaxed), self.bits.load(SeqCst));
         if old & kept == kept {
-            mask.store(if on { old | bits } else { old & !bits }, Relaxed);
+            mask.store(if on { old | bits } else { old & !bits }, SeqCst);
         }
+        // Those that another thread took out meanwhile.
+        mask.fetch_and(!(bits & !self.bits.load(SeqCst)), SeqCst);
+    }
+
+    /// These bits are asked for no more, whether the mask is switched or not.
+    #[cold]
+    pub(crate) fn without(&self, bits: c_int) {
+        self.bits.fetch_and(!bits, SeqCst);
+        if let Some(mask) = self.place() {
+            mask.fetch_and(!bits, SeqCst);
+        }
+    }
+
+    fn place(&self) -> Option<&AtomicI32> {
+        // SAFETY: null, or NCCL's variable, which is aligned, outlives the callbacks, and is read atomically by NCCL.
+        unsafe { self.mask.load(Relaxed).as_ref() }
     }
 }
 
@@ -245,6 +262,20 @@ mod tests {
             assert_eq!(pace.follows(), was_followed);
             assert_eq!(pace.now(BITS | KEPT), if was_followed { BITS | KEPT } else { KEPT });
             assert_eq!(mask, if was_followed { BITS | KEPT } else { KEPT });
+        }
+    }
+
+    #[test]
+    fn bits_that_were_given_up_stay_so() {
+        for fixed in [None, Some(true)] {
+            let mut mask: c_int = BITS | KEPT;
+            let pace = Pace::new(fixed);
+            pace.at(&raw mut mask, BITS, KEPT);
+            pace.without(0x40);
+            assert_eq!(mask, 0x1e);
+            followed(&pace, 9_000, 100_000, 1);
+            followed(&pace, 2_000_000, 10_000, 10_000_000_000);
+            assert_eq!((pace.follows(), mask), (true, 0x1e));
         }
     }
 

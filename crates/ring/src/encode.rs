@@ -110,6 +110,7 @@ impl Bytes {
         self.set(head::LOST_WAITS, state.lost.waits);
         self.set(head::LOST_RECORDS, state.lost.records);
         self.set(head::FAULTS, state.lost.faults);
+        self.set(head::KERNELS_ENDED, process.kernels_ended_ns.unwrap_or(0));
     }
 
     /// Word of an entry of the n-th table.
@@ -122,14 +123,13 @@ impl Bytes {
         self.set(at, slot::LIVE);
         self.set(at + comm::ID, from.id);
         self.text(at + comm::NAME, comm::NAME_WORDS, &from.name);
-        let sees_kernels = from.in_flight.iter().all(|op| op.is_end_visible);
         for (word, value) in [
             (comm::SIZE, u64::from(from.size) | u64::from(from.nodes) << 32),
             (comm::RANK, one_more(from.rank)),
             (comm::CREATED, from.created_ns),
             (comm::ENDED, from.ended_ns.unwrap_or(0)),
             (comm::ORDER, place as u64),
-            (comm::SIGHT, u64::from(sees_kernels)),
+            (comm::SIGHT, u64::from(!from.lacks_kernels)),
             (comm::COLLECTIVES, from.collectives),
             (comm::COLLECTIVES_DONE, from.collectives_done),
             (comm::P2P, from.p2p),
@@ -314,6 +314,7 @@ mod tests {
             in_flight: vec![open],
             ended_ns: None,
             gpu_offset_ns: None,
+            lacks_kernels: true,
         };
         State {
             process: Process {
@@ -326,6 +327,7 @@ mod tests {
                 world_size: Some(2),
                 interface: 5,
                 is_ended: false,
+                kernels_ended_ns: Some(6),
             },
             taken: Taken { mono_ns: 9_000, unix_ns: 1_700_000_000_000_009_000, is_held: Some(true) },
             comms: vec![comm],

@@ -104,6 +104,8 @@ pub(crate) mod head {
     pub(crate) const LOST_WAITS: usize = 538;
     pub(crate) const LOST_RECORDS: usize = 539;
     pub(crate) const FAULTS: usize = 540;
+    /// When NCCL's reports of kernels were given up; 0 if they were not.
+    pub(crate) const KERNELS_ENDED: usize = 541;
     /// Calls ever written that are not followed, and groups of them: on one line, for the same threads write both.
     pub(crate) const CALLS_HEAD: usize = 544;
     pub(crate) const CALL_GROUPS: usize = 545;

@@ -193,6 +193,7 @@ impl Parser<'_> {
             world_size: rank(head::WORLD_SIZE),
             interface: words.get(head::INTERFACE) as u8,
             is_ended: words.get(head::COMMS_MADE) > 0 && words.get(head::COMMS_LIVE) == 0,
+            kernels_ended_ns: Some(words.get(head::KERNELS_ENDED)).filter(|at| *at != 0),
         };
         let mut comms = self.comms();
         let (mut waits, foreign) = self.waits();
@@ -275,6 +276,7 @@ impl Parser<'_> {
                 bytes_done: entry.get(comm::BYTES_DONE).saturating_add(entry.get(comm::PASSED_BYTES)),
                 progress_ns: entry.get(comm::PROGRESS),
                 gpu_offset_ns: None,
+                lacks_kernels: entry.get(comm::SIGHT) & 1 == 0,
                 in_flight: Vec::new(),
             };
             comms.insert(
@@ -408,10 +410,10 @@ impl Parser<'_> {
             let is_given = progress.has(LAUNCHED) || progress.has(HANDED_OVER);
             let has_kernels = !is_given || found.sight & 2 == 0 || call.channels > 0;
             let is_asked = entry.get(op::CODES) & PASSED_OVER == 0;
-            let sees_kernels = is_asked
-                && found.sight & 1 == 1
-                && has_kernels
-                && !matches!(call.algorithm.as_str(), "Unknown" | "CE");
+            // What was launched before they were given up is reported still.
+            let are_told = found.sight & 1 == 1 || progress.expected() > 0;
+            let sees_kernels =
+                is_asked && are_told && has_kernels && !matches!(call.algorithm.as_str(), "Unknown" | "CE");
             found.comm.in_flight.push(Op {
                 number,
                 call,

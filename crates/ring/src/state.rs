@@ -41,6 +41,9 @@ pub struct Process {
     pub interface: u8,
     /// The process ended its last communicator in good order.
     pub is_ended: bool,
+    /// When reports of kernels were given up, since NCCL makes them wrongly from then on: of operations after that the end
+    /// is seen by proxies alone.
+    pub kernels_ended_ns: Option<u64>,
 }
 
 /// Moment of a reading.
@@ -98,6 +101,8 @@ pub struct Comm {
     /// moment when a start was seen and the GPU's own time of it. A GPU time plus this is a host time, late by no more
     /// than the quickest of these sightings was, usually some microseconds.
     pub gpu_offset_ns: Option<i64>,
+    /// Its kernels are not reported: interfaces 1 and 2, who asks for none, and after they were given up.
+    pub lacks_kernels: bool,
     /// Operations in flight, oldest first.
     pub in_flight: Vec<Op>,
 }

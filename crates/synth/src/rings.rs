@@ -153,6 +153,7 @@ impl RingJob {
                 world_size: Some(world),
                 interface: 5,
                 is_ended: end == RingEnd::Ended,
+                kernels_ended_ns: None,
             },
             taken: Taken {
                 mono_ns: read_ns,

@@ -94,11 +94,22 @@ impl Nccl {
     }
 
     pub(crate) fn coll_api_in(&self, group: Ptr, function: &CStr, count: usize, graph: bool) -> Ptr {
+        self.rooted_api(group, function, count, graph, 2)
+    }
+
+    pub(crate) fn rooted_api(
+        &self,
+        group: Ptr,
+        function: &CStr,
+        count: usize,
+        graph: bool,
+        root: c_int,
+    ) -> Ptr {
         let api = CollApi {
             func: function.as_ptr(),
             count,
             datatype: c"ncclBfloat16".as_ptr(),
-            root: 2,
+            root,
             stream: null_mut(),
             graph_captured: u8::from(graph),
         };

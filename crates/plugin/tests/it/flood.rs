@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ringleader_nccl::abi::v6::ncclProfiler_v6;
 
-use crate::driver::{NULL, Nccl, Ptr, directory, record, stop};
+use crate::driver::{NULL, Nccl, Ptr, directory, record, state, stop, stop_kernel};
 use crate::loaded::{is_child, run};
 
 /// Calls of interface 5 and later, and copies by the engines of interface 6.
@@ -168,7 +168,7 @@ fn child_with_a_long_group() {
         stop(calls);
         let kernels: Vec<Ptr> = launched.iter().map(|op| nccl.kernel(*op, 0, 1)).collect();
         for kernel in kernels {
-            crate::driver::stop_kernel(kernel, 2);
+            stop_kernel(kernel, 2);
         }
         let seen = nccl.seen();
         assert!(
@@ -185,6 +185,81 @@ fn child_with_a_long_group() {
 fn within_a_group_each_call_is_followed_or_not() {
     let dir = tempfile::tempdir().unwrap();
     run("flood::child_with_a_long_group", dir.path(), &[]);
+}
+
+/// Parts of unequal size are gathered by broadcasts in one group, of which NCCL makes a launch that it does not count.
+#[test]
+fn child_with_uneven_parts() {
+    if !is_child() {
+        return;
+    }
+    let is = |name: &str| std::env::var_os(name).is_some();
+    let nccl = init(0xf6);
+    while is("FLOOD") && MASK.load(Ordering::Relaxed) & KERNELS != 0 {
+        nccl.all_reduce(1);
+    }
+    let gather = |roots: &[i32]| {
+        let calls = nccl.group_api();
+        for root in roots {
+            nccl.rooted_api(calls, c"Broadcast", 10, is("GRAPH"), *root);
+        }
+        stop(calls);
+    };
+    let before = MASK.load(Ordering::Relaxed);
+    gather(&[1, 1]);
+    gather(&[0]);
+    assert_eq!(MASK.load(Ordering::Relaxed), before, "each of one root");
+    assert_eq!(state().process.kernels_ended_ns, None);
+    // Launched before, not yet seen to run: it is reported, whatever comes later.
+    let calls = nccl.group_api();
+    let api = nccl.coll_api_in(calls, c"AllReduce", 9, false);
+    let earlier = nccl.coll(api, nccl.group(), c"AllReduce", 1);
+    stop(earlier);
+    stop(calls);
+
+    gather(&[0, 1]);
+    if is("OFF") {
+        assert_eq!((MASK.load(Ordering::Relaxed), state().process.kernels_ended_ns), (before, None));
+        return;
+    }
+    assert_eq!(MASK.load(Ordering::Relaxed) & KERNELS, 0);
+    assert!(state().process.kernels_ended_ns.is_some());
+    if !is("FLOOD") {
+        assert!(nccl.seen().in_flight.iter().any(|op| op.call.count == 9 && op.is_end_visible));
+        stop_kernel(nccl.kernel(earlier, 0, 1000), 2000);
+        assert!(state().recent.iter().any(|op| op.call.count == 9 && op.is_end_seen));
+    }
+    // Without kernels, and through a pause; proxies are asked for as before.
+    for _ in 0..20 {
+        nccl.all_reduce(0);
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    nccl.all_reduce(0);
+    nccl.all_reduce(0);
+    let mask = if is("BOUND") { 0x240 } else { 0x165e };
+    let is_settled = is("GRAPH") && is("FLOOD");
+    assert_eq!(MASK.load(Ordering::Relaxed), if is_settled { CALLS } else { mask & !KERNELS });
+    assert_eq!(init(0xf7).mask & KERNELS, 0);
+    let seen = nccl.seen();
+    assert!(seen.in_flight.iter().all(|op| op.handed_over_ns.is_some() && !op.is_end_visible), "{seen:?}");
+    // Of those that are not followed the newest stay besides.
+    assert!((7..=14).contains(&seen.in_flight.len()), "{seen:?}");
+}
+
+#[test]
+fn kernels_are_given_up_where_nccl_counts_them_wrongly() {
+    let dir = tempfile::tempdir().unwrap();
+    let cases: [&[(&str, &str)]; 6] = [
+        &[],
+        &[("FLOOD", "1")],
+        &[("GRAPH", "1")],
+        &[("GRAPH", "1"), ("FLOOD", "1")],
+        &[("BOUND", "1"), ("RINGLEADER_PLUGIN_EVENTS", "0x240")],
+        &[("OFF", "1"), ("NCCL_ALLGATHERV_ENABLE", "0")],
+    ];
+    for (number, more) in cases.into_iter().enumerate() {
+        run("flood::child_with_uneven_parts", &dir.path().join(number.to_string()), more);
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use ringleader_nccl::events;
 use ringleader_ring::{Comm, Phase};
 
 use crate::driver::{directory, state};
+use crate::loaded::{is_child, run};
 
 struct Calls<D: 'static, A: 'static, I: 'static> {
     table: &'static Profiler<I, D, A>,
@@ -213,8 +214,18 @@ fn interfaces_4_and_5_tell_the_communicator() {
     assert_eq!(PROXY.pid, 0);
 }
 
+/// In a process of its own, for the rules of the newest interface go for all that a process has.
 #[test]
 fn interface_7_tells_symmetric_kernels() {
+    let dir = tempfile::tempdir().unwrap();
+    run("old::child_of_interface_7", dir.path(), &[]);
+}
+
+#[test]
+fn child_of_interface_7() {
+    if !is_child() {
+        return;
+    }
     directory();
     let (mut context, mut mask) = (null_mut(), -1);
     let table = &v7::ncclProfiler_v7;
@@ -268,4 +279,10 @@ fn interface_7_tells_symmetric_kernels() {
     assert_eq!(seen(0xb7).collectives_done, 1);
     // Phases of kernels are not asked for, and nothing when they come.
     assert!(start(1 << 15, kernel, of).is_null());
+    // After any broadcast kernels are counted wrongly.
+    assert_eq!((mask, state().process.kernels_ended_ns), (0x165e, None));
+    let api = v5::CollApi { func: c"Broadcast".as_ptr(), ..api };
+    start(events::COLL_API, null_mut(), v7::Of { coll_api: v7::CollApi { api, user_tag: 1 } });
+    assert_eq!(mask, 0x161e);
+    assert!(state().process.kernels_ended_ns.is_some());
 }

@@ -292,6 +292,15 @@ impl Writer {
         self.handle(HandleKind::Comm, index, generation, 0)
     }
 
+    /// Kernels are not reported any more, of no communicator.
+    #[cold]
+    pub fn kernels_end(&self) {
+        let _first = self.head(head::KERNELS_ENDED).compare_exchange(0, mono_ns(), Relaxed, Relaxed);
+        for index in 0..COMMS.entries {
+            self.entry(&COMMS, index).at(comm::SIGHT).fetch_and(!1, Relaxed);
+        }
+    }
+
     fn comm_place(&self) -> Option<(usize, u64)> {
         for index in 0..COMMS.entries {
             if let Some(generation) = slot::claim(self.entry(&COMMS, index).tag()) {

@@ -82,6 +82,8 @@ struct Ring {
     reader: Reader,
     /// Why it cannot be read now.
     failed: Option<String>,
+    /// NCCL's reports of kernels were given up.
+    lacks_kernels: bool,
 }
 
 /// What is known of a process that writes a ring and is not followed.
@@ -450,7 +452,7 @@ impl Agent {
                 match file.reader() {
                     // One that could not be read must be better now.
                     Ok(reader) if !before || reader.state().is_ok() => {
-                        member.ring = Some(Ring { file, reader, failed: None });
+                        member.ring = Some(Ring { file, reader, failed: None, lacks_kernels: false });
                         member.unopened = None;
                         break;
                     }
@@ -488,6 +490,7 @@ impl Agent {
         let mut digest = match member.ring.as_mut().map(|ring| (ring.reader.state(), ring)) {
             Some((Ok(state), ring)) => {
                 ring.failed = None;
+                ring.lacks_kernels = state.process.kernels_ended_ns.is_some();
                 member.has_network = state.comms.iter().any(|c| c.ended_ns.is_none() && c.nodes != 1);
                 from_ring(&state)
             }
@@ -587,6 +590,15 @@ impl Agent {
                 "the ring of pid {} was removed: it is read through the process, and is lost with it; keep cleaners of \
                  temporary files away from its folder",
                 named(&removed)
+            ));
+        }
+        let lacks_kernels = |m: &Member| m.ring.as_ref().is_some_and(|ring| ring.lacks_kernels);
+        let blind: Vec<u32> = live().filter(|(_, m)| lacks_kernels(m)).map(|(pid, _)| *pid).collect();
+        if !blind.is_empty() {
+            notes.push(format!(
+                "kernels of pid {}: since a broadcast this NCCL reports them wrongly, and they are not asked for any more; \
+                 NCCL_ALLGATHERV_ENABLE=0 in the job's environment keeps them",
+                named(&blind)
             ));
         }
         if let Some(why) = &self.trouble {

@@ -49,11 +49,16 @@ fn train(folder: &Path, rank: u32, size: u32, steps: u64) {
         ..Told::default()
     };
     let file = |rank: u32| folder.join(format!("entered-{rank}"));
+    let blind: Option<u64> = std::env::var("PRETENDED_BLIND").ok().and_then(|step| step.parse().ok());
     for step in 1..=steps {
+        let is_blind = blind.is_some_and(|from| step >= from);
+        if blind == Some(step) {
+            ring.kernels_end();
+        }
         thread::sleep(PACE);
         let op = ring.launch(comm, ringleader_ring::Handle::NONE, ringleader_ring::Handle::NONE, &told);
         ring.handed_over(op);
-        let kernel = ring.kernel_starts(op, 0, 0);
+        let kernel = if is_blind { ringleader_ring::Handle::NONE } else { ring.kernel_starts(op, 0, 0) };
         if let Some(network) = &mut network {
             network.reduce(size);
             ring.kernel_stops(kernel);
@@ -108,11 +113,16 @@ impl Drop for Job {
 
 impl Job {
     fn start(size: u32, steps: u64) -> Self {
+        Self::start_with(size, steps, &[])
+    }
+
+    fn start_with(size: u32, steps: u64, more: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("rings")).unwrap();
         std::fs::create_dir(folder.path().join("out")).unwrap();
-        let ranks =
-            (0..size).map(|rank| rank_command(folder.path(), rank, size, steps).spawn().unwrap()).collect();
+        let start =
+            |rank| rank_command(folder.path(), rank, size, steps).envs(more.iter().copied()).spawn().unwrap();
+        let ranks = (0..size).map(start).collect();
         Self { folder, ranks }
     }
 
@@ -259,6 +269,31 @@ fn a_stopped_rank_is_named_within_seconds_and_its_evidence_kept() {
     // The hook was given the same report.
     let told: Value = serde_json::from_slice(&std::fs::read(&hook).unwrap()).unwrap();
     assert_eq!(&told["verdict"], verdict);
+}
+
+/// NCCL counts kernels wrongly after some broadcasts, and the plugin gives them up: calls are all that is seen.
+#[test]
+fn without_kernels_a_rank_is_named_all_the_same() {
+    let job = Job::start_with(3, u64::MAX, &[("PRETENDED_BLIND", "20")]);
+    let mut watcher = job.watch(&["--pid", &job.pids(), "--until-verdict", "--for", "120"]);
+    let told = loop {
+        let watching = watcher.until("watching")["cannot_see"].to_string();
+        if watching.contains("NCCL_ALLGATHERV_ENABLE=0") {
+            break watching;
+        }
+    };
+    assert!(job.ranks.iter().all(|rank| told.contains(&rank.id().to_string())), "{told}");
+    // A while in which nothing is wrong.
+    let from = watcher.until("progress")["comms"][0]["ops_done"].as_u64();
+    while watcher.until("progress")["comms"][0]["ops_done"].as_u64() < from.map(|ops| ops + 100) {}
+    assert_eq!(count(&watcher.seen, "stall"), 0, "{:#?}", watcher.seen);
+    job.signal(1, "-STOP");
+    let stall = watcher.until("stall");
+    assert_eq!(stall["suspects"], serde_json::json!([1]), "{stall}");
+    let (code, events) = watcher.end();
+    assert_eq!(code, Some(4));
+    let verdict = &events.iter().find(|event| event["event"] == "verdict").unwrap()["report"]["verdict"];
+    assert_eq!((&verdict["cause"], &verdict["culprits"][0]["rank"]), (&"process-stopped".into(), &1.into()));
 }
 
 /// The bundle goes where there is room, and the verdict is not lost.

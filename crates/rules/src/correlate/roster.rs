@@ -379,17 +379,23 @@ impl Roster {
     }
 
     fn join_ring(&mut self, who: &Who, ring: &RingRecord) {
-        // Without RANK in the environment the communicator of the whole job tells it, if the process is one rank of it.
-        let world = || ring.comms.iter().filter(|c| c.size > 0 && Some(c.size) == self.world_size);
-        let mut ranks: BTreeSet<u32> = world().filter_map(|c| c.rank).collect();
-        let only = ranks.pop_first().filter(|_| ranks.is_empty());
-        self.add(Member {
-            rank: who.rank.or(only.map(Rank)),
-            local_rank: who.local_rank,
-            host: who.host.clone(),
-            pid: who.pid,
-            ..Member::default()
-        });
+        // Without RANK in the environment the communicator of the whole job tells it; a process with several GPUs is several
+        // ranks of it.
+        let world = ring.comms.iter().filter(|c| c.size > 0 && Some(c.size) == self.world_size);
+        let ranks: BTreeSet<u32> = world.filter_map(|c| c.rank).collect();
+        let mut ranks: Vec<Option<Rank>> = ranks.into_iter().map(|rank| Some(Rank(rank))).collect();
+        if who.rank.is_some() || ranks.is_empty() {
+            ranks = vec![who.rank];
+        }
+        for rank in ranks {
+            self.add(Member {
+                rank,
+                local_rank: who.local_rank,
+                host: who.host.clone(),
+                pid: who.pid,
+                ..Member::default()
+            });
+        }
     }
 
     fn join_ras(&mut self, report: &RasReport) {
@@ -720,6 +726,22 @@ mod tests {
             Fact::Watch(WatchEvent::Ranks(vec![who])),
         );
         assert_eq!(of_rank_1(&watched), Some(Pid(777)));
+    }
+
+    #[test]
+    fn a_process_with_several_gpus_is_several_ranks() {
+        use crate::staging::Stage;
+        let mut job = Stage::job(2).rings(&["ar:9?"]);
+        for observation in &mut job.case.observations {
+            if let Fact::Ring(ring) = &mut observation.fact {
+                observation.who.rank = None;
+                let second = ringleader_model::RingComm { rank: Some(1), ..ring.comms.remove(0) };
+                ring.comms = vec![ringleader_model::RingComm { rank: Some(0), ..second.clone() }, second];
+            }
+        }
+        let roster = Roster::new(&job.case);
+        assert_eq!([0, 1].map(|rank| roster.culprit_rank(Rank(rank)).pid), [Some(Pid(100)); 2]);
+        assert_eq!(roster.rank_of(Pid(100), None), None);
     }
 
     #[test]

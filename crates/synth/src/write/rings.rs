@@ -60,6 +60,7 @@ fn state(scene: &Scene<'_>, rank: u32) -> (State, Option<bool>) {
             world_size: Some(job.n),
             interface: 5,
             is_ended,
+            kernels_ended_ns: None,
         },
         taken: Taken {
             mono_ns: mono(until),

@@ -16,8 +16,6 @@ const NEWEST: usize = 4;
 const WINDOW_NS: u64 = 4_000_000_000;
 /// Ended operations that a period is looked for in.
 const HISTORY: usize = 1024;
-/// Interfaces of NCCL's profiler from this one on report kernels.
-const KERNELS_SINCE: u8 = 3;
 
 /// What the ring of one process tells. Pid, process state and processor time are the agent's to fill in: a ring knows
 /// the pid within its container only.
@@ -52,7 +50,7 @@ pub fn from_ring(state: &State) -> RankDigest {
 
 fn comm(state: &State, comm: &Comm, records: &[&Done]) -> CommDigest {
     let unix = |mono: u64| state.taken.unix_of(mono) as i64;
-    let kernels = state.process.interface >= KERNELS_SINCE;
+    let kernels = !comm.lacks_kernels;
     let mut ops: Vec<&Op> =
         comm.in_flight.iter().filter(|op| !op.call.is_captured || has_started(op)).collect();
     ops.sort_by_key(|op| op.enqueued_ns);
@@ -62,8 +60,12 @@ fn comm(state: &State, comm: &Comm, records: &[&Done]) -> CommDigest {
     let ended = records.iter().map(|d| d.ended_ns);
     let started = ops.iter().filter_map(|op| op.started_ns);
     let waits = ops.iter().flat_map(|op| op.waits.iter().map(|w| w.since_ns));
-    let moved = ended.chain(started).chain(waits).max();
+    let mut moved = ended.chain(started).chain(waits).max();
     records.sort_by_key(|d| (d.enqueued_ns, d.number));
+    if !kernels && records.last().is_some_and(|d| !d.is_end_seen) {
+        // Nobody tells of ends: calls are all that moves.
+        moved = None;
+    }
     let period = pattern(records.get(records.len().saturating_sub(HISTORY)..).unwrap_or_default());
     CommDigest {
         id: if comm.id == 0 { String::new() } else { format!("{:x}", comm.id) },

@@ -8,6 +8,7 @@
 )]
 
 mod big;
+mod blind;
 mod faults;
 mod healthy;
 mod jobs;

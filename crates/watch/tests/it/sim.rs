@@ -11,6 +11,8 @@ pub(crate) const S: i64 = 1_000_000_000;
 pub(crate) const MS: i64 = 1_000_000;
 const NEVER: i64 = i64::MAX / 4;
 const HISTORY: usize = 512;
+/// Calls that stay in flight where nobody tells of their end.
+const UNSEEN: usize = 7;
 /// The job starts here on the clock of the one who looks.
 pub(crate) const START: i64 = 1_700_000_000 * S;
 
@@ -138,7 +140,8 @@ pub(crate) struct Sim {
     pub(crate) nodes: Vec<(i64, i64, i64)>,
     pub(crate) interval: i64,
     /// Interface of the profiler; below 3 no kernels are seen.
-    pub(crate) interface: u8,
+    /// Kernels are not reported: calls are all that a ring tells, the newest few of them as in flight.
+    pub(crate) lacks_kernels: bool,
 }
 
 impl Sim {
@@ -204,7 +207,7 @@ impl Sim {
             n_nodes,
             nodes,
             interval,
-            interface: 5,
+            lacks_kernels: false,
         }
     }
 
@@ -413,7 +416,6 @@ impl Sim {
                 let rank = &mut self.ranks[index];
                 let unix_ns = (at_ns + interrupted(t, index)) as u64;
                 rank.state.taken = Taken { mono_ns: t as u64, unix_ns, is_held: None };
-                rank.state.process.interface = self.interface;
                 let mut digest = from_ring(&rank.state);
                 digest.process = match rank.broken {
                     Some((at, state)) if at <= t => state,
@@ -429,7 +431,7 @@ impl Sim {
 
     /// Brings the ring's state of a rank up to `t`.
     fn read(&mut self, index: usize, t: i64) {
-        let interface = self.interface;
+        let lacks_kernels = self.lacks_kernels;
         let (head, groups) = (&mut self.ranks[index], &self.groups);
         let rank = head;
         let mut dones: Vec<(i64, Done)> = Vec::new();
@@ -445,21 +447,24 @@ impl Sim {
                 channels: 1,
                 ..Call::default()
             };
+            target.lacks_kernels = lacks_kernels;
             let first = &mut rank.first[*comm];
             while rank.jobs[*comm].get(*first).is_some_and(|j| j.is_told) {
                 *first += 1;
             }
-            for job in &mut rank.jobs[*comm][*first..] {
+            let called = rank.jobs[*comm][*first..].iter().take_while(|j| j.enqueued <= t).count();
+            for (at, job) in rank.jobs[*comm][*first..].iter_mut().enumerate() {
                 if job.enqueued > t {
                     break;
                 }
                 if job.is_told {
                     continue;
                 }
+                let is_over = if lacks_kernels { at + UNSEEN < called } else { job.ended <= t };
                 let calls = if job.peer.is_none() { &mut target.collectives } else { &mut target.p2p };
                 *calls = (*calls).max(job.number + 1);
                 target.progress_ns = target.progress_ns.max(job.enqueued as u64);
-                if job.ended <= t {
+                if is_over {
                     job.is_told = true;
                     if job.peer.is_none() {
                         target.collectives_done += 1;
@@ -467,23 +472,24 @@ impl Sim {
                         target.p2p_done += 1;
                     }
                     target.bytes_done += job.count * 4;
+                    let seen = |ns: i64| if lacks_kernels { job.enqueued as u64 } else { ns as u64 };
                     dones.push((
-                        job.ended,
+                        seen(job.ended) as i64,
                         Done {
                             comm: *slot,
                             number: job.number,
                             call: call(job),
                             enqueued_ns: job.enqueued as u64,
-                            started_ns: job.started.unwrap() as u64,
-                            ended_ns: job.ended as u64,
-                            is_end_seen: true,
+                            started_ns: seen(job.started.unwrap_or(0)),
+                            ended_ns: seen(job.ended),
+                            is_end_seen: !lacks_kernels,
                             is_p2p: job.peer.is_some(),
                             ..Done::default()
                         },
                     ));
                     continue;
                 }
-                let started = job.started.filter(|s| *s <= t && interface >= 3);
+                let started = job.started.filter(|s| *s <= t && !lacks_kernels);
                 let own = target.rank.unwrap();
                 let waits = group.cut.filter(|(at, ..)| *at <= t && started.is_some()).into_iter().flat_map(
                     |(at, from, to)| {
@@ -505,7 +511,8 @@ impl Sim {
                     started_ns: started.map(|s| s as u64),
                     channels_started: u16::from(started.is_some()),
                     waits: waits.collect(),
-                    is_end_visible: true,
+                    handed_over_ns: Some(job.enqueued as u64),
+                    is_end_visible: !lacks_kernels,
                     is_launched: true,
                     is_p2p: job.peer.is_some(),
                     ..Op::default()

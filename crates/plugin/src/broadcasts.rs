@@ -1,0 +1,116 @@
+//! Broadcasts after which NCCL reports kernels wrongly.
+//!
+//! NCCL and its kernels count the works of each channel, and a report is due when the two counts meet. Since 2.29 NCCL makes
+//! one launch of the broadcasts of a group that have different roots (as PyTorch gathers parts of unequal size); its kernel
+//! counts each of them and NCCL none (`src/scheduler/allgatherv_sched.cc`, 2.29 to 2.30). From 2.31 on the same is seen after
+//! any broadcast. From then on an operation's kernel is reported when an earlier one ran, or never, and with 2.30
+//! `ncclCommDestroy` waits for that report for ever (seen on two H200 with 2.30.7, 2.31.2 and 2.32.3). So kernels are not asked
+//! for any more once such a launch is under way. `NCCL_ALLGATHERV_ENABLE=0` keeps NCCL from making them.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+
+/// NCCL's own switch.
+const SWITCH: &str = "NCCL_ALLGATHERV_ENABLE";
+/// Groups that may be open at once, one for each thread that calls NCCL.
+const GROUPS: usize = 64;
+
+/// Which broadcasts set the counts apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Kind {
+    None,
+    /// Those of several roots in one group.
+    Several,
+    Any,
+}
+
+#[derive(Debug)]
+pub(crate) struct Broadcasts {
+    kind: AtomicU8,
+    have_parted: AtomicBool,
+    /// The newest broadcast of some groups: group and communicator, mixed to 40 bits, and the root.
+    newest: [AtomicU64; GROUPS],
+}
+
+impl Broadcasts {
+    pub(crate) fn new() -> Self {
+        Self {
+            kind: AtomicU8::new(Kind::None as u8),
+            have_parted: AtomicBool::new(false),
+            newest: std::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+
+    /// The interface that NCCL has asked for: 6 since 2.29, 7 since 2.31.
+    pub(crate) fn of_interface(&self, version: u8) {
+        let is_off = || std::env::var(SWITCH).is_ok_and(|value| value.trim() == "0");
+        let kind = match version {
+            0..=5 => Kind::None,
+            _ if is_off() => Kind::None,
+            6 => Kind::Several,
+            _ => Kind::Any,
+        };
+        // Of two copies of NCCL in one process the worse counts.
+        self.kind.fetch_max(kind as u8, Relaxed);
+    }
+
+    pub(crate) fn have_parted(&self) -> bool {
+        self.have_parted.load(Relaxed)
+    }
+
+    /// A broadcast is called, by the handles of its communicator and group: whether from here on the counts differ, which is
+    /// said once.
+    pub(crate) fn called(&self, comm: u64, group: u64, root: i32) -> bool {
+        let kind = self.kind.load(Relaxed);
+        if kind == Kind::None as u8 || self.have_parted() {
+            return false;
+        }
+        let parts = kind == Kind::Any as u8 || {
+            // Fibonacci hashing: the high bits are the mixed ones.
+            let key = (comm ^ group.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24;
+            let now = key << 24 | u64::from(root as u32 & 0xff_ffff);
+            let before = self.newest.get((key >> 34) as usize % GROUPS).map_or(0, |at| at.swap(now, Relaxed));
+            before >> 24 == key && before != now
+        };
+        parts && !self.have_parted.swap(true, Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Broadcasts, Kind};
+    use std::sync::atomic::Ordering::Relaxed;
+
+    fn of(kind: Kind) -> Broadcasts {
+        let broadcasts = Broadcasts::new();
+        broadcasts.kind.store(kind as u8, Relaxed);
+        broadcasts
+    }
+
+    #[test]
+    fn those_of_several_roots_in_one_group() {
+        let broadcasts = of(Kind::Several);
+        for group in 1..5_000 {
+            // One root, whatever it is, and one root on each of two communicators.
+            for comm in [1, 1 << 40] {
+                assert!(!broadcasts.called(comm, group << 16, (group % 8) as i32 + (comm >> 40) as i32));
+                assert!(!broadcasts.called(comm, group << 16, (group % 8) as i32 + (comm >> 40) as i32));
+            }
+        }
+        assert!(!broadcasts.called(7, 7, 0));
+        assert!(broadcasts.called(7, 7, 1));
+        assert!(broadcasts.have_parted() && !broadcasts.called(7, 7, 2), "it is said once");
+    }
+
+    #[test]
+    fn by_interface() {
+        let broadcasts = Broadcasts::new();
+        assert!(!broadcasts.called(7, 7, 0) && !broadcasts.called(7, 7, 1));
+        broadcasts.of_interface(5);
+        assert!(!broadcasts.called(7, 8, 0) && !broadcasts.called(7, 8, 1));
+        broadcasts.of_interface(6);
+        assert!(!broadcasts.called(7, 9, 0) && !broadcasts.called(7, 10, 1));
+        broadcasts.of_interface(7);
+        assert!(broadcasts.called(7, 11, 0));
+    }
+}
