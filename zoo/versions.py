@@ -189,7 +189,7 @@ class Job:
         # Which size follows from the ranks that are seen only where each has a process of its own.
         knows_size = judge.interface_of(self.version) >= 4
         told = self.diagnose(frozen)
-        checks["late blamed"] = judge.blamed(told, *about, knows_size) if self.options.bin else "-: not asked"
+        checks["late blamed"] = judge.blamed(told, knows_size) if self.options.bin else "-: not asked"
         (self.folder / "enter").touch()
         self.wait(8, lambda: all(process.poll() is not None for process in self.processes))
         lines = self.lines()[0]
@@ -288,7 +288,7 @@ class Job:
         if None in rings:
             return
         checks["late"] = both([judge.waiting(rings, 81, *about), judge.held(rings, [True, True])])
-        checks["late blamed"] = judge.blamed(self.diagnose(frozen[0]), *about) if self.options.bin else "-: not asked"
+        checks["late blamed"] = judge.blamed(self.diagnose(frozen[0])) if self.options.bin else "-: not asked"
         (self.folder / "enter").touch()
         if not self.wait(8, self.marks("over")):
             checks["over"] = "no: it did not end when rank 1 entered"
@@ -300,7 +300,7 @@ class Job:
         time.sleep(LATE_SECONDS)
         rings = self.read(frozen[1])
         checks["killed"] = both([judge.waiting(rings, 91, *about), judge.held(rings, [True, False])])
-        checks["killed blamed"] = judge.blamed(self.diagnose(frozen[1]), *about) if self.options.bin else "-: not asked"
+        checks["killed blamed"] = judge.blamed(self.diagnose(frozen[1])) if self.options.bin else "-: not asked"
 
 
 def both(verdicts):

@@ -55,6 +55,9 @@ fn train(folder: &Path, rank: u32, size: u32, steps: u64) {
         if blind == Some(step) {
             ring.kernels_end();
         }
+        if std::env::var("PRETENDED_SLEEP").is_ok_and(|at| at == format!("{rank}:{step}")) {
+            thread::sleep(Duration::from_secs(3600));
+        }
         thread::sleep(PACE);
         let op = ring.launch(comm, ringleader_ring::Handle::NONE, ringleader_ring::Handle::NONE, &told);
         ring.handed_over(op);
@@ -290,10 +293,17 @@ fn without_kernels_a_rank_is_named_all_the_same() {
     job.signal(1, "-STOP");
     let stall = watcher.until("stall");
     assert_eq!(stall["suspects"], serde_json::json!([1]), "{stall}");
-    let (code, events) = watcher.end();
-    assert_eq!(code, Some(4));
-    let verdict = &events.iter().find(|event| event["event"] == "verdict").unwrap()["report"]["verdict"];
-    assert_eq!((&verdict["cause"], &verdict["culprits"][0]["rank"]), (&"process-stopped".into(), &1.into()));
+    let blamed = |watcher: Watcher| {
+        let (code, events) = watcher.end();
+        assert_eq!(code, Some(4));
+        let verdict = &events.iter().find(|event| event["event"] == "verdict").unwrap()["report"]["verdict"];
+        (verdict["cause"].clone(), verdict["culprits"][0]["rank"].clone())
+    };
+    assert_eq!(blamed(watcher), ("process-stopped".into(), 1.into()));
+
+    let job = Job::start_with(3, u64::MAX, &[("PRETENDED_BLIND", "20"), ("PRETENDED_SLEEP", "2:150")]);
+    let watcher = job.watch(&["--pid", &job.pids(), "--until-verdict", "--for", "120"]);
+    assert_eq!(blamed(watcher), ("stuck-outside-collective".into(), 2.into()));
 }
 
 /// The bundle goes where there is room, and the verdict is not lost.

@@ -78,7 +78,8 @@ pub fn open_ends(ledger: &mut Ledger<'_>, case: &Case, stood_still: &[StandStill
         // What a job at work has in flight says nothing of who is behind.
         if group.view == View::Ring && !is_stalled {
             let unfinished = |t: &&Track<'_>| t.finished.is_some_and(|f| f < t.entered) || has_open_p2p(t);
-            if group.tracks.iter().flatten().any(|t| unfinished(&t)) {
+            let is_apart = rhythm::ahead_ns(group, &horizon).is_some();
+            if is_apart || group.tracks.iter().flatten().any(|t| unfinished(&t)) {
                 group.tracks.iter_mut().flatten().for_each(|t| t.open_end = true);
             }
         }

@@ -57,6 +57,23 @@ pub fn age_ns(track: &Track<'_>, horizon: &Horizon<'_>) -> Option<i64> {
     collective.into_iter().chain(p2p).min().map(|since| until - since)
 }
 
+/// How long some rank of a group whose ends cannot be seen has been ahead of another one, ns: it has called what that one
+/// has not. None if none is.
+pub fn ahead_ns(group: &Group<'_>, horizon: &Horizon<'_>) -> Option<i64> {
+    let tracks = || group.tracks.iter().flatten();
+    if group.view != View::Ring || tracks().any(|t| t.finished.is_some()) {
+        return None;
+    }
+    let next = tracks().map(|t| t.entered).min()?.saturating_add(1);
+    let ages = tracks().filter(|t| t.entered >= next).filter_map(|track| {
+        let Origin::Ring(ring) = track.origin else { return None };
+        // What the ring no longer holds is older than what it does.
+        let op = track.op(next).or_else(|| track.ops.first().copied())?;
+        Some(horizon.of(ring) - ring.ops.get(op as usize)?.enqueued_ns)
+    });
+    ages.max()
+}
+
 /// Whether something of these communicators, by NCCL's number, is in flight for long enough to be what a watcher has seen.
 pub fn is_in_flight(case: &Case, comms: &BTreeSet<u64>, horizon: &Horizon<'_>) -> bool {
     !comms.is_empty()
@@ -71,8 +88,9 @@ pub fn is_in_flight(case: &Case, comms: &BTreeSet<u64>, horizon: &Horizon<'_>) -
 
 /// Which groups stand still; those of other views do not. `is_told`: a watcher, who saw the job's rhythm, says that one does.
 pub fn stalled(groups: &[Group<'_>], horizon: &Horizon<'_>, is_told: bool) -> Vec<bool> {
+    let in_flight = |g: &Group<'_>| g.tracks.iter().flatten().filter_map(|t| age_ns(t, horizon)).max();
     let oldest: Vec<Option<i64>> =
-        groups.iter().map(|g| g.tracks.iter().flatten().filter_map(|t| age_ns(t, horizon)).max()).collect();
+        groups.iter().map(|g| in_flight(g).or_else(|| ahead_ns(g, horizon))).collect();
     let limits: Vec<Option<i64>> = groups.iter().map(limit_ns).collect();
     // A group that was hardly used yet has the patience of the others of its job.
     let known = limits.iter().flatten().max().copied().unwrap_or(UNKNOWN_NS);

@@ -355,13 +355,10 @@ fn track_rolled(group: &Group<'_>, at: usize) -> bool {
 
 /// NCCL logs: whoever made fewer calls on a communicator is behind.
 fn count_front(at: usize, group: &Group<'_>) -> Option<Front> {
-    let seen = || {
-        group
-            .tracks
-            .iter()
-            .enumerate()
-            .filter_map(|(m, t)| t.as_ref().filter(|t| t.from_start && !t.open_end).map(|t| (m, t)))
-    };
+    // A ring numbers its calls, however far back it reaches.
+    let counts = |t: &&Track<'_>| (t.from_start || group.view == View::Ring) && !t.open_end;
+    let seen =
+        || group.tracks.iter().enumerate().filter_map(|(m, t)| t.as_ref().filter(counts).map(|t| (m, t)));
     let most = seen().map(|(_, t)| t.entered).max().filter(|n| *n > 0)?;
     let behind: Vec<usize> = seen().filter(|(_, t)| t.entered < most).map(|(m, _)| m).collect();
     let least = seen().map(|(_, t)| t.entered).min()?;
