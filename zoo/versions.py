@@ -13,7 +13,8 @@ reader is the example `dump` of the crate `ring`. Needs two GPUs, nvcc, g++ and 
 Each release runs over NVLink or PCIe (`direct`) and over TCP (`socket`): kernels report there, proxies here. `all`: operations
 one by one, communicators, many in a row, graphs. `many`: communicators that come and go. `flood`: a graph that is recorded while nothing is followed. `abort`: rank
 1 never comes. `late`: rank 1 comes late, then is killed; rings are read meanwhile, and `ringleader diagnose` judges them.
-`several`: both ranks in one process, of which the second comes late. `uneven`: groups of broadcasts, one from each rank.
+`several`: both ranks in one process, of which the second comes late. `uneven`: groups of broadcasts, one from each rank;
+`uneven-off`: the same with `NCCL_ALLGATHERV_ENABLE=0`.
 
 Nothing waits for ever: every job has a deadline and is ended by pid, and `--budget` ends the whole. Exit 1 if anything that
 the release can tell was not told rightly.
@@ -39,7 +40,7 @@ import build  # noqa: E402
 import judge  # noqa: E402
 
 # Seconds that a job may take.
-DEADLINES = {"all": 60, "flood": 40, "abort": 15, "many": 100, "late": 50, "several": 40, "uneven": 30}
+DEADLINES = {"all": 60, "flood": 40, "abort": 15, "many": 100, "late": 50, "several": 40, "uneven": 30, "uneven-off": 30}
 TRANSPORTS = {
     "direct": {},
     "socket": {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_NET": "Socket"},
@@ -49,7 +50,7 @@ FEW_CHANNELS = {"NCCL_MAX_NCHANNELS": "4", "NCCL_MAX_P2P_NCHANNELS": "2"}
 # So long rank 1 is late: what lasts less than 3 s is no stall.
 LATE_SECONDS = 5
 # Jobs that are tried within the node alone.
-DIRECT_ALONE = ("flood", "many", "several", "uneven")
+DIRECT_ALONE = ("flood", "many", "several", "uneven", "uneven-off")
 # Jobs that only wait for each other disturb each other little.
 AT_ONCE = {"late": 14}
 
@@ -101,6 +102,7 @@ class Job:
                 "NCCL_ALGO": "RING", "NCCL_NVLS_ENABLE": "0",
                 "NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1", "NCCL_RAS_ENABLE": "0",
                 **TRANSPORTS[self.transport],
+                **({"NCCL_ALLGATHERV_ENABLE": "0"} if self.mode == "uneven-off" else {}),
                 **(FEW_CHANNELS if self.mode in ("all", "many") else {}),
             }  # fmt: skip
             if self.mode == "several":
@@ -111,7 +113,7 @@ class Job:
                 del environment["NCCL_PROFILER_PLUGIN"]
             with open(self.folder / f"out-{rank}.jsonl", "wb") as out, open(self.folder / f"err-{rank}.log", "wb") as err:
                 communicators = self.options.communicators if self.mode == "many" else min(8, self.options.communicators)
-                command = [self.options.job, rank, rank, self.folder, self.mode, communicators]
+                command = [self.options.job, rank, rank, self.folder, self.mode.removesuffix("-off"), communicators]
                 process = subprocess.Popen(list(map(str, command)), env=environment, stdin=subprocess.DEVNULL, stdout=out,
                                            stderr=err, start_new_session=True)  # fmt: skip
             self.processes.append(process)
@@ -270,8 +272,10 @@ class Job:
         checks["calls"] = both(judge.calls(ring, mine, self.version, self.transport) for ring, mine in each)
         if self.mode in ("all", "many"):
             checks["communicators"] = judge.communicators(rings, lines, self.version)
-        if self.mode in ("all", "uneven"):
-            checks["ended"] = both(judge.ended(ring, mine, self.version, self.transport) for ring, mine in each)
+        if self.mode in ("all", "uneven", "uneven-off"):
+            # Without such launches all is told as it was before there were any.
+            like = min(self.version, judge.BEFORE_LAUNCHES) if self.mode == "uneven-off" else self.version
+            checks["ended"] = both(judge.ended(ring, mine, like, self.transport) for ring, mine in each)
 
     def late(self):
         checks, about = self.checks, (self.version, self.transport)

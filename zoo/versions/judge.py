@@ -10,6 +10,10 @@ P2P = ("Send", "Recv")
 FOLLOWED = ("operations", "split", "after", "uneven")
 
 
+# The last release that makes no launches of several broadcasts.
+BEFORE_LAUNCHES = (2, 28, 9)
+
+
 def interface_of(version):
     return next(number for since, number in INTERFACES if version >= since)
 

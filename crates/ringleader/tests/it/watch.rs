@@ -56,7 +56,7 @@ fn train(folder: &Path, rank: u32, size: u32, steps: u64) {
             ring.kernels_end();
         }
         if std::env::var("PRETENDED_SLEEP").is_ok_and(|at| at == format!("{rank}:{step}")) {
-            thread::sleep(Duration::from_secs(3600));
+            thread::sleep(Duration::from_hours(1));
         }
         thread::sleep(PACE);
         let op = ring.launch(comm, ringleader_ring::Handle::NONE, ringleader_ring::Handle::NONE, &told);
@@ -147,9 +147,13 @@ impl Job {
     }
 
     fn watch(&self, arguments: &[&str]) -> Watcher {
+        self.watch_with_floor("1", arguments)
+    }
+
+    fn watch_with_floor(&self, seconds: &str, arguments: &[&str]) -> Watcher {
         let (rings, out) = (self.rings(), self.out());
         let mut all =
-            vec!["--json", "--interval", "0.1", "--stall-floor", "1", "--rings", &rings, "--out", &out];
+            vec!["--json", "--interval", "0.1", "--stall-floor", seconds, "--rings", &rings, "--out", &out];
         all.extend(arguments);
         Watcher::start(&all)
     }
@@ -302,7 +306,8 @@ fn without_kernels_a_rank_is_named_all_the_same() {
     assert_eq!(blamed(watcher), ("process-stopped".into(), 1.into()));
 
     let job = Job::start_with(3, u64::MAX, &[("PRETENDED_BLIND", "20"), ("PRETENDED_SLEEP", "2:150")]);
-    let watcher = job.watch(&["--pid", &job.pids(), "--until-verdict", "--for", "120"]);
+    // What lasts less than three seconds no ring calls a stall.
+    let watcher = job.watch_with_floor("4", &["--pid", &job.pids(), "--until-verdict", "--for", "120"]);
     assert_eq!(blamed(watcher), ("stuck-outside-collective".into(), 2.into()));
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ringleader_model::{Case, RingRecord};
+use ringleader_model::{Case, RingOp, RingRecord};
 
 use super::ledger::{self, Group, Origin, Track, View};
 
@@ -80,9 +80,11 @@ pub fn is_in_flight(case: &Case, comms: &BTreeSet<u64>, horizon: &Horizon<'_>) -
         && ledger::rings(case).iter().any(|(_, ring)| {
             let is_meant = |comm: u32| ring.comms.get(comm as usize).is_some_and(|c| comms.contains(&c.id));
             let until = horizon.of(ring);
-            ring.ops.iter().any(|op| {
-                op.is_open() && is_meant(op.comm) && until.saturating_sub(op.enqueued_ns) > FLOOR_NS
-            })
+            let own = || ring.ops.iter().filter(|op| is_meant(op.comm));
+            let is_old = |op: &RingOp| until.saturating_sub(op.enqueued_ns) > FLOOR_NS;
+            // Where ends cannot be seen, nothing has been called since either.
+            let is_blind = || own().any(|op| !op.is_end_visible && op.ended_ns == 0);
+            own().any(|op| op.is_open() && is_old(op)) || is_blind() && own().all(is_old)
         })
 }
 
