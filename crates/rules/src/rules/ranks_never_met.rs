@@ -11,17 +11,19 @@
 //!
 //! # What looks like it but is not
 //! Numbers of ranks that contradict each other are rank-env-misconfigured. A rank that compiles or loads data while the others wait is not stuck. Ranks of nodes of which there is no evidence may well
-//! be there; if most of the job is in sight, on several nodes, the rest has more likely not come. Interfaces may differ between hosts; one that differs in a job that waits at its start is worth a look.
+//! be there; if most of the job is in sight, on several nodes, the rest has more likely not come, and rank 0 that still stands in
+//! the making of the store that it serves waits for clients that have not come. Interfaces may differ between hosts; one that differs in a job that waits at its start is worth a look.
 //!
 //! # What to do
 //! Compare what the launcher gave to each process; start the missing rank, or see why it ended.
 //!
 //! # References
-//! PyTorch docs, torchrun and environment variable initialization; NVIDIA NCCL docs, NCCL_SOCKET_IFNAME.
+//! PyTorch docs, torchrun and environment variable initialization; PyTorch, TCPStore.cpp, waitForWorkers; NVIDIA NCCL docs,
+//! NCCL_SOCKET_IFNAME.
 
 use std::collections::BTreeSet;
 
-use ringleader_model::{Confidence, Fact, Finding, Impact, Rank, RankSet, WatchEvent, Weight};
+use ringleader_model::{Confidence, Evidence, Fact, Finding, Impact, Rank, RankSet, WatchEvent, Weight};
 
 use crate::correlate::Scene;
 use crate::correlate::standstill::StandStill;
@@ -133,14 +135,22 @@ fn absent(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'_>]) -
         due.extend(&elsewhere);
     }
     // What the evidence lacks may have been cut from it; the watcher saw who was there.
+    let serving = serving(scene, started);
     let is_seen = |rank: &u32| stands.stall.suspects.contains(Rank(*rank));
-    let missing: RankSet = if knows {
+    let unseen: RankSet = (0..world).filter(|rank| !there.contains(rank)).map(Rank).collect();
+    let mut missing: RankSet = if knows {
         due.difference(&there).copied().filter(is_seen).map(Rank).collect()
     } else if hosts.len() == 1 {
         (0..world).filter(|rank| !there.contains(rank)).filter(is_seen).map(Rank).collect()
     } else {
         RankSet::default()
     };
+    // Who serves the store waits in its making until all have come. Of several nodes it does not say which.
+    let of_node = started.iter().filter_map(|one| one.number("LOCAL_WORLD_SIZE")).max().unwrap_or(1);
+    let is_told = missing.is_empty() && serving.is_some() && unseen.len() as u32 <= of_node;
+    if is_told {
+        missing = unseen;
+    }
     if missing.is_empty() {
         return None;
     }
@@ -155,7 +165,7 @@ fn absent(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'_>]) -
         .weight(Weight::Derived)
         .confidence(Confidence::Medium)
         // Where nothing says how many belong on the node, it may be on another one; and another node may only not be watched.
-        .at_most(match (is_elsewhere, knows) {
+        .at_most(match (is_elsewhere || is_told, knows) {
             (true, _) => Confidence::Low,
             (false, true) => Confidence::High,
             (false, false) => Confidence::Medium,
@@ -163,6 +173,7 @@ fn absent(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'_>]) -
         .culprits(missing.ranks().iter().map(|rank| scene.roster.culprit_rank(*rank)))
         .victims(waiting)
         .evidence([stands.evidence()])
+        .evidence(serving.filter(|_| is_told))
         .evidence(["WORLD_SIZE", "LOCAL_WORLD_SIZE"].into_iter().filter_map(said))
         .evidence(started.iter().take(CITATIONS).filter_map(|one| one.evidence("RANK")))
         .advise(
@@ -171,6 +182,20 @@ fn absent(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'_>]) -
         )
         .advise_command(Impact::Harmless, "see which ranks are there", "ps -eo pid,ppid,stat,etime,args")
         .build()
+}
+
+/// The stack of rank 0, if it stands in the making of the store that it serves: then not all have come yet. Under torchrun the
+/// launcher serves it, and rank 0 is a client as the others are.
+fn serving(scene: &Scene<'_>, started: &[Started<'_>]) -> Option<Evidence> {
+    let zero = started.iter().find(|one| one.rank() == Some(Rank(0)))?;
+    if zero.text("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+        return None;
+    }
+    let stand = scene.condition(Rank(0))?.stand.as_ref()?;
+    let frame = stand.frames.iter().find(|frame| !frame.is_native())?;
+    let is_it =
+        &*frame.function == "_create_c10d_store" && frame.file.ends_with("torch/distributed/rendezvous.py");
+    is_it.then(|| stand.evidence.clone())
 }
 
 /// A rank that was told to use another interface than its peers. Interfaces of other hosts may have other names.
@@ -270,6 +295,25 @@ mod tests {
         };
         // Three of four nodes are watched.
         told_of(started(&[0, 1, 3], alone), "start", &[2]).concludes(&RULE, "missing-rank 2, low");
+        // One of two, where rank 0 has made the store and waits for the other.
+        let of_two = |_: u32, s: &mut Vec<(&str, String)>| {
+            alone(0, s);
+            s[2].1 = "2".to_owned();
+        };
+        let serves = |stage: Stage, function| {
+            let who = Who { pid: Some(ringleader_model::Pid(100)), ..Who::rank(0) };
+            let ranks = Fact::Watch(WatchEvent::Ranks(vec![who]));
+            let stage = stage.push(SourceKind::Watch, Who::default(), ranks);
+            told_of(stage, "start", &[]).stands(0, &[("torch/distributed/rendezvous.py", 199, function)])
+        };
+        serves(started(&[0], of_two), "_create_c10d_store").concludes(&RULE, "missing-rank 1, low");
+        serves(started(&[0], of_two), "_env_rendezvous_handler").silent(&RULE);
+        serves(started(&[0], alone), "_create_c10d_store").silent(&RULE);
+        let by_agent = |_: u32, s: &mut Vec<(&str, String)>| {
+            of_two(0, s);
+            s.push(("TORCHELASTIC_USE_AGENT_STORE", "True".to_owned()));
+        };
+        serves(started(&[0], by_agent), "_create_c10d_store").silent(&RULE);
         // One of four; and two of four, of which the watcher names nobody.
         told_of(started(&[0], alone), "start", &[]).silent(&RULE);
         told_of(started(&[0, 1], alone), "start", &[]).silent(&RULE);
