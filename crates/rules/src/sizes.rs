@@ -148,6 +148,18 @@ mod tests {
             let verdict = diagnose(&stage.case);
             (verdict.cause, verdict.culprits.iter().filter_map(|c| c.rank).collect::<Vec<_>>())
         };
+        // Of another node, whose ring was copied six seconds earlier.
+        let stage = Stage::job(2).rings_on(&["ar:9*30", "ar:9*29"], &[1, 2]).each_ring(|ring| {
+            for op in ring.ops.iter_mut().rev().take(7) {
+                (op.is_end_visible, op.channels, op.started_ns, op.ended_ns) = (false, (0, 0), 0, 0);
+            }
+        });
+        assert_eq!(diagnose(&stage.case).cause, "stuck-outside-collective");
+        let newest = |ring: &RingRecord| ring.ops.iter().map(|op| op.enqueued_ns).max().unwrap_or(0);
+        let stage = stage.each_ring(|ring| {
+            ring.taken_ns = newest(ring) + if ring.ops.len() == 30 { 6_000_000_000 } else { 50_000_000 };
+        });
+        assert_eq!(diagnose(&stage.case).cause, "none");
         let late = ["ar:9*30", "ar:9*30", "ar:9*29"];
         for is_cut in [false, true] {
             let stuck = ("stuck-outside-collective", vec![Rank(2)]);

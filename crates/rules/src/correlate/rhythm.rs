@@ -59,17 +59,23 @@ pub fn age_ns(track: &Track<'_>, horizon: &Horizon<'_>) -> Option<i64> {
 
 /// How long some rank of a group whose ends cannot be seen has been ahead of another one, ns: it has called what that one
 /// has not. None if none is.
-pub fn ahead_ns(group: &Group<'_>, horizon: &Horizon<'_>) -> Option<i64> {
+pub fn ahead_ns<'a>(group: &Group<'a>, horizon: &Horizon<'_>) -> Option<i64> {
     let tracks = || group.tracks.iter().flatten();
     if group.view != View::Ring || tracks().any(|t| t.finished.is_some()) {
         return None;
     }
     let next = tracks().map(|t| t.entered).min()?.saturating_add(1);
+    let ring_of = |track: &Track<'a>| match track.origin {
+        Origin::Ring(ring) => Some(ring),
+        _ => None,
+    };
+    // Rings of several nodes are not taken at one moment: of those behind nothing is known after theirs.
+    let behind = tracks().filter(|t| t.entered < next).filter_map(|t| Some(horizon.of(ring_of(t)?)));
+    let until = behind.min()?;
     let ages = tracks().filter(|t| t.entered >= next).filter_map(|track| {
-        let Origin::Ring(ring) = track.origin else { return None };
         // What the ring no longer holds is older than what it does.
         let op = track.op(next).or_else(|| track.ops.first().copied())?;
-        Some(horizon.of(ring) - ring.ops.get(op as usize)?.enqueued_ns)
+        Some(until - ring_of(track)?.ops.get(op as usize)?.enqueued_ns)
     });
     ages.max()
 }
