@@ -127,48 +127,6 @@ mod tests {
         }
     }
 
-    /// NCCL tells calls alone (kernels are not reported, and nothing goes over the network): the newest few are in flight.
-    #[test]
-    fn calls_alone_name_a_rank_that_has_been_behind_for_long() {
-        let job = |scripts: &[&str], after_ns: i64, is_cut: bool| {
-            let stage = Stage::job(3).rings(scripts);
-            let ops = stage.case.observations.iter().filter_map(|o| match &o.fact {
-                Fact::Ring(ring) => ring.ops.iter().map(|op| op.enqueued_ns).max(),
-                _ => None,
-            });
-            let newest = ops.max().unwrap_or(0);
-            let stage = stage.each_ring(|ring| {
-                ring.taken_ns = newest + after_ns;
-                for op in ring.ops.iter_mut().rev().take(7) {
-                    (op.is_end_visible, op.channels, op.started_ns, op.ended_ns) = (false, (0, 0), 0, 0);
-                }
-                // Overwritten since.
-                ring.ops.drain(..if is_cut { 9 } else { 0 });
-            });
-            let verdict = diagnose(&stage.case);
-            (verdict.cause, verdict.culprits.iter().filter_map(|c| c.rank).collect::<Vec<_>>())
-        };
-        // Of another node, whose ring was copied six seconds earlier.
-        let stage = Stage::job(2).rings_on(&["ar:9*30", "ar:9*29"], &[1, 2]).each_ring(|ring| {
-            for op in ring.ops.iter_mut().rev().take(7) {
-                (op.is_end_visible, op.channels, op.started_ns, op.ended_ns) = (false, (0, 0), 0, 0);
-            }
-        });
-        assert_eq!(diagnose(&stage.case).cause, "stuck-outside-collective");
-        let newest = |ring: &RingRecord| ring.ops.iter().map(|op| op.enqueued_ns).max().unwrap_or(0);
-        let stage = stage.each_ring(|ring| {
-            ring.taken_ns = newest(ring) + if ring.ops.len() == 30 { 6_000_000_000 } else { 50_000_000 };
-        });
-        assert_eq!(diagnose(&stage.case).cause, "none");
-        let late = ["ar:9*30", "ar:9*30", "ar:9*29"];
-        for is_cut in [false, true] {
-            let stuck = ("stuck-outside-collective", vec![Rank(2)]);
-            assert_eq!(job(&late, 4_000_000_000, is_cut), stuck);
-            assert_eq!(job(&late, 5_000_000, is_cut), ("none", vec![]), "a moment is no stall");
-            assert_eq!(job(&["ar:9*30"; 3], 60_000_000_000, is_cut), ("none", vec![]));
-        }
-    }
-
     #[test]
     fn what_is_not_known_stays_so() {
         // All have used both.

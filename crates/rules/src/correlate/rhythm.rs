@@ -146,3 +146,58 @@ fn limit_of_track(track: &Track<'_>) -> Option<i64> {
     let usual = *pauses.get(pauses.len() - 1 - pauses.len() / 20)?;
     Some(FLOOR_NS.max(usual.saturating_mul(USUAL_TIMES)).max((longest / 100).saturating_mul(LONGEST_PERCENT)))
 }
+
+#[cfg(test)]
+mod tests {
+    use ringleader_model::{Rank, RingRecord};
+
+    use crate::diagnose;
+    use crate::staging::Stage;
+    use crate::staging_jobs::{START_NS, STEP_NS};
+
+    /// When the last of 30 calls was made.
+    const LAST_NS: i64 = START_NS + 29 * STEP_NS;
+
+    /// NCCL tells calls alone (kernels are not reported, and nothing goes over the network): the newest few are in flight.
+    fn calls_alone(ring: &mut RingRecord) {
+        for op in ring.ops.iter_mut().rev().take(7) {
+            (op.is_end_visible, op.channels, op.started_ns, op.ended_ns) = (false, (0, 0), 0, 0);
+        }
+    }
+
+    fn told(stage: &Stage) -> (&'static str, Vec<Rank>) {
+        let verdict = diagnose(&stage.case);
+        (verdict.cause, verdict.culprits.iter().filter_map(|c| c.rank).collect())
+    }
+
+    #[test]
+    fn calls_alone_name_a_rank_that_has_been_behind_for_long() {
+        let job = |scripts: &[&str], after_ns: i64, is_cut: bool| {
+            told(&Stage::job(3).rings(scripts).each_ring(|ring| {
+                ring.taken_ns = LAST_NS + after_ns;
+                calls_alone(ring);
+                // Overwritten since.
+                ring.ops.drain(..if is_cut { 9 } else { 0 });
+            }))
+        };
+        let late = ["ar:9*30", "ar:9*30", "ar:9*29"];
+        for is_cut in [false, true] {
+            assert_eq!(job(&late, 4_000_000_000, is_cut), ("stuck-outside-collective", vec![Rank(2)]));
+            assert_eq!(job(&late, 5_000_000, is_cut), ("none", vec![]), "a moment is no stall");
+            assert_eq!(job(&["ar:9*30"; 3], 60_000_000_000, is_cut), ("none", vec![]));
+        }
+    }
+
+    #[test]
+    fn of_a_ring_that_was_copied_earlier_nothing_later_is_known() {
+        let job = |behind_after_ns: i64| {
+            told(&Stage::job(2).rings_on(&["ar:9*30", "ar:9*29"], &[1, 2]).each_ring(|ring| {
+                let is_behind = ring.ops.len() == 29;
+                ring.taken_ns = LAST_NS + if is_behind { behind_after_ns } else { 6_000_000_000 };
+                calls_alone(ring);
+            }))
+        };
+        assert_eq!(job(6_000_000_000), ("stuck-outside-collective", vec![Rank(1)]));
+        assert_eq!(job(50_000_000), ("none", vec![]));
+    }
+}

@@ -23,7 +23,7 @@
 
 use std::collections::BTreeSet;
 
-use ringleader_model::{Confidence, Evidence, Fact, Finding, Impact, Rank, RankSet, WatchEvent, Weight};
+use ringleader_model::{Confidence, Evidence, Fact, Finding, Impact, Rank, RankSet, WatchEvent, Weight, Who};
 
 use crate::correlate::Scene;
 use crate::correlate::standstill::StandStill;
@@ -56,11 +56,14 @@ fn check(scene: &Scene<'_>) -> Outcome {
 
 /// Whether there is an environment of each process that the watcher names: of a part the lesser side may be the larger one.
 fn is_whole(scene: &Scene<'_>, started: &[Started<'_>]) -> bool {
-    scene.case.observations.iter().all(|observation| match &observation.fact {
-        Fact::Watch(WatchEvent::Ranks(all)) => {
-            all.iter().all(|who| started.iter().any(|one| one.pid() == who.pid && one.rank() == who.rank))
-        }
-        _ => true,
+    watched(scene).all(|who| started.iter().any(|one| one.pid() == who.pid && one.rank() == who.rank))
+}
+
+/// Processes that the watcher names as ranks.
+fn watched<'a>(scene: &Scene<'a>) -> impl Iterator<Item = &'a Who> {
+    scene.case.observations.iter().flat_map(|observation| match &observation.fact {
+        Fact::Watch(WatchEvent::Ranks(all)) => all.as_slice(),
+        _ => &[],
     })
 }
 
@@ -137,7 +140,10 @@ fn absent(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'_>]) -
     // What the evidence lacks may have been cut from it; the watcher saw who was there.
     let serving = serving(scene, started);
     let is_seen = |rank: &u32| stands.stall.suspects.contains(Rank(*rank));
-    let unseen: RankSet = (0..world).filter(|rank| !there.contains(rank)).map(Rank).collect();
+    // Of whom the watcher saw, only the environment is lacking.
+    let watched: BTreeSet<Rank> = watched(scene).filter_map(|who| who.rank).collect();
+    let unseen = (0..world).filter(|rank| !there.contains(rank)).map(Rank).filter(|r| !watched.contains(r));
+    let unseen: RankSet = unseen.collect();
     let mut missing: RankSet = if knows {
         due.difference(&there).copied().filter(is_seen).map(Rank).collect()
     } else if hosts.len() == 1 {
@@ -155,11 +161,20 @@ fn absent(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'_>]) -
         return None;
     }
     let said = |name| started.iter().find_map(|one| one.evidence(name));
-    let title = format!(
-        "{} of {world} {} not there: never started, or ended before joining; the others wait",
-        drafting::ranks(&missing),
-        if missing.len() == 1 { "is" } else { "are" }
-    );
+    let is_one = missing.len() == 1;
+    let title = if is_told {
+        format!(
+            "{} of {world} {} not come to the store that rank 0 serves: never started, ended, or cannot reach it",
+            drafting::ranks(&missing),
+            if is_one { "has" } else { "have" }
+        )
+    } else {
+        format!(
+            "{} of {world} {} not there: never started, or ended before joining; the others wait",
+            drafting::ranks(&missing),
+            if is_one { "is" } else { "are" }
+        )
+    };
     let waiting: RankSet = there.iter().copied().map(Rank).collect();
     Draft::new(RULE.id, "missing-rank", title)
         .weight(Weight::Derived)
@@ -217,7 +232,7 @@ fn other_interface(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Starte
 
 #[cfg(test)]
 mod tests {
-    use ringleader_model::{Fact, SourceKind, WatchEvent, WatchedStall, Who};
+    use ringleader_model::{Fact, Pid, SourceKind, WatchEvent, WatchedStall, Who};
 
     use super::RULE;
     use crate::diagnose;
@@ -258,7 +273,7 @@ mod tests {
             let settings: Vec<(&str, &str)> = settings.iter().map(|(n, v)| (*n, v.as_str())).collect();
             let mut stage = stage.listing(Some(said), &settings);
             if let Some(listing) = stage.case.observations.last_mut() {
-                listing.who.pid = Some(ringleader_model::Pid(100 + rank));
+                listing.who.pid = Some(Pid(100 + rank));
                 listing.who.host = Some("n0".into());
             }
             stage
@@ -300,13 +315,16 @@ mod tests {
             alone(0, s);
             s[2].1 = "2".to_owned();
         };
-        let serves = |stage: Stage, function| {
-            let who = Who { pid: Some(ringleader_model::Pid(100)), ..Who::rank(0) };
-            let ranks = Fact::Watch(WatchEvent::Ranks(vec![who]));
+        let serves_of = |stage: Stage, function, watched: &[u32]| {
+            let who = |rank: &u32| Who { pid: Some(Pid(100 + rank)), ..Who::rank(*rank) };
+            let ranks = Fact::Watch(WatchEvent::Ranks(watched.iter().map(who).collect()));
             let stage = stage.push(SourceKind::Watch, Who::default(), ranks);
             told_of(stage, "start", &[]).stands(0, &[("torch/distributed/rendezvous.py", 199, function)])
         };
+        let serves = |stage: Stage, function| serves_of(stage, function, &[0]);
         serves(started(&[0], of_two), "_create_c10d_store").concludes(&RULE, "missing-rank 1, low");
+        // The other is watched, too; its environment was cut from the evidence.
+        serves_of(started(&[0], of_two), "_create_c10d_store", &[0, 1]).silent(&RULE);
         serves(started(&[0], of_two), "_env_rendezvous_handler").silent(&RULE);
         serves(started(&[0], alone), "_create_c10d_store").silent(&RULE);
         let by_agent = |_: u32, s: &mut Vec<(&str, String)>| {
@@ -329,7 +347,7 @@ mod tests {
         concludes(&stage, "rank-env-misconfigured 3, high");
         let finding = stage.finding(&NUMBERS);
         assert_eq!(finding.title, "2 processes have rank 2; pid 103 has local rank 3, and nobody has rank 3");
-        assert_eq!(finding.culprits[0].pid, Some(ringleader_model::Pid(103)));
+        assert_eq!(finding.culprits[0].pid, Some(Pid(103)));
         // Nothing says where on the node they are: it is one of the two.
         let unsaid = |rank: u32, s: &mut Vec<(&str, String)>| {
             s.retain(|s| !s.0.starts_with("LOCAL"));
@@ -354,7 +372,7 @@ mod tests {
         told(with("MASTER_ADDR", 2, "n9"), "start").concludes(&RULE, "missing-rank 2, medium");
         told(with("NCCL_SOCKET_IFNAME", 2, "mgmt0"), "start").concludes(&RULE, "wrong-interface 2, medium");
         // One of the ranks that the watcher names has left no environment.
-        let who = Who { pid: Some(ringleader_model::Pid(104)), ..Who::rank(4) };
+        let who = Who { pid: Some(Pid(104)), ..Who::rank(4) };
         let ranks = Fact::Watch(WatchEvent::Ranks(vec![who]));
         let cut = with("MASTER_ADDR", 2, "n9").push(SourceKind::Watch, Who::default(), ranks);
         told(cut, "start").silent(&RULE);
