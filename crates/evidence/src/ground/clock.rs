@@ -2,7 +2,7 @@
 
 use ringleader_model::WallTime;
 
-use crate::text::stamp;
+use super::stamp;
 
 const SECOND_NS: i64 = 1_000_000_000;
 

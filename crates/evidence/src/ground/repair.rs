@@ -5,7 +5,7 @@
 
 use ringleader_model::NoteKind;
 
-use crate::sink::Sink;
+use super::Sink;
 
 /// A mended document.
 pub(crate) struct Mended {

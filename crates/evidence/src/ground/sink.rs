@@ -6,7 +6,16 @@ use ringleader_model::{
     Cite, Fact, Note, NoteKind, Observation, Source, SourceId, SourceKind, WallTime, Who,
 };
 
-use crate::Extract;
+/// What was read from one file: one source, or several if it is an archive.
+#[derive(Debug, Default)]
+pub struct Extract {
+    /// Sources; ids of observations and notes count from 0 within this extract until [`merge`](crate::merge).
+    pub sources: Vec<Source>,
+    /// Observations.
+    pub observations: Vec<Observation>,
+    /// Notes.
+    pub notes: Vec<Note>,
+}
 
 /// Bounds on what is read. Each one that is hit is told in a note.
 #[derive(Clone, Debug)]
@@ -157,24 +166,20 @@ pub(crate) fn lossy(text: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// Moves every citation inside a fact by `base` sources, when extracts are joined.
-pub(crate) fn shift_sources(fact: &mut Fact, base: u32) {
-    let shift = |cite: &mut Cite| cite.source.0 += base;
-    if let Fact::Environment(environment) = fact {
-        environment.settings.iter_mut().for_each(|s| shift(&mut s.cite));
-    }
-    let Fact::Nccl(log) = fact else { return };
-    for process in &mut log.processes {
-        process.first.iter_mut().chain(&mut process.last).for_each(shift);
-    }
-    for comm in &mut log.comms {
-        [&mut comm.started, &mut comm.completed, &mut comm.destroyed, &mut comm.aborted]
-            .into_iter()
-            .flatten()
-            .for_each(shift);
-    }
-    log.messages.iter_mut().for_each(|m| shift(&mut m.cite));
-    log.backtraces.iter_mut().for_each(|b| shift(&mut b.cite));
-    log.settings.iter_mut().for_each(|s| shift(&mut s.cite));
-    log.links.iter_mut().for_each(|l| shift(&mut l.cite));
+/// What a note about a reading error is: a bound of ours that was reached, or a cut.
+pub(crate) fn stop_kind(error: &std::io::Error) -> NoteKind {
+    let is_cap = error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<CapReached>);
+    if is_cap { NoteKind::LimitReached } else { NoteKind::Truncated }
 }
+
+/// The cap on bytes out was reached.
+#[derive(Debug)]
+pub(crate) struct CapReached(pub(crate) u64);
+
+impl std::fmt::Display for CapReached {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "it unpacks to more than {} bytes", self.0)
+    }
+}
+
+impl std::error::Error for CapReached {}

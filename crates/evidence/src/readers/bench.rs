@@ -19,9 +19,7 @@ use ringleader_model::{
     BenchDevice, BenchFigure, BenchRow, BenchRun, Fact, Host, PciAddress, Pid, Rank, SourceKind,
 };
 
-use crate::sink::Sink;
-use crate::tables::Span;
-use crate::text::{Line, LineReader, shell};
+use crate::ground::{Line, LineReader, Sink, Span, shell};
 
 pub(crate) use json::read_json;
 

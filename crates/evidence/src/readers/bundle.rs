@@ -6,8 +6,7 @@
 use ringleader_model::{NoteKind, SourceKind};
 use serde_json::Value;
 
-use crate::document::Document;
-use crate::sink::Sink;
+use crate::ground::{Document, Sink};
 
 /// The major version that is read.
 const MAJOR: u64 = 1;

@@ -12,18 +12,12 @@
 //! Writers: coreutils `env`, bash, Linux `fs/proc/base.c`; NVIDIA/nccl src/misc/param.cc reads the files. An environment holds passwords: only variables of known
 //! families are kept, never one whose name says that it is a secret, and other values are not even looked at.
 
-use ringleader_knowledge::kept;
 use ringleader_model::{
     Cite, Environment, EnvironmentForm, Fact, Host, LocalRank, Rank, Setting, SourceKind, WallTime, Who,
 };
 
-use crate::sink::Sink;
-use crate::text::{Line, LineReader, shell};
+use crate::ground::{Line, LineReader, Sink, host_of, is_kept, is_plain, shell};
 
-/// Families beside those that all readers keep: of schedulers, whatever it is, since somebody chose to save it.
-const FAMILIES: [&str; 6] = ["OMPI_COMM_", "OMPI_MCA_", "PMI_", "PMIX_", "SLURM_", "NVIDIA_VISIBLE_"];
-/// What scripts call NCCL's setting.
-const NAMES: [&str; 1] = ["P2P_LEVEL"];
 /// Variables that every process has.
 const EVERYWHERE: [&str; 4] = ["PATH", "HOME", "PWD", "SHLVL"];
 /// Lines of other variables between two that matter.
@@ -32,28 +26,8 @@ const MAX_GAP_LINES: u32 = 300;
 const MAX_CONF_GAP_LINES: u32 = 30;
 /// Longest line that names a configuration file, bytes.
 const MAX_HEADING_BYTES: usize = 200;
-/// Longest value that is kept, bytes.
-const MAX_VALUE_BYTES: usize = 4096;
 /// Variables of one listing that are kept.
 const MAX_SETTINGS: usize = 2000;
-
-/// Whether a variable is kept.
-fn is_kept(name: &str) -> bool {
-    let known = kept::matters(name)
-        || NAMES.contains(&name)
-        || FAMILIES.iter().any(|family| name.starts_with(family));
-    known && !kept::SECRETS.iter().any(|part| name.contains(part))
-}
-
-/// Whether a value is one: several lines, or other records within it, may hold anything.
-fn is_plain(value: &str) -> bool {
-    value.len() <= MAX_VALUE_BYTES && !value.contains(char::is_control)
-}
-
-/// Whether a variable and its value are kept.
-pub(crate) fn may_keep(name: &str, value: &str) -> bool {
-    is_kept(name) && is_plain(value)
-}
 
 /// Reader of listings in text.
 #[derive(Default)]
@@ -221,13 +195,6 @@ fn whose(environment: &Environment, mut who: Who, host: Option<Host>) -> Who {
     who.local_rank = who.local_rank.or_else(local);
     who.host = who.host.or(host);
     who
-}
-
-/// A host name up to its first dot; an address as it is.
-pub(crate) fn host_of(value: &str) -> Host {
-    let is_address = value.parse::<std::net::IpAddr>().is_ok();
-    let short = if is_address { value } else { value.split('.').next().unwrap_or(value) };
-    short.into()
 }
 
 /// `NAME=value` in one of its forms, a shell's quotes taken away.

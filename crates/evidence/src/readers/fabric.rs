@@ -32,11 +32,8 @@ use std::sync::Arc;
 
 use ringleader_model::{Fact, Host, NetFact, PortCounters, SourceKind};
 
-use crate::sink::Sink;
-use crate::tables::Span;
-use crate::text::{Line, LineReader, shell};
+use crate::ground::{Line, LineReader, Sink, Span, shell};
 
-pub(crate) use counters::is_error_counter;
 pub(crate) use json::read_json;
 
 /// Lines of other things after which a block is over.

@@ -18,10 +18,13 @@
 
 mod build;
 mod entry;
+mod follow;
 mod general;
 mod json;
 mod known;
+mod learned;
 mod lesson;
+mod machine;
 mod memo;
 mod pickle;
 mod template;
@@ -30,12 +33,12 @@ mod tests;
 
 use ringleader_model::{Cite, Fact, FlightDump, NoteKind, SourceKind, Who};
 
-use crate::sink::Sink;
+use crate::ground::Sink;
 use build::{GroupConfig, GroupStatus};
 use known::Known;
 use lesson::{Lessons, Outcome};
+use machine::{End, Machine};
 use memo::Value;
-use pickle::{End, Machine};
 
 pub(crate) use json::read_json;
 
@@ -48,6 +51,24 @@ const TOP_KEYS: [&[u8]; 5] =
 pub(crate) struct Before {
     known: Known,
     lessons: Lessons,
+}
+
+/// Whether a file begins like a pickle of any protocol.
+pub(crate) fn is_pickle(head: &[u8]) -> bool {
+    matches!(head, [0x80, 0..=5, ..]) || is_old_pickle(head)
+}
+
+/// Protocols 0 and 1 have no magic: a dict or list that is stored in the memo at once (`(dp0\n`, `}q\0`).
+fn is_old_pickle(head: &[u8]) -> bool {
+    let numbered = |rest: &[u8]| {
+        let n_digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
+        n_digits > 0 && rest.get(n_digits) == Some(&b'\n')
+    };
+    match head {
+        [b'(', b'd' | b'l', b'p', rest @ ..] => numbered(rest),
+        [b'}' | b']', b'q', 0, b'(', ..] => true,
+        _ => false,
+    }
 }
 
 /// Reads a pickle dump. `name` is the file's own name, for the rank it claims.

@@ -8,9 +8,7 @@ use std::sync::Arc;
 
 use ringleader_model::{Fact, GpuForm, GpuTable, Host, NoteKind, SourceKind, WallTime};
 
-use crate::sink::Sink;
-use crate::tables::Span;
-use crate::text::{Line, LineReader, shell};
+use crate::ground::{Line, LineReader, Sink, Span, shell};
 
 mod csv;
 mod diag;
@@ -172,7 +170,7 @@ impl GpuReader {
             return false;
         }
         if matches!(first, b'M' | b'T' | b'W' | b'F' | b'S') && line.body.len() < 64 {
-            let at = std::str::from_utf8(line.body).ok().and_then(crate::clock::ctime);
+            let at = std::str::from_utf8(line.body).ok().and_then(crate::ground::clock::ctime);
             self.date = at.map(|at| (line.number, at)).or(self.date);
         }
         let Ok(text) = std::str::from_utf8(line.body) else { return false };
@@ -289,7 +287,7 @@ impl GpuReader {
         if !FAILURES.iter().any(|f| text.trim_ascii_start().starts_with(f)) {
             return false;
         }
-        let said = crate::sink::bounded_text(line.body, 300).into_boxed_str();
+        let said = crate::ground::bounded_text(line.body, 300).into_boxed_str();
         let open = self.open.get_or_insert_with(|| Open::begin(GpuForm::Table, Form::Failures, line, sink));
         if open.fact.failures.len() < MAX_FAILURES {
             open.fact.failures.push((line.number, said));

@@ -24,6 +24,7 @@ mod pcie;
 mod prefix;
 mod process;
 mod quiet;
+mod statements;
 mod system;
 #[cfg(test)]
 mod tests;
@@ -32,9 +33,9 @@ mod words;
 use ringleader_model::{Host, SourceKind};
 
 pub(crate) use self::json::{is_journal, read_json};
-use self::log::{Log, Record};
-use crate::sink::Sink;
-use crate::text::{Line, LineReader};
+use self::log::Log;
+use self::statements::Record;
+use crate::ground::{Line, LineReader, Sink};
 
 /// Reader of kernel logs.
 #[derive(Default)]

@@ -24,11 +24,21 @@ use ringleader_model::{
     NcclProcess, NcclSetting, NcclStranger, NoteKind, Pid, SourceKind, WallTime, Who,
 };
 
-use crate::intern::{FxHasher, LookupMap};
-use crate::nccl::header::{Head, Level};
-use crate::nccl::lines::{Channel, Event, Life, MaybeColl};
-use crate::sink::{Sink, bounded_text};
-use crate::text::{Line, LineReader, Tag, stamp};
+use self::header::{Head, Level};
+use self::lines::{Channel, Event, Life, MaybeColl};
+use crate::ground::intern::{FxHasher, LookupMap};
+use crate::ground::{Line, LineReader, Sink, Tag, bounded_text, stamp};
+
+/// Whether a line begins with NCCL's words alone, without its head.
+pub(crate) fn begins(line: &[u8]) -> bool {
+    [&b"NCCL version "[..], b"NCCL WARN ", b"NCCL INFO "].iter().any(|start| line.starts_with(start))
+}
+
+/// Whether a line is NCCL's: `host:pid:tid [dev] …NCCL INFO …`.
+pub(crate) fn is_known(line: &[u8]) -> bool {
+    let near = line.get(..200).unwrap_or(line);
+    memmem::find(near, b" NCCL INFO ").is_some() || memmem::find(near, b" NCCL WARN ").is_some()
+}
 
 /// No process.
 const NOBODY: u32 = u32::MAX;

@@ -20,8 +20,7 @@ use ringleader_node::{
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::document::Document;
-use crate::sink::Sink;
+use crate::ground::{Document, LineReader, Sink, host_of};
 
 mod gpus;
 mod host;
@@ -34,8 +33,8 @@ use places::Places;
 /// Rows of one list that are read: more processes, links or files than a node has that matter.
 const MAX_ROWS: usize = 20_000;
 
-/// Reads a snapshot; false if the document is none.
-pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
+/// Reads a snapshot; false if the document is none. `L` reads the lines of its kernel log.
+pub(crate) fn read_json<L: LineReader + Default>(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
     let schema = document.value.get("schema").and_then(Value::as_str).unwrap_or_default();
     let Some(version) = schema.strip_prefix("ringleader.node.v") else { return false };
     sink.saw(SourceKind::NodeSnapshot);
@@ -46,7 +45,7 @@ pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
         return true;
     }
     let name = document.value.get("host").and_then(Value::as_str).unwrap_or_default();
-    let host = crate::environment::host_of(name);
+    let host = host_of(name);
     let at_ns = document.value.get("at_ns").and_then(Value::as_i64).unwrap_or(0);
     let mut reader = Reader {
         document: *document,
@@ -55,7 +54,7 @@ pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
         at_ns,
         sink,
     };
-    reader.run();
+    reader.run::<L>();
     true
 }
 
@@ -69,7 +68,7 @@ struct Reader<'r, 'd, 's> {
 }
 
 impl Reader<'_, '_, '_> {
-    fn run(&mut self) {
+    fn run<L: LineReader + Default>(&mut self) {
         let system: Option<System> = self.part("system");
         let jobs: Option<Jobs> = self.part("jobs");
         let no_jobs = if jobs.is_none() { self.why_not("jobs") } else { None };
@@ -88,7 +87,7 @@ impl Reader<'_, '_, '_> {
         }
         if let Some(log) = self.part::<KernelLog>("kernel_log") {
             self.places.enter("kernel_log");
-            self.kernel_log(&log, system.as_ref());
+            self.kernel_log::<L>(&log, system.as_ref());
         }
         if let Some(services) = self.part::<Vec<Service>>("services") {
             self.places.enter("services");

@@ -13,9 +13,7 @@
 
 use ringleader_model::{Cite, Fact, RasReport, SourceKind};
 
-use crate::document::Document;
-use crate::sink::Sink;
-use crate::text::{Line, LineReader};
+use crate::ground::{Document, Line, LineReader, Sink};
 
 mod embedded;
 mod event;
@@ -77,7 +75,7 @@ impl LineReader for RasTextReader {
         std::mem::take(&mut self.events).finish(sink);
         let is_alone = self.last_line == 1 && sink.saw_nothing();
         if let Some(refusal) = self.refusal.take().filter(|r| !r.is_vague || is_alone) {
-            let text = crate::sink::bounded_text(&refusal.text, 300).into_boxed_str();
+            let text = crate::ground::bounded_text(&refusal.text, 300).into_boxed_str();
             let report = RasReport { unavailable: Some(text), ..RasReport::default() };
             sink.saw(SourceKind::Ras);
             sink.push(

@@ -12,7 +12,7 @@ use ringleader_model::{
 };
 use ringleader_ring::{Call, Comm, Done, Op, Phase, State, Taken};
 
-use crate::sink::Sink;
+use crate::ground::Sink;
 
 /// First bytes of a ring.
 pub(crate) const MAGIC: &[u8] = b"RLRING1\n";

@@ -8,8 +8,7 @@ use ringleader_model::{
     Cite, Fact, Frame, Pid, ProcessStacks, SourceKind, StackTool, ThreadStack, WallTime, Who,
 };
 
-use crate::sink::Sink;
-use crate::text::{Line, LineReader};
+use crate::ground::{Line, LineReader, Sink};
 
 mod gdb;
 mod json;
@@ -127,6 +126,11 @@ impl StackReader {
         }
         self.open.get_or_insert_with(|| Open::begin(tool, line, sink))
     }
+}
+
+/// Whether a line begins what Python says of its own crash.
+pub(crate) fn begins(line: &[u8]) -> bool {
+    line.starts_with(b"Fatal Python error: ")
 }
 
 impl LineReader for StackReader {

@@ -33,9 +33,7 @@ use std::sync::Arc;
 
 use ringleader_model::{Fact, Host, PciDevice, SourceKind, SystemFact};
 
-use crate::sink::Sink;
-use crate::tables::Span;
-use crate::text::{Line, LineReader, shell};
+use crate::ground::{Line, LineReader, Sink, Span, shell};
 
 pub(crate) use json::read_json;
 

@@ -33,8 +33,7 @@ use self::block::{Block, BlockKind, Fed, Statement};
 use self::found::Found;
 use self::scan::clip;
 use self::traceback::{Piece, Traceback, Tracebacks};
-use crate::sink::Sink;
-use crate::text::{Line, LineReader};
+use crate::ground::{Document, Line, LineReader, Sink};
 
 /// Error lines of unknown origin that are kept of one source.
 const MAX_ERROR_LINES: u32 = 500;
@@ -126,13 +125,33 @@ impl LineReader for TorchReader {
         if !self.waits_for(line) && !is_of_interest(line.body) {
             return false;
         }
-        let body = crate::sink::lossy(line.body);
+        let body = crate::ground::lossy(line.body);
         let n_before = self.found.len();
         let taken = self.take(&body, line, sink);
         if taken || self.found.len() > n_before {
             sink.saw(SourceKind::TorchLog);
         }
         taken
+    }
+
+    /// The source is no log: forgets all that was read, and says so.
+    fn is_no_log(&mut self, sink: &mut Sink<'_>) {
+        let mut done = Vec::new();
+        self.tracebacks.finish(&mut done);
+        self.conclude(done, sink);
+        for block in std::mem::take(&mut self.blocks) {
+            self.close(block, sink);
+        }
+        let found = std::mem::take(self).found;
+        sink.unsay(SourceKind::TorchLog);
+        if let Some(first) = found.iter().min_by_key(|f| f.start) {
+            let cite = sink.cite(first.line, first.start, first.end);
+            let text = format!(
+                "this is program text or a document, not a log: errors that it names ({}) were left out",
+                found.len()
+            );
+            sink.note(cite, NoteKind::Remark, text);
+        }
     }
 
     fn finish(&mut self, sink: &mut Sink<'_>) {
@@ -153,26 +172,6 @@ impl LineReader for TorchReader {
 }
 
 impl TorchReader {
-    /// The source is no log: forgets all that was read, and says so.
-    pub(crate) fn drop_all(&mut self, sink: &mut Sink<'_>) {
-        let mut done = Vec::new();
-        self.tracebacks.finish(&mut done);
-        self.conclude(done, sink);
-        for block in std::mem::take(&mut self.blocks) {
-            self.close(block, sink);
-        }
-        let found = std::mem::take(self).found;
-        sink.unsay(SourceKind::TorchLog);
-        if let Some(first) = found.iter().min_by_key(|f| f.start) {
-            let cite = sink.cite(first.line, first.start, first.end);
-            let text = format!(
-                "this is program text or a document, not a log: errors that it names ({}) were left out",
-                found.len()
-            );
-            sink.note(cite, NoteKind::Remark, text);
-        }
-    }
-
     /// Whether something is open that this line may go on with.
     fn waits_for(&self, line: &Line<'_>) -> bool {
         if !self.blocks.is_empty() {
@@ -596,6 +595,11 @@ fn prefix_of<'a>(line: &Line<'a>) -> &'a [u8] {
     line.raw.get(..line.raw.len().saturating_sub(line.body.len())).unwrap_or_default()
 }
 
+/// Whether a line begins a traceback or a frame of one.
+pub(crate) fn begins(line: &[u8]) -> bool {
+    line.starts_with(b"Traceback (most recent call last)") || line.starts_with(b"  File \"")
+}
+
 /// Whether a line begins as an exception's last line does, or is what a shell or a scheduler says of a dead process.
 pub(crate) fn begins_error(text: &str) -> bool {
     traceback::class_line(text)
@@ -634,6 +638,6 @@ fn names_an_error(text: &str) -> bool {
 }
 
 /// Reads a torch elastic error file, if it is one.
-pub(crate) fn read_json(value: &serde_json::Value, sink: &mut Sink<'_>) -> bool {
-    error_file::read(value, sink)
+pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
+    error_file::read(document.value, sink)
 }

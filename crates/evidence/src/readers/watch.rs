@@ -15,8 +15,7 @@ use ringleader_model::{
 };
 use serde_json::Value;
 
-use crate::document::Document;
-use crate::sink::{Sink, bounded_text};
+use crate::ground::{Document, Sink, bounded_text};
 
 /// Suspects that are read.
 const MAX_SUSPECTS: usize = 1024;
@@ -105,7 +104,7 @@ fn process(value: &Value) -> Option<Who> {
     Some(Who {
         rank: Some(Rank(number("rank")?)),
         local_rank: number("local_rank").map(LocalRank),
-        host: host.map(crate::environment::host_of),
+        host: host.map(crate::ground::host_of),
         pid: Some(Pid(number("pid").filter(|pid| *pid != 0)?)),
     })
 }

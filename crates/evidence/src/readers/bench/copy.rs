@@ -17,9 +17,7 @@ use std::collections::BTreeMap;
 
 use ringleader_model::{CopyTest, Fact, SourceKind};
 
-use crate::sink::Sink;
-use crate::tables::Span;
-use crate::text::Line;
+use crate::ground::{Line, Sink, Span};
 
 /// Names that are kept of one session.
 const MAX_NAMES: usize = 1_000;

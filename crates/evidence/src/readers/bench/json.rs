@@ -11,8 +11,7 @@ use ringleader_model::{
 use serde_json::Value;
 
 use super::{MAX_ROWS, collective, setting};
-use crate::document::Document;
-use crate::sink::Sink;
+use crate::ground::{Document, Sink};
 
 /// Reads a document, if it is one of nccl-tests.
 pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {

@@ -4,56 +4,13 @@ use ringleader_model::{NetFact, PortCounters, RdmaPort};
 
 use super::ports::state;
 use super::{FabricReader, Form, Open};
-use crate::sink::Sink;
-use crate::text::{Line, shell};
-
-/// Names that tell of errors, in the forms of perfquery, sysfs and Ethernet drivers. Those that are noise on a healthy
-/// port (relay errors, dropped management packets, time spent waiting for credit) are left out.
-const ERRORS: [&str; 32] = [
-    "SymbolErrorCounter",
-    "LinkErrorRecoveryCounter",
-    "LinkDownedCounter",
-    "PortRcvErrors",
-    "PortRcvRemotePhysicalErrors",
-    "PortXmitDiscards",
-    "LocalLinkIntegrityErrors",
-    "ExcessiveBufferOverrunErrors",
-    "symbol_error",
-    "link_error_recovery",
-    "link_downed",
-    "port_rcv_errors",
-    "port_rcv_remote_physical_errors",
-    "port_xmit_discards",
-    "local_link_integrity_errors",
-    "excessive_buffer_overrun_errors",
-    "local_ack_timeout_err",
-    "packet_seq_err",
-    "out_of_sequence",
-    "rnr_nak_retry_err",
-    "req_remote_access_errors",
-    "roce_adp_retrans_to",
-    "rx_icrc_encapsulated",
-    "link_down_events_phy",
-    "rx_symbol_err_phy",
-    "rx_crc_errors_phy",
-    "rx_discards_phy",
-    "tx_discards_phy",
-    "rx_crc_errors",
-    "rx_fcs_errors",
-    "rx_prio3_buf_discard",
-    "rx_prio3_discards",
-];
+use crate::ground::{Line, Sink, is_error_counter, shell};
 
 /// Names of what was moved.
 const MOVED: [&str; 4] = ["PortXmitData", "port_xmit_data", "tx_bytes_phy", "tx_bytes"];
 
 /// Counters of one port that are kept.
 const MAX_ERRORS: usize = 64;
-
-/// Whether a counter of this name tells of errors.
-pub(crate) fn is_error_counter(name: &str) -> bool {
-    ERRORS.contains(&name)
-}
 
 impl FabricReader {
     /// `# Port counters: Lid 134 port 1 (CapMask: 0x5A00)`, also `extended`.
@@ -149,7 +106,7 @@ fn count(open: &mut Open, name: &str, value: u64, line: u32) {
     let NetFact::Counters(counters) = &mut open.fact else { return };
     if MOVED.contains(&name) {
         counters.moved = Some(value);
-    } else if ERRORS.contains(&name) && counters.errors.len() < MAX_ERRORS {
+    } else if is_error_counter(name) && counters.errors.len() < MAX_ERRORS {
         counters.errors.push((line, name.into(), value));
     }
 }

@@ -13,8 +13,7 @@ use ringleader_model::{Fact, Interface, NetFact, PortCounters, RdmaPort, SourceK
 use serde_json::Value;
 
 use super::ports;
-use crate::document::Document;
-use crate::sink::Sink;
+use crate::ground::{Document, Sink};
 
 /// Interfaces of one document.
 const MAX_INTERFACES: usize = 1_000;

@@ -3,8 +3,7 @@
 use ringleader_model::{Interface, NetFact, Route};
 
 use super::{FabricReader, Form, Open};
-use crate::sink::Sink;
-use crate::text::Line;
+use crate::ground::{Line, Sink};
 
 /// Addresses of one interface that are kept.
 const MAX_ADDRESSES: usize = 64;

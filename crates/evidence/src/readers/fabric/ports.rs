@@ -3,8 +3,7 @@
 use ringleader_model::{GidEntry, NetFact, PortCounters, RdmaPort};
 
 use super::{FabricReader, Form, Open};
-use crate::sink::Sink;
-use crate::text::Line;
+use crate::ground::{Line, Sink};
 
 impl FabricReader {
     /// Headings of ibstat, ibstatus, ibv_devinfo and mlxlink.

@@ -3,8 +3,7 @@
 use ringleader_model::{NetFact, Perftest, Pid, Reach, ReachOutcome};
 
 use super::{FabricReader, Form, Open};
-use crate::sink::Sink;
-use crate::text::{Line, shell};
+use crate::ground::{Line, Sink, shell};
 
 /// Rows of perftest that are kept.
 const MAX_ROWS: usize = 100;

@@ -7,15 +7,13 @@ use ringleader_model::{
     FlightDump, FlightGroup, FlightOp, Frame, GroupRank, NoteKind, OpKind, OpState, Rank, Signature,
 };
 
-use super::known::Known;
-use crate::intern::{Index, hash_of};
+use super::known::{Known, MAX_RANKS};
+use crate::ground::intern::{Index, hash_of};
 
 /// Process groups of one process that are kept.
 pub(super) const MAX_GROUPS: usize = 1 << 14;
 /// Frames of one stack.
 pub(super) const MAX_FRAMES: usize = 1 << 12;
-/// Ranks that a group may have: more than any job does.
-const MAX_RANKS: usize = 1 << 20;
 /// Recording threads that are kept.
 const MAX_THREADS: usize = 1024;
 /// Characters of a function's, file's, group's or operation's name.
@@ -440,32 +438,6 @@ fn bounded(name: &str) -> Box<str> {
 /// A decimal number and nothing else.
 pub(super) fn decimal(bytes: &[u8]) -> Option<u64> {
     std::str::from_utf8(bytes).ok().filter(|s| s.bytes().all(|b| b.is_ascii_digit()))?.parse().ok()
-}
-
-/// `[0, 1, 2]`; torch writes this list as a string.
-pub(super) fn ranks(list: &[u8]) -> Option<Vec<Rank>> {
-    let inside = list.trim_ascii().strip_prefix(b"[")?.strip_suffix(b"]")?;
-    if inside.trim_ascii().is_empty() {
-        return Some(Vec::new());
-    }
-    // A job of ten thousand ranks repeats this list in every dump: digit by digit, without detours over strings.
-    let mut ranks = Vec::with_capacity((inside.len() / 3).min(MAX_RANKS));
-    let mut rest = inside;
-    loop {
-        rest = rest.trim_ascii_start();
-        let mut number: Option<u32> = None;
-        while let [digit @ b'0'..=b'9', tail @ ..] = rest {
-            number = Some(number.unwrap_or(0).checked_mul(10)?.checked_add(u32::from(digit - b'0'))?);
-            rest = tail;
-        }
-        ranks.push(Rank(number?));
-        rest = rest.trim_ascii_start();
-        match rest {
-            [] => return Some(ranks),
-            [b',', tail @ ..] if ranks.len() < MAX_RANKS => rest = tail,
-            _ => return None,
-        }
-    }
 }
 
 /// Ranks as numbers.

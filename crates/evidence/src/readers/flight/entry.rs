@@ -8,67 +8,16 @@
 
 use ringleader_model::{FlightOp, OpState};
 
-use super::build::{self, BLANK, GroupKey, OverBudget, Tensors};
+use super::build::{self, BLANK, GroupKey, OverBudget};
+use super::learned::{Call, Draft, Learned};
 use super::lesson::{State, Step};
+use super::machine::{End, Machine, long};
 use super::memo::{Memo, Value, Word};
-use super::pickle::{End, Machine, long};
-use super::template::{MAX_VARYING, Span, Template, Templates, Varying};
-use crate::intern::{Index, hash_of};
+use super::template::{MAX_VARYING, Span, Template, Varying};
+use crate::ground::intern::hash_of;
 
 /// Dimensions and tensors of one call that are kept.
 const MAX_DIMS: usize = 1 << 16;
-
-/// Byte strings that were read before and what they mean.
-#[derive(Default)]
-struct Spans<'a> {
-    spans: Vec<(&'a [u8], u32)>,
-    index: Index,
-}
-
-impl<'a> Spans<'a> {
-    /// Meaning of these bytes.
-    fn find(&self, span: &'a [u8]) -> Option<u32> {
-        let spans = &self.spans;
-        let place =
-            self.index.find(hash_of(span), |at| spans.get(at as usize).is_some_and(|s| s.0 == span))?;
-        self.spans.get(place as usize).map(|s| s.1)
-    }
-
-    /// Learns what bytes mean that [`Self::find`] does not know.
-    fn learn(&mut self, span: &'a [u8], meaning: u32) {
-        self.index.place(hash_of(span), self.spans.len() as u32, |_| false);
-        self.spans.push((span, meaning));
-    }
-}
-
-/// Shapes and types of a call, and the signature that they had last.
-struct Call {
-    tensors: Tensors,
-    name_at: u32,
-    signature: u32,
-}
-
-/// What the entries before have taught.
-#[derive(Default)]
-pub(super) struct Learned<'a> {
-    generation: u32,
-    pub(super) templates: Templates,
-    /// Scratch: fixed bytes of an entry.
-    fixed: Vec<u8>,
-    stacks: Spans<'a>,
-    calls: Spans<'a>,
-    call_list: Vec<Call>,
-    /// (call, memo place of the name) to signature, where a call goes by several names.
-    pairs: Index,
-    pair_list: Vec<(u32, u32, u32)>,
-    group: (i64, u32, u32, u16),
-    groups: Index,
-    group_list: Vec<(i64, u32, u32, u16)>,
-    /// Scratch: dimensions, ends of shapes, types; inputs first.
-    dims: Vec<u64>,
-    shapes: [Vec<u32>; 2],
-    dtypes: [Vec<&'a [u8]>; 2],
-}
 
 /// Memo place of a string that has none.
 const NO_PLACE: u32 = u32::MAX;
@@ -316,20 +265,6 @@ pub(super) fn refs<'a>(entry: &'a [u8], memo: &Memo<'a>, mut fix: impl FnMut(u32
         }
     }
     Some(())
-}
-
-/// An entry half read.
-pub(super) struct Draft {
-    varying: [Span; MAX_VARYING],
-    n_varying: usize,
-    op: FlightOp,
-    is_empty: bool,
-    pub(super) pg_id: i64,
-    pub(super) name_at: u32,
-    pub(super) desc_at: u32,
-    pub(super) thread_at: u32,
-    call: u32,
-    call_name_at: u32,
 }
 
 /// Why an entry was not read here.
@@ -726,28 +661,5 @@ impl<'a> Machine<'a> {
             call.signature = signature;
         }
         Ok(signature)
-    }
-}
-
-impl Learned<'_> {
-    /// What the scratch holds.
-    fn tensors(&self) -> Tensors {
-        let mut dims = self.dims.as_slice();
-        let mut start = 0_u32;
-        let mut sides = self.shapes.iter().map(|shapes| {
-            let mut side = Vec::with_capacity(shapes.len());
-            for end in shapes {
-                let (shape, rest) = dims.split_at_checked((end - start) as usize).unwrap_or((dims, &[]));
-                side.push(Box::from(shape));
-                (dims, start) = (rest, *end);
-            }
-            side.into_boxed_slice()
-        });
-        let (input_sizes, output_sizes) =
-            (sides.next().unwrap_or_default(), sides.next().unwrap_or_default());
-        let mut types = self.dtypes.iter().map(|names| names.iter().map(|n| build::text(n)).collect());
-        let (input_dtypes, output_dtypes) =
-            (types.next().unwrap_or_default(), types.next().unwrap_or_default());
-        Tensors { input_sizes, output_sizes, input_dtypes, output_dtypes }
     }
 }

@@ -3,8 +3,8 @@
 use ringleader_model::{FlightOp, NoteKind};
 
 use super::build::{self, BLANK, GroupKey, OverBudget, Tensors};
+use super::machine::{End, Machine, Node};
 use super::memo::{Value, Word};
-use super::pickle::{End, Machine, Node};
 
 impl<'a> Machine<'a> {
     /// An entry that the general machine read; unknown keys are passed over.

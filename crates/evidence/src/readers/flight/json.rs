@@ -7,11 +7,11 @@ use serde_json::{Map, Value};
 use super::build::{self, BLANK, Build, GroupConfig, GroupKey, GroupStatus, OverBudget, Tensors};
 use super::known::Known;
 use super::memo::Word;
-use crate::sink::Sink;
+use crate::ground::{Document, Sink};
 
 /// Reads a dump in JSON, if it is one.
-pub(crate) fn read_json(name: &str, value: &Value, sink: &mut Sink<'_>) -> bool {
-    let (top, entries) = match value {
+pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
+    let (top, entries) = match document.value {
         Value::Object(top) => (Some(top), top.get("entries").and_then(Value::as_array)),
         // Dumps before 2.0 are a bare list.
         Value::Array(entries) => (None, Some(entries)),
@@ -46,7 +46,7 @@ pub(crate) fn read_json(name: &str, value: &Value, sink: &mut Sink<'_>) -> bool 
         }
     }
     let (mut dump, notes, _) = build.finish();
-    dump.name_hint = build::name_hint(name);
+    dump.name_hint = build::name_hint(document.name);
     super::emit(dump, notes, sink);
     true
 }

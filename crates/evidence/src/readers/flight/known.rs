@@ -13,6 +13,9 @@ const MAX_LIST_BYTES: usize = 1 << 20;
 /// A list that is as short is as soon read as found.
 const MIN_LIST_BYTES: usize = 64;
 
+/// Ranks that a group may have: more than any job does.
+pub(super) const MAX_RANKS: usize = 1 << 20;
+
 /// What is carried from dump to dump.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
@@ -134,12 +137,38 @@ impl RankLists {
             self.lists.swap(at, at.saturating_sub(1));
             return ranks;
         }
-        let ranks: Arc<[Rank]> = super::build::ranks(text)?.into();
+        let ranks: Arc<[Rank]> = ranks(text)?.into();
         if (MIN_LIST_BYTES..=MAX_LIST_BYTES).contains(&text.len()) {
             self.lists.truncate(MAX_LISTS - 1);
             self.lists.push(RankList { text: text.into(), ranks: Arc::clone(&ranks) });
         }
         Some(ranks)
+    }
+}
+
+/// `[0, 1, 2]`; torch writes this list as a string.
+fn ranks(list: &[u8]) -> Option<Vec<Rank>> {
+    let inside = list.trim_ascii().strip_prefix(b"[")?.strip_suffix(b"]")?;
+    if inside.trim_ascii().is_empty() {
+        return Some(Vec::new());
+    }
+    // A job of ten thousand ranks repeats this list in every dump: digit by digit, without detours over strings.
+    let mut ranks = Vec::with_capacity((inside.len() / 3).min(MAX_RANKS));
+    let mut rest = inside;
+    loop {
+        rest = rest.trim_ascii_start();
+        let mut number: Option<u32> = None;
+        while let [digit @ b'0'..=b'9', tail @ ..] = rest {
+            number = Some(number.unwrap_or(0).checked_mul(10)?.checked_add(u32::from(digit - b'0'))?);
+            rest = tail;
+        }
+        ranks.push(Rank(number?));
+        rest = rest.trim_ascii_start();
+        match rest {
+            [] => return Some(ranks),
+            [b',', tail @ ..] if ranks.len() < MAX_RANKS => rest = tail,
+            _ => return None,
+        }
     }
 }
 

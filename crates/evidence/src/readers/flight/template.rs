@@ -8,7 +8,7 @@ use ringleader_model::FlightOp;
 
 use super::build;
 use super::memo::Word;
-use crate::intern::{Index, hash_of};
+use crate::ground::intern::{Index, hash_of};
 
 /// Fields whose value differs from entry to entry; all others stand in a template.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -185,5 +185,5 @@ fn bare(row: &mut GpuRow, values: &[&str]) -> u32 {
 /// `2026/11/20 08:16:31.123`.
 fn stamp(value: &str) -> Option<ringleader_model::WallTime> {
     let value = value.replace('/', "-");
-    crate::text::stamp::date_time(value.as_bytes(), b' ').map(|(at, _)| at)
+    crate::ground::stamp::date_time(value.as_bytes(), b' ').map(|(at, _)| at)
 }

@@ -17,10 +17,7 @@ use ringleader_model::{Fact, GpuTest, GpuTestStatus, GpuTests, SourceKind, Who};
 use serde_json::Value;
 
 use super::GpuReader;
-use crate::document::Document;
-use crate::sink::{Sink, bounded_text};
-use crate::tables::Span;
-use crate::text::Line;
+use crate::ground::{Document, Line, Sink, Span, bounded_text};
 
 /// A table that is being read.
 pub(super) struct Table {

@@ -84,7 +84,7 @@ impl Query {
 fn heading(table: &mut GpuTable, name: &str, value: Option<&str>) -> bool {
     let Some(value) = value else { return name.contains("NVSMI LOG") };
     match name {
-        "Timestamp" => table.at = crate::clock::ctime(value).or(table.at),
+        "Timestamp" => table.at = crate::ground::clock::ctime(value).or(table.at),
         "Driver Version" => table.driver_version = Some(value.into()),
         "CUDA Version" => table.cuda_version = (value != "N/A" && value != "Not Found").then(|| value.into()),
         "Attached GPUs" => table.attached = value.parse().ok(),

@@ -14,9 +14,7 @@
 use ringleader_model::{Fact, GpuService, SourceKind, WallTime};
 
 use super::GpuReader;
-use crate::sink::{Sink, bounded_text};
-use crate::tables::Span;
-use crate::text::Line;
+use crate::ground::{Line, Sink, Span, bounded_text};
 
 /// A status or a log that is being read.
 pub(super) struct Service {
@@ -181,7 +179,7 @@ fn log_line(raw: &str) -> Option<(WallTime, &str, &str)> {
     // `Nov 20 2026 08:15:01`: ctime's words in another order.
     let (day, rest) = date.split_at_checked(6)?;
     let (year, time) = rest.trim().split_once(' ')?;
-    let at = crate::clock::ctime(&format!("Day {day} {} {year}", time.trim()))?;
+    let at = crate::ground::clock::ctime(&format!("Day {day} {} {year}", time.trim()))?;
     (level.len() < 12).then_some((at, level, said))
 }
 

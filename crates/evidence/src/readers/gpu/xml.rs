@@ -101,7 +101,7 @@ impl Xml {
             self.levels.pop();
         } else {
             match name {
-                "timestamp" => table.at = crate::clock::ctime(&text).or(table.at),
+                "timestamp" => table.at = crate::ground::clock::ctime(&text).or(table.at),
                 "driver_version" => table.driver_version = Some(text.as_str().into()),
                 "cuda_version" => table.cuda_version = (text != "N/A").then(|| text.as_str().into()),
                 "attached_gpus" => table.attached = text.parse().ok(),

@@ -7,9 +7,9 @@
 use ringleader_model::{SourceKind, WallTime};
 use serde_json::Value;
 
-use super::log::{Log, Record};
-use crate::document::Document;
-use crate::sink::Sink;
+use super::log::Log;
+use super::statements::Record;
+use crate::ground::{Document, Sink};
 
 /// One entry of a journal.
 pub(super) struct Entry {
@@ -73,7 +73,7 @@ pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
         let (uptime_us, at) = match row.get("time") {
             Some(Value::Number(seconds)) => (seconds.as_f64().map(|s| (s * 1e6).round() as u64), None),
             Some(Value::String(date)) => {
-                (None, crate::clock::ctime(date).or_else(|| crate::clock::iso(date)))
+                (None, crate::ground::clock::ctime(date).or_else(|| crate::ground::clock::iso(date)))
             }
             _ => (None, None),
         };

@@ -6,65 +6,26 @@ use ringleader_model::{
     Cite, Fact, Host, KernelCoverage, KernelEvent, KernelEventKind, NoteKind, PciAddress, WallTime, Who,
 };
 
-use super::clock::Clock;
 use super::memo::Memo;
+use super::statements::{Held, MAX_TEXT, Record, Said, Statements, Told};
 use super::words::{self, Family};
 use super::{memory, network, nvidia, pcie, process, system};
-use crate::sink::{Sink, lossy};
+use crate::ground::{Sink, lossy};
 
-/// Bytes of a message that are looked at.
-const MAX_TEXT: usize = 4 << 10;
 /// Statements of one sort about one device that are kept where they come in floods.
 const MAX_ALIKE: u32 = 200;
-/// Lines after which a statement of several lines is over.
-pub(super) const MAX_GAP: u32 = 64;
-
-/// One line, its prefix read.
-#[derive(Clone, Copy)]
-pub(super) struct Record<'a> {
-    pub(super) line: u32,
-    pub(super) start: u64,
-    pub(super) end: u64,
-    pub(super) uptime_us: Option<u64>,
-    pub(super) at: Option<WallTime>,
-    pub(super) host: Option<&'a Host>,
-    pub(super) raw: &'a [u8],
-    pub(super) text: &'a [u8],
-    pub(super) is_kernel: bool,
-    pub(super) is_cut: bool,
-}
-
-/// Something found, kept to the end: what comes later may add to it.
-#[derive(Debug)]
-struct Held {
-    line: u32,
-    start: u64,
-    end: u64,
-    at: Option<WallTime>,
-    host: Option<Host>,
-    event: KernelEvent,
-    text: Vec<u8>,
-}
-
-/// What a message says.
-pub(super) struct Said {
-    pub(super) device: Option<PciAddress>,
-    pub(super) kind: KernelEventKind,
-}
 
 /// One kernel log.
 #[derive(Default)]
 pub(super) struct Log {
-    held: Vec<Held>,
-    pub(super) clock: Clock,
-    pub(super) nvidia: nvidia::Open,
-    pub(super) pcie: pcie::Open,
-    pub(super) memory: memory::Open,
+    made: Statements,
+    nvidia: nvidia::Open,
+    pcie: pcie::Open,
+    memory: memory::Open,
     pub(super) memo: Memo,
     /// Statements per sort and device where floods are usual.
     n_alike: BTreeMap<(Sort, Option<PciAddress>), u32>,
     n_dropped: u64,
-    n_lines: u64,
     first: Option<(u32, u64)>,
     end: u64,
     first_at: Option<WallTime>,
@@ -120,7 +81,7 @@ impl Log {
     }
 
     fn dispatch(&mut self, text: &str, record: &Record<'_>, max_held: usize) -> bool {
-        if pcie::go_on(self, text, record) {
+        if pcie::go_on(&mut self.pcie, &mut self.made, text, record) {
             return true;
         }
         let place = Memo::place(text);
@@ -128,7 +89,7 @@ impl Log {
         let known = memo.get(place, text).filter(|known| record.is_kernel || is_sure(&known.kind));
         if let Some(known) = known {
             if let Some(speaker) = known.opens {
-                pcie::open(self, record, speaker);
+                self.pcie.begin(&self.made, record, speaker);
             }
             self.push(record, known.device, floods(&known.kind), max_held, || known.kind.clone());
         }
@@ -146,12 +107,12 @@ impl Log {
             }
             tried |= bit;
             let said = match family {
-                Family::Nvidia => nvidia::read(self, text, record),
-                Family::Pcie => pcie::read(self, text, record),
-                Family::Memory => memory::read(self, text, record),
+                Family::Nvidia => nvidia::read(&mut self.nvidia, &mut self.made, text, record),
+                Family::Pcie => pcie::read(&mut self.pcie, &mut self.made, text, record),
+                Family::Memory => memory::read(&mut self.memory, &mut self.made, text, record),
                 Family::Process => process::read(text),
                 Family::Network => network::read(text),
-                Family::System => system::read(self, text, record),
+                Family::System => system::read(&mut self.made, text, record),
             };
             match said {
                 Told::Event(said) => {
@@ -184,10 +145,10 @@ impl Log {
 
     #[inline]
     fn cover(&mut self, record: &Record<'_>) {
-        self.n_lines += 1;
+        self.made.n_lines += 1;
         self.first.get_or_insert((record.line, record.start));
         self.end = record.end;
-        let boot = self.clock.line(record.uptime_us, record.at);
+        let boot = self.made.clock.line(record.uptime_us, record.at);
         if boot != self.boot {
             self.boot = boot;
             self.span_us = None;
@@ -224,11 +185,11 @@ impl Log {
             }
         }
         // One more than the sink takes, so that it says what was left out.
-        if self.held.len() > max_held {
+        if self.made.held.len() > max_held {
             return;
         }
         let event = KernelEvent { uptime_us: record.uptime_us, boot: self.boot, device, kind: kind() };
-        self.held.push(Held {
+        self.made.held.push(Held {
             line: record.line,
             start: record.start,
             end: record.end,
@@ -239,60 +200,34 @@ impl Log {
         });
     }
 
-    /// Whether there were lines before this one.
-    pub(super) fn has_begun(&self) -> bool {
-        self.n_lines > 1
-    }
-
-    /// Number of the statement that comes next.
-    pub(super) fn next_index(&self) -> usize {
-        self.held.len()
-    }
-
-    /// Adds a line to a statement that was made before.
-    pub(super) fn amend(&mut self, index: usize, record: &Record<'_>) -> Option<&mut KernelEvent> {
-        let held = self.held.get_mut(index)?;
-        if held.text.len() < MAX_TEXT {
-            held.text.push(b'\n');
-            held.text.extend_from_slice(record.raw.get(..MAX_TEXT).unwrap_or(record.raw));
-        }
-        held.end = record.end;
-        Some(&mut held.event)
-    }
-
-    /// A statement that was made before.
-    pub(super) fn event(&self, index: usize) -> Option<&KernelEvent> {
-        self.held.get(index).map(|h| &h.event)
-    }
-
     /// Hands on what was found.
     pub(super) fn finish(mut self, sink: &mut Sink<'_>) {
         let Some((line, start)) = self.first else { return };
-        if self.n_lines == 0 {
+        if self.made.n_lines == 0 {
             return;
         }
-        if self.held.is_empty() && self.span_us.is_none() && self.last_at.is_none() {
+        if self.made.held.is_empty() && self.span_us.is_none() && self.last_at.is_none() {
             return;
         }
-        for mut held in std::mem::take(&mut self.held) {
+        for mut held in std::mem::take(&mut self.made.held) {
             if let KernelEventKind::Xid(xid) = &mut held.event.kind {
                 xid.uuid = xid.uuid.take().or_else(|| self.nvidia.uuid(held.event.device?));
             }
-            let at = held.at.or_else(|| self.clock.wall(held.event.boot, held.event.uptime_us?));
+            let at = held.at.or_else(|| self.made.clock.wall(held.event.boot, held.event.uptime_us?));
             let cite = Cite { end: held.end, ..sink.cite(held.line, held.start, held.end) };
             let who = Who { host: held.host, ..Who::default() };
             sink.push(cite, who, at, Fact::Kernel(held.event.into()), &held.text);
         }
-        let boot = self.clock.last_boot();
-        let wall = |us: Option<u64>| us.and_then(|us| self.clock.wall(boot, us));
+        let boot = self.made.clock.last_boot();
+        let wall = |us: Option<u64>| us.and_then(|us| self.made.clock.wall(boot, us));
         let (first_us, last_us) = self.span_us.unzip();
         let coverage = KernelCoverage {
             first_us,
             last_us,
             first_at: self.first_at.or_else(|| wall(first_us)),
             last_at: self.last_at.or_else(|| wall(last_us)),
-            booted_at: self.clock.booted(boot),
-            n_lines: self.n_lines,
+            booted_at: self.made.clock.booted(boot),
+            n_lines: self.made.n_lines,
         };
         let at = coverage.last_at;
         let cite = sink.cite(line, start, self.end);
@@ -308,22 +243,6 @@ impl Log {
         };
         let who = Who { host: self.last_host, ..Who::default() };
         sink.push(cite, who, at, Fact::Kernel(event.into()), b"");
-    }
-}
-
-/// What a family says of a line.
-pub(super) enum Told {
-    /// A statement.
-    Event(Box<Said>),
-    /// It belongs to a statement made before or to come, or means nothing.
-    Part,
-    /// Not its line.
-    Nothing,
-}
-
-impl Told {
-    pub(super) fn event(device: Option<PciAddress>, kind: KernelEventKind) -> Self {
-        Self::Event(Box::new(Said { device, kind }))
     }
 }
 

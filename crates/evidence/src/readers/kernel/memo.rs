@@ -6,7 +6,7 @@
 use ringleader_model::{KernelEventKind, PciAddress};
 
 use super::pcie::Speaker;
-use crate::intern::hash_of;
+use crate::ground::intern::hash_of;
 
 /// Texts that are kept at a time. A power of two.
 const N_SLOTS: usize = 64;
@@ -116,10 +116,11 @@ fn is_of_text_alone(kind: &KernelEventKind, text: &str) -> bool {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::log::{Log, Record};
+    use super::super::log::Log;
+    use super::super::statements::Record;
     use super::super::tests::{OTHERS, XIDS};
     use crate::Extract;
-    use crate::sink::{Limits, Sink};
+    use crate::ground::{Limits, Sink};
 
     /// What is said of these messages, a second apart.
     fn told(messages: &[&str], is_off: bool, limits: &Limits) -> String {

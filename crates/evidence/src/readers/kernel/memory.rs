@@ -10,7 +10,7 @@
 use ringleader_model::{KernelEventKind, OomKill};
 
 use super::fields::{after, hex, number, number_after, pid};
-use super::log::{Log, MAX_GAP, Record, Told};
+use super::statements::{MAX_GAP, Record, Statements, Told};
 
 /// The kill that is open.
 #[derive(Default)]
@@ -21,16 +21,16 @@ pub(super) struct Open {
     kill: Option<(u32, usize)>,
 }
 
-pub(super) fn read(log: &mut Log, text: &str, record: &Record<'_>) -> Told {
+pub(super) fn read(open: &mut Open, made: &mut Statements, text: &str, record: &Record<'_>) -> Told {
     if let Some((name, _)) = text.split_once(" invoked oom-killer") {
-        log.memory.invoked = Some((record.line, name.rsplit(": ").next().unwrap_or(name).trim().into()));
+        open.invoked = Some((record.line, name.rsplit(": ").next().unwrap_or(name).trim().into()));
         return Told::Part;
     }
     if let Some(rest) = after(text, "oom-kill:constraint=") {
-        return killing(log, rest, record);
+        return killing(open, made, rest, record);
     }
     if text.contains("Killed process ") || text.contains("Kill process ") {
-        return killed(log, text, record);
+        return killed(open, made, text, record);
     }
     if let Some(rest) = after(text, "EDAC ") {
         return edac(rest);
@@ -63,7 +63,7 @@ pub(super) fn read(log: &mut Log, text: &str, record: &Record<'_>) -> Told {
 }
 
 /// `CONSTRAINT_MEMCG,nodemask=(null),cpuset=…,oom_memcg=/…,task_memcg=/…,task=NAME,pid=N,uid=N`.
-fn killing(log: &mut Log, rest: &str, record: &Record<'_>) -> Told {
+fn killing(open: &mut Open, made: &mut Statements, rest: &str, record: &Record<'_>) -> Told {
     let constraint = rest.split(',').next().unwrap_or_default();
     let value = |key: &str| {
         after(rest, key).map(|r| r.split(',').next().unwrap_or_default()).filter(|v| !v.is_empty())
@@ -74,7 +74,7 @@ fn killing(log: &mut Log, rest: &str, record: &Record<'_>) -> Told {
     let kill = OomKill {
         pid: victim,
         name: after(head, ",task=").unwrap_or_default().into(),
-        invoked_by: invoker(log, record),
+        invoked_by: invoker(open, record),
         cgroup_limit: match constraint {
             "CONSTRAINT_MEMCG" => Some(true),
             "CONSTRAINT_NONE" => Some(false),
@@ -85,17 +85,17 @@ fn killing(log: &mut Log, rest: &str, record: &Record<'_>) -> Told {
         cgroup: value(",task_memcg=").map(Into::into),
         ..OomKill::default()
     };
-    log.memory.kill = Some((record.line, log.next_index()));
+    open.kill = Some((record.line, made.next_index()));
     Told::event(None, KernelEventKind::OomKill(kill.into()))
 }
 
-fn invoker(log: &mut Log, record: &Record<'_>) -> Option<Box<str>> {
+fn invoker(open: &mut Open, record: &Record<'_>) -> Option<Box<str>> {
     // A list of all processes stands between.
-    log.memory.invoked.take().filter(|(line, _)| record.line.saturating_sub(*line) < 20_000).map(|(_, n)| n)
+    open.invoked.take().filter(|(line, _)| record.line.saturating_sub(*line) < 20_000).map(|(_, n)| n)
 }
 
 /// `Killed process 19289 (NAME) total-vm:2676kB, …`; old kernels say `Kill process 11499 (NAME) score 1000 …` first.
-fn killed(log: &mut Log, text: &str, record: &Record<'_>) -> Told {
+fn killed(open: &mut Open, made: &mut Statements, text: &str, record: &Record<'_>) -> Told {
     let Some(rest) = after(text, "Killed process ").or_else(|| after(text, "Kill process ")) else {
         return Told::Nothing;
     };
@@ -129,22 +129,22 @@ fn killed(log: &mut Log, text: &str, record: &Record<'_>) -> Told {
         kill.file_rss_kib = kib("file-rss:").or(kill.file_rss_kib);
         kill.shmem_rss_kib = kib("shmem-rss:").or(kill.shmem_rss_kib);
     };
-    if let Some((line, index)) = log.memory.kill
+    if let Some((line, index)) = open.kill
         && record.line.saturating_sub(line) <= MAX_GAP
-        && log.event(index).is_some_and(
+        && made.event(index).is_some_and(
             |e| matches!(&e.kind, KernelEventKind::OomKill(k) if k.pid == victim && k.total_vm_kib.is_none()),
         )
     {
-        if let Some(event) = log.amend(index, record)
+        if let Some(event) = made.amend(index, record)
             && let KernelEventKind::OomKill(kill) = &mut event.kind
         {
             fill(kill);
         }
         return Told::Part;
     }
-    let mut kill = OomKill { invoked_by: invoker(log, record), ..OomKill::default() };
+    let mut kill = OomKill { invoked_by: invoker(open, record), ..OomKill::default() };
     fill(&mut kill);
-    log.memory.kill = Some((record.line, log.next_index()));
+    open.kill = Some((record.line, made.next_index()));
     Told::event(None, KernelEventKind::OomKill(kill.into()))
 }
 

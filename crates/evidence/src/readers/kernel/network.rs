@@ -10,7 +10,7 @@
 use ringleader_model::{KernelEventKind, LinkMedium, LinkState, NicTrouble, PciAddress};
 
 use super::fields::{after, between, pci};
-use super::log::Told;
+use super::statements::Told;
 
 pub(super) fn read(text: &str) -> Told {
     if let Some(told) = bridge(text) {

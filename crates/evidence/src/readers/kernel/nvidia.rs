@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use ringleader_model::{KernelEventKind, PciAddress, Sxid, Xid};
 
 use super::fields::{after, between, hex, number, number_after, pci_in, pid};
-use super::log::{Log, Record, Told};
+use super::statements::{Record, Statements, Told};
 
 /// GPUs whose UUID is kept.
 const MAX_UUIDS: usize = 1_024;
@@ -31,7 +31,7 @@ impl Open {
     }
 }
 
-pub(super) fn read(log: &mut Log, text: &str, record: &Record<'_>) -> Told {
+pub(super) fn read(open: &mut Open, made: &mut Statements, text: &str, record: &Record<'_>) -> Told {
     if let Some(rest) = after(text, "SXid (") {
         return sxid(text, rest);
     }
@@ -42,7 +42,7 @@ pub(super) fn read(log: &mut Log, text: &str, record: &Record<'_>) -> Told {
             None => Told::Part,
         };
     }
-    plain(log, said, record)
+    plain(open, made, said, record)
 }
 
 /// What follows `Xid (`.
@@ -146,23 +146,23 @@ fn sxid(text: &str, rest: &str) -> Told {
 }
 
 /// Lines of the driver without a number. Most mean nothing.
-fn plain(log: &mut Log, said: &str, record: &Record<'_>) -> Told {
+fn plain(open: &mut Open, made: &mut Statements, said: &str, record: &Record<'_>) -> Told {
     let near = |line: u32| record.line.saturating_sub(line) <= 4;
     if said.contains("fallen off the bus") {
-        let subject = log.nvidia.subject.take().filter(|(line, _)| near(*line));
+        let subject = open.subject.take().filter(|(line, _)| near(*line));
         return Told::event(pci_in(said).or(subject.map(|(_, gpu)| gpu)), KernelEventKind::GpuLost);
     }
     if let Some(rest) = said.strip_prefix("GPU at PCI:") {
         // `0000:9b:00: GPU-509665ad-…`
         if let (Some(gpu), Some(id)) = (pci_in(rest), rest.split_ascii_whitespace().find(|w| is_uuid(w)))
-            && log.nvidia.uuids.len() < MAX_UUIDS
+            && open.uuids.len() < MAX_UUIDS
         {
-            log.nvidia.uuids.insert(gpu, id.into());
+            open.uuids.insert(gpu, id.into());
         }
         return Told::Part;
     }
     if said.starts_with("The NVIDIA GPU ") {
-        log.nvidia.subject = pci_in(said).map(|gpu| (record.line, gpu));
+        open.subject = pci_in(said).map(|gpu| (record.line, gpu));
         return Told::Part;
     }
     if said.contains("RmInitAdapter failed") {
@@ -174,7 +174,7 @@ fn plain(log: &mut Log, said: &str, record: &Record<'_>) -> Told {
         return Told::event(pci_in(said), KernelEventKind::GspSilent);
     }
     if let Some(rest) = said.strip_prefix("API mismatch: ") {
-        log.nvidia.mismatch = Some((record.line, log.next_index()));
+        open.mismatch = Some((record.line, made.next_index()));
         let kind = KernelEventKind::DriverMismatch {
             client: version(rest, "has the version "),
             module: version(rest, "kernel module has the version "),
@@ -183,9 +183,9 @@ fn plain(log: &mut Log, said: &str, record: &Record<'_>) -> Told {
         return Told::event(None, kind);
     }
     if said.contains("has the version ")
-        && let Some((line, index)) = log.nvidia.mismatch
+        && let Some((line, index)) = open.mismatch
         && record.line.saturating_sub(line) <= 4
-        && let Some(event) = log.amend(index, record)
+        && let Some(event) = made.amend(index, record)
         && let KernelEventKind::DriverMismatch { client, module, .. } = &mut event.kind
     {
         let found = version(said, "kernel module has the version ");

@@ -12,7 +12,7 @@
 use ringleader_model::{KernelEventKind, PciAddress, PcieError, PcieSeverity};
 
 use super::fields::{after, between, pci, pci_in};
-use super::log::{Log, Record, Told};
+use super::statements::{Record, Statements, Told};
 
 /// Lines that one report may take.
 const MAX_LINES: u32 = 40;
@@ -39,6 +39,12 @@ pub(super) enum Speaker {
 }
 
 impl Open {
+    /// Opens a report.
+    pub(super) fn begin(&mut self, made: &Statements, record: &Record<'_>, speaker: Speaker) {
+        self.opened = Some(speaker);
+        self.report = Some(Report { index: made.next_index(), line: record.line, speaker });
+    }
+
     /// Whether the next line may belong to a report.
     pub(super) fn waits(&self, line: u32) -> bool {
         self.report.as_ref().is_some_and(|r| line.saturating_sub(r.line) <= MAX_LINES)
@@ -76,12 +82,12 @@ pub(super) fn may_go_on(text: &[u8]) -> bool {
 }
 
 /// A line that goes on with an open report.
-pub(super) fn go_on(log: &mut Log, text: &str, record: &Record<'_>) -> bool {
-    if !log.pcie.waits(record.line) {
-        log.pcie.report = None;
+pub(super) fn go_on(open: &mut Open, made: &mut Statements, text: &str, record: &Record<'_>) -> bool {
+    if !open.waits(record.line) {
+        open.report = None;
         return false;
     }
-    let Some(report) = &log.pcie.report else { return false };
+    let Some(report) = &open.report else { return false };
     if matches!(report.speaker, Speaker::Device(_)) && !may_go_on(text.as_bytes()) {
         return false;
     }
@@ -91,7 +97,7 @@ pub(super) fn go_on(log: &mut Log, text: &str, record: &Record<'_>) -> bool {
             let Some(message) = firmware(text).filter(|(n, _)| *n == number).map(|(_, m)| m) else {
                 return false;
             };
-            let Some(event) = log.amend(index, record) else { return true };
+            let Some(event) = made.amend(index, record) else { return true };
             let KernelEventKind::PcieError(error) = &mut event.kind else { return true };
             if let Some(section) = after(message, "section_type: ") {
                 error.layer = section.trim().into();
@@ -106,7 +112,7 @@ pub(super) fn go_on(log: &mut Log, text: &str, record: &Record<'_>) -> bool {
                 && message.starts_with("AER: ")
                 && (message.contains("can't recover") || message.contains("recovery failed"))
             {
-                if let Some(event) = log.amend(index, record)
+                if let Some(event) = made.amend(index, record)
                     && let KernelEventKind::PcieError(error) = &mut event.kind
                 {
                     error.unrecovered = true;
@@ -121,7 +127,7 @@ pub(super) fn go_on(log: &mut Log, text: &str, record: &Record<'_>) -> bool {
                 return false;
             }
             let is_bus_error = trimmed.contains("PCIe Bus Error:");
-            let known = log.event(index).map(|e| &e.kind);
+            let known = made.event(index).map(|e| &e.kind);
             if is_bus_error && matches!(known, Some(KernelEventKind::PcieError(e)) if !e.layer.is_empty()) {
                 return false;
             }
@@ -134,7 +140,7 @@ pub(super) fn go_on(log: &mut Log, text: &str, record: &Record<'_>) -> bool {
             if !belongs {
                 return false;
             }
-            let Some(event) = log.amend(index, record) else { return true };
+            let Some(event) = made.amend(index, record) else { return true };
             let KernelEventKind::PcieError(error) = &mut event.kind else { return true };
             if is_bus_error {
                 error.driver = driver.into();
@@ -158,7 +164,7 @@ fn firmware(text: &str) -> Option<(u64, &str)> {
     Some((number, rest.strip_prefix("}[Hardware Error]:")?.trim()))
 }
 
-pub(super) fn read(log: &mut Log, text: &str, record: &Record<'_>) -> Told {
+pub(super) fn read(open: &mut Open, made: &mut Statements, text: &str, record: &Record<'_>) -> Told {
     if text.contains("DMAR: ") || text.contains("AMD-Vi: ") || text.contains("arm-smmu") {
         return iommu(text);
     }
@@ -170,7 +176,7 @@ pub(super) fn read(log: &mut Log, text: &str, record: &Record<'_>) -> Told {
                     "fatal" => PcieSeverity::Fatal,
                     _ => PcieSeverity::NonFatal,
                 };
-                open(log, record, Speaker::Firmware(number));
+                open.begin(made, record, Speaker::Firmware(number));
                 let error = PcieError { severity, driver: "firmware".into(), ..PcieError::default() };
                 Told::event(None, KernelEventKind::PcieError(error.into()))
             }
@@ -186,14 +192,14 @@ pub(super) fn read(log: &mut Log, text: &str, record: &Record<'_>) -> Told {
     }
     let is_report = ["error received", "error message received"].iter().any(|w| message.contains(w));
     if message.starts_with("AER: ") && is_report {
-        open(log, record, Speaker::Device(device));
+        open.begin(made, record, Speaker::Device(device));
         // `… received: 0000:00:03.0`, `… received from 0000:00:03.0`, `id=00e5` (old).
         let source = after(message, "received").and_then(pci_in).unwrap_or(device);
         let error = PcieError { severity: severity(message), driver: driver.into(), ..PcieError::default() };
         return Told::event(Some(source), KernelEventKind::PcieError(error.into()));
     }
     if let Some(rest) = after(message, "PCIe Bus Error: ") {
-        open(log, record, Speaker::Device(device));
+        open.begin(made, record, Speaker::Device(device));
         let error = PcieError {
             severity: severity(rest),
             driver: driver.into(),
@@ -212,12 +218,6 @@ pub(super) fn read(log: &mut Log, text: &str, record: &Record<'_>) -> Told {
         return Told::event(Some(device), KernelEventKind::PcieError(error.into()));
     }
     if message.starts_with("AER: ") || message.starts_with("DPC: ") { Told::Part } else { Told::Nothing }
-}
-
-/// Opens a report.
-pub(super) fn open(log: &mut Log, record: &Record<'_>, speaker: Speaker) {
-    log.pcie.opened = Some(speaker);
-    log.pcie.report = Some(Report { index: log.next_index(), line: record.line, speaker });
 }
 
 /// `DMAR: [DMA Write NO_PASID] Request device [3b:00.0] fault addr …`,

@@ -2,8 +2,7 @@
 
 use ringleader_model::WallTime;
 
-use crate::text::scan::Scan;
-use crate::text::stamp;
+use crate::ground::{scan::Scan, stamp};
 
 const NS_PER_S: i64 = 1_000_000_000;
 /// Parts of a prefix; a line with more is no log.
@@ -129,7 +128,7 @@ fn uptime(text: &[u8]) -> Option<u64> {
 /// `Fri Aug 30 11:43:09 2024`, and the same where the month is a number with a sign behind it (`二 9月  3 05:57:48 2024`).
 fn civil(text: &[u8]) -> Option<WallTime> {
     let text = std::str::from_utf8(text).ok()?;
-    if let Some(at) = crate::clock::ctime(text).filter(|_| text.is_ascii()) {
+    if let Some(at) = crate::ground::clock::ctime(text).filter(|_| text.is_ascii()) {
         return Some(at);
     }
     let mut words = text.split_ascii_whitespace();

@@ -7,7 +7,7 @@
 use ringleader_model::KernelEventKind;
 
 use super::fields::{after, between, named_pid, number_after, pid};
-use super::log::Told;
+use super::statements::Told;
 
 pub(super) fn read(text: &str) -> Told {
     if let Some(rest) = between(text, "INFO: task ", " blocked for more than ") {

@@ -7,8 +7,7 @@ use memchr::memchr;
 use ringleader_model::WallTime;
 
 use super::prefix::{self, Prefix};
-use crate::text::scan::Scan;
-use crate::text::stamp;
+use crate::ground::{scan::Scan, stamp};
 
 /// A quiet line's stamp.
 pub(super) struct Stamp<'a> {
@@ -111,8 +110,9 @@ impl Stamps {
             if ![a, b, c].iter().all(|x| x.is_ascii_alphabetic()) {
                 return None;
             }
-            let at =
-                crate::clock::ctime(std::str::from_utf8(head.get(1..25)?).ok().filter(|t| t.is_ascii())?)?;
+            let at = crate::ground::clock::ctime(
+                std::str::from_utf8(head.get(1..25)?).ok().filter(|t| t.is_ascii())?,
+            )?;
             self.keep(head, at);
         }
         Some((None, self.at, rest))

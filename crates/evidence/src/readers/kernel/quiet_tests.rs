@@ -9,10 +9,11 @@ use proptest::prelude::*;
 
 use super::super::{prefix, words};
 use super::*;
-use crate::sink::{Limits, Sink};
+use crate::Extract;
+use crate::ground::{Limits, Sink};
+use crate::readers::kernel;
 use crate::tell::recordings;
 use crate::text::{Pace, read_at};
-use crate::{Extract, kernel};
 
 fn is_text_file(name: &str) -> bool {
     !matches!(name.rsplit('.').next(), Some("json" | "gz"))

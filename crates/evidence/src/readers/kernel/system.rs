@@ -5,27 +5,27 @@
 use ringleader_model::{KernelEventKind, StorageTrouble};
 
 use super::fields::{after, between, number};
-use super::log::{Log, Record, Told};
+use super::statements::{Record, Statements, Told};
 
 const NS_PER_S: i64 = 1_000_000_000;
 
-pub(super) fn read(log: &mut Log, text: &str, record: &Record<'_>) -> Told {
+pub(super) fn read(made: &mut Statements, text: &str, record: &Record<'_>) -> Told {
     if text.starts_with("Linux version ") {
         // The first line of a boot: what came before, in a journal, was another one.
-        if log.has_begun() && record.uptime_us.is_none_or(|us| us > 1_000_000) {
-            log.clock.next();
+        if made.has_begun() && record.uptime_us.is_none_or(|us| us > 1_000_000) {
+            made.clock.next();
         }
         return Told::Part;
     }
     if let Some(rest) = after(text, "setting system clock to ") {
         if let Some(epoch) = between(rest, "UTC (", ")").and_then(number) {
-            log.clock.told(record.uptime_us, (epoch.0 as i64).saturating_mul(NS_PER_S));
+            made.clock.told(record.uptime_us, (epoch.0 as i64).saturating_mul(NS_PER_S));
         }
         return Told::Part;
     }
     if let Some(rest) = after(text, "audit: type=2000 audit(") {
         if let Some((seconds, _)) = number(rest) {
-            log.clock.told(record.uptime_us, (seconds as i64).saturating_mul(NS_PER_S));
+            made.clock.told(record.uptime_us, (seconds as i64).saturating_mul(NS_PER_S));
         }
         return Told::Part;
     }

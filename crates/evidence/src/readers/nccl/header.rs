@@ -5,7 +5,7 @@
 
 use memchr::{memchr, memmem, memrchr};
 
-use crate::text::scan::Scan;
+use crate::ground::scan::Scan;
 
 /// Severity word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

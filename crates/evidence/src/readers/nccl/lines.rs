@@ -7,7 +7,7 @@ use memchr::memmem;
 use ringleader_model::{OpKind, PciAddress};
 
 use super::header::is_origin;
-use crate::text::scan::Scan;
+use crate::ground::scan::Scan;
 
 /// `AllReduce: opCount 2c sendbuff 0x… recvbuff 0x… count 1 datatype 7 op 0 root 0 comm 0x… [nranks=4] stream 0x…`.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use ringleader_model::{Fact, NcclComm, NcclLog, nccl_datatype_name};
 
 use crate::Extract;
-use crate::sink::{Limits, Sink};
+use crate::ground::{Limits, Sink};
 
 mod forms;
 mod laws;

@@ -7,8 +7,7 @@ use ringleader_model::{
 use ringleader_node::{KernelLog, Mount, Pci, Shm, System};
 
 use super::{MAX_ROWS, Reader};
-use crate::kernel::KernelReader;
-use crate::text::{Line, LineReader, Tag};
+use crate::ground::{Line, LineReader, Tag};
 
 impl Reader<'_, '_, '_> {
     pub(super) fn system(&mut self, system: &System) {
@@ -61,7 +60,7 @@ impl Reader<'_, '_, '_> {
     }
 
     /// Through the reader of kernel logs, each line with the node's name and the time that the boot gives it.
-    pub(super) fn kernel_log(&mut self, log: &KernelLog, system: Option<&System>) {
+    pub(super) fn kernel_log<L: LineReader + Default>(&mut self, log: &KernelLog, system: Option<&System>) {
         if let Some(other) = &log.also_in {
             let cite = self.places.of_part("kernel_log", self.sink);
             let text = format!("the kernel log stands in {other} too and is read there");
@@ -71,7 +70,7 @@ impl Reader<'_, '_, '_> {
         let boot_ns = system
             .filter(|system| system.uptime_s > 0.0 && self.at_ns > 0)
             .map(|system| self.at_ns.saturating_sub((system.uptime_s * 1e9) as i64));
-        let mut reader = KernelReader::default();
+        let mut reader = L::default();
         for text in &log.lines {
             let cite = self.places.next_text(text, self.sink);
             let since_us = text.split(',').nth(2).and_then(|word| word.parse::<i64>().ok());

@@ -90,9 +90,7 @@ impl Reader<'_, '_, '_> {
         let mut settings = Vec::new();
         let mut first = None;
         let mut text = Vec::new();
-        for (name, value) in
-            variables.iter().filter(|(n, v)| crate::environment::may_keep(n, v)).take(MAX_ROWS)
-        {
+        for (name, value) in variables.iter().filter(|(n, v)| crate::ground::may_keep(n, v)).take(MAX_ROWS) {
             let cite = self.places.next(name, value, self.sink);
             first = first.or(Some(cite));
             text.push(format!("{name}={value}"));

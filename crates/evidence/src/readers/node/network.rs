@@ -8,7 +8,7 @@ use ringleader_node::{Network, RdmaPort, Reach};
 
 use super::gpus::boxed;
 use super::{MAX_ROWS, Reader};
-use crate::fabric::is_error_counter;
+use crate::ground::is_error_counter;
 
 impl Reader<'_, '_, '_> {
     pub(super) fn rdma(&mut self, ports: &[RdmaPort]) {

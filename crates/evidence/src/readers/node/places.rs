@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 
 use ringleader_model::Cite;
 
-use crate::document::Document;
-use crate::sink::Sink;
+use crate::ground::{Document, Sink};
 
 /// Longest citation, bytes.
 const MAX_CITED: usize = 400;

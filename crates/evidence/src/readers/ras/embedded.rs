@@ -4,9 +4,7 @@ use ringleader_model::NoteKind;
 use serde_json::Value;
 
 use super::event::Events;
-use crate::document::{Document, mend};
-use crate::sink::Sink;
-use crate::text::Line;
+use crate::ground::{Document, Line, Sink, mend};
 
 /// The document that is being gathered.
 #[derive(Default)]
@@ -134,8 +132,13 @@ fn close(gathered: &Gathered, sink: &mut Sink<'_>, events: &mut Events) {
         },
     };
     if let Some(value) = value {
-        let document =
-            Document { bytes: &gathered.bytes, value: &value, line: gathered.line, offset: gathered.offset };
+        let document = Document {
+            name: "",
+            bytes: &gathered.bytes,
+            value: &value,
+            line: gathered.line,
+            offset: gathered.offset,
+        };
         if events.json(&document, sink) || super::read_json(&document, sink) {
             if let Some(mended) = mended {
                 mended.tell(gathered.line, gathered.offset, sink);

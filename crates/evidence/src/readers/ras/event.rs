@@ -7,9 +7,7 @@ use ringleader_model::{Cite, Fact, Pid, RasPeer, RasReport, SourceKind, WallTime
 use serde_json::Value;
 
 use super::{json, peer};
-use crate::document::Document;
-use crate::sink::Sink;
-use crate::text::Line;
+use crate::ground::{Document, Line, Sink};
 
 /// Peers that are gone by what was heard so far.
 #[derive(Default)]
@@ -48,7 +46,7 @@ impl Events {
             ..RasPeer::default()
         });
         found.line = line.number;
-        let at = crate::clock::iso(stamp).or(line.tag.at);
+        let at = crate::ground::clock::iso(stamp).or(line.tag.at);
         self.heard(event, found, sink.cite(line.number, line.offset, line.end()), at, body, sink);
         true
     }
@@ -72,7 +70,7 @@ impl Events {
             },
             ..RasPeer::default()
         };
-        let at = text(value, "timestamp").as_deref().and_then(crate::clock::iso);
+        let at = text(value, "timestamp").as_deref().and_then(crate::ground::clock::iso);
         self.heard(&event, found, document.cite(sink), at, document.bytes, sink);
         true
     }

@@ -4,7 +4,7 @@ use ringleader_model::{GroupRank, OpKind, Pid, RasComm, RasPeer, RasRank, RasRep
 use serde_json::Value;
 
 use super::peer;
-use crate::document::Document;
+use crate::ground::Document;
 
 /// Reads a report, if the document is one.
 pub(super) fn report(document: &Document<'_>) -> Option<RasReport> {
@@ -15,7 +15,7 @@ pub(super) fn report(document: &Document<'_>) -> Option<RasReport> {
     let timeouts = value.get("ras").and_then(|r| r.get("timeouts_count"));
     Some(RasReport {
         nccl_version: value.get("nccl_version").and_then(Value::as_str).map(Into::into),
-        at: value.get("timestamp").and_then(Value::as_str).and_then(crate::clock::iso),
+        at: value.get("timestamp").and_then(Value::as_str).and_then(crate::ground::clock::iso),
         comms: comms.iter().map(|c| comm(c, &mut lines)).collect(),
         n_timeouts: number(timeouts).unwrap_or(0),
         unavailable: comms.is_empty().then(|| "no communicator in the report".into()),

@@ -12,9 +12,7 @@ use ringleader_model::{
 };
 
 use super::peer;
-use crate::intern::LookupMap;
-use crate::sink::Sink;
-use crate::text::Line;
+use crate::ground::{Line, Sink, intern::LookupMap};
 
 /// Most ranks that one list line may name.
 const MAX_LISTED: u32 = 1 << 20;

@@ -225,7 +225,7 @@ fn what_the_ring_could_not_keep_is_a_note() {
 
 #[test]
 fn recorded_cases() {
-    let ring = include_bytes!("../../../../cases/ring-network-silent/evidence/ring-4201-499001");
+    let ring = include_bytes!("../../../../../cases/ring-network-silent/evidence/ring-4201-499001");
     insta::assert_snapshot!(tell(&read("ring-4201-499001", ring)));
 }
 

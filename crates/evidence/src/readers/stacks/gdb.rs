@@ -9,8 +9,7 @@
 use ringleader_model::{Frame, Pid, StackTool, ThreadStack};
 
 use super::StackReader;
-use crate::sink::Sink;
-use crate::text::Line;
+use crate::ground::{Line, Sink};
 
 impl StackReader {
     pub(super) fn gdb(&mut self, body: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {

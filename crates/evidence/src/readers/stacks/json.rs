@@ -4,8 +4,7 @@ use ringleader_model::{Fact, Frame, Pid, ProcessStacks, SourceKind, StackTool, T
 use serde_json::Value;
 
 use super::MAX_FRAMES;
-use crate::document::Document;
-use crate::sink::Sink;
+use crate::ground::{Document, Sink};
 
 /// Reads py-spy's JSON, if it is that.
 pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {

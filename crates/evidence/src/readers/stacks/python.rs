@@ -19,8 +19,7 @@
 use ringleader_model::{Frame, Pid, StackTool, ThreadStack};
 
 use super::{CRASH_LINES, StackReader};
-use crate::sink::Sink;
-use crate::text::Line;
+use crate::ground::{Line, Sink};
 
 impl StackReader {
     pub(super) fn python(&mut self, body: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {

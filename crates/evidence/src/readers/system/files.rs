@@ -3,8 +3,7 @@
 use ringleader_model::{ListedFile, Listing, Mount};
 
 use super::{MAX_ROWS, SystemReader, Table};
-use crate::sink::Sink;
-use crate::text::Line;
+use crate::ground::{Line, Sink};
 
 /// What df's heading says of its columns.
 pub(super) struct Columns {

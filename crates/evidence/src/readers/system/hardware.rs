@@ -3,8 +3,7 @@
 use ringleader_model::{PciAddress, PciDevice, Service, SourceKind, SystemFact};
 
 use super::{MAX_ROWS, SystemReader, Table};
-use crate::sink::Sink;
-use crate::text::Line;
+use crate::ground::{Line, Sink};
 
 /// Control bits of ACS that change where traffic between devices goes.
 const ACS_BITS: [&str; 4] = ["SrcValid", "ReqRedir", "CmpltRedir", "UpstreamFwd"];

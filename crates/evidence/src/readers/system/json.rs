@@ -5,9 +5,7 @@ use ringleader_model::{Fact, SchedulerEvent, SchedulerKind, SourceKind, SystemFa
 use serde_json::Value;
 
 use super::MAX_ROWS;
-use crate::document::Document;
-use crate::sink::Sink;
-use crate::text::stamp::date_time;
+use crate::ground::{Document, Sink, stamp::date_time};
 
 /// Reads a document, if it is one of kubectl.
 pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {

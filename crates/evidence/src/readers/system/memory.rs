@@ -4,8 +4,7 @@ use ringleader_model::{CpuGroup, Memory, MemoryGroup};
 
 use super::files::size;
 use super::{SystemReader, Table};
-use crate::sink::Sink;
-use crate::text::Line;
+use crate::ground::{Line, Sink};
 
 /// A cgroup whose files are being read.
 pub(super) struct Group {
@@ -63,7 +62,7 @@ impl SystemReader {
             self.group_file(group, file, line, sink);
             return self.group_value(value, line, sink);
         }
-        let asked = crate::text::shell::command(text).or_else(|| super::heading(text));
+        let asked = crate::ground::shell::command(text).or_else(|| super::heading(text));
         let asked = asked.map(|c| c.strip_prefix("cat ").unwrap_or(c).trim());
         if let Some((group, file)) = asked.and_then(file_of) {
             let (group, file): (Option<Box<str>>, Box<str>) = (group.map(Into::into), file.into());

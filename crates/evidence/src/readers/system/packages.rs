@@ -3,8 +3,7 @@
 use ringleader_model::{SourceKind, SystemFact};
 
 use super::{MAX_ROWS, SystemReader, Table};
-use crate::sink::Sink;
-use crate::text::Line;
+use crate::ground::{Line, Sink};
 
 /// How a list is laid out.
 #[derive(Clone, Copy, PartialEq, Eq)]

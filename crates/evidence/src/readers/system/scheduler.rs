@@ -12,10 +12,7 @@
 use ringleader_model::{Pid, SchedulerEvent, SchedulerKind, SourceKind, SystemFact, WallTime};
 
 use super::{SystemReader, Table};
-use crate::sink::Sink;
-use crate::tables::Span;
-use crate::text::Line;
-use crate::text::stamp::date_time;
+use crate::ground::{Line, Sink, Span, stamp::date_time};
 
 /// Columns of sacct or sinfo.
 pub(super) struct Columns {

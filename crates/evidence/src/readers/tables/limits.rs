@@ -8,9 +8,8 @@
 
 use ringleader_model::{Fact, Limit, LimitKind, SourceKind};
 
-use super::{Span, TableReader};
-use crate::sink::Sink;
-use crate::text::Line;
+use super::TableReader;
+use crate::ground::{Line, Sink, Span};
 
 /// Limits of one process or shell, as they are read.
 pub(super) struct Limits {

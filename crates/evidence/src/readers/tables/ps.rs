@@ -8,9 +8,8 @@
 
 use ringleader_model::{Fact, Pid, ProcessRow, ProcessTable, SourceKind};
 
-use super::{Span, TableReader};
-use crate::sink::Sink;
-use crate::text::Line;
+use super::TableReader;
+use crate::ground::{Line, Sink, Span};
 
 /// A list that is being read.
 pub(super) struct Listing {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::found::Found;
 use super::traceback::{Piece, Traceback, Tracebacks, class_line};
-use crate::sink::Sink;
+use crate::ground::Sink;
 
 /// Reads an error file, if it is one.
 pub(super) fn read(value: &Value, sink: &mut Sink<'_>) -> bool {

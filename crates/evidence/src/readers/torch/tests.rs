@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 use ringleader_model::{Fact, Frame, GlooEvent, Observation, StoreEvent, TorchEvent, Who, user_frame};
 
-use crate::sink::Limits;
+use crate::ground::Limits;
 use crate::{Extract, Scratch};
 
 fn read_bytes(bytes: &[u8]) -> Extract {
@@ -523,8 +523,11 @@ fn error_files() {
     let read = |text: &str| {
         let limits = Limits::default();
         let mut extract = Extract::default();
-        let mut sink = crate::sink::Sink::open("error.json", &limits, &mut extract);
-        let known = super::read_json(&serde_json::from_str(text).unwrap(), &mut sink);
+        let mut sink = crate::ground::Sink::open("error.json", &limits, &mut extract);
+        let value = serde_json::from_str(text).unwrap();
+        let document =
+            crate::ground::Document { name: "", bytes: text.as_bytes(), value: &value, line: 1, offset: 0 };
+        let known = super::read_json(&document, &mut sink);
         sink.close(0);
         assert_eq!(known, !extract.sources[0].kinds.is_empty());
         summary(&extract.observations)

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::super::known::Known;
 use super::super::lesson::{Lessons, Outcome};
-use super::super::pickle::{End, Machine};
+use super::super::machine::{End, Machine};
 use super::laws::entry;
 use super::real::dumps;
 use super::writer::{Entry, Style, newest, pickle};

@@ -1,7 +1,7 @@
 //! Every form of line that 2.8 to 2.32 print, one check each.
 
 use super::{read, read_within, summary};
-use crate::sink::Limits;
+use crate::ground::Limits;
 
 /// Reads `lines` and compares the summary without its first line (counts) and without the processes' line ranges.
 #[track_caller]
