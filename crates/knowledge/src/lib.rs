@@ -5,14 +5,17 @@
 pub mod cause;
 pub mod conflict;
 pub mod cuda_error;
+pub mod errno;
 pub mod event;
 pub mod kept;
+pub mod message;
 pub mod nccl_result;
 pub mod nccl_warn;
 pub mod place;
 pub mod rate;
 pub mod remedy;
 pub mod saying;
+pub mod signal;
 pub mod sxid;
 pub mod variable;
 pub mod version;
