@@ -49,6 +49,8 @@ fn is_block(fact: &Fact) -> bool {
             | Fact::Net(_)
             | Fact::System(_)
             | Fact::Watch(_)
+            | Fact::Said(_)
+            | Fact::Progress(_)
     )
 }
 

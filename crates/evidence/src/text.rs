@@ -6,6 +6,8 @@
 mod docker;
 mod genre;
 mod prefix;
+mod progress;
+mod said;
 
 use std::io::Read;
 
@@ -218,6 +220,8 @@ struct Counter {
 struct Readers {
     genre: genre::Genre,
     lines: Lines,
+    said: said::SaidReader,
+    progress: progress::ProgressReader,
     /// Number of the last line that the kernel's reader took, or 0.
     last_of_kernel: u32,
 }
@@ -258,10 +262,20 @@ impl Readers {
         if taken == Some(Name::kernel) {
             self.last_of_kernel = line.number;
         }
+        self.said.line(&line, taken, sink);
+        if taken.is_none() {
+            self.progress.line(&line, sink);
+        }
         self.genre.line(&line, matches!(taken, Some(Name::kernel | Name::nccl)));
     }
 
     fn finish(&mut self, sink: &mut Sink<'_>) {
-        self.lines.finish(!self.genre.is_no_log(), sink);
+        let is_log = !self.genre.is_no_log();
+        self.lines.finish(is_log, sink);
+        if !is_log {
+            self.said.is_no_log();
+        }
+        self.said.finish(sink);
+        self.progress.finish(sink);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     BenchRun, Cite, CopyTest, Environment, FlightDump, GpuService, GpuTable, GpuTests, KernelEvent, Limit,
-    NcclLog, NetFact, Note, ProcessStacks, ProcessTable, RasReport, RingRecord, Source, SystemFact,
+    NcclLog, NetFact, Note, ProcessStacks, ProcessTable, Progress, RasReport, RingRecord, Said, Source, SystemFact,
     TorchEvent, WallTime, WatchEvent, Who,
 };
 
@@ -60,6 +60,10 @@ pub enum Fact {
     System(Box<SystemFact>),
     /// What a watcher said of the job.
     Watch(WatchEvent),
+    /// A line that speaks of failure, or is known to the message table.
+    Said(Box<Said>),
+    /// Signs that the job goes on, or ended well.
+    Progress(Progress),
 }
 
 /// All evidence of one diagnosis.

@@ -6,7 +6,7 @@
 
 use crate::{
     Cite, Environment, Fact, NcclBacktrace, NcclComm, NcclLink, NcclLog, NcclMessage, NcclProcess,
-    NcclSetting, Setting,
+    NcclSetting, Progress, Said, Setting,
 };
 
 impl Fact {
@@ -15,6 +15,8 @@ impl Fact {
         match self {
             Self::Nccl(log) => of_nccl(log, visit),
             Self::Environment(environment) => of_environment(environment, visit),
+            Self::Said(said) => of_said(said, visit),
+            Self::Progress(progress) => of_progress(progress, visit),
             // These hold lines of their own source, and no citation.
             Self::Flight(_)
             | Self::Ras(_)
@@ -34,6 +36,16 @@ impl Fact {
             | Self::Watch(_) => {}
         }
     }
+}
+
+fn of_said(said: &mut Said, visit: &mut impl FnMut(&mut Cite)) {
+    let Said { last, template: _, count: _, last_at: _, form: _, rows: _, named: _, is_read: _ } = said;
+    visit(last);
+}
+
+fn of_progress(progress: &mut Progress, visit: &mut impl FnMut(&mut Cite)) {
+    let Progress { last, ended, n_lines: _, n_steps: _, last_at: _ } = progress;
+    last.iter_mut().chain(ended).for_each(visit);
 }
 
 fn of_environment(environment: &mut Environment, visit: &mut impl FnMut(&mut Cite)) {

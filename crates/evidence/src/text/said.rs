@@ -1,0 +1,219 @@
+//! Statements of failure, whoever prints them: every line that speaks of failure by its form, and every line that the
+//! message table knows, folded into templates with counts.
+//!
+//! ```text
+//! [2026-11-20 08:21:34,113] [ERROR] [launch.py:321:sigkill_handler] ['python', 'train.py'] exits with return code = -9
+//! (RayTrainWorker pid=4107, ip=10.0.0.7) RuntimeError: Gloo connectFullMesh failed with …
+//! srun: error: node3: task 9: Exited with exit code 1
+//! ```
+//! Lines that another reader understood are statements as well: whether a finding accounts for them is decided later, by
+//! citation. Nothing is judged here.
+
+use std::collections::BTreeMap;
+
+use ringleader_knowledge::form::{self, Form, Level};
+use ringleader_knowledge::message::{self, About, Hole, Match, Role};
+use ringleader_model::{
+    Cite, Fact, FormWeight, Host, Named, NoteKind, Pid, Rank, Said, SaidForm, WallTime, Who,
+};
+
+use crate::ground::{Line, Sink, host_of, lossy};
+use crate::readers::Name;
+
+/// Templates that are kept of one source; later ones are counted in a note.
+const MAX_TEMPLATES: usize = 2_048;
+/// Ranks, hosts and processes that one line may name.
+const MAX_NAMED: usize = 64;
+/// Rows of the table that are kept of one line.
+const MAX_ROWS: usize = 6;
+/// Longest line that is looked at, bytes.
+const MAX_BYTES: usize = 16 << 10;
+
+/// The statements of one source.
+#[derive(Default)]
+pub(super) struct SaidReader {
+    /// Places in `statements` of each template.
+    index: BTreeMap<String, Vec<usize>>,
+    statements: Vec<Statement>,
+    n_left_out: u64,
+    first_left_out: Option<Cite>,
+}
+
+struct Statement {
+    first: Cite,
+    at: Option<WallTime>,
+    who: Who,
+    text: Vec<u8>,
+    said: Said,
+}
+
+impl SaidReader {
+    /// Looks at a line that `taken` has read, or nobody.
+    #[inline]
+    pub(super) fn line(&mut self, line: &Line<'_>, taken: Option<Name>, sink: &Sink<'_>) {
+        let body = line.body.get(..MAX_BYTES).unwrap_or(line.body);
+        let offered = Offered::of(taken);
+        if offered == Offered::Nothing
+            || message::wanted(body, 0).is_none()
+                && (offered == Offered::Rows || form::wanted(body, 0).is_none())
+        {
+            return;
+        }
+        self.look(line, body, offered, taken.is_some(), sink);
+    }
+
+    fn look(&mut self, line: &Line<'_>, body: &[u8], offered: Offered, is_read: bool, sink: &Sink<'_>) {
+        let text = lossy(body);
+        let text = last_update(&text);
+        let mut rows = Vec::new();
+        message::classify(text, &mut rows);
+        if offered == Offered::Rows {
+            rows.retain(|m| matches!(m.row.role(), Role::States | Role::Suggests));
+        }
+        let form = if offered == Offered::All { form::of(text) } else { None };
+        if rows.is_empty() && form.is_none() {
+            return;
+        }
+        let mut who = line.tag.who.clone();
+        speaker(&rows, &mut who);
+        let template = form::template(text);
+        let cite = sink.cite(line.number, line.offset, line.end());
+        let known = self.index.get(&template).into_iter().flatten();
+        let known = known.copied().find(|at| self.statements.get(*at).is_some_and(|s| s.who == who));
+        if let Some(known) = known.and_then(|at| self.statements.get_mut(at)) {
+            let said = &mut known.said;
+            said.count = said.count.saturating_add(1);
+            (said.last, said.last_at) = (cite, line.tag.at.or(said.last_at));
+            return;
+        }
+        if self.statements.len() == MAX_TEMPLATES {
+            self.n_left_out += 1;
+            self.first_left_out.get_or_insert(cite);
+            return;
+        }
+        self.index.entry(template.clone()).or_default().push(self.statements.len());
+        let said = Said {
+            template: template.into(),
+            count: 1,
+            last: cite,
+            last_at: line.tag.at,
+            form: form.map(|f| shown(&f)).unwrap_or_default(),
+            named: named(&rows),
+            rows: rows.iter().take(MAX_ROWS).map(|m| m.row.id()).collect(),
+            is_read,
+        };
+        self.statements.push(Statement { first: cite, at: line.tag.at, who, text: text.as_bytes().to_vec(), said });
+    }
+
+    /// The source is no log: what it quotes never happened.
+    pub(super) fn is_no_log(&mut self) {
+        *self = Self::default();
+    }
+
+    /// End of the source.
+    pub(super) fn finish(&mut self, sink: &mut Sink<'_>) {
+        for s in std::mem::take(&mut self.statements) {
+            sink.push(s.first, s.who, s.at, Fact::Said(Box::new(s.said)), &s.text);
+        }
+        if let Some(first) = self.first_left_out {
+            let text = format!(
+                "more than {MAX_TEMPLATES} different error statements: {} lines of others were left out",
+                self.n_left_out
+            );
+            sink.note(first, NoteKind::LimitReached, text);
+        }
+    }
+}
+
+/// What of a line is looked at, by who has read it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Offered {
+    /// Its form and the table.
+    All,
+    /// Rows that name a cause: its reader knows what else the lines of its format mean.
+    Rows,
+    /// Nothing: it is a table of values.
+    Nothing,
+}
+
+impl Offered {
+    fn of(taken: Option<Name>) -> Self {
+        match taken {
+            None | Some(Name::torch | Name::nccl) => Self::All,
+            Some(Name::kernel | Name::system) => Self::Rows,
+            Some(
+                Name::stacks
+                | Name::ras
+                | Name::gpu
+                | Name::tables
+                | Name::environment
+                | Name::bench
+                | Name::fabric
+                | Name::flight
+                | Name::ring
+                | Name::node
+                | Name::watch
+                | Name::bundle,
+            ) => Self::Nothing,
+        }
+    }
+}
+
+/// What a terminal shows of a line: what follows the last carriage return, or what speaks behind updates of a bar.
+fn last_update(text: &str) -> &str {
+    let Some((before, last)) = text.rsplit_once('\r') else { return text };
+    if last.trim().is_empty() { last_update(before) } else { last }
+}
+
+/// The rank that a line gives its own speaker.
+fn speaker(rows: &[Match<'_>], who: &mut Who) {
+    if who.rank.is_some() {
+        return;
+    }
+    let own = rows.iter().find(|m| m.row.about() == About::Speaker);
+    if let Some([rank]) = own.map(|m| m.ranks(2)).as_deref() {
+        who.rank = Some(Rank(*rank));
+    }
+}
+
+fn named(rows: &[Match<'_>]) -> Named {
+    let Some(best) = rows.first() else { return Named::default() };
+    if best.row.about() == About::Speaker {
+        return Named::default();
+    }
+    let mut named = Named { ranks: best.ranks(MAX_NAMED).into_iter().map(Rank).collect(), ..Named::default() };
+    for capture in best.captures.iter().take(MAX_NAMED) {
+        match capture.hole {
+            Hole::Host | Hole::Hosts => named.hosts.extend(hosts(capture.text)),
+            Hole::Node if !capture.text.bytes().all(|b| b.is_ascii_digit()) => {
+                named.hosts.extend(hosts(capture.text));
+            }
+            Hole::Pid => named.pids.extend(capture.text.trim().parse().map(Pid)),
+            _ => {}
+        }
+    }
+    named.hosts.truncate(MAX_NAMED);
+    named
+}
+
+fn hosts(text: &str) -> impl Iterator<Item = Host> {
+    let words = text.split([',', ' ']).map(|w| w.trim_matches(['"', '\'', '[', ']', '(', ')', '.']));
+    words.filter(|w| !w.is_empty()).map(host_of)
+}
+
+fn shown(form: &Form<'_>) -> SaidForm {
+    SaidForm {
+        weight: match form.weight() {
+            form::Weight::Weak => FormWeight::Weak,
+            form::Weight::Strong => FormWeight::Strong,
+        },
+        is_warning: form.level.is_some_and(|l| l < Level::Error),
+        exception: form.exception.map(Into::into),
+        exit: form.exit,
+        signal: form.signal.map(|s| i32::from(s.number)),
+        errno: form.errno.map(|e| i32::from(e.number)),
+        is_nan: form.nan.is_some(),
+        is_wrong: form.wrong.is_some(),
+        is_end: form.ended.is_some(),
+    }
+}
