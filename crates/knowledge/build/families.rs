@@ -9,8 +9,8 @@ use toml::{Table, Value};
 use super::super::{optional, text};
 use super::Line;
 
-/// What a spelling may ask for.
-const KEYS: &[&str] = &["number", "name", "driver", "text"];
+/// What a spelling may ask for; `big` is a number too long to be one by chance.
+const KEYS: &[&str] = &["number", "big", "name", "driver", "text"];
 /// Fields that a code takes from its family where it has none.
 const SHARED: &[&str] = &["by", "source", "about", "role", "candidates", "since", "category", "action"];
 

@@ -146,7 +146,7 @@ pub(super) fn write(out: &mut String, dir: &Path) {
         };
         assert!(!examples.is_empty(), "message {id} has no example");
         let examples = keep(&examples);
-        let mut string = |key: &str| pool.number(optional(row, key));
+        let mut string = |key: &str| pool.number(if key == "id" { id } else { optional(row, key) });
         let (says, by, source) = (text(row, "says"), text(row, "by"), text(row, "source"));
         assert!(!says.is_empty() && !by.is_empty() && !source.is_empty(), "message {id} is incomplete");
         rows.push([
@@ -192,7 +192,8 @@ fn gather() -> (Vec<Line>, String) {
     names.sort();
     let (mut lines, mut ordinary) = (Vec::new(), String::new());
     for name in names {
-        if name.ends_with(".toml") {
+        let is = |kind: &str| Path::new(&name).extension().is_some_and(|e| e == kind);
+        if is("toml") {
             let table = super::read(&format!("messages/{name}"));
             for row in table.get("message").and_then(Value::as_array).into_iter().flatten() {
                 let row = row.as_table().expect("a message is a table").clone();
@@ -200,7 +201,7 @@ fn gather() -> (Vec<Line>, String) {
                 lines.push(Line { id, pattern, row });
             }
             families::spell(&table, &mut lines);
-        } else if name.ends_with(".txt") {
+        } else if is("txt") {
             let path = format!("data/messages/{name}");
             ordinary.push_str(&fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}")));
         }

@@ -74,7 +74,7 @@ fn by_name(line: &str) -> Option<&'static Errno> {
         .filter(|word| {
             word.len() >= 3
                 && word.starts_with('E')
-                && word.bytes().nth(1).is_some_and(|b| b.is_ascii_uppercase() || b.is_ascii_digit())
+                && word.as_bytes().get(1).is_some_and(|b| b.is_ascii_uppercase() || b.is_ascii_digit())
         })
         .find_map(named)
 }

@@ -7,6 +7,7 @@ pub mod conflict;
 pub mod cuda_error;
 pub mod errno;
 pub mod event;
+pub mod form;
 pub mod kept;
 pub mod message;
 pub mod nccl_result;

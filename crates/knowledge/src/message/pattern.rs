@@ -113,7 +113,7 @@ impl Class {
             .take_while(|&(at, c)| text.len() - at < MAX_HOLE_BYTES && self.takes(c))
             .last()
             .map_or(text.len(), |(at, _)| at);
-        let run = text.get(start..)?.trim_start_matches(|c: char| matches!(c, '[' | '(' | '"' | '\'' | ' '));
+        let run = text.get(start..)?.trim_start_matches(['[', '(', '"', '\'', ' ']);
         self.fits(run).then_some(run.len())
     }
 }

@@ -130,3 +130,25 @@ fn rare_windows_lead_to_few_lines() {
     let common: Vec<_> = of_row.into_iter().filter(|(_, n)| *n > n_lines / 50 + 3).collect();
     assert!(common.is_empty(), "{common:?}");
 }
+
+proptest::proptest! {
+    #[test]
+    fn any_text_is_classified(line in ".{0,300}") {
+        for m in found(&line) {
+            proptest::prop_assert!(line.get(m.at.clone()).is_some());
+        }
+    }
+
+    /// Pieces of real messages, put together anyhow.
+    #[test]
+    fn pieces_of_messages_are_classified(picks in proptest::collection::vec((0..4000usize, 0..60usize, 0..60usize), 0..6)) {
+        let mut line = String::new();
+        for (row, from, n) in picks {
+            let example = all().nth(row).and_then(|r| r.examples().next()).unwrap_or_default();
+            line.extend(example.chars().skip(from).take(n));
+        }
+        for m in found(&line) {
+            proptest::prop_assert!(line.get(m.at.clone()).is_some());
+        }
+    }
+}
