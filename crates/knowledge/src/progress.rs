@@ -1,0 +1,155 @@
+//! What shows in ordinary output that a job makes progress, or that it ended as it should.
+//!
+//! ```text
+//! [rank3]: [2026-11-20 10:00:01,532] [INFO] [train.py:120] step 812 loss 2.31 lr 3.0e-4
+//!   2%|▏         | 812/50000 [10:11<9:58:12,  1.37it/s]
+//! {'loss': 2.3123, 'grad_norm': 0.8123, 'epoch': 0.12}
+//! `Trainer.fit` stopped: `max_epochs=3` reached.
+//! ```
+
+/// What a line shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sign {
+    /// A step, epoch or bar, by its number.
+    Step(u64),
+    /// The job says that it is done.
+    Done,
+}
+
+/// Words before the number of a step.
+const COUNTERS: &[&str] =
+    &["global_step", "step", "iteration", "iter", "epoch", "batch", "update", "round", "generation"];
+/// Words that make a line with a number one of a training loop.
+const METRICS: &[&str] = &[
+    "loss", "it/s", "s/it", "samples/s", "tokens/s", "tok/s", "lr", "grad_norm", "acc", "elapsed", "throughput",
+    "ppl", "perplexity", "reward", "img/s", "images/sec", "samples/sec", "examples/s", "ms/step", "s/step", "mfu",
+    "time", "speed", "seconds", "sec",
+];
+/// Words with which programs say that they ended as they should.
+const DONE: &[&str] = &[
+    "training completed",
+    "training complete",
+    "training finished",
+    "training is finished",
+    "finished training",
+    "training done",
+    "done training",
+    "`trainer.fit` stopped: `max_",
+    "train_runtime",
+    "job completed",
+    "job finished",
+    "completed successfully",
+    "finished successfully",
+    "exited with code 0",
+    "exit code 0",
+    "succeeded",
+    "state: finished",
+    "all done",
+    "process group destroyed",
+    "training succeeded",
+];
+/// What makes such words speak of a failure after all.
+const NOT_DONE: &[&str] = &["not ", "fail", "error", "before ", "until ", "if ", "when ", "0 succeeded"];
+
+/// Whether a line may show progress: cheap, for every line of a source.
+#[inline]
+pub fn may_show(line: &[u8]) -> bool {
+    line.iter().any(u8::is_ascii_digit) || line.len() >= 8 && line.len() < 400
+}
+
+/// What `line` shows, if anything.
+pub fn of(line: &str) -> Option<Sign> {
+    let lower = line.to_ascii_lowercase();
+    if let Some(done) = DONE.iter().find_map(|words| lower.find(words)) {
+        let head = lower.get(..done).unwrap_or_default();
+        if !NOT_DONE.iter().any(|n| head.contains(n) || lower.contains("unsuccessful") && *n == "fail") {
+            return Some(Sign::Done);
+        }
+    }
+    bar(&lower).or_else(|| counted(&lower)).or_else(|| dictionary(&lower)).map(Sign::Step)
+}
+
+/// `45%|████▌     | 450/1000 [05:12<06:22,  1.44it/s]`: the last bar of a line.
+fn bar(line: &str) -> Option<u64> {
+    let at = line.rfind("%|")?;
+    let behind = line.get(at + 2..)?.split('|').nth(1)?;
+    let n = number(behind.trim_start())?;
+    // A bar that has not begun is no progress.
+    (n > 0).then_some(n)
+}
+
+/// `step 812 loss 2.31`, `iteration      100/   50000 | lm loss: 7.8`, `Epoch: [3][100/5005] Time 0.4`.
+fn counted(line: &str) -> Option<u64> {
+    if !METRICS.iter().any(|m| has_word(line, m)) {
+        return None;
+    }
+    let mut found = None;
+    for word in COUNTERS {
+        for (at, _) in line.match_indices(word) {
+            let behind = line.get(at + word.len()..).unwrap_or_default();
+            let before = line.get(..at).and_then(|b| b.chars().next_back());
+            if before.is_some_and(char::is_alphabetic) {
+                continue;
+            }
+            let behind = behind.trim_start_matches([' ', ':', '=', '[', '#', '"', '\'', '\t']);
+            if let Some(n) = number(behind) {
+                let inner = behind.find("][").and_then(|i| number(behind.get(i + 2..)?.trim_start()));
+                let n = n.wrapping_mul(1_000_003).wrapping_add(inner.unwrap_or(0));
+                found = Some(found.unwrap_or(0_u64).wrapping_mul(31).wrapping_add(n));
+            }
+        }
+    }
+    found
+}
+
+/// `{'loss': 2.3123, 'learning_rate': 4.9e-05, 'epoch': 0.12}`.
+fn dictionary(line: &str) -> Option<u64> {
+    let is_metrics = line.trim_start().starts_with('{') && line.contains("loss") && line.contains("epoch");
+    is_metrics.then(|| line.bytes().fold(7, |hash: u64, b| hash.wrapping_mul(31).wrapping_add(u64::from(b))))
+}
+
+fn number(text: &str) -> Option<u64> {
+    let n = text.bytes().take_while(u8::is_ascii_digit).count();
+    text.get(..n)?.parse().ok()
+}
+
+/// Whether `word` stands in `line` with no letter before or behind it.
+fn has_word(line: &str, word: &str) -> bool {
+    line.match_indices(word).any(|(at, _)| {
+        let before = line.get(..at).and_then(|b| b.chars().next_back());
+        let behind = line.get(at + word.len()..).and_then(|b| b.chars().next());
+        before.is_none_or(|c| !c.is_alphanumeric()) && behind.is_none_or(|c| !c.is_alphabetic())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Sign, of};
+
+    #[test]
+    fn steps_bars_and_ends() {
+        let steps = |line| matches!(of(line), Some(Sign::Step(_)));
+        for line in [
+            "[rank3]: [2026-11-20 10:00:01,532] [INFO] [train.py:120] step 812 loss 2.31 lr 3.0e-4",
+            "  2%|▏         | 812/50000 [10:11<9:58:12,  1.37it/s, loss=2.31]",
+            " iteration      100/   50000 | elapsed time per iteration (ms): 812.4 | lm loss: 7.831524E+00",
+            "{'loss': 2.3123, 'grad_norm': 0.8123, 'learning_rate': 4.9e-05, 'epoch': 0.12}",
+            "Epoch [3/90][ 100/ 5005] Time  0.412 ( 0.420) Loss 2.3126e+00",
+            "[rank 0] epoch 0 50/98 loss 2.100 0.141 s/it",
+        ] {
+            assert!(steps(line), "{line}");
+        }
+        for line in ["0%|          | 0/1201 [00:00<?, ?it/s]", "Using 8 GPUs", "max_steps: 500", ""] {
+            assert_eq!(of(line), None, "{line}");
+        }
+        assert_eq!(of("`Trainer.fit` stopped: `max_epochs=3` reached."), Some(Sign::Done));
+        assert_eq!(of("Training completed. Do not forget to share your model"), Some(Sign::Done));
+        assert_ne!(of("Job has not completed successfully"), Some(Sign::Done));
+    }
+
+    #[test]
+    fn different_steps_differ() {
+        assert_ne!(of("Epoch [3/90][ 100/ 5005] Time 0.4"), of("Epoch [3/90][ 200/ 5005] Time 0.4"));
+        assert_ne!(of("step 1 loss 2"), of("step 2 loss 2"));
+    }
+}
