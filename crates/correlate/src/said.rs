@@ -4,5 +4,6 @@ pub mod gid;
 pub mod kernel;
 pub mod links;
 pub mod messages;
+pub mod statements;
 pub mod watchdog;
 pub mod watcher;

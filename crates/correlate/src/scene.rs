@@ -12,6 +12,7 @@ use crate::calls::moments;
 use crate::process::condition::{Condition, Conditions};
 use crate::said::kernel::Machine;
 use crate::said::messages::Claims;
+use crate::said::statements::Statements;
 use crate::said::watchdog::WatchdogLines;
 use crate::said::watcher::{self, StandStill};
 use crate::waits::graph::{self, Waits};
@@ -45,6 +46,8 @@ pub struct Scene<'a> {
     pub conditions: Conditions,
     /// What the texts claim.
     pub claims: Claims<'a>,
+    /// Statements of failure, whoever prints them.
+    pub stated: Statements<'a>,
     /// What the machines' kernels say.
     pub machine: Machine<'a>,
     /// What the driver's tools show of GPUs.
@@ -91,6 +94,7 @@ impl<'a> Scene<'a> {
         let waits: Vec<Waits> = views.iter().filter_map(|view| graph::waits(&ledger, *view)).collect();
         let conditions = Conditions::new(case, &roster);
         let claims = Claims::new(case);
+        let stated = Statements::new(case, &roster);
         let machine = Machine::new(case, &roster);
         let gpus = Gpus::new(case, &roster, machine.has_job);
         let sites = Sites::new(case, &roster);
@@ -98,6 +102,7 @@ impl<'a> Scene<'a> {
             case,
             roster,
             claims,
+            stated,
             machine,
             gpus,
             sites,

@@ -19,6 +19,7 @@ mod rule;
 pub mod rules;
 mod settings;
 mod told;
+mod unexplained;
 #[cfg(test)]
 mod trial;
 pub mod verdict;

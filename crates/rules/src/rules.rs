@@ -34,6 +34,7 @@ mod illegal_memory_access;
 mod interface_state;
 mod measured_bandwidth;
 mod memlock_limit;
+pub(crate) mod message_names_cause;
 mod missing_rank;
 mod mtu_or_pfc;
 mod nan_loss;
@@ -161,6 +162,7 @@ pub static ALL: &[&Rule] = &[
     &hostname_resolution::RULE,
     &ib_gid_or_roce_config::RULE,
     &memlock_limit::RULE,
+    &message_names_cause::RULE,
     &nccl_bug_version::RULE,
     &nccl_env_misconfigured::RULE,
     &nccl_env_mismatch::RULE,

@@ -12,7 +12,7 @@ use ringleader_model::{
     Category, Confidence, Finding, Need, RankSet, Severity, SourceKind, TorchEvent, Verdict, Weight,
 };
 
-use crate::health;
+use crate::{health, rules, unexplained};
 use crate::rule::{Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::when::clocks::shifted;
@@ -48,6 +48,7 @@ pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
     }
     needs.sort();
     needs.dedup();
+    yield_to_rules(&mut findings);
     order(&mut findings);
     drop_repeats(&mut findings);
     if findings.first().is_none_or(|f| SILENCE_MATTERS.contains(&f.cause)) {
@@ -79,6 +80,13 @@ pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
         needs,
         findings,
     }
+}
+
+/// The table's word for a cause yields to the rule that has found the same cause and knows more.
+fn yield_to_rules(findings: &mut Vec<Finding>) {
+    let by_table = rules::message_names_cause::RULE.id;
+    let found: Vec<&'static str> = findings.iter().filter(|f| f.rule != by_table).map(|f| f.cause).collect();
+    findings.retain(|f| f.rule != by_table || !found.contains(&f.cause));
 }
 
 /// Causes that rest on what the kernel did not say as well.
@@ -220,7 +228,16 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
         question: format!("does pid {} leave the kernel, or is it in the same place a minute later?", pid.0),
         command: format!("cat /proc/{0}/stack; sleep 60; cat /proc/{0}/stack", pid.0),
     }));
-    let undecided = nothing || trouble.is_some() || unseen.is_some() || reported || !needs.is_empty();
+    let open = if nothing { Vec::new() } else { unexplained::unexplained(scene, &findings) };
+    needs.extend(unexplained::needs(&open));
+    let unproven = !nothing && !unexplained::shows_health(scene);
+    let undecided = nothing
+        || trouble.is_some()
+        || unseen.is_some()
+        || reported
+        || !open.is_empty()
+        || unproven
+        || !needs.is_empty();
     let summary = match (&trouble, undecided) {
         _ if nothing => "there is no usable evidence".to_owned(),
         (Some(sign), _) => format!("{sign}, but the evidence does not single out a cause"),
@@ -229,10 +246,14 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
             None if reported => {
                 "the kernel reports a fault of the machine, and nothing tells whether it is the job's".to_owned()
             }
-            None => "the evidence does not single out a cause".to_owned(),
+            None if unproven && open.is_empty() => {
+                "nothing here was understood: no line speaks of failure, and none shows that a job goes on".to_owned()
+            }
+            None => unexplained::summary(&open)
+                .unwrap_or_else(|| "the evidence does not single out a cause".to_owned()),
         },
         (None, false) if !scene.case.sources.iter().any(health::is_known) => {
-            "nothing in it is of a known kind, and nothing in it says that something failed".to_owned()
+            "the output shows progress, and no line of it is an unexplained error".to_owned()
         }
         (None, false) if health::is_sight_alone(scene) => {
             "the job's processes live, none is stopped or blocked, and nothing wrong is to be seen of their node; \
@@ -255,7 +276,7 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
     let cause = if undecided { "undecided" } else { "none" };
     Verdict {
         cause,
-        category: if undecided { trouble_category(scene) } else { cause::category("none") },
+        category: if undecided { unexplained::category(&open).unwrap_or_else(|| trouble_category(scene)) } else { cause::category("none") },
         confidence: if undecided { Confidence::Low } else { health::confidence(scene) },
         summary,
         culprits: Vec::new(),

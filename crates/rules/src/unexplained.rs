@@ -1,0 +1,150 @@
+//! What no finding accounts for. A clean bill needs that nothing is left here.
+//!
+//! Each statement of failure ends as one of three: explained by a finding (its cause, or its echo), known to be harmless
+//! by a row of the message table, or unexplained.
+
+use std::collections::BTreeMap;
+
+use ringleader_correlate::Scene;
+use ringleader_correlate::said::statements::Stated;
+use ringleader_knowledge::message::Role;
+use ringleader_model::{Category, Cite, Fact, Finding, FormWeight, Need, Severity, Weight};
+
+/// Statements that a report shows.
+const SHOWN: usize = 5;
+/// Candidates that a report shows.
+const CANDIDATES: usize = 5;
+/// Characters of a line in a question.
+const LINE_CHARS: usize = 160;
+
+/// How a statement ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Account {
+    /// A finding is its cause or cites it.
+    Explained,
+    /// A row says that healthy jobs print it.
+    Harmless,
+    /// Nothing accounts for it.
+    Unexplained,
+}
+
+/// The statements that nothing accounts for, those that matter first.
+pub(crate) fn unexplained<'s, 'a>(scene: &'s Scene<'a>, findings: &[Finding]) -> Vec<&'s Stated<'a>> {
+    let mut open: Vec<&Stated<'_>> =
+        scene.stated.all().iter().filter(|s| account(scene, s, findings) == Account::Unexplained).collect();
+    // The earliest, of the fewest ranks, of the rarest template, with a row before one without.
+    open.sort_by_key(|s| {
+        (s.causes().is_empty(), s.weight() < FormWeight::Strong, s.at_ns().is_none(), s.at_ns(), s.ranks().len(), s.count())
+    });
+    open
+}
+
+/// How one statement ends.
+pub(crate) fn account(scene: &Scene<'_>, stated: &Stated<'_>, findings: &[Finding]) -> Account {
+    let decisive = |f: &&Finding| f.weight > Weight::Echo && f.severity > Severity::Info;
+    let role = stated.role();
+    if role == Some(Role::Harmless) {
+        return Account::Harmless;
+    }
+    if findings.iter().any(|f| f.evidence.iter().any(|e| stated.is_within(e.cite))) {
+        return Account::Explained;
+    }
+    let causes = stated.causes();
+    if findings.iter().filter(decisive).any(|f| role == Some(Role::Echo) || causes.contains(&f.cause)) {
+        return Account::Explained;
+    }
+    // A word in a line of a low level, which no row knows, is chatter.
+    let is_chatter = stated.rows.is_empty() && (stated.weight() < FormWeight::Strong || stated.is_warning());
+    if is_chatter || benign_claim(scene, stated) {
+        return Account::Harmless;
+    }
+    if findings.iter().filter(decisive).any(|f| f.severity == Severity::Error && follows(scene, stated, f)) {
+        return Account::Explained;
+    }
+    Account::Unexplained
+}
+
+/// The readers' own table calls the line harmless.
+fn benign_claim(scene: &Scene<'_>, stated: &Stated<'_>) -> bool {
+    use ringleader_knowledge::saying::Role as Claimed;
+    let mut claims = scene.claims.all().iter().filter(|c| stated.is_within(c.cite)).peekable();
+    claims.peek().is_some() && claims.all(|c| c.saying.role == Claimed::Benign)
+}
+
+/// Whether a statement comes after what a finding cites: by time, or behind it in the same source.
+fn follows(scene: &Scene<'_>, stated: &Stated<'_>, finding: &Finding) -> bool {
+    let Some(first) = stated.first() else { return false };
+    let behind = |cite: Cite| {
+        let place = first.observation.cite;
+        place.source == cite.source && place.start >= cite.start
+    };
+    if finding.evidence.iter().any(|e| behind(e.cite)) {
+        return true;
+    }
+    let cited = |cite: Cite| {
+        let at = scene.case.observations.iter().find(|o| o.cite == cite).and_then(|o| o.at);
+        at.map(|t| t.ns)
+    };
+    let at = finding.at_ns.or_else(|| finding.evidence.iter().filter_map(|e| cited(e.cite)).min());
+    matches!((stated.at_ns(), at), (Some(said), Some(at)) if said >= at)
+}
+
+/// What statements without a finding suggest: causes with their weight, the likeliest first.
+pub(crate) fn candidates(open: &[&Stated<'_>]) -> Vec<(&'static str, u32, String)> {
+    let mut weights: BTreeMap<&'static str, (u32, String)> = BTreeMap::new();
+    for stated in open {
+        for (place, cause) in stated.causes().into_iter().enumerate() {
+            // The first of a row's causes counts most.
+            let weight = 12 / (place as u32 + 1);
+            let entry = weights.entry(cause).or_insert_with(|| (0, line(stated)));
+            entry.0 += weight;
+        }
+    }
+    let mut all: Vec<(&'static str, u32, String)> =
+        weights.into_iter().map(|(cause, (weight, why))| (cause, weight, why)).collect();
+    all.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+    all.truncate(CANDIDATES);
+    all
+}
+
+/// The statements that matter as open questions: the line, and what is known of it.
+pub(crate) fn needs(open: &[&Stated<'_>]) -> Vec<Need> {
+    open.iter()
+        .take(SHOWN)
+        .map(|stated| {
+            let known = stated.row().map_or_else(String::new, |row| format!(": {}", row.says()));
+            let n = if stated.count() > 1 { format!(" ({} times)", stated.count()) } else { String::new() };
+            let action = stated.row().map(|r| r.action()).filter(|a| !a.is_empty());
+            Need {
+                question: format!("nothing explains this line{n}: {}{known}", line(stated)),
+                command: action.map_or_else(|| "ringleader explain '<the line>'".to_owned(), str::to_owned),
+            }
+        })
+        .collect()
+}
+
+/// The first of them in words, for the summary.
+pub(crate) fn summary(open: &[&Stated<'_>]) -> Option<String> {
+    let first = open.first()?;
+    Some(format!("{} error statements are unexplained; the first: {}", open.len(), line(first)))
+}
+
+/// What the operator sees, by the statements' own words.
+pub(crate) fn category(open: &[&Stated<'_>]) -> Option<Category> {
+    open.iter().map(|s| s.category()).find(|c| *c != Category::None)
+}
+
+fn line(stated: &Stated<'_>) -> String {
+    stated.text().lines().next().unwrap_or_default().trim().chars().take(LINE_CHARS).collect()
+}
+
+/// Signs that the job went on or ended well: steps that advance, or its own word that it is done; tables and logs of
+/// known kinds speak for themselves.
+pub(crate) fn shows_health(scene: &Scene<'_>) -> bool {
+    let is_known = scene.case.sources.iter().any(crate::health::is_known);
+    is_known
+        || scene.case.observations.iter().any(|o| match &o.fact {
+            Fact::Progress(progress) => progress.n_steps > 1 || progress.ended.is_some(),
+            _ => false,
+        })
+}
