@@ -30,8 +30,8 @@ class Failed(Exception):
 
 
 def free_port():
-    # Below the ephemeral ports: a client that retries while nothing listens would in the end be
-    # given the server's own port, be connected with itself, and keep the server from coming back.
+    # Below the ephemeral ports: a client that retries while nothing listens would eventually
+    # get the server's own port, connect to itself, and keep the server from coming back.
     while True:
         with socket.socket() as s:
             try:
