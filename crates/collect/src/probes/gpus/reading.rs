@@ -10,7 +10,6 @@ use nvml_wrapper::enum_wrappers::device::{
     TemperatureThreshold,
 };
 use nvml_wrapper::enums::device::UsedGpuMemory;
-use nvml_wrapper::error::NvmlError;
 use nvml_wrapper_sys::bindings::field_id::{
     NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, NVML_FI_DEV_MEMORY_TEMP, NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT,
 };
