@@ -20,13 +20,13 @@ use ringleader_check::fleet::Fleet;
 use ringleader_check::{Check, NodeReport, Options, Verdict, checks, judge};
 use ringleader_collect::{Peer, Probe, Request, Roots, Target};
 use ringleader_node::{FLEET_PEER, Node, Outcome};
+use ringleader_report::{Detail, Look, quote};
 
 use self::output::Out;
 use crate::cli::{Color, look};
 use crate::exit::Code;
 use crate::failure::Failure;
 use crate::fanout::nodes::NodesArgs;
-use crate::report::{Detail, Look, quote};
 
 /// Check this node, or many: GPUs, fabric, kernel log, shared memory, limits, processes, network, versions
 #[derive(Debug, Args)]

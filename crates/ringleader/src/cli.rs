@@ -9,12 +9,12 @@ use std::process::ExitCode;
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ringleader_model::{Severity, Verdict};
+use ringleader_report::{Detail, Look, markdown, text};
 
 use crate::check::{self, CheckArgs, ProbeArgs};
 use crate::collect::{self, CollectArgs};
 use crate::exit::Code;
 use crate::failure::Failure;
-use crate::report::{self, Detail, Look};
 use crate::watch::{self, WatchArgs};
 use crate::{Diagnosis, explain, help, pager};
 
@@ -198,8 +198,8 @@ fn diagnose(args: &Diagnose) -> Result<Code, Failure> {
     let Diagnosis { case, verdict } = &*diagnosis;
     let text = match args.format {
         Format::Json | Format::JsonV1 => report.to_json().map_err(Failure::Json)?,
-        Format::Markdown => report::markdown::render(&report, detail(args)),
-        Format::Text => report::text::render(&report, &look(args.color, args.width, detail(args))),
+        Format::Markdown => markdown::render(&report, detail(args)),
+        Format::Text => text::render(&report, &look(args.color, args.width, detail(args))),
     };
     print(&text)?;
     if !case.sources.iter().any(ringleader_rules::is_known) {

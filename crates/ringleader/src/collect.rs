@@ -13,11 +13,11 @@ use clap::Args;
 use ringleader_bundle::{Caps, Item, Manifest, Origin, Outcome};
 use ringleader_collect::collectors::{self, Ask};
 use ringleader_collect::{Request, Roots, Target};
+use ringleader_report::quote;
 
 use crate::exit::Code;
 use crate::failure::Failure;
 use crate::fanout::nodes::NodesArgs;
-use crate::report::quote;
 
 /// Collect logs, dumps, stacks, NCCL RAS and the state of this node, or of many, before it is gone
 #[derive(Debug, Args)]

@@ -4,8 +4,9 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
+use ringleader_report::quote;
+
 use crate::exit::Code;
-use crate::report::quote;
 
 /// A run that ended without its report, or with one that says nothing.
 #[derive(Debug, thiserror::Error)]

@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ringleader_report::quote::{plain, plain_lines};
+use ringleader_report::{Detail, text};
 use ringleader_watch::engine;
 use ringleader_watch::event::{Event, What};
 use ringleader_watch::view::View;
 
 use crate::cli::{self, Color};
-use crate::report::quote::{plain, plain_lines};
-use crate::report::{Detail, text};
 use crate::watch::incident::Judged;
 use crate::watch::picture::Picture;
 use crate::watch::{now_ns, print, table, words};

@@ -65,7 +65,7 @@ fn help_topics() {
 fn help_on_evidence_lists_what_reports_ask_for() {
     let text = help(&["help", "evidence"]);
     let empty = ringleader_model::Case::default();
-    let report = ringleader::report::json::Report::new(&empty, &crate::hand_made::healthy());
+    let report = ringleader_report::json::Report::new(&empty, &crate::hand_made::healthy());
     for missing in &report.not_looked_at {
         assert!(text.lines().any(|row| row.starts_with(&format!("  {} ", missing.kind))), "{}", missing.kind);
     }

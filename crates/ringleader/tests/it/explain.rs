@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use ringleader::explain::answer::{Explanation, Kind, schema};
 use ringleader::explain::{catalog, explain, messages, names, text};
-use ringleader::report::{Detail, Look};
+use ringleader_report::{Detail, Look};
 
 use crate::cli::{err, out, ringleader};
 use crate::report::{fits, uncoloured};
@@ -355,7 +355,7 @@ fn harmless(query: &str) {
     let shown = text::render(&answer, &PLAIN);
     let json = answer.to_json().unwrap();
     for text in [&shown, &json] {
-        let active = text.chars().find(|&c| c != '\n' && ringleader::report::quote::is_active(c));
+        let active = text.chars().find(|&c| c != '\n' && ringleader_report::quote::is_active(c));
         assert_eq!(active, None, "{query:?}");
     }
     fits(&shown, 80);

@@ -1,9 +1,9 @@
 //! The three forms of the report over hand-made verdicts, the laws they keep, and the committed schema.
 
 use proptest::prelude::*;
-use ringleader::report::json::{Report, schema};
-use ringleader::report::{Detail, Look, markdown, quote, text};
 use ringleader_model::{Case, Verdict};
+use ringleader_report::json::{Report, schema};
+use ringleader_report::{Detail, Look, markdown, quote, text};
 
 use crate::hand_made;
 
