@@ -47,6 +47,7 @@ use self::incident::{Judged, Scene};
 use self::nodes::Nodes;
 use self::picture::Picture;
 use self::stacks::Sampler;
+use crate::command::Subcommand;
 use crate::exit::Code;
 use crate::failure::Failure;
 
@@ -65,8 +66,15 @@ const STACKS_AT_START: f64 = 40.0;
 /// Incidents of one run: a job that stalls again and again fills a disk otherwise.
 const MAX_INCIDENTS: u32 = 20;
 
+impl Subcommand for WatchArgs {
+    /// It may pass on the code of the command that it followed.
+    fn run(&self) -> Result<ExitCode, Failure> {
+        run(self)
+    }
+}
+
 /// Follows the job until it ends, or somebody says so.
-pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
+fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
     let folder = out_folder(args)?;
     let host = ringleader_collect::follow::host();
     let picture = Arc::new(Mutex::new(Picture::new(host.clone())));
