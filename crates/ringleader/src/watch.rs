@@ -86,10 +86,8 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
     let name = args.unstable_node.clone().unwrap_or_else(|| host.clone());
     let nodes = args.hub.as_deref().map(|hub| Nodes::join(hub, &name)).transpose()?;
     if let Some(address) = args.serve {
-        let at = serve::start(address, Arc::clone(&picture)).map_err(|error| Failure::Nodes {
-            why: format!("serve at {address}: {error}"),
-            help: "name a free port: --serve 8081",
-        })?;
+        let at = serve::start(address, Arc::clone(&picture))
+            .map_err(|source| Failure::Serve { address, source })?;
         teller.note(format!("the page is at http://{at}/, metrics at http://{at}/metrics"));
     }
     let stop = Arc::new(AtomicBool::new(false));
@@ -107,9 +105,9 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
     } else {
         let started =
             Running::start(&args.command, args.rings.as_deref(), &folder, &incident::stem(), args.json);
-        let (running, notes) = started.map_err(|error| Failure::Nodes {
-            why: format!("start {}: {error}", args.command[0].to_string_lossy()),
-            help: "is it a program that can be found? ringleader watch -- CMD ARGS…",
+        let (running, notes) = started.map_err(|source| Failure::Start {
+            program: args.command[0].to_string_lossy().into_owned(),
+            source,
         })?;
         // Ctrl-C reaches the command from the terminal; we await its end and its exit code.
         for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
