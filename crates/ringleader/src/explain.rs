@@ -6,6 +6,7 @@
 
 pub mod answer;
 mod catalog;
+pub(crate) mod command;
 mod kernel;
 mod line;
 mod nearest;

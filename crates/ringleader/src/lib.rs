@@ -7,6 +7,8 @@
 pub mod check;
 mod cli;
 mod collect;
+mod command;
+mod diagnose;
 pub mod exit;
 pub mod explain;
 mod failure;
@@ -14,7 +16,9 @@ mod fanout;
 pub mod gather;
 mod help;
 mod pager;
+mod probe;
 mod progress;
+mod terminal;
 mod watch;
 
 use std::ffi::OsString;

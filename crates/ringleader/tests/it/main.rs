@@ -16,6 +16,7 @@ mod live;
 mod machine_faults;
 mod recorded;
 mod report;
+mod schema;
 mod stub;
 mod tidy;
 mod truth;

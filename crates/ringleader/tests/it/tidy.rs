@@ -227,6 +227,22 @@ fn files_stay_short() {
     assert_eq!(long, known, "left: longer than {MAX_LINES} lines; right: the list, which only shrinks");
 }
 
+/// No crate runs examples of its documentation (`doctest = false`): each would be a program of its own to link. So none may
+/// stand there as if it were run.
+#[test]
+fn documentation_has_no_example_that_nothing_runs() {
+    for file in rust_files(&crate::root().join("crates")) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let mut is_open = false;
+        for line in text.lines().map(str::trim_start) {
+            let doc = line.strip_prefix("//!").or_else(|| line.strip_prefix("///"));
+            let Some(fence) = doc.and_then(|doc| doc.trim_start().strip_prefix("```")) else { continue };
+            is_open = !is_open;
+            assert!(!is_open || fence == "text", "{}: {line}", file.display());
+        }
+    }
+}
+
 #[test]
 fn recorded_evidence_stays_small() {
     fn size(path: &Path) -> u64 {
