@@ -166,59 +166,6 @@ pub fn place(proc: &Path, pid: u32) -> Option<Place> {
     })
 }
 
-/// Of the processes that carry a rank's variables those that compute. A launcher carries them, with other ranks below it; a
-/// shell around the rank carries the same; and so do workers of its data loader, below it. Of several for one rank, each below
-/// another, `pick` may say which are meant: it is given them outermost first. Else it is the outermost.
-pub fn innermost(
-    all: &BTreeMap<u32, Stat>,
-    ranks: &BTreeMap<u32, Place>,
-    pick: impl Fn(&[u32]) -> Vec<u32>,
-) -> BTreeSet<u32> {
-    // Nearest first.
-    let above = |pid: u32| {
-        let (mut at, mut seen, mut found) = (pid, BTreeSet::from([pid]), Vec::new());
-        while let Some(stat) = all.get(&at).filter(|stat| seen.insert(stat.ppid)) {
-            at = stat.ppid;
-            found.extend(ranks.get_key_value(&at));
-        }
-        found
-    };
-    let same = |a: &Place, b: &Place| (a.rank, a.local_rank) == (b.rank, b.local_rank);
-    let mut launchers = BTreeSet::new();
-    let mut lines = Vec::new();
-    for (pid, place) in ranks {
-        let above = above(*pid);
-        launchers.extend(above.iter().filter(|(_, outer)| !same(outer, place)).map(|(pid, _)| **pid));
-        lines.push((*pid, place, above));
-    }
-    let mut families: BTreeMap<u32, Vec<(usize, u32)>> = BTreeMap::new();
-    let mut outer = BTreeSet::new();
-    for (pid, place, above) in lines.iter().filter(|(pid, ..)| !launchers.contains(pid)) {
-        let own: Vec<u32> = above
-            .iter()
-            .take_while(|(pid, outer)| same(outer, place) && !launchers.contains(pid))
-            .map(|(pid, _)| **pid)
-            .collect();
-        families.entry(own.last().copied().unwrap_or(*pid)).or_default().push((own.len(), *pid));
-        outer.extend(own);
-    }
-    let mut chosen = BTreeSet::new();
-    for (head, mut family) in families {
-        family.sort_unstable();
-        let family: Vec<u32> = family.into_iter().map(|(_, pid)| pid).collect();
-        let picked = if family.len() > 1 { pick(&family) } else { Vec::new() };
-        if !picked.is_empty() {
-            chosen.extend(picked);
-        } else if ranks.get(&head).is_some_and(|place| place.local_rank.is_some()) {
-            chosen.insert(head);
-        } else {
-            // Such as srun's shell with a number for the task alone.
-            chosen.extend(family.into_iter().filter(|pid| !outer.contains(pid)));
-        }
-    }
-    chosen
-}
-
 /// A ring file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RingFile {
@@ -406,40 +353,11 @@ mod tests {
         Stat { ppid, state: "S".to_owned(), started_ticks: 7, ..Stat::default() }
     }
 
-    fn rank(rank: u32) -> Place {
-        Place { rank: Some(rank), local_rank: Some(rank), ..Place::default() }
-    }
-
     #[test]
-    fn a_launcher_and_its_ranks_and_their_workers() {
-        // 10 srun's step, 11 a shell, 12 the rank, 13 a worker of its loader.
+    fn descendants_are_those_below() {
         let all: BTreeMap<u32, Stat> =
             [(10, stat(1)), (11, stat(10)), (12, stat(11)), (13, stat(12)), (20, stat(1))].into();
         assert_eq!(with_descendants(&all, &[11, 99]), BTreeSet::from([11, 12, 13]));
-        let ranks = BTreeMap::from([(12, rank(0)), (13, rank(0)), (20, rank(1))]);
-        let nobody = |_: &[u32]| Vec::new();
-        assert_eq!(innermost(&all, &ranks, nobody), BTreeSet::from([12, 20]));
-        // torchrun below srun carries the rank of its task, its children their own.
-        let outer = Place { rank: Some(0), ..Place::default() };
-        let ranks = BTreeMap::from([(11, outer), (12, rank(0)), (13, rank(0))]);
-        assert_eq!(innermost(&all, &ranks, nobody), BTreeSet::from([12]));
-    }
-
-    #[test]
-    fn a_shell_around_a_rank_is_not_the_rank() {
-        // 11 a shell, 12 the rank, 13 a worker of its loader, 14 what the shell pipes its output into.
-        let all: BTreeMap<u32, Stat> =
-            [(11, stat(1)), (12, stat(11)), (13, stat(12)), (14, stat(11)), (20, stat(1))].into();
-        let ranks = BTreeMap::from([11, 12, 13, 14].map(|pid| (pid, rank(0))));
-        let pick = |family: &[u32]| {
-            assert_eq!(family, [11, 12, 14, 13]);
-            vec![12]
-        };
-        assert_eq!(innermost(&all, &ranks, pick), BTreeSet::from([12]));
-        assert_eq!(innermost(&all, &ranks, |_| Vec::new()), BTreeSet::from([11]));
-        // A launcher that is the first task of its step has the numbers of its own first rank.
-        let ranks = BTreeMap::from([(11, rank(0)), (12, rank(0)), (13, rank(0)), (14, rank(1))]);
-        assert_eq!(innermost(&all, &ranks, |_| Vec::new()), BTreeSet::from([12, 14]));
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod engine;
 pub mod event;
 mod graph;
 mod links;
+pub mod membership;
 mod network;
 pub mod outside;
 mod period;

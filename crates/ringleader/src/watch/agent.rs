@@ -1,8 +1,6 @@
 //! What this node can see of the job, as a digest: who belongs to it, whether each process runs, and what the rings, or
 //! NCCL RAS, say of its operations. Looks, and changes nothing.
 
-mod jobs;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
@@ -13,9 +11,10 @@ use ringleader_collect::collectors::RingImage;
 use ringleader_collect::follow::{self, Place, RingFile, Stat};
 use ringleader_ring::Reader;
 use ringleader_watch::digest::{Digest, ProcessState, RankDigest, SCHEMA, SeenBy, from_ring};
+use ringleader_watch::membership::jobs::{self, Writer};
+use ringleader_watch::membership::ranks::{self, Number};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use self::jobs::Writer;
 use crate::watch::ras::Ras;
 use crate::watch::tcp::Tcp;
 
@@ -229,8 +228,7 @@ impl Agent {
         here
     }
 
-    /// Live writers of rings. Of several jobs the one with most ranks, and the newest of those that have as many; once
-    /// one is followed, that one.
+    /// Live writers of rings, of one job.
     fn by_rings(&mut self, all: &BTreeMap<u32, Stat>) -> BTreeSet<u32> {
         let rings = self.folders.iter().flat_map(|folder| follow::rings_in(folder));
         let found: BTreeMap<u32, RingFile> =
@@ -239,18 +237,8 @@ impl Agent {
             found.iter().filter_map(|(pid, ring)| Some(self.writer(all.get(pid)?, *pid, ring))).collect();
         self.others.retain(|(pid, ticks), _| all.get(pid).is_some_and(|stat| stat.started_ticks == *ticks));
         let mut jobs = jobs::jobs(&writers);
-        let newest =
-            |pids: &BTreeSet<u32>| pids.iter().filter_map(|pid| Some(all.get(pid)?.started_ticks)).max();
-        let n_followed =
-            |pids: &BTreeSet<u32>| pids.iter().filter(|pid| self.members.contains_key(pid)).count();
-        let chosen = if self.had_ranks {
-            (0..jobs.len())
-                .rev()
-                .max_by_key(|at| n_followed(&jobs[*at]))
-                .filter(|at| n_followed(&jobs[*at]) > 0)
-        } else {
-            (0..jobs.len()).max_by_key(|at| (n_followed(&jobs[*at]), jobs[*at].len(), newest(&jobs[*at])))
-        };
+        let began = |pid: u32| all.get(&pid).map(|stat| stat.started_ticks);
+        let chosen = jobs::choose(&jobs, self.had_ranks, |pid| self.members.contains_key(&pid), began);
         self.n_other_jobs = jobs.len() - usize::from(chosen.is_some());
         chosen.map(|at| jobs.swap_remove(at)).unwrap_or_default()
     }
@@ -318,35 +306,22 @@ impl Agent {
         self.leave_out_orphans(all, &mut places);
         self.open_rings(all, here);
         self.find_gpu_code(&places);
-        let has_ring = |pid: &u32| self.members.get(pid).is_some_and(|member| member.ring.is_some());
-        let has_gpu_code = |pid: &u32| self.members.get(pid).is_some_and(|member| member.has_gpu_code);
-        let mut ranks = follow::innermost(all, &places, |family| {
-            let rings: Vec<u32> = family.iter().copied().filter(has_ring).collect();
-            // Workers of a loader have loaded the same.
-            if rings.is_empty() {
-                family.iter().copied().find(has_gpu_code).into_iter().collect()
-            } else {
-                rings
-            }
-        });
-        let told: BTreeSet<_> = ranks
-            .iter()
-            .filter(|pid| has_ring(pid))
-            .filter_map(|pid| Some(number(places.get(pid)?)))
-            .collect();
+        let has_ring = |pid: u32| self.members.get(&pid).is_some_and(|member| member.ring.is_some());
+        let has_gpu_code = |pid: u32| self.members.get(&pid).is_some_and(|member| member.has_gpu_code);
+        let parent = |pid: u32| all.get(&pid).map(|stat| stat.ppid);
+        let numbers: BTreeMap<u32, Number> =
+            places.iter().map(|(pid, place)| (*pid, number(place))).collect();
+        let mut ranks = ranks::computing(&numbers, parent, has_ring, has_gpu_code);
+        let told: BTreeSet<Number> =
+            ranks.iter().filter(|pid| has_ring(**pid)).filter_map(|pid| numbers.get(pid).copied()).collect();
         ranks.extend(self.members.iter().filter(|(_, m)| m.ring.is_some()).map(|(pid, _)| *pid));
         let is_late = self.began.elapsed() > UNNAMED;
         if ranks.is_empty()
             && is_late
             && let Target::Pids(roots) = &self.target
         {
-            // Nothing says who computes: what was named, or what it has started, is all there is to watch.
             let below = follow::with_descendants(all, roots);
-            let parents: BTreeSet<u32> =
-                below.iter().filter_map(|pid| all.get(pid)).map(|stat| stat.ppid).collect();
-            let is_one =
-                |pid: &u32| if roots.len() > 1 { roots.contains(pid) } else { !parents.contains(pid) };
-            ranks.extend(below.into_iter().filter(is_one));
+            ranks.extend(ranks::stand_ins(roots, &below.into_iter().map(|pid| (pid, parent(pid))).collect()));
         }
         let is_known = |member: &Member| {
             member.ring.is_some() || member.place.as_ref().is_some_and(|place| place.rank.is_some())
@@ -354,10 +329,10 @@ impl Agent {
         let has_known = ranks.iter().filter_map(|pid| self.members.get(pid)).any(is_known);
         self.members.retain(|pid, member| {
             member.is_rank |= ranks.contains(pid);
-            if let Some(place) = places.get(pid).filter(|_| !ranks.contains(pid)) {
+            if let Some(number) = numbers.get(pid).filter(|_| !ranks.contains(pid)) {
                 // It was taken for the rank before that one was there, or could be told from it.
                 member.is_rank = false;
-                member.is_beside |= told.contains(&number(place));
+                member.is_beside |= told.contains(number);
             }
             // What was taken for a rank for want of a better one is none.
             member.is_rank &= !has_known || is_known(member);
@@ -729,7 +704,7 @@ impl Member {
 }
 
 /// By what a process is one of the job's ranks.
-fn number(place: &Place) -> (Option<u32>, Option<u32>) {
+fn number(place: &Place) -> Number {
     (place.rank, place.local_rank)
 }
 

@@ -5,16 +5,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A live process that writes a ring.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Writer {
-    pub(super) pid: u32,
+pub struct Writer {
+    /// Its number.
+    pub pid: u32,
     /// Communicators of several ranks that it is or was in.
-    pub(super) comms: BTreeSet<String>,
-    pub(super) rank: Option<u32>,
-    pub(super) world_size: Option<u32>,
+    pub comms: BTreeSet<String>,
+    /// Rank in its job.
+    pub rank: Option<u32>,
+    /// Ranks of its job.
+    pub world_size: Option<u32>,
     /// Job of Slurm.
-    pub(super) slurm_job: Option<String>,
-    pub(super) session: u32,
-    pub(super) parent: u32,
+    pub slurm_job: Option<String>,
+    /// Its session, as the kernel counts.
+    pub session: u32,
+    /// Who started it.
+    pub parent: u32,
 }
 
 /// What writers have in common that speak of one launcher, and whether it says so by itself.
@@ -29,7 +34,7 @@ const TIES: [Tie; 3] = [
 
 /// Ranks of one job share communicators. Groups that share none, as those of a job that has only begun to make them, are one
 /// job if one launcher has started them and they do not contradict each other: a job has each rank once.
-pub(super) fn jobs(writers: &[Writer]) -> Vec<BTreeSet<u32>> {
+pub fn jobs(writers: &[Writer]) -> Vec<BTreeSet<u32>> {
     let mut groups: Vec<Vec<&Writer>> = Vec::new();
     for writer in writers {
         let shares = |group: &Vec<&Writer>| group.iter().any(|other| !other.comms.is_disjoint(&writer.comms));
@@ -43,6 +48,23 @@ pub(super) fn jobs(writers: &[Writer]) -> Vec<BTreeSet<u32>> {
         groups = tied(groups, tie);
     }
     groups.iter().map(|group| group.iter().map(|writer| writer.pid).collect()).collect()
+}
+
+/// The job to follow among several: the one with most processes that are `followed` already; until a rank
+/// was seen (`is_begun`), of those with as many the one with most writers, and the newest of these. Once one is followed, no other is.
+pub fn choose(
+    jobs: &[BTreeSet<u32>],
+    is_begun: bool,
+    is_followed: impl Fn(u32) -> bool,
+    began: impl Fn(u32) -> Option<u64>,
+) -> Option<usize> {
+    let n_followed = |at: &usize| jobs[*at].iter().filter(|pid| is_followed(**pid)).count();
+    let newest = |at: &usize| jobs[*at].iter().filter_map(|pid| began(*pid)).max();
+    if is_begun {
+        (0..jobs.len()).rev().max_by_key(n_followed).filter(|at| n_followed(at) > 0)
+    } else {
+        (0..jobs.len()).max_by_key(|at| (n_followed(at), jobs[*at].len(), newest(at)))
+    }
 }
 
 fn tied(groups: Vec<Vec<&Writer>>, tie: Tie) -> Vec<Vec<&Writer>> {
@@ -137,5 +159,18 @@ mod tests {
             writer.slurm_job = Some("9".to_owned());
         }
         assert_eq!(of(&unknown), [[1, 2, 3, 4]]);
+    }
+
+    #[test]
+    fn the_largest_job_is_followed_and_then_no_other() {
+        let jobs: Vec<BTreeSet<u32>> =
+            [&[1, 2][..], &[3, 4], &[5]].map(|pids| pids.iter().copied().collect()).into();
+        let began = |pid: u32| Some(u64::from(pid));
+        let nobody = |_: u32| false;
+        assert_eq!(choose(&jobs, false, nobody, began), Some(1), "the newest of the largest");
+        assert_eq!(choose(&jobs, false, |pid| pid == 5, began), Some(2), "that which is followed");
+        assert_eq!(choose(&jobs, true, |pid| pid == 1, began), Some(0));
+        assert_eq!(choose(&jobs, true, nobody, began), None, "the one that was followed is gone");
+        assert_eq!(choose(&[], false, nobody, began), None);
     }
 }
