@@ -47,7 +47,7 @@ const MAX_RINGS: usize = 16_384;
 
 /// What a process's environment says of its place in the job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct RankEnv {
     /// Global rank.
     pub rank: Option<u32>,
     /// Rank on this node.
@@ -99,7 +99,7 @@ fn is_gone(error: &io::Error) -> bool {
 
 /// Function of the kernel it sleeps in, where that may be read.
 pub fn wchan(proc: &Path, pid: u32) -> Option<String> {
-    text(&proc.join(pid.to_string()).join("wchan")).filter(|place| !place.is_empty() && place != "0")
+    text(&proc.join(pid.to_string()).join("wchan")).filter(|rank_env| !rank_env.is_empty() && rank_env != "0")
 }
 
 /// Clock ticks of a second.
@@ -141,11 +141,11 @@ pub fn is_of_slurm(proc: &Path, pid: u32, job: &str) -> bool {
     let groups = text(&proc.join(pid.to_string()).join("cgroup")).unwrap_or_default();
     let part = format!("job_{job}");
     groups.lines().any(|line| line.split('/').any(|name| name == part))
-        || place(proc, pid).and_then(|place| place.slurm_job).is_some_and(|id| id == job)
+        || rank_env(proc, pid).and_then(|rank_env| rank_env.slurm_job).is_some_and(|id| id == job)
 }
 
 /// What its environment says; none if that cannot be read now. Nothing else of it is kept.
-pub fn place(proc: &Path, pid: u32) -> Option<Place> {
+pub fn rank_env(proc: &Path, pid: u32) -> Option<RankEnv> {
     let environ = procfs::read_patiently(proc.join(pid.to_string()).join("environ"), PATIENCE).ok()?;
     let variable = |name: &str| {
         environ.split(|byte| *byte == 0).find_map(|record| {
@@ -155,7 +155,7 @@ pub fn place(proc: &Path, pid: u32) -> Option<Place> {
     };
     let number = |names: &[&str]| names.iter().find_map(|name| variable(name)?.parse().ok());
     let is_on = variable("NCCL_RAS_ENABLE").is_none_or(|on| on != "0");
-    Some(Place {
+    Some(RankEnv {
         rank: number(RANKS),
         local_rank: number(LOCAL_RANKS),
         world_size: number(WORLD_SIZES),
@@ -171,7 +171,7 @@ pub fn place(proc: &Path, pid: u32) -> Option<Place> {
 /// another, `pick` may say which are meant: it is given them outermost first. Else it is the outermost.
 pub fn innermost(
     all: &BTreeMap<u32, Stat>,
-    ranks: &BTreeMap<u32, Place>,
+    ranks: &BTreeMap<u32, RankEnv>,
     pick: impl Fn(&[u32]) -> Vec<u32>,
 ) -> BTreeSet<u32> {
     // Nearest first.
@@ -183,20 +183,20 @@ pub fn innermost(
         }
         found
     };
-    let same = |a: &Place, b: &Place| (a.rank, a.local_rank) == (b.rank, b.local_rank);
+    let same = |a: &RankEnv, b: &RankEnv| (a.rank, a.local_rank) == (b.rank, b.local_rank);
     let mut launchers = BTreeSet::new();
     let mut lines = Vec::new();
-    for (pid, place) in ranks {
+    for (pid, rank_env) in ranks {
         let above = above(*pid);
-        launchers.extend(above.iter().filter(|(_, outer)| !same(outer, place)).map(|(pid, _)| **pid));
-        lines.push((*pid, place, above));
+        launchers.extend(above.iter().filter(|(_, outer)| !same(outer, rank_env)).map(|(pid, _)| **pid));
+        lines.push((*pid, rank_env, above));
     }
     let mut families: BTreeMap<u32, Vec<(usize, u32)>> = BTreeMap::new();
     let mut outer = BTreeSet::new();
-    for (pid, place, above) in lines.iter().filter(|(pid, ..)| !launchers.contains(pid)) {
+    for (pid, rank_env, above) in lines.iter().filter(|(pid, ..)| !launchers.contains(pid)) {
         let own: Vec<u32> = above
             .iter()
-            .take_while(|(pid, outer)| same(outer, place) && !launchers.contains(pid))
+            .take_while(|(pid, outer)| same(outer, rank_env) && !launchers.contains(pid))
             .map(|(pid, _)| **pid)
             .collect();
         families.entry(own.last().copied().unwrap_or(*pid)).or_default().push((own.len(), *pid));
@@ -209,7 +209,7 @@ pub fn innermost(
         let picked = if family.len() > 1 { pick(&family) } else { Vec::new() };
         if !picked.is_empty() {
             chosen.extend(picked);
-        } else if ranks.get(&head).is_some_and(|place| place.local_rank.is_some()) {
+        } else if ranks.get(&head).is_some_and(|rank_env| rank_env.local_rank.is_some()) {
             chosen.insert(head);
         } else {
             // Such as srun's shell with a number for the task alone.
@@ -406,8 +406,8 @@ mod tests {
         Stat { ppid, state: "S".to_owned(), started_ticks: 7, ..Stat::default() }
     }
 
-    fn rank(rank: u32) -> Place {
-        Place { rank: Some(rank), local_rank: Some(rank), ..Place::default() }
+    fn rank(rank: u32) -> RankEnv {
+        RankEnv { rank: Some(rank), local_rank: Some(rank), ..RankEnv::default() }
     }
 
     #[test]
@@ -420,7 +420,7 @@ mod tests {
         let nobody = |_: &[u32]| Vec::new();
         assert_eq!(innermost(&all, &ranks, nobody), BTreeSet::from([12, 20]));
         // torchrun below srun carries the rank of its task, its children their own.
-        let outer = Place { rank: Some(0), ..Place::default() };
+        let outer = RankEnv { rank: Some(0), ..RankEnv::default() };
         let ranks = BTreeMap::from([(11, outer), (12, rank(0)), (13, rank(0))]);
         assert_eq!(innermost(&all, &ranks, nobody), BTreeSet::from([12]));
     }

@@ -15,9 +15,9 @@ use ringleader_watch::digest::{
     CommDigest, Digest, DoneDigest, OpDigest, ProcessState, RankDigest, SCHEMA, SeenBy,
 };
 
-/// Time to silence: short enough for a test, and long enough for a busy machine. A directory asks no server.
+/// Time to silence: long enough for a busy machine, and longer than a feed holds back what it finds at first.
 pub(crate) fn ttl(address: &str) -> Duration {
-    Duration::from_millis(if address.starts_with("dir:") { 2500 } else { 5000 })
+    Duration::from_millis(if address.starts_with("dir:") { 4000 } else { 5000 })
 }
 
 pub(crate) fn options(address: &str, node: &str) -> Options {

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ringleader_collect::collectors::RingImage;
-use ringleader_collect::follow::{self, Place, RingFile, Stat};
+use ringleader_collect::follow::{self, RankEnv, RingFile, Stat};
 use ringleader_ring::Reader;
 use ringleader_watch::digest::{Digest, ProcessState, RankDigest, SCHEMA, SeenBy, from_ring};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -52,12 +52,12 @@ const DESCRIPTORS: u64 = 65_536;
 /// One process that belongs to the job.
 struct Member {
     start_ticks: u64,
-    place: Option<Place>,
+    env: Option<RankEnv>,
     /// The process of the same rank that started it.
     under: Option<u32>,
     ring: Option<Ring>,
-    next_place: Instant,
-    place_pause: Duration,
+    next_env: Instant,
+    env_pause: Duration,
     next_try: Instant,
     pause: Duration,
     logs: BTreeSet<PathBuf>,
@@ -175,7 +175,7 @@ impl Agent {
             .members
             .iter()
             .filter(|(_, member)| member.is_rank && !member.sees() && !member.is_gone)
-            .map(|(pid, member)| (*pid, member.place.as_ref().and_then(|place| place.ras.clone())))
+            .map(|(pid, member)| (*pid, member.env.as_ref().and_then(|env| env.ras.clone())))
             .collect();
         let mut notes = self.notes();
         self.ras.ask(unseen);
@@ -263,7 +263,7 @@ impl Agent {
         let known = self.others.entry((pid, stat.started_ticks)).or_insert_with(|| Other {
             writer: Writer {
                 pid,
-                slurm_job: follow::place(proc, pid).and_then(|place| place.slurm_job),
+                slurm_job: follow::rank_env(proc, pid).and_then(|env| env.slurm_job),
                 session: stat.session,
                 parent: stat.ppid,
                 ..Writer::default()
@@ -298,29 +298,29 @@ impl Agent {
     /// Those of them that compute. Environments are read once for each process, and again where they told no rank.
     fn ranks(&mut self, all: &BTreeMap<u32, Stat>, here: &BTreeSet<u32>) {
         let now = Instant::now();
-        let mut places = BTreeMap::new();
+        let mut envs = BTreeMap::new();
         for pid in here {
             let Some(stat) = all.get(pid).filter(|stat| !matches!(&*stat.state, "Z" | "X")) else { continue };
             let proc = self.proc.clone();
             let known = self.slot(*pid, stat);
             // A process has its parent's environment until it starts its own program.
             let is_settled =
-                known.place_pause > SETTLED && known.place.as_ref().is_some_and(|place| place.rank.is_some());
-            if !is_settled && known.next_place <= now {
-                known.place = follow::place(&proc, *pid).or_else(|| known.place.take());
-                known.next_place = now + known.place_pause;
-                known.place_pause = (known.place_pause * 2).min(RETRY_MOST);
+                known.env_pause > SETTLED && known.env.as_ref().is_some_and(|env| env.rank.is_some());
+            if !is_settled && known.next_env <= now {
+                known.env = follow::rank_env(&proc, *pid).or_else(|| known.env.take());
+                known.next_env = now + known.env_pause;
+                known.env_pause = (known.env_pause * 2).min(RETRY_MOST);
             }
-            if let Some(place) = known.place.clone().filter(|place| place.rank.is_some()) {
-                places.insert(*pid, place);
+            if let Some(env) = known.env.clone().filter(|env| env.rank.is_some()) {
+                envs.insert(*pid, env);
             }
         }
-        self.leave_out_orphans(all, &mut places);
+        self.leave_out_orphans(all, &mut envs);
         self.open_rings(all, here);
-        self.find_gpu_code(&places);
+        self.find_gpu_code(&envs);
         let has_ring = |pid: &u32| self.members.get(pid).is_some_and(|member| member.ring.is_some());
         let has_gpu_code = |pid: &u32| self.members.get(pid).is_some_and(|member| member.has_gpu_code);
-        let mut ranks = follow::innermost(all, &places, |family| {
+        let mut ranks = follow::innermost(all, &envs, |family| {
             let rings: Vec<u32> = family.iter().copied().filter(has_ring).collect();
             // Workers of a loader have loaded the same.
             if rings.is_empty() {
@@ -329,11 +329,8 @@ impl Agent {
                 rings
             }
         });
-        let told: BTreeSet<_> = ranks
-            .iter()
-            .filter(|pid| has_ring(pid))
-            .filter_map(|pid| Some(number(places.get(pid)?)))
-            .collect();
+        let told: BTreeSet<_> =
+            ranks.iter().filter(|pid| has_ring(pid)).filter_map(|pid| Some(number(envs.get(pid)?))).collect();
         ranks.extend(self.members.iter().filter(|(_, m)| m.ring.is_some()).map(|(pid, _)| *pid));
         let is_late = self.began.elapsed() > UNNAMED;
         if ranks.is_empty()
@@ -349,15 +346,15 @@ impl Agent {
             ranks.extend(below.into_iter().filter(is_one));
         }
         let is_known = |member: &Member| {
-            member.ring.is_some() || member.place.as_ref().is_some_and(|place| place.rank.is_some())
+            member.ring.is_some() || member.env.as_ref().is_some_and(|env| env.rank.is_some())
         };
         let has_known = ranks.iter().filter_map(|pid| self.members.get(pid)).any(is_known);
         self.members.retain(|pid, member| {
             member.is_rank |= ranks.contains(pid);
-            if let Some(place) = places.get(pid).filter(|_| !ranks.contains(pid)) {
+            if let Some(env) = envs.get(pid).filter(|_| !ranks.contains(pid)) {
                 // It was taken for the rank before that one was there, or could be told from it.
                 member.is_rank = false;
-                member.is_beside |= told.contains(&number(place));
+                member.is_beside |= told.contains(&number(env));
             }
             // What was taken for a rank for want of a better one is none.
             member.is_rank &= !has_known || is_known(member);
@@ -366,11 +363,11 @@ impl Agent {
     }
 
     /// Of several processes of one rank, those that compute have loaded what does it.
-    fn find_gpu_code(&mut self, places: &BTreeMap<u32, Place>) {
+    fn find_gpu_code(&mut self, envs: &BTreeMap<u32, RankEnv>) {
         let now = Instant::now();
         let mut by_number: BTreeMap<_, Vec<u32>> = BTreeMap::new();
-        for (pid, place) in places {
-            by_number.entry(number(place)).or_default().push(*pid);
+        for (pid, env) in envs {
+            by_number.entry(number(env)).or_default().push(*pid);
         }
         let has_ring = |pid: &u32| self.members.get(pid).is_some_and(|member| member.ring.is_some());
         by_number.retain(|_, pids| pids.len() > 1 && !pids.iter().any(has_ring));
@@ -385,12 +382,12 @@ impl Agent {
 
     /// Workers of a data loader carry their rank's variables, and live on for some seconds when it dies; so may the shell
     /// around it.
-    fn leave_out_orphans(&mut self, all: &BTreeMap<u32, Stat>, places: &mut BTreeMap<u32, Place>) {
-        let same = |a: &Place, b: &Place| a.rank == b.rank && a.local_rank == b.local_rank;
+    fn leave_out_orphans(&mut self, all: &BTreeMap<u32, Stat>, envs: &mut BTreeMap<u32, RankEnv>) {
+        let same = |a: &RankEnv, b: &RankEnv| a.rank == b.rank && a.local_rank == b.local_rank;
         let mut orphans = BTreeSet::new();
-        for (pid, place) in &*places {
+        for (pid, env) in &*envs {
             let parent = all.get(pid).map(|stat| stat.ppid);
-            let parent = parent.filter(|parent| places.get(parent).is_some_and(|above| same(above, place)));
+            let parent = parent.filter(|parent| envs.get(parent).is_some_and(|above| same(above, env)));
             let computes = |above: u32| self.members.get(&above).is_some_and(|m| m.ring.is_some());
             let Some(under) = self.members.get(pid).map(|member| parent.or(member.under)) else { continue };
             if parent.is_none() && under.is_some_and(computes) {
@@ -401,7 +398,7 @@ impl Agent {
             }
         }
         let is_beside = |pid: &u32| self.members.get(pid).is_some_and(|m| m.is_beside && m.ring.is_none());
-        places.retain(|pid, _| !orphans.contains(pid) && !is_beside(pid));
+        envs.retain(|pid, _| !orphans.contains(pid) && !is_beside(pid));
     }
 
     fn slot(&mut self, pid: u32, stat: &Stat) -> &mut Member {
@@ -509,13 +506,13 @@ impl Agent {
             }
             None => RankDigest::default(),
         };
-        let place = member.place.clone().unwrap_or_default();
+        let env = member.env.clone().unwrap_or_default();
         digest.pid = pid;
-        digest.rank = digest.rank.or(place.rank);
-        digest.local_rank = digest.local_rank.or(place.local_rank);
-        digest.world_size = digest.world_size.or(place.world_size);
-        digest.local_world_size = place.local_world_size;
-        digest.would_show = place.has_plugin && !member.is_dumb();
+        digest.rank = digest.rank.or(env.rank);
+        digest.local_rank = digest.local_rank.or(env.local_rank);
+        digest.world_size = digest.world_size.or(env.world_size);
+        digest.local_world_size = env.local_world_size;
+        digest.would_show = env.has_plugin && !member.is_dumb();
         digest.process = process;
         digest.wchan = stat.and_then(|_| follow::wchan(&proc, pid));
         digest.cpu_ms = stat.map(|stat| stat.cpu_ticks * 1000 / follow::ticks_per_second());
@@ -697,11 +694,11 @@ impl Member {
         let now = Instant::now();
         Self {
             start_ticks: stat.started_ticks,
-            place: None,
+            env: None,
             under: None,
             ring: None,
-            next_place: now,
-            place_pause: RETRY,
+            next_env: now,
+            env_pause: RETRY,
             next_try: now,
             pause: RETRY,
             logs: BTreeSet::new(),
@@ -729,8 +726,8 @@ impl Member {
 }
 
 /// By what a process is one of the job's ranks.
-fn number(place: &Place) -> (Option<u32>, Option<u32>) {
-    (place.rank, place.local_rank)
+fn number(env: &RankEnv) -> (Option<u32>, Option<u32>) {
+    (env.rank, env.local_rank)
 }
 
 /// `17, 18 and 4 more`.
