@@ -120,22 +120,6 @@ pub fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// These processes and all below them, as far as they are there.
-pub fn with_descendants(all: &BTreeMap<u32, Stat>, roots: &[u32]) -> BTreeSet<u32> {
-    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for (pid, stat) in all {
-        children.entry(stat.ppid).or_default().push(*pid);
-    }
-    let mut chosen = BTreeSet::new();
-    let mut open: Vec<u32> = roots.iter().copied().filter(|pid| all.contains_key(pid)).collect();
-    while let Some(pid) = open.pop() {
-        if chosen.insert(pid) {
-            open.extend(children.get(&pid).into_iter().flatten());
-        }
-    }
-    chosen
-}
-
 /// Whether a process is of this Slurm job, by its group or its environment.
 pub fn is_of_slurm(proc: &Path, pid: u32, job: &str) -> bool {
     let groups = text(&proc.join(pid.to_string()).join("cgroup")).unwrap_or_default();
@@ -164,59 +148,6 @@ pub fn rank_env(proc: &Path, pid: u32) -> Option<RankEnv> {
         ras: is_on.then(|| variable("NCCL_RAS_ADDR").unwrap_or_else(|| RAS_DEFAULT.to_owned())),
         slurm_job: variable("SLURM_JOB_ID").or_else(|| variable("SLURM_JOBID")),
     })
-}
-
-/// Of the processes that carry a rank's variables those that compute. A launcher carries them, with other ranks below it; a
-/// shell around the rank carries the same; and so do workers of its data loader, below it. Of several for one rank, each below
-/// another, `pick` may say which are meant: it is given them outermost first. Else it is the outermost.
-pub fn innermost(
-    all: &BTreeMap<u32, Stat>,
-    ranks: &BTreeMap<u32, RankEnv>,
-    pick: impl Fn(&[u32]) -> Vec<u32>,
-) -> BTreeSet<u32> {
-    // Nearest first.
-    let above = |pid: u32| {
-        let (mut at, mut seen, mut found) = (pid, BTreeSet::from([pid]), Vec::new());
-        while let Some(stat) = all.get(&at).filter(|stat| seen.insert(stat.ppid)) {
-            at = stat.ppid;
-            found.extend(ranks.get_key_value(&at));
-        }
-        found
-    };
-    let same = |a: &RankEnv, b: &RankEnv| (a.rank, a.local_rank) == (b.rank, b.local_rank);
-    let mut launchers = BTreeSet::new();
-    let mut lines = Vec::new();
-    for (pid, rank_env) in ranks {
-        let above = above(*pid);
-        launchers.extend(above.iter().filter(|(_, outer)| !same(outer, rank_env)).map(|(pid, _)| **pid));
-        lines.push((*pid, rank_env, above));
-    }
-    let mut families: BTreeMap<u32, Vec<(usize, u32)>> = BTreeMap::new();
-    let mut outer = BTreeSet::new();
-    for (pid, rank_env, above) in lines.iter().filter(|(pid, ..)| !launchers.contains(pid)) {
-        let own: Vec<u32> = above
-            .iter()
-            .take_while(|(pid, outer)| same(outer, rank_env) && !launchers.contains(pid))
-            .map(|(pid, _)| **pid)
-            .collect();
-        families.entry(own.last().copied().unwrap_or(*pid)).or_default().push((own.len(), *pid));
-        outer.extend(own);
-    }
-    let mut chosen = BTreeSet::new();
-    for (head, mut family) in families {
-        family.sort_unstable();
-        let family: Vec<u32> = family.into_iter().map(|(_, pid)| pid).collect();
-        let picked = if family.len() > 1 { pick(&family) } else { Vec::new() };
-        if !picked.is_empty() {
-            chosen.extend(picked);
-        } else if ranks.get(&head).is_some_and(|rank_env| rank_env.local_rank.is_some()) {
-            chosen.insert(head);
-        } else {
-            // Such as srun's shell with a number for the task alone.
-            chosen.extend(family.into_iter().filter(|pid| !outer.contains(pid)));
-        }
-    }
-    chosen
 }
 
 /// A ring file.
@@ -404,42 +335,6 @@ mod tests {
 
     fn stat(ppid: u32) -> Stat {
         Stat { ppid, state: "S".to_owned(), started_ticks: 7, ..Stat::default() }
-    }
-
-    fn rank(rank: u32) -> RankEnv {
-        RankEnv { rank: Some(rank), local_rank: Some(rank), ..RankEnv::default() }
-    }
-
-    #[test]
-    fn a_launcher_and_its_ranks_and_their_workers() {
-        // 10 srun's step, 11 a shell, 12 the rank, 13 a worker of its loader.
-        let all: BTreeMap<u32, Stat> =
-            [(10, stat(1)), (11, stat(10)), (12, stat(11)), (13, stat(12)), (20, stat(1))].into();
-        assert_eq!(with_descendants(&all, &[11, 99]), BTreeSet::from([11, 12, 13]));
-        let ranks = BTreeMap::from([(12, rank(0)), (13, rank(0)), (20, rank(1))]);
-        let nobody = |_: &[u32]| Vec::new();
-        assert_eq!(innermost(&all, &ranks, nobody), BTreeSet::from([12, 20]));
-        // torchrun below srun carries the rank of its task, its children their own.
-        let outer = RankEnv { rank: Some(0), ..RankEnv::default() };
-        let ranks = BTreeMap::from([(11, outer), (12, rank(0)), (13, rank(0))]);
-        assert_eq!(innermost(&all, &ranks, nobody), BTreeSet::from([12]));
-    }
-
-    #[test]
-    fn a_shell_around_a_rank_is_not_the_rank() {
-        // 11 a shell, 12 the rank, 13 a worker of its loader, 14 what the shell pipes its output into.
-        let all: BTreeMap<u32, Stat> =
-            [(11, stat(1)), (12, stat(11)), (13, stat(12)), (14, stat(11)), (20, stat(1))].into();
-        let ranks = BTreeMap::from([11, 12, 13, 14].map(|pid| (pid, rank(0))));
-        let pick = |family: &[u32]| {
-            assert_eq!(family, [11, 12, 14, 13]);
-            vec![12]
-        };
-        assert_eq!(innermost(&all, &ranks, pick), BTreeSet::from([12]));
-        assert_eq!(innermost(&all, &ranks, |_| Vec::new()), BTreeSet::from([11]));
-        // A launcher that is the first task of its step has the numbers of its own first rank.
-        let ranks = BTreeMap::from([(11, rank(0)), (12, rank(0)), (13, rank(0)), (14, rank(1))]);
-        assert_eq!(innermost(&all, &ranks, |_| Vec::new()), BTreeSet::from([12, 14]));
     }
 
     #[test]

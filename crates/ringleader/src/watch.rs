@@ -6,7 +6,6 @@
 
 mod agent;
 mod args;
-mod attempts;
 mod child;
 mod events;
 mod hooks;
@@ -35,12 +34,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use ringleader_watch::digest::SeenBy;
 use ringleader_watch::engine::{Engine, Settings};
 use ringleader_watch::event::{Event, SeenRank, What};
+use ringleader_watch::membership::attempts::{self, Attempt};
 use ringleader_watch::tree;
 use ringleader_watch::view::JobState;
 
 use self::agent::{Agent, Target};
 pub(crate) use self::args::WatchArgs;
-use self::attempts::Attempt;
 use self::child::Running;
 use self::events::Teller;
 use self::incident::{Judged, ToCollect};

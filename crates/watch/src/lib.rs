@@ -12,6 +12,7 @@ pub mod event;
 mod history;
 mod ledger;
 mod links;
+pub mod membership;
 mod network;
 pub mod outside;
 mod period;
