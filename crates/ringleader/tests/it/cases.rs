@@ -6,12 +6,12 @@ use ringleader::diagnose;
 use ringleader::report::json::Report;
 use ringleader::report::{Detail, Look, markdown, text};
 
+use crate::Judged;
 use crate::report::{fits, valid};
 
 #[test]
 fn every_report_fits_the_schema_and_the_page() {
-    for (name, evidence) in crate::recorded() {
-        let diagnosis = diagnose(&[evidence], false).unwrap();
+    for Judged { name, diagnosis, .. } in crate::judged() {
         let report = diagnosis.report();
         valid(&report);
         let shown = text::render(&report, &Look { width: 80, color: false, detail: Detail::Usual });
@@ -80,9 +80,8 @@ fn names_and_order_of_files_do_not_matter() {
 #[test]
 fn verdicts_of_all_cases() {
     let mut table: BTreeMap<String, String> = BTreeMap::new();
-    for (name, evidence) in crate::recorded() {
-        let report = diagnose(&[evidence], false).unwrap().report();
-        let verdict = report.verdict;
+    for Judged { name, diagnosis, .. } in crate::judged() {
+        let verdict = diagnosis.report().verdict;
         let ranks: Vec<String> =
             verdict.culprits.iter().filter_map(|c| c.rank.map(|r| r.to_string())).collect();
         let place = verdict.culprits.iter().find_map(|c| c.place.as_ref().and_then(|p| p.function.clone()));
@@ -93,7 +92,7 @@ fn verdicts_of_all_cases() {
             ranks.join(","),
             place.unwrap_or_default()
         );
-        table.insert(name, row.trim_end().to_owned());
+        table.insert(name.clone(), row.trim_end().to_owned());
     }
     let table: Vec<String> = table.iter().map(|(name, row)| format!("{name:<28} {row}")).collect();
     insta::assert_snapshot!(table.join("\n"));

@@ -18,26 +18,48 @@ mod recorded;
 mod report;
 mod stub;
 mod tidy;
+mod truth;
 mod variants;
 mod watch;
 mod zoo;
 
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use rayon::prelude::*;
+use ringleader::Diagnosis;
 
 /// The root of the repository.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Evidence folders of all recorded cases, by name.
-fn recorded() -> Vec<(String, PathBuf)> {
-    let mut cases: Vec<(String, PathBuf)> = std::fs::read_dir(root().join("cases"))
-        .unwrap()
-        .map(|entry| entry.unwrap())
-        .map(|entry| (entry.file_name().into_string().unwrap(), entry.path().join("evidence")))
-        .filter(|(_, evidence)| evidence.is_dir())
-        .collect();
-    cases.sort();
-    assert!(cases.len() > 40, "the recorded cases are gone");
-    cases
+/// A recorded case and what the program makes of it.
+struct Judged {
+    name: String,
+    folder: PathBuf,
+    diagnosis: Diagnosis,
+}
+
+/// All recorded cases, by name. They are read and judged once for all tests.
+fn judged() -> &'static [Judged] {
+    static JUDGED: LazyLock<Vec<Judged>> = LazyLock::new(|| {
+        let folders: Vec<PathBuf> = std::fs::read_dir(root().join("cases"))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|folder| folder.join("evidence").is_dir())
+            .collect();
+        let mut judged: Vec<Judged> = folders
+            .into_par_iter()
+            .map(|folder| Judged {
+                name: folder.file_name().unwrap().to_str().unwrap().to_owned(),
+                diagnosis: ringleader::diagnose(&[folder.join("evidence")], false).unwrap(),
+                folder,
+            })
+            .collect();
+        judged.sort_by(|a, b| a.name.cmp(&b.name));
+        assert!(judged.len() > 40, "the recorded cases are gone");
+        judged
+    });
+    &JUDGED
 }

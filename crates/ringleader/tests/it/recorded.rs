@@ -15,8 +15,10 @@ pub(crate) struct Truth {
     pub(crate) culprit_ranks: Vec<u32>,
     #[serde(default)]
     pub(crate) culprit_also: Vec<Vec<u32>>,
+    pub(crate) culprit_host: String,
     #[serde(rename = "where")]
     pub(crate) place: String,
+    pub(crate) category: String,
 }
 
 /// One case with its evidence in memory.
@@ -50,9 +52,14 @@ pub(crate) fn all() -> Vec<Recorded> {
     names.iter().map(|path| load(path)).collect()
 }
 
+/// The truth of the case in this folder.
+pub(crate) fn truth(folder: &Path) -> Truth {
+    let toml = fs::read_to_string(folder.join("case.toml")).expect("case.toml");
+    toml::from_str(&toml).expect("truth")
+}
+
 fn load(path: &Path) -> Recorded {
-    let toml = fs::read_to_string(path.join("case.toml")).expect("case.toml");
-    let truth: Truth = toml::from_str(&toml).expect("truth");
+    let truth = truth(path);
     let mut files = Vec::new();
     add_files(&path.join("evidence"), "", &mut files);
     files.sort();
