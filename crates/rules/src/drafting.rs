@@ -2,11 +2,11 @@
 
 use ringleader_model::{Confidence, Culprit, Frame, Impact, Rank, RankSet, Severity, Weight};
 
-use crate::correlate::Scene;
-use crate::correlate::mismatch::Mismatch;
-use crate::correlate::suspects::Suspect;
-use crate::correlate::waits::Node;
 use crate::rule::Draft;
+use ringleader_correlate::Scene;
+use ringleader_correlate::calls::mismatch::Mismatch;
+use ringleader_correlate::waits::graph::Node;
+use ringleader_correlate::waits::suspects::Suspect;
 
 /// `rank 2`, `ranks 2,5`, or `one rank` where the record does not tell whose it is.
 pub(crate) fn who(nodes: &[Node]) -> String {

@@ -2,11 +2,11 @@
 
 use ringleader_model::{Confidence, Culprit, Evidence, Finding, Severity, SourceKind, Weight};
 
-use crate::correlate::Scene;
-use crate::correlate::gpus::{SeenGpu, Use, failed_tests};
 use crate::health;
 use crate::rule::{Draft, Rule};
 use crate::told::add_culprit;
+use ringleader_correlate::Scene;
+use ringleader_correlate::who::gpus::{SeenGpu, Use, failed_tests};
 
 /// Citations of one finding.
 const CITATIONS: usize = 6;

@@ -6,12 +6,12 @@ use ringleader_model::{
     StorageTrouble, Weight, Xid,
 };
 
-use crate::correlate::Scene;
-use crate::correlate::links::{Down, Used, downs};
-use crate::correlate::machine::{Bond, MachineEvent};
 use crate::health;
 use crate::rule::{Draft, Outcome, Rule};
 use crate::told::{Told, add_culprit};
+use ringleader_correlate::Scene;
+use ringleader_correlate::said::kernel::{Bond, MachineEvent};
+use ringleader_correlate::said::links::{Down, Used, downs};
 
 /// Citations of one finding.
 const CITATIONS: usize = 6;

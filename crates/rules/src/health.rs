@@ -9,12 +9,12 @@ use ringleader_model::{
     SourceKind, TorchEvent,
 };
 
-use crate::correlate::Scene;
-use crate::correlate::ledger::{Origin, View};
-use crate::correlate::moments::stated_failure;
-use crate::correlate::roster::told_size;
-use crate::correlate::suspects::Suspect;
-use crate::correlate::window::{has_records, is_cut};
+use ringleader_correlate::Scene;
+use ringleader_correlate::calls::ledger::{Origin, View};
+use ringleader_correlate::waits::suspects::Suspect;
+use ringleader_correlate::when::failure::stated_failure;
+use ringleader_correlate::when::window::{has_records, is_cut};
+use ringleader_correlate::who::roster::told_size;
 
 /// Whether a source is evidence of a kind that is known. Text may be anything, and a manifest only tells of others.
 pub fn is_known(source: &Source) -> bool {
@@ -234,7 +234,7 @@ mod tests {
     };
 
     use crate::diagnose;
-    use crate::staging::Stage;
+    use crate::trial::Stage;
 
     #[track_caller]
     fn says(stage: &Stage, expected: &str) {

@@ -6,8 +6,8 @@ use ringleader_model::{
     Culprit, Evidence, Fact, Host, LocalRank, Observation, Pid, Rank, RankSet, Setting, SourceKind,
 };
 
-use crate::correlate::Scene;
 use crate::drafting;
+use ringleader_correlate::Scene;
 
 /// Citations of one finding.
 pub(crate) const CITATIONS: usize = 6;

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use ringleader_model::{RankSet, SourceKind, Verdict};
 
 use crate::diagnose;
-use crate::staging::Stage;
+use crate::trial::Stage;
 
 /// A call that every member of a group makes.
 #[derive(Clone, Debug)]

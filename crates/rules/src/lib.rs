@@ -1,18 +1,15 @@
-//! From a case to a verdict: `correlate` joins what was seen, `rules` conclude from it, `verdict` orders conclusions.
+//! From a scene to a verdict: `ringleader_correlate` joins what was seen, `rules` conclude from it, `verdict` orders
+//! conclusions.
 //!
 //! Everything here is a pure function of the case: the same case gives the same verdict. A rule neither calls another
-//! nor reads its findings; shared work lives in [`correlate`]; only [`verdict`] sees all findings.
+//! nor reads its findings; shared work lives in [`ringleader_correlate`]; only [`verdict`] sees all findings.
 
-mod copies;
-pub mod correlate;
 mod drafting;
-mod gid;
 mod gpu_state;
 mod hardware;
 mod health;
 #[cfg(test)]
 mod hostile;
-pub mod jobs;
 mod launch;
 #[cfg(test)]
 mod laws;
@@ -21,22 +18,14 @@ mod ring_laws;
 mod rule;
 pub mod rules;
 mod settings;
-mod sizes;
-#[cfg(test)]
-mod staging;
-#[cfg(test)]
-mod staging_gpus;
-#[cfg(test)]
-mod staging_jobs;
-#[cfg(test)]
-mod staging_kernel;
-#[cfg(test)]
-mod staging_node;
-#[cfg(test)]
-mod staging_rings;
 mod told;
+#[cfg(test)]
+mod trial;
 pub mod verdict;
 
+use ringleader_correlate::Scene;
+use ringleader_correlate::calls::ledger;
+use ringleader_correlate::prepare::{copies, jobs, sizes};
 use ringleader_model::{Case, Need, Verdict};
 
 pub use crate::health::is_known;
@@ -107,9 +96,9 @@ fn diagnose_jobs(case: &Case) -> Verdict {
 }
 
 fn diagnose_job(case: &Case) -> Verdict {
-    let scene = correlate::Scene::new(case);
+    let scene = Scene::new(case);
     let mut verdict = verdict::decide(&scene, rules::ALL);
-    let n_set_aside = correlate::ledger::n_set_aside(case);
+    let n_set_aside = ledger::n_set_aside(case);
     if n_set_aside > 0 {
         verdict.needs.push(Need {
             question: format!(

@@ -1,7 +1,10 @@
 //! What rings alone, and rings beside other evidence, lead to.
 
+use ringleader_correlate::staging::jobs::{START_NS, STEP_NS};
+use ringleader_model::{Rank, RingRecord};
+
 use crate::diagnose;
-use crate::staging::Stage;
+use crate::trial::Stage;
 
 #[track_caller]
 fn says(stage: &Stage, expected: &str) {
@@ -142,4 +145,64 @@ fn views_agree() {
         &job().dumps(&scripts).timed_out(0, "ar:9", 13, 13).stands(2, &[FETCH]),
         "stuck-outside-collective 2, high",
     );
+}
+
+/// When the last of 30 calls was made.
+const LAST_NS: i64 = START_NS + 29 * STEP_NS;
+
+/// NCCL tells calls alone (kernels are not reported, and nothing goes over the network): the newest few are in flight.
+fn calls_alone(ring: &mut RingRecord) {
+    for op in ring.ops.iter_mut().rev().take(7) {
+        (op.is_end_visible, op.channels, op.started_ns, op.ended_ns) = (false, (0, 0), 0, 0);
+    }
+}
+
+fn names(stage: &Stage) -> (&'static str, Vec<Rank>) {
+    let verdict = diagnose(&stage.case);
+    (verdict.cause, verdict.culprits.iter().filter_map(|c| c.rank).collect())
+}
+
+#[test]
+fn calls_alone_name_a_rank_that_has_been_behind_for_long() {
+    let job = |scripts: &[&str], after_ns: i64, is_cut: bool| {
+        names(&Stage::job(3).rings(scripts).each_ring(|ring| {
+            ring.taken_ns = LAST_NS + after_ns;
+            calls_alone(ring);
+            // Overwritten since.
+            ring.ops.drain(..if is_cut { 9 } else { 0 });
+        }))
+    };
+    let late = ["ar:9*30", "ar:9*30", "ar:9*29"];
+    for is_cut in [false, true] {
+        assert_eq!(job(&late, 4_000_000_000, is_cut), ("stuck-outside-collective", vec![Rank(2)]));
+        assert_eq!(job(&late, 5_000_000, is_cut), ("none", vec![]), "a moment is no stall");
+        assert_eq!(job(&["ar:9*30"; 3], 60_000_000_000, is_cut), ("none", vec![]));
+    }
+}
+
+#[test]
+fn of_a_ring_that_was_copied_earlier_nothing_later_is_known() {
+    let job = |behind_after_ns: i64| {
+        names(&Stage::job(2).rings_on(&["ar:9*30", "ar:9*29"], &[1, 2]).each_ring(|ring| {
+            let is_behind = ring.ops.len() == 29;
+            ring.taken_ns = LAST_NS + if is_behind { behind_after_ns } else { 6_000_000_000 };
+            calls_alone(ring);
+        }))
+    };
+    assert_eq!(job(6_000_000_000), ("stuck-outside-collective", vec![Rank(1)]));
+    assert_eq!(job(50_000_000), ("none", vec![]));
+}
+
+/// As NCCL 2.26 tells it: no sizes.
+fn without_sizes(ring: &mut RingRecord) {
+    ring.interface = 3;
+    ring.comms.iter_mut().for_each(|comm| comm.size = 0);
+}
+
+#[test]
+fn a_rank_that_did_not_enter_is_named_whatever_the_release() {
+    let stage = || Stage::job(3).rings(&["ar:9*12 ar:9?", "ar:9*12 ar:9?", "ar:9*12"]);
+    for stage in [stage(), stage().each_ring(without_sizes)] {
+        assert_eq!(names(&stage), ("stuck-outside-collective", vec![Rank(2)]));
+    }
 }

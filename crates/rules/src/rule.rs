@@ -6,7 +6,7 @@ use ringleader_model::{
     SourceKind, Weight,
 };
 
-use crate::correlate::Scene;
+use ringleader_correlate::Scene;
 
 /// One rule: static facts about it and a pure function.
 pub struct Rule {

@@ -8,8 +8,8 @@ use ringleader_knowledge::variable::{self, Status, misread};
 use ringleader_knowledge::version::NcclVersion;
 use ringleader_model::{Cite, Culprit, EnvironmentForm, Evidence, Fact, SourceKind, Who, plain_word};
 
-use crate::correlate::Scene;
 use crate::told::{add_culprit, nccl_version};
+use ringleader_correlate::Scene;
 
 /// Citations of one remark.
 const CITATIONS: usize = 4;

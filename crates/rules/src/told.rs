@@ -3,10 +3,12 @@
 use ringleader_knowledge::saying::Role;
 use ringleader_knowledge::variable;
 use ringleader_knowledge::version::NcclVersion;
-use ringleader_model::{Cite, Confidence, Culprit, RankSet, Severity, TorchEvent, Weight};
+use ringleader_model::{Cite, Confidence, Culprit, Severity, TorchEvent, Weight};
 
-use crate::correlate::{Claim, Scene};
 use crate::rule::{Draft, Rule};
+use ringleader_correlate::{Claim, Scene};
+
+pub(crate) use ringleader_correlate::who::culprits::{add_culprit, who};
 
 /// Citations of one finding: more lines of the same kind prove nothing more.
 const CITATIONS: usize = 6;
@@ -109,54 +111,6 @@ impl<'s, 'a> Told<'s, 'a> {
             .at(self.claims.iter().find_map(|c| c.at_ns))
             .culprits(culprits)
             .evidence(cited.iter().map(|c| c.evidence()))
-    }
-}
-
-/// Adds a culprit unless the same process stands there already, which then learns what is new.
-pub(crate) fn add_culprit(culprits: &mut Vec<Culprit>, new: Culprit) {
-    let same = |c: &&mut Culprit| match (c.rank, new.rank) {
-        (Some(a), Some(b)) => a == b,
-        _ => {
-            c.pid.is_some()
-                && c.pid == new.pid
-                && (c.host == new.host || c.host.is_none() || new.host.is_none())
-        }
-    };
-    let Some(old) = culprits.iter_mut().find(same) else {
-        if !culprits.contains(&new) {
-            culprits.push(new);
-        }
-        return;
-    };
-    old.rank = old.rank.or(new.rank);
-    old.pid = old.pid.or(new.pid);
-    old.gpu = old.gpu.or(new.gpu);
-    old.local_rank = old.local_rank.or(new.local_rank);
-    if old.host.is_none() {
-        old.host = new.host;
-    }
-    if old.place.is_none() {
-        old.place = new.place;
-    }
-}
-
-/// Culprits in a few words.
-pub(crate) fn who(culprits: &[Culprit]) -> String {
-    let ranks: RankSet = culprits.iter().filter_map(|c| c.rank).collect();
-    match ranks.len() {
-        1 => return format!("rank {ranks}"),
-        n if n > 1 => return format!("ranks {ranks}"),
-        _ => {}
-    }
-    match culprits {
-        [one] => match (&one.host, one.pid) {
-            (Some(host), Some(pid)) => format!("{host} (pid {})", pid.0),
-            (Some(host), None) => host.to_string(),
-            (None, Some(pid)) => format!("pid {}", pid.0),
-            (None, None) => "one process".to_owned(),
-        },
-        [] => "a process".to_owned(),
-        many => format!("{} processes", many.len()),
     }
 }
 

@@ -12,11 +12,11 @@ use ringleader_model::{
     Category, Confidence, Finding, Need, RankSet, Severity, SourceKind, TorchEvent, Verdict, Weight,
 };
 
-use crate::correlate::Scene;
-use crate::correlate::moments::first_failure;
-use crate::correlate::zones::shifted;
 use crate::health;
 use crate::rule::{Outcome, Rule};
+use ringleader_correlate::Scene;
+use ringleader_correlate::when::clocks::shifted;
+use ringleader_correlate::when::failure::first_failure;
 
 /// Runs every rule and names the root.
 pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
@@ -318,8 +318,8 @@ mod tests {
     use ringleader_model::TorchEvent;
 
     use crate::diagnose;
-    use crate::staging::Stage;
-    use crate::staging_kernel::BEGAN_S;
+    use crate::trial::Stage;
+    use ringleader_correlate::staging::kernel::BEGAN_S;
 
     #[test]
     fn a_kernel_log_that_ends_before_the_failure_is_asked_for_again() {
@@ -334,5 +334,15 @@ mod tests {
         // It reaches past the failure: what it does not tell did not happen.
         assert!(!asks(700));
         assert_eq!(job(60).cause, "process-killed");
+    }
+
+    #[test]
+    fn a_kernel_log_of_another_zone_is_a_question() {
+        let exit = TorchEvent::ChildExit { exit_code: -9 };
+        let stage = Stage::new().two_ranks().torch(Some(1), exit, "failed (exitcode: -9)");
+        let stage = stage.at_s(BEGAN_S + 600).failed(1, -9, true);
+        let stage = stage.oom(77_123, "pt_main_thread").at_s(BEGAN_S + 598 - 8 * 3_600);
+        let needs = diagnose(&stage.case).needs;
+        assert!(needs.iter().any(|n| n.question.contains("another zone")), "{needs:#?}");
     }
 }

@@ -32,11 +32,11 @@ use std::collections::BTreeMap;
 
 use ringleader_model::{Confidence, Culprit, Evidence, Impact, Severity, Weight};
 
-use crate::correlate::Scene;
-use crate::correlate::claims::{OwnException, names_cause};
 use crate::hardware::storage;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::{add_culprit, ended_in_order, who};
+use ringleader_correlate::Scene;
+use ringleader_correlate::said::messages::{OwnException, names_cause};
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -155,7 +155,7 @@ fn explained_already(scene: &Scene<'_>, group: &Group<'_, '_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     #[test]
     fn an_exception_of_one_rank_with_its_place() {

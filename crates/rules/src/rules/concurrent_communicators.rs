@@ -22,12 +22,12 @@
 
 use ringleader_model::{Evidence, Impact, Rank, RankSet, Weight};
 
-use crate::correlate::Scene;
-use crate::correlate::ledger::View;
-use crate::correlate::mismatch;
-use crate::correlate::waits::{Front, FrontKind, Node, Waits, node};
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
+use ringleader_correlate::Scene;
+use ringleader_correlate::calls::ledger::View;
+use ringleader_correlate::calls::mismatch;
+use ringleader_correlate::waits::graph::{Front, FrontKind, Node, Waits, node};
 
 /// The rule.
 pub(super) static RULE: Rule = Rule {
@@ -93,7 +93,7 @@ fn records(scene: &Scene<'_>, waits: &Waits, cycle: &[Node]) -> Vec<Evidence> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     const C10D: &str = "/opt/site-packages/torch/distributed/distributed_c10d.py";
 

@@ -28,11 +28,11 @@
 
 use ringleader_model::{Cite, Confidence, Impact, SourceKind, Weight};
 
-use crate::correlate::Scene;
-use crate::correlate::gpus::Use;
 use crate::gpu_state::{Proof, graded};
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::{Told, found};
+use ringleader_correlate::Scene;
+use ringleader_correlate::who::gpus::Use;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -95,7 +95,7 @@ fn locked_out(scene: &Scene<'_>) -> Option<Draft> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     #[test]
     fn a_container_that_lost_its_gpus() {

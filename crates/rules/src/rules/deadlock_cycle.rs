@@ -18,12 +18,13 @@
 
 use ringleader_model::{Confidence, Impact, RankSet, Weight};
 
-use crate::correlate::Scene;
-use crate::correlate::ledger::View;
-use crate::correlate::waits::{FrontKind, Node, node};
-use crate::correlate::{mismatch, suspects};
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
+use ringleader_correlate::Scene;
+use ringleader_correlate::calls::ledger::View;
+use ringleader_correlate::calls::mismatch;
+use ringleader_correlate::waits::graph::{FrontKind, Node, node};
+use ringleader_correlate::waits::suspects;
 
 /// The rule.
 pub(super) static RULE: Rule = Rule {
@@ -117,7 +118,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     fn two_groups() -> Stage {
         Stage::job(3).group("a", 0..2).group("b", 0..2).group("c", 1..3)

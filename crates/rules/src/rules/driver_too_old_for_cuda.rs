@@ -28,12 +28,12 @@ use ringleader_knowledge::saying::Role;
 use ringleader_knowledge::version::{cuda_of_build, cuda_of_code};
 use ringleader_model::{Confidence, Impact, KernelEventKind, Severity, Weight};
 
-use crate::correlate::Scene;
-use crate::correlate::gpus::Use;
 use crate::gpu_state::{Proof, graded};
 use crate::hardware::{Seen, outcome};
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::{Told, found, got_going};
+use ringleader_correlate::Scene;
+use ringleader_correlate::who::gpus::Use;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -169,7 +169,7 @@ fn advise_reload(draft: crate::rule::Draft) -> crate::rule::Draft {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     #[test]
     fn cuda_says_so() {

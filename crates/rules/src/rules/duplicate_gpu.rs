@@ -28,11 +28,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{Culprit, Impact, PciAddress, Rank, Who};
 
-use crate::correlate::Scene;
-use crate::correlate::gpus::SeenGpu;
 use crate::launch::{self, Started};
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, add_culprit, found, reads_variable, who};
+use ringleader_correlate::Scene;
+use ringleader_correlate::who::gpus::SeenGpu;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -139,8 +139,8 @@ mod tests {
     use ringleader_model::PciAddress;
 
     use super::RULE;
-    use crate::staging::Stage;
-    use crate::staging_gpus::gpus;
+    use crate::trial::{Stage, Trial as _};
+    use ringleader_correlate::staging::gpus::gpus;
 
     const TEXT: &str = "Duplicate GPU detected : rank 2 and rank 0 both on CUDA device 1000";
 

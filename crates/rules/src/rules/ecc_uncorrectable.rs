@@ -27,12 +27,12 @@
 
 use ringleader_model::Impact;
 
-use crate::correlate::Scene;
-use crate::correlate::gpus::SeenGpu;
 use crate::gpu_state::{Proof, Shown, failed_test, with};
 use crate::hardware::{Both, Seen};
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found};
+use ringleader_correlate::Scene;
+use ringleader_correlate::who::gpus::SeenGpu;
 
 /// Double-bit error, contained and uncontained memory errors, unrecovered error. A remapped row (63), a high rate of
 /// corrected errors (92) and the details of a double-bit error (171, 172) kill nothing by themselves.
@@ -147,7 +147,8 @@ fn is_memory_test(name: &str, warnings: &str) -> bool {
 fn reset_wanted(scene: &Scene<'_>) -> Outcome {
     let asks = |g: &&SeenGpu<'_>| {
         let action = g.row.recovery_action.as_deref();
-        action.is_some_and(|a| !matches!(a, "None" | "N/A")) && g.used > crate::correlate::gpus::Use::Other
+        action.is_some_and(|a| !matches!(a, "None" | "N/A"))
+            && g.used > ringleader_correlate::who::gpus::Use::Other
     };
     let Some(gpu) = scene.gpus.seen.iter().find(asks) else { return Outcome::Clear };
     let action = gpu.row.recovery_action.as_deref().unwrap_or_default();
@@ -163,9 +164,9 @@ fn reset_wanted(scene: &Scene<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
-    use crate::staging_gpus::gpus;
-    use crate::staging_kernel::BEGAN_S;
+    use crate::trial::{Stage, Trial as _};
+    use ringleader_correlate::staging::gpus::gpus;
+    use ringleader_correlate::staging::kernel::BEGAN_S;
 
     #[test]
     fn cuda_says_so() {

@@ -22,10 +22,10 @@
 
 use ringleader_model::Impact;
 
-use crate::correlate::Scene;
-use crate::correlate::align::Fault;
 use crate::drafting;
 use crate::rule::{Input, Outcome, Rule};
+use ringleader_correlate::Scene;
+use ringleader_correlate::calls::align::Fault;
 
 /// The rule.
 pub(super) static RULE: Rule = Rule {
@@ -62,7 +62,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     const USUAL: &str = "ar:100 ar:50 ar:100? ar:50? ar:100?";
 

@@ -32,11 +32,11 @@
 
 use ringleader_model::{Cite, Fact, Impact, SourceKind};
 
-use crate::correlate::Scene;
-use crate::correlate::gpus::Use;
 use crate::gpu_state::{Proof, Shown, failed_test, graded, is_card, with};
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::{Told, found};
+use ringleader_correlate::Scene;
+use ringleader_correlate::who::gpus::Use;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -176,8 +176,8 @@ fn service(scene: &Scene<'_>, is_needed: bool) -> Option<Draft> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
-    use crate::staging_gpus::gpus;
+    use crate::trial::{Stage, Trial as _};
+    use ringleader_correlate::staging::gpus::gpus;
 
     #[test]
     fn cuda_says_so() {
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn its_own_log_says_that_it_gave_up() {
-        use crate::staging_kernel::BEGAN_S;
+        use ringleader_correlate::staging::kernel::BEGAN_S;
         let aborts = "detected number of NVSwitches don't match with any supported system topology, aborting fabric manager";
         Stage::new().fabric_log(BEGAN_S, &[aborts]).expect(&RULE, &["fabric-manager-down"]);
         // It went on to say other things; the GPUs have joined their fabric since; another day.

@@ -28,9 +28,9 @@ use std::collections::BTreeMap;
 
 use ringleader_model::{Confidence, Culprit, Fingerprint, Impact, Rank, RankSet, TorchEvent, Weight, Who};
 
-use crate::correlate::{Scene, Statement};
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::who;
+use ringleader_correlate::{Scene, Statement};
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -123,7 +123,7 @@ fn minority(prints: &BTreeMap<Rank, &Fingerprint>) -> RankSet {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     #[test]
     fn sizes_differ_between_two_ranks() {

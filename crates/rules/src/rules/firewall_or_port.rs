@@ -29,10 +29,10 @@ use ringleader_model::{
     Confidence, Finding, Impact, Need, SourceKind, StoreEvent, TorchEvent, Weight, plain_word,
 };
 
-use crate::correlate::site::shown;
-use crate::correlate::{Scene, Statement};
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::{Told, got_going, who};
+use ringleader_correlate::who::tools::shown;
+use ringleader_correlate::{Scene, Statement};
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -165,7 +165,7 @@ fn store_filtered(scene: &Scene<'_>) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     #[test]
     fn nccl_gets_no_answer() {

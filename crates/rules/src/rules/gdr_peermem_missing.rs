@@ -32,10 +32,10 @@ use ringleader_model::{
     SystemFact, Weight,
 };
 
-use crate::correlate::Scene;
-use crate::correlate::site::shown;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::{Told, add_culprit, who};
+use ringleader_correlate::Scene;
+use ringleader_correlate::who::tools::shown;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -132,7 +132,7 @@ mod tests {
     use ringleader_model::SystemFact;
 
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     #[test]
     fn no_channel_has_it() {

@@ -25,10 +25,10 @@
 
 use ringleader_model::{Confidence, GidEntry, Impact, NetFact, Observation, Severity, SourceKind, Weight};
 
-use crate::correlate::Scene;
-use crate::correlate::site::{shown, verbs_devices};
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::found;
+use ringleader_correlate::Scene;
+use ringleader_correlate::who::tools::{shown, verbs_devices};
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -113,7 +113,7 @@ mod tests {
     use ringleader_model::{GidEntry, NetFact};
 
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     fn gid(index: u32, ipv4: Option<&str>, is_v2: bool) -> NetFact {
         NetFact::Gid(GidEntry {

@@ -29,9 +29,9 @@
 use ringleader_knowledge::xid::{self, Class, Kills};
 use ringleader_model::{Confidence, Impact, KernelEventKind, Need, Weight};
 
-use crate::correlate::Scene;
 use crate::hardware::{Seen, follows, is_lost_gpu, is_xid, outcome};
 use crate::rule::{Input, Outcome, Rule};
+use ringleader_correlate::Scene;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -111,9 +111,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::correlate::Scene;
     use crate::rule::Outcome;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
+    use ringleader_correlate::Scene;
 
     #[test]
     fn the_kernel_says_so() {
@@ -134,7 +134,7 @@ mod tests {
         // After a program's own fault it is that one's; of another day it is nobody's.
         Stage::new().xid("0000:3b:00", 31, 5, "x").xid("0000:3b:00", 46, 5, "x").silent(&RULE);
         let earlier = Stage::new().two_ranks().xid("0000:3b:00", 46, 0, "x");
-        earlier.at_s(crate::staging_kernel::BEGAN_S - 86_400).silent(&RULE);
+        earlier.at_s(ringleader_correlate::staging::kernel::BEGAN_S - 86_400).silent(&RULE);
     }
 
     #[test]

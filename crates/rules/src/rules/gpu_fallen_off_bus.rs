@@ -28,13 +28,13 @@ use ringleader_model::{
     Cite, Culprit, Evidence, GpuForm, GpuRow, Impact, KernelEventKind, Need, PciAddress, Pid, SourceKind, Who,
 };
 
-use crate::correlate::Member;
-use crate::correlate::Scene;
-use crate::correlate::gpus::{Use, of_address};
 use crate::gpu_state::{Proof, Shown, graded, with};
 use crate::hardware::{Both, Seen, is_lost_gpu};
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::{Told, add_culprit, found};
+use ringleader_correlate::Member;
+use ringleader_correlate::Scene;
+use ringleader_correlate::who::gpus::{Use, of_address};
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -68,7 +68,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
             matches!(&e.event.kind, KernelEventKind::PcieError(p) if p.severity != ringleader_model::PcieSeverity::Corrected)
                 && e.seconds_to(lost).is_some_and(|s| (0.0..=60.0).contains(&s))
         });
-        draft = draft.evidence(before.take(2).map(crate::correlate::machine::MachineEvent::evidence));
+        draft =
+            draft.evidence(before.take(2).map(ringleader_correlate::said::kernel::MachineEvent::evidence));
     }
     if both.seen().is_none() {
         draft = confirm(draft);
@@ -238,9 +239,9 @@ mod tests {
     use ringleader_model::{KernelEventKind, PciAddress};
 
     use super::RULE;
-    use crate::staging::Stage;
-    use crate::staging_gpus::{gpu, gpus};
-    use crate::staging_kernel::BEGAN_S;
+    use crate::trial::{Stage, Trial as _};
+    use ringleader_correlate::staging::gpus::{gpu, gpus};
+    use ringleader_correlate::staging::kernel::BEGAN_S;
 
     #[test]
     fn nvml_says_so() {

@@ -25,16 +25,16 @@ use ringleader_model::{
     Weight,
 };
 
-use crate::correlate::Scene;
-use crate::correlate::condition::{Condition, ProcessState};
-use crate::correlate::inside::{self, Inside};
-use crate::correlate::ledger::{Group, View};
-use crate::correlate::machine::Bond;
-use crate::correlate::mismatch;
-use crate::correlate::waits::{Front, FrontKind, Node};
 use crate::drafting;
 use crate::hardware::{follows, is_lost_gpu, is_xid};
 use crate::rule::{Draft, Input, Outcome, Rule};
+use ringleader_correlate::Scene;
+use ringleader_correlate::calls::ledger::{Group, View};
+use ringleader_correlate::calls::mismatch;
+use ringleader_correlate::process::condition::{Condition, ProcessState};
+use ringleader_correlate::said::kernel::Bond;
+use ringleader_correlate::waits::graph::{Front, FrontKind, Node};
+use ringleader_correlate::waits::inside::{self, Inside};
 
 /// The rule.
 pub(super) static RULE: Rule = Rule {
@@ -353,7 +353,7 @@ fn latest(group: &Group<'_>, front: &Front, seq: u32) -> Option<Rank> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     fn all_in() -> Stage {
         Stage::job(4).logs().dumps(&["ar:1 ar:100?"; 4])

@@ -27,11 +27,11 @@
 
 use ringleader_model::{Category, ClockReasons, GpuRow, Impact};
 
-use crate::correlate::Scene;
-use crate::correlate::gpus::SeenGpu;
 use crate::gpu_state::{Proof, Shown, failed_test, median};
 use crate::hardware::outcome;
 use crate::rule::{Draft, Input, Outcome, Rule};
+use ringleader_correlate::Scene;
+use ringleader_correlate::who::gpus::SeenGpu;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -166,8 +166,8 @@ mod tests {
     use ringleader_model::{ClockReasons, GpuRow};
 
     use super::RULE;
-    use crate::staging::Stage;
-    use crate::staging_gpus::gpus;
+    use crate::trial::{Stage, Trial as _};
+    use ringleader_correlate::staging::gpus::gpus;
 
     fn busy(row: &mut GpuRow, mhz: u32, reasons: u64) {
         row.utilization_pct = Some(100.0);

@@ -27,10 +27,10 @@
 
 use ringleader_model::{GpuTable, Host, Need, Observation};
 
-use crate::correlate::Scene;
 use crate::health;
 use crate::rule::{Input, Outcome, Rule};
 use crate::rules::gpu_fallen_off_bus::NO_ANSWER;
+use ringleader_correlate::Scene;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -109,11 +109,11 @@ fn ask(said: &str, host: Option<&Host>, is_of_all: bool) -> Need {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::correlate::Scene;
     use crate::diagnose;
     use crate::rule::Outcome;
-    use crate::staging::Stage;
-    use crate::staging_gpus::gpus;
+    use crate::trial::{Stage, Trial as _};
+    use ringleader_correlate::Scene;
+    use ringleader_correlate::staging::gpus::gpus;
 
     const NO_DRIVER: &str = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.";
     const NO_GPU: &str = "No devices were found";

@@ -25,9 +25,9 @@
 
 use ringleader_model::{Impact, KernelEventKind, Weight};
 
-use crate::correlate::Scene;
 use crate::hardware::{Seen, follows, is_lost_gpu, is_xid, outcome};
 use crate::rule::{Input, Outcome, Rule};
+use ringleader_correlate::Scene;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -69,8 +69,8 @@ mod tests {
     use ringleader_model::KernelEventKind;
 
     use super::RULE;
-    use crate::staging::Stage;
-    use crate::staging_kernel::BEGAN_S;
+    use crate::trial::{Stage, Trial as _};
+    use ringleader_correlate::staging::kernel::BEGAN_S;
 
     const TEXT: &str = "Timeout after 6s of waiting for RPC response from GPU4 GSP!";
 

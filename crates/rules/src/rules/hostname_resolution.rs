@@ -27,11 +27,11 @@
 
 use ringleader_model::{Culprit, Impact, StoreEvent, TorchEvent, plain_word};
 
-use crate::correlate::Scene;
-use crate::correlate::claims::Voice;
 use crate::rule::{Input, Outcome, Rule};
 use crate::settings;
 use crate::told::{Told, add_culprit, found, got_going, who};
+use ringleader_correlate::Scene;
+use ringleader_correlate::said::messages::Voice;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -97,7 +97,7 @@ fn host_in(text: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     const TEXT: &str = "[c10d] The IPv6 network addresses of (job-01.internal, 43021) cannot be retrieved (gai error: -2 - Name or service not known).";
 

@@ -27,10 +27,10 @@
 
 use ringleader_model::{Confidence, Impact, Weight};
 
-use crate::correlate::Scene;
-use crate::gid;
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found};
+use ringleader_correlate::Scene;
+use ringleader_correlate::said::gid;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -114,7 +114,7 @@ fn is_infiniband(scene: &Scene<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     const RETRIES: &str = "NET/IB : Got completion with error 12, opcode 1, len 0, vendor err 129";
 

@@ -27,10 +27,10 @@
 
 use ringleader_model::{Impact, Severity};
 
-use crate::correlate::Scene;
 use crate::hardware::link_down;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::{Told, found};
+use ringleader_correlate::Scene;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -74,7 +74,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     #[test]
     fn old_form() {
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn the_kernel_says_so() {
-        use crate::staging_kernel::BEGAN_S;
+        use ringleader_correlate::staging::kernel::BEGAN_S;
         let down = |stage: Stage, name: &str| stage.link_state(name, "down", true);
         down(Stage::new(), "mlx5_5").expect(&RULE, &["ib-link-down"]);
         let job = || {

@@ -29,10 +29,10 @@
 
 use ringleader_model::{Confidence, Impact, Severity, Weight};
 
-use crate::correlate::Scene;
 use crate::hardware::{Both, Seen, follows, is_lost_gpu, is_xid};
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found};
+use ringleader_correlate::Scene;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -117,13 +117,13 @@ fn has_bad_memory(scene: &Scene<'_>, culprit: &ringleader_model::Culprit) -> boo
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
-    use crate::staging_kernel::BEGAN_S;
+    use crate::trial::{Stage, Trial as _};
+    use ringleader_correlate::staging::kernel::BEGAN_S;
 
     #[test]
     fn a_kernel_that_died_on_a_gpu_that_lost_data() {
         let stage = |n: u64| {
-            let errors = crate::staging_gpus::gpus(2, |index, row| {
+            let errors = ringleader_correlate::staging::gpus::gpus(2, |index, row| {
                 row.uncorrected_errors = Some(u64::from(index) * n);
             });
             let job = Stage::new().two_ranks().shows(errors);

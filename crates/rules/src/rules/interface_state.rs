@@ -33,9 +33,9 @@ use ringleader_model::{
     SourceKind, Weight, plain_word,
 };
 
-use crate::correlate::Scene;
-use crate::correlate::site::{shown, uses};
 use crate::rule::{Draft, Input, Outcome, Rule};
+use ringleader_correlate::Scene;
+use ringleader_correlate::who::tools::{shown, uses};
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -238,7 +238,7 @@ mod tests {
     use ringleader_model::{NetFact, Reach};
 
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     fn nodes() -> Stage {
         let on = |stage: Stage, host: &str, pid, rank, address: &str| {

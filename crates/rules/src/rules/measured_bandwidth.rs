@@ -30,9 +30,9 @@ use ringleader_model::{
     BenchRun, Confidence, Culprit, Evidence, Finding, Impact, Observation, Severity, SourceKind,
 };
 
-use crate::correlate::Scene;
-use crate::correlate::site::shown;
 use crate::rule::{Draft, Input, Outcome, Rule};
+use ringleader_correlate::Scene;
+use ringleader_correlate::who::tools::shown;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -188,7 +188,7 @@ fn against_peers(scene: &Scene<'_>) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     const GB: u64 = 1 << 30;
 

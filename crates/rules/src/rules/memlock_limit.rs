@@ -25,10 +25,10 @@
 
 use ringleader_model::{Cite, Confidence, Evidence, Impact, LimitKind, NetFact, Severity, SourceKind};
 
-use crate::correlate::Scene;
-use crate::correlate::site::shown;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::{Told, found};
+use ringleader_correlate::Scene;
+use ringleader_correlate::who::tools::shown;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -97,7 +97,7 @@ fn tried(scene: &Scene<'_>) -> Vec<Evidence> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     #[test]
     fn memory_cannot_be_registered() {

@@ -25,11 +25,11 @@ use ringleader_model::{
     TorchEvent, Weight, plain_word,
 };
 
-use crate::correlate::Scene;
-use crate::correlate::ledger::View;
-use crate::correlate::site::shown;
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
+use ringleader_correlate::Scene;
+use ringleader_correlate::calls::ledger::View;
+use ringleader_correlate::who::tools::shown;
 
 /// The rule.
 pub(super) static RULE: Rule = Rule {
@@ -189,7 +189,7 @@ mod tests {
     use ringleader_model::{Rank, SchedulerEvent, SchedulerKind, StoreEvent};
 
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     fn waits(stage: Stage, rank: u32) -> Stage {
         stage.store(Some(rank), StoreEvent::ClientsMissing { joined: 3, expected: 4 }, "3/4 clients joined")

@@ -28,9 +28,9 @@ use std::collections::BTreeSet;
 use ringleader_knowledge::version::NcclVersion;
 use ringleader_model::{Impact, Who};
 
-use crate::correlate::Scene;
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found, nccl_version};
+use ringleader_correlate::Scene;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -74,7 +74,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     const TEXT: &str = "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : CUDA error 2 'out of memory'. Proceeding without NVLS support.";
 

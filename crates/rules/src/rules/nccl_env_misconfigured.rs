@@ -34,10 +34,10 @@ use ringleader_model::{
     Weight,
 };
 
-use crate::correlate::Scene;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::settings::{self, Remark};
 use crate::told::{Told, add_culprit, got_going, who};
+use ringleader_correlate::Scene;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -130,7 +130,7 @@ fn refused_values(scene: &Scene<'_>) -> Option<Finding> {
     .weight(Weight::Symptom)
     .confidence(Confidence::Low)
     .culprits(culprits)
-    .evidence(refused.iter().take(4).map(crate::correlate::NcclLine::evidence))
+    .evidence(refused.iter().take(4).map(ringleader_correlate::NcclLine::evidence))
     .advise(Impact::Disruptive, "correct or unset the variable that the text names")
     .build()
 }
@@ -173,7 +173,7 @@ fn forbids(
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     #[test]
     fn a_word_that_nccl_does_not_know() {

@@ -32,11 +32,11 @@ use ringleader_model::{
     Cite, Confidence, Culprit, Evidence, Finding, Impact, Severity, SourceKind, Weight, Who,
 };
 
-use crate::correlate::Scene;
 use crate::health;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::settings;
 use crate::told::{add_culprit, who};
+use ringleader_correlate::Scene;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -200,7 +200,7 @@ fn differs(scene: &Scene<'_>, members: &[Member<'_>], name: &str) -> Option<Find
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     fn rank(stage: Stage, rank: u32) -> Stage {
         stage.process("n", 10 + rank, Some(rank)).comm(rank, 3, 1, true).setting("NCCL_DEBUG_SUBSYS", "ALL")

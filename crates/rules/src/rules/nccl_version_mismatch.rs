@@ -30,9 +30,9 @@ use std::collections::BTreeMap;
 use ringleader_knowledge::version::NcclVersion;
 use ringleader_model::{Confidence, Culprit, Evidence, Finding, Impact, NcclProcess, SourceKind, Weight};
 
-use crate::correlate::Scene;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::{Told, add_culprit, who};
+use ringleader_correlate::Scene;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -100,7 +100,7 @@ fn versions_of_one_job(scene: &Scene<'_>) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     fn with(stage: Stage, pid: u32, rank: u32, version: &str) -> Stage {
         stage

@@ -21,10 +21,10 @@
 
 use ringleader_model::{Confidence, Impact, RankSet, Weight};
 
-use crate::correlate::{NcclLine, Scene};
 use crate::drafting;
 use crate::hardware::link_down;
 use crate::rule::{Draft, Input, Outcome, Rule};
+use ringleader_correlate::{NcclLine, Scene};
 
 /// The rule.
 pub(super) static RULE: Rule = Rule {
@@ -106,7 +106,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     const NO_ROUTE: &str = "socketStartConnect: Connect to 10.0.0.1<4711> failed : Network is unreachable";
 
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn the_kernel_says_so() {
-        use crate::staging_kernel::BEGAN_S;
+        use ringleader_correlate::staging::kernel::BEGAN_S;
         Stage::new().link_state("ens1f0", "down", false).expect(&RULE, &["network-link-down"]);
         let job = || {
             let stage = Stage::new().two_ranks().about(|p| p.bootstrap = Some("ens1f0:192.0.2.2<0>".into()));

@@ -19,12 +19,12 @@
 
 use ringleader_model::{Confidence, Culprit, Finding, Host, Impact, RankSet, RingStage, Weight, plain_word};
 
-use crate::correlate::condition::ProcessState;
-use crate::correlate::inside::{self, Broken};
-use crate::correlate::ledger::View;
-use crate::correlate::{Member, Scene};
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
+use ringleader_correlate::calls::ledger::View;
+use ringleader_correlate::process::condition::ProcessState;
+use ringleader_correlate::waits::inside::{self, Broken};
+use ringleader_correlate::{Member, Scene};
 
 /// The rule.
 pub(super) static RULE: Rule = Rule {
@@ -173,7 +173,7 @@ fn common(pairs: &[[Culprit; 2]]) -> Vec<Culprit> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     fn two_nodes() -> Stage {
         let job =

@@ -34,10 +34,10 @@ use ringleader_model::{
     StoreEvent, TorchEvent, Weight,
 };
 
-use crate::correlate::Scene;
-use crate::correlate::site::shown;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::{add_culprit, found, who};
+use ringleader_correlate::Scene;
+use ringleader_correlate::who::tools::shown;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -184,7 +184,7 @@ mod tests {
     use ringleader_model::{NetFact, Route};
 
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     fn failed(why: &str) -> Stage {
         Stage::new().process("node1", 1, Some(1)).warn(

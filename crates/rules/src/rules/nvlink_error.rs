@@ -30,12 +30,12 @@
 use ringleader_knowledge::xid;
 use ringleader_model::{Cite, Confidence, Impact, KernelEventKind, SourceKind, Weight, Xid};
 
-use crate::correlate::Scene;
-use crate::correlate::gpus::{SeenGpu, Use};
 use crate::gpu_state::{Proof, Shown, failed_test, graded, is_card, with};
 use crate::hardware::{Both, Seen, follows};
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::{Told, found};
+use ringleader_correlate::Scene;
+use ringleader_correlate::who::gpus::{SeenGpu, Use};
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -231,9 +231,9 @@ fn link_of(seen: &Seen<'_, '_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
-    use crate::staging_gpus::{gpus, links};
-    use crate::staging_kernel::BEGAN_S;
+    use crate::trial::{Stage, Trial as _};
+    use ringleader_correlate::staging::gpus::{gpus, links};
+    use ringleader_correlate::staging::kernel::BEGAN_S;
 
     #[test]
     fn cuda_says_so() {

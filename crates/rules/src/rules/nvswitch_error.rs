@@ -27,11 +27,11 @@
 use ringleader_knowledge::sxid;
 use ringleader_model::{Cite, Evidence, Fact, Impact, KernelEventKind, SourceKind};
 
-use crate::correlate::Scene;
-use crate::correlate::gpus::Use;
 use crate::gpu_state::{Proof, graded};
 use crate::hardware::{Seen, outcome};
 use crate::rule::{Draft, Input, Outcome, Rule};
+use ringleader_correlate::Scene;
+use ringleader_correlate::who::gpus::Use;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -114,8 +114,8 @@ fn advise(draft: Draft) -> Draft {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
-    use crate::staging_kernel::BEGAN_S;
+    use crate::trial::{Stage, Trial as _};
+    use ringleader_correlate::staging::kernel::BEGAN_S;
 
     #[test]
     fn the_kernel_says_so() {

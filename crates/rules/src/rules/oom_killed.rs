@@ -27,11 +27,11 @@
 
 use ringleader_model::{Impact, KernelEventKind, OomKill, Rank, Severity, Weight};
 
-use crate::correlate::Scene;
-use crate::correlate::machine::Bond;
 use crate::hardware::{Both, Seen};
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found};
+use ringleader_correlate::Scene;
+use ringleader_correlate::said::kernel::Bond;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -100,7 +100,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     found(draft)
 }
 
-fn is_launcher(event: &crate::correlate::machine::MachineEvent<'_>) -> bool {
+fn is_launcher(event: &ringleader_correlate::said::kernel::MachineEvent<'_>) -> bool {
     let launchers = ["torchrun", "deepspeed", "accelerate", "srun", "slurmstepd", "mpirun"];
     matches!(&event.event.kind, KernelEventKind::OomKill(k) if launchers.contains(&&*k.name))
 }
@@ -126,7 +126,7 @@ fn described(kill: &OomKill, rank: Option<Rank>) -> String {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     #[test]
     fn slurm_says_so() {
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_kill_of_another_job_decides_nothing() {
-        use crate::staging_kernel::BEGAN_S;
+        use ringleader_correlate::staging::kernel::BEGAN_S;
         Stage::new().two_ranks().oom(9_999, "java").at_s(BEGAN_S - 86_400).silent(&RULE);
         let other = Stage::new().two_ranks().raised(Some(0), "ValueError", "bad", &[]).oom(9_999, "java");
         assert_eq!(other.worth(&RULE), ["info Derived"]);
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_launcher_in_the_job_s_time() {
-        use crate::staging_kernel::BEGAN_S;
+        use ringleader_correlate::staging::kernel::BEGAN_S;
         let job = || Stage::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
         let launcher = |s: i64| job().oom(1_290, "torchrun").at_s(BEGAN_S + s).on("node0");
         assert_eq!(launcher(60).worth(&RULE), ["warning Derived"]);
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn two_nodes_with_the_same_numbers() {
-        use crate::staging_kernel::BEGAN_S;
+        use ringleader_correlate::staging::kernel::BEGAN_S;
         let exit = ringleader_model::TorchEvent::ChildExit { exit_code: -9 };
         let job = |s: i64| {
             let stage = Stage::new().process("node0", 101, Some(0)).process("node1", 101, Some(1));
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_container_counts_its_processes_anew() {
-        use crate::staging_kernel::BEGAN_S;
+        use ringleader_correlate::staging::kernel::BEGAN_S;
         let exit = ringleader_model::TorchEvent::ChildExit { exit_code: -9 };
         let job = || {
             let stage = Stage::new().two_ranks().torch(Some(1), exit.clone(), "failed (exitcode: -9)");

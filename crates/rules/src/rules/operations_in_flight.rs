@@ -22,10 +22,10 @@ use std::collections::BTreeMap;
 
 use ringleader_model::{Confidence, Impact, RankSet, Severity, Weight};
 
-use crate::correlate::Scene;
-use crate::correlate::inside::last_states;
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
+use ringleader_correlate::Scene;
+use ringleader_correlate::waits::inside::last_states;
 
 /// The rule.
 pub(super) static RULE: Rule = Rule {
@@ -84,7 +84,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 mod tests {
     use super::RULE;
     use crate::diagnose;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     #[test]
     fn a_job_that_was_killed_within_a_collective() {

@@ -32,11 +32,11 @@ use std::fmt::Write as _;
 use ringleader_knowledge::xid::{self, Class, Grade, Kills};
 use ringleader_model::{Confidence, KernelEvent, KernelEventKind, Need, Weight, Xid};
 
-use crate::correlate::Scene;
-use crate::correlate::machine::{Bond, MachineEvent};
 use crate::hardware::{Seen, follows, gpu_of, outcome};
 use crate::health;
 use crate::rule::{Input, Outcome, Rule};
+use ringleader_correlate::Scene;
+use ringleader_correlate::said::kernel::{Bond, MachineEvent};
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -207,11 +207,11 @@ mod tests {
     use ringleader_model::{KernelEventKind, Xid};
 
     use super::RULE;
-    use crate::correlate::Scene;
     use crate::diagnose;
     use crate::rule::Outcome;
-    use crate::staging::Stage;
-    use crate::staging_kernel::BEGAN_S;
+    use crate::trial::{Stage, Trial as _};
+    use ringleader_correlate::Scene;
+    use ringleader_correlate::staging::kernel::BEGAN_S;
 
     const X: &str = "x";
 

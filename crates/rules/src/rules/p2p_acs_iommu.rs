@@ -27,10 +27,10 @@ use std::collections::BTreeSet;
 
 use ringleader_model::{Impact, KernelEventKind, PciAddress};
 
-use crate::correlate::Scene;
 use crate::hardware::{Both, Seen};
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found};
+use ringleader_correlate::Scene;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -88,7 +88,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     #[test]
     fn nccl_says_so() {
@@ -113,7 +113,7 @@ mod tests {
     fn the_kernel_says_so() {
         use ringleader_model::{KernelEventKind, PcieSeverity};
 
-        use crate::staging_kernel::BEGAN_S;
+        use ringleader_correlate::staging::kernel::BEGAN_S;
         Stage::new()
             .two_ranks()
             .kernel("0000:3b:00.0", KernelEventKind::IommuFault)

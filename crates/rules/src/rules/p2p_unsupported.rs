@@ -28,10 +28,10 @@
 
 use ringleader_model::{Category, Confidence, Evidence, Impact, Severity};
 
-use crate::correlate::Scene;
-use crate::correlate::gpus;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::{Told, found};
+use ringleader_correlate::Scene;
+use ringleader_correlate::who::gpus;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -94,7 +94,7 @@ fn refused(scene: &Scene<'_>) -> Vec<Evidence> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     #[test]
     fn cuda_says_so() {

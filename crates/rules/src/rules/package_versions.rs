@@ -31,11 +31,11 @@ use ringleader_model::{
     Confidence, Culprit, Host, NcclProcess, Observation, Severity, SourceKind, SystemFact, Weight,
 };
 
-use crate::correlate::Scene;
-use crate::correlate::site::shown;
 use crate::health;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::found;
+use ringleader_correlate::Scene;
+use ringleader_correlate::who::tools::shown;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {

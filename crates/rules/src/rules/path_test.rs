@@ -29,10 +29,10 @@ use ringleader_model::{
     Confidence, Impact, NetFact, Observation, Reach, ReachOutcome, SourceKind, StoreEvent, TorchEvent, Weight,
 };
 
-use crate::correlate::Scene;
-use crate::correlate::site::shown;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::{found, got_going};
+use ringleader_correlate::Scene;
+use ringleader_correlate::who::tools::shown;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -125,7 +125,7 @@ mod tests {
     use ringleader_model::{NetFact, Reach, ReachOutcome, StoreEvent};
 
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     fn tested(host: &str, port: Option<u32>, outcome: ReachOutcome) -> NetFact {
         NetFact::Reach(Reach { tool: "nc".into(), host: host.into(), port, outcome, ..Reach::default() })

@@ -34,12 +34,12 @@ use ringleader_model::{
     Category, Confidence, GpuRow, Impact, KernelEventKind, PcieSeverity, Severity, Weight, plain_word,
 };
 
-use crate::correlate::Scene;
-use crate::correlate::gpus::SeenGpu;
-use crate::correlate::machine::{Bond, MachineEvent};
 use crate::gpu_state::{Proof, Shown, failed_test, with};
 use crate::hardware::{Seen, follows, is_lost_gpu, is_xid, outcome};
 use crate::rule::{Draft, Input, Outcome, Rule};
+use ringleader_correlate::Scene;
+use ringleader_correlate::said::kernel::{Bond, MachineEvent};
+use ringleader_correlate::who::gpus::SeenGpu;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -265,9 +265,9 @@ mod tests {
     use ringleader_model::{KernelEventKind, PcieSeverity};
 
     use super::RULE;
-    use crate::staging::Stage;
-    use crate::staging_gpus::gpus;
-    use crate::staging_kernel::BEGAN_S;
+    use crate::trial::{Stage, Trial as _};
+    use ringleader_correlate::staging::gpus::gpus;
+    use ringleader_correlate::staging::kernel::BEGAN_S;
 
     #[test]
     fn one_link_is_narrower_than_its_peers() {

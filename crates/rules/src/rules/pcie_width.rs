@@ -25,10 +25,10 @@
 
 use ringleader_model::{Confidence, Finding, Impact, PciDevice, Severity, SourceKind, SystemFact};
 
-use crate::correlate::Scene;
-use crate::correlate::site::shown;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::add_culprit;
+use ringleader_correlate::Scene;
+use ringleader_correlate::who::tools::shown;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -99,7 +99,7 @@ mod tests {
     use ringleader_model::{PciAddress, PciDevice, SystemFact};
 
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     fn gpus(widths: &[u32]) -> SystemFact {
         let device = |(bus, width): (usize, &u32)| PciDevice {

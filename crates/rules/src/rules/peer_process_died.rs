@@ -23,11 +23,11 @@ use ringleader_model::{
     Confidence, Finding, GlooEvent, Impact, Rank, RankSet, StoreEvent, TorchEvent, Weight,
 };
 
-use crate::correlate::condition::ProcessState;
-use crate::correlate::inside::last_states;
-use crate::correlate::{Member, Scene};
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
+use ringleader_correlate::process::condition::ProcessState;
+use ringleader_correlate::waits::inside::last_states;
+use ringleader_correlate::{Member, Scene};
 
 /// The rule.
 pub(super) static RULE: Rule = Rule {
@@ -263,7 +263,7 @@ mod tests {
     use ringleader_model::TorchEvent;
 
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     const CLOSED_BY_1: &str = "socketPollConnect: Connection closed by remote peer 10.0.0.2<4711>";
 

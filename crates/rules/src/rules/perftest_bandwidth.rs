@@ -26,9 +26,9 @@
 
 use ringleader_model::{Confidence, Host, Impact, NetFact, Perftest, Severity, SourceKind, plain_word};
 
-use crate::correlate::Scene;
-use crate::correlate::site::shown;
 use crate::rule::{Draft, Input, Outcome, Rule};
+use ringleader_correlate::Scene;
+use ringleader_correlate::who::tools::shown;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -124,7 +124,7 @@ mod tests {
     use ringleader_model::{NetFact, Perftest};
 
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     fn measured(bytes: u64, gbps: f64) -> NetFact {
         NetFact::Perftest(Perftest {

@@ -31,9 +31,9 @@ use ringleader_model::{
     Weight,
 };
 
-use crate::correlate::Scene;
-use crate::correlate::site::{shown, uses};
 use crate::rule::{Draft, Input, Outcome, Rule};
+use ringleader_correlate::Scene;
+use ringleader_correlate::who::tools::{shown, uses};
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -194,7 +194,7 @@ mod tests {
     use ringleader_model::NetFact;
 
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     #[test]
     fn errors_that_grow() {

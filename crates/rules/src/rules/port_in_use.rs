@@ -28,11 +28,11 @@
 
 use ringleader_model::{Cite, Culprit, Evidence, Impact, Pid, SourceKind, StoreEvent, TorchEvent, Who};
 
-use crate::correlate::Scene;
-use crate::correlate::claims::{Claim, Voice};
-use crate::correlate::site::shown;
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, add_culprit, found, who};
+use ringleader_correlate::Scene;
+use ringleader_correlate::said::messages::{Claim, Voice};
+use ringleader_correlate::who::tools::shown;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -152,7 +152,7 @@ fn port(claim: &Claim<'_>) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     const TEXT: &str = "The server socket has failed to listen on any local network address. port: 29508, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use";
 

@@ -31,9 +31,9 @@ use ringleader_model::{
     plain_word,
 };
 
-use crate::correlate::Scene;
-use crate::correlate::site::{VerbsUser, shown, uses};
 use crate::rule::{Draft, Input, Outcome, Rule};
+use ringleader_correlate::Scene;
+use ringleader_correlate::who::tools::{VerbsUser, shown, uses};
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -183,7 +183,7 @@ fn slower(scene: &Scene<'_>, all: &[Seen<'_>]) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     const UP: (&str, &str) = ("ACTIVE", "LINKUP");
     const DOWN: (&str, &str) = ("DOWN", "POLLING");

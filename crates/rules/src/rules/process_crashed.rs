@@ -23,13 +23,13 @@ use ringleader_model::{
     Weight,
 };
 
-use crate::correlate::Scene;
-use crate::correlate::condition;
-use crate::correlate::machine::Bond;
-use crate::correlate::waits::Node;
 use crate::drafting;
 use crate::hardware::Seen;
 use crate::rule::{Draft, Input, Outcome, Rule};
+use ringleader_correlate::Scene;
+use ringleader_correlate::process::condition;
+use ringleader_correlate::said::kernel::Bond;
+use ringleader_correlate::waits::graph::Node;
 
 /// The rule.
 pub(super) static RULE: Rule = Rule {
@@ -210,8 +210,8 @@ fn crash_report<'s>(
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
-    use crate::staging_kernel::BEGAN_S;
+    use crate::trial::{Stage, Trial as _};
+    use ringleader_correlate::staging::kernel::BEGAN_S;
 
     #[test]
     fn a_signal_of_its_own_making() {
@@ -271,8 +271,8 @@ mod tests {
     fn a_host_that_fails_is_an_open_question() {
         use ringleader_model::KernelEventKind;
 
-        use crate::correlate::Scene;
         use crate::rule::Outcome;
+        use ringleader_correlate::Scene;
         let open = |kind| {
             let stage = Stage::new().kernel("", kind);
             matches!((RULE.check)(&Scene::new(&stage.case)), Outcome::Undecided(_))

@@ -24,10 +24,10 @@ use ringleader_model::{
     Confidence, Evidence, Finding, Impact, Rank, SourceKind, TorchEvent, WallTime, Weight,
 };
 
-use crate::correlate::Scene;
-use crate::correlate::machine::Coverage;
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
+use ringleader_correlate::Scene;
+use ringleader_correlate::said::kernel::Coverage;
 
 /// The rule.
 pub(super) static RULE: Rule = Rule {
@@ -159,7 +159,7 @@ mod tests {
     use ringleader_model::Pid;
 
     use super::{RULE, TorchEvent};
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     #[test]
     fn killed_first_of_all() {
@@ -180,7 +180,7 @@ mod tests {
 
     /// Rank 1 dies of SIGKILL 600 s after the job began; its host's kernel log ends so many seconds after the beginning.
     fn with_kernel_log(last_s: i64) -> Stage {
-        use crate::staging_kernel::BEGAN_S;
+        use ringleader_correlate::staging::kernel::BEGAN_S;
         let exit = TorchEvent::ChildExit { exit_code: -9 };
         let stage =
             Stage::new().two_ranks().torch(Some(1), exit, "failed (exitcode: -9)").at_s(BEGAN_S + 600);

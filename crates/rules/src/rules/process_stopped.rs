@@ -19,10 +19,10 @@
 
 use ringleader_model::{Confidence, Impact, Weight};
 
-use crate::correlate::Scene;
-use crate::correlate::condition::ProcessState;
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
+use ringleader_correlate::Scene;
+use ringleader_correlate::process::condition::ProcessState;
 
 /// The rule.
 pub(super) static RULE: Rule = Rule {
@@ -49,7 +49,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let mut draft = Draft::new(RULE.id, "process-stopped", title)
             .weight(Weight::Stated)
             .confidence(if suspect.is_some() { Confidence::High } else { Confidence::Medium })
-            .culprits(drafting::culprits(scene, &[crate::correlate::waits::Node::Rank(rank)], place))
+            .culprits(drafting::culprits(
+                scene,
+                &[ringleader_correlate::waits::graph::Node::Rank(rank)],
+                place,
+            ))
             .evidence([seen.clone()])
             .evidence(condition.stand_failure.iter().map(|(_, e)| e.clone()))
             .evidence(condition.stand.iter().map(|s| s.evidence.clone()));
@@ -79,7 +83,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     fn waiting() -> Stage {
         Stage::job(3).logs().dump(0, "ar:1 ar:9?").dump(1, "ar:1 ar:9?")

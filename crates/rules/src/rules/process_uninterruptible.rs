@@ -21,13 +21,13 @@
 
 use ringleader_model::{Confidence, Host, Impact, KernelEventKind, Need, StorageTrouble, Weight};
 
-use crate::correlate::Scene;
-use crate::correlate::condition::ProcessState;
-use crate::correlate::machine::Bond;
 use crate::drafting;
 use crate::hardware::{Seen, storage};
 use crate::health;
 use crate::rule::{Draft, Input, Outcome, Rule};
+use ringleader_correlate::Scene;
+use ringleader_correlate::process::condition::ProcessState;
+use ringleader_correlate::said::kernel::Bond;
 
 /// The rule.
 pub(super) static RULE: Rule = Rule {
@@ -55,7 +55,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let draft = Draft::new(RULE.id, "process-uninterruptible", title)
             .weight(Weight::Stated)
             .confidence(Confidence::High)
-            .culprits(drafting::culprits(scene, &[crate::correlate::waits::Node::Rank(rank)], place))
+            .culprits(drafting::culprits(
+                scene,
+                &[ringleader_correlate::waits::graph::Node::Rank(rank)],
+                place,
+            ))
             .evidence([seen.clone()])
             .evidence(condition.stand_failure.iter().map(|(_, e)| e.clone()))
             .evidence(condition.stand.iter().map(|s| s.evidence.clone()))
@@ -105,7 +109,7 @@ fn stays(scene: &Scene<'_>) -> Option<ringleader_model::Finding> {
     let draft = Draft::new(RULE.id, "process-uninterruptible", title)
         .weight(Weight::Derived)
         .at_most(Confidence::Medium)
-        .culprits(drafting::culprits(scene, &[crate::correlate::waits::Node::Rank(rank)], None))
+        .culprits(drafting::culprits(scene, &[ringleader_correlate::waits::graph::Node::Rank(rank)], None))
         .evidence([seen.clone(), still.evidence()]);
     let host = scene.roster.culprit_rank(rank).host;
     with_storage(scene, draft, host.as_ref())
@@ -176,7 +180,7 @@ fn blocked(scene: &Scene<'_>) -> Option<ringleader_model::Finding> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     #[test]
     fn in_the_kernel_while_peers_wait() {
@@ -211,7 +215,7 @@ mod tests {
         assert!(!told(&other), "{other:#?}");
         // Nobody is seen to wait for it: a question. Nobody hangs: nothing.
         let asks = |stage: Stage| {
-            let scene = crate::correlate::Scene::new(&stage.case);
+            let scene = ringleader_correlate::Scene::new(&stage.case);
             matches!((RULE.check)(&scene), crate::rule::Outcome::Undecided(_))
         };
         assert!(asks(filer(hangs())));

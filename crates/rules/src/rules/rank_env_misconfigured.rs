@@ -29,12 +29,12 @@
 
 use ringleader_model::{Confidence, Culprit, Impact, Rank, RankSet, Weight};
 
-use crate::correlate::standstill::StandStill;
-use crate::correlate::{Claim, Scene};
 use crate::drafting;
 use crate::launch::{self, Contradiction};
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::Told;
+use ringleader_correlate::said::watcher::StandStill;
+use ringleader_correlate::{Claim, Scene};
 
 const CAUSE: &str = "rank-env-misconfigured";
 
@@ -123,7 +123,7 @@ fn as_said(text: &str) -> Option<Contradiction> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     #[test]
     fn a_rank_came_twice() {

@@ -21,9 +21,9 @@
 
 use ringleader_model::{Confidence, Impact, Rank, SourceKind, Weight};
 
-use crate::correlate::Scene;
 use crate::drafting;
 use crate::rule::{Input, Outcome, Rule};
+use ringleader_correlate::Scene;
 
 /// The rule.
 pub(super) static RULE: Rule = Rule {
@@ -117,7 +117,7 @@ mod tests {
     use ringleader_model::NcclLog;
 
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     fn without(states: &str) -> Stage {
         let job = Stage::job(3).logs().dump(0, "ar:1 ar:9?").dump(1, "ar:1 ar:9?").ps(states);

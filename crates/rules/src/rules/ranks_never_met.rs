@@ -25,11 +25,11 @@ use std::collections::BTreeSet;
 
 use ringleader_model::{Confidence, Evidence, Fact, Finding, Impact, Rank, RankSet, WatchEvent, Weight, Who};
 
-use crate::correlate::Scene;
-use crate::correlate::standstill::StandStill;
 use crate::drafting;
 use crate::launch::{self, CITATIONS, Differs, MAX_LOCAL, MAX_WORLD, Started, differs};
 use crate::rule::{Draft, Input, Outcome, Rule};
+use ringleader_correlate::Scene;
+use ringleader_correlate::said::watcher::StandStill;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -237,8 +237,8 @@ mod tests {
     use super::RULE;
     use crate::diagnose;
     use crate::rules::rank_env_misconfigured::RULE as NUMBERS;
-    use crate::staging::Stage;
-    use crate::staging_jobs::START_NS;
+    use crate::trial::{Stage, Trial as _};
+    use ringleader_correlate::staging::jobs::START_NS;
 
     fn told(stage: Stage, shape: &str) -> Stage {
         told_of(stage, shape, &[])

@@ -26,10 +26,10 @@
 
 use ringleader_model::{Confidence, Impact, Weight};
 
-use crate::correlate::Scene;
-use crate::gid;
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found, reads_variable};
+use ringleader_correlate::Scene;
+use ringleader_correlate::said::gid;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -81,7 +81,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     const TEXT: &str = "Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_5:1, curr state INIT, next state RTR, local GID index 3, local GID ::ffff:10.20.5.13, remote GID ";
 

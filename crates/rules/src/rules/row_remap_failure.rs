@@ -26,10 +26,10 @@
 
 use ringleader_model::{GpuRow, Impact};
 
-use crate::correlate::Scene;
 use crate::gpu_state::{Proof, Shown, failed_test};
 use crate::hardware::{Seen, outcome};
 use crate::rule::{Draft, Input, Outcome, Rule};
+use ringleader_correlate::Scene;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -92,9 +92,9 @@ fn advise(draft: Draft) -> Draft {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
-    use crate::staging_gpus::gpus;
-    use crate::staging_kernel::BEGAN_S;
+    use crate::trial::{Stage, Trial as _};
+    use ringleader_correlate::staging::gpus::gpus;
+    use ringleader_correlate::staging::kernel::BEGAN_S;
 
     #[test]
     fn the_kernel_says_so() {

@@ -34,12 +34,12 @@ use ringleader_model::{
     Severity, SourceKind, SystemFact, Weight, plain_word,
 };
 
-use crate::correlate::Scene;
-use crate::correlate::site::shown;
-use crate::correlate::window::in_year;
 use crate::health;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told;
+use ringleader_correlate::Scene;
+use ringleader_correlate::when::window::in_year;
+use ringleader_correlate::who::tools::shown;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -362,9 +362,9 @@ mod tests {
     use ringleader_model::{MemoryGroup, SchedulerEvent, SchedulerKind, Severity, SystemFact, WallTime};
 
     use super::{RULE, is_in};
-    use crate::correlate::Scene;
     use crate::rule::Outcome;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
+    use ringleader_correlate::Scene;
 
     fn event(kind: SchedulerKind, subject: &str, node: &str) -> SchedulerEvent {
         let node = (!node.is_empty()).then(|| node.into());
@@ -423,7 +423,7 @@ mod tests {
 
     #[test]
     fn an_earlier_life_and_a_helper_of_the_pod() {
-        use crate::staging_kernel::BEGAN_S;
+        use ringleader_correlate::staging::kernel::BEGAN_S;
         let ended = |s: i64, n| SchedulerEvent {
             scheduler: "Kubernetes".into(),
             container: Some("shipper".into()),
@@ -440,7 +440,7 @@ mod tests {
 
     #[test]
     fn a_pod_that_sigkill_ended() {
-        use crate::staging_kernel::BEGAN_S;
+        use ringleader_correlate::staging::kernel::BEGAN_S;
         let ended = |s: Option<i64>, code| SchedulerEvent {
             scheduler: "Kubernetes".into(),
             exit_code: Some(code),

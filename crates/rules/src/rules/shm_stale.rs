@@ -22,10 +22,10 @@
 //!
 //! NVIDIA/nccl src/misc/shmutils.cc.
 
-use crate::correlate::Scene;
 use crate::drafting;
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found};
+use ringleader_correlate::Scene;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -46,7 +46,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     #[test]
     fn nccl_says_so() {

@@ -30,11 +30,11 @@ use ringleader_model::{
     SystemFact, Weight,
 };
 
-use crate::correlate::Scene;
-use crate::correlate::site::{is_full, is_small, shown};
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::got_going;
+use ringleader_correlate::Scene;
+use ringleader_correlate::who::tools::{is_full, is_small, shown};
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -185,7 +185,7 @@ fn closed(scene: &Scene<'_>, observation: &Observation, listing: &Listing) -> Op
         .culprits(told.map(|claim| scene.culprit(&claim.who)))
         .culprits(host.filter(|_| told.is_none()).map(|h| Culprit { host: Some(h), ..Culprit::default() }))
         .evidence([shown(observation, None, SourceKind::System, format!("{mode} {owner} /dev/shm"))])
-        .evidence(told.map(crate::correlate::Claim::evidence))
+        .evidence(told.map(ringleader_correlate::Claim::evidence))
         .advise_command(
             Impact::Disruptive,
             "mount it writable for everybody",
@@ -214,7 +214,7 @@ mod tests {
     use ringleader_model::{ListedFile, Listing, Mount, Severity, SystemFact};
 
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     const MB: u64 = 1 << 20;
 

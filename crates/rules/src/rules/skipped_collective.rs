@@ -25,12 +25,14 @@
 
 use ringleader_model::{Confidence, Evidence, Finding, Impact, RankSet, SourceKind, Weight};
 
-use crate::correlate::align::Fault;
-use crate::correlate::ledger::{Group, View};
-use crate::correlate::waits::{FrontKind, Node, node};
-use crate::correlate::{Scene, mismatch, suspects};
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
+use ringleader_correlate::Scene;
+use ringleader_correlate::calls::align::Fault;
+use ringleader_correlate::calls::ledger::{Group, View};
+use ringleader_correlate::calls::mismatch;
+use ringleader_correlate::waits::graph::{FrontKind, Node, node};
+use ringleader_correlate::waits::suspects;
 
 /// The rule.
 pub(super) static RULE: Rule = Rule {
@@ -161,7 +163,7 @@ fn run_ahead(scene: &Scene<'_>) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     const USUAL: &str = "ar:100 ar:50? ar:7? ag:3?";
 

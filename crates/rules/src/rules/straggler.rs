@@ -30,12 +30,12 @@ use ringleader_model::{
     Weight,
 };
 
-use crate::correlate::Scene;
-use crate::correlate::ledger::{Group, Origin, Track, View};
-use crate::correlate::site::shown;
-use crate::correlate::waits::Node;
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
+use ringleader_correlate::Scene;
+use ringleader_correlate::calls::ledger::{Group, Origin, Track, View};
+use ringleader_correlate::waits::graph::Node;
+use ringleader_correlate::who::tools::shown;
 
 /// The rule.
 pub(super) static RULE: Rule = Rule {
@@ -309,7 +309,7 @@ fn median(values: &mut [i64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     const MS: i64 = 1_000_000;
 

@@ -22,14 +22,15 @@
 
 use ringleader_model::{Confidence, Impact, Need, Rank, Weight};
 
-use crate::correlate::condition::{Busy, Condition, ProcessState};
-use crate::correlate::ledger::View;
-use crate::correlate::suspects::Suspect;
-use crate::correlate::waits::{self, Waits};
-use crate::correlate::{Scene, mismatch};
 use crate::drafting;
 use crate::hardware::storage;
 use crate::rule::{Input, Outcome, Rule};
+use ringleader_correlate::Scene;
+use ringleader_correlate::calls::ledger::View;
+use ringleader_correlate::calls::mismatch;
+use ringleader_correlate::process::condition::{Busy, Condition, ProcessState};
+use ringleader_correlate::waits::graph::{self, Waits};
+use ringleader_correlate::waits::suspects::Suspect;
 
 /// The rule.
 pub(super) static RULE: Rule = Rule {
@@ -157,7 +158,7 @@ fn counts_alone_say_so(scene: &Scene<'_>, suspect: &Suspect) -> bool {
     let in_flight = |view: &Waits| {
         view.fronts.iter().any(|front| {
             scene.ledger.groups.get(front.group).is_some_and(|group| {
-                front.waiting.iter().any(|m| waits::node(group, *m) == Some(suspect.node))
+                front.waiting.iter().any(|m| graph::node(group, *m) == Some(suspect.node))
             })
         })
     };
@@ -188,7 +189,7 @@ fn sleeps_among_spinners(scene: &Scene<'_>, suspect: &Suspect) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{Outcome, RULE};
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     fn waiting() -> Stage {
         Stage::job(3).logs().dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"])
@@ -299,7 +300,10 @@ mod tests {
         job([9, 12, 15, 17]).timed_out(3, "ar:9", 10, 17).expect(&RULE, &["stuck-outside-collective 0"]);
         // RAS, asked later, counts more calls of rank 0 than its log holds; nobody is behind for good.
         let later = job([9, 12, 12, 12]).ras(&["ar:14", "ar:15", "ar:15", "ar:15"]);
-        assert!(matches!((RULE.check)(&crate::correlate::Scene::new(&later.case)), Outcome::Undecided(_)));
+        assert!(matches!(
+            (RULE.check)(&ringleader_correlate::Scene::new(&later.case)),
+            Outcome::Undecided(_)
+        ));
         job([9, 12, 12, 12]).expect(&RULE, &["stuck-outside-collective 0"]);
     }
 

@@ -25,10 +25,10 @@
 
 use ringleader_model::{Cite, Impact, KernelEventKind, LimitKind, SourceKind};
 
-use crate::correlate::Scene;
 use crate::hardware::{Both, Seen};
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found};
+use ringleader_correlate::Scene;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -73,7 +73,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     #[test]
     fn nccl_says_so() {

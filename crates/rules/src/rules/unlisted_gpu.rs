@@ -30,11 +30,11 @@ use ringleader_model::{
     PciDevice, Severity, SourceKind, SystemFact, Weight,
 };
 
-use crate::correlate::Scene;
-use crate::correlate::gpus::{SeenGpu, Use, of_address};
 use crate::gpu_state::{Proof, graded};
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::add_culprit;
+use ringleader_correlate::Scene;
+use ringleader_correlate::who::gpus::{SeenGpu, Use, of_address};
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -128,7 +128,7 @@ fn unlisted(scene: &Scene<'_>, gpus: &[OnBus<'_>]) -> Option<Draft> {
         .culprit(Culprit { host, gpu: Some(first.address), ..Culprit::default() })
         .evidence(gone.iter().take(4).map(|g| g.evidence()))
         .evidence(list.first().map(|row| row.evidence(text)))
-        .evidence(not_started.take(2).map(crate::correlate::machine::MachineEvent::evidence));
+        .evidence(not_started.take(2).map(ringleader_correlate::said::kernel::MachineEvent::evidence));
     Some(advise(draft))
 }
 
@@ -162,8 +162,8 @@ mod tests {
     use ringleader_model::{PciDevice, SystemFact, Weight};
 
     use super::RULE;
-    use crate::staging::Stage;
-    use crate::staging_gpus::{gpu, gpus};
+    use crate::trial::{Stage, Trial as _};
+    use ringleader_correlate::staging::gpus::{gpu, gpus};
 
     /// lspci of eight GPUs, with the revision and the driver of the third.
     fn bus(revision: &str, driver: &str) -> SystemFact {

@@ -21,11 +21,11 @@
 
 use ringleader_model::{Impact, Weight};
 
-use crate::correlate::Scene;
-use crate::correlate::condition::ProcessState;
-use crate::correlate::suspects::Suspect;
 use crate::drafting;
 use crate::rule::{Input, Outcome, Rule};
+use ringleader_correlate::Scene;
+use ringleader_correlate::process::condition::ProcessState;
+use ringleader_correlate::waits::suspects::Suspect;
 
 /// The rule.
 pub(super) static RULE: Rule = Rule {
@@ -89,7 +89,7 @@ fn parted(scene: &Scene<'_>, suspect: &Suspect) -> bool {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     fn stages() -> Stage {
         Stage::job(2).logs().dumps(&["send>1:8@20*2 send>1:8@20?", "recv<0:8*2"])

@@ -32,9 +32,9 @@ use ringleader_model::{
     Confidence, Culprit, Evidence, Finding, GlooEvent, Impact, NcclProcess, SourceKind, TorchEvent, Weight,
 };
 
-use crate::correlate::{Scene, Statement};
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::{Told, add_culprit, got_going, who};
+use ringleader_correlate::{Scene, Statement};
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -177,7 +177,7 @@ fn bootstrap_on_local_interface(scene: &Scene<'_>) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     #[test]
     fn no_interface_of_that_name() {

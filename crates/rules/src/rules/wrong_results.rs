@@ -29,10 +29,10 @@
 
 use ringleader_model::{BenchRun, Confidence, Evidence, Impact, Observation, SourceKind, SystemFact, Weight};
 
-use crate::correlate::Scene;
-use crate::correlate::site::shown;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::found;
+use ringleader_correlate::Scene;
+use ringleader_correlate::who::tools::shown;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -197,7 +197,7 @@ mod tests {
     use ringleader_model::{PciDevice, SystemFact};
 
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     const GB: u64 = 1 << 30;
 

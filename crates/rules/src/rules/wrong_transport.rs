@@ -35,10 +35,10 @@ use ringleader_model::{
     SourceKind, Weight,
 };
 
-use crate::correlate::Scene;
-use crate::correlate::gpus;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::{add_culprit, who};
+use ringleader_correlate::Scene;
+use ringleader_correlate::who::gpus;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -233,7 +233,7 @@ fn network_inside_a_node(scene: &Scene<'_>) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     #[test]
     fn sockets_although_devices_are_listed() {

@@ -7,10 +7,10 @@ use ringleader_model::{
 };
 
 use super::RULE;
-use crate::correlate::Scene;
-use crate::correlate::waits::Node;
 use crate::drafting;
 use crate::rule::Draft;
+use ringleader_correlate::Scene;
+use ringleader_correlate::waits::graph::Node;
 
 /// One finding for each link, however often it was told of.
 pub(super) fn findings(scene: &Scene<'_>) -> Vec<Finding> {
@@ -53,7 +53,7 @@ mod tests {
     use ringleader_model::{Fact, Rank, SourceKind, WatchEvent, WatchedLink, Who};
 
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
 
     fn told(stage: Stage, rank: u32, peer: Option<u32>) -> Stage {
         let text = "the link of rank 2 (10.0.0.2) is slow".into();

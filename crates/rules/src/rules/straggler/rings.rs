@@ -3,12 +3,12 @@
 use ringleader_model::{Confidence, Evidence, Finding, Impact, Severity, SourceKind, Weight};
 
 use super::RULE;
-use crate::correlate::Scene;
-use crate::correlate::lateness::{self, Late, Of};
-use crate::correlate::ledger::{Group, Track, View};
-use crate::correlate::waits::Node;
 use crate::drafting;
 use crate::rule::Draft;
+use ringleader_correlate::Scene;
+use ringleader_correlate::calls::ledger::{Group, Track, View};
+use ringleader_correlate::waits::graph::Node;
+use ringleader_correlate::waits::lateness::{self, Late, Of};
 
 /// Fewer late collectives than this are chance.
 const MIN_LATE: usize = 8;
@@ -82,7 +82,7 @@ fn kernel_time(track: &Track<'_>, seq: u32) -> Option<Evidence> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::staging::Stage;
+    use crate::trial::{Stage, Trial as _};
     use ringleader_model::RingOp;
 
     /// 40 collectives, 10 ms apart; `late` says by how much a rank comes late to a number, and whether its GPU had had

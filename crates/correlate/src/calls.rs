@@ -1,0 +1,8 @@
+//! What each rank called, per group, and where the ranks of a group part ways.
+
+pub mod align;
+pub mod ledger;
+pub mod mismatch;
+pub mod moments;
+pub mod pattern;
+pub mod rhythm;

@@ -1,0 +1,206 @@
+//! Divergences joined over views: what Flight Recorder, NCCL's own lines and the watchdogs say of the same fault is
+//! one mismatch with several proofs.
+
+use std::fmt::Write as _;
+
+use ringleader_model::{Evidence, Frame, OpState, RankSet, SourceKind, user_frame};
+
+use crate::Scene;
+use crate::calls::align::{Divergence, Fault};
+use crate::calls::ledger::{Origin, Track, View};
+use crate::waits::graph::{Node, node};
+use crate::waits::inside;
+
+/// One fault of collective logic.
+#[derive(Clone, Debug)]
+pub struct Mismatch {
+    /// How the odd ranks differ.
+    pub fault: Fault,
+    /// Who differs.
+    pub odd: Vec<Node>,
+    /// Who agrees.
+    pub usual: RankSet,
+    /// Everyone else in the group.
+    pub victims: RankSet,
+    /// Both sides are equal in number.
+    pub halves: bool,
+    /// Group, for people.
+    pub group: String,
+    /// Number of the first differing call.
+    pub seq: u32,
+    /// What the odd ranks called.
+    pub odd_call: String,
+    /// What the others called.
+    pub usual_call: String,
+    /// Place of the odd ranks' first differing call.
+    pub place: Option<Frame>,
+    /// Proofs.
+    pub evidence: Vec<Evidence>,
+    /// When, ns.
+    pub at_ns: Option<i64>,
+    /// Calls after the difference that bear the explanation out.
+    pub n_confirmed: usize,
+    /// All have gone on since, and made many calls together: what stands still now does so for another reason.
+    pub is_bygone: bool,
+    /// Views that saw it.
+    pub views: Vec<View>,
+}
+
+/// Whether this rank has parted from its group, in a call that the group has not left behind.
+pub fn has_parted(scene: &Scene<'_>, who: Node) -> bool {
+    scene.mismatches.iter().any(|m| !m.is_bygone && m.odd.contains(&who))
+}
+
+/// Whether any rank has.
+pub fn any_parted(scene: &Scene<'_>) -> bool {
+    scene.mismatches.iter().any(|m| !m.is_bygone)
+}
+
+/// Joins the divergences of a scene. The first in time comes first: what happens in other groups afterwards follows.
+pub fn mismatches(scene: &Scene<'_>) -> Vec<Mismatch> {
+    let mut found: Vec<Mismatch> = Vec::new();
+    for divergence in &scene.divergences {
+        let Some(fresh) = describe(scene, divergence) else { continue };
+        // The same odd ranks, seen by another recorder: one fault.
+        let is_known = |m: &&mut Mismatch| {
+            // Views that see nothing end do not tell what is bygone.
+            let same_time = m.is_bygone == fresh.is_bygone || !fresh.views[0].knows_ends();
+            m.odd == fresh.odd && same_time && !m.views.contains(&fresh.views[0])
+        };
+        let known = found.iter_mut().find(is_known);
+        match known {
+            Some(known) => {
+                known.evidence.extend(fresh.evidence);
+                known.views.extend(fresh.views);
+                // Records keep more than lines do: the explanation that more calls bear out stands.
+                if fresh.n_confirmed > known.n_confirmed && class(fresh.fault) != class(known.fault) {
+                    known.fault = fresh.fault;
+                    known.n_confirmed = fresh.n_confirmed;
+                    known.odd_call = fresh.odd_call;
+                    known.usual_call = fresh.usual_call;
+                }
+                known.place = known.place.take().or(fresh.place);
+                known.at_ns = known.at_ns.or(fresh.at_ns);
+            }
+            None => found.push(fresh),
+        }
+    }
+    found.sort_by_key(|m| (m.at_ns.is_none(), m.at_ns, m.seq));
+    found
+}
+
+fn class(fault: Fault) -> u8 {
+    match fault {
+        Fault::Skipped(_) => 0,
+        Fault::Extra(_) => 1,
+        Fault::LeftEarly => 2,
+        Fault::Operation(_) => 3,
+        Fault::Size => 4,
+        Fault::Type => 5,
+        Fault::Order => 6,
+    }
+}
+
+fn describe(scene: &Scene<'_>, divergence: &Divergence) -> Option<Mismatch> {
+    let group = scene.ledger.groups.get(divergence.group)?;
+    let track = |at: usize| group.tracks.get(at).and_then(Option::as_ref);
+    let call = |at: usize| {
+        let call = track(at)?.call(divergence.seq)?;
+        Some(scene.ledger.get(call)?.describe())
+    };
+    let first_odd = *divergence.odd.first()?;
+    let mut evidence = Vec::new();
+    for at in divergence.odd.iter().take(2).chain([&divergence.reference]) {
+        if let Some(track) = track(*at) {
+            evidence.extend(evidence_of(scene, track, divergence.seq));
+        }
+    }
+    if divergence.fault == Fault::Order
+        && let (Some(odd), Some(usual)) = (track(first_odd), track(divergence.reference))
+    {
+        // Where the odd rank makes the call that the others make here.
+        let is_it = |seq: &u32| {
+            let calls = odd.call(*seq).zip(usual.call(divergence.seq));
+            let calls = calls.and_then(|(a, b)| Some((scene.ledger.get(a)?, scene.ledger.get(b)?)));
+            calls.is_some_and(|(a, b)| a.fits(b))
+        };
+        let later = (divergence.seq..=odd.last_seq()).skip(1).find(is_it);
+        evidence.extend(later.and_then(|seq| evidence_of(scene, odd, seq)));
+    }
+    // Rings keep no stacks: there it is where the rank stands since, unless it has gone on.
+    let place = |at: usize| {
+        let track = track(at)?;
+        let is_in_it = || track.finished.is_none_or(|f| f < divergence.seq);
+        place_near(scene, track, &group.name, divergence.seq)
+            .or_else(|| standing(scene, track).filter(|_| is_in_it()).cloned())
+    };
+    let place = divergence.odd.iter().find_map(|at| place(*at));
+    let odd: Vec<Node> = divergence.odd.iter().filter_map(|at| node(group, *at)).collect();
+    let usual: RankSet = divergence.usual_ranks(&scene.ledger).into_iter().collect();
+    let victims = group.ranks.iter().copied().flatten().filter(|r| !odd.contains(&Node::Rank(*r))).collect();
+    Some(Mismatch {
+        fault: divergence.fault,
+        odd,
+        usual,
+        victims,
+        halves: divergence.halves,
+        group: group.name.clone(),
+        seq: divergence.seq,
+        odd_call: call(first_odd)?,
+        usual_call: call(divergence.reference)?,
+        place,
+        evidence,
+        at_ns: divergence.at_ns,
+        n_confirmed: divergence.n_confirmed,
+        is_bygone: divergence.is_bygone,
+        views: vec![group.view],
+    })
+}
+
+/// One call of one rank as cited evidence.
+pub fn evidence_of(scene: &Scene<'_>, track: &Track<'_>, seq: u32) -> Option<Evidence> {
+    if matches!(track.origin, Origin::Lines) {
+        let (_, cite, text) = track.lines.first()?;
+        return Some(Evidence { cite: *cite, text: text.clone(), kind: SourceKind::TorchLog });
+    }
+    let op = track.op(seq)?;
+    let call = scene.ledger.get(track.call(seq)?)?.describe();
+    let who = track.rank.map_or_else(|| "unknown rank".to_owned(), |r| format!("rank {}", r.0));
+    let mut text = format!("{who} #{seq}: {call}");
+    if let Origin::Dump(dump) = track.origin
+        && let Some(op) = dump.ops.get(op as usize)
+    {
+        let state = match op.state {
+            OpState::Scheduled => "scheduled",
+            OpState::Started => "started",
+            OpState::Completed => "completed",
+        };
+        let _ = write!(text, ", {state}");
+    }
+    if let Origin::Ring(ring) = track.origin {
+        text.push_str(&inside::state(ring, op));
+    }
+    if let Some(frame) = user_frame(&track.frames(op)) {
+        let _ = write!(text, ", called from {} ({}:{})", frame.function, frame.file, frame.line);
+    }
+    Some(Evidence { cite: track.cite_op(op), text, kind: track.kind })
+}
+
+/// Where the program of a ring's rank stands, unless it is on its way out.
+pub fn standing<'s>(scene: &'s Scene<'_>, track: &Track<'_>) -> Option<&'s Frame> {
+    let stand = scene.condition(track.rank?)?.stand.as_ref()?;
+    (matches!(track.origin, Origin::Ring(_)) && !stand.is_leaving()).then(|| stand.place()).flatten()
+}
+
+/// How far from a call another one's place still tells something.
+const NEAR: u32 = 64;
+
+/// Place in the user's code of a call; of the nearest call that has one, since operations of a backward pass have no
+/// frame of the user; of the failed collective the watchdog printed, where there is no dump.
+pub fn place_near(scene: &Scene<'_>, track: &Track<'_>, group: &str, seq: u32) -> Option<Frame> {
+    let at = |seq: u32| track.op(seq).and_then(|op| user_frame(&track.frames(op)).cloned());
+    (0..=NEAR).flat_map(|d| [seq.checked_add(d), seq.checked_sub(d)]).flatten().find_map(at).or_else(|| {
+        let stand = scene.watchdog.stand(group, track.rank?)?;
+        user_frame(&stand.frames).cloned()
+    })
+}

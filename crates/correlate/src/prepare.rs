@@ -1,0 +1,5 @@
+//! Before anything is joined: copies of files left out, sizes of communicators completed, several jobs told apart.
+
+pub mod copies;
+pub mod jobs;
+pub mod sizes;

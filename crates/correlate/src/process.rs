@@ -1,0 +1,3 @@
+//! The processes of the ranks: alive and where, stopped, dead and how.
+
+pub mod condition;

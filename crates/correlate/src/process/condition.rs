@@ -1,0 +1,554 @@
+//! In what condition each rank's process is: alive and where, stopped, dead and how.
+
+use std::collections::BTreeMap;
+
+use ringleader_knowledge::place::{self, Place};
+use ringleader_model::{
+    Case, Cite, Evidence, Fact, Frame, Pid, Rank, SourceKind, StackTool, ThreadStack, TorchEvent, user_frame,
+};
+
+use crate::calls::ledger;
+use crate::calls::rhythm::Horizon;
+use crate::waits::inside::clock;
+use crate::who::roster::Roster;
+
+/// State letter of a process list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProcessState {
+    /// R.
+    Running,
+    /// S, I.
+    Sleeping,
+    /// D.
+    Uninterruptible,
+    /// T, t.
+    Stopped,
+    /// Z, X.
+    Zombie,
+}
+
+/// How a process ended.
+#[derive(Clone, Debug)]
+pub struct Exit {
+    /// Exit code; negative = signal.
+    pub code: i64,
+    /// The launcher says this was the first failure it noticed.
+    pub is_root: bool,
+    /// As cited.
+    pub evidence: Evidence,
+}
+
+/// Where a process stands.
+#[derive(Clone, Debug)]
+pub struct Stand {
+    /// Frames of the main thread, innermost first.
+    pub frames: Vec<Frame>,
+    /// py-spy's active/idle.
+    pub active: Option<bool>,
+    /// Another thread that holds Python's lock, and that thread's stack.
+    pub gil_holder: Option<(Box<str>, Evidence)>,
+    /// As cited.
+    pub evidence: Evidence,
+}
+
+/// What a process does outside.
+#[derive(Clone, Debug)]
+pub struct Busy {
+    /// What.
+    pub place: &'static Place,
+    /// The thread that holds Python's lock.
+    pub holder: Option<Box<str>>,
+    /// The frame that says so, unless it is the one where the thread stands; or the thread that holds the lock.
+    pub evidence: Option<Evidence>,
+}
+
+impl Busy {
+    /// `in the data loader`.
+    pub fn words(&self) -> String {
+        match &self.holder {
+            Some(holder) => format!("{}, which thread {holder} holds", self.place.text),
+            None => self.place.text.to_owned(),
+        }
+    }
+
+    /// It stands still with the storage below it.
+    pub fn is_on_files(&self) -> bool {
+        matches!(self.place.id, "data-loader" | "checkpoint" | "storage")
+    }
+}
+
+/// Calls of CUDA that return once the GPU has done its work.
+const GPU_WAITS: [&str; 7] = [
+    "cudaStreamSynchronize",
+    "cudaDeviceSynchronize",
+    "cudaEventSynchronize",
+    "cuStreamSynchronize",
+    "cuCtxSynchronize",
+    "cuEventSynchronize",
+    "cuMemcpyDtoH",
+];
+
+impl Stand {
+    /// Innermost frame of the user's own code.
+    pub fn place(&self) -> Option<&Frame> {
+        // Stacks name installed files by a path below their package directory, as they do a program's own files. What is
+        // known to be a library is none of the program's.
+        let library = place::of_stack(&self.names()).filter(|(_, at)| {
+            self.frames.get(*at).is_some_and(|f| f.file.contains('/') && !f.file.starts_with('/'))
+        });
+        let outside = library.and_then(|(_, at)| user_frame(self.frames.get(at + 1..)?));
+        outside.or_else(|| user_frame(&self.frames))
+    }
+
+    /// The main thread waits for the GPU or inside torch.distributed: it waits, it does not hold up.
+    pub fn waits_in_gpu_or_collective(&self) -> bool {
+        self.frames.iter().filter(|f| !f.is_native()).take(4).any(|f| {
+            let file = &*f.file;
+            let gpu = file.ends_with("torch/cuda/__init__.py") || file.ends_with("torch/cuda/streams.py");
+            let wait = matches!(
+                &*f.function,
+                "synchronize" | "wait" | "query" | "item" | "cpu" | "tolist" | "elapsed_time"
+            );
+            let collective = file.ends_with("torch/distributed/distributed_c10d.py") && !self.is_leaving();
+            gpu && wait || collective
+        }) || self.waits_for_gpu()
+    }
+
+    /// Functions and files, innermost first.
+    fn names(&self) -> Vec<(&str, &str)> {
+        self.frames.iter().map(|f| (&*f.function, &*f.file)).collect()
+    }
+
+    /// What it does there, told from its frames.
+    pub fn activity(&self) -> Option<Busy> {
+        let told = place::of_stack(&self.names());
+        // Who waits without a sign for what, while another thread holds Python's lock, waits for that.
+        if let Some((holder, evidence)) = &self.gil_holder
+            && told.is_none_or(|(place, _)| matches!(place.id, "gil" | "lock"))
+            && let Some(place) = place::all().iter().find(|p| p.id == "gil")
+        {
+            return Some(Busy { place, holder: Some(holder.clone()), evidence: Some(evidence.clone()) });
+        }
+        let (place, at) = told?;
+        let frame = self.frames.get(at)?;
+        let text = format!("its stack goes through {} ({}:{})", frame.function, frame.file, frame.line);
+        let evidence = Evidence { text, ..self.evidence.clone() };
+        Some(Busy { place, holder: None, evidence: (at > 0).then_some(evidence) })
+    }
+
+    /// The main thread waits for work on the GPU to end: in Python's `synchronize`, or below it in the CUDA runtime.
+    pub fn waits_for_gpu(&self) -> bool {
+        // Between CUDA's call and the kernel's lie frames of the driver without names.
+        let mut n_python = 0;
+        let near = self.frames.iter().take_while(|f| {
+            n_python += u32::from(!f.is_native());
+            n_python <= 12
+        });
+        near.into_iter().any(|f| {
+            let file = &*f.file;
+            let of_torch =
+                file.ends_with("torch/cuda/__init__.py") || file.ends_with("torch/cuda/streams.py");
+            of_torch && matches!(&*f.function, "synchronize" | "wait")
+                || GPU_WAITS.iter().any(|name| f.function.starts_with(name))
+        })
+    }
+
+    /// The main thread is on its way out: tearing down, at exit.
+    pub fn is_leaving(&self) -> bool {
+        self.frames.iter().any(|f| {
+            matches!(
+                &*f.function,
+                "destroy_process_group"
+                    | "_shutdown"
+                    | "_exit_function"
+                    | "atexit"
+                    | "_run_exitfuncs"
+                    | "shutdown"
+            ) && !f.is_native()
+                && f.owner() == ringleader_model::FrameOwner::Framework
+        })
+    }
+
+    /// The main thread is setting up the job.
+    pub fn is_joining(&self) -> bool {
+        self.frames.iter().any(|f| {
+            matches!(
+                &*f.function,
+                "init_process_group"
+                    | "_create_c10d_store"
+                    | "_new_process_group_helper"
+                    | "rendezvous"
+                    | "next_rendezvous"
+            )
+        })
+    }
+}
+
+/// What is known of one rank's process.
+#[derive(Clone, Debug, Default)]
+pub struct Condition {
+    /// From a process list, with the row.
+    pub state: Option<(ProcessState, Evidence)>,
+    /// Kernel function it sleeps in.
+    pub wchan: Option<Box<str>>,
+    /// A list of processes of its node has its peers and not it.
+    pub absent: Option<Evidence>,
+    /// Its ring was read while it lived.
+    pub ring_live: Option<Evidence>,
+    /// Its ring shows nothing in flight.
+    pub ring_idle: bool,
+    /// Its ring ends before those of processes of the same node that live.
+    pub ring_gone: Option<Evidence>,
+    /// The launcher's account of its end.
+    pub exit: Option<Exit>,
+    /// Its own crash report.
+    pub crash: Option<(Box<str>, Vec<ThreadStack>, Evidence)>,
+    /// Main thread's stack while alive.
+    pub stand: Option<Stand>,
+    /// Two threads of its program stand inside collectives at the same time.
+    pub two_inside: Option<Evidence>,
+    /// The stack tool failed on it, and why.
+    pub stand_failure: Option<(Box<str>, Evidence)>,
+    /// RAS got no answer from it.
+    pub ras_missing: Option<Evidence>,
+    /// It aborted its communicator before anything timed out, or destroyed it.
+    pub comm_closed: Option<Evidence>,
+    /// Its watchdog reported a timeout.
+    pub timed_out: Option<Evidence>,
+    /// It raised an exception of its own.
+    pub exception: Option<Evidence>,
+}
+
+/// Conditions of all ranks that anything tells of.
+#[derive(Clone, Debug, Default)]
+pub struct Conditions {
+    by_rank: BTreeMap<Rank, Condition>,
+    /// Any launcher printed its table of failures.
+    pub has_failure_table: bool,
+}
+
+impl Condition {
+    /// What its process does outside: by its stack, else by the kernel's function that it sleeps in.
+    pub fn busy(&self) -> Option<Busy> {
+        let by_stack = self.stand.as_ref().and_then(Stand::activity);
+        let by_kernel = || {
+            let place = place::of_wait(self.wchan.as_deref()?)?;
+            Some(Busy { place, holder: None, evidence: None })
+        };
+        by_stack.or_else(by_kernel)
+    }
+}
+
+impl Conditions {
+    /// Condition of a rank; empty if nothing is known.
+    pub fn get(&self, rank: Rank) -> Option<&Condition> {
+        self.by_rank.get(&rank)
+    }
+
+    /// All ranks with a known condition.
+    pub fn all(&self) -> impl Iterator<Item = (Rank, &Condition)> {
+        self.by_rank.iter().map(|(rank, condition)| (*rank, condition))
+    }
+
+    /// Collects what a case tells.
+    pub fn new(case: &Case, roster: &Roster) -> Self {
+        let mut conditions = Self::default();
+        for observation in &case.observations {
+            let said = |kind| Evidence { cite: observation.cite, text: observation.text.to_string(), kind };
+            match &observation.fact {
+                Fact::Processes(table) => conditions.join_processes(roster, table, observation.cite),
+                Fact::Stacks(stacks) => {
+                    let Some(pid) = stacks.pid else { continue };
+                    let Some(rank) = roster.rank_of(pid, observation.who.host.as_ref()) else { continue };
+                    let condition = conditions.by_rank.entry(rank).or_default();
+                    if let Some(failure) = &stacks.failure {
+                        condition.stand_failure.get_or_insert((failure.clone(), said(SourceKind::Stacks)));
+                    }
+                    let inside: Vec<String> = stacks.threads.iter().filter_map(stand_in_collective).collect();
+                    if inside.len() > 1 {
+                        let text =
+                            format!("threads of rank {} inside collectives: {}", rank.0, inside.join("; "));
+                        condition.two_inside.get_or_insert(Evidence {
+                            cite: observation.cite,
+                            text,
+                            kind: SourceKind::Stacks,
+                        });
+                    }
+                    if condition.stand.is_none()
+                        && let Some(thread) = main_thread(&stacks.threads, pid, stacks.tool)
+                        && !is_of_worker(thread)
+                    {
+                        let mut stand = stand_of(thread, observation.cite);
+                        stand.gil_holder = gil_holder(&stacks.threads, thread, observation.cite);
+                        condition.stand = Some(stand);
+                    }
+                }
+                Fact::Nccl(log) => {
+                    for comm in &log.comms {
+                        let Some(rank) =
+                            log.processes.get(comm.process as usize).and_then(|p| roster.find(&p.who)?.rank)
+                        else {
+                            continue;
+                        };
+                        if let Some(cite) = comm.aborted.or(comm.destroyed) {
+                            let word = if comm.aborted.is_some() { "Abort" } else { "Destroy COMPLETE" };
+                            let evidence = Evidence {
+                                cite,
+                                text: format!(
+                                    "comm {:#x} rank {} nranks {} - {word}",
+                                    comm.ptr, comm.rank.0, comm.n_ranks
+                                ),
+                                kind: SourceKind::NcclLog,
+                            };
+                            conditions.by_rank.entry(rank).or_default().comm_closed.get_or_insert(evidence);
+                        }
+                    }
+                }
+                Fact::Ras(report) => {
+                    // A rank without either mark did answer: it has left that communicator.
+                    let no_answer =
+                        report.comms.iter().flat_map(|c| &c.missing).filter(|p| p.unresponsive || p.dead);
+                    let peers = report.missing_processes.iter().chain(no_answer);
+                    for peer in peers {
+                        let Some(rank) = peer.pid.and_then(|pid| roster.rank_of(pid, peer.host.as_ref()))
+                        else {
+                            continue;
+                        };
+                        let text = format!(
+                            "RAS got no answer from process {}{}",
+                            peer.pid.map_or(0, |p| p.0),
+                            peer.host.as_ref().map_or(String::new(), |h| format!(" on node {h}"))
+                        );
+                        let evidence = Evidence { cite: observation.cite, text, kind: SourceKind::Ras };
+                        conditions.by_rank.entry(rank).or_default().ras_missing.get_or_insert(evidence);
+                    }
+                }
+                Fact::Torch(event) => {
+                    conditions.has_failure_table |= matches!(event, TorchEvent::ChildFailure { .. });
+                    let Some(rank) = observation.who.rank.or_else(|| roster.find(&observation.who)?.rank)
+                    else {
+                        continue;
+                    };
+                    let condition = conditions.by_rank.entry(rank).or_default();
+                    match event {
+                        TorchEvent::ChildFailure { exit_code, is_root, .. } => {
+                            let exit = Exit {
+                                code: *exit_code,
+                                is_root: *is_root,
+                                evidence: said(SourceKind::TorchLog),
+                            };
+                            if condition.exit.as_ref().is_none_or(|e| !e.is_root) {
+                                condition.exit = Some(exit);
+                            }
+                        }
+                        TorchEvent::ChildExit { exit_code } => {
+                            let exit = Exit {
+                                code: *exit_code,
+                                is_root: false,
+                                evidence: said(SourceKind::TorchLog),
+                            };
+                            condition.exit.get_or_insert(exit);
+                        }
+                        TorchEvent::Crash { reason, threads, .. } => {
+                            condition.crash.get_or_insert((
+                                reason.clone(),
+                                threads.clone(),
+                                said(SourceKind::TorchLog),
+                            ));
+                        }
+                        TorchEvent::WatchdogTimeout { .. } => {
+                            condition.timed_out.get_or_insert(said(SourceKind::TorchLog));
+                        }
+                        TorchEvent::Exception(_) => {
+                            condition.exception.get_or_insert(said(SourceKind::TorchLog));
+                        }
+                        _ => {}
+                    }
+                }
+                _ => {}
+            }
+        }
+        conditions.join_rings(case, roster);
+        // Whose stack was taken is alive, whatever a list leaves out: it may have been cut.
+        for condition in conditions.by_rank.values_mut().filter(|c| c.stand.is_some()) {
+            condition.absent = None;
+            condition.ring_gone = None;
+        }
+        conditions
+    }
+
+    /// Processes whose rings were read while they lived, and those of which only the ring was left.
+    fn join_rings(&mut self, case: &Case, roster: &Roster) {
+        /// A ring that was copied by hand a moment before the others were read.
+        const MOMENT_NS: i64 = 1_000_000_000;
+        let horizon = Horizon::new(case);
+        let rings = ledger::rings(case);
+        let lives = |boot_id: &str| rings.iter().any(|(_, r)| r.is_live && &*r.boot_id == boot_id);
+        for (observation, ring) in &rings {
+            let Some(rank) = ledger::rank_of(roster, observation) else { continue };
+            let pid = observation.who.pid.map_or(0, |p| p.0);
+            let said = |text: String| Some(Evidence { cite: observation.cite, text, kind: SourceKind::Ring });
+            let condition = self.by_rank.entry(rank).or_default();
+            condition.ring_idle = !ring.ops.iter().any(ringleader_model::RingOp::is_open);
+            if ring.is_live {
+                let at = clock(ring.taken_ns);
+                condition.ring_live = said(format!("rank {} (pid {pid}) lived at {at}", rank.0));
+            } else if ring.is_ended {
+                let text = format!(
+                    "rank {} (pid {pid}) closed all its communicators in order, the last at {}",
+                    rank.0,
+                    clock(ring.taken_ns)
+                );
+                condition.comm_closed = condition.comm_closed.take().or_else(|| said(text));
+            } else if lives(&ring.boot_id) && horizon.after(ring) > MOMENT_NS {
+                let after_s = horizon.after(ring) / 1_000_000_000;
+                let text = format!(
+                    "the ring of rank {} (pid {pid}) ends at {}; processes of its node lived {after_s} s later, it did not",
+                    rank.0,
+                    clock(ring.taken_ns)
+                );
+                condition.ring_gone = said(text);
+                condition.absent = condition.absent.take().or_else(|| condition.ring_gone.clone());
+            }
+        }
+    }
+
+    fn join_processes(&mut self, roster: &Roster, table: &ringleader_model::ProcessTable, cite: Cite) {
+        let mut present: Vec<Rank> = Vec::new();
+        for row in &table.rows {
+            let Some(rank) = row.pid.and_then(|pid| roster.rank_of(pid, None)) else { continue };
+            present.push(rank);
+            let state = match row.state.chars().next() {
+                Some('R') => ProcessState::Running,
+                Some('S' | 'I') => ProcessState::Sleeping,
+                Some('D') => ProcessState::Uninterruptible,
+                Some('T' | 't') => ProcessState::Stopped,
+                Some('Z' | 'X') => ProcessState::Zombie,
+                _ => continue,
+            };
+            let condition = self.by_rank.entry(rank).or_default();
+            let text = format!(
+                "pid {} STAT {} WCHAN {} {}",
+                row.pid.map_or(0, |p| p.0),
+                row.state,
+                if row.wchan.is_empty() { "-" } else { &row.wchan },
+                row.command
+            );
+            let evidence =
+                Evidence { cite: Cite { line: row.line, ..cite }, text, kind: SourceKind::Processes };
+            condition.wchan = Some(row.wchan.clone()).filter(|w| !w.is_empty());
+            condition.state = Some((state, evidence));
+        }
+        if present.is_empty() {
+            return;
+        }
+        // Its node's list shows peers of the same node, and not it. Nodes are told by host; a single unnamed list of
+        // a single-node job counts for all.
+        let hosts = |rank: Rank| roster.by_rank(rank).and_then(|m| m.host.clone());
+        let here: Vec<_> = present.iter().filter_map(|r| hosts(*r)).collect();
+        let one_list_of_all = roster.members.iter().filter_map(|m| m.host.as_ref()).all(|h| here.contains(h));
+        for member in &roster.members {
+            let Some(rank) = member.rank.filter(|r| !present.contains(r)) else { continue };
+            if member.pid.is_none() {
+                continue;
+            }
+            let same_node = match &member.host {
+                Some(host) => here.contains(host),
+                None => one_list_of_all,
+            };
+            if same_node {
+                let condition = self.by_rank.entry(rank).or_default();
+                let text = format!(
+                    "pid {} (rank {}) is not in this list of processes; its peers are",
+                    member.pid.map_or(0, |p| p.0),
+                    rank.0
+                );
+                condition.absent.get_or_insert(Evidence { cite, text, kind: SourceKind::Processes });
+            }
+        }
+    }
+}
+
+/// The collective that a thread of the program is in, and the user's line that called it.
+fn stand_in_collective(thread: &ThreadStack) -> Option<String> {
+    let call = thread.frames.iter().find(|f| f.file.ends_with("torch/distributed/distributed_c10d.py"))?;
+    let place = user_frame(&thread.frames)?;
+    Some(format!("{} called from {} ({}:{})", call.function, place.function, place.file, place.line))
+}
+
+/// The thread that runs the program: named MainThread, or the one whose id is the pid, or the one with user code.
+fn main_thread(threads: &[ThreadStack], pid: Pid, tool: StackTool) -> Option<&ThreadStack> {
+    threads
+        .iter()
+        .find(|t| t.name.as_deref() == Some("MainThread"))
+        .or_else(|| threads.iter().find(|t| t.tid == Some(u64::from(pid.0))))
+        // faulthandler prints the most recent thread first and the main thread last.
+        .or_else(|| {
+            if tool == StackTool::Faulthandler {
+                threads.iter().rev().find(|t| !t.frames.is_empty())
+            } else {
+                None
+            }
+        })
+        .or_else(|| threads.iter().find(|t| user_frame(&t.frames).is_some()))
+        .filter(|t| !t.frames.is_empty())
+}
+
+/// Frames of a crash report's interesting thread: the one that crashed, or the main thread.
+pub fn crash_frames(threads: &[ThreadStack]) -> &[Frame] {
+    threads
+        .iter()
+        .find(|t| t.current && !t.frames.is_empty())
+        .or_else(|| threads.iter().rev().find(|t| !t.frames.is_empty()))
+        .map_or(&[], |t| t.frames.as_slice())
+}
+
+/// The process is a worker of a data loader: a child of a rank, which tells nothing of where the rank stands.
+fn is_of_worker(thread: &ThreadStack) -> bool {
+    let is_loop =
+        |f: &Frame| &*f.function == "_worker_loop" && f.file.ends_with("utils/data/_utils/worker.py");
+    thread.frames.iter().any(is_loop)
+}
+
+/// A thread other than the main one that holds Python's lock.
+fn gil_holder(threads: &[ThreadStack], main: &ThreadStack, cite: Cite) -> Option<(Box<str>, Evidence)> {
+    let holder = threads.iter().find(|t| t.holds_gil && !std::ptr::eq(*t, main))?;
+    let frame = holder.frames.iter().find(|f| !f.is_native()).or(holder.frames.first())?;
+    let name: Box<str> = match (&holder.name, holder.tid) {
+        (Some(name), _) => name.clone(),
+        (None, Some(tid)) => tid.to_string().into(),
+        (None, None) => "without a name".into(),
+    };
+    let text =
+        format!("thread {name} holds Python's lock: {} ({}:{})", frame.function, frame.file, frame.line);
+    Some((name, Evidence { cite, text, kind: SourceKind::Stacks }))
+}
+
+fn stand_of(thread: &ThreadStack, cite: Cite) -> Stand {
+    // What is innermost tells what it waits for, and the program's own frames where.
+    let is_mixed = thread.frames.iter().any(|f| f.file.ends_with(".py"));
+    let (n_native, n_more) = if is_mixed { (2, 4) } else { (0, 4) };
+    let n_inner = thread.frames.iter().take_while(|f| f.is_native()).count();
+    let inner = thread.frames.iter().take(n_inner.min(n_native));
+    let outer = thread.frames.iter().skip(if is_mixed { n_inner } else { 0 }).take(n_more);
+    let chain: Vec<String> = inner
+        .chain(outer)
+        .map(|f| {
+            if f.line > 0 {
+                format!("{} ({}:{})", f.function, f.file, f.line)
+            } else {
+                f.function.to_string()
+            }
+        })
+        .collect();
+    Stand {
+        frames: thread.frames.clone(),
+        active: thread.active,
+        gil_holder: None,
+        evidence: Evidence {
+            cite,
+            text: format!("main thread: {}", chain.join(" < ")),
+            kind: SourceKind::Stacks,
+        },
+    }
+}

@@ -1,0 +1,214 @@
+//! Links that went down while something ran, as kernels tell it: neither the downs of setting up nor those of tearing
+//! down.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ringleader_model::{Case, Fact, KernelEventKind, LinkMedium, LinkState, NetFact, NicTrouble, SourceId};
+
+use crate::said::kernel::{Bond, Machine, MachineEvent};
+
+/// Uptime below which a link that was never up is still being set up, seconds.
+const SETTING_UP_US: u64 = 300_000_000;
+/// An interface that is removed this soon after went down for that.
+const TEARING_DOWN_S: f64 = 5.0;
+
+/// Interfaces and verbs devices that the job's logs name.
+#[derive(Clone, Debug, Default)]
+pub struct Used {
+    /// Network interfaces: of the bootstrap, and of sockets.
+    pub interfaces: BTreeSet<String>,
+    /// Verbs devices: `mlx5_0`.
+    pub devices: BTreeSet<String>,
+    /// Some of these devices are Ethernet cards, which kernels call by their interface.
+    has_roce: bool,
+    /// Verbs device of each interface that a tool names with it (show_gids, `rdma link`).
+    device_of: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// Drivers of Ethernet cards that speak verbs.
+const VERBS_DRIVERS: [&str; 6] = ["mlx5_core", "mlx4_core", "bnxt_en", "irdma", "ice ", "qede"];
+
+impl Used {
+    /// What NCCL's logs say.
+    pub fn new(case: &Case) -> Self {
+        let mut used = Self::default();
+        let logs = case.observations.iter().filter_map(|o| match &o.fact {
+            Fact::Nccl(log) => Some(log),
+            _ => None,
+        });
+        for process in logs.flat_map(|log| &log.processes) {
+            // `eth0:192.0.2.2<0>`, `[0]eth0:192.0.2.2<0> [1]…`
+            for text in [&process.bootstrap, &process.socket_devices].into_iter().flatten() {
+                used.interfaces.extend(names(text));
+            }
+            // `[0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]; OOB eth0:192.0.2.2<0>`
+            if let Some(text) = &process.ib_devices {
+                used.devices.extend(names(text.split(';').next().unwrap_or(text)));
+                used.has_roce |= text.to_ascii_lowercase().contains("/roce");
+            }
+        }
+        for observation in &case.observations {
+            let Fact::Net(fact) = &observation.fact else { continue };
+            let (device, interface) = match &**fact {
+                NetFact::Gid(entry) => (&*entry.device, &*entry.netdev),
+                NetFact::Port(port) => (&*port.device, port.netdev.as_deref().unwrap_or_default()),
+                _ => continue,
+            };
+            if !device.is_empty() && !interface.is_empty() {
+                used.device_of.entry(interface.to_owned()).or_default().insert(device.to_owned());
+            }
+        }
+        used
+    }
+
+    /// The interface is that of a verbs device that the job uses; None if no tool says whose it is.
+    fn is_verbs(&self, interface: &str) -> Option<bool> {
+        let devices = self.device_of.get(interface)?;
+        Some(devices.iter().any(|d| self.devices.contains(d)))
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.interfaces.contains(name) || self.devices.contains(name)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.interfaces.is_empty() && self.devices.is_empty()
+    }
+}
+
+/// Words before a colon, the number in brackets left away.
+fn names(text: &str) -> impl Iterator<Item = String> + '_ {
+    text.split_ascii_whitespace().filter_map(|word| {
+        let word = word.rsplit(']').next().unwrap_or(word);
+        let (name, _) = word.split_once(':')?;
+        (!name.is_empty() && name.bytes().any(|b| b.is_ascii_alphabetic())).then(|| name.to_owned())
+    })
+}
+
+/// A link that went down in mid-run.
+#[derive(Clone, Debug)]
+pub struct Down<'s, 'a> {
+    /// The statement.
+    pub event: &'s MachineEvent<'a>,
+    /// Its name.
+    pub name: &'s str,
+    /// An InfiniBand port, or a card whose firmware died.
+    pub is_infiniband: bool,
+    /// When it came back, the first time after.
+    pub up_again: Option<&'s MachineEvent<'a>>,
+    /// The job's logs name it.
+    pub is_used: bool,
+    /// It may be a port that the job's logs call by its other name.
+    pub is_guess: bool,
+}
+
+/// What one log says of one link of one host, in its order.
+#[derive(Default)]
+struct Life<'s, 'a> {
+    /// When it came up.
+    ups: Vec<&'s MachineEvent<'a>>,
+    /// When its interface was removed.
+    removed: Vec<&'s MachineEvent<'a>>,
+}
+
+impl<'s, 'a> Life<'s, 'a> {
+    fn was_up_before(&self, event: &MachineEvent<'_>) -> bool {
+        self.ups.first().is_some_and(|first| first.seconds_to(event).is_some_and(|s| s > 0.0))
+    }
+
+    fn up_again_after(&self, event: &MachineEvent<'_>) -> Option<&'s MachineEvent<'a>> {
+        next(&self.ups, event).filter(|up| event.seconds_to(up).is_some_and(|s| s > 0.0))
+    }
+
+    fn is_removed_after(&self, event: &MachineEvent<'_>) -> bool {
+        let seconds = next(&self.removed, event).and_then(|removed| event.seconds_to(removed));
+        seconds.is_some_and(|s| (0.0..=TEARING_DOWN_S).contains(&s))
+    }
+}
+
+/// The first of `all` that stands behind `event`: a log is in the order of time.
+fn next<'s, 'a>(all: &[&'s MachineEvent<'a>], event: &MachineEvent<'_>) -> Option<&'s MachineEvent<'a>> {
+    let at = all.partition_point(|other| other.observation.cite <= event.observation.cite);
+    all.get(at).copied()
+}
+
+type Link<'s> = (SourceId, Option<&'s str>, &'s str);
+
+fn link<'s>(event: &'s MachineEvent<'_>, name: &'s str) -> Link<'s> {
+    (event.observation.cite.source, event.observation.who.host.as_deref(), name)
+}
+
+fn lives<'s, 'a>(machine: &'s Machine<'a>) -> BTreeMap<Link<'s>, Life<'s, 'a>> {
+    let mut lives: BTreeMap<Link<'_>, Life<'_, '_>> = BTreeMap::new();
+    for event in machine.all() {
+        let KernelEventKind::Link { interface, state, .. } = &event.event.kind else { continue };
+        let life = lives.entry(link(event, interface)).or_default();
+        match state {
+            LinkState::Up => life.ups.push(event),
+            LinkState::Removed => life.removed.push(event),
+            LinkState::Down => {}
+        }
+    }
+    lives
+}
+
+/// Downs in mid-run of links that the job may use, in source order.
+pub fn downs<'s, 'a>(machine: &'s Machine<'a>, used: &Used) -> Vec<Down<'s, 'a>> {
+    let mut found = Vec::new();
+    let lives = lives(machine);
+    let unknown = Life::default();
+    for event in machine.near() {
+        let (name, is_infiniband) = match &event.event.kind {
+            KernelEventKind::Link { interface, state: LinkState::Down, medium }
+                if *medium != LinkMedium::Bridge =>
+            {
+                (&**interface, *medium == LinkMedium::InfiniBand)
+            }
+            KernelEventKind::NicTrouble {
+                driver,
+                interface,
+                trouble: NicTrouble::Dead | NicTrouble::Module,
+            } => (interface.as_deref().unwrap_or(driver), driver.starts_with("mlx")),
+            _ => continue,
+        };
+        let life = lives.get(&link(event, name)).unwrap_or(&unknown);
+        let was_up = life.was_up_before(event);
+        let is_removed = life.is_removed_after(event);
+        let is_setting_up = !was_up && event.event.uptime_us.is_some_and(|us| us < SETTING_UP_US);
+        let verbs = used.is_verbs(name);
+        let is_used = used.has(name) || verbs == Some(true);
+        let is_infiniband = is_infiniband || verbs == Some(true);
+        let by_verbs_driver = || VERBS_DRIVERS.iter().any(|d| event.observation.text.contains(d));
+        let is_guess = used.has_roce && verbs.is_none() && !is_used && by_verbs_driver();
+        // Another card of the same machine is no business of the job's.
+        let is_foreign = machine.has_job && !used.is_empty() && !is_used && !is_guess && is_named(event);
+        if is_removed || is_setting_up || is_foreign || event.bond == Bond::Foreign {
+            continue;
+        }
+        let up_again = life.up_again_after(event);
+        found.push(Down { event, name, is_infiniband, up_again, is_used, is_guess });
+    }
+    found
+}
+
+/// The statement names an interface, rather than a card by its driver alone.
+fn is_named(event: &MachineEvent<'_>) -> bool {
+    match &event.event.kind {
+        KernelEventKind::Link { interface, .. } => !interface.contains("_core") && &**interface != "bnxt_en",
+        KernelEventKind::NicTrouble { interface, .. } => interface.is_some(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_interfaces_and_devices() {
+        let of = |text| names(text).collect::<Vec<_>>();
+        assert_eq!(of("eth0:192.0.2.2<0>"), ["eth0"]);
+        assert_eq!(of("[0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]"), ["mlx5_0", "mlx5_1"]);
+        assert_eq!(of("[0]ens1f0:10.0.0.1<0> [1]ens1f1:10.0.1.1<0>"), ["ens1f0", "ens1f1"]);
+    }
+}

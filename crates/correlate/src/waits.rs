@@ -1,0 +1,6 @@
+//! Who waits for whom, who holds the others up, and how late each rank comes.
+
+pub mod graph;
+pub mod inside;
+pub mod lateness;
+pub mod suspects;

@@ -1,0 +1,420 @@
+//! Ranks that hold the others up: awaited by someone, waiting for nobody. What the views agree on is joined.
+
+use ringleader_model::{Evidence, Frame, OpState, Rank, RankSet, SourceKind, user_frame};
+
+use crate::Scene;
+use crate::calls::ledger::{Group, Track, View};
+use crate::calls::mismatch::{evidence_of, place_near, standing};
+use crate::calls::pattern;
+use crate::waits::graph::{Front, FrontKind, Node, Root, Waits, node};
+
+/// A rank that holds others up.
+#[derive(Clone, Debug)]
+pub struct Suspect {
+    /// Who.
+    pub node: Node,
+    /// Who waits for it, directly or through others.
+    pub victims: RankSet,
+    /// Views that show it.
+    pub views: Vec<View>,
+    /// All that speaks against it is that it left no record.
+    pub weak: bool,
+    /// What the others wait in: `all_reduce #45 of default_pg`.
+    pub awaited_in: String,
+    /// It is awaited in a send or receive.
+    pub in_p2p: bool,
+    /// It waits inside operations of its own, for those whom it holds up.
+    pub is_inside: bool,
+    /// Place in the code where the others wait.
+    pub waiters_place: Option<Frame>,
+    /// Last call it made itself, and from where.
+    pub last_place: Option<Frame>,
+    /// Proofs.
+    pub evidence: Vec<Evidence>,
+    /// Since when the others wait, ns.
+    pub since_ns: Option<i64>,
+}
+
+/// Joins the roots of all views. Views that know completion count before those that only count calls.
+pub fn suspects(scene: &Scene<'_>) -> Vec<Suspect> {
+    let mut found: Vec<Suspect> = Vec::new();
+    // Where one rank has run ahead of all, those behind it are not at fault.
+    for waits in scene.waits.iter().filter(|w| ran_ahead(scene, w).is_none()) {
+        for root in &waits.roots {
+            let fresh = describe(scene, waits, root);
+            match found.iter_mut().find(|s| s.node == fresh.node) {
+                Some(known) => {
+                    known.views.extend(fresh.views);
+                    known.evidence.extend(fresh.evidence);
+                    known.weak &= fresh.weak;
+                    known.in_p2p |= fresh.in_p2p;
+                    known.since_ns = known.since_ns.or(fresh.since_ns);
+                    known.waiters_place = known.waiters_place.take().or(fresh.waiters_place);
+                    known.last_place = known.last_place.take().or(fresh.last_place);
+                    let all = known.victims.ranks().iter().chain(fresh.victims.ranks()).copied().collect();
+                    known.victims = all;
+                }
+                None => found.push(fresh),
+            }
+        }
+    }
+    for waits in scene.waits.iter().filter(|w| w.view.knows_ends()) {
+        let whole = |cycle: &&Vec<Node>| went_on(scene, waits, cycle).is_none();
+        for root in waits.cycles.iter().filter(whole).filter_map(|cycle| broken_pair(scene, waits, cycle)) {
+            match found.iter_mut().find(|s| s.node == root.node) {
+                Some(known) => {
+                    known.views.push(waits.view);
+                    known.is_inside = true;
+                }
+                None => found.push(Suspect { is_inside: true, ..describe(scene, waits, &root) }),
+            }
+        }
+    }
+    // A rank that one view shows to be waiting itself is no root, whatever a poorer view says.
+    let waiting_elsewhere = |s: &Suspect| {
+        scene
+            .waits
+            .iter()
+            .filter(|w| w.view.knows_ends())
+            .any(|w| !s.views.iter().any(|v| v.knows_ends()) && waits_on_somebody(scene, w, s.node))
+    };
+    found.retain(|s| !waiting_elsewhere(s));
+    found.sort_by(|a, b| {
+        (a.weak, std::cmp::Reverse(a.views.len()), std::cmp::Reverse(a.victims.len()), a.node).cmp(&(
+            b.weak,
+            std::cmp::Reverse(b.views.len()),
+            std::cmp::Reverse(b.victims.len()),
+            b.node,
+        ))
+    });
+    found
+}
+
+/// In a circle of waiting that runs over a message whose other side was never posted, that side broke it: the message
+/// cannot come any more, since its rank went on to wait for the circle. The oldest such message counts.
+pub fn broken_pair(scene: &Scene<'_>, waits: &Waits, cycle: &[Node]) -> Option<Root> {
+    let in_cycle = |group: &Group<'_>, members: &[usize]| {
+        members.iter().filter_map(|m| node(group, *m)).find(|n| cycle.contains(n))
+    };
+    let (_, at, node) = waits
+        .fronts
+        .iter()
+        .enumerate()
+        .filter(|(_, f)| matches!(f.what, FrontKind::P2p { .. }))
+        .filter_map(|(at, front)| {
+            let group = scene.ledger.groups.get(front.group)?;
+            in_cycle(group, &front.waiting)?;
+            Some((front.since_ns, at, in_cycle(group, &front.behind)?))
+        })
+        .min_by_key(|(since, at, _)| (since.is_none(), *since, *at))?;
+    let victims = cycle.iter().copied().filter(|n| *n != node).collect();
+    Some(Root { node, fronts: vec![at], victims, weak: false })
+}
+
+/// The one rank that, by NCCL's own count, made more calls than anybody else in every group that differs, while others
+/// time out: it left out a call that they wait in, and the count of that group hides it behind a later call.
+pub fn ran_ahead(scene: &Scene<'_>, waits: &Waits) -> Option<Node> {
+    if waits.view != View::Nccl
+        || waits.fronts.is_empty()
+        || !scene.conditions.all().any(|(_, c)| c.timed_out.is_some())
+    {
+        return None;
+    }
+    let mut leader = None;
+    for front in &waits.fronts {
+        let group = scene.ledger.groups.get(front.group)?;
+        let [only] = front.waiting.as_slice() else { return None };
+        let who = node(group, *only)?;
+        if *leader.get_or_insert(who) != who {
+            return None;
+        }
+    }
+    let leader = leader?;
+    // Those behind wait too: they say so themselves. A rank that is gone is behind for a reason of its own.
+    let all_wait = waits.fronts.iter().all(|front| {
+        scene.ledger.groups.get(front.group).is_some_and(|group| {
+            front.behind.iter().all(|m| {
+                let condition = group.rank(*m).and_then(|r| scene.condition(r));
+                condition.is_some_and(|c| c.timed_out.is_some())
+            })
+        })
+    });
+    if !all_wait {
+        return None;
+    }
+    // Further on by a whole stretch of the program, not by one message that nobody took.
+    let collective = waits.fronts.iter().any(|f| matches!(f.what, FrontKind::Collective(_)));
+    let both_ways = {
+        let toward = |send: bool| {
+            waits.fronts.iter().any(|f| {
+                let FrontKind::P2p { from, .. } = f.what else { return false };
+                f.waiting.first().is_some_and(|w| (*w == from as usize) == send)
+            })
+        };
+        toward(true) && toward(false)
+    };
+    (collective || both_ways).then_some(leader)
+}
+
+/// In a circle of waiting, a rank that all others of a group wait for went on without the call: nobody else in that
+/// group is missing, and the rank waits elsewhere for one of them.
+pub fn went_on<'w>(scene: &Scene<'_>, waits: &'w Waits, cycle: &[Node]) -> Option<(Node, &'w Front)> {
+    if !waits.view.knows_ends() {
+        return None;
+    }
+    let mut found =
+        waits.fronts.iter().filter(|f| matches!(f.what, FrontKind::Collective(_))).filter_map(|front| {
+            let group = scene.ledger.groups.get(front.group)?;
+            let mut awaited = front.behind.iter().chain(&front.held).filter_map(|m| node(group, *m));
+            let (Some(one), None) = (awaited.next(), awaited.next()) else { return None };
+            let all_others = front.waiting.len() > 1 && front.waiting.len() + 1 == group.tracks.len();
+            (all_others && cycle.contains(&one) && leads(scene, one, front.group)).then_some((one, front))
+        });
+    match (found.next(), found.next()) {
+        (Some(one), None) => Some(one),
+        (None, _) => broke_pattern(scene, waits, cycle),
+        _ => None,
+    }
+}
+
+/// The one rank of a circle that broke its own order of calls, without a call that others of the circle wait in. Where
+/// several did, the program calls its groups in another order there.
+fn broke_pattern<'w>(scene: &Scene<'_>, waits: &'w Waits, cycle: &[Node]) -> Option<(Node, &'w Front)> {
+    let mut found: Option<(Node, &'w Front)> = None;
+    for front in waits.fronts.iter().filter(|f| matches!(f.what, FrontKind::Collective(_))) {
+        let Some(group) = scene.ledger.groups.get(front.group) else { continue };
+        if !front.waiting.iter().filter_map(|m| node(group, *m)).any(|n| cycle.contains(&n)) {
+            continue;
+        }
+        for member in &front.behind {
+            let Some(who) = node(group, *member).filter(|n| cycle.contains(n)) else { continue };
+            let Some(Some(track)) = group.tracks.get(*member) else { continue };
+            if !pattern::left_out(track) {
+                continue;
+            }
+            match found {
+                Some((known, _)) if known != who => return None,
+                Some(_) => {}
+                None => found = Some((who, front)),
+            }
+        }
+    }
+    found
+}
+
+/// Whether a rank is further on than its peers in some group but this one: it made calls there that none of them has
+/// made yet. A rank that is merely kept waiting by one message is not.
+fn leads(scene: &Scene<'_>, who: Node, but: usize) -> bool {
+    let groups = scene.ledger.groups.iter().enumerate().filter(|(at, g)| *at != but && g.view.knows_ends());
+    groups.into_iter().any(|(_, group)| {
+        let Some(me) = (0..group.tracks.len()).find(|m| node(group, *m) == Some(who)) else { return false };
+        let Some(Some(mine)) = group.tracks.get(me) else { return false };
+        let others = || {
+            group
+                .tracks
+                .iter()
+                .enumerate()
+                .filter(|(m, _)| *m != me)
+                .filter_map(|(m, t)| Some((m, t.as_ref()?)))
+        };
+        let most = others().map(|(_, t)| t.entered).max();
+        if most.is_some_and(|most| mine.entered > most) {
+            return true;
+        }
+        // Messages: more sent and more asked for than the peer has asked for and sent.
+        let count = |track: &Track<'_>, peer: usize, is_send: bool| {
+            track.p2p.iter().filter(|p| p.is_send == is_send && p.peer as usize == peer).count()
+        };
+        others().any(|(m, t)| {
+            mine.from_start
+                && t.from_start
+                && count(mine, m, true) > count(t, me, false)
+                && count(mine, m, false) > count(t, me, true)
+        })
+    })
+}
+
+fn waits_on_somebody(scene: &Scene<'_>, waits: &Waits, who: Node) -> bool {
+    waits.fronts.iter().any(|front| {
+        let Some(group) = scene.ledger.groups.get(front.group) else { return false };
+        !(front.behind.is_empty() && front.held.is_empty())
+            && front.waiting.iter().any(|m| node(group, *m) == Some(who))
+    })
+}
+
+fn describe(scene: &Scene<'_>, waits: &Waits, root: &Root) -> Suspect {
+    let mut suspect = Suspect {
+        node: root.node,
+        victims: root.victims.iter().filter_map(|n| n.rank()).collect(),
+        views: vec![waits.view],
+        weak: root.weak,
+        awaited_in: String::new(),
+        in_p2p: false,
+        is_inside: false,
+        waiters_place: None,
+        last_place: None,
+        evidence: Vec::new(),
+        since_ns: None,
+    };
+    for at in &root.fronts {
+        let Some(front) = waits.fronts.get(*at) else { continue };
+        let Some(group) = scene.ledger.groups.get(front.group) else { continue };
+        suspect.since_ns = match (suspect.since_ns, front.since_ns) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        let first_waiter = front.waiting.first().and_then(|m| group.tracks.get(*m)).and_then(Option::as_ref);
+        let what = match front.what {
+            FrontKind::Collective(seq) => {
+                let call = first_waiter
+                    .and_then(|t| scene.ledger.get(t.call(seq)?))
+                    .map_or("collective", |c| c.kind.name());
+                if let Some(track) = first_waiter {
+                    suspect.evidence.extend(evidence_of(scene, track, seq).or_else(|| lines_of(track)));
+                    suspect.waiters_place =
+                        suspect.waiters_place.take().or_else(|| place_near(scene, track, &group.name, seq));
+                }
+                format!("{call} #{seq} of {}", group.name)
+            }
+            FrontKind::P2p { from, to, nth } => {
+                suspect.in_p2p = true;
+                if let Some(track) = first_waiter {
+                    let open = track
+                        .p2p
+                        .iter()
+                        .filter(|p| p.done != Some(true))
+                        .find(|p| p.peer == u32::MAX || p.peer == from || p.peer == to);
+                    if let Some(p2p) = open {
+                        let frames = track.frames(p2p.op);
+                        suspect.waiters_place =
+                            suspect.waiters_place.take().or_else(|| user_frame(&frames).cloned()).or_else(
+                                || {
+                                    let stand = scene.watchdog.stand(&group.name, track.rank?)?;
+                                    user_frame(&stand.frames).cloned()
+                                },
+                            );
+                        // A ring keeps no stacks: there it is where the waiter stands.
+                        suspect.waiters_place =
+                            suspect.waiters_place.take().or_else(|| standing(scene, track).cloned());
+                    }
+                    suspect.evidence.push(Evidence {
+                        cite: track.cite,
+                        text: pair_text(group, from, to, nth, waits.view),
+                        kind: track.kind,
+                    });
+                }
+                if from == u32::MAX || to == u32::MAX {
+                    format!("send or receive of {}", group.name)
+                } else {
+                    format!(
+                        "message {nth} from {} to {} of {}",
+                        name(group, from),
+                        name(group, to),
+                        group.name
+                    )
+                }
+            }
+            FrontKind::Count(kind, need) => {
+                suspect.evidence.extend(count_text(
+                    group,
+                    front.waiting.first().copied(),
+                    root.node,
+                    kind,
+                    need,
+                ));
+                format!("{} #{need} of {}", kind.name(), group.name)
+            }
+        };
+        if suspect.waiters_place.is_none() {
+            suspect.waiters_place = first_waiter.and_then(|t| place_of_waiter(scene, t.rank?));
+        }
+        if suspect.awaited_in.is_empty() {
+            suspect.awaited_in = what;
+        }
+        if let Some(own) = (0..group.tracks.len()).find(|m| node(group, *m) == Some(root.node))
+            && let Some(Some(track)) = group.tracks.get(own)
+            && waits.view != View::Ras
+        {
+            if let Some(op) = track.op(track.last_seq()) {
+                suspect.last_place =
+                    suspect.last_place.take().or_else(|| user_frame(&track.frames(op)).cloned());
+            }
+            if matches!(front.what, FrontKind::Collective(_)) {
+                let text = format!(
+                    "{} entered {} collectives of {}; the others entered more",
+                    root.node.rank().map_or_else(|| "this rank".to_owned(), |r| format!("rank {}", r.0)),
+                    track.entered,
+                    group.name
+                );
+                suspect.evidence.push(Evidence { cite: track.cite, text, kind: track.kind });
+            }
+        }
+    }
+    suspect.evidence.dedup();
+    suspect
+}
+
+/// Where a rank waits, from its own dump's oldest unfinished operation or its watchdog.
+fn place_of_waiter(scene: &Scene<'_>, rank: Rank) -> Option<Frame> {
+    let owned = scene.dumps.iter().find(|d| d.rank == Some(rank));
+    let from_dump = owned.and_then(|owned| {
+        let op = owned.dump.ops.iter().find(|op| op.state != OpState::Completed)?;
+        let stack = owned.dump.stacks.get(op.stack as usize)?;
+        let frames: Vec<Frame> =
+            stack.iter().filter_map(|f| owned.dump.frames.get(*f as usize)).cloned().collect();
+        user_frame(&frames).cloned()
+    });
+    from_dump.or_else(|| user_frame(scene.watchdog.frames_of(rank)?).cloned())
+}
+
+fn lines_of(track: &crate::calls::ledger::Track<'_>) -> Option<Evidence> {
+    let (_, cite, text) = track.lines.first()?;
+    Some(Evidence { cite: *cite, text: text.clone(), kind: SourceKind::TorchLog })
+}
+
+fn name(group: &Group<'_>, member: u32) -> String {
+    group.rank(member as usize).map_or_else(|| format!("member {member}"), |r| format!("rank {}", r.0))
+}
+
+fn pair_text(group: &Group<'_>, from: u32, to: u32, nth: u32, view: View) -> String {
+    if from == u32::MAX || to == u32::MAX {
+        return format!("a send or receive of {} does not finish", group.name);
+    }
+    let count = |member: u32, is_send: bool, peer: u32| {
+        let track = group.tracks.get(member as usize).and_then(Option::as_ref);
+        track.map(|t| t.p2p.iter().filter(|p| p.is_send == is_send && p.peer == peer).count())
+    };
+    let (sent, received) = (count(from, true, to), count(to, false, from));
+    let number = |n: Option<usize>| n.map_or_else(|| "an unknown number of".to_owned(), |n| n.to_string());
+    let unit = if view == View::Nccl { "calls" } else { "entries" };
+    format!(
+        "{} posted {} sends to {}, which posted {} receives ({unit}); number {nth} has no partner",
+        name(group, from),
+        number(sent),
+        name(group, to),
+        number(received)
+    )
+}
+
+fn count_text(
+    group: &Group<'_>,
+    waiter: Option<usize>,
+    root: Node,
+    kind: ringleader_model::OpKind,
+    need: u64,
+) -> Option<Evidence> {
+    let cite = group.tracks.iter().flatten().map(|t| t.cite).next()?;
+    let own = (0..group.counts.len()).find(|m| node(group, *m) == Some(root));
+    let launched = own
+        .and_then(|m| group.counts.get(m)?.as_ref())
+        .and_then(|c| c.iter().find(|(k, _)| *k == kind))
+        .map(|(_, n)| *n);
+    let who = root.rank().map_or_else(|| "a rank".to_owned(), |r| format!("rank {}", r.0));
+    let other =
+        waiter.and_then(|w| group.rank(w)).map_or_else(|| "others".to_owned(), |r| format!("rank {}", r.0));
+    let text = match launched {
+        Some(n) => format!("RAS: {who} has launched {n} {}, {other} at least {need}", kind.name()),
+        None => format!("RAS has no data of {who}; {other} has launched {need} {}", kind.name()),
+    };
+    Some(Evidence { cite, text, kind: SourceKind::Ras })
+}

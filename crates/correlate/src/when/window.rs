@@ -1,0 +1,233 @@
+//! Whether there is a job in the evidence at all, and the time that it spans.
+
+use ringleader_model::{Case, Fact, Note, NoteKind, ProcessTable, TorchEvent, WallTime, WatchEvent};
+
+const SECOND_NS: i64 = 1_000_000_000;
+/// How far a statement may lie before the first sign of the job: clocks of hosts differ, and setting up takes time.
+const BEFORE_NS: i64 = 120 * SECOND_NS;
+/// As above, where it is known when the job's first process began.
+const BEFORE_START_NS: i64 = 2 * SECOND_NS;
+/// How far a statement may lie after the job's own account of its end: peers time out, and the launcher waits for them.
+const AFTER_NS: i64 = 600 * SECOND_NS;
+const YEAR_NS: i64 = 365 * 86_400 * SECOND_NS;
+
+/// The time that a job's own evidence spans.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Window {
+    /// With year, ns.
+    first: Option<i64>,
+    /// Month, day and time alone, ns.
+    first_in_year: Option<i64>,
+    /// When its first process began, with year, ns: to the second, if no sign of it is older.
+    began: Option<i64>,
+    /// From the first to the last sign of a job that says that it ended, ns. None if it does not say so, or not when.
+    span: Option<i64>,
+}
+
+/// Where a moment lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lies {
+    Before,
+    Within,
+    After,
+}
+
+impl Window {
+    fn widen(&mut self, at: WallTime) {
+        if at.ns <= 0 {
+            return;
+        }
+        if at.has_year {
+            self.first = Some(self.first.map_or(at.ns, |f| f.min(at.ns)));
+        }
+        let ns = in_year(at);
+        self.first_in_year = Some(self.first_in_year.map_or(ns, |f| f.min(ns)));
+    }
+
+    /// Time since the first sign of the job, ns; None if they cannot be compared.
+    fn since_first(&self, at: WallTime) -> Option<i64> {
+        if let (true, Some(first)) = (at.has_year, self.first) {
+            return Some(at.ns.saturating_sub(first));
+        }
+        // A job that spans the turn of the year has its first moment at the year's end.
+        let first = self.first.map(|ns| in_year(WallTime { ns, error_ns: 0, has_year: true }));
+        // Without years the nearer way round is meant.
+        let apart = in_year(at).saturating_sub(first.or(self.first_in_year)?);
+        Some(apart.saturating_add(YEAR_NS / 2).rem_euclid(YEAR_NS) - YEAR_NS / 2)
+    }
+
+    /// Where a moment lies; None if they cannot be compared.
+    pub(crate) fn place(&self, at: Option<WallTime>) -> Option<Lies> {
+        let at = at?;
+        let since = self.since_first(at)?;
+        // The first sign of a job may be minutes younger than the job.
+        let is_exact = self.began.is_some() && self.began == self.first;
+        let before_ns = if is_exact { BEFORE_START_NS } else { BEFORE_NS };
+        Some(if since.saturating_add(at.error_ns) < -before_ns {
+            Lies::Before
+        } else if self.span.is_some_and(|span| since.saturating_sub(at.error_ns) - span > AFTER_NS) {
+            Lies::After
+        } else {
+            Lies::Within
+        })
+    }
+}
+
+/// Month, day and time of a moment, as if its year were 1970.
+pub fn in_year(at: WallTime) -> i64 {
+    const DAY_NS: i64 = 86_400 * SECOND_NS;
+    // Days of 1970 before each month, March first.
+    const BEFORE: [i64; 12] = [59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 0, 31];
+    if !at.has_year {
+        return at.ns;
+    }
+    let (days, of_day) = (at.ns.div_euclid(DAY_NS), at.ns.rem_euclid(DAY_NS));
+    // The usual era arithmetic: years that begin in March, so that a leap day is the last day of one.
+    let shifted = days + 719_468;
+    let of_era = shifted.rem_euclid(146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5;
+    let before = usize::try_from(month).ok().and_then(|m| BEFORE.get(m)).copied().unwrap_or(0);
+    (before + day) * DAY_NS + of_day
+}
+
+/// Evidence that a job leaves, or a sight of it while it runs. One that was looked for in vain, or may have stood where
+/// an archive is cut, is there too: a kernel log beside it does not stand for itself.
+pub(crate) fn has_job(case: &Case) -> bool {
+    has_records(case)
+        || is_cut(case)
+        || case.observations.iter().any(|o| match &o.fact {
+            Fact::Watch(WatchEvent::Ranks(all)) => !all.is_empty(),
+            Fact::Processes(table) => {
+                began(table).is_some() || table.pick.as_ref().is_some_and(|pick| pick.unread.is_some())
+            }
+            _ => false,
+        })
+}
+
+/// An archive ends before its end. It is a source of its own, of no kind, where something is to be said of it.
+pub fn is_cut(case: &Case) -> bool {
+    let is_archive = |note: &Note| {
+        case.sources.get(note.cite.source.0 as usize).is_some_and(|source| source.kinds.is_empty())
+    };
+    case.notes.iter().any(|note| note.kind == NoteKind::Truncated && is_archive(note))
+}
+
+/// What a job itself has written, or NCCL within it.
+pub fn has_records(case: &Case) -> bool {
+    case.observations.iter().any(|o| {
+        matches!(o.fact, Fact::Nccl(_) | Fact::Torch(_) | Fact::Flight(_) | Fact::Ras(_) | Fact::Ring(_))
+    })
+}
+
+/// When the first of a job's processes that live began, ns.
+fn began(table: &ProcessTable) -> Option<i64> {
+    let own = table.rows.iter().filter_map(|row| row.picked.as_deref()).filter(|p| p.is_of_job);
+    own.filter_map(|p| p.started_ns).min()
+}
+
+/// Statements with which a job tells that it, or a part of it, came to its end.
+fn tells_end(event: &TorchEvent) -> bool {
+    matches!(
+        event,
+        TorchEvent::WatchdogTimeout { .. }
+            | TorchEvent::WatchdogDied { .. }
+            | TorchEvent::AsyncError { .. }
+            | TorchEvent::Exception(_)
+            | TorchEvent::Crash { .. }
+            | TorchEvent::ChildFailure { .. }
+            | TorchEvent::ChildExit { .. }
+            | TorchEvent::LauncherFailed { .. }
+    )
+}
+
+pub(crate) fn window(case: &Case) -> Window {
+    let mut window = Window::default();
+    let mut signs: Vec<WallTime> = Vec::new();
+    let mut is_ended = false;
+    let (mut n_comms, mut n_closed) = (0_usize, 0_usize);
+    // A job of which a launcher says that it failed is not the one that is seen to live.
+    let is_over = case.observations.iter().any(|o| match &o.fact {
+        Fact::Torch(event) => matches!(
+            event,
+            TorchEvent::ChildFailure { .. }
+                | TorchEvent::ChildExit { .. }
+                | TorchEvent::LauncherFailed { .. }
+        ),
+        _ => false,
+    });
+    let mut first_seen: Option<i64> = None;
+    for observation in &case.observations {
+        match &observation.fact {
+            Fact::Processes(table) => {
+                if let Some(ns) = began(table).filter(|_| !is_over) {
+                    first_seen = Some(first_seen.map_or(ns, |first| first.min(ns)));
+                }
+                continue;
+            }
+            Fact::Kernel(_) | Fact::Gpus(_) | Fact::GpuTests(_) | Fact::GpuService(_) | Fact::Limits(_) => {
+                continue;
+            }
+            Fact::Nccl(log) => {
+                let stamps = log
+                    .processes
+                    .iter()
+                    .filter_map(|p| p.last_at)
+                    .chain(log.comms.iter().filter_map(|c| c.at))
+                    .chain(log.messages.iter().filter_map(|m| m.at));
+                stamps.for_each(|at| {
+                    window.widen(at);
+                    signs.push(at);
+                });
+                n_comms += log.comms.len();
+                n_closed += log.comms.iter().filter(|c| c.destroyed.is_some() || c.aborted.is_some()).count();
+                if let Some(call) = log.calls.iter().find(|c| c.at_s > 0) {
+                    let ns = i64::from(call.at_s) * SECOND_NS;
+                    window.widen(WallTime { ns, error_ns: SECOND_NS, has_year: true });
+                }
+            }
+            Fact::Flight(dump) => {
+                if let Some(op) = dump.ops.iter().find(|op| op.created_ns > 0) {
+                    window.widen(WallTime { ns: op.created_ns, error_ns: 0, has_year: true });
+                }
+            }
+            _ => {}
+        }
+        if let Fact::Watch(WatchEvent::Began(ns)) = observation.fact {
+            window.began = Some(window.began.map_or(ns, |began| began.min(ns)));
+        }
+        if let Fact::Torch(event) = &observation.fact {
+            is_ended |= observation.at.is_some() && tells_end(event);
+        }
+        if let Some(at) = observation.at {
+            window.widen(at);
+            signs.push(at);
+        }
+    }
+    if let Some(ns) = first_seen {
+        window.began = Some(window.began.map_or(ns, |began| began.min(ns)));
+        window.widen(WallTime { ns, error_ns: 0, has_year: true });
+    }
+    if is_ended || (n_comms > 0 && n_closed == n_comms) {
+        window.span = signs.into_iter().filter_map(|at| window.since_first(at)).max();
+    }
+    window
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_year_is_left_away() {
+        let at = |ns, has_year| WallTime { ns, error_ns: 0, has_year };
+        // 2026-11-20 08:21:34 and `Nov 20 08:21:34`
+        assert_eq!(in_year(at(1_795_162_894 * SECOND_NS, true)), 27_937_294 * SECOND_NS);
+        assert_eq!(in_year(at(27_937_294 * SECOND_NS, false)), 27_937_294 * SECOND_NS);
+        // 2024-02-29 is as far as 1970-03-01; 2024-03-01 is the same: 1970 had no such day.
+        assert_eq!(in_year(at(1_704_067_200 * SECOND_NS, true)), 0, "2024-01-01");
+        assert_eq!(in_year(at(1_735_603_200 * SECOND_NS, true)), 364 * 86_400 * SECOND_NS, "2024-12-31");
+    }
+}

@@ -1,0 +1,7 @@
+//! Who is who: ranks, processes, hosts and GPUs, and whose a dump or the output of a tool is.
+
+pub mod culprits;
+pub mod dumps;
+pub mod gpus;
+pub mod roster;
+pub mod tools;

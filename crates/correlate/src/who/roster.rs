@@ -1,0 +1,793 @@
+//! Who is who: rank, host, process, local rank and GPU, joined from whatever names two of them together.
+//!
+//! NCCL's INIT lines tie host and pid to a rank and a GPU, torchrun's table ties rank, local rank and pid, RAS ties
+//! pid, address and rank, a launcher's prefix ties a line to a rank. None of them is complete in real evidence.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ringleader_model::{
+    Case, Culprit, Fact, Host, LocalRank, NcclLog, Observation, PciAddress, Pid, Rank, RasReport, RingRecord,
+    StoreEvent, TorchEvent, WatchEvent, Who,
+};
+
+/// One process of the job.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Member {
+    /// Global rank.
+    pub rank: Option<Rank>,
+    /// Host as logs name it.
+    pub host: Option<Host>,
+    /// Address, as RAS names hosts.
+    pub address: Option<Host>,
+    /// Process.
+    pub pid: Option<Pid>,
+    /// Rank within its node.
+    pub local_rank: Option<LocalRank>,
+    /// GPU.
+    pub gpu: Option<PciAddress>,
+    /// CUDA device number.
+    pub cuda_dev: Option<u32>,
+    /// NVML index: the row of nvidia-smi.
+    pub nvml_dev: Option<u32>,
+    /// GPUs that it runs on by the driver's list, else those whose device files it has open.
+    pub holds: Vec<PciAddress>,
+    /// Its number on the node, where its container counts anew.
+    pub outer_pid: Option<Pid>,
+    /// It was this rank in an earlier attempt, and another process has taken its place.
+    pub is_followed: bool,
+}
+
+impl Member {
+    /// Of several processes of one rank the one that is it now comes first.
+    fn order(&self) -> impl Ord + use<> {
+        (self.rank.is_none(), self.rank, self.is_followed, self.host.clone(), self.pid)
+    }
+}
+
+/// All members of the job.
+#[derive(Clone, Debug, Default)]
+pub struct Roster {
+    /// Members, ordered by rank, unknown ranks last.
+    pub members: Vec<Member>,
+    /// World size, if anything tells.
+    pub world_size: Option<u32>,
+    /// Pids that are launchers (agents), not ranks.
+    pub launchers: BTreeSet<Pid>,
+    /// Members of each pid, of the container and of the node, by their places in `members`: snapshots of many nodes ask by
+    /// the row.
+    places: BTreeMap<Pid, BTreeSet<usize>>,
+}
+
+/// Processes that one observation says were started as ranks.
+fn started(observation: &Observation) -> &[Who] {
+    match &observation.fact {
+        Fact::Environment(_) => std::slice::from_ref(&observation.who),
+        Fact::Watch(WatchEvent::Ranks(all)) => all,
+        _ => &[],
+    }
+}
+
+/// Names that many hosts share; they tell nothing.
+fn telling_host(host: Option<&Host>) -> Option<&Host> {
+    host.filter(|h| !matches!(&***h, "localhost" | "" | "127.0.0.1" | "::1"))
+}
+
+fn hosts_agree(a: Option<&Host>, b: Option<&Host>) -> bool {
+    match (telling_host(a), telling_host(b)) {
+        (Some(a), Some(b)) => a == b,
+        _ => true,
+    }
+}
+
+impl Member {
+    fn agrees_with(&self, other: &Member) -> bool {
+        let same = |a: Option<u32>, b: Option<u32>| a.is_none() || b.is_none() || a == b;
+        let hosts = hosts_agree(self.host.as_ref(), other.host.as_ref());
+        let addresses = match (&self.address, &other.address) {
+            (Some(a), Some(b)) => a == b,
+            _ => true,
+        };
+        hosts
+            && addresses
+            && same(self.rank.map(|r| r.0), other.rank.map(|r| r.0))
+            && same(self.pid.map(|p| p.0), other.pid.map(|p| p.0))
+    }
+
+    fn take_in(&mut self, other: &Member) {
+        self.rank = self.rank.or(other.rank);
+        if telling_host(self.host.as_ref()).is_none() {
+            self.host = telling_host(other.host.as_ref()).cloned().or_else(|| self.host.take());
+        }
+        self.address = self.address.take().or_else(|| other.address.clone());
+        self.pid = self.pid.or(other.pid);
+        self.local_rank = self.local_rank.or(other.local_rank);
+        self.gpu = self.gpu.or(other.gpu);
+        self.cuda_dev = self.cuda_dev.or(other.cuda_dev);
+        self.nvml_dev = self.nvml_dev.or(other.nvml_dev);
+    }
+}
+
+impl Roster {
+    /// Joins what the case says.
+    pub fn new(case: &Case) -> Self {
+        let mut roster = Self { world_size: world_size(case), ..Self::default() };
+        roster.find_launchers(case);
+        for observation in &case.observations {
+            match &observation.fact {
+                Fact::Nccl(log) => roster.join_nccl(log),
+                Fact::Ras(report) => roster.join_ras(report),
+                Fact::Ring(ring) => roster.join_ring(&observation.who, ring),
+                Fact::Torch(event) => roster.join_statement(&observation.who, event),
+                _ => {}
+            }
+        }
+        roster.join_environments(case);
+        if let Some(world) = roster.world_size {
+            // A communicator larger than the world cannot be; ranks past its end come from another job's leftovers.
+            roster.members.retain(|m| m.rank.is_none_or(|r| r.0 < world));
+        }
+        roster.mark_followed(case);
+        roster.members.sort_by_key(Member::order);
+        roster.join_nameless();
+        roster.index();
+        roster.join_snapshots(case);
+        roster
+    }
+
+    fn index(&mut self) {
+        self.places.clear();
+        for (at, member) in self.members.iter().enumerate() {
+            for pid in [member.pid, member.outer_pid].into_iter().flatten() {
+                self.places.entry(pid).or_default().insert(at);
+            }
+        }
+    }
+
+    /// Members with this pid, of the container or of the node.
+    fn with_pid(&self, pid: Pid) -> impl Iterator<Item = (usize, &Member)> {
+        let places = self.places.get(&pid).into_iter().flatten();
+        places.filter_map(|at| Some((*at, self.members.get(*at)?)))
+    }
+
+    /// What snapshots of nodes and lists of the driver know of the members' processes.
+    fn join_snapshots(&mut self, case: &Case) {
+        let mut runs_on: BTreeSet<(usize, PciAddress)> = BTreeSet::new();
+        let mut opened: BTreeSet<(usize, PciAddress)> = BTreeSet::new();
+        for observation in &case.observations {
+            let host = observation.who.host.as_ref();
+            match &observation.fact {
+                Fact::Processes(table) => {
+                    for row in &table.rows {
+                        let (Some(pid), Some(picked)) = (row.pid, row.picked.as_deref()) else { continue };
+                        let Some(at) = self.place_of(pid, host) else { continue };
+                        if let Some(member) = self.members.get_mut(at) {
+                            member.outer_pid = member.outer_pid.or(picked.outer_pid);
+                            let outer = member.outer_pid.unwrap_or(pid);
+                            self.places.entry(outer).or_default().insert(at);
+                        }
+                        opened.extend(picked.gpus.iter().map(|gpu| (at, *gpu)));
+                    }
+                }
+                Fact::Gpus(table) => {
+                    for (index, pid) in &table.processes {
+                        let row = table.gpus.iter().find(|row| row.index == Some(*index));
+                        let gpu = row.and_then(|row| row.pci);
+                        runs_on.extend(self.place_of(*pid, host).zip(gpu));
+                    }
+                }
+                _ => {}
+            }
+        }
+        let runs: BTreeSet<usize> = runs_on.iter().map(|(at, _)| *at).collect();
+        let opened = opened.into_iter().filter(|(at, _)| !runs.contains(at));
+        for (at, gpu) in runs_on.into_iter().chain(opened) {
+            if let Some(member) = self.members.get_mut(at) {
+                member.holds.push(gpu);
+            }
+        }
+    }
+
+    /// The only member with this process.
+    fn place_of(&self, pid: Pid, host: Option<&Host>) -> Option<usize> {
+        let mut found = self.with_pid(pid).filter(|(_, m)| hosts_agree(m.host.as_ref(), host));
+        let (at, _) = found.next()?;
+        found.next().is_none().then_some(at)
+    }
+
+    /// Whoever spoke as a rank before anything told its process, and then came to be known by its process, is one member,
+    /// in whatever order that was read.
+    fn join_nameless(&mut self) {
+        let (nameless, mut members): (Vec<Member>, Vec<Member>) =
+            std::mem::take(&mut self.members).into_iter().partition(|m| m.rank.is_some() && m.pid.is_none());
+        for one in nameless {
+            match members.iter_mut().find(|m| m.rank == one.rank && m.agrees_with(&one)) {
+                Some(member) => member.take_in(&one),
+                None => members.push(one),
+            }
+        }
+        members.sort_by_key(Member::order);
+        self.members = members;
+    }
+
+    /// A job that is started again leaves the rings and the words of its earlier attempts. A rank is the process that the
+    /// watcher says it is, who names only the newest; else the one that began last of those whose rings are there, if the
+    /// other is gone.
+    fn mark_followed(&mut self, case: &Case) {
+        // Whether its process lives, when it began, and in which boot.
+        type Life<'a> = (bool, u64, &'a str);
+        let mut named: BTreeMap<Option<Rank>, Vec<&Who>> = BTreeMap::new();
+        let mut rings: BTreeMap<Pid, Vec<(Option<&Host>, Life<'_>)>> = BTreeMap::new();
+        for observation in &case.observations {
+            match &observation.fact {
+                Fact::Watch(WatchEvent::Ranks(all)) => {
+                    for who in all {
+                        named.entry(who.rank).or_default().push(who);
+                    }
+                }
+                Fact::Ring(ring) => {
+                    if let Some(pid) = observation.who.pid {
+                        let facts = (ring.is_live, ring.start_ticks, &*ring.boot_id);
+                        rings.entry(pid).or_default().push((observation.who.host.as_ref(), facts));
+                    }
+                }
+                _ => {}
+            }
+        }
+        let agree = |m: &Member, host: Option<&Host>| hosts_agree(m.host.as_ref(), host);
+        let is_named = |m: &Member| {
+            let of_rank = named.get(&m.rank).map(Vec::as_slice).unwrap_or_default();
+            of_rank.iter().any(|who| who.pid == m.pid && agree(m, who.host.as_ref()))
+        };
+        // The newest word of it.
+        let ring = |m: &Member| {
+            let of_pid = rings.get(&m.pid?).map(Vec::as_slice).unwrap_or_default();
+            of_pid.iter().filter(|(host, _)| agree(m, *host)).map(|(_, facts)| *facts).max()
+        };
+        let follows = |new: &Member, old: &Member| {
+            if new.pid == old.pid || is_named(old) || !agree(new, old.host.as_ref()) {
+                return false;
+            }
+            match (ring(new), ring(old)) {
+                (_, Some((true, ..))) => false,
+                (Some((_, began, boot)), Some((_, before, same_boot)))
+                    if boot == same_boot && began > before =>
+                {
+                    true
+                }
+                _ => is_named(new),
+            }
+        };
+        let mut by_rank: BTreeMap<Rank, Vec<usize>> = BTreeMap::new();
+        for (at, member) in self.members.iter().enumerate() {
+            if let (Some(rank), Some(_)) = (member.rank, member.pid) {
+                by_rank.entry(rank).or_default().push(at);
+            }
+        }
+        let mut followed = Vec::new();
+        for all in by_rank.values().filter(|all| all.len() > 1) {
+            let member = |at: &usize| self.members.get(*at);
+            let is_followed = |old: &Member| all.iter().filter_map(member).any(|new| follows(new, old));
+            followed.extend(all.iter().copied().filter(|at| member(at).is_some_and(is_followed)));
+        }
+        for at in followed {
+            if let Some(member) = self.members.get_mut(at) {
+                member.is_followed = true;
+            }
+        }
+    }
+
+    /// Processes that were started with their rank in their environment, and are named, by listings or by a watcher, who also
+    /// saw those that have ended. Children inherit it, and outlive a rank that is gone: where processes of this job are known
+    /// to speak NCCL, only they are its ranks.
+    fn join_environments(&mut self, case: &Case) {
+        let named = || {
+            let all = case.observations.iter().flat_map(started);
+            all.filter(|who| who.rank.is_some() && who.pid.is_some())
+        };
+        let of_who = |who: &Who| Member {
+            rank: who.rank,
+            local_rank: who.local_rank,
+            host: who.host.clone(),
+            pid: who.pid,
+            ..Member::default()
+        };
+        let speakers = speakers(case);
+        let speaks = |who: &Who| {
+            speakers.iter().any(|(pid, host)| Some(*pid) == who.pid && hosts_agree(*host, who.host.as_ref()))
+        };
+        // Those that speak may be of an earlier attempt, of which nothing runs any more.
+        let is_of_now = named().any(speaks);
+        let mut fresh: Vec<Member> = Vec::new();
+        for who in named() {
+            let has_speaker = |m: &Member| {
+                m.rank == who.rank
+                    && hosts_agree(m.host.as_ref(), who.host.as_ref())
+                    && m.pid.is_some_and(|pid| {
+                        Some(pid) != who.pid && speakers.iter().any(|(speaker, _)| *speaker == pid)
+                    })
+            };
+            if !(is_of_now && !speaks(who) && self.members.iter().any(has_speaker)) {
+                fresh.push(of_who(who));
+            }
+        }
+        for member in fresh {
+            self.add(member);
+        }
+    }
+
+    fn find_launchers(&mut self, case: &Case) {
+        for observation in &case.observations {
+            match &observation.fact {
+                Fact::Torch(TorchEvent::ClosingSignal { .. } | TorchEvent::LauncherKilled { .. }) => {
+                    self.launchers.extend(observation.who.pid);
+                }
+                Fact::Processes(table) => {
+                    for row in &table.rows {
+                        if is_launcher_command(&row.command) {
+                            self.launchers.extend(row.pid);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Adds what is known of one process, to the member it agrees with or as a new one.
+    fn add(&mut self, found: Member) {
+        if found.rank.is_none() && found.pid.is_none() {
+            return;
+        }
+        let by_pid = |m: &Member| m.pid.is_some() && m.pid == found.pid;
+        let by_rank = |m: &Member| m.rank.is_some() && m.rank == found.rank;
+        let at = self
+            .members
+            .iter()
+            .position(|m| by_pid(m) && m.agrees_with(&found))
+            .or_else(|| self.members.iter().position(|m| by_rank(m) && m.agrees_with(&found)));
+        match at.and_then(|at| self.members.get_mut(at)) {
+            Some(member) => member.take_in(&found),
+            None => self.members.push(found),
+        }
+    }
+
+    fn join_nccl(&mut self, log: &NcclLog) {
+        for process in &log.processes {
+            let address = process.bootstrap.as_deref().and_then(address_of).map(Host::from);
+            self.add(Member {
+                rank: process.who.rank,
+                local_rank: process.who.local_rank,
+                host: process.who.host.clone(),
+                pid: process.who.pid,
+                address,
+                ..Member::default()
+            });
+        }
+        for comm in &log.comms {
+            let Some(process) = log.processes.get(comm.process as usize) else { continue };
+            let is_world = Some(comm.n_ranks) == self.world_size;
+            self.add(Member {
+                rank: if is_world { Some(Rank(comm.rank.0)) } else { process.who.rank },
+                host: process.who.host.clone(),
+                pid: process.who.pid,
+                gpu: comm.gpu,
+                cuda_dev: comm.cuda_dev,
+                nvml_dev: comm.nvml_dev,
+                ..Member::default()
+            });
+        }
+    }
+
+    fn join_ring(&mut self, who: &Who, ring: &RingRecord) {
+        // Without RANK in the environment the communicator of the whole job tells it; a process with several GPUs is several
+        // ranks of it.
+        let world = ring.comms.iter().filter(|c| c.size > 0 && Some(c.size) == self.world_size);
+        let ranks: BTreeSet<u32> = world.filter_map(|c| c.rank).collect();
+        let mut ranks: Vec<Option<Rank>> = ranks.into_iter().map(|rank| Some(Rank(rank))).collect();
+        if who.rank.is_some() || ranks.is_empty() {
+            ranks = vec![who.rank];
+        }
+        for rank in ranks {
+            self.add(Member {
+                rank,
+                local_rank: who.local_rank,
+                host: who.host.clone(),
+                pid: who.pid,
+                ..Member::default()
+            });
+        }
+    }
+
+    fn join_ras(&mut self, report: &RasReport) {
+        for comm in &report.comms {
+            let is_world = Some(comm.size) == self.world_size;
+            for peer in comm.ranks.iter().map(|r| &r.peer).chain(&comm.missing) {
+                self.add(Member {
+                    rank: peer.rank.filter(|_| is_world).map(|r| Rank(r.0)),
+                    address: peer.host.clone(),
+                    pid: peer.pid,
+                    cuda_dev: peer.cuda_dev,
+                    ..Member::default()
+                });
+            }
+        }
+    }
+
+    fn join_statement(&mut self, who: &Who, event: &TorchEvent) {
+        match event {
+            TorchEvent::ChildFailure { host, .. } => self.add(Member {
+                rank: who.rank,
+                local_rank: who.local_rank,
+                pid: who.pid,
+                host: who.host.clone().or_else(|| host.as_deref().map(Host::from)),
+                ..Member::default()
+            }),
+            TorchEvent::ChildExit { .. } => {
+                // Local rank and pid only; joined by pid if anything else names it. In pods all ranks may have one pid:
+                // then nothing is joined.
+                let mut same = self.members.iter_mut().filter(|m| m.pid.is_some() && m.pid == who.pid);
+                let found = (same.next(), same.next());
+                if let (Some(member), second) = found {
+                    if second.is_none() {
+                        member.local_rank = member.local_rank.or(who.local_rank);
+                    }
+                } else if who.pid.is_some() {
+                    self.members.push(Member {
+                        local_rank: who.local_rank,
+                        pid: who.pid,
+                        rank: who.rank,
+                        host: who.host.clone(),
+                        ..Member::default()
+                    });
+                }
+            }
+            _ => {
+                if let Some(rank) = who.rank
+                    && !self.members.iter().any(|m| m.rank == Some(rank))
+                {
+                    self.members.push(Member {
+                        rank: Some(rank),
+                        host: who.host.clone(),
+                        pid: who.pid,
+                        ..Member::default()
+                    });
+                }
+            }
+        }
+    }
+
+    /// Everything known of `who`.
+    pub fn culprit(&self, who: &Who) -> Culprit {
+        let member = self.find(who);
+        Culprit {
+            rank: who.rank.or(member.and_then(|m| m.rank)),
+            host: member
+                .and_then(|m| m.host.clone().or_else(|| m.address.clone()))
+                .or_else(|| who.host.clone()),
+            pid: who.pid.or(member.and_then(|m| m.pid)),
+            local_rank: who.local_rank.or(member.and_then(|m| m.local_rank)),
+            gpu: member.and_then(|m| m.gpu),
+            place: None,
+        }
+    }
+
+    /// Everything known of a global rank.
+    pub fn culprit_rank(&self, rank: Rank) -> Culprit {
+        self.culprit(&Who { rank: Some(rank), ..Who::default() })
+    }
+
+    /// The member that `who` means.
+    pub fn find(&self, who: &Who) -> Option<&Member> {
+        if let Some(rank) = who.rank {
+            return self.by_rank(rank);
+        }
+        let pid = who.pid?;
+        let matches = |m: &&Member| {
+            m.pid == Some(pid)
+                && (hosts_agree(m.host.as_ref(), who.host.as_ref())
+                    || m.address.is_some() && m.address == who.host)
+        };
+        let mut found = self.with_pid(pid).map(|(_, m)| m).filter(matches);
+        match (found.next(), found.next()) {
+            (Some(one), None) => Some(one),
+            _ => None,
+        }
+    }
+
+    /// The member that the kernel of a host calls by this number.
+    pub fn by_kernel(&self, pid: Pid, host: Option<&Host>) -> Option<&Member> {
+        let is_it = |m: &&Member| m.outer_pid == Some(pid) && hosts_agree(m.host.as_ref(), host);
+        let mut found = self.with_pid(pid).map(|(_, m)| m).filter(is_it);
+        if let (Some(one), None) = (found.next(), found.next()) {
+            return Some(one);
+        }
+        // Whose number on the node is known is not meant by the other one.
+        let who = Who { pid: Some(pid), host: host.cloned(), ..Who::default() };
+        self.find(&who).filter(|m| m.outer_pid.is_none())
+    }
+
+    /// The member with this global rank.
+    pub fn by_rank(&self, rank: Rank) -> Option<&Member> {
+        let at = self.members.partition_point(|m| m.rank.is_some_and(|own| own < rank));
+        self.members.get(at).filter(|m| m.rank == Some(rank))
+    }
+
+    /// The global rank of a process, by pid and (if given) host or address.
+    pub fn rank_of(&self, pid: Pid, host: Option<&Host>) -> Option<Rank> {
+        self.find(&Who { pid: Some(pid), host: host.cloned(), ..Who::default() }).and_then(|m| m.rank)
+    }
+
+    /// Ranks `0..world_size` that no member has.
+    pub fn unseen_ranks(&self) -> Vec<Rank> {
+        let seen: BTreeSet<Rank> = self.members.iter().filter_map(|m| m.rank).collect();
+        (0..self.world_size.unwrap_or(0)).map(Rank).filter(|r| !seen.contains(r)).collect()
+    }
+}
+
+/// The world size that ranks were started with.
+pub fn told_size(case: &Case) -> Option<u32> {
+    let told = case.observations.iter().filter_map(|o| match &o.fact {
+        Fact::Environment(environment) if o.who.rank.is_some() => {
+            environment.get("WORLD_SIZE")?.trim().parse().ok()
+        }
+        _ => None,
+    });
+    told.filter(|n| *n <= MAX_WORLD).max()
+}
+
+/// Processes that NCCL itself ran in, by ring, log or RAS.
+fn speakers(case: &Case) -> Vec<(Pid, Option<&Host>)> {
+    let mut found = Vec::new();
+    for observation in &case.observations {
+        let host = observation.who.host.as_ref();
+        match &observation.fact {
+            Fact::Ring(_) => found.extend(observation.who.pid.map(|pid| (pid, host))),
+            Fact::Nccl(log) => found
+                .extend(log.processes.iter().filter_map(|p| p.who.pid.map(|pid| (pid, p.who.host.as_ref())))),
+            Fact::Ras(report) => {
+                let peers = report.comms.iter().flat_map(|c| &c.ranks).map(|r| &r.peer);
+                // RAS names hosts by address.
+                found.extend(peers.filter_map(|p| p.pid.map(|pid| (pid, None))));
+            }
+            _ => {}
+        }
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// Whether a command line is a launcher, not a rank.
+pub fn is_launcher_command(command: &str) -> bool {
+    const LAUNCHERS: [&str; 9] = [
+        "torch.distributed.run",
+        "torch.distributed.launch",
+        "torchrun",
+        "mpirun",
+        "mpiexec",
+        "orted",
+        "srun ",
+        "accelerate launch",
+        "deepspeed",
+    ];
+    LAUNCHERS.iter().any(|l| command.contains(l))
+        || command.starts_with("/bin/sh -c")
+        || command.starts_with("sh -c")
+}
+
+/// `192.0.2.2` out of `eth0:192.0.2.2<0>`; the bracketed part of IPv6.
+fn address_of(bootstrap: &str) -> Option<&str> {
+    let (_, rest) = bootstrap.split_once(':')?;
+    let end = rest.find('<').unwrap_or(rest.len());
+    rest.get(..end).map(|a| a.trim_matches(|c| c == '[' || c == ']')).filter(|a| !a.is_empty())
+}
+
+/// No job is larger; a number beyond it is torn or made up, and must not cost memory.
+const MAX_WORLD: u32 = 1 << 20;
+
+/// The size of the job: the largest default group, communicator, or "n clients" that anything states; failing that one
+/// more than the largest rank of a launcher's table.
+fn world_size(case: &Case) -> Option<u32> {
+    // How often each size is stated: a stray file of another job must not decide.
+    let mut stated: BTreeMap<u32, u32> = BTreeMap::new();
+    let mut table_max = None;
+    let mut started_max = None;
+    for observation in &case.observations {
+        match &observation.fact {
+            Fact::Flight(dump) => {
+                if let Some(size) = dump.groups.iter().map(|g| g.ranks.len() as u32).max().filter(|n| *n > 0)
+                {
+                    *stated.entry(size).or_default() += 1;
+                }
+            }
+            Fact::Nccl(log) => {
+                if let Some(size) = log.comms.iter().map(|c| c.n_ranks).max() {
+                    *stated.entry(size).or_default() += 1;
+                }
+            }
+            Fact::Ras(report) => {
+                if let Some(size) = report.comms.iter().map(|c| c.size).max() {
+                    *stated.entry(size).or_default() += 1;
+                }
+            }
+            Fact::Ring(ring) => {
+                let sizes = ring.comms.iter().map(|c| c.size).chain(ring.world_size);
+                if let Some(size) = sizes.max().filter(|n| *n > 0) {
+                    *stated.entry(size).or_default() += 1;
+                }
+            }
+            Fact::Torch(TorchEvent::Store(StoreEvent::ClientsMissing { expected, .. })) => {
+                *stated.entry(*expected).or_default() += 1;
+            }
+            Fact::Torch(TorchEvent::ChildFailure { .. }) => {
+                table_max = table_max.max(observation.who.rank.map(|r| r.0.saturating_add(1)));
+            }
+            _ => {}
+        }
+        started_max = started_max.max(started(observation).iter().filter_map(|who| who.rank).max());
+        if let (Fact::Torch(_), Some(rank)) = (&observation.fact, observation.who.rank) {
+            table_max = table_max.max(Some(rank.0.saturating_add(1)));
+        }
+    }
+    // Those that spoke need not be all.
+    let table_max = table_max.map(|n| n.max(started_max.map_or(0, |rank: Rank| rank.0.saturating_add(1))));
+    stated.into_keys().chain(table_max).filter(|n| *n <= MAX_WORLD).max()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn address_is_taken_from_the_bootstrap_line() {
+        assert_eq!(address_of("eth0:192.0.2.2<0>"), Some("192.0.2.2"));
+        assert_eq!(address_of("ib0:[fe80::1]<0>"), Some("fe80::1"));
+        assert_eq!(address_of("eth0"), None);
+    }
+
+    #[test]
+    fn a_pid_on_two_hosts_means_nobody() {
+        let member = |host: &str, rank| Member {
+            rank: Some(Rank(rank)),
+            host: Some(host.into()),
+            pid: Some(Pid(7)),
+            ..Member::default()
+        };
+        let mut roster = Roster { members: vec![member("a", 0), member("b", 1)], ..Roster::default() };
+        roster.index();
+        let who =
+            |host: Option<&str>| Who { pid: Some(Pid(7)), host: host.map(Host::from), ..Who::default() };
+        assert_eq!(roster.find(&who(None)), None);
+        assert_eq!(roster.find(&who(Some("b"))).and_then(|m| m.rank), Some(Rank(1)));
+    }
+
+    #[test]
+    fn a_child_that_outlives_its_rank_is_not_the_rank() {
+        use crate::staging::Stage;
+        use ringleader_model::SourceKind;
+        let who = |pid: u32| Who { pid: Some(Pid(pid)), ..Who::rank(1) };
+        let watched = |job: Stage| {
+            job.push(
+                SourceKind::Watch,
+                Who::default(),
+                Fact::Watch(WatchEvent::Ranks(vec![who(101), who(777)])),
+            )
+        };
+        let of_rank_1 = |job: Stage| {
+            let members = Roster::new(&job.case).members;
+            members.iter().filter(|m| m.rank == Some(Rank(1))).filter_map(|m| m.pid).collect::<Vec<_>>()
+        };
+        // The ring of rank 1 is that of process 101.
+        assert_eq!(of_rank_1(watched(Stage::job(2).rings(&["ar:9?", "ar:9"]))), [Pid(101)]);
+        assert_eq!(of_rank_1(watched(Stage::job(2)).rings(&["ar:9?", "ar:9"])), [Pid(101)]);
+        // Nobody has spoken yet.
+        assert_eq!(of_rank_1(watched(Stage::job(2))), [Pid(101), Pid(777)]);
+    }
+
+    #[test]
+    fn of_several_attempts_the_last_is_the_rank() {
+        use crate::staging::Stage;
+        use ringleader_model::SourceKind;
+        // Rank 1 was process 101, whose ring is left, and is another now, with a smaller number.
+        let attempts = |began: u64, is_live: bool| {
+            let mut job = Stage::job(2).rings(&["ar:9?", "ar:9"]);
+            let second = job.case.observations.iter().find(|o| o.who.pid == Some(Pid(101))).cloned();
+            let mut second = second.filter(|o| matches!(o.fact, Fact::Ring(_))).unwrap();
+            second.who.pid = Some(Pid(55));
+            for (observation, (began, is_live)) in
+                job.case.observations.iter_mut().zip(std::iter::repeat((1_000, false)))
+            {
+                if let Fact::Ring(ring) = &mut observation.fact {
+                    (ring.start_ticks, ring.is_live) = (began, is_live);
+                }
+            }
+            if let Fact::Ring(ring) = &mut second.fact {
+                (ring.start_ticks, ring.is_live) = (began, is_live);
+            }
+            job.case.observations.push(second);
+            job
+        };
+        let of_rank_1 = |job: &Stage| {
+            let roster = Roster::new(&job.case);
+            assert_eq!(roster.rank_of(Pid(101), None), Some(Rank(1)), "what it said is still its word");
+            roster.culprit_rank(Rank(1)).pid
+        };
+        assert_eq!(of_rank_1(&attempts(2_000, true)), Some(Pid(55)));
+        assert_eq!(of_rank_1(&attempts(2_000, false)), Some(Pid(55)));
+        // It is the older one.
+        assert_eq!(of_rank_1(&attempts(500, false)), Some(Pid(101)));
+        // The watcher names the newest alone, which has no ring yet.
+        let who = Who { pid: Some(Pid(777)), host: Some("node1".into()), ..Who::rank(1) };
+        let watched = attempts(2_000, false).push(
+            SourceKind::Watch,
+            Who::default(),
+            Fact::Watch(WatchEvent::Ranks(vec![who])),
+        );
+        assert_eq!(of_rank_1(&watched), Some(Pid(777)));
+    }
+
+    #[test]
+    fn a_process_with_several_gpus_is_several_ranks() {
+        use crate::staging::Stage;
+        let mut job = Stage::job(2).rings(&["ar:9?"]);
+        for observation in &mut job.case.observations {
+            if let Fact::Ring(ring) = &mut observation.fact {
+                observation.who.rank = None;
+                let second = ringleader_model::RingComm { rank: Some(1), ..ring.comms.remove(0) };
+                ring.comms = vec![ringleader_model::RingComm { rank: Some(0), ..second.clone() }, second];
+            }
+        }
+        let roster = Roster::new(&job.case);
+        assert_eq!([0, 1].map(|rank| roster.culprit_rank(Rank(rank)).pid), [Some(Pid(100)); 2]);
+        assert_eq!(roster.rank_of(Pid(100), None), None);
+    }
+
+    #[test]
+    fn who_spoke_need_not_be_all() {
+        use crate::staging::Stage;
+        let listed = |job: Stage| job.listing(Some(1), &[("RANK", "1")]);
+        let spoke = Stage::new().error_line(Some(0), "ValueError: boom");
+        assert_eq!(Roster::new(&listed(spoke).case).world_size, Some(2));
+        assert_eq!(Roster::new(&listed(Stage::new()).case).world_size, None);
+    }
+
+    #[test]
+    fn a_rank_that_spoke_before_its_process_was_known() {
+        use crate::staging::Stage;
+        let spoke = |job: Stage| job.error_line(Some(1), "ValueError: boom");
+        let logged = |job: Stage| job.process("node1", 101, None);
+        let seen = |job: Stage| job.rings(&["ar:9", "ar:9"]);
+        let first = Roster::new(&seen(logged(spoke(Stage::job(2)))).case);
+        let last = Roster::new(&spoke(logged(seen(Stage::job(2)))).case);
+        assert_eq!(first.members, last.members);
+        assert_eq!(first.members.len(), 2);
+        assert_eq!(first.by_rank(Rank(1)).and_then(|m| m.pid), Some(Pid(101)));
+    }
+
+    #[test]
+    fn children_inherit_the_rank() {
+        use crate::staging::Stage;
+        use ringleader_model::{Environment, EnvironmentForm, SourceKind};
+        let started = |job: Stage, rank, pid| {
+            let settings = Vec::new();
+            let environment =
+                Environment { form: EnvironmentForm::Process, settings, n_left_out: 0, is_whole: true };
+            let who = Who {
+                rank: Some(Rank(rank)),
+                host: Some("node1".into()),
+                pid: Some(Pid(pid)),
+                ..Who::default()
+            };
+            job.push(SourceKind::Environment, who, Fact::Environment(Box::new(environment)))
+        };
+        let of = |job: Stage| Roster::new(&job.case).rank_of(Pid(555), None);
+        let rings = || Stage::job(2).rings(&["ar:9", "ar:9"]);
+        // The rank itself is gone; its worker lives.
+        assert_eq!(of(started(started(rings(), 0, 100), 1, 555)), None);
+        // Rings of an attempt that is over; no rings at all.
+        assert_eq!(of(started(rings(), 1, 555)), Some(Rank(1)));
+        assert_eq!(of(started(started(Stage::job(2), 0, 100), 1, 555)), Some(Rank(1)));
+    }
+}
