@@ -5,6 +5,7 @@
 
 mod bench;
 mod case;
+mod cause;
 mod collective;
 mod environment;
 mod finding;
@@ -25,6 +26,7 @@ mod watch;
 
 pub use bench::*;
 pub use case::*;
+pub use cause::*;
 pub use collective::*;
 pub use environment::*;
 pub use finding::*;

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use ringleader_model::{Severity, Verdict};
+use ringleader_model::{Cause, Severity, Verdict};
 
 use crate::check::{self, CheckArgs, ProbeArgs};
 use crate::collect::{self, CollectArgs};
@@ -215,7 +215,7 @@ fn exit_code(verdict: &Verdict, fail_on: FailOn) -> Code {
         FailOn::Warning => Severity::Warning,
         FailOn::Never => return Code::NothingFound,
     };
-    if verdict.cause == "undecided" {
+    if verdict.cause == Cause::Undecided {
         Code::Undecided
     } else if verdict.findings.iter().any(|finding| finding.severity >= least) {
         Code::Findings

@@ -89,7 +89,7 @@ fn actions() -> Vec<Action> {
 pub(crate) fn hang() -> Verdict {
     let first = Finding {
         rule: "skipped-collective",
-        cause: "skipped-collective",
+        cause: Cause::SkippedCollective,
         category: Category::Hang,
         severity: Severity::Error,
         confidence: Confidence::High,
@@ -126,7 +126,7 @@ pub(crate) fn hang() -> Verdict {
     };
     let second = Finding {
         rule: "watchdog-timeout",
-        cause: "process-stopped",
+        cause: Cause::ProcessStopped,
         severity: Severity::Warning,
         confidence: Confidence::Low,
         title: "ranks 0-1,3 gave up waiting after 20 s, which is the configured limit of this group".into(),
@@ -149,7 +149,7 @@ pub(crate) fn hang() -> Verdict {
         ..second.clone()
     };
     Verdict {
-        cause: "skipped-collective",
+        cause: Cause::SkippedCollective,
         category: Category::Hang,
         confidence: Confidence::High,
         summary: "rank 2 left out all_reduce #45 of the world group; ranks 0-1,3 wait in it".into(),
