@@ -164,7 +164,7 @@ pub(crate) fn hang() -> Verdict {
 /// A healthy job.
 pub(crate) fn healthy() -> Verdict {
     Verdict {
-        cause: "none",
+        cause: Cause::None,
         category: Category::None,
         confidence: Confidence::High,
         summary: "4 ranks completed 120 collectives; nothing points at a fault".into(),
@@ -180,7 +180,7 @@ pub(crate) fn healthy() -> Verdict {
 pub(crate) fn undecided() -> Verdict {
     let need = |question: &str, command: &str| Need { question: question.into(), command: command.into() };
     Verdict {
-        cause: "undecided",
+        cause: Cause::Undecided,
         category: Category::Hang,
         confidence: Confidence::Low,
         summary:
