@@ -233,7 +233,7 @@ impl Report {
         Self {
             schema: Schema::V1,
             verdict: Verdict {
-                cause: verdict.cause.to_owned(),
+                cause: verdict.cause.id().to_owned(),
                 category: verdict.category.into(),
                 confidence: verdict.confidence.into(),
                 summary: verdict.summary.clone(),
@@ -326,7 +326,7 @@ impl Finding {
         };
         Self {
             id: finding.rule.to_owned(),
-            cause: finding.cause.to_owned(),
+            cause: finding.cause.id().to_owned(),
             severity: finding.severity.into(),
             confidence: finding.confidence.into(),
             title: finding.title.clone(),

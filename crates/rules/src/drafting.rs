@@ -1,6 +1,6 @@
 //! Findings drafted from what `correlate` joined: one way of saying who, where and with what proof.
 
-use ringleader_model::{Confidence, Culprit, Frame, Impact, Rank, RankSet, Severity, Weight};
+use ringleader_model::{Cause, Confidence, Culprit, Frame, Impact, Rank, RankSet, Severity, Weight};
 
 use crate::rule::Draft;
 use ringleader_correlate::Scene;
@@ -42,7 +42,7 @@ pub(crate) fn culprits(scene: &Scene<'_>, nodes: &[Node], place: Option<&Frame>)
 pub(crate) fn from_mismatch(
     scene: &Scene<'_>,
     rule: &'static str,
-    cause: &'static str,
+    cause: Cause,
     m: &Mismatch,
     title: String,
 ) -> Draft {
@@ -80,7 +80,7 @@ pub(crate) fn from_mismatch(
 pub(crate) fn from_suspect(
     scene: &Scene<'_>,
     rule: &'static str,
-    cause: &'static str,
+    cause: Cause,
     suspect: &Suspect,
     place: Option<&Frame>,
     title: String,

@@ -1,6 +1,6 @@
 //! From what a tool shows of a GPU to a finding: whose GPU it is, and how far a state or a counter may be believed.
 
-use ringleader_model::{Confidence, Culprit, Evidence, Finding, Severity, SourceKind, Weight};
+use ringleader_model::{Cause, Confidence, Culprit, Evidence, Finding, Severity, SourceKind, Weight};
 
 use crate::health;
 use crate::rule::{Draft, Rule};
@@ -80,13 +80,7 @@ impl<'s, 'a> Shown<'s, 'a> {
     }
 
     /// A draft that cites and names them.
-    pub(crate) fn draft(
-        &self,
-        rule: &Rule,
-        cause: &'static str,
-        proof: Proof,
-        title: impl Into<String>,
-    ) -> Draft {
+    pub(crate) fn draft(&self, rule: &Rule, cause: Cause, proof: Proof, title: impl Into<String>) -> Draft {
         graded(self.scene, rule, cause, proof, self.used, title.into())
             .culprits(self.culprits())
             .evidence(self.evidence())
@@ -97,7 +91,7 @@ impl<'s, 'a> Shown<'s, 'a> {
 pub(crate) fn graded(
     scene: &Scene<'_>,
     rule: &Rule,
-    cause: &'static str,
+    cause: Cause,
     proof: Proof,
     used: Use,
     title: String,
@@ -125,7 +119,7 @@ pub(crate) fn graded(
 pub(crate) fn failed_test(
     scene: &Scene<'_>,
     rule: &Rule,
-    cause: &'static str,
+    cause: Cause,
     proof: Proof,
     is_it: impl Fn(&str, &str) -> bool,
 ) -> Option<Draft> {

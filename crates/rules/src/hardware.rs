@@ -2,7 +2,7 @@
 
 use ringleader_knowledge::xid;
 use ringleader_model::{
-    Confidence, Culprit, Evidence, Finding, Host, Impact, KernelEvent, KernelEventKind, Severity,
+    Cause, Confidence, Culprit, Evidence, Finding, Host, Impact, KernelEvent, KernelEventKind, Severity,
     StorageTrouble, Weight, Xid,
 };
 
@@ -90,7 +90,7 @@ impl<'s, 'a> Seen<'s, 'a> {
     }
 
     /// A draft that cites these statements and blames whom they name, as sure as their bond to the job allows.
-    pub(crate) fn draft(&self, rule: &Rule, cause: &'static str, title: impl Into<String>) -> Draft {
+    pub(crate) fn draft(&self, rule: &Rule, cause: Cause, title: impl Into<String>) -> Draft {
         let in_trouble = health::trouble(self.scene).is_some() || self.scene.has_failed();
         let ended_well = self.scene.machine.ending.in_order && !in_trouble;
         let (severity, weight, confidence) = match self.bond {
@@ -169,7 +169,7 @@ impl<'s, 'a> Both<'s, 'a> {
     pub(crate) fn draft(
         &self,
         rule: &Rule,
-        cause: &'static str,
+        cause: Cause,
         from_told: impl Fn(&Told<'s, 'a>) -> String,
         from_seen: impl Fn(&Seen<'s, 'a>) -> String,
     ) -> Draft {
@@ -281,12 +281,7 @@ pub(crate) fn storage(
 }
 
 /// A link that went down in mid-run: a draft, if there is such a link. `infiniband` picks the sort.
-pub(crate) fn link_down(
-    scene: &Scene<'_>,
-    rule: &Rule,
-    cause: &'static str,
-    infiniband: bool,
-) -> Option<Draft> {
+pub(crate) fn link_down(scene: &Scene<'_>, rule: &Rule, cause: Cause, infiniband: bool) -> Option<Draft> {
     let used = Used::new(scene.case);
     let downs: Vec<_> =
         downs(&scene.machine, &used).into_iter().filter(|d| d.is_infiniband == infiniband).collect();

@@ -3,7 +3,7 @@
 use ringleader_knowledge::saying::Role;
 use ringleader_knowledge::variable;
 use ringleader_knowledge::version::NcclVersion;
-use ringleader_model::{Cite, Confidence, Culprit, Severity, TorchEvent, Weight};
+use ringleader_model::{Cause, Cite, Confidence, Culprit, Severity, TorchEvent, Weight};
 
 use crate::rule::{Draft, Rule};
 use ringleader_correlate::{Claim, Scene};
@@ -21,7 +21,7 @@ pub(crate) struct Told<'s, 'a> {
 
 impl<'s, 'a> Told<'s, 'a> {
     /// Claims of `cause`, earliest first; None if there is none.
-    pub(crate) fn of(scene: &'s Scene<'a>, cause: &str) -> Option<Self> {
+    pub(crate) fn of(scene: &'s Scene<'a>, cause: Cause) -> Option<Self> {
         Self::from(scene, scene.claims.of(cause).collect())
     }
 
@@ -72,7 +72,7 @@ impl<'s, 'a> Told<'s, 'a> {
     }
 
     /// A draft with these claims cited and their speakers as culprits.
-    pub(crate) fn draft(&self, rule: &Rule, cause: &'static str, title: impl Into<String>) -> Draft {
+    pub(crate) fn draft(&self, rule: &Rule, cause: Cause, title: impl Into<String>) -> Draft {
         self.draft_naming(rule, cause, title, self.culprits())
     }
 
@@ -80,7 +80,7 @@ impl<'s, 'a> Told<'s, 'a> {
     pub(crate) fn draft_naming(
         &self,
         rule: &Rule,
-        cause: &'static str,
+        cause: Cause,
         title: impl Into<String>,
         culprits: Vec<Culprit>,
     ) -> Draft {

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ringleader_knowledge::cause;
 use ringleader_model::{
-    Category, Confidence, Finding, Need, RankSet, Severity, SourceKind, TorchEvent, Verdict, Weight,
+    Category, Cause, Confidence, Finding, Need, RankSet, Severity, SourceKind, TorchEvent, Verdict, Weight,
 };
 
 use crate::health;
@@ -82,13 +82,13 @@ pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
 }
 
 /// Causes that rest on what the kernel did not say as well.
-const SILENCE_MATTERS: [&str; 6] = [
-    "process-killed",
-    "process-crashed",
-    "peer-process-died",
-    "process-uninterruptible",
-    "network-unreachable",
-    "gpu-kernel-stuck",
+const SILENCE_MATTERS: [Cause; 6] = [
+    Cause::ProcessKilled,
+    Cause::ProcessCrashed,
+    Cause::PeerProcessDied,
+    Cause::ProcessUninterruptible,
+    Cause::NetworkUnreachable,
+    Cause::GpuKernelStuck,
 ];
 
 /// Kernel logs whose last line is from before the failure: their silence says nothing of it.
@@ -132,7 +132,7 @@ fn drop_repeats(findings: &mut Vec<Finding>) {
     let mut at = 0;
     findings.retain(|f| {
         at += 1;
-        at == 1 || f.cause != "peer-process-died" || ranks(f) != first
+        at == 1 || f.cause != Cause::PeerProcessDied || ranks(f) != first
     });
 }
 
@@ -252,10 +252,10 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
         needs.sort();
         needs.dedup();
     }
-    let cause = if undecided { "undecided" } else { "none" };
+    let cause = if undecided { Cause::Undecided } else { Cause::None };
     Verdict {
         cause,
-        category: if undecided { trouble_category(scene) } else { cause::category("none") },
+        category: if undecided { trouble_category(scene) } else { cause::category(Cause::None) },
         confidence: if undecided { Confidence::Low } else { health::confidence(scene) },
         summary,
         culprits: Vec::new(),
@@ -315,7 +315,7 @@ const _: () =
 
 #[cfg(test)]
 mod tests {
-    use ringleader_model::TorchEvent;
+    use ringleader_model::{Cause, TorchEvent};
 
     use crate::diagnose;
     use crate::trial::Stage;
@@ -333,7 +333,7 @@ mod tests {
         assert!(asks(60));
         // It reaches past the failure: what it does not tell did not happen.
         assert!(!asks(700));
-        assert_eq!(job(60).cause, "process-killed");
+        assert_eq!(job(60).cause, Cause::ProcessKilled);
     }
 
     #[test]

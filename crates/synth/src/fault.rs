@@ -13,7 +13,7 @@ macro_rules! faults {
     ($($variant:ident => $name:literal),+ $(,)?) => {
         /// What is planted.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        #[expect(missing_docs, reason = "the names are those of the causes, see `Cause`")]
+        #[expect(missing_docs, reason = "the names are those of the causes that they show")]
         pub enum Fault { $($variant),+ }
 
         impl Fault {

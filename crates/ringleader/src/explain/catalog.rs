@@ -31,7 +31,7 @@ pub(super) fn topics() -> impl Iterator<Item = Topic> {
 /// The names of everything: what each row of each table is found by.
 pub fn names() -> Vec<String> {
     let own = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<String>>();
-    let mut names: Vec<String> = cause::all().iter().map(|c| c.id.to_owned()).collect();
+    let mut names: Vec<String> = cause::all().iter().map(|c| c.cause.id().to_owned()).collect();
     names.extend(rules::ALL.iter().filter(|r| cause::get(r.id).is_none()).map(|r| r.id.to_owned()));
     names.extend(variable::all().iter().map(|v| v.name.to_owned()));
     names.extend(variable::aliases().iter().map(|(alias, _)| (*alias).to_owned()));
@@ -84,7 +84,7 @@ pub fn catalog(look: &Look) -> String {
             section = cause.section;
             page.row(&format!("  {section}"));
         }
-        page.item(&format!("    {:<29} ", cause.id), cause.meaning);
+        page.item(&format!("    {:<29} ", cause.cause), cause.meaning);
     }
     page.out
 }

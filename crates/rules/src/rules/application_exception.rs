@@ -30,7 +30,7 @@
 
 use std::collections::BTreeMap;
 
-use ringleader_model::{Confidence, Culprit, Evidence, Impact, Severity, Weight};
+use ringleader_model::{Cause, Confidence, Culprit, Evidence, Impact, Severity, Weight};
 
 use crate::hardware::storage;
 use crate::rule::{Draft, Input, Outcome, Rule};
@@ -105,7 +105,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 (Weight::Stated, Confidence::High, Severity::Error)
             };
         let headline: String = first.headline().chars().take(TITLE_CHARS).collect();
-        Draft::new(RULE.id, "application-exception", format!("{} raised {headline}", who(&culprits)))
+        Draft::new(RULE.id, Cause::ApplicationException, format!("{} raised {headline}", who(&culprits)))
             .weight(weight)
             .confidence(confidence)
             .severity(severity)

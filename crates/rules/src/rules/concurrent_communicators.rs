@@ -20,7 +20,7 @@
 //! # References
 //! NCCL user guide, using multiple NCCL communicators concurrently.
 
-use ringleader_model::{Evidence, Impact, Rank, RankSet, Weight};
+use ringleader_model::{Cause, Evidence, Impact, Rank, RankSet, Weight};
 
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
@@ -56,7 +56,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             findings.extend(
                 Draft::new(
                     RULE.id,
-                    "concurrent-communicators",
+                    Cause::ConcurrentCommunicators,
                     format!(
                         "two threads of {} call collectives at once, in no common order",
                         drafting::ranks(&all)

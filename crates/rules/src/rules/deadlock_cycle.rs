@@ -16,7 +16,7 @@
 //! # References
 //! NCCL user guide, using multiple communicators concurrently.
 
-use ringleader_model::{Confidence, Impact, RankSet, Weight};
+use ringleader_model::{Cause, Confidence, Impact, RankSet, Weight};
 
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
@@ -88,7 +88,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             findings.extend(
                 Draft::new(
                     RULE.id,
-                    "deadlock-cycle",
+                    Cause::DeadlockCycle,
                     format!(
                         "{} wait for each other in a circle through {}",
                         drafting::ranks(&all),

@@ -26,7 +26,7 @@
 
 use ringleader_knowledge::saying::Role;
 use ringleader_knowledge::version::{cuda_of_build, cuda_of_code};
-use ringleader_model::{Confidence, Impact, KernelEventKind, Severity, Weight};
+use ringleader_model::{Cause, Confidence, Impact, KernelEventKind, Severity, Weight};
 
 use crate::gpu_state::{Proof, graded};
 use crate::hardware::{Seen, outcome};
@@ -52,7 +52,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     // A hint is void where the versions are known to fit.
     let claims = scene
         .claims
-        .of("driver-too-old-for-cuda")
+        .of(Cause::DriverTooOldForCuda)
         .filter(|c| c.saying.role == Role::States || !is_newer)
         .collect();
     let Some(told) = Told::from(scene, claims) else { return two_versions(scene) };
@@ -70,7 +70,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         }
         _ => format!("{}: the driver is older than this CUDA or NCCL build needs", told.who()),
     };
-    let mut draft = told.draft(&RULE, "driver-too-old-for-cuda", title);
+    let mut draft = told.draft(&RULE, Cause::DriverTooOldForCuda, title);
     if let Some((_, evidence)) = nccl {
         draft = draft.evidence(evidence);
     }
@@ -129,7 +129,7 @@ fn two_versions(scene: &Scene<'_>) -> Outcome {
     });
     let (client, module) = versions.unwrap_or_default();
     let title = format!("the driver's library is {client}, its kernel module {module}");
-    outcome([advise_reload(seen.draft(&RULE, "driver-too-old-for-cuda", title))])
+    outcome([advise_reload(seen.draft(&RULE, Cause::DriverTooOldForCuda, title))])
 }
 
 /// nvidia-smi itself is refused for that reason.
@@ -146,13 +146,13 @@ fn refused(scene: &Scene<'_>) -> Outcome {
         // The job started with the driver that is loaded: the packages were updated under it, and only what starts
         // from now on fails.
         let draft =
-            Draft::new(RULE.id, "driver-too-old-for-cuda", format!("{title}: it was updated under the job"))
+            Draft::new(RULE.id, Cause::DriverTooOldForCuda, format!("{title}: it was updated under the job"))
                 .severity(Severity::Info)
                 .weight(Weight::Derived)
                 .confidence(Confidence::Low);
         return outcome([advise_reload(draft.cite(cite, ringleader_model::SourceKind::NvidiaSmi, text))]);
     }
-    let draft = graded(scene, &RULE, "driver-too-old-for-cuda", Proof::Broken, used, title);
+    let draft = graded(scene, &RULE, Cause::DriverTooOldForCuda, Proof::Broken, used, title);
     outcome([advise_reload(draft.cite(cite, ringleader_model::SourceKind::NvidiaSmi, text))])
 }
 

@@ -30,7 +30,7 @@
 //!
 //! CUDA runtime reference, enum cudaError. Code 802; Fabric Manager user guide; NVIDIA/nccl src/transport/nvls.cc.
 
-use ringleader_model::{Cite, Fact, Impact, SourceKind};
+use ringleader_model::{Cause, Cite, Fact, Impact, SourceKind};
 
 use crate::gpu_state::{Proof, Shown, failed_test, graded, is_card, with};
 use crate::rule::{Draft, Input, Outcome, Rule};
@@ -50,9 +50,9 @@ pub(super) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let shown = incomplete(scene);
-    let Some(told) = Told::of(scene, "fabric-manager-down") else {
+    let Some(told) = Told::of(scene, Cause::FabricManagerDown) else {
         let draft = shown.or_else(|| service(scene, false)).or_else(|| {
-            failed_test(scene, &RULE, "fabric-manager-down", Proof::Broken, |name, warnings| {
+            failed_test(scene, &RULE, Cause::FabricManagerDown, Proof::Broken, |name, warnings| {
                 name.contains("fabric manager") || warnings.contains("fabric manager")
             })
         });
@@ -60,7 +60,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     };
     let title = format!("{who}: the NVSwitch fabric is not ready (Fabric Manager)", who = told.who());
     let more = shown.into_iter().chain(service(scene, true)).filter_map(Draft::build);
-    let draft = told.draft(&RULE, "fabric-manager-down", title).evidence(more.flat_map(|f| f.evidence));
+    let draft = told.draft(&RULE, Cause::FabricManagerDown, title).evidence(more.flat_map(|f| f.evidence));
     found(advise(draft))
 }
 
@@ -97,7 +97,7 @@ fn incomplete(scene: &Scene<'_>) -> Option<Draft> {
     let who = shown.who();
     let draft = shown.draft(
         &RULE,
-        "fabric-manager-down",
+        Cause::FabricManagerDown,
         Proof::Broken,
         format!("{who}: the NVSwitch fabric is not ready"),
     );
@@ -152,7 +152,7 @@ fn service(scene: &Scene<'_>, is_needed: bool) -> Option<Draft> {
             continue;
         }
         let used = if scene.machine.has_job { Use::Unknown } else { Use::Alone };
-        let mut draft = graded(scene, &RULE, "fabric-manager-down", Proof::Broken, used, title.clone());
+        let mut draft = graded(scene, &RULE, Cause::FabricManagerDown, Proof::Broken, used, title.clone());
         let said = service.errors.last();
         if service.active.is_some() || said.is_none() {
             let text = service

@@ -25,7 +25,8 @@
 //! NVML reference, nvmlReturn_t 15; kernel log Xid 79.
 
 use ringleader_model::{
-    Cite, Culprit, Evidence, GpuForm, GpuRow, Impact, KernelEventKind, Need, PciAddress, Pid, SourceKind, Who,
+    Cause, Cite, Culprit, Evidence, GpuForm, GpuRow, Impact, KernelEventKind, Need, PciAddress, Pid,
+    SourceKind, Who,
 };
 
 use crate::gpu_state::{Proof, Shown, graded, with};
@@ -49,7 +50,7 @@ pub(super) static RULE: Rule = Rule {
 fn check(scene: &Scene<'_>) -> Outcome {
     let seen = Seen::of(scene, |e| is_lost_gpu(e.event));
     let shown = refused(scene).or_else(|| mute(scene)).or_else(|| missing(scene));
-    let Some(both) = Both::of(Told::of(scene, "gpu-fallen-off-bus"), seen) else {
+    let Some(both) = Both::of(Told::of(scene, Cause::GpuFallenOffBus), seen) else {
         let draft = shown.map(|d| confirm(take_out(d.evidence(hanging_tool(scene).map(|(e, _)| e)))));
         return match with(Outcome::Clear, draft) {
             Outcome::Clear => asks_about_tool(scene),
@@ -58,7 +59,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     };
     let mut draft = both.draft(
         &RULE,
-        "gpu-fallen-off-bus",
+        Cause::GpuFallenOffBus,
         |told| format!("the GPU of {who} does not answer any more", who = told.who()),
         |seen| format!("{} has fallen off the bus", seen.gpu()),
     );
@@ -144,7 +145,7 @@ fn refused(scene: &Scene<'_>) -> Option<Draft> {
         all => format!("{} GPUs", all.len()),
     };
     let title = format!("nvidia-smi cannot reach {who}");
-    let draft = graded(scene, &RULE, "gpu-fallen-off-bus", Proof::Broken, used?, title);
+    let draft = graded(scene, &RULE, Cause::GpuFallenOffBus, Proof::Broken, used?, title);
     Some(draft.culprits(culprits).evidence(evidence))
 }
 
@@ -167,7 +168,7 @@ fn mute(scene: &Scene<'_>) -> Option<Draft> {
     }
     let shown = Shown::from(scene, all)?;
     let title = format!("{} {} not answer the driver any more", shown.who(), shown.word("does", "do"));
-    Some(shown.draft(&RULE, "gpu-fallen-off-bus", Proof::Broken, title))
+    Some(shown.draft(&RULE, Cause::GpuFallenOffBus, Proof::Broken, title))
 }
 
 /// GPUs that ranks ran on, of which a list of the same machine's others knows nothing.
@@ -202,7 +203,7 @@ fn missing(scene: &Scene<'_>) -> Option<Draft> {
         let names = names.join(", ");
         let text = format!("nvidia-smi lists {} GPUs, and not {names}", gpus.len());
         let title = format!("a GPU that the job used is not listed any more: {names}");
-        let draft = graded(scene, &RULE, "gpu-fallen-off-bus", Proof::Broken, Use::Rank, title);
+        let draft = graded(scene, &RULE, Cause::GpuFallenOffBus, Proof::Broken, Use::Rank, title);
         return Some(draft.culprits(culprits).evidence([first.evidence(text)]));
     }
     None
@@ -236,7 +237,7 @@ fn asks_about_tool(scene: &Scene<'_>) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use ringleader_model::{KernelEventKind, PciAddress};
+    use ringleader_model::{Cause, KernelEventKind, PciAddress};
 
     use super::RULE;
     use crate::trial::{Stage, Trial as _};
@@ -270,7 +271,7 @@ mod tests {
         assert_eq!(job(100, &["0000:1a:00.0", "0000:1b:00.0"]).worth(&RULE), ["info Aside"]);
         // Nobody knows who has what: no blame, and no health.
         assert_eq!(job(100, &[]).worth(&RULE), ["info Derived"]);
-        assert_eq!(crate::diagnose(&job(100, &[]).case).cause, "undecided");
+        assert_eq!(crate::diagnose(&job(100, &[]).case).cause, Cause::Undecided);
     }
 
     #[test]

@@ -21,8 +21,8 @@
 //! CUDA-GDB documentation; NVIDIA System Management Interface.
 
 use ringleader_model::{
-    Cite, Confidence, Evidence, Finding, Impact, KernelEvent, Need, Rank, RankSet, RingStage, SourceKind,
-    Weight,
+    Cause, Cite, Confidence, Evidence, Finding, Impact, KernelEvent, Need, Rank, RankSet, RingStage,
+    SourceKind, Weight,
 };
 
 use crate::drafting;
@@ -118,7 +118,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     Outcome::from_findings(
         Draft::new(
             RULE.id,
-            "gpu-kernel-stuck",
+            Cause::GpuKernelStuck,
             format!(
                 "the GPU of {} runs something else: #{seq} of {} never starts there",
                 drafting::rank(rank),
@@ -194,7 +194,7 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
                 late.op.number,
                 group.name,
             );
-            let draft = Draft::new(RULE.id, "gpu-kernel-stuck", title)
+            let draft = Draft::new(RULE.id, Cause::GpuKernelStuck, title)
                 .weight(Weight::Derived)
                 .confidence(Confidence::Medium)
                 .culprits(drafting::culprits(scene, &[Node::Rank(rank)], place))
@@ -217,9 +217,10 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
             drafting::rank(rank),
             drafting::at(stand.place()),
         );
-        let draft = drafting::from_suspect(scene, RULE.id, "gpu-kernel-stuck", suspect, stand.place(), title)
-            .weight(Weight::Derived)
-            .evidence([stand.evidence.clone()]);
+        let draft =
+            drafting::from_suspect(scene, RULE.id, Cause::GpuKernelStuck, suspect, stand.place(), title)
+                .weight(Weight::Derived)
+                .evidence([stand.evidence.clone()]);
         findings.extend(advise(scene, draft, rank).build());
     }
     findings
@@ -265,7 +266,7 @@ fn by_count(scene: &Scene<'_>) -> Outcome {
     Outcome::from_findings(
         Draft::new(
             RULE.id,
-            "gpu-kernel-stuck",
+            Cause::GpuKernelStuck,
             format!(
                 "the GPU of {} runs something else: the collective of the others never starts there",
                 drafting::rank(rank)

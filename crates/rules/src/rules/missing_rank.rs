@@ -21,8 +21,8 @@
 //! PyTorch docs, distributed rendezvous and TCPStore.
 
 use ringleader_model::{
-    Confidence, Culprit, Evidence, Impact, Rank, RankSet, SchedulerKind, SourceKind, StoreEvent, SystemFact,
-    TorchEvent, Weight, plain_word,
+    Cause, Confidence, Culprit, Evidence, Impact, Rank, RankSet, SchedulerKind, SourceKind, StoreEvent,
+    SystemFact, TorchEvent, Weight, plain_word,
 };
 
 use crate::drafting;
@@ -84,7 +84,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         (0, None) => "a rank never joined".to_owned(),
         _ => format!("{} never joined; the others wait for it at the start", drafting::ranks(&named)),
     };
-    let draft = Draft::new(RULE.id, "missing-rank", title)
+    let draft = Draft::new(RULE.id, Cause::MissingRank, title)
         .weight(Weight::Stated)
         .confidence(if missing_count.is_some() { Confidence::High } else { Confidence::Medium })
         .culprits(named.ranks().iter().map(|r| scene.roster.culprit_rank(*r)))
@@ -129,7 +129,7 @@ fn never_placed(scene: &Scene<'_>) -> Option<Draft> {
         is_ours.then(|| (o, pod.to_owned()))
     })?;
     let title = format!("{pod} was never placed on a node; the others could not meet without it");
-    let draft = Draft::new(RULE.id, "missing-rank", title)
+    let draft = Draft::new(RULE.id, Cause::MissingRank, title)
         .weight(Weight::Derived)
         // The names agree; that it is of this job is not stated.
         .at_most(Confidence::Medium)
@@ -170,7 +170,7 @@ fn half_made_communicator(scene: &Scene<'_>) -> Outcome {
         findings.extend(
             Draft::new(
                 RULE.id,
-                "missing-rank",
+                Cause::MissingRank,
                 format!("{} never began the communicator that the others wait in", drafting::ranks(&absent)),
             )
             .weight(Weight::Derived)

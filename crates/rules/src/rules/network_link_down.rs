@@ -19,7 +19,7 @@
 //! # References
 //! NCCL log grammar; connect(2): ENETUNREACH, ENETDOWN.
 
-use ringleader_model::{Confidence, Impact, RankSet, Weight};
+use ringleader_model::{Cause, Confidence, Impact, RankSet, Weight};
 
 use crate::drafting;
 use crate::hardware::link_down;
@@ -73,7 +73,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 .filter(|r| Some(*r) != culprit.rank)
                 .collect();
             findings.extend(
-                Draft::new(RULE.id, "network-link-down", format!("{name}{node} lost its network in mid-run: no route is left on that node"))
+                Draft::new(RULE.id, Cause::NetworkLinkDown, format!("{name}{node} lost its network in mid-run: no route is left on that node"))
                     .weight(Weight::Stated)
                     .confidence(Confidence::Medium)
                     .culprit(culprit)
@@ -89,7 +89,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         }
     }
     if findings.is_empty()
-        && let Some(draft) = link_down(scene, &RULE, "network-link-down", false)
+        && let Some(draft) = link_down(scene, &RULE, Cause::NetworkLinkDown, false)
     {
         let draft = draft
             .advise_command(

@@ -17,7 +17,9 @@
 //! # References
 //! NCCL RAS documentation.
 
-use ringleader_model::{Confidence, Culprit, Finding, Host, Impact, RankSet, RingStage, Weight, plain_word};
+use ringleader_model::{
+    Cause, Confidence, Culprit, Finding, Host, Impact, RankSet, RingStage, Weight, plain_word,
+};
 
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
@@ -71,7 +73,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         findings.extend(
             Draft::new(
                 RULE.id,
-                "network-unreachable",
+                Cause::NetworkUnreachable,
                 format!("{} is alive but no longer answers on the network", drafting::rank(rank)),
             )
             .weight(Weight::Derived)
@@ -133,7 +135,7 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
         let host = |c: &Culprit| c.host.as_ref().map_or_else(|| "HOST".to_owned(), ToString::to_string);
         let peer = pairs.first().map_or_else(|| "HOST".to_owned(), |[_, to]| host(to));
         findings.extend(
-            Draft::new(RULE.id, "network-unreachable", title)
+            Draft::new(RULE.id, Cause::NetworkUnreachable, title)
                 .weight(Weight::Derived)
                 .confidence(if is_stalled { Confidence::Medium } else { Confidence::Low })
                 .culprits(culprits)

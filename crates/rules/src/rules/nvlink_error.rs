@@ -28,7 +28,7 @@
 //! CUDA runtime reference, enum cudaError. Code 220.
 
 use ringleader_knowledge::xid;
-use ringleader_model::{Cite, Confidence, Impact, KernelEventKind, SourceKind, Weight, Xid};
+use ringleader_model::{Cause, Cite, Confidence, Impact, KernelEventKind, SourceKind, Weight, Xid};
 
 use crate::gpu_state::{Proof, Shown, failed_test, graded, is_card, with};
 use crate::hardware::{Both, Seen, follows};
@@ -50,9 +50,9 @@ pub(super) static RULE: Rule = Rule {
 fn check(scene: &Scene<'_>) -> Outcome {
     let shown = fewer_links(scene).or_else(|| cut_off(scene));
     let seen = Seen::xids(scene, is_fatal);
-    let Some(both) = Both::of(Told::of(scene, "nvlink-error"), seen) else {
+    let Some(both) = Both::of(Told::of(scene, Cause::NvlinkError), seen) else {
         let tested = || {
-            failed_test(scene, &RULE, "nvlink-error", Proof::Broken, |name, warnings| {
+            failed_test(scene, &RULE, Cause::NvlinkError, Proof::Broken, |name, warnings| {
                 name.contains("nvlink") || warnings.contains("nvlink") && !warnings.contains("p2p")
             })
         };
@@ -60,7 +60,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     };
     let mut draft = both.draft(
         &RULE,
-        "nvlink-error",
+        Cause::NvlinkError,
         |told| format!("NVLink failed on the GPU of {who}", who = told.who()),
         |seen| format!("NVLink{} failed on {}", link_of(seen), seen.gpu()),
     );
@@ -129,7 +129,7 @@ fn fewer_links(scene: &Scene<'_>) -> Option<Draft> {
     let why = shown.evidence().next().map_or(String::new(), |e| e.text);
     let why =
         why.split_once(": ").map_or("", |(_, why)| why).split(" (").next().unwrap_or_default().to_owned();
-    Some(shown.draft(&RULE, "nvlink-error", Proof::Broken, format!("{}: {why}", shown.who())))
+    Some(shown.draft(&RULE, Cause::NvlinkError, Proof::Broken, format!("{}: {why}", shown.who())))
 }
 
 /// One GPU that reaches none of the others as they reach each other (`topo -m`).
@@ -157,7 +157,7 @@ fn cut_off(scene: &Scene<'_>) -> Option<Draft> {
             let text = format!("GPU {odd} is reached by {}, all others by {usual}", first.kind);
             let title = format!("{whose} is reached by {}, all others by {usual}", first.kind);
             let cite = Cite { line: first.line, ..observation.cite };
-            let draft = graded(scene, &RULE, "nvlink-error", Proof::Broken, used, title)
+            let draft = graded(scene, &RULE, Cause::NvlinkError, Proof::Broken, used, title)
                 .at_most(Confidence::Medium)
                 .culprits(gpu.map(|g| g.culprit.clone()))
                 .cite(cite, SourceKind::NvidiaSmi, text);
@@ -194,7 +194,7 @@ fn grown(scene: &Scene<'_>) -> Option<Draft> {
     }
     let shown = Shown::from(scene, all)?;
     let title = format!("an NVLink of {} makes errors between two readings", shown.who());
-    Some(shown.draft(&RULE, "nvlink-error", Proof::Happened, title))
+    Some(shown.draft(&RULE, Cause::NvlinkError, Proof::Happened, title))
 }
 
 /// An Xid that says a link failed: 74 until NVLink 4, 144 to 150 and 155 since. What they call `Nonfatal`, and the

@@ -25,7 +25,7 @@
 //!
 //! Linux mm/oom_kill.c; slurmstepd task/cgroup; Ray memory monitor.
 
-use ringleader_model::{Impact, KernelEventKind, OomKill, Rank, Severity, Weight};
+use ringleader_model::{Cause, Impact, KernelEventKind, OomKill, Rank, Severity, Weight};
 
 use crate::hardware::{Both, Seen};
 use crate::rule::{Input, Outcome, Rule};
@@ -45,10 +45,10 @@ pub(super) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let seen = Seen::of(scene, |e| matches!(e.event.kind, KernelEventKind::OomKill(_)));
-    let Some(both) = Both::of(Told::of(scene, "oom-killed"), seen) else { return Outcome::Clear };
+    let Some(both) = Both::of(Told::of(scene, Cause::OomKilled), seen) else { return Outcome::Clear };
     let mut draft = both.draft(
         &RULE,
-        "oom-killed",
+        Cause::OomKilled,
         |told| format!("host memory ran out: a process of {who} was killed", who = told.who()),
         |seen| {
             let rank = seen.events().iter().find_map(|e| e.culprit.rank);

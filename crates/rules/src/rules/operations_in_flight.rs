@@ -20,7 +20,7 @@
 
 use std::collections::BTreeMap;
 
-use ringleader_model::{Confidence, Impact, RankSet, Severity, Weight};
+use ringleader_model::{Cause, Confidence, Impact, RankSet, Severity, Weight};
 
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
@@ -64,7 +64,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .collect();
     let word = if has_gone { "last state" } else { "in flight" };
     Outcome::from_findings(
-        Draft::new(RULE.id, "undecided", format!("{word}: {}", said.join("; ")))
+        Draft::new(RULE.id, Cause::Undecided, format!("{word}: {}", said.join("; ")))
             .severity(Severity::Info)
             .weight(Weight::Aside)
             .confidence(Confidence::Low)
@@ -82,6 +82,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
 
 #[cfg(test)]
 mod tests {
+    use ringleader_model::Cause;
+
     use super::RULE;
     use crate::diagnose;
     use crate::trial::{Stage, Trial as _};
@@ -95,7 +97,7 @@ mod tests {
         assert_eq!(finding.title, title);
         assert_eq!(finding.evidence.len(), 3);
         let verdict = diagnose(&job.case);
-        assert_eq!(verdict.cause, "undecided", "{verdict:#?}");
+        assert_eq!(verdict.cause, Cause::Undecided, "{verdict:#?}");
         assert!(verdict.summary.contains("processes ended"), "{}", verdict.summary);
         assert!(verdict.culprits.is_empty());
     }

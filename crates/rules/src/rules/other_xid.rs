@@ -30,7 +30,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use ringleader_knowledge::xid::{self, Class, Grade, Kills};
-use ringleader_model::{Confidence, KernelEvent, KernelEventKind, Need, Weight, Xid};
+use ringleader_model::{Cause, Confidence, KernelEvent, KernelEventKind, Need, Weight, Xid};
 
 use crate::hardware::{Seen, follows, gpu_of, outcome};
 use crate::health;
@@ -58,11 +58,11 @@ const NVLINK5: std::ops::RangeInclusive<u16> = 144..=150;
 /// The driver says what the GPU needs now.
 const RECOVERY: u16 = 154;
 /// Numbers that say by themselves what failed.
-static CAUSES: [(u16, &str, &str); 4] = [
-    (136, "nvlink-error", "an NVLink did not come up"),
-    (137, "illegal-memory-access", "an access to a peer's memory over NVLink was refused"),
-    (150, "nvlink-error", "the firmware of NVLink failed"),
-    (173, "nvlink-error", "the link between processor and GPU (NVLink-C2C) died"),
+static CAUSES: [(u16, Cause, &str); 4] = [
+    (136, Cause::NvlinkError, "an NVLink did not come up"),
+    (137, Cause::IllegalMemoryAccess, "an access to a peer's memory over NVLink was refused"),
+    (150, Cause::NvlinkError, "the firmware of NVLink failed"),
+    (173, Cause::NvlinkError, "the link between processor and GPU (NVLink-C2C) died"),
 ];
 /// `Channel stopped`: what is left when a program is ended, for whatever reason.
 const CHANNEL_STOPPED: u16 = 43;
@@ -82,8 +82,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let code = code(event.event)?;
         CAUSES.iter().find(|(own, ..)| *own == code)
     };
-    if let Some((_, cause, what)) = seen.events().iter().find_map(|e| named(e)) {
-        let seen = seen.without(|e| named(e).is_none_or(|(_, of, _)| of != cause));
+    if let Some(&(_, cause, what)) = seen.events().iter().find_map(|e| named(e)) {
+        let seen = seen.without(|e| named(e).is_none_or(|(_, of, _)| *of != cause));
         return outcome(seen.map(|seen| {
             let draft = seen
                 .draft(&RULE, cause, format!("{}: {what}", seen.gpu()))
@@ -204,7 +204,7 @@ fn ask(event: &MachineEvent<'_>) -> Option<Need> {
 
 #[cfg(test)]
 mod tests {
-    use ringleader_model::{KernelEventKind, Xid};
+    use ringleader_model::{Cause, KernelEventKind, Xid};
 
     use super::RULE;
     use crate::diagnose;
@@ -228,7 +228,7 @@ mod tests {
         for code in [8, 25, 39, 54, 69, 85, 126, 999] {
             let stage = Stage::new().xid("0000:3b:00", code, 5, X);
             assert!(asks(&stage)[0].contains(&format!("Xid {code}")), "{code}");
-            assert_eq!(diagnose(&stage.case).cause, "undecided", "{code}");
+            assert_eq!(diagnose(&stage.case).cause, Cause::Undecided, "{code}");
         }
     }
 

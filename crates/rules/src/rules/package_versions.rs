@@ -28,7 +28,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{
-    Confidence, Culprit, Host, NcclProcess, Observation, Severity, SourceKind, SystemFact, Weight,
+    Cause, Confidence, Culprit, Host, NcclProcess, Observation, Severity, SourceKind, SystemFact, Weight,
 };
 
 use crate::health;
@@ -148,7 +148,7 @@ fn draft(scene: &Scene<'_>, package: &str, by_release: &Installed<'_>) -> Draft 
         Some(_) => (Weight::Derived, Severity::Error),
         None => (Weight::Aside, Severity::Warning),
     };
-    Draft::new(RULE.id, "nccl-version-mismatch", format!("hosts of the job have {package} {}", names.join(" and ")))
+    Draft::new(RULE.id, Cause::NcclVersionMismatch, format!("hosts of the job have {package} {}", names.join(" and ")))
         .weight(weight)
         .severity(severity)
         .confidence(if TORCH.contains(&package) { Confidence::Low } else { Confidence::Medium })

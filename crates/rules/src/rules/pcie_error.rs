@@ -31,7 +31,7 @@
 //! Linux Documentation/PCI/pcieaer-howto; PCI Express Base Specification, error logging; Xid Catalog, 32, 80, 167.
 
 use ringleader_model::{
-    Category, Confidence, GpuRow, Impact, KernelEventKind, PcieSeverity, Severity, Weight, plain_word,
+    Category, Cause, Confidence, GpuRow, Impact, KernelEventKind, PcieSeverity, Severity, Weight, plain_word,
 };
 
 use crate::gpu_state::{Proof, Shown, failed_test, with};
@@ -67,7 +67,7 @@ fn degraded(scene: &Scene<'_>) -> Option<Draft> {
     let why = shown.evidence().next().map_or(String::new(), |e| e.text);
     let why = why.split_once(": ").map_or("", |(_, why)| why).to_owned();
     let title = format!("the PCIe link of {}: {why}", shown.who());
-    let draft = shown.draft(&RULE, "pcie-error", Proof::Slow, title).category(Category::Performance);
+    let draft = shown.draft(&RULE, Cause::PcieError, Proof::Slow, title).category(Category::Performance);
     Some(advise_link(draft))
 }
 
@@ -96,7 +96,9 @@ fn replaying(scene: &Scene<'_>) -> Option<Draft> {
         .collect();
     let shown = Shown::from(scene, all)?;
     let title = format!("the PCIe link of {} sends packets again and again", shown.who());
-    Some(advise_link(shown.draft(&RULE, "pcie-error", Proof::Slow, title).category(Category::Performance)))
+    Some(advise_link(
+        shown.draft(&RULE, Cause::PcieError, Proof::Slow, title).category(Category::Performance),
+    ))
 }
 
 fn advise_link(draft: Draft) -> Draft {
@@ -152,7 +154,7 @@ fn tested(scene: &Scene<'_>) -> Option<Draft> {
         name == "pcie"
             && (warnings.contains("replay") || warnings.contains("width") || warnings.contains("bandwidth"))
     };
-    let draft = failed_test(scene, &RULE, "pcie-error", Proof::Slow, is_pcie)?;
+    let draft = failed_test(scene, &RULE, Cause::PcieError, Proof::Slow, is_pcie)?;
     Some(advise_link(draft.category(Category::Performance)))
 }
 
@@ -236,7 +238,7 @@ fn said_by_kernel(scene: &Scene<'_>) -> Outcome {
         KernelEventKind::PcieLinkDown => format!("the PCIe slot below {device} lost its link"),
         _ => format!("the driver lost data on PCIe at {}", seen.gpu()),
     };
-    let mut draft = seen.draft(&RULE, "pcie-error", what);
+    let mut draft = seen.draft(&RULE, Cause::PcieError, what);
     if seen.events().iter().all(|e| is_probe(e)) {
         draft = draft.severity(Severity::Info).weight(Weight::Derived).confidence(Confidence::Low);
     }

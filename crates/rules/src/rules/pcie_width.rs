@@ -23,7 +23,7 @@
 //!
 //! PCI Express base specification, link status register; pciutils ls-caps.c.
 
-use ringleader_model::{Confidence, Finding, Impact, PciDevice, Severity, SourceKind, SystemFact};
+use ringleader_model::{Cause, Confidence, Finding, Impact, PciDevice, Severity, SourceKind, SystemFact};
 
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::add_culprit;
@@ -73,7 +73,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             findings.extend(
                 Draft::new(
                     RULE.id,
-                    "pcie-error",
+                    Cause::PcieError,
                     format!("{address} runs with {now} of {most} PCIe lanes, unlike its peers"),
                 )
                 .category(ringleader_model::Category::Performance)

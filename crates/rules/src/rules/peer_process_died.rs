@@ -20,7 +20,7 @@
 //! NCCL user guide, troubleshooting; ncclRemoteError.
 
 use ringleader_model::{
-    Confidence, Finding, GlooEvent, Impact, Rank, RankSet, StoreEvent, TorchEvent, Weight,
+    Cause, Confidence, Finding, GlooEvent, Impact, Rank, RankSet, StoreEvent, TorchEvent, Weight,
 };
 
 use crate::drafting;
@@ -64,7 +64,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 /// Victims that say whose connection closed.
 fn closed_connections(scene: &Scene<'_>) -> Option<Finding> {
     let mut draft =
-        Draft::new(RULE.id, "peer-process-died", "a peer closed its connection: that rank is gone")
+        Draft::new(RULE.id, Cause::PeerProcessDied, "a peer closed its connection: that rank is gone")
             .weight(Weight::Symptom)
             .confidence(Confidence::Medium);
     let mut any = false;
@@ -175,7 +175,7 @@ fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
             drafting::from_suspect(
                 scene,
                 RULE.id,
-                "peer-process-died",
+                Cause::PeerProcessDied,
                 suspect,
                 None,
                 format!(
@@ -214,7 +214,7 @@ fn gone_within(scene: &Scene<'_>) -> Vec<Finding> {
         findings.extend(
             Draft::new(
                 RULE.id,
-                "peer-process-died",
+                Cause::PeerProcessDied,
                 format!("{} is gone; its ring outlived it", drafting::rank(rank)),
             )
             .weight(Weight::Symptom)
@@ -246,7 +246,7 @@ fn bare_launcher_failure(scene: &Scene<'_>) -> Option<Finding> {
     } else {
         "the launcher reports that a rank failed; that rank's own output is missing"
     };
-    Draft::new(RULE.id, "peer-process-died", title)
+    Draft::new(RULE.id, Cause::PeerProcessDied, title)
         .weight(Weight::Symptom)
         .confidence(Confidence::Low)
         .evidence([statement.evidence()])

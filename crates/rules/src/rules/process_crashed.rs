@@ -19,8 +19,8 @@
 //! Python faulthandler; signal(7).
 
 use ringleader_model::{
-    Confidence, Evidence, Fact, Impact, KernelEventKind, Need, Rank, SourceKind, ThreadStack, TorchEvent,
-    Weight,
+    Cause, Confidence, Evidence, Fact, Impact, KernelEventKind, Need, Rank, SourceKind, ThreadStack,
+    TorchEvent, Weight,
 };
 
 use crate::drafting;
@@ -74,7 +74,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let place = ringleader_model::user_frame(frames);
         let mut draft = Draft::new(
             RULE.id,
-            "process-crashed",
+            Cause::ProcessCrashed,
             format!("{} crashed with {name}{}", drafting::rank(rank), drafting::at(place)),
         )
         .weight(Weight::Stated)
@@ -128,7 +128,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         };
         let who = rank.map_or_else(|| name.to_string(), drafting::rank);
         findings.extend(
-            Draft::new(RULE.id, "process-crashed", format!("{who} crashed: {what}"))
+            Draft::new(RULE.id, Cause::ProcessCrashed, format!("{who} crashed: {what}"))
                 .weight(Weight::Stated)
                 .confidence(Confidence::Medium)
                 .culprit(event.culprit.clone())

@@ -21,7 +21,7 @@
 //! torch elastic error table; signal(7).
 
 use ringleader_model::{
-    Confidence, Evidence, Finding, Impact, Rank, SourceKind, TorchEvent, WallTime, Weight,
+    Cause, Confidence, Evidence, Finding, Impact, Rank, SourceKind, TorchEvent, WallTime, Weight,
 };
 
 use crate::drafting;
@@ -64,7 +64,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         findings.extend(
             Draft::new(
                 RULE.id,
-                "process-killed",
+                Cause::ProcessKilled,
                 format!("{} was killed with SIGKILL from outside", drafting::rank(rank)),
             )
             .weight(Weight::Stated)
@@ -114,7 +114,7 @@ fn nameless(scene: &Scene<'_>) -> Option<Finding> {
     })?;
     let who = &exit.observation.who;
     let local = who.local_rank.map_or_else(String::new, |l| format!(" (local rank {})", l.0));
-    Draft::new(RULE.id, "process-killed", format!("a rank{local} was killed with SIGKILL from outside"))
+    Draft::new(RULE.id, Cause::ProcessKilled, format!("a rank{local} was killed with SIGKILL from outside"))
         .weight(Weight::Stated)
         .confidence(Confidence::Medium)
         .culprit(scene.roster.culprit(who))

@@ -17,7 +17,7 @@
 //! # References
 //! proc(5), signal(7).
 
-use ringleader_model::{Confidence, Impact, Weight};
+use ringleader_model::{Cause, Confidence, Impact, Weight};
 
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
@@ -46,7 +46,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             condition.wchan.as_ref().map_or_else(String::new, |w| format!(" in {w}")),
             suspect.map_or_else(String::new, |s| format!("; {} for it", drafting::waiting(&s.victims)))
         );
-        let mut draft = Draft::new(RULE.id, "process-stopped", title)
+        let mut draft = Draft::new(RULE.id, Cause::ProcessStopped, title)
             .weight(Weight::Stated)
             .confidence(if suspect.is_some() { Confidence::High } else { Confidence::Medium })
             .culprits(drafting::culprits(

@@ -19,7 +19,7 @@
 //! # References
 //! proc(5); kernel documentation, hung task detector.
 
-use ringleader_model::{Confidence, Host, Impact, KernelEventKind, Need, StorageTrouble, Weight};
+use ringleader_model::{Cause, Confidence, Host, Impact, KernelEventKind, Need, StorageTrouble, Weight};
 
 use crate::drafting;
 use crate::hardware::{Seen, storage};
@@ -52,7 +52,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             condition.wchan.as_ref().map_or_else(String::new, |w| format!(" in {w}")),
             format_args!("; {} for it", drafting::waiting(&suspect.victims))
         );
-        let draft = Draft::new(RULE.id, "process-uninterruptible", title)
+        let draft = Draft::new(RULE.id, Cause::ProcessUninterruptible, title)
             .weight(Weight::Stated)
             .confidence(Confidence::High)
             .culprits(drafting::culprits(
@@ -106,7 +106,7 @@ fn stays(scene: &Scene<'_>) -> Option<ringleader_model::Finding> {
         "{} hangs in the kernel (state D) in {place}, from one look to the next; the job stands still",
         drafting::rank(rank)
     );
-    let draft = Draft::new(RULE.id, "process-uninterruptible", title)
+    let draft = Draft::new(RULE.id, Cause::ProcessUninterruptible, title)
         .weight(Weight::Derived)
         .at_most(Confidence::Medium)
         .culprits(drafting::culprits(scene, &[ringleader_correlate::waits::graph::Node::Rank(rank)], None))
@@ -164,7 +164,7 @@ fn blocked(scene: &Scene<'_>) -> Option<ringleader_model::Finding> {
     };
     let who = first.culprit.rank.map_or_else(|| format!("a process ({name})"), drafting::rank);
     let draft = seen
-        .draft(&RULE, "process-uninterruptible", format!("{who} hangs in the kernel: {what}"))
+        .draft(&RULE, Cause::ProcessUninterruptible, format!("{who} hangs in the kernel: {what}"))
         // A rank may be blocked and go on later; without a job it may be any service of the machine.
         .weight(if first.culprit.rank.is_some() { Weight::Stated } else { Weight::Derived })
         .confidence(Confidence::Medium);

@@ -27,7 +27,7 @@
 //!
 //! NVIDIA/nccl src/bootstrap.cc; pytorch/pytorch torch/distributed/rendezvous.py.
 
-use ringleader_model::{Confidence, Culprit, Impact, Rank, RankSet, Weight};
+use ringleader_model::{Cause, Confidence, Culprit, Impact, Rank, RankSet, Weight};
 
 use crate::drafting;
 use crate::launch::{self, Contradiction};
@@ -36,7 +36,7 @@ use crate::told::Told;
 use ringleader_correlate::said::watcher::StandStill;
 use ringleader_correlate::{Claim, Scene};
 
-const CAUSE: &str = "rank-env-misconfigured";
+const CAUSE: Cause = Cause::RankEnvMisconfigured;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {

@@ -19,7 +19,7 @@
 //! # References
 //! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide.
 
-use ringleader_model::{Confidence, Impact, Rank, SourceKind, Weight};
+use ringleader_model::{Cause, Confidence, Impact, Rank, SourceKind, Weight};
 
 use crate::drafting;
 use crate::rule::{Input, Outcome, Rule};
@@ -79,7 +79,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             drafting::from_suspect(
                 scene,
                 RULE.id,
-                "rank-exited-early",
+                Cause::RankExitedEarly,
                 suspect,
                 place,
                 format!(

@@ -30,8 +30,8 @@
 use std::collections::BTreeSet;
 
 use ringleader_model::{
-    Confidence, Culprit, Evidence, Finding, Host, Impact, Need, Observation, SchedulerEvent, SchedulerKind,
-    Severity, SourceKind, SystemFact, Weight, plain_word,
+    Cause, Confidence, Culprit, Evidence, Finding, Host, Impact, Need, Observation, SchedulerEvent,
+    SchedulerKind, Severity, SourceKind, SystemFact, Weight, plain_word,
 };
 
 use crate::health;
@@ -66,7 +66,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     ] {
         findings.extend(told_of(scene, kind));
     }
-    if !findings.iter().any(|f: &Finding| f.cause == "oom-killed") {
+    if !findings.iter().any(|f: &Finding| f.cause == Cause::OomKilled) {
         findings.extend(group_killed(scene));
     }
     if findings.is_empty() {
@@ -103,7 +103,7 @@ fn ended_by_signal(scene: &Scene<'_>) -> Option<Finding> {
         if ranks.is_empty() { vec![Culprit { host: Some(host), ..Culprit::default() }] } else { ranks };
     let title = format!("{} was ended by SIGKILL (exit code 137)", event.subject);
     let when = if event.ended_at.is_some() { Confidence::Medium } else { Confidence::Low };
-    Draft::new(RULE.id, "process-killed", title)
+    Draft::new(RULE.id, Cause::ProcessKilled, title)
         .severity(Severity::Error)
         .weight(Weight::Derived)
         .confidence(when)
@@ -261,12 +261,14 @@ fn told_of(scene: &Scene<'_>, kind: SchedulerKind) -> Option<Finding> {
     };
     let at = event.node.as_deref().map_or_else(String::new, |n| format!(" on {n}"));
     let (cause, title) = match kind {
-        SchedulerKind::OutOfMemory => ("oom-killed", format!("{subject}{at} was killed for lack of memory")),
-        SchedulerKind::Preempted => {
-            ("process-killed", format!("{subject}{at} was preempted for another job"))
+        SchedulerKind::OutOfMemory => {
+            (Cause::OomKilled, format!("{subject}{at} was killed for lack of memory"))
         }
-        SchedulerKind::Evicted => ("process-killed", format!("{subject}{at} was evicted from its node")),
-        _ => ("peer-process-died", format!("the scheduler lost the node of {subject}{at}")),
+        SchedulerKind::Preempted => {
+            (Cause::ProcessKilled, format!("{subject}{at} was preempted for another job"))
+        }
+        SchedulerKind::Evicted => (Cause::ProcessKilled, format!("{subject}{at} was evicted from its node")),
+        _ => (Cause::PeerProcessDied, format!("the scheduler lost the node of {subject}{at}")),
     };
     let mut culprits: Vec<Culprit> = Vec::new();
     for (culprit, _) in &dead {
@@ -338,7 +340,7 @@ fn group_killed(scene: &Scene<'_>) -> Option<Finding> {
     let limit = limit.map_or_else(String::new, |b| format!(", whose limit is {} MiB", b >> 20));
     let title = format!("the kernel killed {n} of {path} for lack of memory{limit}");
     let is_tied = !dead.is_empty();
-    Draft::new(RULE.id, "oom-killed", title.chars().take(110).collect::<String>())
+    Draft::new(RULE.id, Cause::OomKilled, title.chars().take(110).collect::<String>())
         .severity(if is_tied { Severity::Error } else { Severity::Info })
         .weight(if is_tied { Weight::Stated } else { Weight::Derived })
         .confidence(if is_tied { Confidence::Medium } else { Confidence::Low })

@@ -23,7 +23,7 @@
 //! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide, collective communication
 //! semantics.
 
-use ringleader_model::{Confidence, Evidence, Finding, Impact, RankSet, SourceKind, Weight};
+use ringleader_model::{Cause, Confidence, Evidence, Finding, Impact, RankSet, SourceKind, Weight};
 
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
@@ -61,7 +61,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 m.group,
                 if n > 1 { format!(" and {} more", n - 1) } else { String::new() }
             );
-            let draft = drafting::from_mismatch(scene, RULE.id, "skipped-collective", m, title)
+            let draft = drafting::from_mismatch(scene, RULE.id, Cause::SkippedCollective, m, title)
                 .advise(Impact::Harmless, format!("make every rank reach the call{}: look for a branch on the rank, on data, or on a local error around it", drafting::at(m.place.as_ref())));
             let alone = m.n_confirmed == 0;
             let draft = if alone { draft.advise(Impact::Harmless, OTHER_ORDER) } else { draft };
@@ -98,7 +98,7 @@ fn gone_on(scene: &Scene<'_>) -> Vec<Finding> {
                 drafting::waiting(&victims)
             );
             findings.extend(
-                Draft::new(RULE.id, "skipped-collective", title)
+                Draft::new(RULE.id, Cause::SkippedCollective, title)
                     .weight(Weight::Stated)
                     .confidence(Confidence::Medium)
                     .culprits(drafting::culprits(scene, &[who], place.as_ref()))
@@ -149,7 +149,7 @@ fn run_ahead(scene: &Scene<'_>) -> Option<Finding> {
     });
     let title =
         format!("{} went on without a call that {} in", drafting::who(&[node]), drafting::waiting(&victims));
-    Draft::new(RULE.id, "skipped-collective", title)
+    Draft::new(RULE.id, Cause::SkippedCollective, title)
         .weight(Weight::Stated)
         .confidence(Confidence::Medium)
         .culprits(drafting::culprits(scene, &[node], None))

@@ -26,8 +26,8 @@ mod rings;
 
 use rayon::prelude::*;
 use ringleader_model::{
-    Confidence, Evidence, Finding, FlightDump, FlightOp, Impact, Rank, Severity, SourceKind, SystemFact,
-    Weight,
+    Cause, Confidence, Evidence, Finding, FlightDump, FlightOp, Impact, Rank, Severity, SourceKind,
+    SystemFact, Weight,
 };
 
 use crate::drafting;
@@ -159,7 +159,7 @@ fn slowest(scene: &Scene<'_>, group: &Group<'_>) -> Option<Finding> {
     let held_back = rank.and_then(|rank| held_back(scene, rank));
     let draft = Draft::new(
         RULE.id,
-        "straggler",
+        Cause::Straggler,
         format!(
             "{} is last in {:.0} % of the collectives of {}; its peers lose {:.0} % of their time to it",
             drafting::who(&[node]),

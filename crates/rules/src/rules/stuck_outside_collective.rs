@@ -20,7 +20,7 @@
 //! # References
 //! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide.
 
-use ringleader_model::{Confidence, Impact, Need, Rank, Weight};
+use ringleader_model::{Cause, Confidence, Impact, Need, Rank, Weight};
 
 use crate::drafting;
 use crate::hardware::storage;
@@ -103,7 +103,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let mut draft = drafting::from_suspect(
             scene,
             RULE.id,
-            "stuck-outside-collective",
+            Cause::StuckOutsideCollective,
             suspect,
             place,
             format!(
@@ -188,6 +188,8 @@ fn sleeps_among_spinners(scene: &Scene<'_>, suspect: &Suspect) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use ringleader_model::Cause;
+
     use super::{Outcome, RULE};
     use crate::trial::{Stage, Trial as _};
 
@@ -216,11 +218,11 @@ mod tests {
         };
         job(20).concludes(&RULE, "stuck-outside-collective 2 at fetch:31, high");
         let verdict = crate::diagnose(&job(20).case);
-        assert_eq!(verdict.cause, "stuck-outside-collective", "{verdict:#?}");
-        assert!(verdict.findings.iter().any(|f| f.cause == "op-mismatch"), "{verdict:#?}");
+        assert_eq!(verdict.cause, Cause::StuckOutsideCollective, "{verdict:#?}");
+        assert!(verdict.findings.iter().any(|f| f.cause == Cause::OpMismatch), "{verdict:#?}");
         // What differed a moment ago is why it stands still.
         job(3).silent(&RULE);
-        assert_eq!(crate::diagnose(&job(3).case).cause, "op-mismatch");
+        assert_eq!(crate::diagnose(&job(3).case).cause, Cause::OpMismatch);
     }
 
     #[test]

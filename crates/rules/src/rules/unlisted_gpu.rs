@@ -26,8 +26,8 @@
 //! pciutils lspci(8); NVIDIA GPU debug guidelines.
 
 use ringleader_model::{
-    Cite, Confidence, Culprit, Evidence, GpuForm, Host, Impact, KernelEventKind, Observation, PciAddress,
-    PciDevice, Severity, SourceKind, SystemFact, Weight,
+    Cause, Cite, Confidence, Culprit, Evidence, GpuForm, Host, Impact, KernelEventKind, Observation,
+    PciAddress, PciDevice, Severity, SourceKind, SystemFact, Weight,
 };
 
 use crate::gpu_state::{Proof, graded};
@@ -93,7 +93,7 @@ fn dead(scene: &Scene<'_>, gpus: &[OnBus<'_>]) -> Option<Draft> {
         add_culprit(&mut culprits, culprit);
     }
     let title = format!("GPU {} does not answer on the bus (lspci: rev ff)", first.address);
-    let draft = graded(scene, &RULE, "gpu-fallen-off-bus", Proof::Broken, used?, title)
+    let draft = graded(scene, &RULE, Cause::GpuFallenOffBus, Proof::Broken, used?, title)
         .culprits(culprits)
         .evidence(dead.iter().take(4).map(|g| g.evidence()));
     Some(advise(draft))
@@ -120,7 +120,7 @@ fn unlisted(scene: &Scene<'_>, gpus: &[OnBus<'_>]) -> Option<Draft> {
     });
     let title = format!("GPU {} is on the bus, and the driver does not list it", first.address);
     let text = format!("nvidia-smi lists {} GPUs, and not {}", list.len(), first.address);
-    let draft = Draft::new(RULE.id, "gpu-fallen-off-bus", title)
+    let draft = Draft::new(RULE.id, Cause::GpuFallenOffBus, title)
         .severity(Severity::Warning)
         .weight(Weight::Aside)
         .confidence(Confidence::Low)

@@ -19,7 +19,7 @@
 //! # References
 //! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide.
 
-use ringleader_model::{Impact, Weight};
+use ringleader_model::{Cause, Impact, Weight};
 
 use crate::drafting;
 use crate::rule::{Input, Outcome, Rule};
@@ -67,7 +67,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             drafting::at(place)
         );
         findings.extend(
-            drafting::from_suspect(scene, RULE.id, "unmatched-p2p", suspect, place, title)
+            drafting::from_suspect(scene, RULE.id, Cause::UnmatchedP2p, suspect, place, title)
                 .at_most(drafting::surest_of_one_moment(scene))
                 .weight(if suspect.weak || parted(scene, suspect) { Weight::Derived } else { Weight::Stated })
                 .evidence(condition.and_then(|c| c.stand.as_ref()).map(|s| s.evidence.clone()))

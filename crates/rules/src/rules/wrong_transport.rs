@@ -31,8 +31,8 @@
 use std::collections::BTreeMap;
 
 use ringleader_model::{
-    Category, Cite, Confidence, Culprit, Evidence, Finding, GroupRank, Host, Impact, NcclProcess, Severity,
-    SourceKind, Weight,
+    Category, Cause, Cite, Confidence, Culprit, Evidence, Finding, GroupRank, Host, Impact, NcclProcess,
+    Severity, SourceKind, Weight,
 };
 
 use crate::rule::{Draft, Input, Outcome, Rule};
@@ -64,7 +64,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 }
 
 fn draft(title: String, culprits: Vec<Culprit>, evidence: Vec<Evidence>) -> Draft {
-    Draft::new(RULE.id, "wrong-transport", title)
+    Draft::new(RULE.id, Cause::WrongTransport, title)
         .category(Category::Performance)
         .severity(Severity::Warning)
         .weight(Weight::Derived)

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use ringleader_model::{
-    Confidence, Evidence, Fact, Finding, Impact, Severity, SourceKind, WatchEvent, Weight,
+    Cause, Confidence, Evidence, Fact, Finding, Impact, Severity, SourceKind, WatchEvent, Weight,
 };
 
 use super::RULE;
@@ -28,7 +28,7 @@ pub(super) fn findings(scene: &Scene<'_>) -> Vec<Finding> {
             };
             let nodes: Vec<Node> = [link.rank].into_iter().chain(link.peer).map(Node::Rank).collect();
             let text = observation.text.to_string();
-            Draft::new(RULE.id, "slow-link", title)
+            Draft::new(RULE.id, Cause::SlowLink, title)
                 .severity(Severity::Warning)
                 .weight(Weight::Derived)
                 .confidence(Confidence::Medium)

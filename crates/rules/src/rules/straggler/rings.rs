@@ -1,6 +1,6 @@
 //! Lateness by the rings' kernel times.
 
-use ringleader_model::{Confidence, Evidence, Finding, Impact, Severity, SourceKind, Weight};
+use ringleader_model::{Cause, Confidence, Evidence, Finding, Impact, Severity, SourceKind, Weight};
 
 use super::RULE;
 use crate::drafting;
@@ -47,7 +47,7 @@ fn finding(scene: &Scene<'_>, group: &Group<'_>, late: &Late) -> Option<Finding>
     let ran = [track].into_iter().chain(others).filter_map(|t| kernel_time(t, late.worst));
     Draft::new(
         RULE.id,
-        "straggler",
+        Cause::Straggler,
         format!(
             "{} comes {:.1} ms late to {:.0} % of late collectives of {}{because}; peers lose {:.0} % to it",
             drafting::who(&[node]),
