@@ -126,7 +126,7 @@ fn exit_code(verdict: &Verdict, fail_on: FailOn) -> Code {
         FailOn::Warning => Severity::Warning,
         FailOn::Never => return Code::NothingFound,
     };
-    if verdict.cause == "undecided" {
+    if verdict.cause == ringleader_model::Cause::Undecided {
         Code::Undecided
     } else if verdict.findings.iter().any(|finding| finding.severity >= least) {
         Code::Findings

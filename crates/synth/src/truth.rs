@@ -213,7 +213,7 @@ pub(crate) fn truth(job: &Job, plant: &Plant, run: &Run, options: &Options) -> T
 /// A process that ended at once.
 fn died(truth: &mut Truth, job: &Job, plant: &Plant, emit: Emit, sight: &Sight) {
     if plant.fault != Fault::Exception {
-        truth.also(&["peer-process-died"]);
+        truth.also(&[Cause::PeerProcessDied]);
     }
     if !sight.ends {
         truth.also(&SILENT);
