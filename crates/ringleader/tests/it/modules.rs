@@ -153,7 +153,8 @@ fn module(text: &str) -> Module {
         if token(i) == "use" && before != "." && (is_name(token(i + 1)) || token(i + 1) == "{") {
             let mut paths = Vec::new();
             // `pub use`, `pub(crate) use`.
-            let is_export = before == "pub" || before == ")" && (i.saturating_sub(6)..i).any(|j| token(j) == "pub");
+            let is_export =
+                before == "pub" || before == ")" && (i.saturating_sub(6)..i).any(|j| token(j) == "pub");
             i = tree(&tokens, i + 1, &[], &mut paths);
             for (path, name) in paths {
                 if is_export {
