@@ -281,12 +281,7 @@ pub(crate) fn storage(
 }
 
 /// A link that went down in mid-run: a draft, if there is such a link. `infiniband` picks the sort.
-pub(crate) fn link_down(
-    scene: &Scene<'_>,
-    rule: &Rule,
-    cause: Cause,
-    infiniband: bool,
-) -> Option<Draft> {
+pub(crate) fn link_down(scene: &Scene<'_>, rule: &Rule, cause: Cause, infiniband: bool) -> Option<Draft> {
     let used = Used::new(scene.case());
     let downs: Vec<_> = downs(scene.kernel(), scene.has_job(), &used)
         .into_iter()

@@ -8,7 +8,9 @@ use std::cmp::Reverse;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ringleader_knowledge::cause;
-use ringleader_model::{Category, Cause, Confidence, Finding, Need, RankSet, Severity, SourceKind, Verdict, Weight};
+use ringleader_model::{
+    Category, Cause, Confidence, Finding, Need, RankSet, Severity, SourceKind, Verdict, Weight,
+};
 
 use crate::health;
 use crate::rule::{Outcome, Rule};
