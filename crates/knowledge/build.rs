@@ -34,6 +34,8 @@ fn main() {
     println!("cargo:rerun-if-changed=data");
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=build");
+    println!("cargo:rerun-if-changed=src/form/needle_hash.rs");
+    println!("cargo:rerun-if-changed=src/form/needle_list.rs");
     println!("cargo:rerun-if-changed=src/message/hash.rs");
     println!("cargo:rerun-if-changed=src/message/holes.rs");
     let mut out = String::new();
@@ -107,13 +109,28 @@ fn advice(row: &Table) -> String {
     out
 }
 
+/// The variant of `Cause` for an id: a row that names none does not compile.
+fn variant(id: &str) -> String {
+    let words = id.split('-').map(|word| {
+        let (first, rest) = word.split_at(1);
+        first.to_uppercase() + rest
+    });
+    format!("ringleader_model::Cause::{}", words.collect::<String>())
+}
+
+/// A list of variants of `Cause`.
+fn variants(ids: &[&str]) -> String {
+    let list: Vec<String> = ids.iter().map(|id| variant(id)).collect();
+    format!("&[{}]", list.join(", "))
+}
+
 fn causes(out: &mut String) -> BTreeSet<String> {
     let table = read("causes.toml");
     let source = fs::read_to_string("data/causes.toml").expect("it was just read");
     let mut ids = BTreeSet::new();
     let mut rows: Vec<(&String, &Value)> = table.iter().collect();
     rows.sort_by_key(|(id, _)| source.find(&format!("[{id}]")));
-    out.push_str("pub(crate) static CAUSES: &[crate::cause::Cause] = &[\n");
+    out.push_str("pub(crate) static CAUSES: &[crate::cause::Row] = &[\n");
     for (id, row) in rows {
         let row = row.as_table().expect("a cause is a table");
         let category = match text(row, "category") {
@@ -126,10 +143,23 @@ fn causes(out: &mut String) -> BTreeSet<String> {
             "init" => "Init",
             other => panic!("cause {id}: unknown category {other}"),
         };
+        let class = match optional(row, "class") {
+            "" => "None",
+            "transient" => "Some(ringleader_model::Class::Transient)",
+            "node" => "Some(ringleader_model::Class::Node)",
+            "program" => "Some(ringleader_model::Class::Program)",
+            "external" => "Some(ringleader_model::Class::External)",
+            "unknown" => "Some(ringleader_model::Class::Unknown)",
+            other => panic!("cause {id}: unknown class {other}"),
+        };
+        // Something that is slow goes on; nothing else may be without a class.
+        let goes_on = matches!(category, "Performance") || id == "none";
+        assert_eq!(class == "None", goes_on, "cause {id}: class and category do not fit");
         let _ = writeln!(
             out,
-            "crate::cause::Cause {{ id: {id:?}, section: {:?}, category: ringleader_model::Category::{category}, \
-             meaning: {:?}, shows: {:?}, is_not: {:?}, advice: &[{}], source: {:?} }},",
+            "crate::cause::Row {{ cause: {}, section: {:?}, category: ringleader_model::Category::{category}, \
+             class: {class}, meaning: {:?}, shows: {:?}, is_not: {:?}, advice: &[{}], source: {:?} }},",
+            variant(id),
             text(row, "section"),
             text(row, "meaning"),
             optional(row, "shows"),
@@ -247,9 +277,10 @@ fn groups(out: &mut String, causes: &BTreeSet<String>) {
         }
         let _ = writeln!(
             out,
-            "crate::nccl_warn::Group {{ id: {id:?}, meaning: {:?}, action: {:?}, causes: &{ids:?} }},",
+            "crate::nccl_warn::Group {{ id: {id:?}, meaning: {:?}, action: {:?}, causes: {} }},",
             text(row, "meaning"),
             text(row, "action"),
+            variants(&ids),
         );
     }
     out.push_str("];\n");
@@ -280,9 +311,10 @@ fn sayings(out: &mut String, causes: &BTreeSet<String>) {
             "program" => "Program",
             other => panic!("unknown speaker {other}"),
         };
+        let cause = if cause.is_empty() { "None".to_owned() } else { format!("Some({})", variant(cause)) };
         let _ = writeln!(
             out,
-            "crate::saying::Saying {{ cause: {cause:?}, role: crate::saying::Role::{role}, \
+            "crate::saying::Saying {{ cause: {cause}, role: crate::saying::Role::{role}, \
              by: crate::saying::By::{speaker}, any: &{any:?}, all: &{all:?}, none: &{none:?}, file: &{file:?}, \
              means: {:?}, cite: {:?} }},",
             text(row, "means"),

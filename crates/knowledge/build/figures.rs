@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use toml::{Table, Value};
 
-use super::{advice, array, list, optional, read, text};
+use super::{advice, array, list, optional, read, text, variants};
 
 pub(super) fn write(out: &mut String, causes: &BTreeSet<String>) {
     results(out, causes);
@@ -21,12 +21,12 @@ fn code(row: &Table) -> i64 {
     row.get("code").and_then(Value::as_integer).unwrap_or_else(|| panic!("no code in {row:?}"))
 }
 
-fn known<'a>(row: &'a Table, causes: &BTreeSet<String>) -> Vec<&'a str> {
+fn known(row: &Table, causes: &BTreeSet<String>) -> String {
     let ids = list(row, "causes");
     for id in &ids {
         assert!(causes.contains(*id), "unknown cause {id} in {row:?}");
     }
-    ids
+    variants(&ids)
 }
 
 fn results(out: &mut String, causes: &BTreeSet<String>) {
@@ -36,7 +36,7 @@ fn results(out: &mut String, causes: &BTreeSet<String>) {
         let _ = writeln!(
             out,
             "crate::nccl_result::NcclResult {{ code: {n}, name: {:?}, text: {:?}, since: {:?}, meaning: {:?}, \
-             causes: &{:?}, is_not: {:?}, advice: &[{}], source: {:?} }},",
+             causes: {}, is_not: {:?}, advice: &[{}], source: {:?} }},",
             text(row, "name"),
             text(row, "text"),
             text(row, "since"),
@@ -61,7 +61,7 @@ fn cuda_errors(out: &mut String, causes: &BTreeSet<String>) {
         let _ = writeln!(
             out,
             "crate::cuda_error::CudaError {{ code: {}, name: {:?}, text: {:?}, sticky: {}, meaning: {:?}, \
-             causes: &{:?}, is_not: {:?}, source: {:?} }},",
+             causes: {}, is_not: {:?}, source: {:?} }},",
             code(row),
             text(row, "name"),
             text(row, "text"),
@@ -81,7 +81,7 @@ fn events(out: &mut String, causes: &BTreeSet<String>) {
         let row = row.as_table().expect("an event is a table");
         let _ = writeln!(
             out,
-            "crate::event::Event {{ id: {id:?}, title: {:?}, means: {:?}, is_not: {:?}, causes: &{:?}, \
+            "crate::event::Event {{ id: {id:?}, title: {:?}, means: {:?}, is_not: {:?}, causes: {}, \
              asked: &{:?}, advice: &[{}], source: {:?} }},",
             text(row, "title"),
             text(row, "means"),

@@ -1,18 +1,20 @@
-//! The closed list of causes that a verdict may name.
+//! What each cause means: the table beside the closed list [`Cause`].
 
-use ringleader_model::{Category, Impact};
+use ringleader_model::{Category, Cause, Class, Impact};
 
 use crate::tables::CAUSES;
 
 /// One cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cause {
-    /// Kebab-case id, never reused.
-    pub id: &'static str,
+pub struct Row {
+    /// Which.
+    pub cause: Cause,
     /// Heading of the list.
     pub section: &'static str,
     /// What the operator usually sees.
     pub category: Category,
+    /// What a supervisor does about it by default; None where the job goes on.
+    pub class: Option<Class>,
     /// One line.
     pub meaning: &'static str,
     /// How it shows in the evidence; empty where a rule says so.
@@ -36,22 +38,42 @@ pub struct Advice {
     pub impact: Impact,
 }
 
-/// All causes, in the order of `data/causes.toml`.
-pub fn all() -> &'static [Cause] {
+/// All causes, in the order of the list.
+pub fn all() -> &'static [Row] {
     CAUSES
 }
 
-/// The cause with this id.
-pub fn get(id: &str) -> Option<&'static Cause> {
-    CAUSES.iter().find(|c| c.id == id)
+/// What is known of a cause.
+pub fn of(cause: Cause) -> &'static Row {
+    &CAUSES[cause as usize]
 }
 
-/// Usual category of a cause; `Error` for ids not in the list.
-pub fn category(cause: &str) -> Category {
-    get(cause).map_or(Category::Error, |c| c.category)
+/// The cause that people name by this id.
+pub fn get(id: &str) -> Option<&'static Row> {
+    Cause::of_id(id).map(of)
 }
 
-/// What a cause means; empty for ids not in the list.
-pub fn meaning(cause: &str) -> &'static str {
-    get(cause).map_or("", |c| c.meaning)
+/// Usual category of a cause.
+pub fn category(cause: Cause) -> Category {
+    of(cause).category
 }
+
+/// What a cause means.
+pub fn meaning(cause: Cause) -> &'static str {
+    of(cause).meaning
+}
+
+/// What a supervisor does about a cause by default; None where the job goes on.
+pub fn class(cause: Cause) -> Option<Class> {
+    of(cause).class
+}
+
+/// Rows and variants are the same list in the same order.
+const _: () = {
+    assert!(CAUSES.len() == Cause::ALL.len());
+    let mut at = 0;
+    while at < CAUSES.len() {
+        assert!(CAUSES[at].cause as usize == at);
+        at += 1;
+    }
+};

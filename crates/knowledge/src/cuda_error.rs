@@ -1,6 +1,8 @@
 //! CUDA errors as `cudaGetErrorString` words them: number, name, text. Source: the CUDA runtime reference, enum
 //! `cudaError`, and the strings that NCCL and torch print (`Cuda failure 700 '…'`, `CUDA error: …`).
 
+use ringleader_model::Cause;
+
 use crate::tables::CUDA_ERRORS;
 
 /// One error.
@@ -17,7 +19,7 @@ pub struct CudaError {
     /// What it means in practice.
     pub meaning: &'static str,
     /// Causes it may stand for, the likeliest first.
-    pub causes: &'static [&'static str],
+    pub causes: &'static [Cause],
     /// What it is taken for and is not.
     pub is_not: &'static str,
     /// Source.

@@ -3,6 +3,8 @@
 //!
 //! Source: the programs that print them; see `data/events.toml`, row by row.
 
+use ringleader_model::Cause;
+
 use crate::tables::EVENTS;
 
 /// One form.
@@ -17,7 +19,7 @@ pub struct Event {
     /// What it is taken for and is not.
     pub is_not: &'static str,
     /// Causes it may stand for, the likeliest first.
-    pub causes: &'static [&'static str],
+    pub causes: &'static [Cause],
     /// Texts and names by which people ask for it, in lower case; a question that holds one, or is part of one, means
     /// this row.
     pub asked: &'static [&'static str],

@@ -1,6 +1,8 @@
 //! `ncclResult_t`: numbers, names, texts and what they mean in practice. Source: `src/nccl.h.in` and
 //! `ncclGetErrorString` in `src/init.cc` of NVIDIA/nccl, 2.14.3 to 2.30.7.
 
+use ringleader_model::Cause;
+
 use crate::cause::Advice;
 use crate::tables::RESULTS;
 
@@ -18,7 +20,7 @@ pub struct NcclResult {
     /// What it means in practice.
     pub meaning: &'static str,
     /// Causes it may stand for, the likeliest first.
-    pub causes: &'static [&'static str],
+    pub causes: &'static [Cause],
     /// What it is taken for and is not.
     pub is_not: &'static str,
     /// What to do first.

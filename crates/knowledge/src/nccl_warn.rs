@@ -2,7 +2,9 @@
 //!
 //! Source: the `WARN(` calls under `src/` of NVIDIA/nccl at each release tag; see `data/nccl_warn.toml`.
 
-use crate::saying::{self, Role};
+use ringleader_model::Cause;
+
+use crate::saying;
 use crate::tables::{GROUPS, PREFIX_BYTES, WARNS, WARNS_SHORT};
 use crate::version::NcclVersion;
 
@@ -37,7 +39,7 @@ pub struct Group {
     /// What to do.
     pub action: &'static str,
     /// Causes it may stand for, the likeliest first; empty where it only echoes.
-    pub causes: &'static [&'static str],
+    pub causes: &'static [Cause],
 }
 
 /// All rows, ordered by their first literal piece.
@@ -96,10 +98,9 @@ impl WarnText {
     }
 
     /// Causes it may stand for: what is known of this very text, else what its group may stand for.
-    pub fn causes(&self) -> Vec<&'static str> {
+    pub fn causes(&self) -> Vec<Cause> {
         match saying::of(self.format, self.file, true) {
-            Some(known) if matches!(known.role, Role::States | Role::Suggests) => vec![known.cause],
-            Some(_) => Vec::new(),
+            Some(known) => known.cause.into_iter().collect(),
             None => self.group().map(|g| g.causes.to_vec()).unwrap_or_default(),
         }
     }

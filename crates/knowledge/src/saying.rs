@@ -3,13 +3,15 @@
 //! The table is ordered: the first row that fits a text is its meaning, so narrow rows stand above wide ones. It is
 //! the one place that says which texts are consequences or harmless, so that no two rules differ about it.
 
+use ringleader_model::Cause;
+
 use crate::tables::SAYINGS;
 
 /// One row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Saying {
-    /// Cause id; empty for echoes and harmless texts.
-    pub cause: &'static str,
+    /// What it names; None for echoes and harmless texts, and for them alone.
+    pub cause: Option<Cause>,
     /// How far it reaches.
     pub role: Role,
     /// Whose text it is.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Cite, Frame, Host, LocalRank, PciAddress, Pid, Rank, RankSet};
+use crate::{Cause, Cite, Frame, Host, LocalRank, PciAddress, Pid, Rank, RankSet};
 
 /// How sure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -124,8 +124,8 @@ pub struct Action {
 pub struct Finding {
     /// Rule id.
     pub rule: &'static str,
-    /// Cause id of causes.toml.
-    pub cause: &'static str,
+    /// What went wrong.
+    pub cause: Cause,
     /// What the operator sees, where it differs from the cause's usual category.
     pub category: Category,
     /// How bad.
@@ -175,8 +175,8 @@ pub struct Need {
 /// The answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// Cause id; `none` or `undecided` too.
-    pub cause: &'static str,
+    /// What went wrong; `None` or `Undecided` too.
+    pub cause: Cause,
     /// Category.
     pub category: Category,
     /// How sure.

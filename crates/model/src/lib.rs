@@ -5,6 +5,7 @@
 
 mod bench;
 mod case;
+mod cause;
 mod cites;
 mod collective;
 mod environment;
@@ -27,6 +28,7 @@ mod watch;
 
 pub use bench::*;
 pub use case::*;
+pub use cause::*;
 pub use collective::*;
 pub use environment::*;
 pub use finding::*;

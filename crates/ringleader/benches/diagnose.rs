@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ringleader::gather::gather;
-use ringleader::report::json::Report;
+use ringleader_report::json::Report;
 
 /// As in the program.
 #[global_allocator]
@@ -81,7 +81,7 @@ fn diagnose(folder: &Path) -> Duration {
     let report = Report::new(&case, &verdict);
     black_box(report.to_json().unwrap());
     let took = start.elapsed();
-    assert_eq!(verdict.cause, "none", "these dumps are of a healthy job");
+    assert_eq!(verdict.cause.id(), "none", "these dumps are of a healthy job");
     took
 }
 

@@ -1,6 +1,6 @@
 //! From what a tool shows of a GPU to a finding: whose GPU it is, and how far a state or a counter may be believed.
 
-use ringleader_model::{Confidence, Culprit, Evidence, Finding, Severity, SourceKind, Weight};
+use ringleader_model::{Cause, Confidence, Culprit, Evidence, Finding, Severity, SourceKind, Weight};
 
 use crate::health;
 use crate::rule::{Draft, Rule};
@@ -33,7 +33,7 @@ pub(crate) struct Shown<'s, 'a> {
 impl<'s, 'a> Shown<'s, 'a> {
     /// GPUs of which `shows` says something; None if there is none.
     pub(crate) fn of(scene: &'s Scene<'a>, shows: impl Fn(&SeenGpu<'a>) -> Option<String>) -> Option<Self> {
-        let all = scene.gpus.seen.iter().filter_map(|gpu| Some((gpu, shows(gpu)?)));
+        let all = scene.gpus().seen.iter().filter_map(|gpu| Some((gpu, shows(gpu)?)));
         Self::from(scene, all.collect())
     }
 
@@ -80,13 +80,7 @@ impl<'s, 'a> Shown<'s, 'a> {
     }
 
     /// A draft that cites and names them.
-    pub(crate) fn draft(
-        &self,
-        rule: &Rule,
-        cause: &'static str,
-        proof: Proof,
-        title: impl Into<String>,
-    ) -> Draft {
+    pub(crate) fn draft(&self, rule: &Rule, cause: Cause, proof: Proof, title: impl Into<String>) -> Draft {
         graded(self.scene, rule, cause, proof, self.used, title.into())
             .culprits(self.culprits())
             .evidence(self.evidence())
@@ -97,7 +91,7 @@ impl<'s, 'a> Shown<'s, 'a> {
 pub(crate) fn graded(
     scene: &Scene<'_>,
     rule: &Rule,
-    cause: &'static str,
+    cause: Cause,
     proof: Proof,
     used: Use,
     title: String,
@@ -125,7 +119,7 @@ pub(crate) fn graded(
 pub(crate) fn failed_test(
     scene: &Scene<'_>,
     rule: &Rule,
-    cause: &'static str,
+    cause: Cause,
     proof: Proof,
     is_it: impl Fn(&str, &str) -> bool,
 ) -> Option<Draft> {
@@ -133,15 +127,15 @@ pub(crate) fn failed_test(
     let mut culprits = Vec::new();
     let mut evidence = Vec::new();
     let mut name = "";
-    for (observation, _, test) in failed_tests(scene.case) {
+    for (observation, _, test) in failed_tests(scene.case()) {
         let warnings = test.warnings.join(" ").to_ascii_lowercase();
         if !is_it(&test.name.to_ascii_lowercase(), &warnings) {
             continue;
         }
-        let gpu = test.gpu.and_then(|index| scene.gpus.by_index(observation, index));
+        let gpu = test.gpu.and_then(|index| scene.gpus().by_index(observation, index));
         let mine = match gpu {
             Some(gpu) => gpu.used,
-            None if scene.machine.has_job => Use::Unknown,
+            None if scene.has_job() => Use::Unknown,
             None => Use::Alone,
         };
         used = used.max(Some(mine));

@@ -1,9 +1,9 @@
 //! Numbers that no job writes: evidence may be torn or made up, and must cost neither a panic nor memory.
 
 use ringleader_model::{
-    Case, Cite, Fact, FlightDump, FlightGroup, FlightOp, Frame, GroupRank, NcclCall, NcclComm, NcclLog,
-    NcclProcess, Observation, OpKind, OpState, Pid, Rank, RasComm, RasPeer, RasRank, RasReport, Signature,
-    Source, SourceId, StoreEvent, TorchEvent, Who, WorkDescription,
+    Case, Cause, Cite, Fact, FlightDump, FlightGroup, FlightOp, Frame, GroupRank, NcclCall, NcclComm,
+    NcclLog, NcclProcess, Observation, OpKind, OpState, Pid, Rank, RasComm, RasPeer, RasRank, RasReport,
+    Signature, Source, SourceId, StoreEvent, TorchEvent, Who, WorkDescription,
 };
 
 use crate::diagnose;
@@ -209,7 +209,7 @@ fn a_kernel_log_of_made_up_numbers() {
             case.observations.push(seen);
         }
     }
-    assert_eq!(diagnose(&case).cause, "gpu-fallen-off-bus");
+    assert_eq!(diagnose(&case).cause, Cause::GpuFallenOffBus);
     let mut exit = observed(Fact::Torch(TorchEvent::ChildExit { exit_code: -9 }), Who::rank(1));
     exit.at = Some(WallTime { ns: i64::MIN, error_ns: 0, has_year: true });
     case.observations.push(exit);

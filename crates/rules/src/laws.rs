@@ -4,7 +4,7 @@
 //! never makes anything worse.
 
 use proptest::prelude::*;
-use ringleader_model::{RankSet, SourceKind, Verdict};
+use ringleader_model::{Cause, RankSet, SourceKind, Verdict};
 
 use crate::diagnose;
 use crate::trial::Stage;
@@ -35,14 +35,14 @@ enum Fault {
 }
 
 impl Fault {
-    fn cause(self) -> &'static str {
+    fn cause(self) -> Cause {
         match self {
-            Self::Skip => "skipped-collective",
-            Self::Extra => "extra-collective",
-            Self::Size => "shape-mismatch",
-            Self::Type => "dtype-mismatch",
-            Self::Operation => "op-mismatch",
-            Self::Late => "stuck-outside-collective",
+            Self::Skip => Cause::SkippedCollective,
+            Self::Extra => Cause::ExtraCollective,
+            Self::Size => Cause::ShapeMismatch,
+            Self::Type => Cause::DtypeMismatch,
+            Self::Operation => Cause::OpMismatch,
+            Self::Late => Cause::StuckOutsideCollective,
         }
     }
 }
@@ -222,7 +222,7 @@ proptest! {
     fn a_healthy_job_is_none((job, other) in changed(jobs(false))) {
         for job in [job, other] {
             let verdict = job.verdict();
-            prop_assert_eq!(verdict.cause, "none", "{:#?}", verdict);
+            prop_assert_eq!(verdict.cause, Cause::None, "{:#?}", verdict);
         }
     }
 

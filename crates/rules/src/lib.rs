@@ -25,9 +25,8 @@ mod trial;
 pub mod verdict;
 
 use ringleader_correlate::Scene;
-use ringleader_correlate::calls::ledger;
-use ringleader_correlate::prepare::{copies, jobs, sizes};
-use ringleader_model::{Case, Need, Verdict};
+use ringleader_correlate::prepare::{copies, jobs, rings, sizes};
+use ringleader_model::{Case, Cause, Need, Verdict};
 
 pub use crate::health::is_known;
 pub use crate::rule::{Draft, Input, Outcome, Rule};
@@ -55,11 +54,12 @@ fn diagnose_jobs(case: &Case) -> Verdict {
     let mut verdicts: Vec<(String, Verdict)> =
         jobs.iter().map(|job| (job.label.clone(), diagnose_job(&job.case))).collect();
     // A job that failed comes before one that is slow or fares well; then the newest.
-    let gravity = |v: &Verdict| v.findings.first().map(|f| f.severity).filter(|_| v.cause != "undecided");
+    let gravity =
+        |v: &Verdict| v.findings.first().map(|f| f.severity).filter(|_| v.cause != Cause::Undecided);
     let newest = verdicts
         .iter()
         .enumerate()
-        .max_by_key(|(at, (_, v))| (gravity(v), v.cause != "none", *at))
+        .max_by_key(|(at, (_, v))| (gravity(v), v.cause != Cause::None, *at))
         .map_or(0, |(at, _)| at);
     // What cannot be told to be of one job is in all of them: the same fault twice is one, and the surer account stands.
     let same = |a: &Verdict, b: &Verdict| a.cause == b.cause && a.summary == b.summary;
@@ -74,7 +74,7 @@ fn diagnose_jobs(case: &Case) -> Verdict {
         if label.is_empty() { "files that fit any of them".to_owned() } else { label.to_owned() }
     };
     // What another job failed of is a finding too, behind those of this one.
-    let others = verdicts.iter().filter(|(_, v)| v.cause != "undecided" && !same(v, &verdict));
+    let others = verdicts.iter().filter(|(_, v)| v.cause != Cause::Undecided && !same(v, &verdict));
     let of_others: Vec<_> = others.filter_map(|(_, v)| v.findings.first().cloned()).collect();
     for (other, said) in &verdicts {
         let gives = if same(said, &verdict) {
@@ -99,7 +99,7 @@ fn diagnose_jobs(case: &Case) -> Verdict {
 fn diagnose_job(case: &Case) -> Verdict {
     let scene = Scene::new(case);
     let mut verdict = verdict::decide(&scene, rules::ALL);
-    let n_set_aside = ledger::n_set_aside(case);
+    let n_set_aside = rings::n_set_aside(case);
     if n_set_aside > 0 {
         verdict.needs.push(Need {
             question: format!(

@@ -1,7 +1,7 @@
 //! What rings alone, and rings beside other evidence, lead to.
 
 use ringleader_correlate::staging::jobs::{START_NS, STEP_NS};
-use ringleader_model::{Rank, RingRecord};
+use ringleader_model::{Cause, Rank, RingRecord};
 
 use crate::diagnose;
 use crate::trial::Stage;
@@ -157,7 +157,7 @@ fn calls_alone(ring: &mut RingRecord) {
     }
 }
 
-fn names(stage: &Stage) -> (&'static str, Vec<Rank>) {
+fn names(stage: &Stage) -> (Cause, Vec<Rank>) {
     let verdict = diagnose(&stage.case);
     (verdict.cause, verdict.culprits.iter().filter_map(|c| c.rank).collect())
 }
@@ -174,9 +174,9 @@ fn calls_alone_name_a_rank_that_has_been_behind_for_long() {
     };
     let late = ["ar:9*30", "ar:9*30", "ar:9*29"];
     for is_cut in [false, true] {
-        assert_eq!(job(&late, 4_000_000_000, is_cut), ("stuck-outside-collective", vec![Rank(2)]));
-        assert_eq!(job(&late, 5_000_000, is_cut), ("none", vec![]), "a moment is no stall");
-        assert_eq!(job(&["ar:9*30"; 3], 60_000_000_000, is_cut), ("none", vec![]));
+        assert_eq!(job(&late, 4_000_000_000, is_cut), (Cause::StuckOutsideCollective, vec![Rank(2)]));
+        assert_eq!(job(&late, 5_000_000, is_cut), (Cause::None, vec![]), "a moment is no stall");
+        assert_eq!(job(&["ar:9*30"; 3], 60_000_000_000, is_cut), (Cause::None, vec![]));
     }
 }
 
@@ -189,8 +189,8 @@ fn of_a_ring_that_was_copied_earlier_nothing_later_is_known() {
             calls_alone(ring);
         }))
     };
-    assert_eq!(job(6_000_000_000), ("stuck-outside-collective", vec![Rank(1)]));
-    assert_eq!(job(50_000_000), ("none", vec![]));
+    assert_eq!(job(6_000_000_000), (Cause::StuckOutsideCollective, vec![Rank(1)]));
+    assert_eq!(job(50_000_000), (Cause::None, vec![]));
 }
 
 /// As NCCL 2.26 tells it: no sizes.
@@ -203,6 +203,6 @@ fn without_sizes(ring: &mut RingRecord) {
 fn a_rank_that_did_not_enter_is_named_whatever_the_release() {
     let stage = || Stage::job(3).rings(&["ar:9*12 ar:9?", "ar:9*12 ar:9?", "ar:9*12"]);
     for stage in [stage(), stage().each_ring(without_sizes)] {
-        assert_eq!(names(&stage), ("stuck-outside-collective", vec![Rank(2)]));
+        assert_eq!(names(&stage), (Cause::StuckOutsideCollective, vec![Rank(2)]));
     }
 }

@@ -2,7 +2,7 @@
 
 use ringleader_knowledge::cause;
 use ringleader_model::{
-    Action, Category, Cite, Confidence, Culprit, Evidence, Finding, Impact, Need, RankSet, Severity,
+    Action, Category, Cause, Cite, Confidence, Culprit, Evidence, Finding, Impact, Need, RankSet, Severity,
     SourceKind, Weight,
 };
 
@@ -94,7 +94,7 @@ pub struct Draft(Finding, Confidence);
 
 impl Draft {
     /// A finding of `rule` that names `cause`, stated by the failing rank or proven by records unless told otherwise.
-    pub fn new(rule: &'static str, cause: &'static str, title: impl Into<String>) -> Self {
+    pub fn new(rule: &'static str, cause: Cause, title: impl Into<String>) -> Self {
         Self(
             Finding {
                 rule,

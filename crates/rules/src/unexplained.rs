@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::statements::Stated;
 use ringleader_knowledge::message::Role;
-use ringleader_model::{Category, Cite, Fact, Finding, FormWeight, Need, Severity, Weight};
+use ringleader_model::{Category, Cause, Cite, Fact, Finding, FormWeight, Need, Severity, Weight};
 
 /// Statements that a report shows.
 const SHOWN: usize = 5;
@@ -31,7 +31,7 @@ pub(crate) enum Account {
 /// The statements that nothing accounts for, those that matter first.
 pub(crate) fn unexplained<'s, 'a>(scene: &'s Scene<'a>, findings: &[Finding]) -> Vec<&'s Stated<'a>> {
     let mut open: Vec<&Stated<'_>> =
-        scene.stated.all().iter().filter(|s| account(scene, s, findings) == Account::Unexplained).collect();
+        scene.stated().all().iter().filter(|s| account(scene, s, findings) == Account::Unexplained).collect();
     // The earliest, of the fewest ranks, of the rarest template, with a row before one without.
     open.sort_by_key(|s| {
         (s.causes().is_empty(), s.weight() < FormWeight::Strong, s.at_ns().is_none(), s.at_ns(), s.ranks().len(), s.count())
@@ -67,7 +67,7 @@ pub(crate) fn account(scene: &Scene<'_>, stated: &Stated<'_>, findings: &[Findin
 /// The readers' own table calls the line harmless.
 fn benign_claim(scene: &Scene<'_>, stated: &Stated<'_>) -> bool {
     use ringleader_knowledge::saying::Role as Claimed;
-    let mut claims = scene.claims.all().iter().filter(|c| stated.is_within(c.cite)).peekable();
+    let mut claims = scene.claims().all().iter().filter(|c| stated.is_within(c.cite)).peekable();
     claims.peek().is_some() && claims.all(|c| c.saying.role == Claimed::Benign)
 }
 
@@ -82,7 +82,7 @@ fn follows(scene: &Scene<'_>, stated: &Stated<'_>, finding: &Finding) -> bool {
         return true;
     }
     let cited = |cite: Cite| {
-        let at = scene.case.observations.iter().find(|o| o.cite == cite).and_then(|o| o.at);
+        let at = scene.case().observations.iter().find(|o| o.cite == cite).and_then(|o| o.at);
         at.map(|t| t.ns)
     };
     let at = finding.at_ns.or_else(|| finding.evidence.iter().filter_map(|e| cited(e.cite)).min());
@@ -90,8 +90,8 @@ fn follows(scene: &Scene<'_>, stated: &Stated<'_>, finding: &Finding) -> bool {
 }
 
 /// What statements without a finding suggest: causes with their weight, the likeliest first.
-pub(crate) fn candidates(open: &[&Stated<'_>]) -> Vec<(&'static str, u32, String)> {
-    let mut weights: BTreeMap<&'static str, (u32, String)> = BTreeMap::new();
+pub(crate) fn candidates(open: &[&Stated<'_>]) -> Vec<(Cause, u32, String)> {
+    let mut weights: BTreeMap<Cause, (u32, String)> = BTreeMap::new();
     for stated in open {
         for (place, cause) in stated.causes().into_iter().enumerate() {
             // The first of a row's causes counts most.
@@ -100,7 +100,7 @@ pub(crate) fn candidates(open: &[&Stated<'_>]) -> Vec<(&'static str, u32, String
             entry.0 += weight;
         }
     }
-    let mut all: Vec<(&'static str, u32, String)> =
+    let mut all: Vec<(Cause, u32, String)> =
         weights.into_iter().map(|(cause, (weight, why))| (cause, weight, why)).collect();
     all.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
     all.truncate(CANDIDATES);
@@ -141,9 +141,9 @@ fn line(stated: &Stated<'_>) -> String {
 /// Signs that the job went on or ended well: steps that advance, or its own word that it is done; tables and logs of
 /// known kinds speak for themselves.
 pub(crate) fn shows_health(scene: &Scene<'_>) -> bool {
-    let is_known = scene.case.sources.iter().any(crate::health::is_known);
+    let is_known = scene.case().sources.iter().any(crate::health::is_known);
     is_known
-        || scene.case.observations.iter().any(|o| match &o.fact {
+        || scene.case().observations.iter().any(|o| match &o.fact {
             Fact::Progress(progress) => progress.n_steps > 1 || progress.ended.is_some(),
             _ => false,
         })

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ringleader_evidence::{Extract, Limits, Scratch, merge, read};
-use ringleader_model::{Case, Verdict};
+use ringleader_model::{Case, Cause, Verdict};
 
 use crate::{Emit, Evidence, Options, Truth, job};
 
@@ -148,13 +148,13 @@ fn compare(seed: u64, truth: Truth, verdict: &Verdict, void: bool) -> Judged {
         .then(|| places.iter().any(|p| truth.functions.iter().any(|f| f == p)));
     Judged {
         seed,
-        cause: verdict.cause.to_owned(),
+        cause: verdict.cause.id().to_owned(),
         summary: verdict.summary.clone(),
-        exact: verdict.cause == truth.cause.id(),
+        exact: verdict.cause == truth.cause,
         cause_right: truth.accepts_cause(verdict.cause),
         // An honest "undecided" or "none" need not name anybody.
         culprit_right: truth.accepts_culprits(&culprits)
-            || (matches!(verdict.cause, "undecided" | "none")
+            || (matches!(verdict.cause, Cause::Undecided | Cause::None)
                 && truth.accepts_cause(verdict.cause)
                 && culprits.is_empty()),
         culprits,

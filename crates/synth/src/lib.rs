@@ -19,7 +19,7 @@ mod write;
 pub use crate::fault::Fault;
 pub use crate::ring_cases::{RingCase, ring_cases};
 pub use crate::rings::{RingEnd, RingJob};
-pub use crate::truth::{Cause, Truth};
+pub use crate::truth::Truth;
 pub use crate::write::expected::{ExpectedDump, ExpectedOp};
 
 /// What to simulate and what to write.

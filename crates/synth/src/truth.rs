@@ -3,22 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use ringleader_model::Cause;
+
 use crate::fault::{Fault, Plant};
 use crate::job::{Act, Job, Layout};
 use crate::places::Place;
 use crate::sim::{End, Run};
 use crate::{Emit, ExpectedDump, Options};
-
-/// A cause id of the project's closed list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Cause(&'static str);
-
-impl Cause {
-    /// The id.
-    pub fn id(self) -> &'static str {
-        self.0
-    }
-}
 
 /// What is really the matter.
 #[derive(Clone, Debug)]
@@ -27,7 +18,7 @@ pub struct Truth {
     pub fault: Fault,
     /// Ranks of the job.
     pub n_ranks: u32,
-    /// Cause id.
+    /// What went wrong.
     pub cause: Cause,
     /// Causes that this evidence supports just as well.
     pub also_right: Vec<Cause>,
@@ -47,8 +38,8 @@ pub struct Truth {
 
 impl Truth {
     /// Whether `cause` is right.
-    pub fn accepts_cause(&self, cause: &str) -> bool {
-        self.cause.id() == cause || self.also_right.iter().any(|c| c.id() == cause)
+    pub fn accepts_cause(&self, cause: Cause) -> bool {
+        self.cause == cause || self.also_right.contains(&cause)
     }
 
     /// Whether naming `ranks` (sorted) is right.
@@ -61,8 +52,8 @@ impl Truth {
             || all_in(&self.culprits_any)
     }
 
-    fn also(&mut self, ids: &[&'static str]) {
-        self.also_right.extend(ids.iter().map(|id| Cause(id)));
+    fn also(&mut self, causes: &[Cause]) {
+        self.also_right.extend(causes);
     }
 }
 
@@ -71,11 +62,7 @@ impl fmt::Display for Truth {
         write!(
             f,
             "{} of {} ranks: {} {:?}; {}",
-            self.fault,
-            self.n_ranks,
-            self.cause.id(),
-            self.culprits,
-            self.story
+            self.fault, self.n_ranks, self.cause, self.culprits, self.story
         )
     }
 }
@@ -107,17 +94,17 @@ impl Sight {
 }
 
 /// Where one call per rank is all that can be seen, the ways in which calls can differ look alike.
-const DIFFERENCES: [&str; 6] = [
-    "op-mismatch",
-    "shape-mismatch",
-    "dtype-mismatch",
-    "skipped-collective",
-    "extra-collective",
-    "collective-order-mismatch",
+const DIFFERENCES: [Cause; 6] = [
+    Cause::OpMismatch,
+    Cause::ShapeMismatch,
+    Cause::DtypeMismatch,
+    Cause::SkippedCollective,
+    Cause::ExtraCollective,
+    Cause::CollectiveOrderMismatch,
 ];
 
 /// A rank that falls silent for a reason that cannot be seen.
-const SILENT: [&str; 3] = ["stuck-outside-collective", "peer-process-died", "undecided"];
+const SILENT: [Cause; 3] = [Cause::StuckOutsideCollective, Cause::PeerProcessDied, Cause::Undecided];
 
 pub(crate) fn truth(job: &Job, plant: &Plant, run: &Run, options: &Options) -> Truth {
     let emit = options.emit;
@@ -125,7 +112,7 @@ pub(crate) fn truth(job: &Job, plant: &Plant, run: &Run, options: &Options) -> T
     let mut truth = Truth {
         fault: plant.fault,
         n_ranks: job.n,
-        cause: Cause("none"),
+        cause: Cause::None,
         also_right: Vec::new(),
         culprits: plant.culprits.clone(),
         culprits_also: Vec::new(),
@@ -135,11 +122,11 @@ pub(crate) fn truth(job: &Job, plant: &Plant, run: &Run, options: &Options) -> T
         story: plant.story.clone(),
     };
     truth.culprits.sort_unstable();
-    truth.cause = Cause(cause_id(plant.fault));
+    truth.cause = cause_of(plant.fault);
     match plant.fault {
         Fault::None => {}
         // Whether it was well until the scheduler stopped it cannot be proved.
-        Fault::NoneStopped => truth.also(&["undecided"]),
+        Fault::NoneStopped => truth.also(&[Cause::Undecided]),
         Fault::SkippedCollective
         | Fault::ExtraCollective
         | Fault::OpMismatch
@@ -154,7 +141,7 @@ pub(crate) fn truth(job: &Job, plant: &Plant, run: &Run, options: &Options) -> T
             truth.culprits_within = (0..job.n).collect();
             if !sight.calls {
                 // torch's messages name groups, not their members.
-                truth.also(&["undecided"]);
+                truth.also(&[Cause::Undecided]);
             }
         }
         Fault::MissingSend | Fault::MissingRecv => {
@@ -165,65 +152,53 @@ pub(crate) fn truth(job: &Job, plant: &Plant, run: &Run, options: &Options) -> T
                 truth.culprits_also.push(both);
             }
             if !sight.calls {
-                truth.also(&["undecided"]);
+                truth.also(&[Cause::Undecided]);
             }
         }
         Fault::ExitedEarly => {
-            truth.also(&["uneven-inputs", "peer-process-died"]);
+            truth.also(&[Cause::UnevenInputs, Cause::PeerProcessDied]);
             if !sight.processes {
-                truth.also(&["stuck-outside-collective", "process-stopped", "undecided"]);
+                truth.also(&[Cause::StuckOutsideCollective, Cause::ProcessStopped, Cause::Undecided]);
             }
         }
-        Fault::Killed | Fault::Crashed | Fault::Exception => {
-            if plant.fault != Fault::Exception {
-                truth.also(&["peer-process-died"]);
-            }
-            if !sight.ends {
-                truth.also(&SILENT);
-                if !emit.nccl {
-                    // The launcher ended the whole node: no rank of it left a dump.
-                    let node = job.node_of(plant.rank);
-                    truth.culprits_any = (node.first..node.first + node.n_ranks).collect();
-                }
-            }
-        }
+        Fault::Killed | Fault::Crashed | Fault::Exception => died(&mut truth, job, plant, emit, &sight),
         Fault::Stopped => {
             if !sight.processes && !sight.stacks {
                 truth.also(&SILENT);
-                truth.also(&["rank-exited-early"]);
+                truth.also(&[Cause::RankExitedEarly]);
             }
         }
         Fault::StuckOutside | Fault::Uninterruptible | Fault::SlowRankStall => {
             if plant.fault == Fault::SlowRankStall {
                 // One sample does not tell busy from stuck.
-                truth.also(&["stuck-outside-collective"]);
+                truth.also(&[Cause::StuckOutsideCollective]);
             }
             if !sight.processes && !sight.stacks {
                 truth.also(&SILENT);
-                truth.also(&["slow-rank-stall"]);
+                truth.also(&[Cause::SlowRankStall]);
             }
         }
         Fault::MissingRank => {
             if plant.rank == 0 {
                 // Rank 0 hosts the store: nothing answers there, which a filter or a wrong address would explain too.
-                truth.also(&["firewall-or-port", "undecided"]);
+                truth.also(&[Cause::FirewallOrPort, Cause::Undecided]);
             }
             if !sight.ends {
-                truth.also(&["none", "undecided"]);
+                truth.also(&[Cause::None, Cause::Undecided]);
             }
         }
         Fault::GpuStuck => {
             if !emit.gpus && !emit.rings {
-                truth.also(&["undecided"]);
+                truth.also(&[Cause::Undecided]);
             }
             if !emit.flight && !emit.rings && !sight.ends {
                 // Logs of calls that all agree, and then end.
-                truth.also(&["none"]);
+                truth.also(&[Cause::None]);
             }
         }
         Fault::Straggler => {
             if !emit.flight && !emit.rings {
-                truth.also(&["none", "undecided"]);
+                truth.also(&[Cause::None, Cause::Undecided]);
             }
             if options.shuffle_names && matches!(job.layout, Layout::Ddp | Layout::Fsdp) {
                 // A healthy dump of a rank that is in the same groups as all others does not say whose it is.
@@ -231,6 +206,27 @@ pub(crate) fn truth(job: &Job, plant: &Plant, run: &Run, options: &Options) -> T
             }
         }
     }
+    functions(&mut truth, job, plant, run);
+    truth
+}
+
+/// A process that ended at once.
+fn died(truth: &mut Truth, job: &Job, plant: &Plant, emit: Emit, sight: &Sight) {
+    if plant.fault != Fault::Exception {
+        truth.also(&[Cause::PeerProcessDied]);
+    }
+    if !sight.ends {
+        truth.also(&SILENT);
+        if !emit.nccl {
+            // The launcher ended the whole node: no rank of it left a dump.
+            let node = job.node_of(plant.rank);
+            truth.culprits_any = (node.first..node.first + node.n_ranks).collect();
+        }
+    }
+}
+
+/// Functions of the user's own code that may be named: of the planted calls, and where the culprit stands.
+fn functions(truth: &mut Truth, job: &Job, plant: &Plant, run: &Run) {
     let stands = match run.ranks[plant.rank as usize].end {
         End::Waiting(place) | End::Standing(_, place) | End::Failed(_, place) => Some(place),
         End::Finished | End::Exited => None,
@@ -247,23 +243,39 @@ pub(crate) fn truth(job: &Job, plant: &Plant, run: &Run, options: &Options) -> T
             }
         }
     }
-    truth
 }
 
 /// Takes in which dumps were really written.
 pub(crate) fn allow_for_missing_dumps(truth: &mut Truth, dumps: &[ExpectedDump]) {
     if truth.fault == Fault::Straggler && !truth.culprits.iter().all(|r| dumps.iter().any(|d| d.rank == *r)) {
         // Everybody else waits; for whom, their clocks alone do not tell.
-        truth.also(&["none", "undecided"]);
+        truth.also(&[Cause::None, Cause::Undecided]);
     }
 }
 
-fn cause_id(fault: Fault) -> &'static str {
+fn cause_of(fault: Fault) -> Cause {
     match fault {
-        Fault::NoneStopped => "none",
-        Fault::RootMismatch => "op-mismatch",
-        Fault::MissingSend | Fault::MissingRecv => "unmatched-p2p",
-        other => other.name(),
+        Fault::None | Fault::NoneStopped => Cause::None,
+        Fault::SkippedCollective => Cause::SkippedCollective,
+        Fault::ExtraCollective => Cause::ExtraCollective,
+        Fault::OpMismatch | Fault::RootMismatch => Cause::OpMismatch,
+        Fault::ShapeMismatch => Cause::ShapeMismatch,
+        Fault::DtypeMismatch => Cause::DtypeMismatch,
+        Fault::OrderMismatch => Cause::CollectiveOrderMismatch,
+        Fault::DeadlockCycle => Cause::DeadlockCycle,
+        Fault::MissingSend | Fault::MissingRecv => Cause::UnmatchedP2p,
+        Fault::UnevenInputs => Cause::UnevenInputs,
+        Fault::ExitedEarly => Cause::RankExitedEarly,
+        Fault::Killed => Cause::ProcessKilled,
+        Fault::Crashed => Cause::ProcessCrashed,
+        Fault::Exception => Cause::ApplicationException,
+        Fault::Stopped => Cause::ProcessStopped,
+        Fault::StuckOutside => Cause::StuckOutsideCollective,
+        Fault::Uninterruptible => Cause::ProcessUninterruptible,
+        Fault::MissingRank => Cause::MissingRank,
+        Fault::GpuStuck => Cause::GpuKernelStuck,
+        Fault::SlowRankStall => Cause::SlowRankStall,
+        Fault::Straggler => Cause::Straggler,
     }
 }
 
@@ -273,37 +285,37 @@ fn logic(truth: &mut Truth, plant: &Plant, run: &Run, emit: Emit, sight: &Sight)
             if !shift_shows(plant, run) {
                 // Without a later call of its own in the group, the rank that waits elsewhere might as well have
                 // turned round two calls of two groups.
-                truth.also(&["deadlock-cycle", "op-mismatch", "extra-collective"]);
+                truth.also(&[Cause::DeadlockCycle, Cause::OpMismatch, Cause::ExtraCollective]);
             }
             if !sight.calls {
-                truth.also(&["undecided", "deadlock-cycle"]);
+                truth.also(&[Cause::Undecided, Cause::DeadlockCycle]);
             }
         }
         Fault::ExtraCollective if !shift_shows(plant, run) => {
-            truth.also(&["op-mismatch"]);
+            truth.also(&[Cause::OpMismatch]);
             if !sight.places {
-                truth.also(&["shape-mismatch", "dtype-mismatch"]);
+                truth.also(&[Cause::ShapeMismatch, Cause::DtypeMismatch]);
             }
         }
         Fault::OpMismatch | Fault::RootMismatch => {
             if !calls_after(plant, run) {
                 // Nothing follows that would show whether the calls fall into step again.
-                truth.also(&["extra-collective", "skipped-collective"]);
+                truth.also(&[Cause::ExtraCollective, Cause::SkippedCollective]);
             }
             if plant.fault == Fault::RootMismatch && !(emit.rings || emit.nccl && emit.calls) {
                 // Dumps and watchdog lines do not hold the root.
-                truth.also(&["undecided", "gpu-kernel-stuck"]);
+                truth.also(&[Cause::Undecided, Cause::GpuKernelStuck]);
             }
         }
         Fault::ShapeMismatch | Fault::OrderMismatch if !calls_after(plant, run) => {
-            truth.also(&["op-mismatch"]);
+            truth.also(&[Cause::OpMismatch]);
         }
-        Fault::DtypeMismatch if !sight.calls => truth.also(&["undecided", "gpu-kernel-stuck"]),
+        Fault::DtypeMismatch if !sight.calls => truth.also(&[Cause::Undecided, Cause::GpuKernelStuck]),
         Fault::UnevenInputs => {
             // It did leave out a whole step.
-            truth.also(&["skipped-collective"]);
+            truth.also(&[Cause::SkippedCollective]);
             if !sight.places {
-                truth.also(&["extra-collective", "op-mismatch"]);
+                truth.also(&[Cause::ExtraCollective, Cause::OpMismatch]);
             }
         }
         _ => {}

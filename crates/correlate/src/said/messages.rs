@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use ringleader_knowledge::saying::{self, Role, Saying};
 use ringleader_model::{
-    Case, Cite, Evidence, Fact, Frame, GlooEvent, NcclMessage, NcclProcess, Observation, PythonException,
-    SourceKind, StoreEvent, TorchEvent, Who, user_frame,
+    Case, Cause, Cite, Evidence, Fact, Frame, GlooEvent, NcclMessage, NcclProcess, Observation,
+    PythonException, SourceKind, StoreEvent, TorchEvent, Who, user_frame,
 };
 
 /// Longest part of a text that is looked at, bytes: messages that matter say so at once, and quoted C++ stacks are long.
@@ -82,8 +82,8 @@ impl<'a> Claims<'a> {
     }
 
     /// Claims of a cause, in source order.
-    pub fn of(&self, cause: &str) -> impl Iterator<Item = &Claim<'a>> {
-        self.claims.iter().filter(move |c| c.saying.cause == cause)
+    pub fn of(&self, cause: Cause) -> impl Iterator<Item = &Claim<'a>> {
+        self.claims.iter().filter(move |c| c.saying.cause == Some(cause))
     }
 
     /// All claims, echoes too, in source order.
@@ -276,7 +276,7 @@ impl<'a> Reader<'a> {
             let text = format!("{class}: {}", bounded(message));
             // What was raised first counts only if it names a cause: the last word is the program's.
             heard.push(
-                saying::of(&text, "", false).filter(|s| !s.cause.is_empty()).map(|s| (s, Cow::Owned(text))),
+                saying::of(&text, "", false).filter(|s| s.cause.is_some()).map(|s| (s, Cow::Owned(text))),
             );
         }
         match strongest(heard) {

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_knowledge::message::{self, About, Role, Row};
-use ringleader_model::{Case, Category, Cite, Culprit, Evidence, Fact, FormWeight, Host, Observation, Rank, Said, SourceKind};
+use ringleader_model::{Case, Category, Cause, Cite, Culprit, Evidence, Fact, FormWeight, Host, Observation, Rank, Said, SourceKind};
 
 use crate::who::roster::Roster;
 
@@ -80,11 +80,11 @@ impl<'a> Stated<'a> {
     }
 
     /// Causes that it may stand for by the table, the likeliest first.
-    pub fn causes(&self) -> Vec<&'static str> {
-        let mut causes: Vec<&'static str> = Vec::new();
+    pub fn causes(&self) -> Vec<Cause> {
+        let mut causes: Vec<Cause> = Vec::new();
         for row in self.rows.iter().filter(|r| matches!(r.role(), Role::States | Role::Suggests)) {
             let own = Some(row.cause()).filter(|c| !c.is_empty());
-            for cause in own.into_iter().chain(row.candidates()) {
+            for cause in own.into_iter().chain(row.candidates()).filter_map(Cause::from_id) {
                 if !causes.contains(&cause) {
                     causes.push(cause);
                 }

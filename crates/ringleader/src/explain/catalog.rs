@@ -3,12 +3,12 @@
 use ringleader_knowledge::{
     cause, cuda_error, event, nccl_result, nccl_warn, rate, saying, sxid, variable, xid,
 };
+use ringleader_report::Look;
+use ringleader_report::page::Page;
 use ringleader_rules::rules;
 
 use crate::explain::answer::Topic;
 use crate::explain::topics;
-use crate::report::Look;
-use crate::report::page::Page;
 
 /// Every topic with a name that people type: all but texts of messages.
 pub(super) fn topics() -> impl Iterator<Item = Topic> {
@@ -31,7 +31,7 @@ pub(super) fn topics() -> impl Iterator<Item = Topic> {
 /// The names of everything: what each row of each table is found by.
 pub fn names() -> Vec<String> {
     let own = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<String>>();
-    let mut names: Vec<String> = cause::all().iter().map(|c| c.id.to_owned()).collect();
+    let mut names: Vec<String> = cause::all().iter().map(|c| c.cause.id().to_owned()).collect();
     names.extend(rules::ALL.iter().filter(|r| cause::get(r.id).is_none()).map(|r| r.id.to_owned()));
     names.extend(variable::all().iter().map(|v| v.name.to_owned()));
     names.extend(variable::aliases().iter().map(|(alias, _)| (*alias).to_owned()));
@@ -57,7 +57,7 @@ pub fn messages() -> impl Iterator<Item = String> {
 
 /// The page that lists what can be explained.
 pub fn catalog(look: &Look) -> String {
-    let mut page = Page { out: String::new(), look: *look };
+    let mut page = Page::new(*look);
     page.item("", "What can be explained, and how to ask for it:");
     let rows: [(&str, String, &str); 11] = [
         ("causes", format!("{}, by what a verdict names", cause::all().len()), "skipped-collective"),
@@ -84,7 +84,7 @@ pub fn catalog(look: &Look) -> String {
             section = cause.section;
             page.row(&format!("  {section}"));
         }
-        page.item(&format!("    {:<29} ", cause.id), cause.meaning);
+        page.item(&format!("    {:<29} ", cause.cause), cause.meaning);
     }
     page.out
 }

@@ -12,10 +12,10 @@ use ringleader_knowledge::nccl_warn::{self, WarnText};
 use ringleader_knowledge::rate::{self, Link};
 use ringleader_knowledge::saying::{self, Role, Saying};
 use ringleader_knowledge::{cause, event};
-use ringleader_model::Impact;
+use ringleader_model::{Cause, Impact};
+use ringleader_report::json::Action;
 
 use crate::explain::answer::{Kind, Topic};
-use crate::report::json::Action;
 
 pub(super) use machine::{instead, sxid, unknown_code, xid};
 pub(super) use rules::{of_cause, of_rule};
@@ -33,16 +33,16 @@ fn advice(list: &[Advice]) -> impl Iterator<Item = Action> + '_ {
     list.iter().map(|a| action(a.text, a.command, a.impact))
 }
 
-fn see_causes(topic: &mut Topic, causes: &[&str]) {
+fn see_causes(topic: &mut Topic, causes: &[Cause]) {
     for cause in causes.iter().take(MAX_CAUSES) {
-        topic.see(*cause);
+        topic.see(cause.id());
     }
 }
 
 /// What to do about the likeliest of several causes.
-fn advice_of_first(topic: &mut Topic, causes: &[&str]) {
-    if let Some(first) = causes.first().and_then(|id| cause::get(id)) {
-        topic.actions.extend(advice(first.advice));
+fn advice_of_first(topic: &mut Topic, causes: &[Cause]) {
+    if let Some(first) = causes.first() {
+        topic.actions.extend(advice(cause::of(*first).advice));
     }
 }
 
@@ -137,10 +137,8 @@ pub(super) fn saying(row: &Saying) -> Topic {
     let mut topic = Topic::new(Kind::Message, text_of(row), row_title(row));
     topic.meaning = sentence(row.means);
     topic.is_not.extend(role_in_words(row).map(str::to_owned));
-    if !row.cause.is_empty() {
-        see_causes(&mut topic, &[row.cause]);
-        advice_of_first(&mut topic, &[row.cause]);
-    }
+    see_causes(&mut topic, row.cause.as_slice());
+    advice_of_first(&mut topic, row.cause.as_slice());
     topic.sources.push(row.cite.to_owned());
     topic
 }
@@ -158,7 +156,7 @@ fn row_title(row: &Saying) -> &'static str {
     match row.role {
         Role::Benign => "nothing is wrong",
         Role::Echo => "a consequence of something else",
-        Role::Suggests | Role::States => cause::meaning(row.cause),
+        Role::Suggests | Role::States => row.cause.map_or("", cause::meaning),
     }
 }
 

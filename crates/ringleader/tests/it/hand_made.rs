@@ -89,7 +89,7 @@ fn actions() -> Vec<Action> {
 pub(crate) fn hang() -> Verdict {
     let first = Finding {
         rule: "skipped-collective",
-        cause: "skipped-collective",
+        cause: Cause::SkippedCollective,
         category: Category::Hang,
         severity: Severity::Error,
         confidence: Confidence::High,
@@ -126,7 +126,7 @@ pub(crate) fn hang() -> Verdict {
     };
     let second = Finding {
         rule: "watchdog-timeout",
-        cause: "process-stopped",
+        cause: Cause::ProcessStopped,
         severity: Severity::Warning,
         confidence: Confidence::Low,
         title: "ranks 0-1,3 gave up waiting after 20 s, which is the configured limit of this group".into(),
@@ -149,7 +149,7 @@ pub(crate) fn hang() -> Verdict {
         ..second.clone()
     };
     Verdict {
-        cause: "skipped-collective",
+        cause: Cause::SkippedCollective,
         category: Category::Hang,
         confidence: Confidence::High,
         summary: "rank 2 left out all_reduce #45 of the world group; ranks 0-1,3 wait in it".into(),
@@ -164,7 +164,7 @@ pub(crate) fn hang() -> Verdict {
 /// A healthy job.
 pub(crate) fn healthy() -> Verdict {
     Verdict {
-        cause: "none",
+        cause: Cause::None,
         category: Category::None,
         confidence: Confidence::High,
         summary: "4 ranks completed 120 collectives; nothing points at a fault".into(),
@@ -180,7 +180,7 @@ pub(crate) fn healthy() -> Verdict {
 pub(crate) fn undecided() -> Verdict {
     let need = |question: &str, command: &str| Need { question: question.into(), command: command.into() };
     Verdict {
-        cause: "undecided",
+        cause: Cause::Undecided,
         category: Category::Hang,
         confidence: Confidence::Low,
         summary:

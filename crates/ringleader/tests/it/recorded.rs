@@ -100,7 +100,8 @@ impl Truth {
         ranks.dedup();
         let mut want = self.culprit_ranks.clone();
         want.sort_unstable();
-        let right = verdict.cause == self.cause || self.also_right.iter().any(|c| c == verdict.cause);
+        let right =
+            verdict.cause.id() == self.cause || self.also_right.iter().any(|c| c == verdict.cause.id());
         let culprit = (!want.is_empty()).then(|| ranks == want || self.culprit_also.contains(&ranks));
         let place = (!self.place.is_empty()).then(|| {
             verdict.culprits.iter().any(|c| c.place.as_ref().is_some_and(|p| *p.function == *self.place))

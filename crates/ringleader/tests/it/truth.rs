@@ -114,7 +114,7 @@ fn what_rules_find_in_all_cases() {
     for judged in crate::judged() {
         let _ = writeln!(table, "{}", judged.name);
         for finding in &judged.diagnosis.verdict.findings {
-            let cause = if finding.rule == finding.cause { "" } else { finding.cause };
+            let cause = if finding.rule == finding.cause.id() { "" } else { finding.cause.id() };
             let weight = match finding.weight {
                 Weight::Aside => "aside",
                 Weight::Echo => "echo",

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 
-use ringleader_model::{Case, Fact, Rank};
+use ringleader_model::{Case, Cause, Fact, Rank};
 
 use crate::recorded::{self, Recorded};
 
@@ -151,7 +151,7 @@ impl Tally {
         self.culprits += u32::from(score.culprit.is_some());
         self.culprit += u32::from(score.culprit == Some(true));
         let healthy = case.truth.cause == "none";
-        self.false_alarms += u32::from(healthy && !matches!(verdict.cause, "none" | "undecided"));
+        self.false_alarms += u32::from(healthy && !matches!(verdict.cause, Cause::None | Cause::Undecided));
     }
 }
 

@@ -30,7 +30,7 @@
 
 use std::collections::BTreeMap;
 
-use ringleader_model::{Confidence, Culprit, Evidence, Impact, Severity, Weight};
+use ringleader_model::{Cause, Confidence, Culprit, Evidence, Impact, Severity, Weight};
 
 use crate::hardware::storage;
 use crate::rule::{Draft, Input, Outcome, Rule};
@@ -66,7 +66,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let mut groups: BTreeMap<String, Group<'_, '_>> = BTreeMap::new();
     // A traceback that was cut before its last line does not say what was raised.
     let whole = |o: &&OwnException<'_>| o.exception.is_none_or(|e| !e.class.is_empty());
-    for (order, own) in scene.claims.own_exceptions().iter().filter(whole).enumerate() {
+    for (order, own) in scene.claims().own_exceptions().iter().filter(whole).enumerate() {
         let at_ns = own.observation.at.map(|t| t.ns);
         let group = groups.entry(likeness(&own.headline())).or_insert_with(|| Group {
             members: Vec::new(),
@@ -105,7 +105,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 (Weight::Stated, Confidence::High, Severity::Error)
             };
         let headline: String = first.headline().chars().take(TITLE_CHARS).collect();
-        Draft::new(RULE.id, "application-exception", format!("{} raised {headline}", who(&culprits)))
+        Draft::new(RULE.id, Cause::ApplicationException, format!("{} raised {headline}", who(&culprits)))
             .weight(weight)
             .confidence(confidence)
             .severity(severity)
@@ -143,7 +143,7 @@ fn explained_already(scene: &Scene<'_>, group: &Group<'_, '_>) -> bool {
     group.members.iter().any(|own| {
         let who = &own.observation.who;
         who.rank.is_some()
-            && scene.claims.all().iter().any(|c| {
+            && scene.claims().all().iter().any(|c| {
                 names_cause(c.saying.role)
                     && c.who.rank == who.rank
                     && c.cite.source == own.observation.cite.source

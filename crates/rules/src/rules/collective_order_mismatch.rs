@@ -20,7 +20,7 @@
 //! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide, collective communication
 //! semantics.
 
-use ringleader_model::Impact;
+use ringleader_model::{Cause, Impact};
 
 use crate::drafting;
 use crate::rule::{Input, Outcome, Rule};
@@ -39,13 +39,13 @@ pub(super) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let findings = scene
-        .mismatches
+        .mismatches()
         .iter()
         .filter_map(|m| {
             let Fault::Order = m.fault else { return None };
             let (odd, usual) = (drafting::who(&m.odd), drafting::ranks(&m.usual));
             let title = format!("{odd} called {} before {} (#{} of {}); {usual} the other way round", m.odd_call, m.usual_call, m.seq, m.group);
-            drafting::from_mismatch(scene, RULE.id, "collective-order-mismatch", m, title)
+            drafting::from_mismatch(scene, RULE.id, Cause::CollectiveOrderMismatch, m, title)
                 .advise(Impact::Harmless, format!("issue the two calls in one order on all ranks{}: no iteration over sets or unordered dicts, no race between threads", drafting::at(m.place.as_ref())))
                 .build()
         })

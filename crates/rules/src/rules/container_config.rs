@@ -26,7 +26,7 @@
 //! NVIDIA/nccl src/misc/ipcsocket.cc, src/transport.cc, src/misc/cudawrap.cc; NVIDIA Container Toolkit
 //! documentation, troubleshooting (containers that lose access to GPUs).
 
-use ringleader_model::{Cite, Confidence, Impact, SourceKind, Weight};
+use ringleader_model::{Cause, Cite, Confidence, Impact, SourceKind, Weight};
 
 use crate::gpu_state::{Proof, graded};
 use crate::rule::{Draft, Input, Outcome, Rule};
@@ -46,12 +46,12 @@ pub(super) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let locked_out = locked_out(scene);
-    let Some(told) = Told::of(scene, "container-config") else {
+    let Some(told) = Told::of(scene, Cause::ContainerConfig) else {
         return Outcome::from_findings(locked_out.and_then(Draft::build).into_iter().collect());
     };
     let title = format!("{who}: the container lacks a device, driver or shared namespace", who = told.who());
     let draft = told
-        .draft(&RULE, "container-config", title)
+        .draft(&RULE, Cause::ContainerConfig, title)
         .evidence(locked_out.and_then(Draft::build).into_iter().flat_map(|f| f.evidence))
         .advise_command(
             Impact::Harmless,
@@ -73,9 +73,9 @@ fn locked_out(scene: &Scene<'_>) -> Option<Draft> {
         let (line, text) = table.failures.iter().find(|(_, t)| t.contains(WORDS))?;
         Some((o, *line, text))
     })?;
-    let used = if scene.machine.has_job { Use::Unknown } else { Use::Alone };
+    let used = if scene.has_job() { Use::Unknown } else { Use::Alone };
     let title = "nvidia-smi may not open the GPUs: the container has lost its devices".to_owned();
-    let draft = graded(scene, &RULE, "container-config", Proof::Broken, used, title)
+    let draft = graded(scene, &RULE, Cause::ContainerConfig, Proof::Broken, used, title)
         // A broken driver may say so as well.
         .at_most(Confidence::Medium)
         .weight(Weight::Derived)

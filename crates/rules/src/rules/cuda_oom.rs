@@ -25,7 +25,7 @@
 //!
 //! pytorch/pytorch c10/cuda/CUDACachingAllocator.cpp; NVIDIA/nccl src/include/alloc.h.
 
-use ringleader_model::Impact;
+use ringleader_model::{Cause, Impact};
 
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found};
@@ -42,10 +42,10 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(told) = Told::of(scene, "cuda-oom") else { return Outcome::Clear };
+    let Some(told) = Told::of(scene, Cause::CudaOom) else { return Outcome::Clear };
     let title = format!("GPU memory ran out on {who}", who = told.who());
     let draft = told
-        .draft(&RULE, "cuda-oom", title)
+        .draft(&RULE, Cause::CudaOom, title)
         .advise(
             Impact::Disruptive,
             "lower the batch size or sequence length of this rank, or shard the model further",

@@ -23,7 +23,7 @@
 //!
 //! NVIDIA/nccl src/include/alloc.h; user guide NCCL_CUMEM_ENABLE (2.18.1), NCCL_CUMEM_HOST_ENABLE (2.23.4).
 
-use ringleader_model::Impact;
+use ringleader_model::{Cause, Impact};
 
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found};
@@ -40,10 +40,10 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(told) = Told::of(scene, "cumem-config") else { return Outcome::Clear };
+    let Some(told) = Told::of(scene, Cause::CumemConfig) else { return Outcome::Clear };
     let title = format!("{who}: NCCL's cuMem allocations do not work here", who = told.who());
     let draft = told
-        .draft(&RULE, "cumem-config", title)
+        .draft(&RULE, Cause::CumemConfig, title)
         .advise_command(
             Impact::Disruptive,
             "turn cuMem host memory off (read by 2.23.4 and later); NCCL then uses files in /dev/shm",

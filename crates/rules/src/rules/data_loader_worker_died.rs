@@ -23,7 +23,7 @@
 //!
 //! pytorch/pytorch torch/utils/data/_utils/signal_handling.py.
 
-use ringleader_model::Impact;
+use ringleader_model::{Cause, Impact};
 
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::Told;
@@ -40,10 +40,10 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let killed = Told::of(scene, "process-killed").and_then(|told| {
+    let killed = Told::of(scene, Cause::ProcessKilled).and_then(|told| {
         told.draft(
             &RULE,
-            "process-killed",
+            Cause::ProcessKilled,
             format!("a data-loader worker of {} was killed from outside", told.who()),
         )
         .advise_command(
@@ -54,8 +54,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .advise(Impact::Disruptive, "use fewer workers or a smaller prefetch factor, or ask for more memory")
         .build()
     });
-    let crashed = Told::of(scene, "process-crashed").and_then(|told| {
-        told.draft(&RULE, "process-crashed", format!("a data-loader worker of {} crashed", told.who()))
+    let crashed = Told::of(scene, Cause::ProcessCrashed).and_then(|told| {
+        told.draft(&RULE, Cause::ProcessCrashed, format!("a data-loader worker of {} crashed", told.who()))
             .advise_command(
                 Impact::Disruptive,
                 "run the data set in the main process to get the traceback",

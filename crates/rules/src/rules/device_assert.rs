@@ -25,7 +25,7 @@
 //!
 //! CUDA runtime reference, enum cudaError. Code 710; pytorch/pytorch aten/src/ATen/native/cuda.
 
-use ringleader_model::Impact;
+use ringleader_model::{Cause, Impact};
 
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found};
@@ -42,10 +42,10 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(told) = Told::of(scene, "device-assert") else { return Outcome::Clear };
+    let Some(told) = Told::of(scene, Cause::DeviceAssert) else { return Outcome::Clear };
     let title = format!("{who}: an assertion inside a GPU kernel failed", who = told.who());
     let draft = told
-        .draft(&RULE, "device-assert", title)
+        .draft(&RULE, Cause::DeviceAssert, title)
         .advise_command(
             Impact::Disruptive,
             "run again with synchronous launches: the traceback then names the call",

@@ -26,7 +26,7 @@
 
 use ringleader_knowledge::saying::Role;
 use ringleader_knowledge::version::{cuda_of_build, cuda_of_code};
-use ringleader_model::{Confidence, Impact, KernelEventKind, Severity, Weight};
+use ringleader_model::{Cause, Confidence, Impact, KernelEventKind, Severity, Weight};
 
 use crate::gpu_state::{Proof, graded};
 use crate::hardware::{Seen, outcome};
@@ -51,8 +51,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let is_newer = build.zip(driver).is_some_and(|(build, driver)| driver >= build);
     // A hint is void where the versions are known to fit.
     let claims = scene
-        .claims
-        .of("driver-too-old-for-cuda")
+        .claims()
+        .of(Cause::DriverTooOldForCuda)
         .filter(|c| c.saying.role == Role::States || !is_newer)
         .collect();
     let Some(told) = Told::from(scene, claims) else { return two_versions(scene) };
@@ -70,7 +70,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         }
         _ => format!("{}: the driver is older than this CUDA or NCCL build needs", told.who()),
     };
-    let mut draft = told.draft(&RULE, "driver-too-old-for-cuda", title);
+    let mut draft = told.draft(&RULE, Cause::DriverTooOldForCuda, title);
     if let Some((_, evidence)) = nccl {
         draft = draft.evidence(evidence);
     }
@@ -129,7 +129,7 @@ fn two_versions(scene: &Scene<'_>) -> Outcome {
     });
     let (client, module) = versions.unwrap_or_default();
     let title = format!("the driver's library is {client}, its kernel module {module}");
-    outcome([advise_reload(seen.draft(&RULE, "driver-too-old-for-cuda", title))])
+    outcome([advise_reload(seen.draft(&RULE, Cause::DriverTooOldForCuda, title))])
 }
 
 /// nvidia-smi itself is refused for that reason.
@@ -140,19 +140,19 @@ fn refused(scene: &Scene<'_>) -> Outcome {
         Some((cite, text.to_string()))
     });
     let Some((cite, text)) = said else { return Outcome::Clear };
-    let used = if scene.machine.has_job { Use::Unknown } else { Use::Alone };
+    let used = if scene.has_job() { Use::Unknown } else { Use::Alone };
     let title = "the driver's library and its kernel module have two versions".to_owned();
     if got_going(scene, []) {
         // The job started with the driver that is loaded: the packages were updated under it, and only what starts
         // from now on fails.
         let draft =
-            Draft::new(RULE.id, "driver-too-old-for-cuda", format!("{title}: it was updated under the job"))
+            Draft::new(RULE.id, Cause::DriverTooOldForCuda, format!("{title}: it was updated under the job"))
                 .severity(Severity::Info)
                 .weight(Weight::Derived)
                 .confidence(Confidence::Low);
         return outcome([advise_reload(draft.cite(cite, ringleader_model::SourceKind::NvidiaSmi, text))]);
     }
-    let draft = graded(scene, &RULE, "driver-too-old-for-cuda", Proof::Broken, used, title);
+    let draft = graded(scene, &RULE, Cause::DriverTooOldForCuda, Proof::Broken, used, title);
     outcome([advise_reload(draft.cite(cite, ringleader_model::SourceKind::NvidiaSmi, text))])
 }
 

@@ -18,7 +18,7 @@
 //! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide, collective communication
 //! semantics.
 
-use ringleader_model::Impact;
+use ringleader_model::{Cause, Impact};
 
 use crate::drafting;
 use crate::rule::{Input, Outcome, Rule};
@@ -37,7 +37,7 @@ pub(super) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let findings = scene
-        .mismatches
+        .mismatches()
         .iter()
         .filter_map(|m| {
             let Fault::Type = m.fault else { return None };
@@ -46,7 +46,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 "{odd} called {} where {usual} called {} (#{} of {})",
                 m.odd_call, m.usual_call, m.seq, m.group
             );
-            drafting::from_mismatch(scene, RULE.id, "dtype-mismatch", m, title)
+            drafting::from_mismatch(scene, RULE.id, Cause::DtypeMismatch, m, title)
                 .advise(
                     Impact::Harmless,
                     format!("give the tensor the same type on all ranks{}", drafting::at(m.place.as_ref())),

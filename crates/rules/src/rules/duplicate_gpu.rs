@@ -26,7 +26,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ringleader_model::{Culprit, Impact, PciAddress, Rank, Who};
+use ringleader_model::{Cause, Culprit, Impact, PciAddress, Rank, Who};
 
 use crate::launch::{self, Started};
 use crate::rule::{Input, Outcome, Rule};
@@ -45,7 +45,7 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(told) = Told::of(scene, "duplicate-gpu") else { return Outcome::Clear };
+    let Some(told) = Told::of(scene, Cause::DuplicateGpu) else { return Outcome::Clear };
     let mut ranks_on: BTreeMap<u64, BTreeSet<u32>> = BTreeMap::new();
     for claim in told.claims() {
         if let Some((a, b, bus_id)) = pair(&claim.text) {
@@ -78,7 +78,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         }
     };
     let mut draft = told
-        .draft_naming(&RULE, "duplicate-gpu", title, culprits)
+        .draft_naming(&RULE, Cause::DuplicateGpu, title, culprits)
         .advise_command(
             Impact::Disruptive,
             "choose the GPU by local rank before the first CUDA call of each process",
@@ -105,7 +105,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 /// GPUs take the one of their number. None where that does not tell.
 fn astray(scene: &Scene<'_>, sharing: &[Culprit], gpu: PciAddress) -> Option<(Vec<Culprit>, Culprit)> {
     let is_it = |seen: &&SeenGpu<'_>| seen.pci.is_some_and(|pci| PciAddress { function: 0, ..pci } == gpu);
-    let mut numbers = scene.gpus.seen.iter().filter(is_it).map(|seen| seen.row.index);
+    let mut numbers = scene.gpus().seen.iter().filter(is_it).map(|seen| seen.row.index);
     let number = numbers.next()??;
     let is_one = numbers.all(|other| other == Some(number));
     let narrowed = |one: &Started<'_>| {

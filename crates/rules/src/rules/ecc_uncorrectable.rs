@@ -25,7 +25,7 @@
 //!
 //! CUDA runtime reference, enum cudaError. Code 214; NVIDIA GPU memory error management guide.
 
-use ringleader_model::Impact;
+use ringleader_model::{Cause, Impact};
 
 use crate::gpu_state::{Proof, Shown, failed_test, with};
 use crate::hardware::{Both, Seen};
@@ -51,12 +51,12 @@ pub(super) static RULE: Rule = Rule {
 fn check(scene: &Scene<'_>) -> Outcome {
     let seen = Seen::xids(scene, |x| CODES.contains(&x.code));
     let counted = counted(scene);
-    let Some(both) = Both::of(Told::of(scene, "ecc-uncorrectable"), seen) else {
+    let Some(both) = Both::of(Told::of(scene, Cause::EccUncorrectable), seen) else {
         let draft = counted.map(|shown| {
             let title = format!("uncorrectable memory errors are counted on {}", shown.who());
-            advise(shown.draft(&RULE, "ecc-uncorrectable", Proof::Happened, title))
+            advise(shown.draft(&RULE, Cause::EccUncorrectable, Proof::Happened, title))
         });
-        let tested = failed_test(scene, &RULE, "ecc-uncorrectable", Proof::Broken, is_memory_test);
+        let tested = failed_test(scene, &RULE, Cause::EccUncorrectable, Proof::Broken, is_memory_test);
         return match with(Outcome::Clear, draft.into_iter().chain(tested.map(advise))) {
             Outcome::Clear => reset_wanted(scene),
             found => found,
@@ -66,7 +66,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         both.seen().is_some_and(|s| s.events().iter().all(|e| crate::hardware::is_xid(e.event, &[94])));
     let draft = both.draft(
         &RULE,
-        "ecc-uncorrectable",
+        Cause::EccUncorrectable,
         |told| format!("uncorrectable memory error on the GPU of {who}", who = told.who()),
         |seen| {
             let sort = if contained {
@@ -126,7 +126,7 @@ fn counted<'s, 'a>(scene: &'s Scene<'a>) -> Option<Shown<'s, 'a>> {
 
 /// The bad row has been replaced, and nothing waits for a reset: the GPU is well again.
 fn is_dealt_with(scene: &Scene<'_>, gpu: &SeenGpu<'_>) -> bool {
-    let mut same = scene.gpus.seen.iter().filter(|g| g.is_same(gpu));
+    let mut same = scene.gpus().seen.iter().filter(|g| g.is_same(gpu));
     let remapped = |g: &SeenGpu<'_>| {
         g.row.rows.uncorrected.is_some_and(|n| n > 0)
             && g.row.rows.pending == Some(false)
@@ -150,7 +150,7 @@ fn reset_wanted(scene: &Scene<'_>) -> Outcome {
         action.is_some_and(|a| !matches!(a, "None" | "N/A"))
             && g.used > ringleader_correlate::who::gpus::Use::Other
     };
-    let Some(gpu) = scene.gpus.seen.iter().find(asks) else { return Outcome::Clear };
+    let Some(gpu) = scene.gpus().seen.iter().find(asks) else { return Outcome::Clear };
     let action = gpu.row.recovery_action.as_deref().unwrap_or_default();
     Outcome::Undecided(vec![ringleader_model::Need {
         question: format!(

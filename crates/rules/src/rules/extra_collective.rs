@@ -20,7 +20,7 @@
 //! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide, collective communication
 //! semantics.
 
-use ringleader_model::Impact;
+use ringleader_model::{Cause, Impact};
 
 use crate::drafting;
 use crate::rule::{Input, Outcome, Rule};
@@ -39,7 +39,7 @@ pub(super) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let findings = scene
-        .mismatches
+        .mismatches()
         .iter()
         .filter_map(|m| {
             let Fault::Extra(n) = m.fault else { return None };
@@ -51,7 +51,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 m.group,
                 if n > 1 { format!(" and {} more", n - 1) } else { String::new() }
             );
-            drafting::from_mismatch(scene, RULE.id, "extra-collective", m, title)
+            drafting::from_mismatch(scene, RULE.id, Cause::ExtraCollective, m, title)
                 .advise(Impact::Harmless, format!("move the call{} out of the branch that only this rank takes, or give it a group of its own", drafting::at(m.place.as_ref())))
                 .build()
         })

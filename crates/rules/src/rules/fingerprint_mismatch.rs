@@ -26,7 +26,9 @@
 
 use std::collections::BTreeMap;
 
-use ringleader_model::{Confidence, Culprit, Fingerprint, Impact, Rank, RankSet, TorchEvent, Weight, Who};
+use ringleader_model::{
+    Cause, Confidence, Culprit, Fingerprint, Impact, Rank, RankSet, TorchEvent, Weight, Who,
+};
 
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::who;
@@ -87,15 +89,15 @@ fn check(scene: &Scene<'_>) -> Outcome {
     Outcome::from_findings(draft.build().into_iter().collect())
 }
 
-fn difference(a: &Fingerprint, b: &Fingerprint) -> (&'static str, &'static str) {
+fn difference(a: &Fingerprint, b: &Fingerprint) -> (Cause, &'static str) {
     if a.seq.is_some() && b.seq.is_some() && a.seq != b.seq {
-        ("skipped-collective", "the number")
+        (Cause::SkippedCollective, "the number")
     } else if a.op_type != b.op_type {
-        ("op-mismatch", "the kind")
+        (Cause::OpMismatch, "the kind")
     } else if a.dtypes != b.dtypes {
-        ("dtype-mismatch", "the type")
+        (Cause::DtypeMismatch, "the type")
     } else {
-        ("shape-mismatch", "the size")
+        (Cause::ShapeMismatch, "the size")
     }
 }
 

@@ -26,7 +26,7 @@
 //! NVIDIA/nccl src/misc/socket.cc; user guide, troubleshooting, networking; Linux errno 110, 113.
 
 use ringleader_model::{
-    Confidence, Finding, Impact, Need, SourceKind, StoreEvent, TorchEvent, Weight, plain_word,
+    Cause, Confidence, Finding, Impact, Need, SourceKind, StoreEvent, TorchEvent, Weight, plain_word,
 };
 
 use crate::rule::{Draft, Input, Outcome, Rule};
@@ -48,7 +48,7 @@ pub(super) static RULE: Rule = Rule {
 const FILTERED: [i32; 2] = [110, 113];
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let told = Told::of(scene, "firewall-or-port");
+    let told = Told::of(scene, Cause::FirewallOrPort);
     if got_going(scene, told.iter().flat_map(Told::cites)) {
         // Ports were open when the communicators were made: a later failure is of another kind.
         return Outcome::Clear;
@@ -56,7 +56,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings: Vec<Finding> = Vec::new();
     if let Some(told) = told {
         let title = format!("{}: connections to a peer get no answer", told.who());
-        findings.extend(advised(told.draft(&RULE, "firewall-or-port", title)).build());
+        findings.extend(advised(told.draft(&RULE, Cause::FirewallOrPort, title)).build());
     } else {
         findings.extend(store_filtered(scene));
     }
@@ -90,7 +90,7 @@ fn listened(scene: &Scene<'_>, address: &str) -> Option<Draft> {
     let is_it = |name: &str| name == host || name.split('.').next() == host.split('.').next();
     let of_member = |shown: &str| {
         scene
-            .roster
+            .roster()
             .members
             .iter()
             .any(|m| m.host.as_deref() == Some(shown) && m.address.as_deref() == Some(host))
@@ -109,7 +109,7 @@ fn listened(scene: &Scene<'_>, address: &str) -> Option<Draft> {
         waited.iter().filter(|s| !s.who().is_nobody()).map(|s| scene.culprit(s.who())).collect();
     let title = format!("port {port} of {host} is open, and {} gets no answer from it", who(&culprits));
     // Whether it listened in time is not told: a server that came late looks the same.
-    let draft = Draft::new(RULE.id, "firewall-or-port", title)
+    let draft = Draft::new(RULE.id, Cause::FirewallOrPort, title)
         .weight(Weight::Derived)
         .confidence(Confidence::Low)
         .culprits(culprits)
@@ -154,7 +154,7 @@ fn store_filtered(scene: &Scene<'_>) -> Option<Finding> {
     let culprits: Vec<_> =
         filtered.iter().filter(|s| !s.who().is_nobody()).map(|s| scene.culprit(s.who())).collect();
     let title = format!("{}: the rendezvous host does not answer", who(&culprits));
-    let draft = Draft::new(RULE.id, "firewall-or-port", title)
+    let draft = Draft::new(RULE.id, Cause::FirewallOrPort, title)
         .weight(Weight::Derived)
         .confidence(Confidence::Medium)
         .culprits(culprits)

@@ -22,7 +22,7 @@
 //!
 //! pytorch/pytorch torch/distributed/distributed_c10d.py.
 
-use ringleader_model::Impact;
+use ringleader_model::{Cause, Impact};
 
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found};
@@ -39,10 +39,10 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(told) = Told::of(scene, "framework-build-without-nccl") else { return Outcome::Clear };
+    let Some(told) = Told::of(scene, Cause::FrameworkBuildWithoutNccl) else { return Outcome::Clear };
     let title = format!("the framework of {who} was built without NCCL", who = told.who());
     let draft = told
-        .draft(&RULE, "framework-build-without-nccl", title)
+        .draft(&RULE, Cause::FrameworkBuildWithoutNccl, title)
         .advise_command(
             Impact::Harmless,
             "see what this torch has",

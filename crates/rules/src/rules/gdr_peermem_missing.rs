@@ -28,7 +28,7 @@
 //! documentation.
 
 use ringleader_model::{
-    Category, Confidence, Culprit, Evidence, Finding, Impact, NcclLink, NcclLog, Severity, SourceKind,
+    Category, Cause, Confidence, Culprit, Evidence, Finding, Impact, NcclLink, NcclLog, Severity, SourceKind,
     SystemFact, Weight,
 };
 
@@ -51,9 +51,9 @@ pub(super) static RULE: Rule = Rule {
 const CITATIONS: usize = 4;
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    if let Some(told) = Told::of(scene, "gdr-peermem-missing") {
+    if let Some(told) = Told::of(scene, Cause::GdrPeermemMissing) {
         let title = format!("{}: GPU memory cannot be registered with the NIC", told.who());
-        let draft = advised(told.draft(&RULE, "gdr-peermem-missing", title).category(Category::Init));
+        let draft = advised(told.draft(&RULE, Cause::GdrPeermemMissing, title).category(Category::Init));
         return Outcome::from_findings(draft.build().into_iter().collect());
     }
     Outcome::from_findings(channels_without(scene).into_iter().collect())
@@ -105,7 +105,7 @@ fn channels_without(scene: &Scene<'_>) -> Option<Finding> {
         text: format!("{} -> {} via {}", link.from.0, link.to.0, link.transport),
         kind: SourceKind::NcclLog,
     });
-    let draft = Draft::new(RULE.id, "gdr-peermem-missing", title)
+    let draft = Draft::new(RULE.id, Cause::GdrPeermemMissing, title)
         .category(Category::Performance)
         .severity(Severity::Warning)
         .weight(Weight::Derived)

@@ -23,7 +23,9 @@
 //!
 //! NCCL user guide, NCCL_IB_GID_INDEX, NCCL_IB_ROCE_VERSION_NUM; show_gids of NVIDIA's network drivers.
 
-use ringleader_model::{Confidence, GidEntry, Impact, NetFact, Observation, Severity, SourceKind, Weight};
+use ringleader_model::{
+    Cause, Confidence, GidEntry, Impact, NetFact, Observation, Severity, SourceKind, Weight,
+};
 
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::found;
@@ -84,7 +86,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 right.index
             );
             return found(
-                Draft::new(RULE.id, "ib-gid-or-roce-config", title)
+                Draft::new(RULE.id, Cause::IbGidOrRoceConfig, title)
                     .severity(if failed { Severity::Error } else { Severity::Warning })
                     .weight(if failed { Weight::Stated } else { Weight::Derived })
                     .confidence(Confidence::Medium)

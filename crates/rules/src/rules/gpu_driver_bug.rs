@@ -27,7 +27,7 @@
 //! Xid Catalog; NVIDIA/open-gpu-kernel-modules nverror.h.
 
 use ringleader_knowledge::xid::{self, Class, Kills};
-use ringleader_model::{Confidence, Impact, KernelEventKind, Need, Weight};
+use ringleader_model::{Cause, Confidence, Impact, KernelEventKind, Need, Weight};
 
 use crate::hardware::{Seen, follows, is_lost_gpu, is_xid, outcome};
 use crate::rule::{Input, Outcome, Rule};
@@ -60,7 +60,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     };
     if let Some(seen) = Seen::xids(scene, |x| by_driver(x.code)) {
         let draft = seen
-            .draft(&RULE, "gpu-driver-bug", format!("the NVIDIA driver failed on {}", seen.gpu()))
+            .draft(&RULE, Cause::GpuDriverBug, format!("the NVIDIA driver failed on {}", seen.gpu()))
             .weight(if seen.is_bound() { Weight::Stated } else { Weight::Derived })
             .advise(Impact::Disruptive, "update the driver to the latest release of its branch");
         return outcome([seen.advise_by_table(draft)]);
@@ -71,7 +71,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     if let Some(seen) = unrecovered {
         let title = format!("{} stopped, and the driver could not recover it", seen.gpu());
         let draft = seen
-            .draft(&RULE, "gpu-driver-bug", title)
+            .draft(&RULE, Cause::GpuDriverBug, title)
             .weight(Weight::Derived)
             .confidence(Confidence::Medium)
             .advise(Impact::Disruptive, "update the driver to the latest release of its branch");

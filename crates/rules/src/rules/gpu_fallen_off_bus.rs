@@ -25,7 +25,8 @@
 //! NVML reference, nvmlReturn_t 15; kernel log Xid 79.
 
 use ringleader_model::{
-    Cite, Culprit, Evidence, GpuForm, GpuRow, Impact, KernelEventKind, Need, PciAddress, Pid, SourceKind, Who,
+    Cause, Cite, Culprit, Evidence, GpuForm, GpuRow, Impact, KernelEventKind, Need, PciAddress, Pid,
+    SourceKind, Who,
 };
 
 use crate::gpu_state::{Proof, Shown, graded, with};
@@ -49,7 +50,7 @@ pub(super) static RULE: Rule = Rule {
 fn check(scene: &Scene<'_>) -> Outcome {
     let seen = Seen::of(scene, |e| is_lost_gpu(e.event));
     let shown = refused(scene).or_else(|| mute(scene)).or_else(|| missing(scene));
-    let Some(both) = Both::of(Told::of(scene, "gpu-fallen-off-bus"), seen) else {
+    let Some(both) = Both::of(Told::of(scene, Cause::GpuFallenOffBus), seen) else {
         let draft = shown.map(|d| confirm(take_out(d.evidence(hanging_tool(scene).map(|(e, _)| e)))));
         return match with(Outcome::Clear, draft) {
             Outcome::Clear => asks_about_tool(scene),
@@ -58,18 +59,18 @@ fn check(scene: &Scene<'_>) -> Outcome {
     };
     let mut draft = both.draft(
         &RULE,
-        "gpu-fallen-off-bus",
+        Cause::GpuFallenOffBus,
         |told| format!("the GPU of {who} does not answer any more", who = told.who()),
         |seen| format!("{} has fallen off the bus", seen.gpu()),
     );
     // Which link failed, if PCIe said so first.
     if let Some(lost) = both.seen().and_then(Seen::first) {
-        let before = scene.machine.near().filter(|e| {
+        let before = scene.kernel().near().filter(|e| {
             matches!(&e.event.kind, KernelEventKind::PcieError(p) if p.severity != ringleader_model::PcieSeverity::Corrected)
                 && e.seconds_to(lost).is_some_and(|s| (0.0..=60.0).contains(&s))
         });
         draft =
-            draft.evidence(before.take(2).map(ringleader_correlate::said::kernel::MachineEvent::evidence));
+            draft.evidence(before.take(2).map(ringleader_correlate::said::kernel::KernelStatement::evidence));
     }
     if both.seen().is_none() {
         draft = confirm(draft);
@@ -120,8 +121,8 @@ fn refused(scene: &Scene<'_>) -> Option<Draft> {
             });
             let nobody = Culprit { host: host.cloned(), ..Culprit::default() };
             let (mine, culprit) = match address {
-                Some(pci) => of_address(&scene.roster, scene.machine.has_job, pci, host),
-                None if scene.machine.has_job => (Use::Unknown, nobody),
+                Some(pci) => of_address(scene.roster(), scene.has_job(), pci, host),
+                None if scene.has_job() => (Use::Unknown, nobody),
                 None => (Use::Alone, nobody),
             };
             used = used.max(Some(mine));
@@ -144,7 +145,7 @@ fn refused(scene: &Scene<'_>) -> Option<Draft> {
         all => format!("{} GPUs", all.len()),
     };
     let title = format!("nvidia-smi cannot reach {who}");
-    let draft = graded(scene, &RULE, "gpu-fallen-off-bus", Proof::Broken, used?, title);
+    let draft = graded(scene, &RULE, Cause::GpuFallenOffBus, Proof::Broken, used?, title);
     Some(draft.culprits(culprits).evidence(evidence))
 }
 
@@ -158,7 +159,7 @@ fn mute(scene: &Scene<'_>) -> Option<Draft> {
             && row.sm_clock_mhz.is_none()
     };
     let mut all = Vec::new();
-    for gpus in scene.gpus.tables() {
+    for gpus in scene.gpus().tables() {
         // Where all fail alike it is the driver, or a machine that shows nothing of them.
         if gpus.iter().any(|g| !is_mute(g.row)) {
             let mute = gpus.iter().filter(|g| is_mute(g.row));
@@ -167,17 +168,17 @@ fn mute(scene: &Scene<'_>) -> Option<Draft> {
     }
     let shown = Shown::from(scene, all)?;
     let title = format!("{} {} not answer the driver any more", shown.who(), shown.word("does", "do"));
-    Some(shown.draft(&RULE, "gpu-fallen-off-bus", Proof::Broken, title))
+    Some(shown.draft(&RULE, Cause::GpuFallenOffBus, Proof::Broken, title))
 }
 
 /// GPUs that ranks ran on, of which a list of the same machine's others knows nothing.
 fn missing(scene: &Scene<'_>) -> Option<Draft> {
-    let mut hosts: Vec<_> = scene.roster.members.iter().filter_map(|m| m.host.clone()).collect();
+    let mut hosts: Vec<_> = scene.roster().members.iter().filter_map(|m| m.host.clone()).collect();
     hosts.sort();
     hosts.dedup();
     let same =
         |a: PciAddress, b: PciAddress| PciAddress { function: 0, ..a } == PciAddress { function: 0, ..b };
-    for gpus in scene.gpus.tables() {
+    for gpus in scene.gpus().tables() {
         let (Some(first), false) = (gpus.first(), gpus.iter().any(|g| g.pci.is_none())) else { continue };
         if !matches!(
             first.table.form,
@@ -186,7 +187,7 @@ fn missing(scene: &Scene<'_>) -> Option<Draft> {
             continue;
         }
         let host = first.observation.who.host.as_ref();
-        let members = scene.roster.members.iter();
+        let members = scene.roster().members.iter();
         let mine: Vec<_> = members
             .filter(|m| m.gpu.is_some() && (hosts.len() == 1 || host.is_some() && m.host.as_ref() == host))
             .collect();
@@ -202,7 +203,7 @@ fn missing(scene: &Scene<'_>) -> Option<Draft> {
         let names = names.join(", ");
         let text = format!("nvidia-smi lists {} GPUs, and not {names}", gpus.len());
         let title = format!("a GPU that the job used is not listed any more: {names}");
-        let draft = graded(scene, &RULE, "gpu-fallen-off-bus", Proof::Broken, Use::Rank, title);
+        let draft = graded(scene, &RULE, Cause::GpuFallenOffBus, Proof::Broken, Use::Rank, title);
         return Some(draft.culprits(culprits).evidence([first.evidence(text)]));
     }
     None
@@ -236,7 +237,7 @@ fn asks_about_tool(scene: &Scene<'_>) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use ringleader_model::{KernelEventKind, PciAddress};
+    use ringleader_model::{Cause, KernelEventKind, PciAddress};
 
     use super::RULE;
     use crate::trial::{Stage, Trial as _};
@@ -270,7 +271,7 @@ mod tests {
         assert_eq!(job(100, &["0000:1a:00.0", "0000:1b:00.0"]).worth(&RULE), ["info Aside"]);
         // Nobody knows who has what: no blame, and no health.
         assert_eq!(job(100, &[]).worth(&RULE), ["info Derived"]);
-        assert_eq!(crate::diagnose(&job(100, &[]).case).cause, "undecided");
+        assert_eq!(crate::diagnose(&job(100, &[]).case).cause, Cause::Undecided);
     }
 
     #[test]

@@ -25,7 +25,7 @@
 //!
 //! NVML reference, clocks event reasons; NVIDIA, GPU debug guidelines.
 
-use ringleader_model::{Category, ClockReasons, GpuRow, Impact};
+use ringleader_model::{Category, Cause, ClockReasons, GpuRow, Impact};
 
 use crate::gpu_state::{Proof, Shown, failed_test, median};
 use crate::hardware::outcome;
@@ -65,7 +65,7 @@ const WORDS: [&str; 6] = [
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut all: Vec<(&SeenGpu<'_>, String)> = Vec::new();
-    for gpus in scene.gpus.tables() {
+    for gpus in scene.gpus().tables() {
         all.extend(gpus.iter().filter_map(|gpu| Some((gpu, held_down(gpu, gpus)?))));
     }
     let draft = match Shown::from(scene, all) {
@@ -79,9 +79,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
             } else {
                 title
             };
-            Some(shown.draft(&RULE, "gpu-throttled", Proof::Slow, title))
+            Some(shown.draft(&RULE, Cause::GpuThrottled, Proof::Slow, title))
         }
-        None => failed_test(scene, &RULE, "gpu-throttled", Proof::Slow, |_, warnings| {
+        None => failed_test(scene, &RULE, Cause::GpuThrottled, Proof::Slow, |_, warnings| {
             WORDS.iter().any(|w| warnings.contains(w))
         }),
     };

@@ -52,7 +52,7 @@ const ELSEWHERE: [&str; 5] = [
 ];
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    if scene.machine.has_job && health::trouble(scene).is_none() && !scene.has_failed() {
+    if scene.has_job() && health::trouble(scene).is_none() && !scene.has_failed() {
         return Outcome::Clear;
     }
     let failed = |table: &GpuTable| {
@@ -108,6 +108,8 @@ fn ask(said: &str, host: Option<&Host>, is_of_all: bool) -> Need {
 
 #[cfg(test)]
 mod tests {
+    use ringleader_model::Cause;
+
     use super::RULE;
     use crate::diagnose;
     use crate::rule::Outcome;
@@ -131,7 +133,7 @@ mod tests {
         for said in [NO_DRIVER, NO_GPU, "Failed to initialize NVML: Driver Not Loaded"] {
             let stage = Stage::new().smi_fails(said);
             assert_eq!(n_asked(&stage), 1, "{said}");
-            assert_eq!(diagnose(&stage.case).cause, "undecided", "{said}");
+            assert_eq!(diagnose(&stage.case).cause, Cause::Undecided, "{said}");
         }
         let failed = Stage::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
         assert_eq!(n_asked(&failed.smi_fails(NO_GPU)), 1);

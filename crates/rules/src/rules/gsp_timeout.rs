@@ -23,7 +23,7 @@
 //!
 //! Xid Catalog, 119 and 120; NVIDIA/open-gpu-kernel-modules, kernel_gsp.c.
 
-use ringleader_model::{Impact, KernelEventKind, Weight};
+use ringleader_model::{Cause, Impact, KernelEventKind, Weight};
 
 use crate::hardware::{Seen, follows, is_lost_gpu, is_xid, outcome};
 use crate::rule::{Input, Outcome, Rule};
@@ -47,7 +47,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let Some(first) = seen.first() else { return Outcome::Clear };
     let mut draft = seen.draft(
         &RULE,
-        "gsp-timeout",
+        Cause::GspTimeout,
         format!("{} does not answer: its own processor (GSP) is silent", seen.gpu()),
     );
     if follows(scene, first, 600.0, true, is_lost_gpu) {

@@ -25,7 +25,7 @@
 //!
 //! pytorch/pytorch torch/csrc/distributed/c10d/socket.cpp; getaddrinfo(3).
 
-use ringleader_model::{Culprit, Impact, StoreEvent, TorchEvent, plain_word};
+use ringleader_model::{Cause, Culprit, Impact, StoreEvent, TorchEvent, plain_word};
 
 use crate::rule::{Input, Outcome, Rule};
 use crate::settings;
@@ -44,7 +44,7 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(told) = Told::of(scene, "hostname-resolution") else { return Outcome::Clear };
+    let Some(told) = Told::of(scene, Cause::HostnameResolution) else { return Outcome::Clear };
     let raised = told.claims().iter().any(|c| matches!(c.voice, Voice::Exception(_)));
     if !raised && got_going(scene, told.cites()) {
         return Outcome::Clear;
@@ -65,7 +65,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let shown = name.map_or("a host name".to_owned(), |n| format!("the host name {n}"));
     let title = format!("{} cannot resolve {shown}", who(&culprits));
     let draft = told
-        .draft_naming(&RULE, "hostname-resolution", title, culprits)
+        .draft_naming(&RULE, Cause::HostnameResolution, title, culprits)
         .advise_made(
             Impact::Harmless,
             "ask the resolver on the host (or in the container) that says so",

@@ -25,7 +25,7 @@
 //!
 //! NVIDIA/nccl src/transport/net_ib*; verbs enum ibv_wc_status.
 
-use ringleader_model::Impact;
+use ringleader_model::{Cause, Impact};
 
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found};
@@ -42,10 +42,10 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(told) = Told::of(scene, "ib-errors") else { return Outcome::Clear };
+    let Some(told) = Told::of(scene, Cause::IbErrors) else { return Outcome::Clear };
     let title = format!("{who}: transfers over InfiniBand or RoCE fail", who = told.who());
     let draft = told
-        .draft(&RULE, "ib-errors", title)
+        .draft(&RULE, Cause::IbErrors, title)
         .advise_command(
             Impact::Harmless,
             "see whether errors of the port grow",

@@ -25,7 +25,7 @@
 //!
 //! NVIDIA/nccl src/transport/net_ib*, src/misc/ibvwrap.cc; verbs IBV_WC_RETRY_EXC_ERR.
 
-use ringleader_model::{Confidence, Impact, Weight};
+use ringleader_model::{Cause, Confidence, Impact, Weight};
 
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found};
@@ -50,12 +50,12 @@ const UP_NS: i64 = 60_000_000_000;
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let apart = |text: &str| gid::pair(text).is_some_and(|(a, b)| gid::apart(a, b));
-    let claims = scene.claims.of("ib-gid-or-roce-config").filter(|c| !apart(&c.text)).collect();
+    let claims = scene.claims().of(Cause::IbGidOrRoceConfig).filter(|c| !apart(&c.text)).collect();
     let Some(told) = Told::from(scene, claims) else { return Outcome::Clear };
     let only_retries = told.claims().iter().all(|c| c.text.contains("Got completion"));
     if only_retries && (was_running(scene) || is_infiniband(scene)) {
         let draft = told
-            .draft(&RULE, "ib-errors", format!("{}: a peer's NIC went silent", told.who()))
+            .draft(&RULE, Cause::IbErrors, format!("{}: a peer's NIC went silent", told.who()))
             .weight(Weight::Symptom)
             .confidence(Confidence::Low)
             .advise(
@@ -71,7 +71,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         format!("{}: queue pairs cannot be set up (GID or RoCE settings)", told.who())
     };
     let draft = told
-        .draft(&RULE, "ib-gid-or-roce-config", title)
+        .draft(&RULE, Cause::IbGidOrRoceConfig, title)
         .advise_command(
             Impact::Harmless,
             "list the GIDs of each port with their kind",

@@ -25,7 +25,7 @@
 //!
 //! NVIDIA/nccl src/transport/net_ib*; verbs ibv_get_async_event, IBV_EVENT_PORT_ERR.
 
-use ringleader_model::{Impact, Severity};
+use ringleader_model::{Cause, Impact, Severity};
 
 use crate::hardware::link_down;
 use crate::rule::{Draft, Input, Outcome, Rule};
@@ -43,12 +43,12 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let by_kernel = link_down(scene, &RULE, "ib-link-down", true);
-    let draft = match Told::of(scene, "ib-link-down") {
+    let by_kernel = link_down(scene, &RULE, Cause::IbLinkDown, true);
+    let draft = match Told::of(scene, Cause::IbLinkDown) {
         Some(told) => {
             let title = format!("an InfiniBand or RoCE port failed at {who}", who = told.who());
             let confirmed = by_kernel.and_then(Draft::build).filter(|f| f.severity == Severity::Error);
-            told.draft(&RULE, "ib-link-down", title)
+            told.draft(&RULE, Cause::IbLinkDown, title)
                 .evidence(confirmed.into_iter().flat_map(|f| f.evidence).take(3))
         }
         None => match by_kernel {

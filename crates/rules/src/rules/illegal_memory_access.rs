@@ -27,7 +27,7 @@
 //!
 //! CUDA runtime reference, enum cudaError. Codes 700, 715, 716, 719.
 
-use ringleader_model::{Confidence, Impact, Severity, Weight};
+use ringleader_model::{Cause, Confidence, Impact, Severity, Weight};
 
 use crate::hardware::{Both, Seen, follows, is_lost_gpu, is_xid};
 use crate::rule::{Input, Outcome, Rule};
@@ -51,7 +51,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     };
     let seen = Seen::xids(scene, |x| matches!(x.code, 13 | 31))
         .and_then(|s| s.without(|e| follows(scene, e, 60.0, true, machine)));
-    let told = Told::of(scene, "illegal-memory-access");
+    let told = Told::of(scene, Cause::IllegalMemoryAccess);
     // Without a word of the job's own it must be this job's fault for certain.
     if told.is_none() && seen.as_ref().is_some_and(|s| !s.is_bound()) {
         return Outcome::Clear;
@@ -59,7 +59,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let Some(both) = Both::of(told, seen) else { return Outcome::Clear };
     let mut draft = both.draft(
         &RULE,
-        "illegal-memory-access",
+        Cause::IllegalMemoryAccess,
         |told| format!("{who}: a GPU kernel touched memory that it must not", who = told.who()),
         |seen| {
             let who = seen.events().iter().find_map(|e| match &e.event.kind {
@@ -111,7 +111,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 /// The GPU of this rank counts errors that were not mended.
 fn has_bad_memory(scene: &Scene<'_>, culprit: &ringleader_model::Culprit) -> bool {
     let same = |rank| culprit.rank.is_some() && culprit.rank == rank;
-    scene.gpus.seen.iter().any(|g| same(g.culprit.rank) && g.uncorrected().is_some())
+    scene.gpus().seen.iter().any(|g| same(g.culprit.rank) && g.uncorrected().is_some())
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{
-    Cite, Confidence, Finding, Host, Impact, Interface, NcclProcess, NetFact, Observation, Severity,
+    Cause, Cite, Confidence, Finding, Host, Impact, Interface, NcclProcess, NetFact, Observation, Severity,
     SourceKind, Weight, plain_word,
 };
 
@@ -92,7 +92,7 @@ fn down(scene: &Scene<'_>, seen: &Seen<'_>, all: &[Seen<'_>]) -> Option<Finding>
     }
     let failed = scene.has_failed() && seen.host.is_some();
     let title = format!("{}{}, over which NCCL talks, has no link", interface.name, of(seen.host.as_ref()));
-    Draft::new(RULE.id, "network-link-down", title)
+    Draft::new(RULE.id, Cause::NetworkLinkDown, title)
         .severity(if failed { Severity::Error } else { Severity::Warning })
         .weight(if failed { Weight::Stated } else { Weight::Derived })
         .confidence(Confidence::Medium)
@@ -142,7 +142,7 @@ fn packets(scene: &Scene<'_>, all: &[Seen<'_>]) -> Option<Finding> {
     };
     let title = format!("hosts of the job differ in the size of packets: {least} and {most} bytes");
     advised(
-        Draft::new(RULE.id, "mtu-or-pfc", title)
+        Draft::new(RULE.id, Cause::MtuOrPfc, title)
             .severity(if scene.has_failed() { Severity::Error } else { Severity::Warning })
             .confidence(Confidence::Medium)
             .at_most(Confidence::Medium)
@@ -172,7 +172,7 @@ fn too_large(scene: &Scene<'_>, all: &[Seen<'_>]) -> Option<Finding> {
     let title =
         format!("the way to {} takes packets of {limit} bytes, the interface sends {local}", reach.host);
     advised(
-        Draft::new(RULE.id, "mtu-or-pfc", title)
+        Draft::new(RULE.id, Cause::MtuOrPfc, title)
             .severity(if scene.has_failed() { Severity::Error } else { Severity::Warning })
             .confidence(Confidence::Medium)
             .evidence([shown(observation, None, SourceKind::Network, "")]),
@@ -215,7 +215,7 @@ fn unknown_name(scene: &Scene<'_>, all: &[Seen<'_>]) -> Option<Finding> {
             }
             let title =
                 format!("{host} has no interface {}, which NCCL_SOCKET_IFNAME names", names.join(", "));
-            return Draft::new(RULE.id, "wrong-interface", title)
+            return Draft::new(RULE.id, Cause::WrongInterface, title)
                 .severity(if scene.has_failed() { Severity::Error } else { Severity::Warning })
                 .weight(Weight::Stated)
                 .confidence(Confidence::Medium)

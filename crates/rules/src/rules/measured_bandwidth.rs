@@ -27,7 +27,7 @@
 use std::collections::BTreeMap;
 
 use ringleader_model::{
-    BenchRun, Confidence, Culprit, Evidence, Finding, Impact, Observation, Severity, SourceKind,
+    BenchRun, Cause, Confidence, Culprit, Evidence, Finding, Impact, Observation, Severity, SourceKind,
 };
 
 use crate::rule::{Draft, Input, Outcome, Rule};
@@ -127,7 +127,7 @@ fn against_rate(scene: &Scene<'_>) -> Option<Finding> {
         figure.2,
         run.collective.as_deref().unwrap_or("nccl-tests")
     );
-    Draft::new(RULE.id, "bandwidth-below-expected", title)
+    Draft::new(RULE.id, Cause::BandwidthBelowExpected, title)
         .severity(Severity::Warning)
         .confidence(Confidence::Medium)
         .culprits(run.hosts().first().map(|h| Culprit { host: Some((*h).clone()), ..Culprit::default() }))
@@ -164,7 +164,7 @@ fn against_peers(scene: &Scene<'_>) -> Vec<Finding> {
             findings.extend(
                 Draft::new(
                     RULE.id,
-                    "slow-link",
+                    Cause::SlowLink,
                     format!("{host}: {:.0} GB/s in {name} where its peers reach {median:.0} GB/s", figure.2),
                 )
                 .severity(Severity::Warning)
@@ -187,6 +187,8 @@ fn against_peers(scene: &Scene<'_>) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use ringleader_model::Cause;
+
     use super::RULE;
     use crate::trial::{Stage, Trial as _};
 
@@ -205,7 +207,7 @@ mod tests {
         let stage = ["node0", "node1", "node2"].iter().fold(Stage::new(), |s, host| run(s, host, 470.0));
         let stage = run(stage, "node3", 300.0);
         let finding = stage.finding(&RULE);
-        assert_eq!(finding.cause, "slow-link");
+        assert_eq!(finding.cause, Cause::SlowLink);
         assert_eq!(finding.culprits.first().and_then(|c| c.host.as_deref()), Some("node3"));
     }
 

@@ -23,7 +23,7 @@
 //!
 //! NVIDIA/nccl src/misc/ibvwrap.cc; user guide, troubleshooting, memory lock limit.
 
-use ringleader_model::{Cite, Confidence, Evidence, Impact, LimitKind, NetFact, Severity, SourceKind};
+use ringleader_model::{Cause, Cite, Confidence, Evidence, Impact, LimitKind, NetFact, Severity, SourceKind};
 
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::{Told, found};
@@ -43,15 +43,15 @@ pub(super) static RULE: Rule = Rule {
 fn check(scene: &Scene<'_>) -> Outcome {
     let finite = || scene.limits().filter(|(_, l)| l.kind == LimitKind::LockedMemory && l.soft.is_some());
     let tried = tried(scene);
-    let mut draft = match Told::of(scene, "memlock-limit") {
+    let mut draft = match Told::of(scene, Cause::MemlockLimit) {
         Some(told) => {
             let title = format!("{} ran into the limit of locked memory", told.who());
-            told.draft(&RULE, "memlock-limit", title).evidence(tried)
+            told.draft(&RULE, Cause::MemlockLimit, title).evidence(tried)
         }
         // A test that cannot register its memory says so of its own shell: together with the limit it proves the limit.
         None if !tried.is_empty() && finite().next().is_some() => Draft::new(
             RULE.id,
-            "memlock-limit",
+            Cause::MemlockLimit,
             "perftest could not register memory, and locked memory is limited",
         )
         .severity(Severity::Warning)

@@ -28,7 +28,7 @@
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::statements::Stated;
 use ringleader_knowledge::message::{Role, Row};
-use ringleader_model::{Confidence, Finding, Impact, Weight};
+use ringleader_model::{Cause, Confidence, Finding, Impact, Weight};
 
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::who;
@@ -49,13 +49,13 @@ const CITATIONS: usize = 4;
 const FINDINGS: usize = 8;
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let mut named: Vec<(&'static str, &Stated<'_>, Row)> = scene
-        .stated
+    let mut named: Vec<(Cause, &Stated<'_>, Row)> = scene
+        .stated()
         .all()
         .iter()
         .filter_map(|stated| {
             let row = stated.row().filter(|r| matches!(r.role(), Role::States | Role::Suggests))?;
-            let cause = Some(row.cause()).filter(|c| !c.is_empty()).or_else(|| row.candidates().next())?;
+            let cause = stated.causes().first().copied()?;
             Some((cause, stated, row))
         })
         .collect();
@@ -78,12 +78,12 @@ fn check(scene: &Scene<'_>) -> Outcome {
     Outcome::from_findings(findings)
 }
 
-fn finding(scene: &Scene<'_>, cause: &'static str, stated: &Stated<'_>, row: Row) -> Option<Finding> {
+fn finding(scene: &Scene<'_>, cause: Cause, stated: &Stated<'_>, row: Row) -> Option<Finding> {
     let (weight, confidence) = match row.role() {
         Role::States => (Weight::Derived, Confidence::Medium),
         _ => (Weight::Symptom, Confidence::Low),
     };
-    let culprits = stated.culprits(&scene.roster);
+    let culprits = stated.culprits(scene.roster());
     let title = if culprits.is_empty() { row.says().to_owned() } else { format!("{}: {}", who(&culprits), row.says()) };
     let mut draft = Draft::new(RULE.id, cause, title)
         .weight(weight)

@@ -22,7 +22,7 @@
 //!
 //! Linux errno 90, EMSGSIZE.
 
-use ringleader_model::Impact;
+use ringleader_model::{Cause, Impact};
 
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found};
@@ -39,10 +39,10 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(told) = Told::of(scene, "mtu-or-pfc") else { return Outcome::Clear };
+    let Some(told) = Told::of(scene, Cause::MtuOrPfc) else { return Outcome::Clear };
     let title = format!("{who}: packets are longer than the path takes", who = told.who());
     let draft = told
-        .draft(&RULE, "mtu-or-pfc", title)
+        .draft(&RULE, Cause::MtuOrPfc, title)
         .advise_command(
             Impact::Harmless,
             "find the largest packet that passes",

@@ -23,7 +23,7 @@
 //!
 //! pytorch/pytorch torch/autograd/anomaly_mode.py; NVIDIA/Megatron-LM found_inf checks.
 
-use ringleader_model::Impact;
+use ringleader_model::{Cause, Impact};
 
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found};
@@ -40,10 +40,10 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(told) = Told::of(scene, "nan-loss") else { return Outcome::Clear };
+    let Some(told) = Told::of(scene, Cause::NanLoss) else { return Outcome::Clear };
     let title = format!("{who} found NaN or Inf in its values", who = told.who());
     let draft = told
-        .draft(&RULE, "nan-loss", title)
+        .draft(&RULE, Cause::NanLoss, title)
         .advise_command(
             Impact::Disruptive,
             "name the operation that made the first NaN",

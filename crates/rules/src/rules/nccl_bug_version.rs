@@ -26,7 +26,7 @@
 use std::collections::BTreeSet;
 
 use ringleader_knowledge::version::NcclVersion;
-use ringleader_model::{Impact, Who};
+use ringleader_model::{Cause, Impact, Who};
 
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found, nccl_version};
@@ -47,7 +47,7 @@ const FIRST: NcclVersion = NcclVersion { major: 2, minor: 27, patch: 3 };
 const LAST: NcclVersion = NcclVersion { major: 2, minor: 28, patch: 9 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(told) = Told::of(scene, "nccl-bug-version") else { return Outcome::Clear };
+    let Some(told) = Told::of(scene, Cause::NcclBugVersion) else { return Outcome::Clear };
     let Some(version) = nccl_version(scene).filter(|v| (FIRST..=LAST).contains(v)) else {
         return Outcome::Clear;
     };
@@ -62,7 +62,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     }
     let title = format!("{} alone went on without NVLink SHARP: NCCL {version} then hangs", told.who());
     let draft = told
-        .draft(&RULE, "nccl-bug-version", title)
+        .draft(&RULE, Cause::NcclBugVersion, title)
         .advise_command(Impact::Disruptive, "turn NVLink SHARP off on all ranks", "NCCL_NVLS_ENABLE=0")
         .advise(
             Impact::Disruptive,

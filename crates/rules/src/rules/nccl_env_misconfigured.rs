@@ -30,8 +30,8 @@ use std::collections::BTreeSet;
 
 use ringleader_knowledge::nccl_warn;
 use ringleader_model::{
-    Category, Confidence, Culprit, Evidence, Finding, Impact, NcclLog, NcclSetting, Severity, SourceKind,
-    Weight,
+    Category, Cause, Confidence, Culprit, Evidence, Finding, Impact, NcclLog, NcclSetting, Severity,
+    SourceKind, Weight,
 };
 
 use crate::rule::{Draft, Input, Outcome, Rule};
@@ -51,10 +51,10 @@ pub(super) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings: Vec<Finding> = Vec::new();
-    if let Some(told) = Told::of(scene, "nccl-env-misconfigured") {
+    if let Some(told) = Told::of(scene, Cause::NcclEnvMisconfigured) {
         let first = told.claims().first().map(|c| c.saying.means).unwrap_or_default();
         let draft = told
-            .draft(&RULE, "nccl-env-misconfigured", format!("{}: {first}", told.who()))
+            .draft(&RULE, Cause::NcclEnvMisconfigured, format!("{}: {first}", told.who()))
             .advise_command(
                 Impact::Harmless,
                 "see what is set, in the environment and in files",
@@ -87,7 +87,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 /// A setting that is wrong by itself, told beside whatever the verdict is.
 fn remark(remark: Remark) -> Option<Finding> {
     let severity = if remark.hurts { Severity::Warning } else { Severity::Info };
-    Draft::new(RULE.id, "nccl-env-misconfigured", shorten(remark.title))
+    Draft::new(RULE.id, Cause::NcclEnvMisconfigured, shorten(remark.title))
         .category(Category::Performance)
         .severity(severity)
         .weight(Weight::Aside)
@@ -110,7 +110,7 @@ fn shorten(title: String) -> String {
 /// Values that NCCL cut or ignored and said so: it works on, with another value.
 fn refused_values(scene: &Scene<'_>) -> Option<Finding> {
     let mut seen: BTreeSet<&str> = BTreeSet::new();
-    let known: BTreeSet<&str> = scene.claims.all().iter().map(|c| &*c.text).collect();
+    let known: BTreeSet<&str> = scene.claims().all().iter().map(|c| &*c.text).collect();
     let refused: Vec<_> = scene
         .nccl_messages()
         .filter(|m| m.message.is_warn && !known.contains(m.text()) && seen.insert(m.text()))
@@ -122,7 +122,7 @@ fn refused_values(scene: &Scene<'_>) -> Option<Finding> {
     }
     Draft::new(
         RULE.id,
-        "nccl-env-misconfigured",
+        Cause::NcclEnvMisconfigured,
         format!("{}: NCCL refused or cut the value of a variable", who(&culprits)),
     )
     .category(Category::Performance)
@@ -155,7 +155,7 @@ fn forbids(
         }
     }
     evidence.truncate(4);
-    Draft::new(RULE.id, "nccl-env-misconfigured", format!("{}: {name}=1 forbids {what}", who(&culprits)))
+    Draft::new(RULE.id, Cause::NcclEnvMisconfigured, format!("{}: {name}=1 forbids {what}", who(&culprits)))
         .category(Category::Performance)
         .severity(Severity::Warning)
         .weight(Weight::Symptom)
@@ -172,6 +172,8 @@ fn forbids(
 
 #[cfg(test)]
 mod tests {
+    use ringleader_model::Cause;
+
     use super::RULE;
     use crate::trial::{Stage, Trial as _};
 
@@ -319,11 +321,11 @@ mod tests {
     fn a_remark_decides_nothing() {
         let healthy = Stage::new().process("n", 1, Some(1)).comm(1, 2, 1, true);
         let verdict = crate::diagnose(&healthy.listing(Some(1), &[("NCCL_IB_DISABLE", "true")]).case);
-        assert_eq!(verdict.cause, "none");
+        assert_eq!(verdict.cause, Cause::None);
         assert_eq!(verdict.findings.len(), 1);
         let sick = Stage::new().nccl_raised(Some(0), "Error: network OFI not found.");
         let verdict = crate::diagnose(&sick.listing(Some(1), &[("NCCL_TIMEOUT", "1")]).case);
-        assert_eq!(verdict.cause, "nccl-env-misconfigured");
+        assert_eq!(verdict.cause, Cause::NcclEnvMisconfigured);
         assert_eq!(verdict.findings.first().map(|f| f.weight > ringleader_model::Weight::Aside), Some(true));
     }
 

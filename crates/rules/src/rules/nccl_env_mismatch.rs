@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 
 use ringleader_knowledge::variable::{self, Agreement};
 use ringleader_model::{
-    Cite, Confidence, Culprit, Evidence, Finding, Impact, Severity, SourceKind, Weight, Who,
+    Cause, Cite, Confidence, Culprit, Evidence, Finding, Impact, Severity, SourceKind, Weight, Who,
 };
 
 use crate::health;
@@ -182,7 +182,7 @@ fn differs(scene: &Scene<'_>, members: &[Member<'_>], name: &str) -> Option<Find
         Some(_) => (Weight::Derived, Severity::Error),
         None => (Weight::Aside, Severity::Warning),
     };
-    Draft::new(RULE.id, "nccl-env-mismatch", format!("{subject} in {name}: {}", values.join(", ")))
+    Draft::new(RULE.id, Cause::NcclEnvMismatch, format!("{subject} in {name}: {}", values.join(", ")))
         .weight(weight)
         .severity(severity)
         .confidence(Confidence::Medium)
@@ -199,6 +199,8 @@ fn differs(scene: &Scene<'_>, members: &[Member<'_>], name: &str) -> Option<Find
 
 #[cfg(test)]
 mod tests {
+    use ringleader_model::Cause;
+
     use super::RULE;
     use crate::trial::{Stage, Trial as _};
 
@@ -234,7 +236,7 @@ mod tests {
         stage.expect(&RULE, &["nccl-env-mismatch 2"]);
         // Nothing went wrong in it.
         assert_eq!(stage.finding(&RULE).weight, ringleader_model::Weight::Aside);
-        assert_eq!(crate::diagnose(&stage.case).cause, "none");
+        assert_eq!(crate::diagnose(&stage.case).cause, Cause::None);
         let other_job = |stage: Stage| stage.listing(Some(2), &[("RANK", "2"), ("MASTER_ADDR", "n9")]);
         other_job(listed(listed(Stage::new(), 0, &algo), 1, &algo)).silent(&RULE);
         // A part of a listing does not tell what was not set.

@@ -28,7 +28,9 @@
 use std::collections::BTreeMap;
 
 use ringleader_knowledge::version::NcclVersion;
-use ringleader_model::{Confidence, Culprit, Evidence, Finding, Impact, NcclProcess, SourceKind, Weight};
+use ringleader_model::{
+    Cause, Confidence, Culprit, Evidence, Finding, Impact, NcclProcess, SourceKind, Weight,
+};
 
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::{Told, add_culprit, who};
@@ -46,9 +48,9 @@ pub(super) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let seen = versions_of_one_job(scene);
-    if let Some(told) = Told::of(scene, "nccl-version-mismatch") {
+    if let Some(told) = Told::of(scene, Cause::NcclVersionMismatch) {
         let title = format!("{}: NCCL releases do not match", told.who());
-        let draft = told.draft(&RULE, "nccl-version-mismatch", title);
+        let draft = told.draft(&RULE, Cause::NcclVersionMismatch, title);
         return Outcome::from_findings(advised(draft).build().into_iter().collect());
     }
     Outcome::from_findings(seen.into_iter().collect())
@@ -89,7 +91,7 @@ fn versions_of_one_job(scene: &Scene<'_>) -> Option<Finding> {
     });
     let title = format!("ranks of one communicator run NCCL {}", names.join(" and "));
     let title = if culprits.is_empty() { title } else { format!("{}: {title}", who(&culprits)) };
-    let draft = Draft::new(RULE.id, "nccl-version-mismatch", title)
+    let draft = Draft::new(RULE.id, Cause::NcclVersionMismatch, title)
         .weight(Weight::Stated)
         .confidence(Confidence::High)
         .culprits(culprits)

@@ -22,7 +22,7 @@
 //!
 //! CUDA runtime reference, enum cudaError. Codes 98, 209.
 
-use ringleader_model::Impact;
+use ringleader_model::{Cause, Impact};
 
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found};
@@ -39,10 +39,10 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(told) = Told::of(scene, "nccl-wrong-gpu-arch") else { return Outcome::Clear };
+    let Some(told) = Told::of(scene, Cause::NcclWrongGpuArch) else { return Outcome::Clear };
     let title = format!("{who}: the library holds no code for this GPU", who = told.who());
     let draft = told
-        .draft(&RULE, "nccl-wrong-gpu-arch", title)
+        .draft(&RULE, Cause::NcclWrongGpuArch, title)
         .advise_command(
             Impact::Harmless,
             "compare what torch was built for with what the GPU is",

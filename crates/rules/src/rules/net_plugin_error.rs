@@ -24,7 +24,7 @@
 //!
 //! NVIDIA/nccl src/plugin/net.cc; aws/aws-ofi-nccl.
 
-use ringleader_model::Impact;
+use ringleader_model::{Cause, Impact};
 
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found};
@@ -41,10 +41,10 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(told) = Told::of(scene, "net-plugin-error") else { return Outcome::Clear };
+    let Some(told) = Told::of(scene, Cause::NetPluginError) else { return Outcome::Clear };
     let title = format!("{who}: the network plugin of NCCL fails", who = told.who());
     let draft = told
-        .draft(&RULE, "net-plugin-error", title)
+        .draft(&RULE, Cause::NetPluginError, title)
         .advise_command(
             Impact::Harmless,
             "see which provider and devices are there",

@@ -19,7 +19,7 @@
 //! # References
 //! NCCL log grammar; connect(2): ENETUNREACH, ENETDOWN.
 
-use ringleader_model::{Confidence, Impact, RankSet, Weight};
+use ringleader_model::{Cause, Confidence, Impact, RankSet, Weight};
 
 use crate::drafting;
 use crate::hardware::link_down;
@@ -63,17 +63,17 @@ fn check(scene: &Scene<'_>) -> Outcome {
             let culprit = scene.culprit(&process.who);
             let name = culprit.rank.map_or_else(|| "a rank".to_owned(), drafting::rank);
             let node = culprit.host.clone().map_or_else(String::new, |h| format!(" (node {h})"));
-            let suspect = scene.suspects.iter().find(|s| s.node.rank() == culprit.rank);
+            let suspect = scene.suspects().iter().find(|s| s.node.rank() == culprit.rank);
             let missed = culprit.rank.and_then(|r| scene.condition(r)).and_then(|c| c.ras_missing.clone());
             let others: RankSet = scene
-                .roster
+                .roster()
                 .members
                 .iter()
                 .filter_map(|m| m.rank)
                 .filter(|r| Some(*r) != culprit.rank)
                 .collect();
             findings.extend(
-                Draft::new(RULE.id, "network-link-down", format!("{name}{node} lost its network in mid-run: no route is left on that node"))
+                Draft::new(RULE.id, Cause::NetworkLinkDown, format!("{name}{node} lost its network in mid-run: no route is left on that node"))
                     .weight(Weight::Stated)
                     .confidence(Confidence::Medium)
                     .culprit(culprit)
@@ -89,7 +89,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         }
     }
     if findings.is_empty()
-        && let Some(draft) = link_down(scene, &RULE, "network-link-down", false)
+        && let Some(draft) = link_down(scene, &RULE, Cause::NetworkLinkDown, false)
     {
         let draft = draft
             .advise_command(

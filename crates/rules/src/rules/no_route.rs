@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use ringleader_model::{
-    Confidence, Culprit, Evidence, Host, Impact, NetFact, Observation, Route, SourceId, SourceKind,
+    Cause, Confidence, Culprit, Evidence, Host, Impact, NetFact, Observation, Route, SourceId, SourceKind,
     StoreEvent, TorchEvent, Weight,
 };
 
@@ -107,7 +107,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 }
 
 /// What is wrong with the way to an address: words, cause, the routes that show it.
-fn judge(table: &Table<'_>, refused: &Refused) -> Option<(&'static str, &'static str, Vec<Evidence>)> {
+fn judge(table: &Table<'_>, refused: &Refused) -> Option<(&'static str, Cause, Vec<Evidence>)> {
     // A line of `ip route get` alone is no table.
     if !table.iter().any(|(_, r)| r.to.contains('/')) {
         return None;
@@ -117,13 +117,13 @@ fn judge(table: &Table<'_>, refused: &Refused) -> Option<(&'static str, &'static
     match best.max_by_key(|(length, o, r)| (*length, !r.is_dead, std::cmp::Reverse(o.cite.line))) {
         None if refused.is_unrouted => Some((
             "its host has no route to",
-            "routing-or-rail",
+            Cause::RoutingOrRail,
             table.iter().take(4).map(|(o, _)| cited(o)).collect(),
         )),
         Some((_, o, route)) if route.is_dead => {
             // `linkdown` stands behind a device; `unreachable` and its like need none.
             let lost_link = route.device.as_deref().is_some_and(|d| d != "lo");
-            let cause = if lost_link { "network-link-down" } else { "routing-or-rail" };
+            let cause = if lost_link { Cause::NetworkLinkDown } else { Cause::RoutingOrRail };
             let what =
                 if lost_link { "the link is down on its way to" } else { "its host refuses the way to" };
             Some((what, cause, vec![cited(o)]))

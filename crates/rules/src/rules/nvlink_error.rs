@@ -28,7 +28,7 @@
 //! CUDA runtime reference, enum cudaError. Code 220.
 
 use ringleader_knowledge::xid;
-use ringleader_model::{Cite, Confidence, Impact, KernelEventKind, SourceKind, Weight, Xid};
+use ringleader_model::{Cause, Cite, Confidence, Impact, KernelEventKind, SourceKind, Weight, Xid};
 
 use crate::gpu_state::{Proof, Shown, failed_test, graded, is_card, with};
 use crate::hardware::{Both, Seen, follows};
@@ -50,9 +50,9 @@ pub(super) static RULE: Rule = Rule {
 fn check(scene: &Scene<'_>) -> Outcome {
     let shown = fewer_links(scene).or_else(|| cut_off(scene));
     let seen = Seen::xids(scene, is_fatal);
-    let Some(both) = Both::of(Told::of(scene, "nvlink-error"), seen) else {
+    let Some(both) = Both::of(Told::of(scene, Cause::NvlinkError), seen) else {
         let tested = || {
-            failed_test(scene, &RULE, "nvlink-error", Proof::Broken, |name, warnings| {
+            failed_test(scene, &RULE, Cause::NvlinkError, Proof::Broken, |name, warnings| {
                 name.contains("nvlink") || warnings.contains("nvlink") && !warnings.contains("p2p")
             })
         };
@@ -60,7 +60,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     };
     let mut draft = both.draft(
         &RULE,
-        "nvlink-error",
+        Cause::NvlinkError,
         |told| format!("NVLink failed on the GPU of {who}", who = told.who()),
         |seen| format!("NVLink{} failed on {}", link_of(seen), seen.gpu()),
     );
@@ -99,7 +99,7 @@ fn fewer_links(scene: &Scene<'_>) -> Option<Draft> {
     let mut all: Vec<(&SeenGpu<'_>, String)> = Vec::new();
     let n_up = |g: &SeenGpu<'_>| g.row.links.iter().filter(|l| l.active == Some(true)).count();
     let tells = |g: &SeenGpu<'_>| g.row.links.iter().any(|l| l.active.is_some());
-    for gpus in scene.gpus.tables() {
+    for gpus in scene.gpus().tables() {
         for gpu in gpus.iter().filter(|g| tells(g)) {
             let peers = gpus.iter().filter(|g| g.row.name == gpu.row.name && tells(g)).map(n_up);
             let (mine, most) = (n_up(gpu), peers.max().unwrap_or(0));
@@ -129,7 +129,7 @@ fn fewer_links(scene: &Scene<'_>) -> Option<Draft> {
     let why = shown.evidence().next().map_or(String::new(), |e| e.text);
     let why =
         why.split_once(": ").map_or("", |(_, why)| why).split(" (").next().unwrap_or_default().to_owned();
-    Some(shown.draft(&RULE, "nvlink-error", Proof::Broken, format!("{}: {why}", shown.who())))
+    Some(shown.draft(&RULE, Cause::NvlinkError, Proof::Broken, format!("{}: {why}", shown.who())))
 }
 
 /// One GPU that reaches none of the others as they reach each other (`topo -m`).
@@ -150,14 +150,14 @@ fn cut_off(scene: &Scene<'_>) -> Option<Draft> {
             if !is_mesh || !own.iter().all(|p| p.kind != *usual) {
                 continue;
             }
-            let gpu = scene.gpus.by_index(observation, *odd);
-            let unknown = if scene.machine.has_job { Use::Unknown } else { Use::Alone };
+            let gpu = scene.gpus().by_index(observation, *odd);
+            let unknown = if scene.has_job() { Use::Unknown } else { Use::Alone };
             let used = gpu.map_or(unknown, |g| g.used);
             let whose = gpu.map_or_else(|| format!("GPU {odd}"), SeenGpu::whose);
             let text = format!("GPU {odd} is reached by {}, all others by {usual}", first.kind);
             let title = format!("{whose} is reached by {}, all others by {usual}", first.kind);
             let cite = Cite { line: first.line, ..observation.cite };
-            let draft = graded(scene, &RULE, "nvlink-error", Proof::Broken, used, title)
+            let draft = graded(scene, &RULE, Cause::NvlinkError, Proof::Broken, used, title)
                 .at_most(Confidence::Medium)
                 .culprits(gpu.map(|g| g.culprit.clone()))
                 .cite(cite, SourceKind::NvidiaSmi, text);
@@ -173,8 +173,8 @@ const MANY_CRC: u64 = 1_000;
 /// Counters of a link that grew between two readings.
 fn grown(scene: &Scene<'_>) -> Option<Draft> {
     let mut all: Vec<(&SeenGpu<'_>, String)> = Vec::new();
-    for (at, later) in scene.gpus.seen.iter().enumerate() {
-        for earlier in scene.gpus.seen.iter().take(at).filter(|e| e.is_same(later)) {
+    for (at, later) in scene.gpus().seen.iter().enumerate() {
+        for earlier in scene.gpus().seen.iter().take(at).filter(|e| e.is_same(later)) {
             for link in &later.row.links {
                 let Some(old) = earlier.row.links.iter().find(|l| l.number == link.number) else { continue };
                 // Files have no order: a difference either way is growth, unless the GPU was reset.
@@ -194,7 +194,7 @@ fn grown(scene: &Scene<'_>) -> Option<Draft> {
     }
     let shown = Shown::from(scene, all)?;
     let title = format!("an NVLink of {} makes errors between two readings", shown.who());
-    Some(shown.draft(&RULE, "nvlink-error", Proof::Happened, title))
+    Some(shown.draft(&RULE, Cause::NvlinkError, Proof::Happened, title))
 }
 
 /// An Xid that says a link failed: 74 until NVLink 4, 144 to 150 and 155 since. What they call `Nonfatal`, and the

@@ -25,7 +25,7 @@
 //!
 //! NVIDIA/nccl src/transport/nvls.cc, 2.17.1 and later.
 
-use ringleader_model::Impact;
+use ringleader_model::{Cause, Impact};
 
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found};
@@ -42,10 +42,10 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(told) = Told::of(scene, "nvls-multicast") else { return Outcome::Clear };
+    let Some(told) = Told::of(scene, Cause::NvlsMulticast) else { return Outcome::Clear };
     let title = format!("{who}: NVLink SHARP multicast memory could not be set up", who = told.who());
     let draft = told
-        .draft(&RULE, "nvls-multicast", title)
+        .draft(&RULE, Cause::NvlsMulticast, title)
         .advise_command(
             Impact::Disruptive,
             "run without multicast: if that works the fault is in the fabric",

@@ -25,7 +25,7 @@
 //! NVIDIA Fabric Manager User Guide, SXid errors; NVIDIA/open-gpu-kernel-modules ctrl_dev_nvswitch.h.
 
 use ringleader_knowledge::sxid;
-use ringleader_model::{Cite, Evidence, Fact, Impact, KernelEventKind, SourceKind};
+use ringleader_model::{Cause, Cite, Evidence, Fact, Impact, KernelEventKind, SourceKind};
 
 use crate::gpu_state::{Proof, graded};
 use crate::hardware::{Seen, outcome};
@@ -56,9 +56,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let Some(seen) = Seen::of(scene, |e| fatal(&e.event.kind)) else {
         let Some((code, said)) = manager else { return Outcome::Clear };
         let unit = sxid::get(code).map_or_else(String::new, |row| format!(" ({})", row.unit));
-        let used = if scene.machine.has_job { Use::Unknown } else { Use::Alone };
+        let used = if scene.has_job() { Use::Unknown } else { Use::Alone };
         let title = format!("the Fabric Manager saw an NVSwitch fail: SXid {code}{unit}");
-        let draft = graded(scene, &RULE, "nvswitch-error", Proof::Happened, used, title);
+        let draft = graded(scene, &RULE, Cause::NvswitchError, Proof::Happened, used, title);
         return outcome([advise(draft.evidence(said))]);
     };
     let (mut port, mut unit) = (String::new(), "");
@@ -72,7 +72,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     }
     let title = if unit.is_empty() { port } else { format!("{port} ({unit})") };
     let said = manager.into_iter().flat_map(|(_, said)| said);
-    outcome([advise(seen.draft(&RULE, "nvswitch-error", title).evidence(said))])
+    outcome([advise(seen.draft(&RULE, Cause::NvswitchError, title).evidence(said))])
 }
 
 /// Fatal errors of a switch in the Fabric Manager's log since the job began: the first one's number, and the lines.
@@ -80,12 +80,12 @@ fn said_by_manager(scene: &Scene<'_>) -> Option<(u32, Vec<Evidence>)> {
     const WORDS: &str = "detected NVSwitch fatal error ";
     let mut first = None;
     let mut said = Vec::new();
-    for observation in &scene.case.observations {
+    for observation in &scene.case().observations {
         let Fact::GpuService(service) = &observation.fact else { continue };
         for (line, at, text) in &service.errors {
             let Some((_, rest)) = text.split_once(WORDS) else { continue };
             let Some(code) = rest.split(' ').next().and_then(|n| n.parse().ok()) else { continue };
-            if scene.machine.precedes_job(*at) == Some(true) {
+            if scene.precedes_job(*at) == Some(true) {
                 continue;
             }
             first.get_or_insert(code);

@@ -25,7 +25,7 @@
 //!
 //! Linux mm/oom_kill.c; slurmstepd task/cgroup; Ray memory monitor.
 
-use ringleader_model::{Impact, KernelEventKind, OomKill, Rank, Severity, Weight};
+use ringleader_model::{Cause, Impact, KernelEventKind, OomKill, Rank, Severity, Weight};
 
 use crate::hardware::{Both, Seen};
 use crate::rule::{Input, Outcome, Rule};
@@ -45,10 +45,10 @@ pub(super) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let seen = Seen::of(scene, |e| matches!(e.event.kind, KernelEventKind::OomKill(_)));
-    let Some(both) = Both::of(Told::of(scene, "oom-killed"), seen) else { return Outcome::Clear };
+    let Some(both) = Both::of(Told::of(scene, Cause::OomKilled), seen) else { return Outcome::Clear };
     let mut draft = both.draft(
         &RULE,
-        "oom-killed",
+        Cause::OomKilled,
         |told| format!("host memory ran out: a process of {who} was killed", who = told.who()),
         |seen| {
             let rank = seen.events().iter().find_map(|e| e.culprit.rank);
@@ -69,8 +69,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
         && seen.bond() < Bond::Alone
     {
         // Its number is none of the job's. In a container a process has two: then a rank must have died of SIGKILL.
-        let a_rank_was_killed =
-            scene.conditions.all().any(|(_, c)| c.exit.as_ref().is_some_and(|e| matches!(e.code, -9 | 137)));
+        let a_rank_was_killed = scene
+            .conditions()
+            .all()
+            .any(|(_, c)| c.exit.as_ref().is_some_and(|e| matches!(e.code, -9 | 137)));
         draft = match (seen.bond(), a_rank_was_killed) {
             (Bond::Time, true) | (Bond::Untold, _) => draft.weight(Weight::Derived),
             (_, true) => draft.severity(Severity::Warning),
@@ -100,7 +102,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     found(draft)
 }
 
-fn is_launcher(event: &ringleader_correlate::said::kernel::MachineEvent<'_>) -> bool {
+fn is_launcher(event: &ringleader_correlate::said::kernel::KernelStatement<'_>) -> bool {
     let launchers = ["torchrun", "deepspeed", "accelerate", "srun", "slurmstepd", "mpirun"];
     matches!(&event.event.kind, KernelEventKind::OomKill(k) if launchers.contains(&&*k.name))
 }

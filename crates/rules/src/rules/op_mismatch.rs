@@ -19,7 +19,7 @@
 //! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide, collective communication
 //! semantics.
 
-use ringleader_model::Impact;
+use ringleader_model::{Cause, Impact};
 
 use crate::drafting;
 use crate::rule::{Input, Outcome, Rule};
@@ -38,7 +38,7 @@ pub(super) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let findings = scene
-        .mismatches
+        .mismatches()
         .iter()
         .filter_map(|m| {
             let Fault::Operation(difference) = m.fault else { return None };
@@ -50,7 +50,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                     m.odd_call, m.usual_call, m.seq, m.group
                 )
             };
-            drafting::from_mismatch(scene, RULE.id, "op-mismatch", m, title)
+            drafting::from_mismatch(scene, RULE.id, Cause::OpMismatch, m, title)
                 .advise(
                     Impact::Harmless,
                     format!(

@@ -20,12 +20,11 @@
 
 use std::collections::BTreeMap;
 
-use ringleader_model::{Confidence, Impact, RankSet, Severity, Weight};
+use ringleader_model::{Cause, Confidence, Impact, RankSet, Severity, Weight};
 
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::waits::inside::last_states;
 
 /// The rule.
 pub(super) static RULE: Rule = Rule {
@@ -42,10 +41,10 @@ const CITED: usize = 64;
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let has_gone = scene.rings().iter().any(|(_, ring)| !ring.is_live && !ring.is_ended);
-    if !has_gone && !scene.ledger.is_stalled {
+    if !has_gone && !scene.ledger().is_stalled() {
         return Outcome::Clear;
     }
-    let states = last_states(scene);
+    let states = scene.last_states();
     let mut classes: BTreeMap<&str, (Vec<_>, usize)> = BTreeMap::new();
     for state in &states {
         let class = classes.entry(&state.brief).or_default();
@@ -64,7 +63,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .collect();
     let word = if has_gone { "last state" } else { "in flight" };
     Outcome::from_findings(
-        Draft::new(RULE.id, "undecided", format!("{word}: {}", said.join("; ")))
+        Draft::new(RULE.id, Cause::Undecided, format!("{word}: {}", said.join("; ")))
             .severity(Severity::Info)
             .weight(Weight::Aside)
             .confidence(Confidence::Low)
@@ -82,6 +81,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
 
 #[cfg(test)]
 mod tests {
+    use ringleader_model::Cause;
+
     use super::RULE;
     use crate::diagnose;
     use crate::trial::{Stage, Trial as _};
@@ -95,7 +96,7 @@ mod tests {
         assert_eq!(finding.title, title);
         assert_eq!(finding.evidence.len(), 3);
         let verdict = diagnose(&job.case);
-        assert_eq!(verdict.cause, "undecided", "{verdict:#?}");
+        assert_eq!(verdict.cause, Cause::Undecided, "{verdict:#?}");
         assert!(verdict.summary.contains("processes ended"), "{}", verdict.summary);
         assert!(verdict.culprits.is_empty());
     }

@@ -30,13 +30,13 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use ringleader_knowledge::xid::{self, Class, Grade, Kills};
-use ringleader_model::{Confidence, KernelEvent, KernelEventKind, Need, Weight, Xid};
+use ringleader_model::{Cause, Confidence, KernelEvent, KernelEventKind, Need, Weight, Xid};
 
 use crate::hardware::{Seen, follows, gpu_of, outcome};
 use crate::health;
 use crate::rule::{Input, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::said::kernel::{Bond, MachineEvent};
+use ringleader_correlate::said::kernel::{Bond, KernelStatement};
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -58,11 +58,11 @@ const NVLINK5: std::ops::RangeInclusive<u16> = 144..=150;
 /// The driver says what the GPU needs now.
 const RECOVERY: u16 = 154;
 /// Numbers that say by themselves what failed.
-static CAUSES: [(u16, &str, &str); 4] = [
-    (136, "nvlink-error", "an NVLink did not come up"),
-    (137, "illegal-memory-access", "an access to a peer's memory over NVLink was refused"),
-    (150, "nvlink-error", "the firmware of NVLink failed"),
-    (173, "nvlink-error", "the link between processor and GPU (NVLink-C2C) died"),
+static CAUSES: [(u16, Cause, &str); 4] = [
+    (136, Cause::NvlinkError, "an NVLink did not come up"),
+    (137, Cause::IllegalMemoryAccess, "an access to a peer's memory over NVLink was refused"),
+    (150, Cause::NvlinkError, "the firmware of NVLink failed"),
+    (173, Cause::NvlinkError, "the link between processor and GPU (NVLink-C2C) died"),
 ];
 /// `Channel stopped`: what is left when a program is ended, for whatever reason.
 const CHANNEL_STOPPED: u16 = 43;
@@ -78,12 +78,12 @@ fn check(scene: &Scene<'_>) -> Outcome {
     else {
         return Outcome::Clear;
     };
-    let named = |event: &MachineEvent<'_>| {
+    let named = |event: &KernelStatement<'_>| {
         let code = code(event.event)?;
         CAUSES.iter().find(|(own, ..)| *own == code)
     };
-    if let Some((_, cause, what)) = seen.events().iter().find_map(|e| named(e)) {
-        let seen = seen.without(|e| named(e).is_none_or(|(_, of, _)| of != cause));
+    if let Some(&(_, cause, what)) = seen.events().iter().find_map(|e| named(e)) {
+        let seen = seen.without(|e| named(e).is_none_or(|(_, of, _)| *of != cause));
         return outcome(seen.map(|seen| {
             let draft = seen
                 .draft(&RULE, cause, format!("{}: {what}", seen.gpu()))
@@ -93,13 +93,14 @@ fn check(scene: &Scene<'_>) -> Outcome {
         }));
     }
     // Whatever it was, the job went on to its end.
-    let ended_well = scene.machine.ending.in_order && health::trouble(scene).is_none() && !scene.has_failed();
+    let ended_well =
+        scene.failure().ended_in_order() && health::trouble(scene).is_none() && !scene.has_failed();
     if seen.bond() != Bond::Alone && ended_well {
         return Outcome::Clear;
     }
     let mut asked = BTreeSet::new();
     // A channel that was torn down is a program that was ended: no question where no job is known.
-    let is_own = |e: &MachineEvent<'_>| code(e.event) == Some(CHANNEL_STOPPED);
+    let is_own = |e: &KernelStatement<'_>| code(e.event) == Some(CHANNEL_STOPPED);
     let is_alone = seen.bond() == Bond::Alone;
     let fresh = seen
         .events()
@@ -165,7 +166,7 @@ fn has_rule(n: u16) -> bool {
 }
 
 /// What the table says of it, as an open question.
-fn ask(event: &MachineEvent<'_>) -> Option<Need> {
+fn ask(event: &KernelStatement<'_>) -> Option<Need> {
     let KernelEventKind::Xid(x) = &event.event.kind else { return None };
     let gpu = gpu_of(event);
     let Some(row) = xid::get(x.code) else {
@@ -204,7 +205,7 @@ fn ask(event: &MachineEvent<'_>) -> Option<Need> {
 
 #[cfg(test)]
 mod tests {
-    use ringleader_model::{KernelEventKind, Xid};
+    use ringleader_model::{Cause, KernelEventKind, Xid};
 
     use super::RULE;
     use crate::diagnose;
@@ -228,7 +229,7 @@ mod tests {
         for code in [8, 25, 39, 54, 69, 85, 126, 999] {
             let stage = Stage::new().xid("0000:3b:00", code, 5, X);
             assert!(asks(&stage)[0].contains(&format!("Xid {code}")), "{code}");
-            assert_eq!(diagnose(&stage.case).cause, "undecided", "{code}");
+            assert_eq!(diagnose(&stage.case).cause, Cause::Undecided, "{code}");
         }
     }
 

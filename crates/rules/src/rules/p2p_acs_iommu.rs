@@ -25,7 +25,7 @@
 
 use std::collections::BTreeSet;
 
-use ringleader_model::{Impact, KernelEventKind, PciAddress};
+use ringleader_model::{Cause, Impact, KernelEventKind, PciAddress};
 
 use crate::hardware::{Both, Seen};
 use crate::rule::{Input, Outcome, Rule};
@@ -44,9 +44,9 @@ pub(super) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     // Devices known to be GPUs, from the job or from the driver's own lines.
-    let driver = scene.machine.all().iter().filter(|e| matches!(e.event.kind, KernelEventKind::Xid(_)));
+    let driver = scene.kernel().all().iter().filter(|e| matches!(e.event.kind, KernelEventKind::Xid(_)));
     let gpus: BTreeSet<PciAddress> = scene
-        .roster
+        .roster()
         .members
         .iter()
         .filter_map(|m| m.gpu)
@@ -60,10 +60,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
         KernelEventKind::PcieError(error) => error.bits.iter().any(|b| &**b == "ACSViol"),
         _ => false,
     });
-    let Some(both) = Both::of(Told::of(scene, "p2p-acs-iommu"), seen) else { return Outcome::Clear };
+    let Some(both) = Both::of(Told::of(scene, Cause::P2pAcsIommu), seen) else { return Outcome::Clear };
     let draft = both.draft(
         &RULE,
-        "p2p-acs-iommu",
+        Cause::P2pAcsIommu,
         |told| format!("{who}: memory of a peer GPU could not be mapped", who = told.who()),
         |seen| {
             let device = seen.first().and_then(|e| e.event.device);

@@ -26,7 +26,7 @@
 //!
 //! CUDA runtime reference, enum cudaError. Codes 217, 711; NVIDIA/nccl src/graph/paths.cc.
 
-use ringleader_model::{Category, Confidence, Evidence, Impact, Severity};
+use ringleader_model::{Category, Cause, Confidence, Evidence, Impact, Severity};
 
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::{Told, found};
@@ -48,11 +48,11 @@ const CITATIONS: usize = 4;
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let refused = refused(scene);
-    let Some(told) = Told::of(scene, "p2p-unsupported") else {
+    let Some(told) = Told::of(scene, Cause::P2pUnsupported) else {
         let draft = (!refused.is_empty()).then(|| {
             Draft::new(
                 RULE.id,
-                "p2p-unsupported",
+                Cause::P2pUnsupported,
                 "GPUs with NVLink between them have no access to each other",
             )
             .category(Category::Performance)
@@ -63,7 +63,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         return Outcome::from_findings(draft.and_then(|d| advise(d).build()).into_iter().collect());
     };
     let title = format!("{who}: these GPUs have no access to each other", who = told.who());
-    found(advise(told.draft(&RULE, "p2p-unsupported", title).evidence(refused)))
+    found(advise(told.draft(&RULE, Cause::P2pUnsupported, title).evidence(refused)))
 }
 
 fn advise(draft: Draft) -> Draft {
@@ -81,7 +81,7 @@ fn refused(scene: &Scene<'_>) -> Vec<Evidence> {
     let mut evidence = Vec::new();
     for (observation, table) in scene.gpu_tables() {
         for path in table.paths.iter().filter(|p| p.from < p.to && p.kind.starts_with("NV")) {
-            let pair = gpus::pair(scene.case, observation.who.host.as_ref(), path.from, path.to);
+            let pair = gpus::pair(scene.case(), observation.who.host.as_ref(), path.from, path.to);
             let Some((kind, no)) = pair.access else { continue };
             if matches!(&*kind, "NS" | "CNS" | "GNS" | "TNS") && evidence.len() < CITATIONS {
                 evidence.extend(pair.nvlink.into_iter().chain([no]));

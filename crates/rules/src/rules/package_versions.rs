@@ -28,7 +28,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{
-    Confidence, Culprit, Host, NcclProcess, Observation, Severity, SourceKind, SystemFact, Weight,
+    Cause, Confidence, Culprit, Host, NcclProcess, Observation, Severity, SourceKind, SystemFact, Weight,
 };
 
 use crate::health;
@@ -130,12 +130,12 @@ fn draft(scene: &Scene<'_>, package: &str, by_release: &Installed<'_>) -> Draft 
     let odd = by_release.values().filter(|hosts| hosts.len() < most).flatten();
     let odd: Vec<&Host> = odd.map(|(host, _)| host).collect();
     let culprits = scene
-        .roster
+        .roster()
         .members
         .iter()
         .filter(|m| m.host.as_ref().is_some_and(|h| odd.contains(&h)))
         .filter_map(|m| m.rank)
-        .map(|rank| scene.roster.culprit_rank(rank));
+        .map(|rank| scene.roster().culprit_rank(rank));
     let mut culprits: Vec<Culprit> = culprits.collect();
     culprits.dedup();
     let names: Vec<&str> = by_release.keys().copied().collect();
@@ -148,7 +148,7 @@ fn draft(scene: &Scene<'_>, package: &str, by_release: &Installed<'_>) -> Draft 
         Some(_) => (Weight::Derived, Severity::Error),
         None => (Weight::Aside, Severity::Warning),
     };
-    Draft::new(RULE.id, "nccl-version-mismatch", format!("hosts of the job have {package} {}", names.join(" and ")))
+    Draft::new(RULE.id, Cause::NcclVersionMismatch, format!("hosts of the job have {package} {}", names.join(" and ")))
         .weight(weight)
         .severity(severity)
         .confidence(if TORCH.contains(&package) { Confidence::Low } else { Confidence::Medium })

@@ -26,7 +26,8 @@
 use std::collections::BTreeSet;
 
 use ringleader_model::{
-    Confidence, Impact, NetFact, Observation, Reach, ReachOutcome, SourceKind, StoreEvent, TorchEvent, Weight,
+    Cause, Confidence, Impact, NetFact, Observation, Reach, ReachOutcome, SourceKind, StoreEvent, TorchEvent,
+    Weight,
 };
 
 use crate::rule::{Draft, Input, Outcome, Rule};
@@ -81,7 +82,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .map(|s| s.evidence())
         .collect();
     found(
-        Draft::new(RULE.id, "firewall-or-port", title)
+        Draft::new(RULE.id, Cause::FirewallOrPort, title)
             .weight(if words.is_empty() { Weight::Derived } else { Weight::Stated })
             .confidence(Confidence::Medium)
             .evidence(unanswered.iter().take(3).map(|(o, _)| shown(o, None, SourceKind::Network, "")))
@@ -102,7 +103,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 /// Names and addresses of the job's hosts and of its rendezvous.
 fn names(scene: &Scene<'_>) -> BTreeSet<String> {
     let mut names: BTreeSet<String> = BTreeSet::new();
-    for member in &scene.roster.members {
+    for member in &scene.roster().members {
         names.extend(member.host.iter().chain(&member.address).map(ToString::to_string));
     }
     for statement in scene.statements() {

@@ -23,7 +23,7 @@
 //!
 //! PCI Express base specification, link status register; pciutils ls-caps.c.
 
-use ringleader_model::{Confidence, Finding, Impact, PciDevice, Severity, SourceKind, SystemFact};
+use ringleader_model::{Cause, Confidence, Finding, Impact, PciDevice, Severity, SourceKind, SystemFact};
 
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::add_culprit;
@@ -61,19 +61,19 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 continue;
             }
             let users = scene
-                .roster
+                .roster()
                 .members
                 .iter()
                 .filter(|m| m.gpu == Some(address) && scene.may_be_on(host.as_ref(), m.host.as_ref()));
             let mut culprits = Vec::new();
             for rank in users.filter_map(|m| m.rank) {
-                add_culprit(&mut culprits, scene.roster.culprit_rank(rank));
+                add_culprit(&mut culprits, scene.roster().culprit_rank(rank));
             }
             let used = !culprits.is_empty();
             findings.extend(
                 Draft::new(
                     RULE.id,
-                    "pcie-error",
+                    Cause::PcieError,
                     format!("{address} runs with {now} of {most} PCIe lanes, unlike its peers"),
                 )
                 .category(ringleader_model::Category::Performance)

@@ -24,7 +24,9 @@
 //!
 //! linux-rdma/perftest README; ibstat(8).
 
-use ringleader_model::{Confidence, Host, Impact, NetFact, Perftest, Severity, SourceKind, plain_word};
+use ringleader_model::{
+    Cause, Confidence, Host, Impact, NetFact, Perftest, Severity, SourceKind, plain_word,
+};
 
 use crate::rule::{Draft, Input, Outcome, Rule};
 use ringleader_correlate::Scene;
@@ -63,7 +65,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let name = if test.test.is_empty() { "perftest" } else { &test.test };
         let title = format!("{device}{at}: {gbps:.0} Gb/s in {name}, and its port runs at {rate:.0} Gb/s");
         findings.extend(
-            Draft::new(RULE.id, "slow-link", title)
+            Draft::new(RULE.id, Cause::SlowLink, title)
                 .severity(Severity::Warning)
                 .confidence(if is_used { Confidence::Medium } else { Confidence::Low })
                 // Which of the two ends is slow one test does not tell.

@@ -27,8 +27,8 @@
 use std::collections::BTreeMap;
 
 use ringleader_model::{
-    Confidence, Evidence, Finding, Host, Impact, NetFact, Observation, PortCounters, Severity, SourceKind,
-    Weight,
+    Cause, Confidence, Evidence, Finding, Host, Impact, NetFact, Observation, PortCounters, Severity,
+    SourceKind, Weight,
 };
 
 use crate::rule::{Draft, Input, Outcome, Rule};
@@ -46,10 +46,14 @@ pub(super) static RULE: Rule = Rule {
 };
 
 /// What growth of a counter means, from how much on.
-const MEANINGS: [(&[&str], u64, &str); 5] = [
-    (&["LinkDownedCounter", "link_downed", "link_down_events_phy", "Link Down Counter"], 1, "ib-link-down"),
-    (&["LinkErrorRecoveryCounter", "link_error_recovery", "Link Error Recovery Counter"], 3, "ib-errors"),
-    (&["local_ack_timeout_err", "rnr_nak_retry_err", "req_remote_access_errors"], 10, "ib-errors"),
+const MEANINGS: [(&[&str], u64, Cause); 5] = [
+    (
+        &["LinkDownedCounter", "link_downed", "link_down_events_phy", "Link Down Counter"],
+        1,
+        Cause::IbLinkDown,
+    ),
+    (&["LinkErrorRecoveryCounter", "link_error_recovery", "Link Error Recovery Counter"], 3, Cause::IbErrors),
+    (&["local_ack_timeout_err", "rnr_nak_retry_err", "req_remote_access_errors"], 10, Cause::IbErrors),
     (
         &[
             "SymbolErrorCounter",
@@ -66,12 +70,12 @@ const MEANINGS: [(&[&str], u64, &str); 5] = [
             "Effective Physical Errors",
         ],
         100,
-        "ib-errors",
+        Cause::IbErrors,
     ),
     (
         &["rx_discards_phy", "tx_discards_phy", "rx_prio3_buf_discard", "rx_prio3_discards"],
         1_000,
-        "mtu-or-pfc",
+        Cause::MtuOrPfc,
     ),
 ];
 
@@ -142,7 +146,7 @@ fn grown(scene: &Scene<'_>, key: &Key<'_>, readings: &[(&Observation, &PortCount
     let is_used = !users.is_empty() && host.is_some();
     let at = host.as_ref().map_or_else(String::new, |h| format!(" of {h}"));
     let name = if device.is_empty() { "a port".to_owned() } else { format!("{device}/{port}") };
-    let what = if cause == "ib-link-down" { "the link went down" } else { "errors grow" };
+    let what = if cause == Cause::IbLinkDown { "the link went down" } else { "errors grow" };
     let failed = is_used && scene.has_failed();
     Draft::new(RULE.id, cause, format!("{name}{at}: {what} between two readings of its counters"))
         .severity(match (is_used, failed) {
@@ -178,9 +182,9 @@ fn found_by_ibdiagnet(scene: &Scene<'_>) -> Option<Finding> {
         })
         .collect();
     let (_, host) = named.first()?;
-    let culprits = scene.roster.members.iter().filter(|m| m.host.as_ref() == Some(host));
-    let culprits = culprits.filter_map(|m| m.rank).map(|r| scene.roster.culprit_rank(r));
-    Draft::new(RULE.id, "ib-errors", format!("ibdiagnet finds errors at {host}"))
+    let culprits = scene.roster().members.iter().filter(|m| m.host.as_ref() == Some(host));
+    let culprits = culprits.filter_map(|m| m.rank).map(|r| scene.roster().culprit_rank(r));
+    Draft::new(RULE.id, Cause::IbErrors, format!("ibdiagnet finds errors at {host}"))
         .severity(Severity::Warning)
         .confidence(Confidence::Medium)
         .culprits(culprits)

@@ -26,7 +26,9 @@
 //!
 //! pytorch/pytorch torch/csrc/distributed/c10d/TCPStore.cpp, torch/distributed/rendezvous.py; Linux errno 98.
 
-use ringleader_model::{Cite, Culprit, Evidence, Impact, Pid, SourceKind, StoreEvent, TorchEvent, Who};
+use ringleader_model::{
+    Cause, Cite, Culprit, Evidence, Impact, Pid, SourceKind, StoreEvent, TorchEvent, Who,
+};
 
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, add_culprit, found, who};
@@ -45,7 +47,7 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(told) = Told::of(scene, "port-in-use") else { return Outcome::Clear };
+    let Some(told) = Told::of(scene, Cause::PortInUse) else { return Outcome::Clear };
     let mut culprits: Vec<Culprit> = told.culprits();
     if culprits.is_empty() && told.claims().iter().any(|c| serves_as_rank_0(c)) {
         let place = told.claims().iter().find_map(|c| c.place().cloned());
@@ -65,7 +67,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         None => "ss -ltnp".to_owned(),
     };
     let draft = told
-        .draft_naming(&RULE, "port-in-use", title, culprits)
+        .draft_naming(&RULE, Cause::PortInUse, title, culprits)
         .evidence(held.iter().flat_map(|h| h.evidence.iter().cloned()));
     // Ending a process that was looked at is better advice than moving out of its way.
     let draft = match held.as_ref().and_then(|h| h.name.as_ref()) {

@@ -27,7 +27,7 @@
 use std::collections::BTreeSet;
 
 use ringleader_model::{
-    Confidence, Finding, Host, Impact, NetFact, Observation, RdmaPort, Severity, SourceKind, Weight,
+    Cause, Confidence, Finding, Host, Impact, NetFact, Observation, RdmaPort, Severity, SourceKind, Weight,
     plain_word,
 };
 
@@ -96,7 +96,7 @@ fn down(scene: &Scene<'_>, seen: &Seen<'_>, up: &BTreeSet<Name<'_>>) -> Option<F
     let title = format!("port {}/{}{at}, which NCCL uses, is {state}{physical}", port.device, port.port);
     let culprits = if is_sure { scene.culprits_of(seen.users.iter().map(|u| u.process)) } else { Vec::new() };
     let failed = scene.has_failed() && is_sure;
-    Draft::new(RULE.id, "ib-link-down", title)
+    Draft::new(RULE.id, Cause::IbLinkDown, title)
         .severity(if failed { Severity::Error } else { Severity::Warning })
         .weight(if failed { Weight::Stated } else { Weight::Derived })
         .confidence(if is_sure { Confidence::Medium } else { Confidence::Low })
@@ -164,7 +164,7 @@ fn slower(scene: &Scene<'_>, all: &[Seen<'_>]) -> Option<Finding> {
         first.host.as_deref().unwrap_or_default(),
         first.port.rate_gbps.unwrap_or_default()
     );
-    Draft::new(RULE.id, "slow-link", title)
+    Draft::new(RULE.id, Cause::SlowLink, title)
         .severity(Severity::Warning)
         .confidence(Confidence::Medium)
         .culprits(scene.culprits_of(slow.iter().flat_map(|s| &s.users).map(|u| u.process)))

@@ -17,7 +17,7 @@
 //! # References
 //! proc(5), signal(7).
 
-use ringleader_model::{Confidence, Impact, Weight};
+use ringleader_model::{Cause, Confidence, Impact, Weight};
 
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
@@ -36,9 +36,9 @@ pub(super) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
-    for (rank, condition) in scene.conditions.all() {
+    for (rank, condition) in scene.conditions().all() {
         let Some((ProcessState::Stopped, seen)) = &condition.state else { continue };
-        let suspect = scene.suspects.iter().find(|s| s.node.rank() == Some(rank));
+        let suspect = scene.suspects().iter().find(|s| s.node.rank() == Some(rank));
         let place = condition.stand.as_ref().and_then(|s| s.place());
         let title = format!(
             "{} is stopped (state T){}{}",
@@ -46,12 +46,12 @@ fn check(scene: &Scene<'_>) -> Outcome {
             condition.wchan.as_ref().map_or_else(String::new, |w| format!(" in {w}")),
             suspect.map_or_else(String::new, |s| format!("; {} for it", drafting::waiting(&s.victims)))
         );
-        let mut draft = Draft::new(RULE.id, "process-stopped", title)
+        let mut draft = Draft::new(RULE.id, Cause::ProcessStopped, title)
             .weight(Weight::Stated)
             .confidence(if suspect.is_some() { Confidence::High } else { Confidence::Medium })
             .culprits(drafting::culprits(
                 scene,
-                &[ringleader_correlate::waits::graph::Node::Rank(rank)],
+                &[ringleader_correlate::calls::track::Node::Rank(rank)],
                 place,
             ))
             .evidence([seen.clone()])

@@ -23,7 +23,9 @@
 
 use std::collections::BTreeSet;
 
-use ringleader_model::{Confidence, Evidence, Fact, Finding, Impact, Rank, RankSet, WatchEvent, Weight, Who};
+use ringleader_model::{
+    Cause, Confidence, Evidence, Fact, Finding, Impact, Rank, RankSet, WatchEvent, Weight, Who,
+};
 
 use crate::drafting;
 use crate::launch::{self, CITATIONS, Differs, MAX_LOCAL, MAX_WORLD, Started, differs};
@@ -42,7 +44,7 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(stands) = scene.stood_still.iter().find(|s| s.is_at_start()) else { return Outcome::Clear };
+    let Some(stands) = scene.stood_still().iter().find(|s| s.is_at_start()) else { return Outcome::Clear };
     let started = launch::started(scene);
     // Numbers that contradict each other are why, and a cause of their own.
     if launch::contradiction(scene, &started, &stands.stall.suspects).is_some() {
@@ -61,7 +63,7 @@ fn is_whole(scene: &Scene<'_>, started: &[Started<'_>]) -> bool {
 
 /// Processes that the watcher names as ranks.
 fn watched<'a>(scene: &Scene<'a>) -> impl Iterator<Item = &'a Who> {
-    scene.case.observations.iter().flat_map(|observation| match &observation.fact {
+    scene.case().observations.iter().flat_map(|observation| match &observation.fact {
         Fact::Watch(WatchEvent::Ranks(all)) => all.as_slice(),
         _ => &[],
     })
@@ -81,7 +83,7 @@ fn others<'s, 'a>(
 fn differently(
     scene: &Scene<'_>,
     stands: &StandStill<'_>,
-    cause: &'static str,
+    cause: Cause,
     (name, differs): (&str, &Differs<'_, '_>),
     effect: &str,
 ) -> Draft {
@@ -89,7 +91,7 @@ fn differently(
     Draft::new(RULE.id, cause, title)
         .weight(Weight::Derived)
         .at_most(Confidence::Medium)
-        .culprits(differs.odd.ranks().iter().map(|rank| scene.roster.culprit_rank(*rank)))
+        .culprits(differs.odd.ranks().iter().map(|rank| scene.roster().culprit_rank(*rank)))
         .evidence(differs.evidence(name))
         .evidence([stands.evidence()])
 }
@@ -101,7 +103,7 @@ fn other_master(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'
     if name == "MASTER_ADDR" && differs.odd.ranks() == [Rank(0)] {
         return None;
     }
-    differently(scene, stands, "missing-rank", (name, &differs), "it never meets the others")
+    differently(scene, stands, Cause::MissingRank, (name, &differs), "it never meets the others")
         .advise_command(
             Impact::Harmless,
             "from its node, see whether the name resolves and the master answers",
@@ -176,7 +178,7 @@ fn absent(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'_>]) -
         )
     };
     let waiting: RankSet = there.iter().copied().map(Rank).collect();
-    Draft::new(RULE.id, "missing-rank", title)
+    Draft::new(RULE.id, Cause::MissingRank, title)
         .weight(Weight::Derived)
         .confidence(Confidence::Medium)
         // Where nothing says how many belong on the node, it may be on another one; and another node may only not be watched.
@@ -185,7 +187,7 @@ fn absent(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'_>]) -
             (false, true) => Confidence::High,
             (false, false) => Confidence::Medium,
         })
-        .culprits(missing.ranks().iter().map(|rank| scene.roster.culprit_rank(*rank)))
+        .culprits(missing.ranks().iter().map(|rank| scene.roster().culprit_rank(*rank)))
         .victims(waiting)
         .evidence([stands.evidence()])
         .evidence(serving.filter(|_| is_told))
@@ -216,7 +218,7 @@ fn serving(scene: &Scene<'_>, started: &[Started<'_>]) -> Option<Evidence> {
 /// A rank that was told to use another interface than its peers. Interfaces of other hosts may have other names.
 fn other_interface(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'_>]) -> Option<Finding> {
     let (name, differs) = others(scene, started, ["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"])?;
-    differently(scene, stands, "wrong-interface", (name, &differs), "all wait at the start")
+    differently(scene, stands, Cause::WrongInterface, (name, &differs), "all wait at the start")
         .advise_command(
             Impact::Harmless,
             "list the interfaces of its host and which one leads to a peer",
@@ -232,7 +234,7 @@ fn other_interface(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Starte
 
 #[cfg(test)]
 mod tests {
-    use ringleader_model::{Fact, Pid, SourceKind, WatchEvent, WatchedStall, Who};
+    use ringleader_model::{Cause, Fact, Pid, SourceKind, WatchEvent, WatchedStall, Who};
 
     use super::RULE;
     use crate::diagnose;
@@ -395,7 +397,7 @@ mod tests {
         let stage = told(started(&[0, 1, 2, 3], |_, _| {}), "start");
         stage.silent(&RULE);
         let verdict = diagnose(&stage.case);
-        assert_eq!(verdict.cause, "undecided", "{verdict:#?}");
+        assert_eq!(verdict.cause, Cause::Undecided, "{verdict:#?}");
         assert!(verdict.summary.contains("stood still"), "{}", verdict.summary);
     }
 }

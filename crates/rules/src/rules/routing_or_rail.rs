@@ -24,7 +24,7 @@
 //!
 //! NVIDIA/nccl src/misc/ibvwrap.cc (GIDs printed since 2.24.3); user guide NCCL_CROSS_NIC.
 
-use ringleader_model::{Confidence, Impact, Weight};
+use ringleader_model::{Cause, Confidence, Impact, Weight};
 
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found, reads_variable};
@@ -43,12 +43,12 @@ pub(super) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let claims = scene
-        .claims
-        .of("routing-or-rail")
+        .claims()
+        .of(Cause::RoutingOrRail)
         .chain(
             scene
-                .claims
-                .of("ib-gid-or-roce-config")
+                .claims()
+                .of(Cause::IbGidOrRoceConfig)
                 .filter(|c| gid::pair(&c.text).is_some_and(|(a, b)| gid::apart(a, b))),
         )
         .collect();
@@ -61,7 +61,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         None => format!("{}: no route from its NIC to that of a peer", told.who()),
     };
     let draft = told
-        .draft(&RULE, "routing-or-rail", title)
+        .draft(&RULE, Cause::RoutingOrRail, title)
         // The GIDs themselves show two subnets: that is more than a hint.
         .weight(Weight::Stated)
         .confidence(Confidence::High)

@@ -24,7 +24,7 @@
 //!
 //! NVIDIA, GPU memory error management, row remapping; Xid Catalog, 63, 64, 161.
 
-use ringleader_model::{GpuRow, Impact};
+use ringleader_model::{Cause, GpuRow, Impact};
 
 use crate::gpu_state::{Proof, Shown, failed_test};
 use crate::hardware::{Seen, outcome};
@@ -48,14 +48,14 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let draft = match (Seen::xids(scene, |x| CODES.contains(&x.code)), shown) {
         (Some(seen), shown) => {
             let title = format!("{} could not remap a bad row of its memory", seen.gpu());
-            let draft = seen.draft(&RULE, "row-remap-failure", title);
+            let draft = seen.draft(&RULE, Cause::RowRemapFailure, title);
             Some(draft.evidence(shown.iter().flat_map(Shown::evidence)))
         }
         (None, Some(shown)) => {
             let title = format!("the memory of {} cannot be repaired any more", shown.who());
-            Some(shown.draft(&RULE, "row-remap-failure", Proof::Broken, title))
+            Some(shown.draft(&RULE, Cause::RowRemapFailure, Proof::Broken, title))
         }
-        (None, None) => failed_test(scene, &RULE, "row-remap-failure", Proof::Broken, |_, warnings| {
+        (None, None) => failed_test(scene, &RULE, Cause::RowRemapFailure, Proof::Broken, |_, warnings| {
             warnings.contains("row remap") && warnings.contains("fail")
         }),
     };

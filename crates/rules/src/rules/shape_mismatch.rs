@@ -19,7 +19,7 @@
 //! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide, collective communication
 //! semantics.
 
-use ringleader_model::Impact;
+use ringleader_model::{Cause, Impact};
 
 use crate::drafting;
 use crate::rule::{Input, Outcome, Rule};
@@ -38,13 +38,13 @@ pub(super) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let findings = scene
-        .mismatches
+        .mismatches()
         .iter()
         .filter_map(|m| {
             let Fault::Size = m.fault else { return None };
             let (odd, usual) = (drafting::who(&m.odd), drafting::ranks(&m.usual));
             let title = format!("{odd} called {} where {usual} called {} (#{} of {})", m.odd_call, m.usual_call, m.seq, m.group);
-            drafting::from_mismatch(scene, RULE.id, "shape-mismatch", m, title)
+            drafting::from_mismatch(scene, RULE.id, Cause::ShapeMismatch, m, title)
                 .advise(Impact::Harmless, format!("make the size the same on all ranks{}: pad the last batch, or gather the sizes first", drafting::at(m.place.as_ref())))
                 .build()
         })

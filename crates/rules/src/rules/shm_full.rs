@@ -24,7 +24,7 @@
 //!
 //! NVIDIA/nccl src/misc/shmutils.cc, src/os/linux.cc; pytorch/pytorch torch/utils/data.
 
-use ringleader_model::Impact;
+use ringleader_model::{Cause, Impact};
 
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found};
@@ -41,10 +41,10 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(told) = Told::of(scene, "shm-full") else { return Outcome::Clear };
+    let Some(told) = Told::of(scene, Cause::ShmFull) else { return Outcome::Clear };
     let title = format!("/dev/shm is full or too small for {who}", who = told.who());
     let draft = told
-        .draft(&RULE, "shm-full", title)
+        .draft(&RULE, Cause::ShmFull, title)
         .advise_command(
             Impact::Harmless,
             "see size, use and left-over segments",

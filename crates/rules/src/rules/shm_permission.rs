@@ -22,7 +22,7 @@
 //!
 //! NVIDIA/nccl src/os/linux.cc.
 
-use ringleader_model::Impact;
+use ringleader_model::{Cause, Impact};
 
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found};
@@ -39,10 +39,10 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(told) = Told::of(scene, "shm-permission") else { return Outcome::Clear };
+    let Some(told) = Told::of(scene, Cause::ShmPermission) else { return Outcome::Clear };
     let title = format!("{who} may not write to /dev/shm", who = told.who());
     let draft = told
-        .draft(&RULE, "shm-permission", title)
+        .draft(&RULE, Cause::ShmPermission, title)
         .advise_command(
             Impact::Harmless,
             "see owner, mode and options of the mount",

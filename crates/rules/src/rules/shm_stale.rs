@@ -22,6 +22,8 @@
 //!
 //! NVIDIA/nccl src/misc/shmutils.cc.
 
+use ringleader_model::Cause;
+
 use crate::drafting;
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found};
@@ -38,9 +40,9 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(told) = Told::of(scene, "shm-stale") else { return Outcome::Clear };
+    let Some(told) = Told::of(scene, Cause::ShmStale) else { return Outcome::Clear };
     let title = format!("{who}: a shared-memory segment of a dead job is in the way", who = told.who());
-    found(drafting::advise_removal_of_segments(told.draft(&RULE, "shm-stale", title)))
+    found(drafting::advise_removal_of_segments(told.draft(&RULE, Cause::ShmStale, title)))
 }
 
 #[cfg(test)]

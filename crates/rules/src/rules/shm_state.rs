@@ -26,8 +26,8 @@
 //! NVIDIA/nccl src/misc/shmutils.cc (segments are unlinked once both sides have them); tmpfs(5); docker run --shm-size.
 
 use ringleader_model::{
-    Confidence, Culprit, Finding, Impact, ListedFile, Listing, Mount, Observation, Severity, SourceKind,
-    SystemFact, Weight,
+    Cause, Confidence, Culprit, Finding, Impact, ListedFile, Listing, Mount, Observation, Severity,
+    SourceKind, SystemFact, Weight,
 };
 
 use crate::drafting;
@@ -82,11 +82,11 @@ fn is_segment(file: &ListedFile) -> bool {
 /// Ranks that died of SIGBUS.
 fn bus_errors<'s>(scene: &'s Scene<'_>) -> Vec<(Culprit, &'s ringleader_model::Evidence)> {
     scene
-        .conditions
+        .conditions()
         .all()
         .filter_map(|(rank, c)| {
             let exit = c.exit.as_ref().filter(|e| BUS_ERROR.contains(&e.code))?;
-            Some((scene.roster.culprit_rank(rank), &exit.evidence))
+            Some((scene.roster().culprit_rank(rank), &exit.evidence))
         })
         .collect()
 }
@@ -115,13 +115,13 @@ fn full(
     let failed = scene.has_failed();
     let size = mount.size >> 20;
     let (cause, title) = if is_stale {
-        ("shm-stale", format!("{} left-over segments of NCCL fill /dev/shm ({size} MiB)", segments.len()))
+        (Cause::ShmStale, format!("{} left-over segments of NCCL fill /dev/shm ({size} MiB)", segments.len()))
     } else if mount.is_inodes {
-        ("shm-full", "/dev/shm has no room for another file".to_owned())
+        (Cause::ShmFull, "/dev/shm has no room for another file".to_owned())
     } else if is_full {
-        ("shm-full", format!("/dev/shm is full ({size} MiB)"))
+        (Cause::ShmFull, format!("/dev/shm is full ({size} MiB)"))
     } else {
-        ("shm-full", format!("/dev/shm has {size} MiB, and a rank died of SIGBUS"))
+        (Cause::ShmFull, format!("/dev/shm has {size} MiB, and a rank died of SIGBUS"))
     };
     let row = format!("{} of {} MiB used at {}", mount.used >> 20, size, mount.at);
     // Once its communicators are up a job has what NCCL needs; a data loader that then lacks room dies of SIGBUS.
@@ -173,9 +173,9 @@ fn closed(scene: &Scene<'_>, observation: &Observation, listing: &Listing) -> Op
         return None;
     }
     // The job's own words about it make it the cause.
-    let told = scene.claims.of("shm-permission").next();
+    let told = scene.claims().of(Cause::ShmPermission).next();
     let host = scene.host_of(observation);
-    Draft::new(RULE.id, "shm-permission", format!("only {owner} may write to /dev/shm ({mode})"))
+    Draft::new(RULE.id, Cause::ShmPermission, format!("only {owner} may write to /dev/shm ({mode})"))
         .severity(match (told, scene.has_failed()) {
             (Some(_), _) => Severity::Error,
             (None, true) => Severity::Warning,
@@ -202,7 +202,7 @@ fn left_over(observation: &Observation, listing: &Listing) -> Option<Finding> {
     }
     let title =
         format!("{} segments of NCCL lie in /dev/shm: a job begins, or one was killed", segments.len());
-    let draft = Draft::new(RULE.id, "shm-stale", title)
+    let draft = Draft::new(RULE.id, Cause::ShmStale, title)
         .severity(Severity::Info)
         .confidence(Confidence::Low)
         .evidence(segments.iter().take(3).map(|f| segment(observation, f)));
@@ -211,7 +211,7 @@ fn left_over(observation: &Observation, listing: &Listing) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use ringleader_model::{ListedFile, Listing, Mount, Severity, SystemFact};
+    use ringleader_model::{Cause, ListedFile, Listing, Mount, Severity, SystemFact};
 
     use super::RULE;
     use crate::trial::{Stage, Trial as _};
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn full_alone_is_a_warning() {
         let finding = Stage::new().system("", mount(64 * MB, 64 * MB)).finding(&RULE);
-        assert_eq!((finding.cause, finding.severity), ("shm-full", Severity::Warning));
+        assert_eq!((finding.cause, finding.severity), (Cause::ShmFull, Severity::Warning));
     }
 
     #[test]

@@ -23,7 +23,7 @@
 //!
 //! Linux errno 24, EMFILE; NVIDIA/nccl src/misc/socket.cc; pytorch torch.multiprocessing file_descriptor sharing.
 
-use ringleader_model::{Cite, Impact, KernelEventKind, LimitKind, SourceKind};
+use ringleader_model::{Cause, Cite, Impact, KernelEventKind, LimitKind, SourceKind};
 
 use crate::hardware::{Both, Seen};
 use crate::rule::{Input, Outcome, Rule};
@@ -42,10 +42,10 @@ pub(super) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let seen = Seen::of(scene, |e| matches!(e.event.kind, KernelEventKind::FileLimit));
-    let Some(both) = Both::of(Told::of(scene, "too-many-open-files"), seen) else { return Outcome::Clear };
+    let Some(both) = Both::of(Told::of(scene, Cause::TooManyOpenFiles), seen) else { return Outcome::Clear };
     let mut draft = both.draft(
         &RULE,
-        "too-many-open-files",
+        Cause::TooManyOpenFiles,
         |told| format!("{} ran into the limit of open files", told.who()),
         |_| "the whole machine ran into its limit of open files (fs.file-max)".to_owned(),
     );

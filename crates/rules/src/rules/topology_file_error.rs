@@ -22,7 +22,7 @@
 //!
 //! NVIDIA/nccl src/graph/xml.cc; user guide NCCL_TOPO_FILE, NCCL_GRAPH_FILE.
 
-use ringleader_model::Impact;
+use ringleader_model::{Cause, Impact};
 
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found};
@@ -39,10 +39,10 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(told) = Told::of(scene, "topology-file-error") else { return Outcome::Clear };
+    let Some(told) = Told::of(scene, Cause::TopologyFileError) else { return Outcome::Clear };
     let title = format!("{who}: a topology or graph XML cannot be used", who = told.who());
     let draft = told
-        .draft(&RULE, "topology-file-error", title)
+        .draft(&RULE, Cause::TopologyFileError, title)
         .advise_command(Impact::Disruptive, "run without the file", "unset NCCL_TOPO_FILE NCCL_GRAPH_FILE")
         .advise_command(
             Impact::Harmless,

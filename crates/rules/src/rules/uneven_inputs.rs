@@ -18,7 +18,7 @@
 //! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide, collective communication
 //! semantics.
 
-use ringleader_model::Impact;
+use ringleader_model::{Cause, Impact};
 
 use crate::drafting;
 use crate::rule::{Input, Outcome, Rule};
@@ -37,13 +37,13 @@ pub(super) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let findings = scene
-        .mismatches
+        .mismatches()
         .iter()
         .filter_map(|m| {
             let Fault::LeftEarly = m.fault else { return None };
             let (odd, usual) = (drafting::who(&m.odd), drafting::ranks(&m.usual));
             let title = format!("{odd} left the loop early and waits in {} (#{} of {}){}; still in it: {usual}", m.odd_call, m.seq, m.group, drafting::at(m.place.as_ref()));
-            drafting::from_mismatch(scene, RULE.id, "uneven-inputs", m, title)
+            drafting::from_mismatch(scene, RULE.id, Cause::UnevenInputs, m, title)
                 .advise(Impact::Harmless, format!("give all ranks the same number of batches (drop_last, an even sampler), or use torch.distributed.algorithms.join; {odd} stands{}", drafting::at(m.place.as_ref())))
                 .build()
         })

@@ -26,8 +26,8 @@
 //! pciutils lspci(8); NVIDIA GPU debug guidelines.
 
 use ringleader_model::{
-    Cite, Confidence, Culprit, Evidence, GpuForm, Host, Impact, KernelEventKind, Observation, PciAddress,
-    PciDevice, Severity, SourceKind, SystemFact, Weight,
+    Cause, Cite, Confidence, Culprit, Evidence, GpuForm, Host, Impact, KernelEventKind, Observation,
+    PciAddress, PciDevice, Severity, SourceKind, SystemFact, Weight,
 };
 
 use crate::gpu_state::{Proof, graded};
@@ -88,12 +88,12 @@ fn dead(scene: &Scene<'_>, gpus: &[OnBus<'_>]) -> Option<Draft> {
     let mut used: Option<Use> = None;
     let mut culprits: Vec<Culprit> = Vec::new();
     for gpu in &dead {
-        let (mine, culprit) = of_address(&scene.roster, scene.machine.has_job, gpu.address, host.as_ref());
+        let (mine, culprit) = of_address(scene.roster(), scene.has_job(), gpu.address, host.as_ref());
         used = used.max(Some(mine));
         add_culprit(&mut culprits, culprit);
     }
     let title = format!("GPU {} does not answer on the bus (lspci: rev ff)", first.address);
-    let draft = graded(scene, &RULE, "gpu-fallen-off-bus", Proof::Broken, used?, title)
+    let draft = graded(scene, &RULE, Cause::GpuFallenOffBus, Proof::Broken, used?, title)
         .culprits(culprits)
         .evidence(dead.iter().take(4).map(|g| g.evidence()));
     Some(advise(draft))
@@ -102,7 +102,7 @@ fn dead(scene: &Scene<'_>, gpus: &[OnBus<'_>]) -> Option<Draft> {
 /// GPUs that answer, and that nvidia-smi of the same host does not list beside most others.
 fn unlisted(scene: &Scene<'_>, gpus: &[OnBus<'_>]) -> Option<Draft> {
     let host = scene.host_of(gpus.first()?.observation);
-    let list = scene.gpus.tables().find(|t| is_list(t) && is_here(scene, t, host.as_ref()))?;
+    let list = scene.gpus().tables().find(|t| is_list(t) && is_here(scene, t, host.as_ref()))?;
     let same = |a: PciAddress, b: PciAddress| (a.domain, a.bus, a.device) == (b.domain, b.bus, b.device);
     let is_listed = |g: &&OnBus<'_>| list.iter().any(|row| row.pci.is_some_and(|p| same(p, g.address)));
     let ours = |g: &&OnBus<'_>| g.device.driver.as_deref().is_none_or(|d| d == "nvidia");
@@ -114,13 +114,13 @@ fn unlisted(scene: &Scene<'_>, gpus: &[OnBus<'_>]) -> Option<Draft> {
     if gone.len() * 4 > gpus.len() || n_both < list.len() {
         return None;
     }
-    let not_started = scene.machine.near().filter(|e| {
+    let not_started = scene.kernel().near().filter(|e| {
         matches!(e.event.kind, KernelEventKind::GpuInitFailed { .. })
             && e.event.device.is_some_and(|d| same(d, first.address))
     });
     let title = format!("GPU {} is on the bus, and the driver does not list it", first.address);
     let text = format!("nvidia-smi lists {} GPUs, and not {}", list.len(), first.address);
-    let draft = Draft::new(RULE.id, "gpu-fallen-off-bus", title)
+    let draft = Draft::new(RULE.id, Cause::GpuFallenOffBus, title)
         .severity(Severity::Warning)
         .weight(Weight::Aside)
         .confidence(Confidence::Low)
@@ -128,7 +128,7 @@ fn unlisted(scene: &Scene<'_>, gpus: &[OnBus<'_>]) -> Option<Draft> {
         .culprit(Culprit { host, gpu: Some(first.address), ..Culprit::default() })
         .evidence(gone.iter().take(4).map(|g| g.evidence()))
         .evidence(list.first().map(|row| row.evidence(text)))
-        .evidence(not_started.take(2).map(ringleader_correlate::said::kernel::MachineEvent::evidence));
+        .evidence(not_started.take(2).map(ringleader_correlate::said::kernel::KernelStatement::evidence));
     Some(advise(draft))
 }
 

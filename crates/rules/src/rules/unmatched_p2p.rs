@@ -19,7 +19,7 @@
 //! # References
 //! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide.
 
-use ringleader_model::{Impact, Weight};
+use ringleader_model::{Cause, Impact, Weight};
 
 use crate::drafting;
 use crate::rule::{Input, Outcome, Rule};
@@ -39,7 +39,7 @@ pub(super) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
-    for suspect in scene.suspects.iter().filter(|s| s.in_p2p) {
+    for suspect in scene.suspects().iter().filter(|s| s.in_p2p) {
         let condition = suspect.node.rank().and_then(|r| scene.condition(r));
         let gone = condition.is_some_and(|c| {
             c.absent.is_some()
@@ -67,7 +67,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             drafting::at(place)
         );
         findings.extend(
-            drafting::from_suspect(scene, RULE.id, "unmatched-p2p", suspect, place, title)
+            drafting::from_suspect(scene, RULE.id, Cause::UnmatchedP2p, suspect, place, title)
                 .at_most(drafting::surest_of_one_moment(scene))
                 .weight(if suspect.weak || parted(scene, suspect) { Weight::Derived } else { Weight::Stated })
                 .evidence(condition.and_then(|c| c.stand.as_ref()).map(|s| s.evidence.clone()))
@@ -83,7 +83,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 
 /// The rank parted from its peers in a collective: messages that it owes are a consequence.
 fn parted(scene: &Scene<'_>, suspect: &Suspect) -> bool {
-    scene.mismatches.iter().any(|m| !m.halves && !m.is_bygone && m.odd.contains(&suspect.node))
+    scene.mismatches().iter().any(|m| !m.halves && !m.is_bygone && m.odd.contains(&suspect.node))
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@
 //!
 //! NVIDIA/nccl src/transport/net_socket.cc (2.27.3), src/transport/net_ib.cc.
 
-use ringleader_model::{Impact, Weight};
+use ringleader_model::{Cause, Impact, Weight};
 
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found};
@@ -42,10 +42,10 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(told) = Told::of(scene, "shape-mismatch") else { return Outcome::Clear };
+    let Some(told) = Told::of(scene, Cause::ShapeMismatch) else { return Outcome::Clear };
     let title = format!("{who}: the two ends of a transfer disagree on its size", who = told.who());
     let draft = told
-        .draft(&RULE, "shape-mismatch", title)
+        .draft(&RULE, Cause::ShapeMismatch, title)
         .advise_command(
             Impact::Disruptive,
             "run again with the calls logged, then compare the last ones of both ranks",
@@ -58,7 +58,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         );
     // Either end may say so, and any two calls that differ look like this on the wire; where the calls were recorded, the
     // records show what differs and whose call is the odd one.
-    let is_recorded = !scene.mismatches.is_empty();
+    let is_recorded = !scene.mismatches().is_empty();
     found(if is_recorded { draft.weight(Weight::Symptom) } else { draft })
 }
 

@@ -29,7 +29,8 @@
 use std::collections::BTreeSet;
 
 use ringleader_model::{
-    Confidence, Culprit, Evidence, Finding, GlooEvent, Impact, NcclProcess, SourceKind, TorchEvent, Weight,
+    Cause, Confidence, Culprit, Evidence, Finding, GlooEvent, Impact, NcclProcess, SourceKind, TorchEvent,
+    Weight,
 };
 
 use crate::rule::{Draft, Input, Outcome, Rule};
@@ -51,12 +52,12 @@ const LOCAL_ONLY: [&str; 9] = ["lo", "docker", "virbr", "veth", "br-", "cni", "f
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings: Vec<Finding> = Vec::new();
-    if let Some(told) = Told::of(scene, "wrong-interface") {
+    if let Some(told) = Told::of(scene, Cause::WrongInterface) {
         let title = match interface_setting(scene) {
             Some(value) => format!("{} has no interface {value} (NCCL_SOCKET_IFNAME)", told.who()),
             None => format!("{} found no usable network interface", told.who()),
         };
-        findings.extend(advised(told.draft(&RULE, "wrong-interface", title)).build());
+        findings.extend(advised(told.draft(&RULE, Cause::WrongInterface, title)).build());
     }
     if findings.is_empty() {
         findings.extend(gloo_on_loopback(scene));
@@ -118,7 +119,7 @@ fn gloo_on_loopback(scene: &Scene<'_>) -> Option<Finding> {
     }
     let title =
         format!("{}: gloo uses the loopback interface, where no other host can be reached", who(&culprits));
-    let draft = Draft::new(RULE.id, "wrong-interface", title)
+    let draft = Draft::new(RULE.id, Cause::WrongInterface, title)
         .weight(Weight::Stated)
         .confidence(if fall_backs.is_empty() { Confidence::Medium } else { Confidence::High })
         .culprits(culprits)
@@ -144,7 +145,7 @@ fn failed_on_loopback(text: &str) -> bool {
 }
 
 fn hosts(scene: &Scene<'_>) -> usize {
-    scene.roster.members.iter().filter_map(|m| m.host.as_ref()).collect::<BTreeSet<_>>().len()
+    scene.roster().members.iter().filter_map(|m| m.host.as_ref()).collect::<BTreeSet<_>>().len()
 }
 
 /// One host's bootstrap is on an interface that leads nowhere while another's is on a real one.
@@ -166,7 +167,7 @@ fn bootstrap_on_local_interface(scene: &Scene<'_>) -> Option<Finding> {
     let evidence = odd.iter().take(4).filter_map(|(p, b)| {
         Some(Evidence { cite: p.first?, text: format!("Bootstrap : Using {b}"), kind: SourceKind::NcclLog })
     });
-    let draft = Draft::new(RULE.id, "wrong-interface", title)
+    let draft = Draft::new(RULE.id, Cause::WrongInterface, title)
         .weight(Weight::Derived)
         .confidence(Confidence::Medium)
         .culprits(culprits)

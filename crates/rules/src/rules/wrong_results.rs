@@ -27,7 +27,9 @@
 //!
 //! NVIDIA/nccl-tests doc/PERFORMANCE.md, verifiable; NCCL user guide, troubleshooting, PCI Access Control Services.
 
-use ringleader_model::{BenchRun, Confidence, Evidence, Impact, Observation, SourceKind, SystemFact, Weight};
+use ringleader_model::{
+    BenchRun, Cause, Confidence, Evidence, Impact, Observation, SourceKind, SystemFact, Weight,
+};
 
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::found;
@@ -75,7 +77,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     if !is_platform {
         let title = "nccl-tests finds wrong results".to_owned();
         return found(
-            Draft::new(RULE.id, "silent-corruption", title)
+            Draft::new(RULE.id, Cause::SilentCorruption, title)
                 .weight(Weight::Stated)
                 .confidence(Confidence::Medium)
                 .evidence(evidence)
@@ -85,7 +87,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     }
     let mut draft = Draft::new(
         RULE.id,
-        "p2p-acs-iommu",
+        Cause::P2pAcsIommu,
         "what GPUs of one node send each other directly arrives wrong: the platform is in the way",
     )
     .weight(Weight::Stated)

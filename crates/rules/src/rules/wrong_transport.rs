@@ -31,8 +31,8 @@
 use std::collections::BTreeMap;
 
 use ringleader_model::{
-    Category, Cite, Confidence, Culprit, Evidence, Finding, GroupRank, Host, Impact, NcclProcess, Severity,
-    SourceKind, Weight,
+    Category, Cause, Cite, Confidence, Culprit, Evidence, Finding, GroupRank, Host, Impact, NcclProcess,
+    Severity, SourceKind, Weight,
 };
 
 use crate::rule::{Draft, Input, Outcome, Rule};
@@ -64,7 +64,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 }
 
 fn draft(title: String, culprits: Vec<Culprit>, evidence: Vec<Evidence>) -> Draft {
-    Draft::new(RULE.id, "wrong-transport", title)
+    Draft::new(RULE.id, Cause::WrongTransport, title)
         .category(Category::Performance)
         .severity(Severity::Warning)
         .weight(Weight::Derived)
@@ -157,7 +157,7 @@ fn shared_memory_beside_nvlink(scene: &Scene<'_>) -> Option<Finding> {
     let mut evidence = Vec::new();
     let mut is_allowed = false;
     for through in over_shared_memory(scene) {
-        let pair = gpus::pair(scene.case, Some(through.host), through.gpus.0, through.gpus.1);
+        let pair = gpus::pair(scene.case(), Some(through.host), through.gpus.0, through.gpus.1);
         let Some(nvlink) = pair.nvlink else { continue };
         // Without access to each other shared memory is what is left: p2p-unsupported.
         if pair.access.as_ref().is_some_and(|(kind, _)| &**kind != "OK") {

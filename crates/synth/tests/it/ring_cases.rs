@@ -32,7 +32,7 @@ fn cases_are_judged_right() {
         let mut ranks: Vec<u32> = verdict.culprits.iter().filter_map(|c| c.rank.map(|r| r.0)).collect();
         ranks.sort_unstable();
         let place = verdict.culprits.iter().find_map(|c| c.place.as_ref().map(|p| &*p.function));
-        if verdict.cause != case.cause || ranks != case.culprits || place.unwrap_or("") != case.place {
+        if verdict.cause.id() != case.cause || ranks != case.culprits || place.unwrap_or("") != case.place {
             wrong.push(format!(
                 "{}: {} {ranks:?} at {place:?}: {}",
                 case.name, verdict.cause, verdict.summary

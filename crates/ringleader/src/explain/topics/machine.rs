@@ -3,11 +3,11 @@
 use ringleader_knowledge::remedy::{Exclude, Kills, Move};
 use ringleader_knowledge::sxid::{Guide, Print, Sxid};
 use ringleader_knowledge::xid::{self, Xid};
-use ringleader_model::Impact;
+use ringleader_model::{Cause, Impact};
+use ringleader_report::json::Action;
 
 use crate::explain::answer::{Kind, Topic};
 use crate::explain::topics::{action, sentence};
-use crate::report::json::Action;
 
 /// What a move costs, and what to type for it.
 fn step(step: Move, before: &str) -> Action {
@@ -48,19 +48,19 @@ fn exclude(exclude: Exclude) -> &'static str {
 }
 
 /// Causes that an Xid may show.
-fn causes(x: &Xid) -> Vec<&'static str> {
-    let sets: [(&str, &str); 6] = [
-        ("lost_gpu", "gpu-fallen-off-bus"),
-        ("gsp", "gsp-timeout"),
-        ("memory_ecc", "ecc-uncorrectable"),
-        ("nvlink_pre_blackwell", "nvlink-error"),
-        ("nvlink5", "nvlink-error"),
-        ("application", "illegal-memory-access"),
+fn causes(x: &Xid) -> Vec<Cause> {
+    let sets: [(&str, Cause); 6] = [
+        ("lost_gpu", Cause::GpuFallenOffBus),
+        ("gsp", Cause::GspTimeout),
+        ("memory_ecc", Cause::EccUncorrectable),
+        ("nvlink_pre_blackwell", Cause::NvlinkError),
+        ("nvlink5", Cause::NvlinkError),
+        ("application", Cause::IllegalMemoryAccess),
     ];
-    let mut causes: Vec<&str> =
+    let mut causes: Vec<Cause> =
         sets.iter().filter(|(set, _)| x.is_in(set)).map(|(_, cause)| *cause).collect();
     if x.code == 64 {
-        causes.insert(0, "row-remap-failure");
+        causes.insert(0, Cause::RowRemapFailure);
     }
     causes.dedup();
     causes
@@ -120,7 +120,7 @@ pub(in crate::explain) fn xid(x: &Xid) -> Topic {
         }
     }
     for cause in causes(x) {
-        topic.see(cause);
+        topic.see(cause.id());
     }
     topic.sources.extend(x.cite.iter().map(|c| (*c).to_owned()));
     topic

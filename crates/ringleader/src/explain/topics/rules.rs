@@ -1,6 +1,6 @@
 //! Causes, and the rules that find them: what their documentation says, heading by heading.
 
-use ringleader_knowledge::cause::Cause;
+use ringleader_knowledge::cause;
 use ringleader_rules::{Rule, rules};
 
 use crate::explain::answer::{Kind, Topic};
@@ -58,13 +58,13 @@ fn words(name: &str) -> String {
     out
 }
 
-pub(in crate::explain) fn of_cause(cause: &Cause) -> Topic {
+pub(in crate::explain) fn of_cause(cause: &cause::Row) -> Topic {
     let category =
         if cause.category.name() == "none" { String::new() } else { cause.category.name().to_owned() };
-    let mut topic = Topic::new(Kind::Cause, cause.id, cause.section);
+    let mut topic = Topic::new(Kind::Cause, cause.cause.id(), cause.section);
     topic.meaning = sentence(cause.meaning);
     topic.detail("what is seen", category);
-    if let Some(rule) = rules::ALL.iter().find(|rule| rule.id == cause.id) {
+    if let Some(rule) = rules::ALL.iter().find(|rule| rule.id == cause.cause.id()) {
         document(&mut topic, rule);
     } else {
         topic.shows.extend((!cause.shows.is_empty()).then(|| sentence(cause.shows)));

@@ -3,19 +3,19 @@
 use std::collections::BTreeSet;
 
 use ringleader_model::{
-    Confidence, Evidence, Fact, Finding, Impact, Severity, SourceKind, WatchEvent, Weight,
+    Cause, Confidence, Evidence, Fact, Finding, Impact, Severity, SourceKind, WatchEvent, Weight,
 };
 
 use super::RULE;
 use crate::drafting;
 use crate::rule::Draft;
 use ringleader_correlate::Scene;
-use ringleader_correlate::waits::graph::Node;
+use ringleader_correlate::calls::track::Node;
 
 /// One finding for each link, however often it was told of.
 pub(super) fn findings(scene: &Scene<'_>) -> Vec<Finding> {
     let mut told = BTreeSet::new();
-    let links = scene.case.observations.iter().filter_map(|observation| match &observation.fact {
+    let links = scene.case().observations.iter().filter_map(|observation| match &observation.fact {
         Fact::Watch(WatchEvent::SlowLink(link)) => Some((observation, link)),
         _ => None,
     });
@@ -28,7 +28,7 @@ pub(super) fn findings(scene: &Scene<'_>) -> Vec<Finding> {
             };
             let nodes: Vec<Node> = [link.rank].into_iter().chain(link.peer).map(Node::Rank).collect();
             let text = observation.text.to_string();
-            Draft::new(RULE.id, "slow-link", title)
+            Draft::new(RULE.id, Cause::SlowLink, title)
                 .severity(Severity::Warning)
                 .weight(Weight::Derived)
                 .confidence(Confidence::Medium)

@@ -1,13 +1,13 @@
 //! Lateness by the rings' kernel times.
 
-use ringleader_model::{Confidence, Evidence, Finding, Impact, Severity, SourceKind, Weight};
+use ringleader_model::{Cause, Confidence, Evidence, Finding, Impact, Severity, SourceKind, Weight};
 
 use super::RULE;
 use crate::drafting;
 use crate::rule::Draft;
 use ringleader_correlate::Scene;
-use ringleader_correlate::calls::ledger::{Group, Track, View};
-use ringleader_correlate::waits::graph::Node;
+use ringleader_correlate::calls::track::Node;
+use ringleader_correlate::calls::track::{Group, Track, View};
 use ringleader_correlate::waits::lateness::{self, Late, Of};
 
 /// Fewer late collectives than this are chance.
@@ -19,8 +19,8 @@ const MIN_LOST_SHARE: f64 = 0.15;
 
 /// The late rank of each group, if one is late by habit.
 pub(super) fn findings(scene: &Scene<'_>) -> Vec<Finding> {
-    let groups = scene.ledger.groups.iter().filter(|g| g.view == View::Ring);
-    groups.filter_map(|group| finding(scene, group, &lateness::latest(&scene.ledger, group)?)).collect()
+    let groups = scene.ledger().groups().iter().filter(|g| g.view == View::Ring);
+    groups.filter_map(|group| finding(scene, group, &lateness::latest(scene.ledger(), group)?)).collect()
 }
 
 fn finding(scene: &Scene<'_>, group: &Group<'_>, late: &Late) -> Option<Finding> {
@@ -47,7 +47,7 @@ fn finding(scene: &Scene<'_>, group: &Group<'_>, late: &Late) -> Option<Finding>
     let ran = [track].into_iter().chain(others).filter_map(|t| kernel_time(t, late.worst));
     Draft::new(
         RULE.id,
-        "straggler",
+        Cause::Straggler,
         format!(
             "{} comes {:.1} ms late to {:.0} % of late collectives of {}{because}; peers lose {:.0} % to it",
             drafting::who(&[node]),

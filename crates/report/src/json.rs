@@ -1,0 +1,449 @@
+//! The report, version 1. These types are the format: the schema in `docs/report-v1.schema.json` is generated from
+//! them. Within version 1 fields are only added, and any that may be unknown is null rather than left out.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use ringleader_model as model;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::missing;
+
+/// A diagnosis.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Report {
+    /// Name and version of this format.
+    pub schema: Schema,
+    /// The answer.
+    pub verdict: Verdict,
+    /// All findings; the one that decided stands first.
+    pub findings: Vec<Finding>,
+    /// Open questions, and the command that would answer each.
+    pub undecided: Vec<Undecided>,
+    /// What was read: an entry for each file and kind of evidence in it.
+    pub looked_at: Vec<LookedAt>,
+    /// Kinds of evidence that were not there.
+    pub not_looked_at: Vec<NotLookedAt>,
+}
+
+/// Name and version of the format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub enum Schema {
+    /// This version.
+    #[serde(rename = "ringleader.report.v1")]
+    V1,
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Verdict {
+    /// Id of the cause, or `none`, or `undecided`.
+    #[schemars(regex(pattern = r"^[a-z0-9]+(-[a-z0-9]+)*$"))]
+    pub cause: String,
+    /// What the operator sees.
+    pub category: Category,
+    /// How sure.
+    pub confidence: Confidence,
+    /// One sentence.
+    pub summary: String,
+    /// Who is to blame.
+    pub culprits: Vec<Culprit>,
+    /// Ranks that suffer from it, compressed: `0-1,3`.
+    #[schemars(regex(pattern = r"^([0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)?$"))]
+    pub victims: String,
+    /// What to do, most useful first.
+    pub actions: Vec<Action>,
+}
+
+/// What the operator sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "the names are the meaning")]
+pub enum Category {
+    None,
+    Hang,
+    Error,
+    Crash,
+    Corruption,
+    Performance,
+    Init,
+}
+
+/// How sure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Confidence {
+    /// One indirect sign.
+    Low,
+    /// One kind of evidence that points clearly.
+    Medium,
+    /// Two independent kinds of evidence, or a direct statement by the failing rank.
+    High,
+}
+
+/// How bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Severity {
+    /// Worth knowing.
+    Info,
+    /// Hurts, does not stop the job.
+    Warning,
+    /// Stops the job or spoils its results.
+    Error,
+}
+
+/// What an action costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Impact {
+    /// Reads only, or changes the next run only.
+    Harmless,
+    /// Stops or restarts the job or a service.
+    Disruptive,
+    /// Loses state that cannot be had again.
+    Destructive,
+}
+
+/// A process that is to blame, with everything known of it.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Culprit {
+    /// Global rank.
+    pub rank: Option<u32>,
+    /// Host name up to the first dot, or its address.
+    pub host: Option<String>,
+    /// Process id, as that host counts.
+    pub pid: Option<u32>,
+    /// Rank within its node.
+    pub local_rank: Option<u32>,
+    /// PCI address of its GPU: `0000:1b:00.0`.
+    #[schemars(regex(pattern = r"^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]$"))]
+    pub gpu: Option<String>,
+    /// Innermost frame of the user's own code.
+    #[serde(rename = "where")]
+    pub place: Option<Place>,
+}
+
+/// A place in code.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Place {
+    /// File as the interpreter names it.
+    pub file: String,
+    /// Line, counted from 1; null if unknown.
+    #[schemars(range(min = 1))]
+    pub line: Option<u32>,
+    /// Function; null if unknown.
+    pub function: Option<String>,
+}
+
+/// Something to do.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Action {
+    /// One sentence.
+    pub text: String,
+    /// What to type, if there is something.
+    pub command: Option<String>,
+    /// What it costs.
+    pub impact: Impact,
+}
+
+/// What one rule concludes.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Finding {
+    /// Id of the rule.
+    pub id: String,
+    /// Id of the cause.
+    pub cause: String,
+    /// How bad.
+    pub severity: Severity,
+    /// How sure.
+    pub confidence: Confidence,
+    /// One line.
+    pub title: String,
+    /// Who is to blame.
+    pub culprits: Vec<Culprit>,
+    /// The proof.
+    pub evidence: Vec<Evidence>,
+    /// What to do.
+    pub actions: Vec<Action>,
+}
+
+/// A citation.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Evidence {
+    /// File, as in `looked_at`.
+    pub source: String,
+    /// Line, counted from 1; null where lines mean nothing.
+    #[schemars(range(min = 1))]
+    pub line: Option<u32>,
+    /// Bytes from and to, after decompression; both 0 if the whole file is meant.
+    pub span: [u64; 2],
+    /// What stands there, or for a binary format what the record says.
+    pub text: String,
+}
+
+/// An open question.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Undecided {
+    /// The question.
+    pub question: String,
+    /// The command that would answer it.
+    pub command: String,
+}
+
+/// A file that was read, or why it was not.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct LookedAt {
+    /// Path relative to the folder that was given; `logs.tar!a/b.log` for a member of an archive.
+    pub source: String,
+    /// Kind of evidence; `text` and `unknown` if no reader knows it, `empty`, or `not-read`. May grow.
+    #[schemars(regex(pattern = r"^[a-z0-9]+(-[a-z0-9]+)*$"))]
+    pub kind: String,
+    /// What could not be read. They stand with the first entry of a file.
+    pub notes: Vec<Note>,
+}
+
+/// Something that could not be read or was left out.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Note {
+    /// `truncated`, `malformed`, `limit-reached`, `unknown-version`, `unreadable`, `unrecognised` or `remark`. May grow.
+    pub kind: String,
+    /// Line, counted from 1; null where lines mean nothing.
+    #[schemars(range(min = 1))]
+    pub line: Option<u32>,
+    /// One sentence.
+    pub text: String,
+}
+
+/// A kind of evidence that was not there.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct NotLookedAt {
+    /// Kind, as in `looked_at`.
+    pub kind: String,
+    /// Why it was not looked at.
+    pub why: String,
+    /// What collects it.
+    pub command: String,
+}
+
+impl Report {
+    /// Puts a verdict into words that stay readable without its case.
+    pub fn new(case: &model::Case, verdict: &model::Verdict) -> Self {
+        Self {
+            schema: Schema::V1,
+            verdict: Verdict {
+                cause: verdict.cause.id().to_owned(),
+                category: verdict.category.into(),
+                confidence: verdict.confidence.into(),
+                summary: verdict.summary.clone(),
+                culprits: verdict.culprits.iter().map(Culprit::from).collect(),
+                victims: verdict.victims.to_string(),
+                actions: verdict.actions.iter().map(Action::from).collect(),
+            },
+            findings: verdict.findings.iter().map(|finding| Finding::new(case, finding)).collect(),
+            undecided: verdict
+                .needs
+                .iter()
+                .map(|need| Undecided { question: need.question.clone(), command: need.command.clone() })
+                .collect(),
+            looked_at: looked_at(case),
+            not_looked_at: missing::not_looked_at(case),
+        }
+    }
+
+    /// The report as JSON with a newline at its end. Control characters that JSON lets through (C1, DEL,
+    /// direction marks) are escaped too, so that showing the file in a terminal is harmless.
+    pub fn to_json(&self) -> Result<String, serde_json::Error> {
+        print(self)
+    }
+}
+
+/// As printed: indented, characters that act on a terminal escaped, a newline at the end.
+///
+/// # Errors
+/// If the value has a map whose keys are not strings.
+pub fn print(value: &impl Serialize) -> Result<String, serde_json::Error> {
+    let mut bytes = Vec::new();
+    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, Escaping::default());
+    value.serialize(&mut serializer)?;
+    bytes.push(b'\n');
+    String::from_utf8(bytes).map_err(|error| serde::ser::Error::custom(error.to_string()))
+}
+
+/// The JSON Schema of [`Report`], as committed in `docs/`.
+pub fn schema() -> String {
+    let schema = schemars::schema_for!(Report);
+    format!("{schema:#}\n", schema = schema.as_value())
+}
+
+fn looked_at(case: &model::Case) -> Vec<LookedAt> {
+    let mut notes: BTreeMap<model::SourceId, Vec<&model::Note>> = BTreeMap::new();
+    for note in &case.notes {
+        notes.entry(note.cite.source).or_default().push(note);
+    }
+    let mut entries = Vec::with_capacity(case.sources.len());
+    for (id, source) in (0..).map(model::SourceId).zip(&case.sources) {
+        let notes = notes.remove(&id).unwrap_or_default();
+        // Links, pipes and what lies beyond a bound are noted though nobody opened them.
+        let unread = notes.iter().any(|note| match note.kind {
+            model::NoteKind::Unreadable => true,
+            model::NoteKind::Remark | model::NoteKind::LimitReached => source.size_bytes == 0,
+            _ => false,
+        });
+        let mut names: Vec<&str> = source.kinds.iter().map(|kind| kind.name()).collect();
+        if names.is_empty() {
+            names.push(match source.size_bytes {
+                _ if unread => "not-read",
+                0 if notes.is_empty() => "empty",
+                _ => model::SourceKind::Unknown.name(),
+            });
+        }
+        let mut notes: Vec<Note> = notes.into_iter().map(Note::from).collect();
+        for name in names {
+            let notes = std::mem::take(&mut notes);
+            entries.push(LookedAt { source: source.path.clone(), kind: name.to_owned(), notes });
+        }
+    }
+    entries
+}
+
+fn line(line: u32) -> Option<u32> {
+    (line > 0).then_some(line)
+}
+
+impl Finding {
+    fn new(case: &model::Case, finding: &model::Finding) -> Self {
+        let evidence = |evidence: &model::Evidence| Evidence {
+            source: case
+                .sources
+                .get(evidence.cite.source.0 as usize)
+                .map(|s| s.path.clone())
+                .unwrap_or_default(),
+            line: line(evidence.cite.line),
+            span: [evidence.cite.start, evidence.cite.end],
+            text: evidence.text.clone(),
+        };
+        Self {
+            id: finding.rule.to_owned(),
+            cause: finding.cause.id().to_owned(),
+            severity: finding.severity.into(),
+            confidence: finding.confidence.into(),
+            title: finding.title.clone(),
+            culprits: finding.culprits.iter().map(Culprit::from).collect(),
+            evidence: finding.evidence.iter().map(evidence).collect(),
+            actions: finding.actions.iter().map(Action::from).collect(),
+        }
+    }
+}
+
+impl From<&model::Culprit> for Culprit {
+    fn from(culprit: &model::Culprit) -> Self {
+        let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        Self {
+            rank: culprit.rank.map(|rank| rank.0),
+            host: culprit.host.as_deref().and_then(text),
+            pid: culprit.pid.map(|pid| pid.0),
+            local_rank: culprit.local_rank.map(|rank| rank.0),
+            gpu: culprit.gpu.map(|gpu| gpu.to_string()),
+            place: culprit.place.as_ref().map(|place| Place {
+                file: place.file.to_string(),
+                line: line(place.line),
+                function: text(&place.function),
+            }),
+        }
+    }
+}
+
+impl From<&model::Action> for Action {
+    fn from(action: &model::Action) -> Self {
+        Self { text: action.text.clone(), command: action.command.clone(), impact: action.impact.into() }
+    }
+}
+
+impl From<&model::Note> for Note {
+    fn from(note: &model::Note) -> Self {
+        let kind = match note.kind {
+            model::NoteKind::Truncated => "truncated",
+            model::NoteKind::Malformed => "malformed",
+            model::NoteKind::LimitReached => "limit-reached",
+            model::NoteKind::UnknownVersion => "unknown-version",
+            model::NoteKind::Unreadable => "unreadable",
+            model::NoteKind::Unrecognised => "unrecognised",
+            model::NoteKind::Remark => "remark",
+        };
+        Self { kind: kind.to_owned(), line: line(note.cite.line), text: note.text.clone() }
+    }
+}
+
+macro_rules! same_names {
+    ($($type:ident { $($variant:ident),+ })+) => {$(
+        impl From<model::$type> for $type {
+            fn from(value: model::$type) -> Self {
+                match value { $(model::$type::$variant => Self::$variant),+ }
+            }
+        }
+        impl $type {
+            /// Name, as in JSON.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => model::$type::$variant.name()),+ }
+            }
+        }
+    )+};
+}
+
+same_names! {
+    Category { None, Hang, Error, Crash, Corruption, Performance, Init }
+    Confidence { Low, Medium, High }
+    Severity { Info, Warning, Error }
+    Impact { Harmless, Disruptive, Destructive }
+}
+
+/// serde_json's indented form with more escapes.
+#[derive(Default)]
+struct Escaping {
+    pretty: serde_json::ser::PrettyFormatter<'static>,
+}
+
+macro_rules! as_pretty {
+    ($($name:ident($($arg:ident: $type:ty),*);)+) => {$(
+        fn $name<W: ?Sized + io::Write>(&mut self, writer: &mut W $(, $arg: $type)*) -> io::Result<()> {
+            self.pretty.$name(writer $(, $arg)*)
+        }
+    )+};
+}
+
+impl serde_json::ser::Formatter for Escaping {
+    as_pretty! {
+        begin_array();
+        end_array();
+        begin_array_value(first: bool);
+        end_array_value();
+        begin_object();
+        end_object();
+        begin_object_key(first: bool);
+        begin_object_value();
+        end_object_value();
+    }
+
+    fn write_string_fragment<W: ?Sized + io::Write>(
+        &mut self,
+        writer: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
+        let mut rest = fragment;
+        while let Some(at) = rest.find(crate::quote::is_active) {
+            let (before, from) = rest.split_at(at);
+            writer.write_all(before.as_bytes())?;
+            let mut chars = from.chars();
+            if let Some(c) = chars.next() {
+                let mut units = [0; 2];
+                for unit in c.encode_utf16(&mut units) {
+                    write!(writer, "\\u{unit:04x}")?;
+                }
+            }
+            rest = chars.as_str();
+        }
+        writer.write_all(rest.as_bytes())
+    }
+}

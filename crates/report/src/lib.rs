@@ -1,0 +1,33 @@
+//! The report. `json` holds its content as plain types and their schema; `text` and `markdown` show the same content.
+//!
+//! Pure, and nothing here concludes: a case and its verdict go in, words come out. Evidence is quoted through `quote`, since a log line may hold escape sequences that would
+//! act on the terminal of whoever reads about them.
+
+pub mod json;
+pub mod markdown;
+mod missing;
+pub mod page;
+pub mod quote;
+pub mod text;
+
+/// How much to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Detail {
+    /// The verdict alone.
+    Verdict,
+    /// Verdict, its proof, actions, one line for each other finding, what is missing, the first notes.
+    Usual,
+    /// Every finding with its proof, every note, nothing shortened.
+    Everything,
+}
+
+/// How the text report looks.
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    /// Columns.
+    pub width: usize,
+    /// Whether to use colour.
+    pub color: bool,
+    /// How much.
+    pub detail: Detail,
+}

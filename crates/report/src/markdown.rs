@@ -1,0 +1,181 @@
+//! The report for a ticket. Whatever may hold words of the evidence stands in a fence or a code span, so that it
+//! cannot become a heading, a link, a mention of somebody, or end its own fence.
+
+use std::fmt::Write as _;
+
+use crate::Detail;
+use crate::json::{Action, Evidence, Report};
+use crate::quote::{plain, plain_lines, wrap};
+use crate::text::{citation, decider, headline, notes, others, place, ranks, tally, who};
+
+/// Citations shown of one finding unless everything is asked for.
+const MAX_CITATIONS: usize = 8;
+/// Findings shown with proof if none of them decided, and citations of each.
+const MAX_CANDIDATES: usize = 3;
+const MAX_CANDIDATE_CITATIONS: usize = 2;
+/// Other findings, culprits and notes shown unless everything is asked for.
+const MAX_OTHERS: usize = 10;
+/// Columns of the sentence in its fence: trackers do not wrap a fence.
+const FENCE_COLUMNS: usize = 100;
+
+/// The whole report as Markdown, a newline at its end.
+pub fn render(report: &Report, detail: Detail) -> String {
+    let mut out = String::new();
+    let all = detail == Detail::Everything;
+    let limit = |usual: usize| if all { usize::MAX } else { usual };
+    let verdict = &report.verdict;
+    line(&mut out, &format!("## ringleader: {}", plain(&headline(report))));
+    out.push('\n');
+    if !verdict.summary.is_empty() {
+        fence(&mut out, "", "text", &wrap(&plain(&verdict.summary), FENCE_COLUMNS).join("\n"));
+        out.push('\n');
+    }
+    for culprit in verdict.culprits.iter().take(limit(MAX_OTHERS)) {
+        let at = place(culprit).map(|place| format!(" at {}", code(&place))).unwrap_or_default();
+        line(&mut out, &format!("- **culprit** {}{at}", code(&who(culprit))));
+    }
+    more(&mut out, verdict.culprits.len(), limit(MAX_OTHERS), "culprits");
+    if !verdict.victims.is_empty() {
+        line(&mut out, &format!("- **victims** {}", code(&ranks(&verdict.victims))));
+    }
+    if detail == Detail::Verdict {
+        return out;
+    }
+    if let Some(finding) = decider(report).filter(|finding| !finding.evidence.is_empty()) {
+        heading(&mut out, "Proof");
+        evidence(&mut out, "", &finding.evidence, limit(MAX_CITATIONS));
+    }
+    if !verdict.actions.is_empty() {
+        heading(&mut out, "What to do");
+        for (n, action) in verdict.actions.iter().enumerate() {
+            self::action(&mut out, &format!("{}. ", n + 1), action);
+        }
+    }
+    let others = others(report);
+    if !others.is_empty() {
+        heading(&mut out, if decider(report).is_some() { "Other findings" } else { "Findings" });
+        let candidates = if decider(report).is_some() { 0 } else { MAX_CANDIDATES };
+        for (n, finding) in others.iter().take(limit(MAX_OTHERS)).enumerate() {
+            let text = format!(
+                "- **{}** {} ({}, {})",
+                finding.severity.name(),
+                prose(&plain(&finding.title)),
+                finding.cause,
+                finding.confidence.name()
+            );
+            line(&mut out, &text);
+            if all {
+                for culprit in &finding.culprits {
+                    line(&mut out, &format!("  - culprit {}", code(&who(culprit))));
+                }
+                evidence(&mut out, "  ", &finding.evidence, usize::MAX);
+                for action in &finding.actions {
+                    self::action(&mut out, "  - ", action);
+                }
+            } else if n < candidates {
+                evidence(&mut out, "  ", &finding.evidence, MAX_CANDIDATE_CITATIONS);
+            }
+        }
+        more(&mut out, others.len(), limit(MAX_OTHERS), "findings");
+    }
+    if !report.undecided.is_empty() {
+        heading(&mut out, "What would tell more");
+        for open in &report.undecided {
+            line(&mut out, &format!("- {}", prose(&plain(&open.question))));
+            fence(&mut out, "  ", "sh", &plain_lines(&open.command).join("\n"));
+        }
+    }
+    heading(&mut out, "Looked at");
+    if all {
+        for entry in &report.looked_at {
+            line(&mut out, &format!("- {} ({})", code(&plain(&entry.source)), entry.kind));
+        }
+    } else {
+        let tally = tally(&report.looked_at);
+        line(&mut out, &tally);
+    }
+    if !report.not_looked_at.is_empty() {
+        heading(&mut out, "Not looked at, and what would collect it");
+        for missing in &report.not_looked_at {
+            line(
+                &mut out,
+                &format!("- {} ({}): {}", missing.kind, missing.why, code(&plain(&missing.command))),
+            );
+        }
+    }
+    let notes = notes(report, detail);
+    if !notes.is_empty() {
+        heading(&mut out, "Notes");
+        for (place, text) in notes.iter().take(limit(MAX_OTHERS)) {
+            line(&mut out, &format!("- {} {}", code(place), code(text)));
+        }
+        more(&mut out, notes.len(), limit(MAX_OTHERS), "notes");
+    }
+    out
+}
+
+fn line(out: &mut String, text: &str) {
+    out.push_str(text);
+    out.push('\n');
+}
+
+fn heading(out: &mut String, text: &str) {
+    // Writing to a String cannot fail.
+    let _ = write!(out, "\n### {text}\n\n");
+}
+
+fn more(out: &mut String, n_all: usize, shown: usize, what: &str) {
+    if n_all > shown {
+        line(out, &format!("- and {} more {what}", n_all - shown));
+    }
+}
+
+fn evidence(out: &mut String, indent: &str, evidence: &[Evidence], limit: usize) {
+    for cited in evidence.iter().take(limit) {
+        line(out, &format!("{indent}- {}", code(&citation(cited))));
+        fence(out, &format!("{indent}  "), "text", &plain_lines(&cited.text).join("\n"));
+    }
+    if evidence.len() > limit {
+        line(out, &format!("{indent}- and {} more citations", evidence.len() - limit));
+    }
+}
+
+fn action(out: &mut String, label: &str, action: &Action) {
+    line(out, &format!("{label}{} *({})*", prose(&plain(&action.text)), action.impact.name()));
+    if let Some(command) = &action.command {
+        fence(out, &" ".repeat(label.len()), "sh", &plain_lines(command).join("\n"));
+    }
+}
+
+fn longest_ticks(text: &str) -> usize {
+    text.split(|c| c != '`').map(str::len).max().unwrap_or(0)
+}
+
+/// A code span that `text` (one line) cannot end.
+fn code(text: &str) -> String {
+    let ticks = "`".repeat(longest_ticks(text) + 1);
+    let pad =
+        if text.is_empty() || text.starts_with(['`', ' ']) || text.ends_with(['`', ' ']) { " " } else { "" };
+    format!("{ticks}{pad}{text}{pad}{ticks}")
+}
+
+/// A sentence that may name functions or hosts: as it is while nothing in it could be taken for markup, a link, a
+/// mention or an issue number, else as a code span.
+fn prose(text: &str) -> String {
+    let markup = |c: char| "`*_[]<>#|~&@\\$".contains(c);
+    if text.contains(markup) || text.contains("://") || text.contains("www.") {
+        code(text)
+    } else {
+        text.to_owned()
+    }
+}
+
+/// A fenced block that `text` cannot end.
+fn fence(out: &mut String, indent: &str, language: &str, text: &str) {
+    let ticks = "`".repeat((longest_ticks(text) + 1).max(3));
+    line(out, &format!("{indent}{ticks}{language}"));
+    for row in text.lines() {
+        line(out, format!("{indent}{row}").trim_end());
+    }
+    line(out, &format!("{indent}{ticks}"));
+}

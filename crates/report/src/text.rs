@@ -1,0 +1,296 @@
+//! The report for a terminal: verdict, proof, what to do, what else was found, what was not looked at, notes.
+
+use crate::json::{Action, Culprit, Evidence, Finding, LookedAt, Report, Severity};
+use crate::missing::NOT_GIVEN;
+use crate::page::{Page, Style};
+use crate::quote::{columns, fold, plain, plain_lines, shorten, wrap, wrap_words};
+use crate::{Detail, Look};
+
+/// Citations shown of one finding unless everything is asked for.
+const MAX_CITATIONS: usize = 8;
+/// Findings shown with proof if none of them decided, and citations of each.
+const MAX_CANDIDATES: usize = 3;
+const MAX_CANDIDATE_CITATIONS: usize = 2;
+/// Rows of one quoted text unless everything is asked for.
+const MAX_QUOTE_ROWS: usize = 4;
+/// Other findings and notes shown unless everything is asked for.
+const MAX_OTHERS: usize = 10;
+
+/// The whole report as text, a newline at its end.
+pub fn render(report: &Report, look: &Look) -> String {
+    let mut page = Page::new(*look);
+    page.verdict(report);
+    if look.detail > Detail::Verdict {
+        page.proof(report);
+        page.actions(&report.verdict.actions);
+        page.findings(report);
+        page.undecided(report);
+        page.looked_at(report);
+        page.not_looked_at(report);
+        page.notes(report);
+    }
+    page.out
+}
+
+/// `high` or `low` alone says little: `hang, high confidence`.
+pub(crate) fn headline(report: &Report) -> String {
+    let verdict = &report.verdict;
+    match verdict.cause.as_str() {
+        "none" => "nothing wrong found".to_owned(),
+        "undecided" => "undecided".to_owned(),
+        cause => format!("{cause} ({}, {} confidence)", verdict.category.name(), verdict.confidence.name()),
+    }
+}
+
+/// Everything known of a culprit, on one line: `rank 2, host vm, pid 1347, local rank 2, GPU 0000:00:08.0`.
+pub(crate) fn who(culprit: &Culprit) -> String {
+    let mut parts = Vec::new();
+    parts.extend(culprit.rank.map(|rank| format!("rank {rank}")));
+    parts.extend(culprit.host.as_ref().map(|host| format!("host {}", plain(host))));
+    parts.extend(culprit.pid.map(|pid| format!("pid {pid}")));
+    parts.extend(culprit.local_rank.map(|rank| format!("local rank {rank}")));
+    parts.extend(culprit.gpu.as_ref().map(|gpu| format!("GPU {gpu}")));
+    if parts.is_empty() { "unknown process".to_owned() } else { parts.join(", ") }
+}
+
+/// Where a culprit stands: `/srv/train.py:83 in sync_grads`.
+pub(crate) fn place(culprit: &Culprit) -> Option<String> {
+    let place = culprit.place.as_ref()?;
+    let line = place.line.map(|line| format!(":{line}")).unwrap_or_default();
+    let function = place.function.as_ref().map(|name| format!(" in {}", plain(name))).unwrap_or_default();
+    Some(format!("{}{line}{function}", plain(&place.file)))
+}
+
+/// Where a citation stands: `stderr.log:12`, or `fr_rank2 bytes 10-20`.
+pub(crate) fn citation(evidence: &Evidence) -> String {
+    let source = plain(&evidence.source);
+    match (evidence.line, evidence.span) {
+        (Some(line), _) => format!("{source}:{line}"),
+        (None, [0, 0]) => source,
+        (None, [start, end]) => format!("{source} bytes {start}-{end}"),
+    }
+}
+
+/// Ranks in words: `rank 3`, `ranks 0-1,3`.
+pub(crate) fn ranks(set: &str) -> String {
+    let several = set.contains([',', '-']);
+    format!("rank{} {set}", if several { "s" } else { "" })
+}
+
+/// How many files hold each kind of evidence: `4 flight-recorder, 1 nccl-log`.
+pub(crate) fn tally(looked_at: &[LookedAt]) -> String {
+    let mut counts: Vec<(&str, usize)> = Vec::new();
+    for entry in looked_at {
+        match counts.iter_mut().find(|(kind, _)| *kind == entry.kind) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((&entry.kind, 1)),
+        }
+    }
+    // What told nothing comes last.
+    counts.sort_unstable_by_key(|(kind, _)| {
+        (matches!(*kind, "text" | "unknown" | "empty" | "not-read"), *kind)
+    });
+    let counts: Vec<String> = counts.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    if counts.is_empty() { "nothing".to_owned() } else { counts.join(", ") }
+}
+
+/// Notes worth showing, with their file: remarks only if everything is asked for.
+pub(crate) fn notes(report: &Report, detail: Detail) -> Vec<(String, String)> {
+    let mut notes = Vec::new();
+    for entry in &report.looked_at {
+        for note in &entry.notes {
+            if detail == Detail::Everything || note.kind != "remark" {
+                let line = note.line.map(|line| format!(":{line}")).unwrap_or_default();
+                notes.push((format!("{}{line}", plain(&entry.source)), plain(&note.text)));
+            }
+        }
+    }
+    notes
+}
+
+/// The findings besides the one that the verdict rests on.
+pub(crate) fn others(report: &Report) -> &[Finding] {
+    let decided = report.findings.first().is_some_and(|first| first.cause == report.verdict.cause);
+    report.findings.get(usize::from(decided)..).unwrap_or_default()
+}
+
+/// The finding that the verdict rests on.
+pub(crate) fn decider(report: &Report) -> Option<&Finding> {
+    report.findings.first().filter(|first| first.cause == report.verdict.cause)
+}
+
+impl Page {
+    fn verdict(&mut self, report: &Report) {
+        let verdict = &report.verdict;
+        let style = match verdict.cause.as_str() {
+            "none" => Style::Green,
+            "undecided" => Style::Yellow,
+            _ => Style::Red,
+        };
+        // Wrapped before it is painted: colour takes no columns.
+        for row in wrap(&plain(&headline(report)), self.look.width) {
+            let row = self.paint(style, &row);
+            self.row(&row);
+        }
+        if !verdict.summary.is_empty() {
+            self.item("  ", &plain(&verdict.summary));
+        }
+        if !verdict.culprits.is_empty() || !verdict.victims.is_empty() {
+            self.out.push('\n');
+        }
+        let shown = if self.look.detail == Detail::Everything { usize::MAX } else { MAX_OTHERS };
+        for culprit in verdict.culprits.iter().take(shown) {
+            self.item("  culprit  ", &who(culprit));
+            if let Some(place) = place(culprit) {
+                self.item("           at ", &place);
+            }
+        }
+        self.more("  culprit  ", verdict.culprits.len().saturating_sub(shown), "culprits");
+        if !verdict.victims.is_empty() {
+            // A long set may have no space to break at.
+            let set = ranks(&verdict.victims).replace(',', ", ");
+            let set = if columns(&set) + 11 > self.look.width { set } else { ranks(&verdict.victims) };
+            self.item("  victims  ", &set);
+        }
+    }
+
+    fn evidence(&mut self, indent: usize, evidence: &[Evidence], usual: usize) {
+        let all = self.look.detail == Detail::Everything;
+        let shown = if all { usize::MAX } else { usual };
+        let pad = " ".repeat(indent);
+        for cited in evidence.iter().take(shown) {
+            self.item(&pad, &citation(cited));
+            let width = self.look.width.saturating_sub(indent + 4);
+            let mut rows: Vec<String> =
+                plain_lines(&cited.text).iter().flat_map(|line| fold(line, width)).collect();
+            if !all && rows.len() > MAX_QUOTE_ROWS {
+                rows.truncate(MAX_QUOTE_ROWS);
+                if let Some(last) = rows.last_mut() {
+                    *last = shorten(&format!("{last} …"), width);
+                }
+            }
+            let bar = self.paint(Style::Dim, "|");
+            for row in rows {
+                self.row(&format!("{pad}  {bar} {row}"));
+            }
+        }
+        self.more(&pad, evidence.len().saturating_sub(shown), "citations");
+    }
+
+    fn proof(&mut self, report: &Report) {
+        if let Some(finding) = decider(report).filter(|finding| !finding.evidence.is_empty()) {
+            self.heading("proof");
+            self.evidence(2, &finding.evidence, MAX_CITATIONS);
+        }
+    }
+
+    fn actions(&mut self, actions: &[Action]) {
+        if actions.is_empty() {
+            return;
+        }
+        self.heading("what to do");
+        for (n, action) in actions.iter().enumerate() {
+            self.action(&format!("  {}. ", n + 1), action);
+        }
+    }
+
+    fn findings(&mut self, report: &Report) {
+        let others = others(report);
+        if others.is_empty() {
+            return;
+        }
+        let all = self.look.detail == Detail::Everything;
+        let shown = if all { usize::MAX } else { MAX_OTHERS };
+        self.heading(if decider(report).is_some() { "other findings" } else { "findings" });
+        // Without one that decided, what the candidates rest on is what there is to go by.
+        let candidates = if decider(report).is_some() { 0 } else { MAX_CANDIDATES };
+        for (n, finding) in others.iter().take(shown).enumerate() {
+            let (style, name) = match finding.severity {
+                Severity::Error => (Style::Red, "error"),
+                Severity::Warning => (Style::Yellow, "warning"),
+                Severity::Info => (Style::Dim, "info"),
+            };
+            // severity, two spaces, title: one row, so that a list of them can be scanned
+            let title = shorten(&plain(&finding.title), self.look.width.saturating_sub(11));
+            let painted = self.paint(style, name);
+            self.row(&format!("  {painted}{}  {title}", " ".repeat(7 - name.len())));
+            if all {
+                let text = format!(
+                    "{}, cause {}, {} confidence",
+                    finding.id,
+                    finding.cause,
+                    finding.confidence.name()
+                );
+                self.item("           ", &text);
+                for culprit in &finding.culprits {
+                    self.item("           ", &who(culprit));
+                    if let Some(place) = place(culprit) {
+                        self.item("           at ", &place);
+                    }
+                }
+                self.evidence(11, &finding.evidence, MAX_CITATIONS);
+                for action in &finding.actions {
+                    self.action("           - ", action);
+                }
+            } else if n < candidates {
+                self.evidence(11, &finding.evidence, MAX_CANDIDATE_CITATIONS);
+            }
+        }
+        self.more("  ", others.len().saturating_sub(shown), "findings");
+    }
+
+    fn undecided(&mut self, report: &Report) {
+        if report.undecided.is_empty() {
+            return;
+        }
+        self.heading("what would tell more");
+        for open in &report.undecided {
+            self.item("  ", &plain(&open.question));
+            self.command("    ", &open.command);
+        }
+    }
+
+    fn looked_at(&mut self, report: &Report) {
+        self.heading("looked at");
+        if self.look.detail == Detail::Everything {
+            for entry in &report.looked_at {
+                self.item("  ", &format!("{} ({})", plain(&entry.source), entry.kind));
+            }
+        } else {
+            let tally = tally(&report.looked_at);
+            // A number stays with its kind.
+            for row in
+                wrap_words(tally.split_inclusive(", ").map(str::trim_end), self.look.width.saturating_sub(2))
+            {
+                self.row(&format!("  {row}"));
+            }
+        }
+    }
+
+    fn not_looked_at(&mut self, report: &Report) {
+        if report.not_looked_at.is_empty() {
+            return;
+        }
+        self.heading("not looked at, and what would collect it");
+        for missing in &report.not_looked_at {
+            let label = format!("  {:<15}  ", plain(&missing.kind));
+            self.command(&label, &missing.command);
+            if missing.why != NOT_GIVEN {
+                self.item(&" ".repeat(columns(&label)), &plain(&missing.why));
+            }
+        }
+    }
+
+    fn notes(&mut self, report: &Report) {
+        let notes = notes(report, self.look.detail);
+        if notes.is_empty() {
+            return;
+        }
+        let shown = if self.look.detail == Detail::Everything { usize::MAX } else { MAX_OTHERS };
+        self.heading("notes");
+        for (place, text) in notes.iter().take(shown) {
+            self.item("  ", &format!("{place}: {text}"));
+        }
+        self.more("  ", notes.len().saturating_sub(shown), "notes");
+    }
+}
