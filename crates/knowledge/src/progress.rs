@@ -21,9 +21,31 @@ const COUNTERS: &[&str] =
     &["global_step", "step", "iteration", "iter", "epoch", "batch", "update", "round", "generation"];
 /// Words that make a line with a number one of a training loop.
 const METRICS: &[&str] = &[
-    "loss", "it/s", "s/it", "samples/s", "tokens/s", "tok/s", "lr", "grad_norm", "acc", "elapsed", "throughput",
-    "ppl", "perplexity", "reward", "img/s", "images/sec", "samples/sec", "examples/s", "ms/step", "s/step", "mfu",
-    "time", "speed", "seconds", "sec",
+    "loss",
+    "it/s",
+    "s/it",
+    "samples/s",
+    "tokens/s",
+    "tok/s",
+    "lr",
+    "grad_norm",
+    "acc",
+    "elapsed",
+    "throughput",
+    "ppl",
+    "perplexity",
+    "reward",
+    "img/s",
+    "images/sec",
+    "samples/sec",
+    "examples/s",
+    "ms/step",
+    "s/step",
+    "mfu",
+    "time",
+    "speed",
+    "seconds",
+    "sec",
 ];
 /// Words with which programs say that they ended as they should.
 const DONE: &[&str] = &[

@@ -2,8 +2,8 @@
 
 use crate::{
     BenchRun, Cite, CopyTest, Environment, FlightDump, GpuService, GpuTable, GpuTests, KernelEvent, Limit,
-    NcclLog, NetFact, Note, ProcessStacks, ProcessTable, Progress, RasReport, RingRecord, Said, Source, SystemFact,
-    TorchEvent, WallTime, WatchEvent, Who,
+    NcclLog, NetFact, Note, ProcessStacks, ProcessTable, Progress, RasReport, RingRecord, Said, Source,
+    SystemFact, TorchEvent, WallTime, WatchEvent, Who,
 };
 
 /// One thing seen, with its place.

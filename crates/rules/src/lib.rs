@@ -19,9 +19,9 @@ mod rule;
 pub mod rules;
 mod settings;
 mod told;
-mod unexplained;
 #[cfg(test)]
 mod trial;
+mod unexplained;
 pub mod verdict;
 
 use ringleader_correlate::Scene;

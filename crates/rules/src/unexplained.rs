@@ -34,7 +34,14 @@ pub(crate) fn unexplained<'s, 'a>(scene: &'s Scene<'a>, findings: &[Finding]) ->
         scene.stated().all().iter().filter(|s| account(scene, s, findings) == Account::Unexplained).collect();
     // The earliest, of the fewest ranks, of the rarest template, with a row before one without.
     open.sort_by_key(|s| {
-        (s.causes().is_empty(), s.weight() < FormWeight::Strong, s.at_ns().is_none(), s.at_ns(), s.ranks().len(), s.count())
+        (
+            s.causes().is_empty(),
+            s.weight() < FormWeight::Strong,
+            s.at_ns().is_none(),
+            s.at_ns(),
+            s.ranks().len(),
+            s.count(),
+        )
     });
     open
 }
@@ -90,19 +97,17 @@ fn follows(scene: &Scene<'_>, stated: &Stated<'_>, finding: &Finding) -> bool {
 }
 
 /// What statements without a finding suggest: causes with their weight, the likeliest first.
-pub(crate) fn candidates(open: &[&Stated<'_>]) -> Vec<(Cause, u32, String)> {
-    let mut weights: BTreeMap<Cause, (u32, String)> = BTreeMap::new();
+fn candidates(open: &[&Stated<'_>]) -> Vec<(Cause, u32)> {
+    let mut weights: BTreeMap<Cause, u32> = BTreeMap::new();
     for stated in open {
         for (place, cause) in stated.causes().into_iter().enumerate() {
             // The first of a row's causes counts most.
             let weight = 12 / (place as u32 + 1);
-            let entry = weights.entry(cause).or_insert_with(|| (0, line(stated)));
-            entry.0 += weight;
+            *weights.entry(cause).or_default() += weight;
         }
     }
-    let mut all: Vec<(Cause, u32, String)> =
-        weights.into_iter().map(|(cause, (weight, why))| (cause, weight, why)).collect();
-    all.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+    let mut all: Vec<(Cause, u32)> = weights.into_iter().collect();
+    all.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
     all.truncate(CANDIDATES);
     all
 }
@@ -121,6 +126,18 @@ pub(crate) fn needs(open: &[&Stated<'_>]) -> Vec<Need> {
             }
         })
         .collect()
+}
+
+/// The candidates as one open question.
+pub(crate) fn likely(open: &[&Stated<'_>]) -> Option<Need> {
+    let all = candidates(open);
+    let (first, ..) = all.first()?;
+    let command = format!("ringleader explain {}", first.id());
+    let names: Vec<&str> = all.iter().map(|(cause, ..)| cause.id()).collect();
+    Some(Need {
+        question: format!("candidates by what these lines say, the likeliest first: {}", names.join(", ")),
+        command,
+    })
 }
 
 /// The first of them in words, for the summary.

@@ -12,8 +12,8 @@ use ringleader_model::{
     Category, Cause, Confidence, Finding, Need, RankSet, Severity, SourceKind, Verdict, Weight,
 };
 
-use crate::{health, rules, unexplained};
 use crate::rule::{Outcome, Rule};
+use crate::{health, rules, unexplained};
 use ringleader_correlate::Scene;
 use ringleader_correlate::when::failure::Way;
 
@@ -229,6 +229,7 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
     }));
     let open = if nothing { Vec::new() } else { unexplained::unexplained(scene, &findings) };
     needs.extend(unexplained::needs(&open));
+    needs.extend(unexplained::likely(&open));
     let unproven = !nothing && !unexplained::shows_health(scene);
     let undecided = nothing
         || trouble.is_some()

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use ringleader_knowledge::message;
 use ringleader_knowledge::saying::{self, Role, Saying};
 use ringleader_model::{
     Case, Cause, Cite, Evidence, Fact, Frame, GlooEvent, NcclMessage, NcclProcess, Observation,
@@ -227,7 +228,7 @@ impl<'a> Reader<'a> {
                 return;
             }
             TorchEvent::NoNccl { text } | TorchEvent::ErrorLine { text } => {
-                if !self.line(observation, event, text) && looks_like_exception(text) {
+                if !self.line(observation, event, text) && looks_like_exception(text) && !is_known(text) {
                     self.own.push(OwnException { observation, exception: None, text });
                 }
                 return;
@@ -270,6 +271,7 @@ impl<'a> Reader<'a> {
             .nccl_last_error
             .as_deref()
             .and_then(|t| saying::of(bounded(t), "", true).map(|s| (s, Cow::Borrowed(bounded(t)))));
+        let own_text = whole.clone();
         let own = saying::of(&whole, "", false).map(|s| (s, Cow::Owned(whole)));
         let mut heard = vec![last, own.clone()];
         for (class, message) in &exception.chained {
@@ -281,6 +283,7 @@ impl<'a> Reader<'a> {
         }
         match strongest(heard) {
             Some((saying, text)) => self.push(observation, saying, text, Voice::Exception(exception)),
+            None if is_known(&own_text) => {}
             None => {
                 self.own.push(OwnException {
                     observation,
@@ -321,6 +324,25 @@ fn strongest<T>(
     }
     best
 }
+
+/// Whether the message table knows an exception's text as something else than a fault of the program: an echo, harmless, or
+/// the word of a cause, which `message-names-cause` states.
+fn is_known(text: &str) -> bool {
+    let rows = text.lines().take(KNOWN_LINES).filter_map(message::best);
+    rows.max_by_key(|m| m.row.role()).is_some_and(|m| {
+        let causes = Some(m.row.cause()).filter(|c| !c.is_empty()).into_iter().chain(m.row.candidates());
+        let first = causes.into_iter().next();
+        match m.row.role() {
+            message::Role::Harmless | message::Role::Echo => true,
+            message::Role::Suggests | message::Role::States => {
+                first.is_some_and(|cause| cause != Cause::ApplicationException.id())
+            }
+        }
+    })
+}
+
+/// Lines of an exception's text that are looked up.
+const KNOWN_LINES: usize = 12;
 
 /// `Name.Of.SomeError: text`, as Python prints an exception.
 fn looks_like_exception(text: &str) -> bool {

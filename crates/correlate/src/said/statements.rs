@@ -6,7 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_knowledge::message::{self, About, Role, Row};
-use ringleader_model::{Case, Category, Cause, Cite, Culprit, Evidence, Fact, FormWeight, Host, Observation, Rank, Said, SourceKind};
+use ringleader_model::{
+    Case, Category, Cause, Cite, Culprit, Evidence, Fact, FormWeight, Host, Observation, Rank, Said,
+    SourceKind,
+};
 
 use crate::who::roster::Roster;
 
@@ -84,7 +87,7 @@ impl<'a> Stated<'a> {
         let mut causes: Vec<Cause> = Vec::new();
         for row in self.rows.iter().filter(|r| matches!(r.role(), Role::States | Role::Suggests)) {
             let own = Some(row.cause()).filter(|c| !c.is_empty());
-            for cause in own.into_iter().chain(row.candidates()).filter_map(Cause::from_id) {
+            for cause in own.into_iter().chain(row.candidates()).filter_map(Cause::of_id) {
                 if !causes.contains(&cause) {
                     causes.push(cause);
                 }
@@ -147,7 +150,8 @@ impl<'a> Stated<'a> {
                     let named = &utterance.said.named;
                     named.ranks.iter().for_each(|rank| add(roster.culprit_rank(*rank)));
                     if named.ranks.is_empty() {
-                        let on_host = |host: &Host| Culprit { host: Some(host.clone()), ..Culprit::default() };
+                        let on_host =
+                            |host: &Host| Culprit { host: Some(host.clone()), ..Culprit::default() };
                         named.hosts.iter().for_each(|host| add(on_host(host)));
                     }
                 }
@@ -172,7 +176,8 @@ impl<'a> Stated<'a> {
             let form = |is: fn(&Said) -> bool| self.utterances.iter().any(|u| is(u.said));
             if form(|s| s.form.is_nan || s.form.is_wrong) {
                 Category::Corruption
-            } else if form(|s| s.form.signal.is_some() || s.form.exit.is_some_and(|e| !(0..128).contains(&e))) {
+            } else if form(|s| s.form.signal.is_some() || s.form.exit.is_some_and(|e| !(0..128).contains(&e)))
+            {
                 Category::Crash
             } else {
                 Category::Error

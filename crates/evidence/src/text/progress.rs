@@ -52,7 +52,13 @@ impl ProgressReader {
     /// End of the source.
     pub(super) fn finish(&mut self, sink: &mut Sink<'_>) {
         if let Some(first) = self.first.take() {
-            sink.push(first, Who::default(), self.at, Fact::Progress(std::mem::take(&mut self.seen)), &self.text);
+            sink.push(
+                first,
+                Who::default(),
+                self.at,
+                Fact::Progress(std::mem::take(&mut self.seen)),
+                &self.text,
+            );
         }
     }
 }

@@ -102,7 +102,13 @@ impl SaidReader {
             rows: rows.iter().take(MAX_ROWS).map(|m| m.row.id()).collect(),
             is_read,
         };
-        self.statements.push(Statement { first: cite, at: line.tag.at, who, text: text.as_bytes().to_vec(), said });
+        self.statements.push(Statement {
+            first: cite,
+            at: line.tag.at,
+            who,
+            text: text.as_bytes().to_vec(),
+            said,
+        });
     }
 
     /// The source is no log: what it quotes never happened.
@@ -181,7 +187,8 @@ fn named(rows: &[Match<'_>]) -> Named {
     if best.row.about() == About::Speaker {
         return Named::default();
     }
-    let mut named = Named { ranks: best.ranks(MAX_NAMED).into_iter().map(Rank).collect(), ..Named::default() };
+    let mut named =
+        Named { ranks: best.ranks(MAX_NAMED).into_iter().map(Rank).collect(), ..Named::default() };
     for capture in best.captures.iter().take(MAX_NAMED) {
         match capture.hole {
             Hole::Host | Hole::Hosts => named.hosts.extend(hosts(capture.text)),

@@ -84,7 +84,11 @@ fn finding(scene: &Scene<'_>, cause: Cause, stated: &Stated<'_>, row: Row) -> Op
         _ => (Weight::Symptom, Confidence::Low),
     };
     let culprits = stated.culprits(scene.roster());
-    let title = if culprits.is_empty() { row.says().to_owned() } else { format!("{}: {}", who(&culprits), row.says()) };
+    let title = if culprits.is_empty() {
+        row.says().to_owned()
+    } else {
+        format!("{}: {}", who(&culprits), row.says())
+    };
     let mut draft = Draft::new(RULE.id, cause, title)
         .weight(weight)
         .confidence(confidence)
