@@ -3,9 +3,9 @@
 
 usage: compare_peers.py OUT.json [CASES_DIR]
 
-Needs a Python with torch >= 2.9 (torch.distributed.flight_recorder.fr_trace); no GPU. Its answer depends on which
-rank's dump is listed first, so each case is analysed with the dumps listed ascending, descending and rotated.
-docs/comparison.md sums up what it printed."""
+Needs a Python with torch >= 2.9 (torch.distributed.flight_recorder.fr_trace); no GPU. The answer depends on which dump is
+listed first, so each case runs with the dumps in ascending, descending and rotated order. docs/comparison.md summarises the
+output."""
 import json
 import os
 import subprocess

@@ -5,8 +5,8 @@
     zoo/check.py --bin target/debug/ringleader --no-gpu        anywhere: faults that need no GPU
     zoo/check.py --record DIR                                  also keeps each snapshot (node-json), for tests
 
-Everything it starts it ends, by pid. /dev/shm is only changed inside of a mount namespace of its own, limits only for
-the processes of its own job, interfaces are a TUN device that goes with it. Nothing of the GPU is reset or set.
+It ends everything it starts, by pid. It changes /dev/shm only inside its own mount namespace and limits only for the
+processes of its own job. Its interface is a TUN device that disappears with it. It resets and sets nothing on the GPU.
 """
 
 import argparse
@@ -29,14 +29,14 @@ HERE = Path(__file__).resolve().parent
 
 
 class Job:
-    """Ranks of one small job, started as torchrun starts them: a launcher above, variables in the environment."""
+    """Ranks of one small job, started like torchrun: a launcher as parent, variables in the environment."""
 
     def __init__(self, options, n_ranks, environ=None, limits=None, per_rank=None, port=None, arguments=()):
         self.folder = tempfile.mkdtemp(prefix="zoo-")
         self.port = port or free_port()
         ready = os.path.join(self.folder, "ready")
         command = [sys.executable, str(HERE / "jobs" / "steps.py"), "--seconds", "120", "--ready", ready, *arguments]
-        # The launcher is a process of its own, so that ranks have a parent that is not this script.
+        # A separate launcher process, so that the parent of the ranks is not this script.
         spec = []
         for rank in range(n_ranks):
             env = {
@@ -81,7 +81,7 @@ class Job:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-# Starts the ranks, says their pids, and waits for them (or, where told so, does not: a zombie).
+# Starts the ranks, prints their pids, and waits for them (unless a zombie is wanted).
 LAUNCHER = '''
 import json, os, resource, subprocess, sys, time
 plan = json.loads(sys.argv[1])
@@ -105,7 +105,7 @@ def free_port():
 
 
 def check(options, *arguments, prefix=(), name):
-    """Runs the check; answers with its report and how long it took."""
+    """Runs the check; returns its report and duration."""
     begin = time.monotonic()
     command = [*prefix, options.bin, "check", "--format", "json", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
@@ -123,7 +123,7 @@ def check(options, *arguments, prefix=(), name):
 
 
 def bad(report, least="warn"):
-    """Checks that are not well, with the subjects and texts of what they name."""
+    """Failed checks, with the subjects and texts of their findings."""
     levels = {"skipped": 0, "ok": 1, "warn": 2, "fail": 3}
     return {
         c["id"]: (c["verdict"], c["summary"] + " | " + " | ".join(f'{i["subject"]}: {i["text"]}' for i in c["items"]))
@@ -133,7 +133,7 @@ def bad(report, least="warn"):
 
 
 def in_small_shm(options, kib):
-    """Runs what follows in a mount namespace with a /dev/shm of its own."""
+    """Moves this process into a mount namespace with its own /dev/shm."""
     script = f'mount -t tmpfs -o size={kib}k tmpfs /dev/shm && {{ [ -z "$ZOO_FILL" ] || head -c "$ZOO_FILL" /dev/zero > /dev/shm/filler; }}; exec "$@"'
     return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh"]
 
@@ -147,7 +147,7 @@ def job(options, n_ranks=None, **more):
         started.end()
 
 
-# Each fault: a generator of (check that must name it, words its answer must hold, report, seconds).
+# Each fault: a generator of (check that must name it, words that its answer must contain, report, seconds).
 
 
 def clean(options):
@@ -217,7 +217,7 @@ def shm_stale_and_live(options):
 def memlock(options):
     with job(options, limits={"RLIMIT_MEMLOCK": 65536}):
         report, _ = check(options, name="memlock")
-        # Without an RDMA device the limit hurts nobody: it is a warning at most.
+        # Without an RDMA device the limit is harmless: a warning at most.
         limits = [c for c in report["checks"] if c["id"] == "limits"][0]
         assert "locked memory" in json.dumps(limits).lower(), limits
         return f'limits {limits["verdict"]}: {limits["summary"][:100]}'
@@ -249,7 +249,7 @@ def master_address(options):
 
 @contextlib.contextmanager
 def tun(name, address):
-    """An interface that is up, has an address, and reaches nobody."""
+    """An interface that is up and has an address, but reaches nothing."""
     device = os.open("/dev/net/tun", os.O_RDWR)
     fcntl.ioctl(device, 0x400454CA, struct.pack("16sH14x", name.encode(), 0x0001 | 0x1000))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
@@ -292,7 +292,7 @@ def zombie(options):
 
 
 def orphan(options):
-    """A rank of an earlier run whose launcher is gone, beside a job that runs."""
+    """An orphaned rank of an earlier run, beside a running job."""
     plain = argparse.Namespace(**{**vars(options), "no_gpu": True})
     earlier = Job(plain, 1, environ={"TORCHELASTIC_RUN_ID": "earlier-run", "TORCHELASTIC_RESTART_COUNT": "0"})
     try:

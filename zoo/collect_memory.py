@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Memory of a `collect` of many nodes: it must not grow with their number nor with the size of what they send.
+"""Memory of a `collect` of many nodes: it must grow neither with their number nor with the size of their bundles.
 
     zoo/collect_memory.py PROGRAM [NODES] [MIB]
 
-A stand-in for ssh plays one real bundle of MIB MiB for each of NODES nodes. Prints the largest memory that the collecting
-process held, for one node, for a quarter of them and for all; ends with 1 if that is more than 20 MiB and 2 MiB for each
-node that is asked at once (64).
+A stand-in for ssh replays one real bundle of MIB MiB for each of NODES nodes. Prints the peak memory of the collecting
+process for one node, for a quarter of them and for all. Exits with 1 if that is more than 20 MiB plus 2 MiB for each node
+asked at once (64).
 """
 
 import os
@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 
-# `--parallel` without being told.
+# The default of `--parallel`.
 AT_ONCE = 64
 STANDIN = '#!/bin/sh\nexec cat "{}"\n'
 
@@ -28,7 +28,7 @@ def peak_mib(program, folder, nodes):
     held = 0
     while child.poll() is None:
         with open(f"/proc/{child.pid}/status") as file:
-            # In kB; of one that has just ended there is none.
+            # In kB; a process that has just ended has none.
             held = max([held, *(int(line.split()[1]) for line in file if line.startswith("VmHWM"))])
         time.sleep(0.005)
     took = time.monotonic() - began
@@ -48,7 +48,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "noise.log")
         with open(log, "wb") as file:
-            # Nothing that a compressor could shorten.
+            # Incompressible.
             file.write(os.urandom(mib << 20))
         bundle = os.path.join(folder, "bundle.tar.zst")
         bare = ["--no-logs", "--no-stacks", "--no-ras", "--pid", str(os.getpid())]

@@ -1,4 +1,4 @@
-"""What others say of the same stalled run: NCCL's RAS, and PyTorch's analyzer of Flight Recorder dumps."""
+"""The answers of other tools to the same stalled run: NCCL's RAS and PyTorch's analyzer of Flight Recorder dumps."""
 
 import os
 import re
@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-# What the analyzer's words come to, as ids of the closed list.
+# The analyzer's results as ids of the closed list.
 FR_CAUSES = {
     "COLLECTIVE_TYPE_MISMATCH": "op-mismatch",
     "SIZE_OR_SYNTAX_MISMATCH": "shape-mismatch",
@@ -16,16 +16,16 @@ FR_CAUSES = {
 
 
 def ask_ras(port, node=None, seconds=12):
-    """The text of VERBOSE STATUS, or why there is none. `node`: the network namespace to ask in, hence a process of its
-    own."""
+    """The text of VERBOSE STATUS, or why there is none. `node`: the network namespace to ask in, which takes a separate
+    process."""
     command = [sys.executable, os.path.abspath(__file__), str(port), str(seconds), *([node] if node else [])]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=seconds + 10)
     return done.stdout or f"no answer: {last_line(done.stderr)}"
 
 
 def ras_text(port, seconds):
-    """All ranks of a node listen on one port and the kernel picks one of them: if it is one that is stopped, another try
-    may reach another. One that is alive answers the first line at once."""
+    """All ranks of a node listen on one port, and the kernel picks one of them. If that one is stopped, another try may
+    reach another. A live rank answers the first line at once."""
     end = time.monotonic() + seconds
     got = b""
     while not got and time.monotonic() < end:
@@ -48,11 +48,11 @@ def ras_text(port, seconds):
 
 
 def judge_ras(text, pids, right):
-    """One line, and whether it names the rank and the cause. `pids`: pid to global rank."""
+    """A one-line summary, and whether it names the rank and the cause. `pids`: pid to global rank."""
     if text.startswith("no answer") or not text.strip():
         return {"says": "nothing listens" if "refused" in text else text.strip()[:80] or "no answer", "rank": False, "cause": False}
     wrong = text.partition("\nErrors\n")[2]
-    # Blocks: a heading with a word in capitals, then lines that are set in. Those of an ERROR report, they are not to blame.
+    # Blocks: a heading with a word in capitals, then indented lines. The ranks of an ERROR block report it; they are not to blame.
     named, kinds, word = {}, [], None
     for line in wrong.splitlines():
         if line and not line.startswith((" ", "=")):
@@ -78,7 +78,7 @@ def judge_ras(text, pids, right):
 
 
 def ask_for_dumps(prefix, ranks, seconds=4.0):
-    """Writes to each rank's pipe, as PyTorch's documentation tells; answers with the ranks that have dumped."""
+    """Writes to each rank's pipe, as PyTorch's documentation says; returns the ranks that have dumped."""
     waiting = {}
     for rank in ranks:
         path = f"{prefix}{rank}.pipe"
@@ -101,7 +101,7 @@ def ask_for_dumps(prefix, ranks, seconds=4.0):
 
 
 def judge_fr(text, dumped, right):
-    """The same for the analyzer's output. The first entry with errors counts; those after it follow from it."""
+    """The same for the analyzer's output. The first entry with errors counts; later ones are consequences."""
     if not dumped:
         return {"says": "no dumps", "rank": False, "cause": False}
     undumped = re.search(r"(?:Missing dump files from ranks|missed FR dumps from ranks) \(?\{([\d, ]+)\}", text)

@@ -1,13 +1,13 @@
-"""The catalogue: every fault that the zoo can plant, what it is, and what answer is right. Plain data, no PyTorch.
+"""The catalogue: every fault that the zoo can plant, with the right answer. Plain data, no PyTorch.
 
-`cause` is an id of the closed list of causes (`ringleader explain CAUSE`); `also` are ids that are right as well, each
-because the evidence cannot tell the two apart or because both words say the same of what was done. `words`: the report
-says what kind of thing the rank was caught in if one of them stands in it; not part of "right cause", counted apart.
+`cause` is an id of the closed list of causes (`ringleader explain CAUSE`). `also` lists ids that are right as well, because
+the evidence cannot distinguish the two or because both describe the fault. `words`: if the report contains one of them, it
+names the rank's activity; this is counted separately from "right cause".
 """
 
 from dataclasses import dataclass
 
-# What can go wrong in the calls needs the kind of job that makes such calls; what befalls a process goes with any.
+# A fault in the calls needs a kind of job that makes such calls; a fault of a process works with any job.
 ANY = ("ddp", "plain", "fsdp", "mesh", "pipeline")
 OUTSIDE = "stuck-outside-collective"
 
@@ -21,21 +21,21 @@ class Fault:
     kinds: tuple = ANY
     # calls, process, gpu, host, slow, network: planted in the middle of training. start: before the first step.
     group: str = "calls"
-    # True: ranks end by themselves, so that the job may be over before anything stalls.
+    # True: ranks end by themselves, so the job may end before anything stalls.
     ends: bool = False
-    # How ranks are started, place by place: "keep" leaves the others alone when a rank ends (srun, mpirun), "torchrun"
-    # is PyTorch's own launcher, which ends them.
+    # The launcher for each place: "keep" leaves the others alone when a rank ends (srun, mpirun), "torchrun" is
+    # PyTorch's own launcher, which ends them.
     launch: tuple = ("keep",)
-    # one: the rank it was planted in. none: no single rank is to blame, any answer to "who" is right.
+    # one: the rank with the fault. none: no single rank is to blame; any answer to "who" is right.
     culprit: str = "one"
     words: tuple = ()
     # Each rank in a network namespace of its own.
     nodes: bool = False
-    # Smallest number of ranks, and ranks it may be planted in (None: any).
+    # Smallest number of ranks, and the ranks that may get the fault (None: any).
     least: int = 2
     ranks: object = None
     needs: tuple = ()
-    # Seconds after planting within which an answer is awaited.
+    # Seconds to wait for an answer after planting.
     wait: float = 14.0
 
 
@@ -48,13 +48,13 @@ def _zero(world):
 
 
 FAULTS = [
-    # --- the calls themselves. Of two ranks that call different things neither is the odd one: three at least.
-    Fault("skip", "a rank leaves out one collective (a branch that depends on the rank)", "skipped-collective",
+    # --- the calls. If two ranks call different things, neither is the odd one: at least three ranks.
+    Fault("skip", "a rank skips one collective (a branch that depends on the rank)", "skipped-collective",
           also=("shape-mismatch", "op-mismatch"), kinds=("plain", "ddp", "fsdp", "mesh"), least=3),
-    Fault("extra", "a rank calls a collective that no other calls", "extra-collective",
+    Fault("extra", "a rank calls a collective that no other rank calls", "extra-collective",
           also=("op-mismatch", "skipped-collective", "collective-order-mismatch"), kinds=("fsdp", "plain", "ddp"), least=3),
     Fault("kind", "a rank calls all_gather where the others call all_reduce", "op-mismatch", kinds=("plain",), least=3),
-    Fault("shape", "a rank's tensor has a few of the elements", "shape-mismatch", kinds=("plain",), least=3),
+    Fault("shape", "a rank's tensor has only some of the elements", "shape-mismatch", kinds=("plain",), least=3),
     Fault("dtype", "a rank's tensor is half precision", "dtype-mismatch", also=("shape-mismatch",), kinds=("plain",), least=3),
     Fault("order", "a rank calls the same two collectives in the other order", "collective-order-mismatch",
           also=("op-mismatch", "shape-mismatch"), kinds=("plain",), least=3),
@@ -82,7 +82,7 @@ FAULTS = [
     # --- the GPU's program
     Fault("cuda-oom", "GPU memory runs out on one rank", "cuda-oom", group="gpu", ends=True,
           launch=("keep", "keep", "torchrun")),
-    Fault("illegal-access", "a kernel of the program writes to an address nobody owns", "illegal-memory-access",
+    Fault("illegal-access", "a kernel of the program writes to an unmapped address", "illegal-memory-access",
           group="gpu", ends=True),
     Fault("device-assert", "an index out of range on the GPU", "device-assert", group="gpu", ends=True),
     Fault("endless-kernel", "a kernel before the collective never ends", "gpu-kernel-stuck", group="gpu",
@@ -90,10 +90,10 @@ FAULTS = [
     Fault("cuda-call", "the host waits in a CUDA call for another stream, which never ends", OUTSIDE,
           also=("gpu-kernel-stuck",), group="gpu", words=("CUDA", "cuda", "Synchronize", "driver")),
     # --- the host's program
-    Fault("data-loader", "a worker of the data loader waits for a reply that never comes", OUTSIDE, also=("slow-rank-stall",),
+    Fault("data-loader", "a data loader worker waits for a reply that never comes", OUTSIDE, also=("slow-rank-stall",),
           kinds=("ddp",), group="host", words=("data loader", "dataloader", "DataLoader")),
     Fault("lock", "two threads take two locks in opposite order", OUTSIDE, group="host", words=("lock",)),
-    Fault("gil", "a C extension keeps the interpreter's lock", OUTSIDE, also=("slow-rank-stall",), group="host",
+    Fault("gil", "a C extension holds the GIL", OUTSIDE, also=("slow-rank-stall",), group="host",
           words=("GIL", "interpreter")),
     Fault("checkpoint", "one rank writes its checkpoint to slow storage", "slow-rank-stall", also=(OUTSIDE,), group="host",
           words=("checkpoint",)),
@@ -105,12 +105,12 @@ FAULTS = [
           words=("log", "pipe")),
     Fault("storage", "an object store stops in the middle of a reply", OUTSIDE, also=("slow-rank-stall",), group="host",
           words=("storage", "socket", "read", "network")),
-    Fault("compile", "an extension waits for the lock file of a build that is gone", OUTSIDE, group="host",
+    Fault("compile", "an extension waits for the lock file of a dead build", OUTSIDE, group="host",
           words=("compil", "build")),
     # --- slow, not stuck
-    Fault("slow-host", "one rank's host takes 250 ms longer, step by step", "straggler", also=("slow-rank-stall",),
+    Fault("slow-host", "one rank's host takes 250 ms longer in every step", "straggler", also=("slow-rank-stall",),
           kinds=("plain", "ddp", "fsdp"), group="slow", words=("host", "CPU"), wait=22.0),
-    Fault("slow-gpu", "one rank's GPU computes 250 ms longer, step by step", "straggler", also=("gpu-throttled",),
+    Fault("slow-gpu", "one rank's GPU computes 250 ms longer in every step", "straggler", also=("gpu-throttled",),
           kinds=("plain", "ddp", "fsdp"), group="slow", words=("GPU", "compute"), wait=22.0),
     Fault("slow-link", "the link of one node carries 3 MB/s", "slow-link", also=("straggler", "bandwidth-below-expected"),
           kinds=("plain",), group="slow", nodes=True, needs=("netns",), words=("network", "link"), wait=25.0),
@@ -121,9 +121,9 @@ FAULTS = [
           also=("network-link-down", "firewall-or-port", "routing-or-rail"), kinds=("plain", "ddp"), group="network", nodes=True,
           needs=("netns",)),
     # --- before the first step
-    Fault("wrong-interface", "one node is told to use an interface that does not reach the others", "wrong-interface",
+    Fault("wrong-interface", "one node is configured to use an interface that does not reach the others", "wrong-interface",
           also=("nccl-env-misconfigured", "nccl-env-mismatch"), kinds=("plain",), group="start", nodes=True, needs=("netns",), ends=True, wait=40.0),
-    Fault("no-interface", "one rank is told to use an interface that does not exist", "wrong-interface",
+    Fault("no-interface", "one rank is configured to use an interface that does not exist", "wrong-interface",
           also=("nccl-env-misconfigured", "nccl-env-mismatch"), kinds=("plain",), group="start", ends=True, wait=40.0),
     Fault("missing-rank", "one rank is never started", "missing-rank", kinds=("plain",), group="start", ranks=_not_zero, wait=40.0),
     Fault("missing-node", "one of the nodes never joins", "missing-rank", kinds=("plain",), group="start", nodes=True,
@@ -145,7 +145,7 @@ BY_NAME = {fault.name: fault for fault in FAULTS}
 
 @dataclass(frozen=True)
 class Healthy:
-    """A job in which nothing is wrong: no stall may be called, no cause named."""
+    """A healthy job: a stall report or a cause is wrong."""
 
     name: str
     says: str
@@ -165,15 +165,15 @@ HEALTHY = [
     Healthy("fsdp", "FSDP2", "fsdp", {}),
     Healthy("mesh", "2x2 mesh, two groups", "mesh", {}),
     Healthy("pipeline", "stages that send and receive", "pipeline", {}),
-    Healthy("checkpoint", "a checkpoint of three usual steps, every 20 steps", "ddp", {"checkpoint_every": 20}),
+    Healthy("checkpoint", "a checkpoint that takes three usual steps, every 20 steps", "ddp", {"checkpoint_every": 20}),
     Healthy("checkpoint-one", "the same, written by rank 0 alone while the others wait", "fsdp",
             {"checkpoint_every": 20, "checkpoint_rank": 0}),
-    Healthy("first-step", "a first step of 20 s on every rank, as compilation takes", "plain", {"first_step_seconds": 20}),
+    Healthy("first-step", "a first step of 20 s on every rank, like a compilation", "plain", {"first_step_seconds": 20}),
     Healthy("first-step-uneven", "one rank compiles 12 s longer than the others", "ddp",
             {"first_step_seconds": 3, "first_step_extra": 12}),
     Healthy("compile", "torch.compile", "ddp", {"compile": True}),
     Healthy("evaluation", "an evaluation of 4 s every 25 steps", "fsdp", {"eval_every": 25, "eval_seconds": 4}),
-    Healthy("uneven-steps", "steps of 60 to 400 ms, on every rank at another time", "plain", {"jitter_ms": 340}),
+    Healthy("uneven-steps", "steps of 60 to 400 ms, different on every rank", "plain", {"jitter_ms": 340}),
     Healthy("one-rank", "a single rank", "ddp", {}, world=1),
     Healthy("own-gpus", "a GPU for each rank", "ddp", {}, world="own"),
     Healthy("own-gpus-fsdp", "the same with FSDP2 and checkpoints", "fsdp", {"checkpoint_every": 20}, world="own"),

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""A job of thousands of ranks on simulated agents against a real etcd, with things killed while it is watched.
+"""A job of thousands of ranks on simulated agents and a real etcd; agents, analyser and etcd are killed during the watch.
 
     zoo/hub.py --agents target/debug/examples/agents --nodes 1280 --ranks 8
 
-One process speaks for all agents, each with a lease of its own; two processes stand for election as analyser. A rank leaves
-out a collective (three times: in peace, after the analyser was killed, after etcd was killed and started again), an agent is
-killed, the analyser is killed, etcd is killed and started on its data. Every step has a bound; the first one that fails ends
-the run with code 1. The last line is a JSON object with all that was measured. Needs etcd (Debian: etcd-server).
+One process runs all agents, each with its own lease; two processes are candidates for analyser. A rank skips a collective
+three times: in normal operation, after the analyser was killed, and after etcd was killed and restarted. An agent is killed,
+the analyser is killed, etcd is killed and restarted on its data. Every step has a time limit; the first one that fails ends
+the run with code 1. The last line is a JSON object with all measurements. Needs etcd (Debian: etcd-server).
 """
 
 import argparse
@@ -30,8 +30,8 @@ class Failed(Exception):
 
 
 def free_port():
-    # Below those that the kernel hands out: a client that tries again and again while nobody listens would in the end be
-    # given the server's own port, be connected with itself, and keep the server from coming back.
+    # Below the ephemeral ports: a client that retries while nothing listens would eventually
+    # get the server's own port, connect to itself, and keep the server from coming back.
     while True:
         with socket.socket() as s:
             try:
@@ -70,13 +70,13 @@ class Lines:
                 self.seen.append(line)
 
     def poll(self):
-        """What was printed and not asked for yet."""
+        """Printed lines that nobody has consumed yet."""
         self.take_in()
         new, self.waited = self.seen[self.waited:], len(self.seen)
         return new
 
     def find(self, having):
-        """The next line that is accepted; what comes after it is left for later."""
+        """The next accepted line; later lines stay queued."""
         self.take_in()
         while self.waited < len(self.seen):
             self.waited += 1
@@ -90,7 +90,7 @@ class Lines:
 
 
 def wait(what, seconds, *sources, having):
-    """The first line of any of the processes that `having` accepts, and how long it took."""
+    """The first line of any process that `having` accepts, and the time it took."""
     begun = time.time()
     while time.time() - begun < seconds:
         for source in sources:
@@ -158,7 +158,7 @@ def cpu_s(pid):
 
 
 def delay_s(pid):
-    """Time for which threads were ready to run and got no processor."""
+    """Time for which threads were runnable without a processor."""
     total = 0
     for task in os.listdir(f"/proc/{pid}/task"):
         try:
@@ -212,7 +212,7 @@ def note(text):
 def play(args, etcd, started, out):
     etcd.start()
     hub = f"etcd://127.0.0.1:{etcd.client}/zoo?connections={args.connections}"
-    # The job has run for ten minutes when watching begins.
+    # The job has been running for ten minutes when the watch begins.
     begin = int((time.time() - 600) * 1e9)
     agents = Lines([args.agents, "run", hub, "--nodes", str(args.nodes), "--ranks", str(args.ranks), "--gap-ms",
                     str(args.gap_ms), "--step-ms", str(args.step_ms), "--start", str(begin)])
@@ -228,7 +228,7 @@ def play(args, etcd, started, out):
     _, out["joined_s"] = wait("all nodes joined", 180, one, having=is_whole)
     note(f"all {args.nodes} nodes joined after {out['joined_s']:.1f} s")
 
-    # Peace.
+    # Normal operation.
     cpu, since = etcd.cpu_s(), time.time()
     own, theirs = cpu_s(one.process.pid), cpu_s(agents.process.pid)
     parts = {"analyser": one.process.pid, "agents": agents.process.pid, "etcd": etcd.process.pid}
@@ -258,7 +258,7 @@ def play(args, etcd, started, out):
         "analyser_cpu": round((cpu_s(one.process.pid) - own) / seconds, 2),
         "agents_cpu": round((cpu_s(agents.process.pid) - theirs) / seconds, 2),
         "etcd_cpu": round((etcd.cpu_s() - cpu) / seconds, 2), "etcd": etcd.state(), "failed": sum(l["failed"] for l in sent),
-        # Above a few hundredths of the time the machine was busy with something else.
+        # Above a few per cent the machine was busy with other work.
         "waited_for_cpu": {name: round((delay_s(pid) - delays[name]) / seconds, 2) for name, pid in parts.items()},
     }
     note(f"peace: {json.dumps(out['peace'])}")
@@ -271,7 +271,7 @@ def play(args, etcd, started, out):
         planted, _ = wait("the fault planted", 30, agents, having=lambda line: line.get("agents") == "fault")
         stall, _ = wait(f"the verdict {when}", 60, by, having=lambda line: line.get("what") == "stall")
         recorded, _ = wait("the incident", 10, by, having=lambda line: line.get("what") == "recorded")
-        # The last digest that the verdict needs says that nothing has moved for as long as is usual.
+        # The last digest that the verdict needs says that nothing has moved for the usual time.
         found = {
             "when": when, "rank": rank, "suspects": stall["suspects"],
             "after_break_s": round(stall["at"] - planted["stuck_at"], 2), "expected_s": stall["expected_s"],

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""A file system that stops to answer in the middle of a file, and a command beside it.
+"""A file system that stops responding in the middle of a file, and a command beside it.
 
     zoo/hung_mount.py DIR BYTES COMMAND...
 
-In a mount namespace of its own, DIR shows job.log, other.log and third.log, a MiB of lines each. Reads below BYTES are answered,
-all others never: as a server does that goes away while its file is read. Names that begin with "gone" are never looked up. Ends with the command's exit status; 69 if
-this machine does not let us mount. Root, and Linux's FUSE (the protocol of include/uapi/linux/fuse.h, 7.23 and later).
+In its own mount namespace, DIR shows job.log, other.log and third.log, one MiB of lines each. It answers reads below BYTES and
+never any others, like a server that disappears while its file is read. Lookups of names that begin with "gone" never return.
+Exits with the command's exit status, or 69 if this machine does not allow the mount. Needs root and Linux's FUSE (the protocol
+of include/uapi/linux/fuse.h, 7.23 and later).
 """
 
 import ctypes
@@ -63,7 +64,7 @@ def serve(fuse, answered):
         elif opcode == GETATTR:
             answer = struct.pack("<QII", 60, 0, 0) + attributes(node)
         elif opcode in (OPEN, OPENDIR):
-            # 1: no cache and no reading ahead, so that a read is what was asked for.
+            # 1: no cache and no readahead, so that reads arrive as requested.
             answer = struct.pack("<QII", node, 1 if opcode == OPEN else 0, 0)
         elif opcode in (READ, READDIR):
             _, start, size = struct.unpack_from("<QQI", body)
@@ -91,7 +92,7 @@ def main():
         sys.exit(not_here(os.strerror(ctypes.get_errno())))
     threading.Thread(target=serve, args=(fuse, answered), daemon=True).start()
     status = subprocess.run(command, check=False).returncode
-    # Whoever still waits there is let go of with us.
+    # Processes that still wait there are released when we exit.
     os._exit(status)
 
 

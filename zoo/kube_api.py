@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""A stand-in for the API of Kubernetes: lists pods, and runs exec on this machine over a WebSocket.
+"""A stand-in for the Kubernetes API: lists pods and runs exec on this machine over a WebSocket.
 
-    zoo/kube_api.py FOLDER PROGRAM     writes FOLDER/kubeconfig, then serves on loopback until it is ended
+    zoo/kube_api.py FOLDER PROGRAM     writes FOLDER/kubeconfig, then serves on loopback until killed
     KUBECONFIG=FOLDER/kubeconfig ringleader check --kube app=x     (a build with --features kube)
 
-Pods: well (runs the command here, PROGRAM as `ringleader`), bare (has no such program; runs others, with FOLDER/bare as
-its home), slow (sleeps), forbidden (exec is refused), done (has ended, so nobody asks it). Labels are not looked at but
-for `app=none`, which chooses nothing. What it speaks: the list and exec calls of core/v1, and v4.channel.k8s.io (a byte
-for the channel before each message; 0 input, 1 output, 2 errors, 3 the status as JSON; the end of the input cannot be
-told).
+Pods: well (runs the command here, PROGRAM as `ringleader`), bare (lacks this program; runs others, with FOLDER/bare as its
+home), slow (sleeps), forbidden (exec is refused), done (has ended, so nothing asks it). Labels are ignored, except for
+`app=none`, which selects nothing. Protocol: the list and exec calls of core/v1, and v4.channel.k8s.io (a channel byte before
+each message: 0 input, 1 output, 2 errors, 3 the status as JSON; the protocol cannot signal the end of the input).
 """
 
 import base64
@@ -90,7 +89,7 @@ class Api(http.server.BaseHTTPRequestHandler):
             errors = []
             reader = threading.Thread(target=lambda: errors.append(run.stderr.read()))
             reader.start()
-            # As it comes.
+            # Unbuffered.
             while data := run.stdout.read1(65536):
                 self.send(1, data)
             reader.join()
@@ -105,14 +104,14 @@ class Api(http.server.BaseHTTPRequestHandler):
         self.close_connection = True
 
     def feed(self, pipe):
-        """Hands what comes on channel 0 to a process, until either ends."""
+        """Copies channel 0 to a process until either ends."""
         try:
             while True:
                 first, second = self.rfile.read(2)
                 size = second & 0x7F
                 if size > 125:
                     size = int.from_bytes(self.rfile.read(2 if size == 126 else 8), "big")
-                # A client masks what it sends (RFC 6455, 5.3).
+                # Clients mask their messages (RFC 6455, 5.3).
                 mask = self.rfile.read(4)
                 data = self.rfile.read(size)
                 mask = int.from_bytes((mask * (size // 4 + 1))[:size], "big")
@@ -126,7 +125,7 @@ class Api(http.server.BaseHTTPRequestHandler):
             pass
 
     def send(self, channel, data):
-        # In pieces, as the kubelet does.
+        # In pieces, like the kubelet.
         for start in range(0, len(data), 4096):
             self.frame(2, bytes([channel]) + data[start : start + 4096])
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Starts ranks the way a launcher does, fast: importing PyTorch takes seconds, so one process imports it, without touching
-CUDA, and every job is forked from there.
+"""Starts ranks like a launcher, but fast: importing PyTorch takes seconds, so one process imports it without touching CUDA
+and forks every job.
 
     zoo/launch.py serve            requests and answers are JSON lines on stdin and stdout (see `serve`)
 
-A forked rank shows its own command line and environment in /proc, as one that was started by torchrun would: what looks
-at it from outside sees no difference, but for the parent of the launcher.
+A forked rank shows its own command line and environment in /proc, like a rank started by torchrun. From outside only the
+parent of the launcher differs.
 """
 
 import atexit
@@ -23,23 +23,23 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
-# Room in the memory from which /proc shows the command line and the environment.
+# Size of the memory behind the command line and the environment in /proc.
 PAD = 16384
 
 
 def reserve():
-    """Starts this program again with long arguments and a long environment, whose room its children use."""
+    """Restarts this program with long arguments and a long environment, to reserve space for its children."""
     if os.environ.get("ZOO_PAD") is None:
         environment = {**os.environ, "ZOO_PAD": "x" * PAD, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         os.execve(sys.executable, [sys.executable, os.path.abspath(__file__), *sys.argv[1:], "x" * 2048], environment)
 
 
 def dress(arguments, environment):
-    """Makes /proc/self/cmdline, /proc/self/environ and getenv say what is given."""
+    """Sets the contents of /proc/self/cmdline, /proc/self/environ and getenv."""
     with open("/proc/self/stat") as file:
         fields = file.read().rpartition(")")[2].split()
     arg_start, arg_end, env_start, env_end = (int(fields[n - 3]) for n in (48, 49, 50, 51))
-    # First the library's own table, which points into the memory that is written over next.
+    # First the C library's own table, which points into the memory that is overwritten next.
     os.environ.clear()
     os.environ.update(environment)
     for start, end, parts in (
@@ -63,7 +63,7 @@ def to_file(path):
 
 
 def end_with_parent():
-    """Should the runner be killed, nothing of it stays behind."""
+    """Nothing remains if the runner is killed."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
@@ -75,7 +75,7 @@ def note(path, event, **more):
 
 
 def run_to_end(body):
-    """Runs a forked process's part and ends the process as an interpreter would."""
+    """Runs the body of a forked process and exits like an interpreter."""
     code = 0
     try:
         body()
@@ -93,7 +93,7 @@ def run_to_end(body):
 
 
 def launcher(spec):
-    """The parent of the ranks. `keep`: waits until all have ended, whatever happens to one of them."""
+    """The parent of the ranks. `keep`: waits until all have ended, even if one fails."""
     os.setsid()
     end_with_parent()
     to_file(spec["log"])
@@ -145,7 +145,7 @@ def a_rank(spec, base, rank):
 
 
 def flight_recorder(request):
-    """PyTorch's own analyzer over a folder of dumps; its words go to a file."""
+    """Runs PyTorch's analyzer over a folder of dumps, with its output to a file."""
     to_file(request["out"])
     signal.alarm(30)
     sys.argv = ["fr_trace", *request["arguments"]]
@@ -195,7 +195,7 @@ def say(what):
     os.write(1, (json.dumps(what) + "\n").encode())
 
 
-# Below those that the kernel gives to clients: a connection of another job must not take one before it is listened on.
+# Below the ephemeral ports, so that no connection of another job takes one before we listen on it.
 PORTS = itertools.cycle(range(20000 + os.getpid() % 5000, 32000))
 
 

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""The fault zoo, live: plants one fault after another in a small training job, lets `ringleader watch` look on, and scores
-what it says: who, why, after how many seconds, and whether it kept quiet while all was well.
+"""The fault zoo, live: plants one fault after another in a small training job, runs `ringleader watch` beside it, and scores
+its answer: rank, cause, seconds, and silence while the job is healthy.
 
     zoo/live.py --bin target/release/ringleader --plugin target/release/libringleader_nccl.so --record DIR
-    zoo/live.py --only skip kill slow-gpu --places 1        some of it
-    zoo/live.py --no-watch                                  the faults alone: how each ends, where each rank stands
+    zoo/live.py --only skip kill slow-gpu --places 1        a subset
+    zoo/live.py --no-watch                                  the faults alone: how each ends, where each rank is
     zoo/live.py --self-test                                 the runner itself, with a stand-in for the watcher; no GPU
     zoo/live.py --list
 
-On the same stalled run NCCL's RAS and PyTorch's Flight Recorder analyzer are asked too. Needs Linux, PyTorch with NCCL and
-a GPU; as root for nodes (network namespaces), cgroups and the stuck mount, which are left out otherwise, and said so.
-Ranks beyond the number of GPUs share them: NCCL then takes each rank for a host of its own and uses sockets.
+It also asks NCCL's RAS and PyTorch's Flight Recorder analyzer about the same stalled run. Needs Linux, PyTorch with NCCL and
+a GPU. Nodes (network namespaces), cgroups and the stuck mount need root; without it they are skipped and reported as such.
+If there are more ranks than GPUs, ranks share GPUs: NCCL then treats each rank as a separate host and uses sockets.
 
-Everything started is ended, by pid. No setting of a GPU or of the machine is changed.
+It ends everything it starts, by pid, and changes no setting of a GPU or of the machine.
 """
 
 import argparse
@@ -60,7 +60,7 @@ def options_of(arguments):
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--self-test", action="store_true")
     options = parser.parse_args(arguments)
-    # For the self-test alone: a job without PyTorch, with other settings.
+    # For the self-test: a job without PyTorch, with other settings.
     options.kind, options.preload, options.settings = None, True, {}
     return options
 
@@ -74,7 +74,7 @@ def n_gpus():
 
 
 def possible():
-    """Needs of faults that this machine does not meet, with the reason."""
+    """Requirements of faults that this machine does not meet, with the reason."""
     lacking = {}
     if os.geteuid() != 0:
         lacking["root"] = "needs root"
@@ -111,7 +111,7 @@ def plan(options):
     if unknown:
         sys.exit(f"no such fault: {', '.join(sorted(unknown))}; see --list")
     chosen = [Run(options, name, what, place) for name, what, place in runs if wanted(name)]
-    # Neighbours in time should not be of one kind; longest first, so that none is left over at the end.
+    # Mix the kinds over time; longest first, so that no long run is left at the end.
     random.Random(options.seed).shuffle(chosen)
     chosen.sort(key=lambda run: -round(run.longest() / 20))
     return chosen
@@ -143,7 +143,7 @@ class Zoo:
                     for future in [pool.submit(self.one, run) for run in runs if run.name not in done]:
                         future.result()
                 finally:
-                    # Interrupted: runs that have begun are ended properly, no other begins.
+                    # Interrupted: running jobs end properly, and no new one starts.
                     self.stop = True
         finally:
             self.server.end()
@@ -154,11 +154,11 @@ class Zoo:
                 shutil.rmtree(self.base, ignore_errors=True)
 
     def wake_gpus(self):
-        """A driver that no process uses lets its GPUs go, and takes many seconds to start them: not what is measured here."""
+        """An unused driver releases its GPUs and takes many seconds to start them again; keeps that out of the measurement."""
         if not self.gpus or not self.options.preload:
             return None
         code = "import sys, torch; held = [torch.zeros(1, device=i) for i in range(torch.cuda.device_count())]; print(flush=True); "
-        # It ends with the runner, whatever ends that.
+        # It ends with the runner in any case.
         command = [sys.executable, "-c", code + "sys.stdin.read()"]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         process.stdout.readline()
@@ -178,7 +178,7 @@ class Zoo:
             number = self.n_started
         try:
             result = run.do(self, number)
-        except Exception as error:  # One run that cannot be made must not cost the others.
+        except Exception as error:  # A run that cannot be made must not affect the others.
             result = {**run.place_of(), "failed": f"{type(error).__name__}: {error}"[:300]}
         self.keep(result)
 
@@ -240,7 +240,7 @@ def seconds(value):
 
 
 def totals(results):
-    """What the scoreboard says in one line, as numbers."""
+    """The totals of the scoreboard."""
     scored = [result for result in results if "right" in result and result["group"] != "healthy"]
     healthy = [result for result in results if "right" in result and result["group"] == "healthy"]
     return {

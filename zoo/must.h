@@ -1,5 +1,5 @@
-// What a program of the zoo does with a call of CUDA or NCCL that fails: says which, and ends at once, without waiting for
-// threads of libraries.
+// Error handling of CUDA and NCCL calls in the zoo: prints the failed call and exits at once, without waiting for library
+// threads.
 #pragma once
 #include <cstdio>
 #include <cstdlib>

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Nodes on one machine: a network namespace each, with an interface `eth0` (TAP), and between them a switch in user space,
-which can lose or slow down a node's packets when told. Needs root and /dev/net/tun, no iproute2, no kernel module more.
+"""Nodes on one machine: one network namespace each, with an interface `eth0` (TAP), and a switch in user space between them,
+which can lose or delay a node's packets on request. Needs root and /dev/net/tun, but neither iproute2 nor kernel modules.
 
-    zoo/netns.py N CONTROL     answers with a line of JSON: {"pid": P, "nodes": ["/proc/P/fd/7", …]}; ends with its stdin
+    zoo/netns.py N CONTROL     prints a line of JSON: {"pid": P, "nodes": ["/proc/P/fd/7", …]}; ends with its stdin
 
 CONTROL is the path of a datagram socket: {"node": 2, "lose": 1.0} or {"node": 2, "bytes_per_s": 3000000}.
 Node n has the address 10.77.0.(10+n), and an interface `mgmt0`, 192.0.2.(10+n), which leads nowhere.
@@ -35,7 +35,7 @@ def must(said, what):
 
 
 def enter(node, name=None):
-    """Moves this process into a node's network, and gives it a host name of its own."""
+    """Moves this process into a node's network and sets its host name."""
     file = os.open(node, os.O_RDONLY)
     must(libc().setns(file, CLONE_NEWNET), "setns")
     os.close(file)
@@ -49,7 +49,7 @@ def address(n):
 
 
 def interface(name, ip):
-    """A TAP that is up and has an address; its file."""
+    """Creates a TAP interface, up and with an address; returns its file."""
     device = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
     fcntl.ioctl(device, 0x400454CA, struct.pack("16sH14x", name.encode(), 0x0002 | 0x1000))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
@@ -62,7 +62,7 @@ def interface(name, ip):
 
 
 def make_node(n):
-    """(file of the interface, file of the namespace, one more that only has to stay open)"""
+    """(file of the interface, file of the namespace, a file that must stay open)"""
     here, there = socket.socketpair()
     pid = os.fork()
     if pid == 0:
@@ -91,7 +91,7 @@ class Switch:
         self.known = {}
         self.lose = [0.0] * len(devices)
         self.rate = [0] * len(devices)
-        # For each slow node and direction: when the line is free again, and what waits for it.
+        # For each slow node and direction: when the line is free again, and the waiting packets.
         self.free_at = {}
         self.waiting = {}
 
@@ -140,7 +140,7 @@ class Switch:
                 line = (node, direction)
                 free = max(time.monotonic(), self.free_at.get(line, 0.0))
                 if free - time.monotonic() > 0.3:
-                    return  # The queue of a slow line is short, and what does not fit is lost.
+                    return  # A slow line has a short queue; packets that do not fit are lost.
                 self.free_at[line] = free + len(frame) / self.rate[node]
                 self.waiting.setdefault(line, deque()).append((self.free_at[line], target, frame))
                 return
@@ -157,11 +157,11 @@ class Switch:
         try:
             os.write(self.devices[target], frame)
         except OSError:
-            pass  # Its interface is down, or its queue is full: a packet lost.
+            pass  # Its interface is down or its queue is full: the packet is lost.
 
 
 def possible():
-    """None, or why nodes cannot be made here."""
+    """None, or why nodes cannot be created here."""
     try:
         for file in make_node(0):
             os.close(file)

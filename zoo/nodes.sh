@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A thousand simulated nodes: local processes in place of ssh that play recorded answers, so that the asking side can be
-# measured by itself. Among them a node with another value, one that fails, one that is slow, one that is dead.
+# A thousand simulated nodes: local processes in place of ssh replay recorded answers, so that only the asking side is
+# measured. One node has a different value, one fails, one is slow and one is dead.
 #
 #   zoo/nodes.sh PROGRAM [N] [ARGUMENTS OF check…]
 #
@@ -13,8 +13,8 @@ shift $(($# < 2 ? $# : 2))
 dir="$(mktemp -d)"
 trap 'rm -rf "$dir"' EXIT
 
-# The answer is what this machine says of itself, with the host's name put in, and as long as that of a GPU node:
-# 60 checks, 200 values. No time, since a recorded one says nothing of clocks.
+# The answer is this machine's own, with the node's host name, and as long as that of a GPU node: 60 checks, 200 values.
+# No time, since a recorded time says nothing about clocks.
 "$program" check --format jsonl --fail-on never > "$dir/answer"
 python3 - "$dir" <<'PYTHON'
 import json, sys
@@ -42,7 +42,7 @@ PYTHON
 
 cat > "$dir/ssh" <<'STUB'
 #!/bin/sh
-# Builtins alone: what is measured is the asking, not the start of tools.
+# Shell builtins only, so as not to measure the start of tools.
 while [ "$1" != -- ]; do shift; done
 host="$2"
 file=template

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A picture of the page of `ringleader watch --serve`: a pretended job of three ranks, of which one is stopped.
+# A screenshot of the page of `ringleader watch --serve`: a simulated job of three ranks, one of them stopped.
 # Needs chromium and a built program. Writes docs/watch.png.
 set -eu
 cd "$(dirname "$0")/.."

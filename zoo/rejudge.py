@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Judges the bundles of recorded live runs again, so that a change of the rules is seen on all of them without a GPU.
+"""Diagnoses the bundles of recorded live runs again, to show the effect of a rule change on all of them without a GPU.
 
-    zoo/rejudge.py target/release/ringleader FOLDER…        folders that zoo/live.py --bundles --record has written
+    zoo/rejudge.py target/release/ringleader FOLDER…        folders written by zoo/live.py --bundles --record
     zoo/rejudge.py target/release/ringleader FOLDER… --before OTHER_PROGRAM     only what differs between the two
 
-Prints each run whose cause or rank is not the planted one, then the sums. Runs without a bundle (nothing stalled, or the
-watcher said nothing) are counted apart. Ends with code 1 if nothing could be judged.
+Prints each run with a wrong cause or rank, then the totals. Runs without a bundle (no stall, or a silent watcher) are
+counted separately. Exits with 1 if nothing could be diagnosed.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def judge(program, run):
 
 
 def right(answer, want):
-    """Whether the cause, and whether the rank is right, as zoo/live.py counts them."""
+    """Whether the cause and the rank are right, as zoo/live.py counts them."""
     ranks, wanted = set(answer["ranks"]), set(want.get("ranks") or [])
     return answer["cause"] in (want.get("causes") or ["none"]), not wanted or bool(ranks) and ranks <= wanted
 

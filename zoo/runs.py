@@ -1,4 +1,4 @@
-"""One run of the zoo: a job, a fault in it, the watcher beside it, the answers of others, and the score."""
+"""One run of the zoo: a job, its fault, the watcher, the answers of other tools, and the score."""
 
 import concurrent.futures
 import json
@@ -19,7 +19,7 @@ import faults
 from launch import free_port
 
 HERE = Path(__file__).resolve().parent
-# Importing PyTorch, CUDA contexts and NCCL's start, on a machine where several jobs do so at once.
+# Importing PyTorch, CUDA contexts and NCCL's start, with several jobs at once.
 START_SECONDS = 90
 
 
@@ -37,13 +37,13 @@ class Run:
         return self.what.wait + (12 if self.what.group == "start" else 0)
 
     def settle(self, gpus):
-        """Where this run takes place: as random as the fault allows, the same for the same seed."""
+        """The place of this run: as random as the fault allows, the same for the same seed."""
         what, options = self.what, self.options
         self.gpus = gpus
         if self.healthy:
             self.kind = options.kind or what.kind
         else:
-            # Each fault begins with another kind of job, so that few places see all of them.
+            # Each fault begins with another kind of job, so that a few places cover all kinds.
             turn = self.place + sum(what.name.encode())
             self.kind = options.kind or what.kinds[turn % len(what.kinds)]
         self.world = options.ranks
@@ -55,7 +55,7 @@ class Run:
             if self.place % 3 == 1:
                 self.world = self.dice.randrange(least, options.ranks + 1)
             elif self.place % 3 == 2 and own >= least and not what.nodes:
-                # A GPU for each rank, if there are as many: NVLink or PCIe instead of sockets.
+                # One GPU per rank if there are enough: NVLink or PCIe instead of sockets.
                 self.world = own
         self.launch = what.launch if self.healthy else what.launch[self.place % len(what.launch)]
         if not options.preload:
@@ -76,7 +76,7 @@ class Run:
 
     def do(self, zoo, number):
         self.settle(zoo.gpus)
-        # Nothing that the watcher may see tells what will happen: neither names nor arguments.
+        # Neither names nor arguments reveal the fault to the watcher.
         self.folder = zoo.base / f"job-{number:03}"
         self.folder.mkdir()
         shared = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile_dir()
@@ -99,7 +99,7 @@ class Run:
             self.clean()
             self.forget()
             raise
-        # Before the dumps are read: a stalled job takes time of the GPUs that others share.
+        # Before the dumps are read, since a stalled job occupies GPUs that others share.
         self.clean()
         if "failed" not in result:
             result.update(self.judge_others())
@@ -167,9 +167,9 @@ class Run:
         return env
 
     def wrong_start(self, env):
-        """What faults before the first step change: (environment of single ranks, ranks that are not started)."""
+        """The changes by faults before the first step: (environment of single ranks, ranks that are not started)."""
         name, of, absent = self.what.name, {}, []
-        # For each setting the wrong one rank has, and the others have a right one where there is none by default.
+        # One rank has the wrong setting; the others get a right one if there is no default.
         if name == "wrong-interface":
             of = {"NCCL_SOCKET_IFNAME": "mgmt0"}
         elif name == "no-interface":
@@ -252,7 +252,7 @@ class Run:
         return result
 
     def did_watch(self):
-        """None if the watcher did; else the run is void: silence of a watcher that does not run is worth nothing."""
+        """None if the watcher ran; otherwise the run is void, since the silence of a dead watcher proves nothing."""
         code = self.watcher.poll()
         seen = [event for event in self.stream.events if event["event"] == "watching"]
         # Nothing wrong, a verdict, undecided.
@@ -262,7 +262,7 @@ class Run:
         return {**self.place_now(), "failed": f"the watcher did not watch (exit code {code}): {said}"}
 
     def until_planted(self):
-        """The record of the planting; for healthy runs the first step. None if it does not come."""
+        """The record of the planting, or of the first step in healthy runs. None if it does not come."""
         end = self.began + START_SECONDS
         wanted = "first-step" if self.healthy else "planted"
         end += 40 if self.healthy else 0
@@ -298,7 +298,7 @@ class Run:
             return False
         if event["event"] == "verdict":
             return cause_of(event) != "none"
-        # What is said of stragglers in the first moments cannot be of this one yet.
+        # Straggler events in the first moments cannot be about this fault yet.
         late = event["arrived"] > planted["mono"] + 1.5
         return event["event"] == "straggler" and self.what.group == "slow" and late and event.get("confidence") != "low"
 
@@ -375,7 +375,7 @@ class Run:
     # --- the others
 
     def pids(self):
-        """Rank to pid, of all that ever started."""
+        """Rank to pid, for all ranks that ever started."""
         found = {}
         for line in self.read_truth():
             if line["event"] == "ranks":
@@ -385,10 +385,10 @@ class Run:
         return found
 
     def ask_others(self):
-        """While the job still stands: what RAS says, and the dumps. What they come to is judged when it has ended."""
+        """While the job hangs: asks RAS and requests the dumps. They are evaluated after the job has ended."""
         if self.options.no_others or self.options.backend != "nccl":
             return
-        # The namespace of a rank that nothing has befallen.
+        # The namespace of a healthy rank.
         node = self.nodes[0 if self.rank != 0 else 1] if self.nodes else None
         with concurrent.futures.ThreadPoolExecutor(1) as beside:
             said = beside.submit(compare.ask_ras, 28028 if self.nodes else self.ras_port, node)
@@ -419,7 +419,7 @@ class Run:
             return "the analyzer does not end"
         return out.read_text(errors="replace")
 
-    # --- what stands where, without a watcher
+    # --- where each rank is, without a watcher
 
     def look(self):
         said = []
@@ -496,8 +496,8 @@ class Run:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def step_seconds(self):
-        """The job's rhythm until something broke it: mean and longest step. A machine that many jobs share makes long
-        steps of its own, and an alarm is then none that is false."""
+        """The job's rhythm before the fault: mean and longest step. On a machine shared by many jobs some steps are long
+        anyway, and an alarm in them is not false."""
         lines = self.read_truth()
         first = [line["mono"] for line in lines if line["event"] == "first-step"]
         last = [line for line in lines if line["event"] in ("planted", "finished") and line.get("step", -1) > 0]
@@ -508,7 +508,7 @@ class Run:
         return round((end["mono"] - min(first)) / end["step"], 3), max(longest, default=None)
 
     def file_away(self, result):
-        """What the run leaves, under the name of the run; rings and dumps are small, checkpoints are not kept."""
+        """Keeps the files of the run under its name: rings and dumps, which are small, but no checkpoints."""
         to = Path(self.options.record) / self.name.replace("/", "-").replace(":", "-")
         shutil.rmtree(to, ignore_errors=True)
         shutil.rmtree(self.folder / "work", ignore_errors=True)
@@ -518,14 +518,14 @@ class Run:
             file.writelines(json.dumps(event) + "\n" for event in self.stream.events)
         (self.folder / "result.json").write_text(json.dumps(result, indent=1) + "\n")
         if not self.healthy and (result.get("answer") or {}).get("stall_s") is None:
-            # Nothing was said, or only at the job's end: why, the rings tell (mostly zeros: they pack to little).
+            # No answer, or only at the job's end: keep the rings to find out why (mostly zeros, they compress well).
             with tarfile.open(self.folder / "rings.tar.xz", "w:xz", preset=1) as archive:
                 archive.add(self.rings, "rings")
         self.folder.rename(to)
 
 
 class Stream:
-    """What the watcher says, with the moment at which it arrived."""
+    """The watcher's events with their arrival times."""
 
     def __init__(self):
         self.events = []
@@ -550,7 +550,7 @@ class Stream:
                 self.changed.notify_all()
 
     def wait_for(self, wanted, until):
-        """The first event that is wanted; None when it has not come by then or the watcher has ended."""
+        """The first wanted event; None if it has not come by then or the watcher has ended."""
         with self.changed:
             while True:
                 found = next((event for event in self.events if wanted(event)), None)
@@ -560,7 +560,7 @@ class Stream:
                 self.changed.wait(left)
 
     def sees(self):
-        """By what the watcher saw the job, at its best."""
+        """The watcher's best source."""
         seen = {event.get("sees") for event in self.events if event["event"] == "watching"}
         return next((by for by in ("plugin", "ras", "processes") if by in seen), None)
 
@@ -613,7 +613,7 @@ def tempfile_dir():
 
 def end_session(leader):
     """Ends every process of the session that the launcher opened; nothing else is in it. The launcher goes last, so that
-    it has buried the others."""
+    it can reap the others."""
     if not leader:
         return
     for _ in range(10):
@@ -629,7 +629,7 @@ def end_session(leader):
 
 
 def start_of(pid):
-    """When it was started, in ticks since boot; None when it is gone. With it a pid means one process for ever."""
+    """Start time in ticks since boot; None if the process is gone. Pid and start time identify a process uniquely."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except OSError:

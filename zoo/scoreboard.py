@@ -3,8 +3,8 @@
 
     zoo/scoreboard.py RESULTS.json… [--to docs/scoreboard.md] [--note TEXT]…
 
-Several files are parts of one scoreboard (the places of a zoo run in several calls); a run that is in two counts once, as
-the later file has it.
+Several files form one scoreboard (the places of a zoo run in several calls). A run that appears twice counts once, from the
+later file.
 """
 
 import argparse
@@ -60,7 +60,7 @@ def share(part, whole):
 
 
 def common(texts):
-    """The texts, each once with its number, most frequent first."""
+    """Each distinct text with its count, most frequent first."""
     counted = {}
     for text in texts:
         counted[text] = counted.get(text, 0) + 1
@@ -70,7 +70,7 @@ def common(texts):
 
 
 def without_ranks(text):
-    """Ranks differ from place to place; the table tells whether they were the right ones."""
+    """Drops rank numbers, which differ from place to place; the table counts the right ones."""
     import re
 
     return re.sub(r": rank \[[^\]]*\]|, no rank", "", text)
@@ -90,7 +90,7 @@ def row(fault, runs):
         why = common([run.get("skipped") or run.get("failed") or "not run" for run in runs]) if runs else "not run"
         return f"| `{fault.name}` | {fault.says} | `{fault.cause}` | left out: {escape(why)} | | | |"
     ranks = [run["right_rank"] for run in scored if run["right_rank"] is not None]
-    who = f"{sum(ranks)}/{len(ranks)}" if ranks else "nobody is"
+    who = f"{sum(ranks)}/{len(ranks)}" if ranks else "n/a"
     said = common([f"`{run['answer'].get('cause') or 'nothing'}`" for run in scored])
     after = times(scored, "verdict_s")
     when = f"{after[0]:.1f}–{after[-1]:.1f} s" if len(after) > 1 else (f"{after[0]:.1f} s" if after else "–")
@@ -127,19 +127,19 @@ def page(results, machines, not_run, notes):
         )
     lines += [""] + [note + "\n" for note in [*conditions(scored + healthy), *notes]]
     lines += [
-        "A small training job runs on its own, one fault is planted in one rank at a random step, `ringleader watch` looks on from",
-        "outside. Seconds count from the planting. The others are asked about the same stalled run: PyTorch's analyzer of Flight",
-        "Recorder dumps (`python -m torch.distributed.flight_recorder.fr_trace`, dumps asked for at once instead of after ten",
-        "minutes) and NCCL's RAS (`VERBOSE STATUS`). `zoo/live.py` makes it all again.", "",
+        "A small training job runs. One fault is planted in one rank at a random step, and `ringleader watch` observes from outside.",
+        "Seconds count from the planting. The other tools are asked about the same stalled run: PyTorch's analyzer of Flight Recorder",
+        "dumps (`python -m torch.distributed.flight_recorder.fr_trace`, with dumps requested at once instead of after ten minutes) and",
+        "NCCL's RAS (`VERBOSE STATUS`). `zoo/live.py` repeats all of it.", "",
         "| | |", "|---|---|",
         f"| faults, runs | {sums['faults']} kinds, {sums['runs']} runs |",
         f"| right culprit rank | {share(sums['right_rank'], sums['rank_asked'])} |",
         f"| right cause | {share(sums['right_cause'], sums['runs'])}; exactly the planted id {share(sum(r['exact_cause'] for r in scored), len(scored))} |",
-        f"| what the rank was caught in is said too (data loader, lock, …) | {share(sum(bool(r['right_words']) for r in scored), sum(r['right_words'] is not None for r in scored))} |",
-        f"| stall called after | {spread(times(stalls, 'stall_s'))} |",
+        f"| the report also names the rank's activity (data loader, lock, …) | {share(sum(bool(r['right_words']) for r in scored), sum(r['right_words'] is not None for r in scored))} |",
+        f"| stall reported after | {spread(times(stalls, 'stall_s'))} |",
         f"| rank and cause named after | {spread(times(stalls, 'verdict_s'))} (faults in mid-training) |",
         f"| straggler named after | {spread(times([r for r in scored if r['group'] == 'slow'], 'verdict_s'))} |",
-        f"| before the first step | {spread(times([r for r in scored if r['group'] == 'start'], 'verdict_s'))} from the job's start; the ten minutes that watch allows before a rhythm has shown were 8 s here |",
+        f"| before the first step | {spread(times([r for r in scored if r['group'] == 'start'], 'verdict_s'))} from the job's start; the ten minutes that watch allows before a rhythm is known were reduced to 8 s here |",
         f"| the jobs' own rhythm | {rhythm(results)} |",
         f"| alarm before the fault | {share(sums['early_alarms'], sums['runs'])} |",
         f"| healthy jobs without alarm | {share(sums['healthy_quiet'], sums['healthy'])} |",
@@ -162,15 +162,15 @@ def page(results, machines, not_run, notes):
             else:
                 lines.append(f"| `{one.name}` | {one.says} | not run: {result.get('skipped') or result.get('failed') or ''} | |")
     if not_run:
-        lines += ["", f"Not run, the time was up: {', '.join(not_run)}."]
+        lines += ["", f"Not run for lack of time: {', '.join(not_run)}."]
     wrong = [r for r in scored if not r["right"]]
     if wrong:
         lines += ["", "## What went wrong", ""]
         for result in sorted(wrong, key=lambda result: result["name"]):
             answer = result["answer"]
             lines.append(
-                f"* `{result['name']}` ({result['kind']}, rank {result['rank']} of {result['world']}): wanted "
-                f"`{result['want']['causes'][0]}`; said `{answer.get('cause') or 'nothing'}` of {answer.get('ranks') or 'nobody'}"
+                f"* `{result['name']}` ({result['kind']}, rank {result['rank']} of {result['world']}): expected "
+                f"`{result['want']['causes'][0]}`; got `{answer.get('cause') or 'nothing'}`, ranks {answer.get('ranks') or 'none'}"
                 f"{': ' + escape(answer['summary']) if answer.get('summary') else ''}"
             )
     failed = [r for r in results if "failed" in r]
@@ -186,17 +186,17 @@ def conditions(runs):
     shared = sum(run["world"] > run["gpus"] and not run["nodes"] for run in runs)
     if shared:
         said.append(
-            f"In {shared} of {len(runs)} runs ranks share GPUs, since this machine has fewer than four: NCCL takes each rank for "
-            "a host of its own (`NCCL_HOSTID`) and uses sockets on loopback. The others have a GPU for each rank, or a network "
-            "namespace for each (nodes; their links end in a switch in user space, which can lose or slow down packets)."
+            f"In {shared} of {len(runs)} runs ranks share GPUs, since this machine has fewer than four: NCCL treats each rank as "
+            "a separate host (`NCCL_HOSTID`) and uses sockets on loopback. The other runs have one GPU per rank, or one network "
+            "namespace per node (their links end in a switch in user space, which can lose or delay packets)."
         )
     launched = sum(run["launch"] == "torchrun" for run in runs)
     if launched:
-        said.append(f"{launched} runs were started by torchrun; the others by a launcher that leaves ranks alone when one ends, as srun does.")
+        said.append(f"torchrun started {launched} runs; a launcher that leaves the other ranks alone when one ends, as srun does, started the rest.")
     sees = {}
     for run in runs:
         sees[run.get("sees")] = sees.get(run.get("sees"), 0) + 1
-    said.append("What the watcher saw the job by: " + ", ".join(f"{by or 'nothing'} in {n}" for by, n in sorted(sees.items(), key=str)) + " runs.")
+    said.append("The watcher's source: " + ", ".join(f"{by or 'nothing'} in {n}" for by, n in sorted(sees.items(), key=str)) + " runs.")
     return said
 
 

@@ -1,5 +1,5 @@
-"""Tests of the runner itself: a job without PyTorch and a stand-in for the watcher, which reads what was planted and then
-answers rightly, wrongly, too early or not at all. Called by `zoo/live.py --self-test`."""
+"""Tests of the runner itself: a job without PyTorch and a stand-in for the watcher, which reads the planted fault and
+answers correctly, wrongly, too early or not at all. Called by `zoo/live.py --self-test`."""
 
 import contextlib
 import dataclasses
@@ -18,7 +18,7 @@ import netns
 import scoreboard
 from runs import Run, members_of, start_of
 
-# Reads the truth beside its output folder, as no watcher could; the mode is the program's name.
+# Reads the truth file beside its output folder, which a real watcher cannot; the mode is the program's name.
 STAND_IN = '''#!{python}
 import json, os, sys, time
 sys.path.insert(0, {here!r})
@@ -59,7 +59,7 @@ say("ended", how="0")
 
 
 def run(folder, mode, names, **changes):
-    """Results by name. Each run is real: a launcher, two ranks, the stand-in beside them."""
+    """Results by name. Each run is real: a launcher, two ranks, and the stand-in."""
     program = Path(folder) / mode
     program.write_text(STAND_IN.format(python=sys.executable, here=str(Path(__file__).resolve().parent)))
     program.chmod(0o755)
@@ -96,7 +96,7 @@ def check_right(folder):
             continue
         assert result["right_cause"] and result["right_rank"] and not result["early_alarms"], result
         assert 0.2 < result["answer"]["verdict_s"] < 10, result
-        # What was planted did happen, and to the rank that the plan names.
+        # The planted fault happened, and to the planned rank.
         truth = [json.loads(line) for line in (record / f"{name}-0" / "truth.jsonl").read_text().splitlines()]
         planted = [line for line in truth if line["event"] == "planted"]
         assert [line["rank"] for line in planted] == [result["rank"]], planted
@@ -133,7 +133,7 @@ def check_page(record):
     assert "| healthy jobs without alarm | 1 of 1 (100 %) |" in page, page
     row = next(line for line in page.splitlines() if line.startswith("| `lock`"))
     assert "`stuck-outside-collective`; rank 1/1, cause 1/1" in row, row
-    # What was not run says so.
+    # Skipped runs say so.
     row = next(line for line in page.splitlines() if line.startswith("| `gil`"))
     assert "not run" in row, row
     assert "a note" in page and "stand-in 1" in page
@@ -164,7 +164,7 @@ def causes():
     return (here / "crates" / "knowledge" / "data" / "causes.toml").read_text()
 
 
-# As NCCL 2.28.9 and PyTorch 2.11 say it.
+# The output of NCCL 2.28.9 and PyTorch 2.11.
 RAS = """Errors
 ======
 
@@ -201,7 +201,7 @@ missing ranks: {0, 1}
 
 
 def check_others():
-    """What RAS and the analyzer say is read as a person would."""
+    """The output of RAS and the analyzer is read as a person would read it."""
     pids = {1461: 0, 1462: 1, 1463: 2}
     gone, skipped = {"causes": ["peer-process-died"], "ranks": [0]}, {"causes": ["skipped-collective"], "ranks": [2]}
     said = compare.judge_ras("\n" + RAS, pids, gone)
@@ -222,7 +222,7 @@ def check_others():
 
 
 def check_nodes():
-    """Two nodes hear each other until the switch is told to lose the packets of one."""
+    """Two nodes reach each other until the switch drops the packets of one."""
     import socket
     import subprocess
 
@@ -273,7 +273,7 @@ def main():
         record = check_right(folder)
         check_wrong(folder)
         check_page(record)
-        # Nothing of any run is left: no process of its sessions, no ring folder.
+        # No run leaves anything behind: no process of its sessions, no ring folder.
         for truth in Path(folder).glob("record-*/*/truth.jsonl"):
             for line in lines(truth):
                 if line["event"] == "ranks":
@@ -286,7 +286,7 @@ def main():
 
 
 def alive(pid, truth):
-    """Whether that very process still runs: its number may be another's by now."""
+    """Whether this same process still runs; its pid may have been reused."""
     started = [line for line in lines(truth) if line["event"] == "started" and line["pid"] == pid]
     if not started or start_of(pid) != started[0]["start"]:
         return False

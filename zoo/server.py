@@ -1,4 +1,4 @@
-"""The other end of `zoo/launch.py serve`: asks it to fork, and is told what has ended."""
+"""The client of `zoo/launch.py serve`: asks it to fork and receives exit codes."""
 
 import json
 import os
@@ -33,7 +33,7 @@ class Server:
                 self.changed.notify_all()
 
     def start(self, **request):
-        """The pid of what was forked."""
+        """The pid of the forked process."""
         with self.changed:
             self.n_asked += 1
             number = self.n_asked
@@ -43,7 +43,7 @@ class Server:
             return self.pids.pop(number)
 
     def wait(self, pid, seconds):
-        """Its exit code; None when it runs on."""
+        """Its exit code; None if it is still running."""
         with self.changed:
             self.changed.wait_for(lambda: pid in self.codes, timeout=max(0.0, seconds))
             return self.codes.get(pid)

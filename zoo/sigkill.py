@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The whole job is killed in the middle of a collective: do the rings tell what every rank was in?
+"""Kills the whole job in the middle of a collective: do the rings show what every rank was in?
 
     zoo/sigkill.py --bin target/release/ringleader --plugin target/release/libringleader_nccl.so --rounds 5 --record DIR
 
-Ranks call all_reduce over and over, each with pauses of its own, and note before and after each call, in memory that
-outlives them, where they are. All are killed at one moment by SIGKILL, by pid. Then `ringleader diagnose` of the rings,
-which is all that is left, must name for each rank the operation that it was in, or that it was in none. Each round has its
-own random moment. Needs PyTorch with NCCL and a GPU for each rank. Nothing else is stopped or changed.
+Ranks call all_reduce repeatedly, each with its own pauses. Before and after each call they write their position to memory
+that outlives them. SIGKILL, by pid, ends all of them at one moment. Then `ringleader diagnose` of the rings alone must name
+for each rank the operation that it was in, or that it was in none. Each round has its own random moment. Needs PyTorch with
+NCCL and one GPU per rank. Stops and changes nothing else.
 """
 
 import argparse
@@ -30,7 +30,7 @@ SAID = re.compile(r"rank (\d+): (?:all_reduce #(\d+) |nothing in flight(?:; last
 
 
 def a_rank(folder):
-    """Calls until it is killed; its place is two numbers: the call, and whether it is within."""
+    """Calls until it is killed; its position is two numbers: the call, and whether it is inside."""
     import torch
     import torch.distributed as dist
 
@@ -43,7 +43,7 @@ def a_rank(folder):
     dice = random.Random(rank)
     number = 0
     while True:
-        # Now and then one comes late, so that the others wait within.
+        # Sometimes one rank comes late, so that the others wait inside.
         time.sleep(dice.choice([0, 0, 0.001, 0.02 * dice.random(), 0.1 * (dice.random() < 0.2)]))
         number += 1
         place[:16] = struct.pack("<QQ", number, 1)
@@ -53,7 +53,7 @@ def a_rank(folder):
 
 
 def a_round(options, folder, dice):
-    """Where each rank was, what was said of it, and the words."""
+    """Where each rank was, the answer for it, and its text."""
     rings = folder / "rings"
     rings.mkdir(parents=True)
     for rank in range(options.ranks):

@@ -6,21 +6,21 @@
 #   zoo/slurm.sh in DIR COMMAND…   runs a command where srun and squeue work
 #   zoo/slurm.sh job DIR [N]       starts a job on N nodes, prints its id
 #   zoo/slurm.sh kill DIR NODE     ends the slurmd of a node: a dead node
-#   zoo/slurm.sh hang DIR NODE     stops the slurmd of a node: it takes connections and never answers
+#   zoo/slurm.sh hang DIR NODE     stops the slurmd of a node: it accepts connections and never answers
 #   zoo/slurm.sh stop DIR          ends everything it started
 #
-# Each node is a network namespace with a host name of its own (10.97.0.N on a bridge in the namespace of the
-# controller); nothing is reachable from outside, and nothing outside is touched. No cgroups: the nodes share a kernel.
+# Each node is a network namespace with its own host name (10.97.0.N on a bridge in the namespace of the controller).
+# Nothing is reachable from outside, and nothing outside changes. No cgroups: the nodes share a kernel.
 set -euo pipefail
 
 verb="${1:?start, in, job, kill, hang or stop}"
 dir="$(realpath -m "${2:?a folder}")"
 shift 2
 export SLURM_CONF="$dir/slurm.conf"
-# Names of the namespaces carry the folder's hash, so that two clusters do not meet.
+# Namespace names contain the folder's hash, so that two clusters do not collide.
 tag="rl$(printf %s "$dir" | cksum | cut -d' ' -f1)"
 
-# Not `ip netns exec`, which hides what is mounted below /sys: slurmd looks for cgroups there.
+# Not `ip netns exec`, which hides the mounts below /sys, where slurmd looks for cgroups.
 in_space() { local space="$1"; shift; nsenter --net="/run/netns/$tag-$space" "$@"; }
 in_hub() { in_space hub "$@"; }
 
@@ -63,7 +63,7 @@ start() {
     echo "SwitchType=switch/none"
     echo "MpiDefault=none"
     echo "ReturnToService=2"
-    # A node that has died is still thought of as up: that is when somebody looks for it.
+    # Slurm still considers a dead node as up: that is the situation to test.
     echo "SlurmdTimeout=3600"
     echo "MessageTimeout=10"
     echo "NodeName=n[1-$n] NodeAddr=10.97.0.[1-$n] CPUs=2 RealMemory=1000 State=UNKNOWN"
@@ -95,7 +95,7 @@ start() {
 }
 
 stop() {
-  # Only what was started here, by the pid that it wrote down; jobs end with the step daemons of their node.
+  # Only our own processes, by recorded pid; jobs end with the step daemons of their node.
   in_hub scancel --state=RUNNING --user=root 2>/dev/null || true
   sleep 1
   local file pid name
@@ -111,7 +111,7 @@ stop() {
   sleep 1
   local space
   for space in $(ip netns list | cut -d' ' -f1 | grep "^$tag-" || true); do
-    # Step daemons and their tasks live in the namespaces made here, nowhere else.
+    # Step daemons and their tasks run only in the namespaces created here.
     for pid in $(ip netns pids "$space"); do kill -KILL "$pid" 2>/dev/null || true; done
     ip netns delete "$space"
   done

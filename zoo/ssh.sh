@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Hosts of one real sshd each on loopback, for `ringleader check --hosts`.
+# Hosts with one real sshd each on loopback, for `ringleader check --hosts`.
 #
 #   apt-get install -y --no-install-recommends openssh-server openssh-client
 #   zoo/ssh.sh start DIR PROGRAM   n1 and n2 have PROGRAM; n3 is dead (nothing listens); n4 is slow (every command
-#                                  sleeps); n5 lacks the program; n6 does not take the key
+#                                  sleeps); n5 lacks the program; n6 rejects the key
 #   ringleader check --ssh-config DIR/ssh_config --hosts 'n[1-6]' --node-deadline-secs 5
 #   zoo/ssh.sh stop DIR
 #
-# Own keys, own configuration, own port for each; nothing of yours is read or written. Each host has a home of its own.
+# Each host has its own keys, configuration, port and home. Reads and writes nothing of yours.
 set -euo pipefail
 
 verb="${1:?start or stop}"
@@ -21,7 +21,7 @@ start() {
   for tool in "$sshd" ssh ssh-keygen; do
     command -v "$tool" >/dev/null || { echo "zoo/ssh.sh: $tool is not installed" >&2; exit 69; }
   done
-  # sshd run by root wants its empty folder.
+  # sshd needs this empty folder when root runs it.
   if [ "$(id -u)" = 0 ]; then mkdir -p /run/sshd; fi
   mkdir -p "$dir/bin"
   ln -sf "$program" "$dir/bin/ringleader"

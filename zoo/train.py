@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""One rank of a small training job, of the kind that a file of settings tells. Started by zoo/live.py or torchrun:
+"""One rank of a small training job; a settings file selects the kind. Started by zoo/live.py or torchrun:
 
     torchrun --nproc-per-node 4 zoo/train.py --settings FILE
 
-The file (JSON) also tells whether, when and where something goes wrong; neither the command line nor the environment
-nor what is printed says it. What was done is written to the file `truth`, one JSON object a line.
+The file (JSON) also defines whether, when and where a fault happens. Command line, environment and output do not reveal
+it. The file `truth` records what was done, one JSON object per line.
 """
 
 import argparse
@@ -63,7 +63,7 @@ def run(settings):
         faulthandler.register(signal.SIGUSR1, all_threads=True)
     rank = int(os.environ["RANK"])
     if settings.oversubscribe:
-        # NCCL takes the ranks for as many hosts: it then allows a GPU twice and uses sockets between them.
+        # NCCL treats the ranks as separate hosts: it then allows ranks to share a GPU and uses sockets between them.
         os.environ.setdefault("NCCL_HOSTID", f"zoo-host-{rank}")
         os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
     if settings.kind == "dummy":

@@ -1,23 +1,27 @@
 #!/usr/bin/env python3
-"""The plugin under real releases of NCCL: each runs a short job of two ranks, and the rings are held against what it did.
+"""The plugin under real releases of NCCL: runs a short job of two ranks under each and compares the rings with what it did.
 
     zoo/versions.py --plugin target/release/libringleader_nccl.so --bin target/release/ringleader \\
         --reader target/release/examples/dump --out versions.json NCCL ...
-    zoo/versions.py --self-test                              the judge itself, with a stand-in for NCCL; no GPU
+    zoo/versions.py --self-test                              the checks themselves, with a stand-in for NCCL; no GPU
 
 NCCL is a library (`libnccl.so.2`, or that in .xz), a folder that holds one, a folder of NCCL's source (`git archive
 v2.23.4-1 | tar x -C DIR`), or an archive or a folder of several of these. Sources are built with the few kernels that the
-job needs, for the GPUs of this machine; what CUDA 13 wants otherwise than NCCL before 2.27 had it is changed in a copy. The
-reader is the example `dump` of the crate `ring`. Needs two GPUs, nvcc, g++ and make.
+job needs, for the GPUs of this machine; a copy of NCCL before 2.27 is patched for CUDA 13. The reader is the example `dump`
+of the crate `ring`. Needs two GPUs, nvcc, g++ and make.
 
-Each release runs over NVLink or PCIe (`direct`) and over TCP (`socket`): kernels report there, proxies here. `all`: operations
-one by one, communicators, many in a row, graphs. `many`: communicators that come and go. `flood`: a graph that is recorded while nothing is followed. `abort`: rank
-1 never comes. `late`: rank 1 comes late, then is killed; rings are read meanwhile, and `ringleader diagnose` judges them.
-`several`: both ranks in one process, of which the second comes late. `uneven`: groups of broadcasts, one from each rank;
-`uneven-off`: the same with `NCCL_ALLGATHERV_ENABLE=0`.
+Each release runs over NVLink or PCIe (`direct`), where kernels report, and over TCP (`socket`), where proxies report.
 
-Nothing waits for ever: every job has a deadline and is ended by pid, and `--budget` ends the whole. Exit 1 if anything that
-the release can tell was not told rightly.
+- `all`: operations one by one, communicators, many in a row, graphs.
+- `many`: communicators that come and go.
+- `flood`: a graph that is recorded while the plugin follows nothing.
+- `abort`: rank 1 never comes.
+- `late`: rank 1 comes late and is then killed; the rings are read meanwhile, and `ringleader diagnose` diagnoses them.
+- `several`: both ranks in one process; the second one comes late.
+- `uneven`: groups of broadcasts, one from each rank; `uneven-off`: the same with `NCCL_ALLGATHERV_ENABLE=0`.
+
+Nothing waits forever: every job has a deadline and is ended by pid, and `--budget` limits the whole run. Exits with 1 if the
+rings lack or misreport anything that the release reports.
 """
 
 import argparse
@@ -39,19 +43,19 @@ sys.path.insert(0, str(HERE / "versions"))
 import build  # noqa: E402
 import judge  # noqa: E402
 
-# Seconds that a job may take.
+# Time limit of a job in seconds.
 DEADLINES = {"all": 60, "flood": 40, "abort": 15, "many": 100, "late": 50, "several": 40, "uneven": 30, "uneven-off": 30}
 TRANSPORTS = {
     "direct": {},
     "socket": {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_NET": "Socket"},
 }
-# Connecting many channels takes GPUs and drivers that are shared a second.
+# On shared GPUs and drivers, connecting many channels takes a second.
 FEW_CHANNELS = {"NCCL_MAX_NCHANNELS": "4", "NCCL_MAX_P2P_NCHANNELS": "2"}
-# So long rank 1 is late: what lasts less than 3 s is no stall.
+# The lateness of rank 1: below 3 s it is not a stall.
 LATE_SECONDS = 5
-# Jobs that are tried within the node alone.
+# Jobs that run within the node only.
 DIRECT_ALONE = ("flood", "many", "several", "uneven", "uneven-off")
-# Jobs that only wait for each other disturb each other little.
+# Jobs that mostly wait hardly disturb each other.
 AT_ONCE = {"late": 14}
 
 
@@ -87,10 +91,10 @@ class Job:
 
     def start(self):
         for rank in range(2):
-            # No setting of the caller's may change what NCCL does.
+            # The caller's environment must not affect NCCL.
             environment = {name: value for name, value in os.environ.items() if not name.startswith(("NCCL_", "RINGLEADER_"))}
             plugin = self.options.plugin
-            # NCCL 2.27.3 takes names alone.
+            # NCCL 2.27.3 accepts names only.
             is_name = self.version == (2, 27, 3)
             environment |= {
                 "LD_LIBRARY_PATH": f"{self.library}:{plugin.parent}" if is_name else str(self.library),
@@ -98,7 +102,7 @@ class Job:
                 "RINGLEADER_RING_DIR": str(self.rings),
                 "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2",
                 "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV", "NCCL_DEBUG_FILE": str(self.folder / f"nccl-{rank}.log"),
-                # Of builds with few kernels those of the ring are there. Multicast is left alone.
+                # Builds with few kernels contain the ring kernels. No multicast.
                 "NCCL_ALGO": "RING", "NCCL_NVLS_ENABLE": "0",
                 "NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1", "NCCL_RAS_ENABLE": "0",
                 **TRANSPORTS[self.transport],
@@ -106,7 +110,7 @@ class Job:
                 **(FEW_CHANNELS if self.mode in ("all", "many") else {}),
             }  # fmt: skip
             if self.mode == "several":
-                # A process that is no rank has no number of one.
+                # A process that is not a rank has no rank number.
                 for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):
                     del environment[name]
             if not self.has_plugin:
@@ -119,7 +123,7 @@ class Job:
             self.processes.append(process)
 
     def lines(self):
-        """What the ranks printed; a last line that was cut is left out."""
+        """The output of the ranks, without a truncated last line."""
         both = []
         for rank in range(2):
             both.append([])
@@ -131,7 +135,7 @@ class Job:
         return both
 
     def ends_without_plugin(self):
-        """Whether NCCL alone comes to an end of the same job."""
+        """Whether NCCL alone finishes the same job."""
         other = Job(self.options, self.version, self.library, self.transport, self.mode, self.folder / "without", has_plugin=False)
         try:
             other.start()
@@ -141,12 +145,12 @@ class Job:
             other.end()
 
     def ring_files(self):
-        """The ring of each rank, as far as there is one."""
+        """The ring of each rank that has one."""
         found = [next(self.rings.glob(f"ring-{process.pid}-*"), None) for process in self.processes]
         return found
 
     def read(self, freeze=None):
-        """The rings as the reader sees them now; None for a rank that has none."""
+        """The rings as the reader sees them now; None for a rank without one."""
         states = []
         for path in self.ring_files():
             command = [self.options.reader, "--json", *(["--freeze", freeze] if freeze else []), path]
@@ -188,7 +192,7 @@ class Job:
         if ring is None:
             return
         checks["late"] = judge.waiting(judge.parted(ring), 81, *about)
-        # Which size follows from the ranks that are seen only where each has a process of its own.
+        # The size follows from the visible ranks only if each has its own process.
         knows_size = judge.interface_of(self.version) >= 4
         told = self.diagnose(frozen)
         checks["late blamed"] = judge.blamed(told, knows_size) if self.options.bin else "-: not asked"
@@ -219,7 +223,7 @@ class Job:
                 self.notes.append(f"process {process.pid} does not die")
 
     def look_at_a_hang(self):
-        """What hangs, for people: the threads' places, as the program collects them."""
+        """Describes a hang: the threads' stacks, as the program collects them."""
         for process in self.processes:
             if process.poll() is None and self.options.bin:
                 target = self.folder / f"hang-{process.pid}.tar.zst"
@@ -239,7 +243,7 @@ class Job:
                 self.several()
             else:
                 self.whole()
-        except Exception as error:  # a reader that fails is a finding, and costs this job only
+        except Exception as error:  # a failing reader is a finding and affects only this job
             self.checks["runs"] = f"no: {type(error).__name__}: {error}"
         finally:
             self.end()
@@ -249,7 +253,7 @@ class Job:
         deadline = time.monotonic() + self.seconds
         while time.monotonic() < deadline and any(process.poll() is None for process in self.processes):
             if any(process.poll() not in (None, 0) for process in self.processes):
-                deadline = min(deadline, time.monotonic() + 2)  # the other waits for nobody
+                deadline = min(deadline, time.monotonic() + 2)  # the other does not wait
             time.sleep(0.02)
         codes = [process.poll() for process in self.processes]
         if None in codes:
@@ -273,7 +277,7 @@ class Job:
         if self.mode in ("all", "many"):
             checks["communicators"] = judge.communicators(rings, lines, self.version)
         if self.mode in ("all", "uneven", "uneven-off"):
-            # Without such launches all is told as it was before there were any.
+            # Without such launches NCCL reports as earlier releases do.
             like = min(self.version, judge.BEFORE_LAUNCHES) if self.mode == "uneven-off" else self.version
             checks["ended"] = both(judge.ended(ring, mine, like, self.transport) for ring, mine in each)
 
@@ -308,7 +312,7 @@ class Job:
 
 
 def both(verdicts):
-    """The worst of several."""
+    """The worst of several results."""
     verdicts = list(verdicts)
     return next((v for v in verdicts if v.startswith("no")), next((v for v in verdicts if v.startswith("-")), verdicts[0]))
 
@@ -344,7 +348,7 @@ class Runner:
     def run(self, libraries):
         for modes, parallel in ((lambda m: m in AT_ONCE, AT_ONCE["late"]), (lambda m: m not in AT_ONCE, self.options.parallel)):
             with concurrent.futures.ThreadPoolExecutor(parallel) as pool:
-                # A deadline that many miss costs the last ones: all versions have their turn with one job before the next.
+                # If time runs out, every version has had its turn with the earlier jobs.
                 for mode in filter(modes, self.options.jobs):
                     for transport in self.options.transports:
                         for version, library in sorted(libraries.items(), reverse=True):
@@ -352,7 +356,7 @@ class Runner:
                                 pool.submit(self.one, version, library, transport, mode)
 
     def table(self, failed_builds):
-        """Markdown: a row for each release and transport, a column for each check."""
+        """Markdown: one row per release and transport, one column per check."""
         columns = ["runs", "loaded", "ends", "calls", "communicators", "ended", "late", "late blamed", "over", "killed", "killed blamed", "abort"]
         rows = ["| NCCL | interface | transport | " + " | ".join(columns) + " |", "|" + " --- |" * (len(columns) + 3)]
         notes = {}
@@ -375,7 +379,7 @@ class Runner:
                    for checks in modes.values() for how in checks.values())  # fmt: skip
 
     def keep(self, target):
-        """Logs of all jobs, what was diagnosed, and the rings of those of which something is odd."""
+        """Logs and diagnoses of all jobs, and the rings of suspicious ones."""
         with tarfile.open(target, "w:xz", preset=1) as archive:
             for path in sorted(self.scratch.glob("build-*.log")):
                 archive.add(path, path.name)

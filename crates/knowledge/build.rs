@@ -20,6 +20,8 @@ use toml::{Table, Value};
 mod figures;
 #[path = "build/machine.rs"]
 mod machine;
+#[path = "build/messages.rs"]
+mod messages;
 #[path = "build/places.rs"]
 mod places;
 #[path = "build/settings.rs"]
@@ -32,6 +34,10 @@ fn main() {
     println!("cargo:rerun-if-changed=data");
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=build");
+    println!("cargo:rerun-if-changed=src/form/needle_hash.rs");
+    println!("cargo:rerun-if-changed=src/form/needle_list.rs");
+    println!("cargo:rerun-if-changed=src/message/hash.rs");
+    println!("cargo:rerun-if-changed=src/message/holes.rs");
     let mut out = String::new();
     let causes = causes(&mut out);
     warns(&mut out);
@@ -42,6 +48,7 @@ fn main() {
     machine::write(&mut out);
     places::write(&mut out);
     let dir = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
+    messages::write(&mut out, Path::new(&dir));
     fs::write(Path::new(&dir).join("tables.rs"), out).expect("OUT_DIR can be written");
 }
 

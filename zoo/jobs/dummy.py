@@ -1,5 +1,5 @@
-"""A job without PyTorch or GPU, for tests of the runner: steps, a place where ranks wait for each other (files), and
-those faults that need nothing but a process."""
+"""A job without PyTorch or GPU, for tests of the runner: steps, a file barrier between ranks, and the faults that need
+only a process."""
 
 import os
 import time
@@ -28,7 +28,7 @@ class Dummy:
 
 
 def meet(job, step):
-    """Every rank waits until all have come as far."""
+    """A barrier: every rank waits until all have reached it."""
     folder = os.path.join(job.settings.work, "meet")
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, f"{step}-{job.rank}"), "w"):

@@ -1,4 +1,4 @@
-"""What can befall a rank's GPU program. Kernels are compiled by NVRTC, which PyTorch brings along."""
+"""Faults of a rank's GPU program. NVRTC, which PyTorch installs, compiles the kernels."""
 
 import ctypes
 import glob
@@ -13,12 +13,12 @@ extern "C" __global__ void spin(unsigned long long ns) {
 extern "C" __global__ void scatter(unsigned long long at) { ((int *)at)[threadIdx.x] = 1; }
 """
 
-# An endless kernel that ends ten minutes later, should everything else fail.
+# An endless kernel, which ends after ten minutes as a last resort.
 ENDLESS_NS = 600 * 10**9
 
 
 class Kernels:
-    """Compiled and loaded at the start: loading a module may wait for kernels that run."""
+    """Compiled and loaded at the start, because loading a module may wait for running kernels."""
 
     def __init__(self):
         import torch
@@ -43,7 +43,7 @@ class Kernels:
             function = ctypes.c_void_p()
             self.must(self.cuda.cuModuleGetFunction(ctypes.byref(function), self.module, name.encode()))
             self.functions[name] = function
-        # Loaded lazily otherwise, at the first launch.
+        # Otherwise it would be loaded at the first launch.
         self.launch("spin", 1000)
         torch.cuda.current_stream().synchronize()
 
@@ -62,7 +62,7 @@ class Kernels:
 
 
 def find(name):
-    """A library of CUDA that PyTorch has brought along, else the system's."""
+    """A CUDA library from PyTorch's installation, else the system's."""
     import torch
 
     here = os.path.dirname(torch.__file__)
@@ -82,7 +82,7 @@ def grow_cache(job, step):
 
 
 def gather_rows(job, step):
-    """Writes where nobody owns memory; found when the host waits for the GPU the next time."""
+    """Writes to an unmapped address; the error appears at the host's next synchronisation."""
     job.kernels.launch("scatter", 0x1000)
 
 
@@ -95,12 +95,12 @@ def embed(job, step):
 
 
 def fused_step(job, step):
-    """A kernel in the stream of the step that does not end. The host goes on and launches the collectives."""
+    """An endless kernel in the stream of the step. The host continues and launches the collectives."""
     job.kernels.launch("spin", ENDLESS_NS)
 
 
 def prefetch(job, step):
-    """The same in a stream of its own, for which the host waits."""
+    """The same in a separate stream, for which the host waits."""
     import torch
 
     job.side = torch.cuda.Stream()

@@ -1,5 +1,5 @@
-"""What can befall a rank on its host: ends, holds, stuck files, slowness. Each is done the way it happens in real jobs, so
-that stacks and /proc look as they do there. Imports no PyTorch at the top: the dummy job uses it too."""
+"""Faults of a rank on its host: exits, hangs, stuck files, slowness. Each happens as in real jobs, so that stacks and
+/proc look the same. Imports no PyTorch at the top: the dummy job uses it too."""
 
 import ctypes
 import logging
@@ -12,14 +12,14 @@ import sys
 import threading
 import time
 
-# Longer than any run of the zoo, and an end all the same should everything else fail.
+# Longer than any run of the zoo, but finite as a last resort.
 LONG_SECONDS = 600
 
 
 def early(job):
-    """What has to be made before threads and CUDA exist."""
+    """Setup that must happen before threads and CUDA exist."""
     if job.plan.is_set("mount"):
-        # The file system that will hang is mounted where nobody else sees it.
+        # Mounts the hanging file system in a private namespace.
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.unshare(0x00020000) or libc.mount(b"none", b"/", None, (1 << 14) | (1 << 18), None):
             raise OSError(ctypes.get_errno(), "no mount namespace")
@@ -65,7 +65,7 @@ def decode(job, step):
 
 
 def group_of_own(job):
-    """A cgroup (v2) of this process alone."""
+    """A cgroup (v2) for this process only."""
     path = f"/sys/fs/cgroup/zoo-{os.getpid()}"
     os.mkdir(path)
     job.plan.record("cgroup", path=path)
@@ -76,13 +76,13 @@ def group_of_own(job):
 
 def frozen(job, step):
     path = group_of_own(job)
-    # Whoever writes it is stopped at once, before the file is closed.
+    # The write stops this process at once, before the file is closed.
     with open(f"{path}/cgroup.freeze", "w") as file:
         file.write("1")
 
 
 def load_cache(job, step):
-    """Takes more memory than its cgroup allows; the kernel kills it."""
+    """Allocates more memory than its cgroup allows; the kernel kills it."""
     path = group_of_own(job)
     with open(f"{path}/memory.max", "w") as file:
         file.write(str(64 << 20))
@@ -106,7 +106,7 @@ def export_metrics(job, step):
 
 
 def tokenize(job, step):
-    """C code that does not give the interpreter's lock back: it waits for a lock of its own, or it computes."""
+    """C code that does not release the GIL: it waits for its own lock, or it computes."""
     if job.settings.variant % 2 == 0:
         code, lock = ctypes.PyDLL(None), ctypes.create_string_buffer(64)
         code.pthread_mutex_lock(lock)
@@ -116,7 +116,7 @@ def tokenize(job, step):
 
 
 def save_checkpoint(job, step):
-    """Storage that takes 64 KiB in half a second."""
+    """Storage that accepts 64 KiB per half second."""
     path = os.path.join(job.settings.work, f"checkpoint-{job.rank}")
     end = time.monotonic() + LONG_SECONDS
     with open(path, "wb") as file:
@@ -139,8 +139,8 @@ def evaluate(job, step):
 
 
 def read_shard(job, step):
-    """A file on a file system whose daemon does not answer; where there is no FUSE, a wait in the kernel of another
-    kind (a vfork whose child neither runs a program nor ends)."""
+    """A file on a file system with an unresponsive daemon; without FUSE, another wait in the kernel (a vfork: the child
+    neither calls exec nor exits)."""
     folder = os.path.join(job.settings.work, f"shards-{job.rank}")
     os.makedirs(folder, exist_ok=True)
     try:
@@ -151,7 +151,7 @@ def read_shard(job, step):
             raise OSError(ctypes.get_errno(), "mount")
     except OSError as error:
         job.plan.record("instead", why=str(error))
-        # CLONE_VFORK with SIGCHLD: memory is copied, the caller waits in state D.
+        # CLONE_VFORK with SIGCHLD: memory is copied, and the caller waits in state D.
         ctypes.CDLL(None).syscall(56, 0x00004000 | 17, 0, 0, 0, 0)
         time.sleep(LONG_SECONDS)
     with open(os.path.join(folder, "tokens.bin"), "rb") as file:
@@ -159,7 +159,7 @@ def read_shard(job, step):
 
 
 def report_progress(job, step):
-    """Whoever reads the log has stopped: the pipe fills."""
+    """The reader of the log has stopped: the pipe fills."""
     reader, writer = os.pipe()
     subprocess.Popen(["sleep", str(LONG_SECONDS)], stdin=reader)
     os.close(reader)
@@ -181,7 +181,7 @@ time.sleep(600)
 
 
 def object_store():
-    """Answers one request, and stops in the middle. The address to ask."""
+    """A server that stops in the middle of its first reply. Returns its address."""
     server = subprocess.Popen([sys.executable, "-c", STORE], stdout=subprocess.PIPE, text=True)
     return f"http://127.0.0.1:{int(server.stdout.readline())}/shards/000017"
 
@@ -194,7 +194,7 @@ def download(job, step):
 
 
 def load_extension(job, step):
-    """An extension is built once and the other ranks wait for its lock file; whoever made it is gone."""
+    """One rank builds an extension while the others wait for its lock file; the builder is gone."""
     from torch.utils import cpp_extension
 
     folder = os.path.join(job.settings.work, f"extension-{job.rank}")
@@ -207,7 +207,7 @@ def load_extension(job, step):
 
 
 def pack_batch(job, step):
-    """Slower than its peers, in every step."""
+    """Slower than its peers in every step."""
     time.sleep(0.25)
 
 
@@ -222,7 +222,7 @@ def interface_down(job, step):
 
 
 def switch(job, **order):
-    """Tells the switch between the nodes what to do with this node's packets."""
+    """Configures the switch between the nodes for this node's packets."""
     import json
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as control:

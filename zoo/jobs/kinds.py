@@ -1,8 +1,7 @@
-"""The kinds of job. What goes wrong in the calls stands where it would stand in a real one: at a branch that depends on
-the rank.
+"""The kinds of job. Faults in the calls are where they would be in a real job: at a branch that depends on the rank.
 
-NCCL does not check what ranks call. Two all_reduce of other sizes that use the same protocol take each other's data, and the
-job goes on with wrong numbers; it stalls where the protocols differ. Hence the sizes: megabytes beside kilobytes."""
+NCCL does not check what ranks call. Two all_reduce calls of different sizes with the same protocol exchange their data, and the
+job continues with wrong numbers. It stalls if the protocols differ. Hence the sizes: megabytes beside kilobytes."""
 
 import torch
 import torch.distributed as dist
@@ -95,7 +94,7 @@ def fsdp(job):
 
 
 def log_loss(job, step, loss):
-    """Once in a step all ranks agree on the loss; a rank that thinks it need not, or need more, breaks the order."""
+    """Once per step all ranks reduce the loss; a rank that skips this call or adds one breaks the order."""
     if job.plan.here("skip", step, "log_loss"):
         return
     if job.plan.here("extra", step, "log_loss"):
@@ -104,7 +103,7 @@ def log_loss(job, step, loss):
 
 
 def mesh(job):
-    """Two dimensions of two: activations are reduced along one, gradients along the other."""
+    """A 2x2 mesh: activations are reduced along one dimension, gradients along the other."""
     from torch.distributed.device_mesh import init_device_mesh
 
     grid = init_device_mesh(job.device.type, (job.world // 2, 2), mesh_dim_names=("dp", "tp"))
@@ -128,7 +127,7 @@ def mesh(job):
 
 
 def pipeline(job):
-    """Each stage hands its activations to the next and the gradients back."""
+    """Each stage sends its activations to the next one and its gradients back."""
     last = job.world - 1
     shape = (64, 1024)
     for step in job.steps():

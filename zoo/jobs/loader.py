@@ -1,4 +1,4 @@
-"""Batches from a data loader with a worker process, as real jobs read them."""
+"""Batches from a data loader with a worker process, as in real jobs."""
 
 import socket
 
@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 
 class Samples(IterableDataset):
-    """Rows of random numbers. `ends_at`: the batch for which the worker asks a server that never answers."""
+    """Rows of random numbers. `ends_at`: the batch at which the worker asks a server that never answers."""
 
     def __init__(self, width, rows, ends_at):
         self.width, self.rows, self.ends_at = width, rows, ends_at

@@ -1,4 +1,4 @@
-"""Whether something goes wrong here and now, and the record that it did."""
+"""Decides whether the fault happens here and now, and records it."""
 
 import json
 import os
@@ -18,7 +18,7 @@ class Plan:
         self.longest = 0.0
 
     def record(self, event, **more):
-        """A line of truth: wall time for whoever watches from outside, monotonic for differences."""
+        """A line of the truth file: wall time for outside observers, monotonic time for differences."""
         if not self.truth:
             return
         line = {"event": event, "wall": time.time(), "mono": time.monotonic(), "rank": self.mine, "pid": os.getpid(), **more}
@@ -36,25 +36,25 @@ class Plan:
             self.record("planted", fault=self.name, step=step, place=place, longest_s=round(self.longest, 3))
 
     def is_set(self, *names):
-        """Whether this rank is the one, whatever the step."""
+        """Whether this rank gets the fault, at any step."""
         return self.name in names and self.mine == self.rank
 
     def here(self, name, step, place=""):
-        """Whether this rank does it now; written down as done."""
+        """Whether this rank gets the fault now; records it as done."""
         if self.is_set(name) and step == self.step:
             self.planted(step, place or name)
             return True
         return False
 
     def from_here(self, name, step, place=""):
-        """The same for what goes on, step by step."""
+        """The same for faults that repeat in every step."""
         if self.is_set(name) and step >= self.step:
             self.planted(step, place or name)
             return True
         return False
 
     def everywhere(self, name, step, place=""):
-        """The same for what all ranks do together."""
+        """The same for faults that involve all ranks."""
         if self.name == name and step == self.step:
             self.planted(step, place or name)
             return True

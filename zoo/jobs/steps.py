@@ -1,5 +1,5 @@
-"""A small job that makes one step after another: all_reduce over all ranks where PyTorch and GPUs are at hand, else it
-only holds its place. Started by zoo/*.py; ends by itself after `--seconds`."""
+"""A small job of repeated steps: all_reduce over all ranks if PyTorch and GPUs are available, else an idle loop. Started
+by zoo/*.py; ends by itself after `--seconds`."""
 
 import argparse
 import os
@@ -42,13 +42,13 @@ def main():
             open(args.ready, "w").close()
         first = False
         time.sleep(0.05)
-    # Peers may be stopped or gone: leaving without farewell is part of the plan.
+    # Peers may be stopped or gone: exit without cleanup.
     sys.stdout.flush()
     os._exit(0)
 
 
 def wild_write(torch, ctypes):
-    """A kernel that writes to an address nobody owns: the driver logs Xid 31 and ends the context."""
+    """A kernel that writes to an unmapped address: the driver logs Xid 31 and ends the context."""
     source = b'extern "C" __global__ void wild(int *p) { p[threadIdx.x] = 1; }'
     nvrtc = ctypes.CDLL(find("libnvrtc.so"))
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
@@ -70,7 +70,7 @@ def wild_write(torch, ctypes):
 
 
 def find(name):
-    """A library of CUDA that PyTorch has brought along, else the system's."""
+    """A CUDA library from PyTorch's installation, else the system's."""
     import glob
 
     import torch

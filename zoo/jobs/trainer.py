@@ -1,4 +1,4 @@
-"""A rank of a job that runs on PyTorch: start, the rhythm of its steps, checkpoint, evaluation, end."""
+"""A rank of a PyTorch job: start, steps, checkpoint, evaluation, end."""
 
 import ctypes
 import os
@@ -30,12 +30,12 @@ class Job:
         local = int(os.environ.get("LOCAL_RANK", self.rank))
         if self.settings.backend == "nccl":
             n_gpus = torch.cuda.device_count()
-            # Nodes with a GPU each share what GPUs this machine has.
+            # Nodes with one GPU each share the GPUs of this machine.
             index = (self.rank if os.environ.get("LOCAL_WORLD_SIZE") == "1" else local) % n_gpus
             if self.plan.is_set("duplicate-gpu"):
                 index = (index - 1) % n_gpus
             if self.settings.blocking_sync:
-                # Hosts sleep instead of spinning while they wait: many jobs share the processors of one machine.
+                # Hosts sleep instead of spinning while they wait, since many jobs share the processors of one machine.
                 cuda = ctypes.CDLL("libcuda.so.1")
                 cuda.cuInit(0)
                 cuda.cuDevicePrimaryCtxSetFlags_v2(index, 4)
@@ -54,7 +54,7 @@ class Job:
             self.kernels = gpu.Kernels()
 
     def steps(self):
-        """The numbers of the steps, in the rhythm of the job. Everything that goes around a step is here."""
+        """Yields the step numbers and does everything around a step."""
         settings = self.settings
         for step in range(settings.steps):
             begin = time.monotonic()
@@ -82,7 +82,7 @@ class Job:
         time.sleep(seconds)
 
     def checkpoint(self, step):
-        """Three usual steps long."""
+        """Takes as long as three usual steps."""
         if self.settings.checkpoint_rank in (None, self.rank):
             path = os.path.join(self.settings.work, f"model-{self.rank}.pt")
             torch.save({"step": step, "weights": torch.zeros(1 << 16)}, path)
@@ -93,7 +93,7 @@ class Job:
         host.misfortune(self, step)
 
     def mean(self, value):
-        """The mean over all ranks, on the host: this is where a step waits for everybody."""
+        """The mean over all ranks, on the host: here a step waits for all ranks."""
         dist.all_reduce(value)
         return value.item() / self.world
 

@@ -1,7 +1,7 @@
-"""One rank of a DDP job: prints `ddp VARIANT T1 T2 ...`, the mean time of a step in microseconds, one number a round.
+"""One rank of a DDP job: prints `ddp VARIANT T1 T2 ...`, the mean time of a step in microseconds, one number per round.
 
-With `switch.cc` as NCCL's profiler every round goes through all of its variants, in the same order on all ranks; else there
-is one, 0.
+With `switch.cc` as NCCL's profiler every round runs all of its variants, in the same order on all ranks. Otherwise there is
+one variant, 0.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 def switch():
-    """`overhead_use` of the profiler that NCCL has loaded, if it is the switch."""
+    """`overhead_use` of the loaded profiler, if it is the switch."""
     path = os.environ.get("NCCL_PROFILER_PLUGIN", "")
     try:
         return ctypes.CDLL(path, mode=os.RTLD_NOW | os.RTLD_NOLOAD).overhead_use if path else None

@@ -1,12 +1,12 @@
-// One rank of an all_reduce bench: what an operation costs, with whatever profiler NCCL has been told to load.
+// One rank of an all_reduce bench: the cost of an operation with the profiler that NCCL loads.
 //
 //   ops RANK RANKS DEVICE ID_FILE ROUNDS SEED SIZE[:ITERATIONS] ...
 //
-// Prints lines on rank 0: `SIZE throughput VARIANT T1 T2 ...` and `SIZE latency VARIANT T1 T2 ...`, microseconds an
-// operation, one number for each round. Throughput: operations one after another, one synchronisation at the end.
-// Latency: a synchronisation after each. With `switch.cc` as the profiler every round goes through all of its variants,
-// in an order that SEED gives and all ranks share; else there is one variant, 0. OPS_CORE: the core of the calling thread
-// once NCCL has made its own threads, which keep to the other cores of the process.
+// Prints lines on rank 0: `SIZE throughput VARIANT T1 T2 ...` and `SIZE latency VARIANT T1 T2 ...`, microseconds per
+// operation, one number per round. Throughput: operations one after another, one synchronisation at the end. Latency: a
+// synchronisation after each. With `switch.cc` as the profiler every round runs all of its variants, in an order that SEED
+// gives and all ranks share; otherwise there is one variant, 0. OPS_CORE: the core of the calling thread once NCCL has
+// created its own threads, which use the other cores of the process.
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 #include <nccl.h>
@@ -31,7 +31,7 @@ static double now_us() {
 
 using Use = int (*)(int);
 
-// `overhead_use` of the profiler that NCCL has loaded, if it is the switch.
+// `overhead_use` of the loaded profiler, if it is the switch.
 static Use find_switch() {
   const char *path = std::getenv("NCCL_PROFILER_PLUGIN");
   void *library = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : nullptr;
@@ -116,10 +116,10 @@ int main(int argc, char **argv) {
         }
         for (int variant : order) {
           if (use) {
-            usleep(2000);  // what proxies still have to tell belongs to the variant before
+            usleep(2000);  // late proxy events belong to the previous variant
             use(variant);
           }
-          // Caches, clocks, and whatever credit a plugin has saved up meanwhile.
+          // Warms up caches and clocks, and spends the credit that a plugin has saved up.
           run(count, std::max(2, iterations / 8), each);
           double start = now_us();
           run(count, iterations, each);

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""What watching costs: all_reduce of 8 B to 1 GB and a DDP step, with no plugin, ours, NCCL's own profilers, NCCL's log.
+"""The cost of watching: all_reduce of 8 B to 1 GB and a DDP step, with no plugin, ours, NCCL's own profilers and NCCL's log.
 
     zoo/overhead/overhead.py --plugin target/release/libringleader_nccl.so --nccl-source NCCL/ext-profiler --out overhead.json
     zoo/overhead/overhead.py --plugin old=a.so --plugin new=b.so --small --rounds 30
 
 Needs two GPUs or more, nvcc, g++, and PyTorch with its NCCL (2.28 or later: interface 5). `--nccl-source` is the folder
-`ext-profiler` (later `plugins/profiler`) of NCCL's public source: Inspector and the example plugin are built from it in a
-temporary folder, for DDP and for processes of their own; without it they are left out.
+`ext-profiler` (later `plugins/profiler`) of NCCL's public source. Inspector and the example plugin are built from it in a
+temporary folder, for DDP and for `--apart`; without it they are skipped.
 
 Small operations differ by 30 % from process to process, with cores and memory, so variants are not compared between
-processes: `switch.cc` loads all of them into one, and every round goes through all in a new order, each for some
-milliseconds. `none` and `again` ask NCCL for no event; a number is the median over rounds of a variant's time against the
-mean of these two in the same round, with the interval that holds it in 95 % of bootstrap samples of the rounds. Several
-processes one after another; how far `none` differs between them is the noise from run to run, which is what a user would
-see. `--apart N` runs ours, NCCL's own plugins and its log in processes of their own, N rounds of them.
+processes. `switch.cc` loads all of them into one process, and every round runs all of them in a new order, each for some
+milliseconds. `none` and `again` ask NCCL for no event. A number is the median over rounds of a variant's time against the
+mean of these two in the same round, with a 95 % bootstrap interval over the rounds. Several processes run one after another;
+the spread of `none` between them is the noise from run to run that a user would see. `--apart N` runs ours, NCCL's own
+plugins and its log in separate processes, N rounds of them.
 """
 
 import argparse
@@ -92,7 +92,7 @@ def build_public_plugins(folder, source):
 
 
 def variants(folder, options, built):
-    """Libraries by name, and the variables that each needs at its start."""
+    """Libraries by name, with the variables that each needs at its start."""
     libraries = {}
     for given in options.plugin:
         name, _, path = given.rpartition("=")
@@ -121,13 +121,13 @@ def numbers(text):
 
 
 def version(package):
-    """Of an installed package whose name begins so."""
+    """The version of the installed package with this name prefix."""
     found = [one for one in importlib.metadata.distributions() if (one.metadata["Name"] or "").startswith(package)]
     return min(found, key=lambda one: len(one.metadata["Name"])).version if found else ""
 
 
 def cores(ranks):
-    """Cores for each rank, near its GPU, one thread of each core where that leaves enough."""
+    """Cores for each rank, near its GPU; one thread per core if that leaves enough."""
     allowed = os.sched_getaffinity(0)
     query = subprocess.run(["nvidia-smi", "--query-gpu=pci.bus_id", "--format=csv,noheader"], capture_output=True, text=True)
     buses = query.stdout.split()
@@ -161,8 +161,8 @@ def cores(ranks):
 
 
 def run_all(commands, environment, limit_s, shares):
-    """Ranks of one run: what rank 0 has said, and whether all ended well. What one has said before a limit or a fault
-    counts. The launching thread gets a core of its own, NCCL's threads the others."""
+    """Runs the ranks: returns the output of rank 0 and whether all succeeded. Output before a time limit or a fault
+    counts. The launching thread gets its own core, NCCL's threads the others."""
     processes = []
     said = tempfile.TemporaryFile("w+")
     for rank, command in enumerate(commands):
@@ -189,7 +189,7 @@ def run_all(commands, environment, limit_s, shares):
 
 
 def ops(options, folder, program, environment, turn, names, rounds, limit_s, sizes):
-    """Times by what and variant, one number for each round; and whether all went well."""
+    """Times by measurement and variant, one number per round; and whether all succeeded."""
     sizes = [f"{size}:{iterations(size)}" for size in sizes]
     commands = [
         [str(program), str(rank), str(options.ranks), str(rank), str(folder / f"id-{turn}"), str(rounds), str(turn), *sizes]
@@ -200,7 +200,7 @@ def ops(options, folder, program, environment, turn, names, rounds, limit_s, siz
     for line in output.splitlines():
         words = line.split()
         if len(words) != 3 + rounds or words[1] not in ("throughput", "latency"):
-            continue  # NCCL's own words, or a line that was cut
+            continue  # NCCL's own output, or a truncated line
         found.setdefault(f"{words[1]} {words[0]}", {})[names[int(words[2])]] = [float(time) for time in words[3:]]
     return found, is_well
 
@@ -222,7 +222,7 @@ def quartile(times):
 
 
 def interval(processes):
-    """Bounds of the median over 95 of 100 samples, with replacement, of the rounds of each process."""
+    """The 95 % bootstrap interval of the median, resampling the rounds of each process."""
     medians = sorted(
         statistics.median(value for rounds in processes for value in random.choices(rounds, k=len(rounds)))
         for _ in range(RESAMPLES)
@@ -231,7 +231,7 @@ def interval(processes):
 
 
 def against_none(runs, variant):
-    """Per process: a variant's times against the mean of both runs without a plugin in the same round."""
+    """Per process: a variant's times relative to the mean of both runs without a plugin in the same round."""
     found = []
     for run in runs:
         if variant not in run or not all(base in run for base in BASES):
@@ -242,7 +242,7 @@ def against_none(runs, variant):
 
 
 def summary(runs):
-    """What the runs of one thing say."""
+    """The results of one measurement."""
     bases = [[value for base in BASES for value in run.get(base, [])] for run in runs]
     bases = [times for times in bases if times]
     if not bases:
@@ -255,7 +255,7 @@ def summary(runs):
         if not ratios:
             continue
         low, high = interval(ratios)
-        # Of each process the quartile and the least, then the middle of the processes.
+        # The quartile and the minimum of each process, then the median of the processes.
         lower = [quartile(run[variant]) / quartile(base) - 1 for run, base in zip(runs, bases) if variant in run]
         least = [min(run[variant]) / min(base) - 1 for run, base in zip(runs, bases) if variant in run]
         found["variants"][variant] = {
@@ -271,7 +271,7 @@ def percent(value):
 
 
 def tables(result):
-    """Tables for docs: medians with their interval; and the lower quartiles, the means and the least."""
+    """Tables for docs: medians with their interval; lower quartiles, means and minima."""
     rows = {key: summary(runs) for key, runs in result["times"].items()}
     rows = {key: row for key, row in rows.items() if row}
     order = list(dict.fromkeys(name for row in rows.values() for name in row["variants"]))
@@ -293,7 +293,7 @@ def tables(result):
 
 
 def table_apart(apart):
-    """Each variant in processes of its own: median, its difference from those without a plugin, least and most."""
+    """Each variant in separate processes: median, difference from no plugin, minimum and maximum."""
     names = [name for name in dict.fromkeys(name for row in apart.values() for name in row) if name not in BASES]
     text = "In processes of their own, µs [least, most], and against no plugin:\n\n"
     text += "| what | no plugin | " + " | ".join(names) + " |\n|---|---:|" + "---:|" * len(names) + "\n"
@@ -347,7 +347,7 @@ def main():
         program, switch = build(folder, nccl)
         built = build_public_plugins(folder, options.nccl_source) if options.nccl_source else {}
         libraries = variants(folder, options, built)
-        # Ours may be there twice, each with a ring of its own; NCCL's read some of theirs when they end.
+        # Ours may be loaded twice, each with its own ring; NCCL's plugins read some variables when they end.
         public = {key: value for name in built for key, value in libraries[name][1].items()}
         told = {base: "" for base in BASES} | dict(mask.split("=") for mask in options.mask) | {
             name: "@".join([str(path), *(f"{key}={value}" for key, value in needs.items() if name not in built)])
@@ -375,8 +375,8 @@ def main():
         def write():
             Path(options.out).write_text(json.dumps({**about, "times": times, "apart": apart}, indent=1) + "\n")
 
-        # NCCL's own libraries end such a bench with a bus error, four ranks and all in one process; a DDP job they do not,
-        # but are left out once one has not ended well: the rest must not be lost with them.
+        # NCCL's own libraries crash such a bench with a bus error (four ranks, all variants in one process). A DDP job works,
+        # but they are skipped after the first failure, so as not to lose the rest.
         for number in range(options.processes):
             if left() < 10:
                 break
@@ -398,7 +398,7 @@ def main():
             name: {**quiet, **needs, "NCCL_PROFILER_PLUGIN": str(path)}
             for name, (path, needs) in libraries.items()
         } | {"coll-log": {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "COLL", "NCCL_DEBUG_FILE": str(folder / "coll.%h.%p")}}
-        # A profiler that is there and asks for nothing: what NCCL does for its being there.
+        # A profiler that asks for no event: the cost of its presence.
         alone["loaded"] = {**quiet, "NCCL_PROFILER_PLUGIN": str(switch), "OVERHEAD_VARIANTS": "loaded="}
         for number in range(max(options.apart, options.apart_ours)):
             order = [name for name in alone if number < options.apart or name not in built and name != "coll-log"]

@@ -1,14 +1,13 @@
-// A profiler plugin that stands in front of others, so that one process can be measured with each of them in turn: what
-// differs from process to process (cores, memory, clocks), 30 % at small operations, then meets all alike.
+// A profiler plugin in front of others, to measure one process with each of them in turn. Differences from process to process
+// (cores, memory, clocks), 30 % at small operations, then affect all alike.
 //
 //   g++ -O2 -fPIC -shared switch.cc -o libswitch.so
 //   OVERHEAD_VARIANTS='none=;ours=/path/libringleader_nccl.so@RINGLEADER_RING_DIR=/tmp/a;calls=0x600' NCCL_PROFILER_PLUGIN=...
 //
-// A variant is a name and what it stands for: nothing (NCCL is asked for no event), a mask (NCCL is asked for these events
-// and nothing is done with them: what NCCL itself spends), or a library of interface 5 with variables for its start.
-// `overhead_use(n)` switches to the n-th; the caller sees to it that nothing is in flight. NCCL calls through the table
-// below, so a library's own functions are called as without this one, but for the start of an event, which first looks up
-// the context: a nanosecond.
+// A variant has a name and a value: nothing (NCCL is asked for no event), a mask (NCCL is asked for these events, which are
+// ignored: NCCL's own cost), or a library of interface 5 with variables for its start. `overhead_use(n)` switches to the n-th;
+// the caller ensures that nothing is in flight. NCCL calls through the table below, so a library's own functions are called
+// as without the switch. Only the start of an event first looks up the context: a nanosecond.
 #include <dlfcn.h>
 
 #include <cstdint>
@@ -51,7 +50,7 @@ int stop_nothing(void *) { return 0; }
 int record_nothing(void *, int, void *) { return 0; }
 
 int start(void *contexts, void **handle, void *descriptor) {
-  *handle = nullptr;  // NCCL keeps the last one, which may be another variant's, and not every library sets it
+  *handle = nullptr;  // NCCL keeps the last handle, maybe another variant's, and not every library sets it
   return variants[current].library->start(static_cast<void **>(contexts)[current], handle, descriptor);
 }
 
@@ -116,7 +115,7 @@ extern "C" {
 
 Profiler ncclProfiler_v5 = {"switch", init, start_nothing, stop_nothing, record_nothing, finalize};
 
-// Number of variants, or of none if there is no communicator yet. A mask that a library has changed meanwhile is its own.
+// Returns the number of variants; none if there is no communicator yet. A library keeps the mask that it has set itself.
 int overhead_use(int variant) {
   int count = static_cast<int>(variants.size());
   if (!nccl_mask || variant < 0 || variant >= count) return nccl_mask ? count : 0;

@@ -1,4 +1,4 @@
-"""From what is given as NCCL to folders with `libnccl.so.2`: finds, unpacks, builds."""
+"""Turns the given NCCL sources and libraries into folders with `libnccl.so.2`: finds, unpacks, builds."""
 
 import lzma
 import os
@@ -17,13 +17,13 @@ FUNCTIONS = (
     "AllReduce Sum f32 RING (LL|SIMPLE)|(Broadcast|AllGather|AllGatherV) RING (LL|SIMPLE)|"
     "ReduceScatter Sum f32 RING (LL|SIMPLE)|SendRecv"
 )
-# What is built quickly: hardly any optimisation, no symmetric kernels. File, pattern, replacement.
+# For a quick build: little optimisation, no symmetric kernels. File, pattern, replacement.
 QUICK = [
     ("makefiles/common.mk", r"-O3 -g", "-O1"),
     ("makefiles/common.mk", r"NVCUFLAGS \+= -O3", "NVCUFLAGS += -O1"),
     ("src/device/symmetric/generate.py", r"(?m)^def enumerate_kernels\(\):$", "def enumerate_kernels():\n  return"),
 ]
-# NCCL before 2.27 was not written for CUDA 13: C++17, no names without a version, edge data everywhere.
+# NCCL before 2.27 predates CUDA 13: C++17, versioned names only, edge data everywhere.
 CUDA_13 = [
     ("makefiles/common.mk", r"-std=c\+\+11", "-std=c++17"),
     ("makefiles/common.mk", r"-I \$\(CUDA_INC\) ", "-I $(CUDA_INC) -I $(CUDA_INC)/cccl "),
@@ -53,7 +53,7 @@ def cuda_major():
 
 
 def architecture():
-    """Of the first GPU: 90."""
+    """Compute capability of the first GPU, e.g. 90."""
     query = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
     try:
         said = subprocess.run(query, capture_output=True, text=True, timeout=30).stdout
@@ -71,7 +71,7 @@ def library_in(folder):
 
 
 def find(given, scratch):
-    """Sources, and libraries; archives are unpacked."""
+    """Sources and libraries; unpacks archives."""
     sources, libraries = [], []
     for number, path in enumerate(given):
         path = path.resolve()
@@ -89,7 +89,7 @@ def find(given, scratch):
             target = scratch / f"given-{number}" / path.name.split(".tar")[0]
             target.mkdir(parents=True)
             with tarfile.open(path) as archive:
-                archive.extractall(target)  # noqa: S202 - the caller's own
+                archive.extractall(target)  # noqa: S202 - the caller's own archive
             more = find([target], target / "inside")
             sources += more[0]
             libraries += more[1]
@@ -105,7 +105,7 @@ def find(given, scratch):
 
 
 def version_of(library):
-    """By the library itself, in a process of its own: two of them do not go into one."""
+    """The version from the library itself, in a separate process, since two libraries cannot share one."""
     code = f"import ctypes; v = ctypes.c_int(); ctypes.CDLL({str(library)!r}).ncclGetVersion(ctypes.byref(v)); print(v.value)"
     said = subprocess.run(["python3", "-c", code], capture_output=True, text=True, timeout=60)
     number = int(said.stdout or 0)
@@ -125,7 +125,7 @@ def adapt(folder, version, cuda):
 
 
 def make(folder, log, gpu, jobs, seconds):
-    """Builds the library of an adapted source; why not, if it does not."""
+    """Builds the library from a patched source; returns the reason if that fails."""
     home = cuda_home()
     libraries = home / "lib64" if (home / "lib64").is_dir() else home / "lib"
     command = ["make", f"-j{jobs}", "-C", str(folder / "src"), "lib", f"BUILDDIR={folder / 'build'}", f"CUDA_HOME={home}", f"CUDA_LIB={libraries}",
@@ -135,7 +135,7 @@ def make(folder, log, gpu, jobs, seconds):
         try:
             code = process.wait(seconds)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, 9)  # a session of its own: make and what it started
+            os.killpg(process.pid, 9)  # its own session: make and its children
             process.wait()
             return "out of time"
     if code == 0:
@@ -145,7 +145,7 @@ def make(folder, log, gpu, jobs, seconds):
 
 
 def all_of(given, scratch, seconds, only=None):
-    """Folders of libraries by version, a folder with `nccl.h`, and what could not be built, with the reason."""
+    """Folders of libraries by version, a folder with `nccl.h`, and failed builds with the reason."""
     sources, found = find(given, scratch)
     libraries, failed, header = {}, {}, None
     for library in found:
@@ -188,7 +188,7 @@ def all_of(given, scratch, seconds, only=None):
 
 
 def job(scratch, include, library):
-    """Builds `job.cc`. Any version's header will do: the functions are those of all."""
+    """Builds `job.cc`. Any version's header works: all versions have these functions."""
     cuda, target = cuda_home(), scratch / "job"
     here = next(library.glob("libnccl.so.2"))
     command = ["g++", "-O1", str(HERE / "job.cc"), "-o", str(target), f"-I{cuda / 'include'}", f"-I{include}",

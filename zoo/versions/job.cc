@@ -1,10 +1,10 @@
-// One rank of a short job of two that calls what programs call, for `zoo/versions.py`.
+// One rank of a short job of two with typical NCCL calls, for `zoo/versions.py`.
 //
 //   job RANK DEVICE DIR all COMMUNICATORS | many COMMUNICATORS | flood | uneven | abort | late | several
 //
-// It prints JSON lines: what it is about to do (`step`), that it did it (`done`), and every call that it makes (`call`), as
-// NCCL names its parts. DIR is shared by both ranks: NCCL's id, and the marks by which the ranks and the checker wait for
-// each other. Only functions that NCCL has had since 2.18 are used, so one program runs with every version.
+// It prints JSON lines: the next step (`step`), its completion (`done`), and every call (`call`) in NCCL's names. Both ranks
+// share DIR: NCCL's id, and the marker files by which the ranks and the checker wait for each other. It uses only functions
+// that NCCL has had since 2.18, so one program runs with every version.
 #include <cuda_runtime.h>
 #include <nccl.h>
 #include <unistd.h>
@@ -26,7 +26,7 @@ static thread_local cudaStream_t stream;
 
 struct Comm {
   ncclComm_t comm;
-  int number;  // in the order of their making
+  int number;  // in order of creation
   int rank;
 };
 static int comms;
@@ -41,7 +41,7 @@ static void done(const char *name) {
   std::fflush(stdout);
 }
 
-// Runs 0: recorded and never run.
+// 0 runs: recorded and never run.
 static void call(const Comm &c, const char *function, size_t count, const char *type, int root, int peer, int runs) {
   std::printf("{\"call\": \"%s\", \"comm\": %d, \"count\": %zu, \"datatype\": \"%s\", \"root\": %d, \"peer\": %d, \"runs\": %d}\n",
               function, c.number, count, type, root, peer, runs);
@@ -56,7 +56,7 @@ static void wait_for(const std::string &name) {
   while (access((folder + "/" + name).c_str(), F_OK) != 0) usleep(1000);
 }
 
-// What follows in this thread goes to this GPU.
+// Selects this GPU for the current thread.
 static void use(int device) {
   static struct {
     char *from, *to;
@@ -92,7 +92,7 @@ static Comm init(const char *name) {
   return made;
 }
 
-// The ranks of the new one stand the other way round.
+// The new communicator has the ranks reversed.
 static Comm split(const Comm &of) {
   Comm made{nullptr, comms++, 1 - of.rank};
   NCCL(ncclCommSplit(of.comm, 0, made.rank, &made.comm, nullptr));
@@ -207,7 +207,7 @@ static void all(int communicators) {
   in_a_row(world);
   done("row");
 
-  // The plugin pays for what it follows: let it save something again, and notice.
+  // The plugin pays for following from a credit: wait until it has some again.
   step("pause");
   usleep(300000);
   all_reduce(world, 53);
@@ -232,7 +232,7 @@ static void all(int communicators) {
   done("destroy");
 }
 
-// A graph that is recorded while nothing is followed.
+// A graph that is recorded while the plugin follows nothing.
 static void flood() {
   step("init");
   Comm world = init("world");
@@ -249,7 +249,7 @@ static void flood() {
   done("destroy");
 }
 
-// Parts of unequal size are gathered by a group of broadcasts, one from each rank, as PyTorch does it.
+// Gathers parts of unequal size by a group of broadcasts, one from each rank, like PyTorch.
 static void uneven() {
   step("init");
   Comm world = init("world");
@@ -327,8 +327,8 @@ static void late() {
   finish();
 }
 
-// Both ranks in one process, the other one has nothing to do: first by one thread, in groups, then by a thread for each GPU,
-// of which one comes late.
+// Both ranks in one process; the other process is idle. First one thread, in groups, then one thread per GPU; one of them
+// comes late.
 static void several() {
   if (rank == 1) return;
   step("init");

@@ -1,16 +1,16 @@
-"""What rings must say of the job that `job.cc` runs: pure functions of what the job printed and what the rings hold.
+"""Compares the rings with the job that `job.cc` runs: pure functions of the job's output and the rings' contents.
 
-Each check gives `ok`, `no: WHY`, or `-: WHY` where this interface cannot tell."""
+Each check returns `ok`, `no: WHY`, or `-: WHY` if this interface cannot report it."""
 
 # The interface that each release asks for first, newest first.
 INTERFACES = [((2, 31), 7), ((2, 29), 6), ((2, 28), 5), ((2, 27), 4), ((2, 26), 3), ((2, 24), 2), ((2, 23), 1)]
 BYTES = {"ncclUint8": 1, "ncclBfloat16": 2, "ncclFloat32": 4, "ncclInt64": 8}
 P2P = ("Send", "Recv")
-# Steps whose operations come one at a time, each waited for, where a plugin has no reason to leave any out.
+# Steps with one operation at a time, each awaited, so that the plugin has no reason to skip any.
 FOLLOWED = ("operations", "split", "after", "uneven")
 
 
-# The last release that makes no launches of several broadcasts.
+# The last release without launches of several broadcasts.
 BEFORE_LAUNCHES = (2, 28, 9)
 
 
@@ -19,33 +19,33 @@ def interface_of(version):
 
 
 def are_kernels_told(version):
-    """2.26.2 could tell, and is not asked: what it counts parts from what its kernels count (see docs/plugin.md)."""
+    """2.26.2 could report, but is not asked: its counts diverge from those of its kernels (see docs/plugin.md)."""
     return version >= (2, 26, 3)
 
 
 def is_end_told(version, transport, function):
-    """Whether this NCCL says when an operation ends: by proxies, where there are any, or by kernels."""
+    """Whether this NCCL reports the end of an operation: by proxies, if there are any, or by kernels."""
     if function == "Broadcast" and version >= (2, 29):
-        return None  # may go the way of all_gather_v, of which nothing is told
+        return None  # may use all_gather_v, which is not reported
     return transport == "socket" or are_kernels_told(version)
 
 
 def parts_counts(broadcast, before, version):
-    """Whether from this broadcast on, called after `before`, NCCL counts kernels wrongly, so that the plugin gives them up: since
-    2.29 after those of several roots in one group, since 2.31 after any."""
+    """Whether NCCL miscounts kernels from this broadcast on, called after `before`, so that the plugin gives them up: since
+    2.29 after broadcasts of several roots in one group, since 2.31 after any."""
     is_second = before and before.get("call") == "Broadcast" and before["comm"] == broadcast["comm"]
     return interface_of(version) >= 7 or interface_of(version) == 6 and is_second and before["root"] != broadcast["root"]
 
 
 def are_graphs_told(version, transport):
-    """Without kernels NCCL before 2.28 tells of a graph's runs only where proxies work for it; nor of calls beside it while
-    it exists, which ends some time after it was destroyed."""
+    """Without kernels NCCL before 2.28 reports a graph's runs only if proxies work for it. It does not report calls beside it
+    either while the graph exists, which ends some time after its destruction."""
     return transport == "socket" or are_kernels_told(version)
 
 
 def expected(lines, version, transport):
-    """Operations of each communicator by what a rank printed: collectives, and sends and receives by the pair; `is_cut` where
-    those after the last are not told surely."""
+    """Operations of each communicator from a rank's output: collectives, and pairs of sends and receives; `is_cut` if
+    operations after the last one may be unreported."""
     comms, step, graph, is_parted, before = {}, "", [], False, None
 
     def of(call):
@@ -54,7 +54,7 @@ def expected(lines, version, transport):
     def take(call):
         function, count, datatype = call["call"], call["count"], call["datatype"]
         if interface_of(version) < 5 and function in ("AllGather", "Broadcast"):
-            # Before the program's calls were told NCCL had turned these into bytes.
+            # Before NCCL reported the program's calls it had converted these to bytes.
             count, datatype = count * BYTES[datatype], "ncclInt8"
         told = {"function": function, "count": count, "datatype": datatype, "step": step, "is_captured": call["runs"] != 1}
         told["is_parted"] = is_parted
@@ -70,7 +70,7 @@ def expected(lines, version, transport):
             of(graph[0])["is_cut"] = True
         runs = graph[0]["runs"] if graph else 0
         if graph and is_parted and transport == "direct":
-            runs = 1  # without kernels and proxies the recording is told, and no run
+            runs = 1  # without kernels and proxies the recording is reported, but no run
         for _ in range(runs):
             for call in graph:
                 take(call)
@@ -94,7 +94,7 @@ def expected(lines, version, transport):
 
 
 def seen(ring, comm, is_p2p):
-    """Operations of a communicator in a ring by their number: each with whether it is in flight and its end was seen."""
+    """Operations of a communicator in a ring by number: each with whether it is in flight and whether its end was seen."""
     ops = [dict(op, is_over=True) for op in ring["recent"] if op["comm"] == comm["slot"]]
     ops += [dict(op, is_over=False, is_end_seen=False) for op in comm["in_flight"]]
     return sorted((op for op in ops if op["is_p2p"] == is_p2p), key=lambda op: op["number"])
@@ -105,7 +105,7 @@ def verdict(problems):
 
 
 def parted(ring):
-    """A ring for each rank of a process that is several, as if each had a process of its own."""
+    """One ring per rank of a process with several ranks, as if each had its own process."""
     rings = []
     for rank in range(2):
         comms = [comm for comm in ring["comms"] if comm["rank"] == rank]
@@ -115,7 +115,7 @@ def parted(ring):
 
 
 def of_rank(lines, rank):
-    """What was printed of one rank of several, whose number is that of its communicator."""
+    """The output of one rank of several; its number is the rank in its communicator."""
     return [line | {"comm": 0} if "call" in line else line for line in lines if line.get("comm", rank) == rank]
 
 
@@ -136,12 +136,12 @@ def loaded(rings, version, ranks=(0, 1)):
 
 
 def differs(want, have, version):
-    """What an operation in the ring says wrongly."""
+    """The wrong fields of an operation in the ring."""
     call = have["call"]
     wrong = [key for key in ("function", "count", "datatype") if call[key] != want[key]]
     if want["function"] == "Broadcast" and call["root"] != want["root"]:
         wrong.append("root")
-    # A call that is not followed does not tell its peer (5 and later).
+    # A call that is not followed lacks its peer (5 and later).
     if want["peer"] is not None and call["peer"] != want["peer"] and (call["peer"] is not None or interface_of(version) < 5):
         wrong.append("peer")
     if interface_of(version) >= 5 and bool(call["is_captured"]) != want["is_captured"]:
@@ -150,12 +150,12 @@ def differs(want, have, version):
 
 
 def by_pairs(ops, key):
-    """Two at a time in an order of their own: NCCL launches the calls of one group in the order that it likes."""
+    """Sorts pairs: NCCL launches the calls of one group in any order."""
     return [one for at in range(0, len(ops), 2) for one in sorted(ops[at : at + 2], key=key)]
 
 
 def by_root(ops, call_of):
-    """Broadcasts beside each other by their root: before its calls were told, NCCL launched those of a group as it liked."""
+    """Sorts adjacent broadcasts by root: before NCCL reported calls, it launched those of a group in any order."""
     ops = list(ops)
     for at in range(len(ops) - 1):
         first, second = call_of(ops[at]), call_of(ops[at + 1])
@@ -165,7 +165,7 @@ def by_root(ops, call_of):
 
 
 def calls(ring, lines, version, transport):
-    """Every call stands in the ring, in the order of the program, with what was asked for."""
+    """The ring contains every call, in program order, with its arguments."""
     problems = []
     for number, want in sorted(expected(lines, version, transport).items()):
         if number >= len(ring["comms"]):
@@ -193,7 +193,7 @@ def calls(ring, lines, version, transport):
 
 
 def communicators(rings, lines, version):
-    """Made and ended in order, known on both ranks under one number, with rank and size."""
+    """Communicators created and destroyed in order, with the same id on both ranks, with rank and size."""
     problems = []
     made = 1 + max((line["comm"] for line in lines[0] if "call" in line), default=-1)
     for rank, ring in enumerate(rings):
@@ -209,21 +209,21 @@ def communicators(rings, lines, version):
             problems.append(f"communicator {number}: sizes {sizes}")
         if sorted(str(comm["rank"]) for comm in pair) != ["0", "1"]:
             problems.append(f"communicator {number}: ranks {[comm['rank'] for comm in pair]}")
-    # In `all` the second one stands the other way round.
+    # In `all` the second one has the ranks reversed.
     is_turned = any(line.get("step") == "split" for line in lines[0])
     for number, turn in ((0, 0), *(((1, 1),) if is_turned else ())):
         for rank, ring in enumerate(rings):
             if number < len(ring["comms"]) and number < made and ring["comms"][number]["rank"] != (rank + turn) % 2:
                 problems.append(f"communicator {number}: rank {rank} is {ring['comms'][number]['rank']}")
     ids = [comm["id"] for comm in rings[0]["comms"]]
-    # 2.23 gives all that are split from one communicator with one color the same number.
+    # 2.23 gives all communicators split from one parent with one color the same number.
     if len(set(ids)) != len(ids) and version >= (2, 24):
         problems.append("ids are not unique")
     return verdict(problems)
 
 
 def ended(ring, lines, version, transport):
-    """Ends were seen of what came one at a time; of nothing it is said that it still goes on."""
+    """The ends of single operations were seen, and nothing is reported as still running."""
     problems, n_told, n_silent, is_parted = [], 0, 0, False
     for number, want in sorted(expected(lines, version, transport).items()):
         if number >= len(ring["comms"]):
@@ -258,7 +258,7 @@ def ended(ring, lines, version, transport):
 
 
 def finished(lines, codes):
-    """All steps were done, and the processes ended by themselves."""
+    """All steps were done, and the processes exited by themselves."""
     problems = []
     for rank, (mine, code) in enumerate(zip(lines, codes)):
         steps = [line["step"] for line in mine if "step" in line]
@@ -272,7 +272,7 @@ def finished(lines, codes):
 
 
 def in_flight(ring, count):
-    """The operation of this count that is in flight on the first communicator."""
+    """The operation with this count in flight on the first communicator."""
     comms = ring["comms"] if ring else []
     return next((op for op in (comms[0]["in_flight"] if comms else []) if op["call"]["count"] == count), None)
 
@@ -309,7 +309,7 @@ def waiting(rings, count, version, transport):
 
 
 def over(rings, count, version, transport):
-    """Both ranks have done it."""
+    """Both ranks have finished it."""
     problems = []
     for rank, ring in enumerate(rings):
         op = next((op for op in ring["recent"] if op["call"]["count"] == count), None)
@@ -322,7 +322,7 @@ def over(rings, count, version, transport):
 
 
 def held(rings, want):
-    """Whether the processes that hold the rings live."""
+    """Whether the processes that hold the rings are alive."""
     problems = [f"rank {rank} is {'alive' if ring['is_held'] else 'gone'}" for rank, (ring, is_held) in enumerate(zip(rings, want))
                 if ring["is_held"] != is_held]  # fmt: skip
     return verdict(problems)

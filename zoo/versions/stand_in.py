@@ -1,7 +1,7 @@
 """A stand-in for NCCL and the job: it loads the plugin and calls interface 4 as NCCL 2.27 does, without a GPU.
 
-`self_test` runs it through the runner as it is, and with something wrong in the way that its program's name says: each must
-show in the check that is there for it. What hangs without the plugin too is nothing that the plugin did."""
+`self_test` runs it through the runner, once correct and once for each fault that its program name selects. The check for that
+fault must fail. If it also hangs without the plugin, the plugin is not the reason."""
 
 import argparse
 import concurrent.futures
@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-# What is wrong, the job that shows it, and the check that must say so; `right` passes all.
+# The fault, the job that shows it, and the check that must fail; `right` passes all.
 WRONG = {
     "count": ("all", "calls"),
     "kind": ("all", "calls"),
@@ -71,7 +71,7 @@ class Table(ctypes.Structure):
 
 
 class Rank:
-    """What `job.cc` does, with the plugin called in NCCL's place."""
+    """What `job.cc` does, but calls the plugin directly."""
 
     def __init__(self, how, rank, folder):
         self.how, self.rank, self.folder = how, rank, folder
@@ -226,7 +226,7 @@ class Rank:
 
 
 def self_test(options):
-    """Needs the plugin and the reader; the program is asked if it is given."""
+    """Needs the plugin and the reader; also runs the program if given."""
     import versions
 
     for name in ("plugin", "reader"):
@@ -265,7 +265,7 @@ def self_test(options):
 
 if __name__ == "__main__":
     if "NCCL_PROFILER_PLUGIN" not in os.environ:
-        # What `hangs` hangs with the plugin alone, `stuck` in any case.
+        # `hangs` hangs only with the plugin, `stuck` in any case.
         time.sleep(60 if sys.argv[1] == "stuck" else 0)
         sys.exit()
     mine = Rank(sys.argv[1], int(sys.argv[2]), Path(sys.argv[4]))

@@ -47,7 +47,7 @@ const MAX_RINGS: usize = 16_384;
 
 /// What a process's environment says of its place in the job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct RankEnv {
     /// Global rank.
     pub rank: Option<u32>,
     /// Rank on this node.
@@ -99,7 +99,7 @@ fn is_gone(error: &io::Error) -> bool {
 
 /// Function of the kernel it sleeps in, where that may be read.
 pub fn wchan(proc: &Path, pid: u32) -> Option<String> {
-    text(&proc.join(pid.to_string()).join("wchan")).filter(|place| !place.is_empty() && place != "0")
+    text(&proc.join(pid.to_string()).join("wchan")).filter(|rank_env| !rank_env.is_empty() && rank_env != "0")
 }
 
 /// Clock ticks of a second.
@@ -120,32 +120,16 @@ pub fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// These processes and all below them, as far as they are there.
-pub fn with_descendants(all: &BTreeMap<u32, Stat>, roots: &[u32]) -> BTreeSet<u32> {
-    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for (pid, stat) in all {
-        children.entry(stat.ppid).or_default().push(*pid);
-    }
-    let mut chosen = BTreeSet::new();
-    let mut open: Vec<u32> = roots.iter().copied().filter(|pid| all.contains_key(pid)).collect();
-    while let Some(pid) = open.pop() {
-        if chosen.insert(pid) {
-            open.extend(children.get(&pid).into_iter().flatten());
-        }
-    }
-    chosen
-}
-
 /// Whether a process is of this Slurm job, by its group or its environment.
 pub fn is_of_slurm(proc: &Path, pid: u32, job: &str) -> bool {
     let groups = text(&proc.join(pid.to_string()).join("cgroup")).unwrap_or_default();
     let part = format!("job_{job}");
     groups.lines().any(|line| line.split('/').any(|name| name == part))
-        || place(proc, pid).and_then(|place| place.slurm_job).is_some_and(|id| id == job)
+        || rank_env(proc, pid).and_then(|rank_env| rank_env.slurm_job).is_some_and(|id| id == job)
 }
 
 /// What its environment says; none if that cannot be read now. Nothing else of it is kept.
-pub fn place(proc: &Path, pid: u32) -> Option<Place> {
+pub fn rank_env(proc: &Path, pid: u32) -> Option<RankEnv> {
     let environ = procfs::read_patiently(proc.join(pid.to_string()).join("environ"), PATIENCE).ok()?;
     let variable = |name: &str| {
         environ.split(|byte| *byte == 0).find_map(|record| {
@@ -155,7 +139,7 @@ pub fn place(proc: &Path, pid: u32) -> Option<Place> {
     };
     let number = |names: &[&str]| names.iter().find_map(|name| variable(name)?.parse().ok());
     let is_on = variable("NCCL_RAS_ENABLE").is_none_or(|on| on != "0");
-    Some(Place {
+    Some(RankEnv {
         rank: number(RANKS),
         local_rank: number(LOCAL_RANKS),
         world_size: number(WORLD_SIZES),
@@ -351,13 +335,6 @@ mod tests {
 
     fn stat(ppid: u32) -> Stat {
         Stat { ppid, state: "S".to_owned(), started_ticks: 7, ..Stat::default() }
-    }
-
-    #[test]
-    fn descendants_are_those_below() {
-        let all: BTreeMap<u32, Stat> =
-            [(10, stat(1)), (11, stat(10)), (12, stat(11)), (13, stat(12)), (20, stat(1))].into();
-        assert_eq!(with_descendants(&all, &[11, 99]), BTreeSet::from([11, 12, 13]));
     }
 
     #[test]

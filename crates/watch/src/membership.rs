@@ -1,5 +1,8 @@
-//! Which processes belong together: writers of rings to a job, processes with a rank's variables to that rank, attempts of one
-//! rank to each other. What a process shows is an argument; nothing here looks at it.
+//! Membership: which processes are of the job, and which of them are its ranks. Pure: what was read of the processes comes in
+//! as values.
+//!
+//! [`jobs`] says which writers of rings belong to one job, [`ranks`] which of the processes that carry a rank's variables
+//! compute, and [`attempts`] which of several processes of one rank is the present one.
 
 pub mod attempts;
 pub mod jobs;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use ringleader_check::baseline::ChangeKind;
+use ringleader_check::ChangeKind;
 use ringleader_check::{CheckResult, Impact, NodeReport, Verdict};
 use ringleader_report::{Detail, Look, quote};
 

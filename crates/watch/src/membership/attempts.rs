@@ -13,7 +13,7 @@ pub struct Attempt {
     pub seen: SeenRank,
     /// Since when it is in its state, seconds since 1970.
     pub since: f64,
-    /// It writes a ring.
+    /// It has written a ring.
     pub has_ring: bool,
 }
 

@@ -3,23 +3,49 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The job to follow, and how many others there are. Before any rank was followed it is the one with most ranks, and the
+/// newest of those that have as many; later the one that is followed, or none.
+pub fn choose(writers: &[Writer], had_ranks: bool) -> (BTreeSet<u32>, usize) {
+    let mut jobs = jobs(writers);
+    let of =
+        |pids: &BTreeSet<u32>| writers.iter().filter(|writer| pids.contains(&writer.pid)).collect::<Vec<_>>();
+    let newest = |pids: &BTreeSet<u32>| of(pids).iter().map(|writer| writer.started_ticks).max();
+    let n_followed = |pids: &BTreeSet<u32>| of(pids).iter().filter(|writer| writer.is_followed).count();
+    let followed: Vec<usize> = jobs.iter().map(n_followed).collect();
+    let chosen = if had_ranks {
+        (0..jobs.len())
+            .rev()
+            .max_by_key(|at| followed.get(*at))
+            .filter(|at| followed.get(*at).is_some_and(|n| *n > 0))
+    } else {
+        let worth = |at: &usize| jobs.get(*at).map(|job| (followed.get(*at), job.len(), newest(job)));
+        (0..jobs.len()).max_by_key(worth)
+    };
+    let n_others = jobs.len() - usize::from(chosen.is_some());
+    (chosen.map(|at| jobs.swap_remove(at)).unwrap_or_default(), n_others)
+}
+
 /// A live process that writes a ring.
 #[derive(Clone, Debug, Default)]
 pub struct Writer {
-    /// Its number.
+    /// Pid.
     pub pid: u32,
     /// Communicators of several ranks that it is or was in.
     pub comms: BTreeSet<String>,
-    /// Rank in its job.
+    /// Rank in the job.
     pub rank: Option<u32>,
-    /// Ranks of its job.
+    /// Ranks of the job.
     pub world_size: Option<u32>,
     /// Job of Slurm.
     pub slurm_job: Option<String>,
-    /// Its session, as the kernel counts.
+    /// Session of the process.
     pub session: u32,
-    /// Who started it.
+    /// Its parent.
     pub parent: u32,
+    /// Start of the process, clock ticks since boot.
+    pub started_ticks: u64,
+    /// It is followed already.
+    pub is_followed: bool,
 }
 
 /// What writers have in common that speak of one launcher, and whether it says so by itself.
@@ -48,23 +74,6 @@ pub fn jobs(writers: &[Writer]) -> Vec<BTreeSet<u32>> {
         groups = tied(groups, tie);
     }
     groups.iter().map(|group| group.iter().map(|writer| writer.pid).collect()).collect()
-}
-
-/// The job to follow among several: the one with most processes that are `followed` already; until a rank
-/// was seen (`is_begun`), of those with as many the one with most writers, and the newest of these. Once one is followed, no other is.
-pub fn choose(
-    jobs: &[BTreeSet<u32>],
-    is_begun: bool,
-    is_followed: impl Fn(u32) -> bool,
-    began: impl Fn(u32) -> Option<u64>,
-) -> Option<usize> {
-    let n_followed = |at: &usize| jobs[*at].iter().filter(|pid| is_followed(**pid)).count();
-    let newest = |at: &usize| jobs[*at].iter().filter_map(|pid| began(*pid)).max();
-    if is_begun {
-        (0..jobs.len()).rev().max_by_key(n_followed).filter(|at| n_followed(at) > 0)
-    } else {
-        (0..jobs.len()).max_by_key(|at| (n_followed(at), jobs[*at].len(), newest(at)))
-    }
 }
 
 fn tied(groups: Vec<Vec<&Writer>>, tie: Tie) -> Vec<Vec<&Writer>> {
@@ -108,6 +117,8 @@ mod tests {
             parent: 1000 + pid,
             session: 1000 + pid,
             slurm_job: None,
+            started_ticks: u64::from(pid),
+            is_followed: false,
         }
     }
 
@@ -162,15 +173,13 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_job_is_followed_and_then_no_other() {
-        let jobs: Vec<BTreeSet<u32>> =
-            [&[1, 2][..], &[3, 4], &[5]].map(|pids| pids.iter().copied().collect()).into();
-        let began = |pid: u32| Some(u64::from(pid));
-        let nobody = |_: u32| false;
-        assert_eq!(choose(&jobs, false, nobody, began), Some(1), "the newest of the largest");
-        assert_eq!(choose(&jobs, false, |pid| pid == 5, began), Some(2), "that which is followed");
-        assert_eq!(choose(&jobs, true, |pid| pid == 1, began), Some(0));
-        assert_eq!(choose(&jobs, true, nobody, began), None, "the one that was followed is gone");
-        assert_eq!(choose(&[], false, nobody, began), None);
+    fn the_job_that_is_followed_stays_the_one() {
+        let mut all =
+            [writer(1, 0, &["a"]), writer(2, 0, &["b"]), writer(3, 1, &["a"]), writer(4, 0, &["c"])];
+        assert_eq!(choose(&all, false), (BTreeSet::from([1, 3]), 2), "most ranks");
+        assert_eq!(choose(&all[1..], false), (BTreeSet::from([4]), 2), "the newest");
+        assert_eq!(choose(&all, true), (BTreeSet::new(), 3), "the one that was followed is gone");
+        all[1].is_followed = true;
+        assert_eq!(choose(&all, true), (BTreeSet::from([2]), 2));
     }
 }

@@ -1,0 +1,129 @@
+//! Whether a line speaks of failure by its form, whether or not a table knows it: levels of loggers, exceptions of any
+//! language, exit codes, signals, errno, words such as `failed`, `nan` as the value of a metric, results marked wrong,
+//! and how schedulers name the end of a task.
+//!
+//! Forms are wide: what looks like failure and is none (`0 errors`, `--error`, `error_feedback`, `error rate 0.03`) is
+//! kept out by form, too; what healthy jobs print all the same is for the harmless rows of [`crate::message`].
+
+mod level;
+mod lists;
+pub(crate) mod needle_hash;
+mod needle_list;
+mod needles;
+mod template;
+mod words;
+
+pub use level::{Level, level};
+pub use needle_list::NEEDLES;
+pub use needles::wanted;
+pub use template::template;
+
+use crate::errno::{self, Errno};
+use crate::signal::{self, Signal};
+
+/// A line longer than this is judged by its first bytes.
+const MAX_LINE_BYTES: usize = 16 << 10;
+
+/// What a line that speaks of failure shows of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Form<'t> {
+    /// The level of its logger, if it names one.
+    pub level: Option<Level>,
+    /// The name of an exception, or of what stands for one in its language.
+    pub exception: Option<&'t str>,
+    /// A code other than 0 with which something ended.
+    pub exit: Option<i64>,
+    /// A signal that ended or met a process.
+    pub signal: Option<&'static Signal>,
+    /// An errno, in whatever spelling.
+    pub errno: Option<&'static Errno>,
+    /// A word that says so: `failed`, `refused`, `unable`.
+    pub word: Option<&'t str>,
+    /// The metric whose value is not a number; empty if it has no name.
+    pub nan: Option<&'t str>,
+    /// Words that mark a result as wrong.
+    pub wrong: Option<&'t str>,
+    /// Words with which a launcher, scheduler or orchestrator says that a task ended or cannot begin.
+    pub ended: Option<&'t str>,
+}
+
+/// How much a form says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Weight {
+    /// A word alone, or one in a line whose own level is less than an error.
+    Weak,
+    /// A level of errors, an exception, an exit code, a signal, a wrong result, an end named by a launcher.
+    Strong,
+}
+
+/// What `line` shows of a failure; None if nothing in its form speaks of one.
+pub fn of(line: &str) -> Option<Form<'_>> {
+    let line = line.get(..line.floor_char_boundary(MAX_LINE_BYTES)).unwrap_or(line).trim_end();
+    let (level, message) = level::split(line);
+    let severe = level.is_some_and(|l| l >= Level::Error);
+    if !severe && !wanted_alone(line) || words::is_code(message) || words::is_deprecation(message) {
+        return None;
+    }
+    let mut form = Form {
+        level,
+        exception: words::exception(message),
+        exit: words::exit(message),
+        signal: words::signal(message),
+        errno: None,
+        word: words::failing(message),
+        nan: words::not_a_number(message),
+        wrong: words::wrong(message),
+        ended: words::ended(line),
+    };
+    form.errno = errno::in_text(message).filter(|e| !words::is_config(message, e.name));
+    let speaks = severe
+        || form.exception.is_some()
+        || form.exit.is_some()
+        || form.signal.is_some()
+        || form.errno.is_some()
+        || form.word.is_some()
+        || form.nan.is_some()
+        || form.wrong.is_some()
+        || form.ended.is_some();
+    speaks.then_some(form)
+}
+
+/// Whether a line holds a needle: those that begin or end with the line, too.
+fn wanted_alone(line: &str) -> bool {
+    if wanted(line.as_bytes(), 0).is_some() {
+        return true;
+    }
+    let (first, last) =
+        (line.floor_char_boundary(16), line.ceil_char_boundary(line.len().saturating_sub(16)));
+    let ends = [line.get(..first), line.get(last..)].map(Option::unwrap_or_default);
+    ends.iter().any(|part| wanted(format!("\n{part}\n").as_bytes(), 0).is_some())
+}
+
+impl Form<'_> {
+    /// How much it says.
+    pub fn weight(&self) -> Weight {
+        let by_level = match self.level {
+            Some(level) if level >= Level::Error => return Weight::Strong,
+            Some(Level::Trace | Level::Debug | Level::Info) => false,
+            _ => true,
+        };
+        let said = self.exception.is_some()
+            || self.errno.is_some()
+            || self.exit.is_some()
+            || self.signal.is_some()
+            || self.ended.is_some();
+        if self.wrong.is_some() || self.nan.is_some() || by_level && said {
+            Weight::Strong
+        } else {
+            Weight::Weak
+        }
+    }
+
+    /// What the exit code means, if there is one.
+    pub fn ended_by(&self) -> Option<signal::Exit> {
+        self.exit.map(signal::exit)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,43 @@
+//! What may stand in the gaps of a pattern. The build script reads this file, too; classes are those of
+//! `super::pattern::Class`.
+
+/// Names of holes, in the order of [`super::Hole`], with the class of characters that fills them unless the pattern
+/// names another (`{name:class}`).
+pub(crate) const HOLES: &[(&str, &str)] = &[
+    ("rank", "digits"),
+    ("ranks", "list"),
+    ("local", "digits"),
+    ("node", "host"),
+    ("host", "host"),
+    ("hosts", "word"),
+    ("pid", "digits"),
+    ("gpu", "int"),
+    ("code", "int"),
+    ("signal", "int"),
+    ("errno", "int"),
+    ("device", "int"),
+    ("addr", "word"),
+    ("path", "word"),
+    ("port", "int"),
+    ("seconds", "num"),
+    ("ms", "num"),
+    ("timeout", "num"),
+    ("bytes", "num"),
+    ("seq", "int"),
+    ("step", "int"),
+    ("op", "word"),
+    ("group", "word"),
+    ("task", "word"),
+    ("version", "word"),
+    ("id", "word"),
+    ("name", "word"),
+    ("count", "num"),
+    ("size", "num"),
+    ("n", "num"),
+    ("m", "num"),
+    ("enq", "int"),
+    ("done", "int"),
+    ("joined", "int"),
+    ("try", "int"),
+    ("text", "any"),
+];

@@ -1,0 +1,115 @@
+//! Which rows a text may hold: one look at every fourth place of it.
+//!
+//! Each row is found by one stretch of its literal text, chosen by the build to be rare. Of that stretch the grams at
+//! four neighbouring places are in a static table, so a search that steps by four bytes meets one of them. A bitmap of
+//! 32 KB turns most places away; no table is built at run time.
+
+use super::Row;
+use super::hash::{BITMAP_BITS, BUCKET_BITS, GRAM_BYTES, SHORT_GRAM_BYTES, STRIDE, hash};
+use super::pattern::Part;
+use crate::tables::{LONG_BITS, LONG_GRAMS, LONG_STARTS, SHORT_BITS, SHORT_GRAMS, SHORT_STARTS};
+
+/// Bytes of a block that are looked at before the next look at what is wanted.
+const HEAD: usize = GRAM_BYTES;
+
+/// Rows that a text may hold.
+#[derive(Clone, Debug, Default)]
+pub struct Candidates {
+    rows: Vec<Row>,
+}
+
+impl Candidates {
+    /// Adds the rows that `text` may hold.
+    pub fn look(&mut self, text: &[u8]) {
+        places(text, |at, key, long| {
+            for &(_, row) in grams(key, long) {
+                if !self.rows.contains(&Row(row)) && Row(row).stands_around(text, at, long) {
+                    self.rows.push(Row(row));
+                }
+            }
+            true
+        });
+    }
+
+    /// The rows, in the order in which they were met.
+    pub fn rows(&self) -> impl Iterator<Item = Row> {
+        self.rows.iter().copied()
+    }
+}
+
+/// The first place at or after `from` near which a row may match: within a line or a block of many lines. The match
+/// itself begins before it. None if the rest holds nothing of any row.
+///
+/// A reader calls this for a whole block and classifies only the lines that it is led to.
+pub fn wanted(block: &[u8], from: usize) -> Option<usize> {
+    // Places are counted from the start of the block, so that a stretch is met wherever the search begins.
+    let start = from - from % STRIDE;
+    let text = block.get(start..)?;
+    let place = places(text, |at, key, long| {
+        !grams(key, long).iter().any(|&(_, row)| Row(row).stands_around(block, start + at, long))
+    })?;
+    Some(start + place)
+}
+
+/// Calls `visit` for each place whose gram may be of a row, until it says no; that place.
+#[inline]
+fn places(text: &[u8], mut visit: impl FnMut(usize, u64, bool) -> bool) -> Option<usize> {
+    let mut at = 0;
+    while let Some(Ok(head)) = text.get(at..at + HEAD).map(<[u8; HEAD]>::try_from) {
+        let key = u64::from_le_bytes(head);
+        let short = key & ((1 << (8 * SHORT_GRAM_BYTES)) - 1);
+        if bit(&LONG_BITS, key) && !visit(at, key, true)
+            || bit(&SHORT_BITS, short) && !visit(at, short, false)
+        {
+            return Some(at);
+        }
+        at += STRIDE;
+    }
+    // The last bytes are too few for a long gram.
+    while let Some(Ok(head)) = text.get(at..at + SHORT_GRAM_BYTES).map(<[u8; SHORT_GRAM_BYTES]>::try_from) {
+        let short = u64::from(u32::from_le_bytes(head));
+        if bit(&SHORT_BITS, short) && !visit(at, short, false) {
+            return Some(at);
+        }
+        at += STRIDE;
+    }
+    None
+}
+
+impl Row {
+    /// Whether a whole literal of the row stands where one of its grams was met.
+    #[cold]
+    fn stands_around(self, text: &[u8], at: usize, long: bool) -> bool {
+        let n = if long { GRAM_BYTES } else { SHORT_GRAM_BYTES };
+        let Some(gram) = text.get(at..at + n) else { return false };
+        self.parts().any(|part| {
+            let Part::Literal(literal) = part else { return false };
+            let literal = literal.as_bytes();
+            literal.windows(n).enumerate().filter(|(_, window)| *window == gram).any(|(offset, _)| {
+                at.checked_sub(offset).and_then(|start| text.get(start..start + literal.len()))
+                    == Some(literal)
+            })
+        })
+    }
+}
+
+#[inline]
+fn bit(bits: &[u64; 1 << (BITMAP_BITS - 6)], key: u64) -> bool {
+    let bit = (hash(key) >> (64 - BITMAP_BITS)) as usize;
+    bits[bit >> 6] >> (bit & 63) & 1 == 1
+}
+
+/// The rows of this very gram.
+fn grams(key: u64, long: bool) -> &'static [(u64, u16)] {
+    let bucket = (hash(key) >> (64 - BUCKET_BITS)) as usize;
+    let (starts, entries) =
+        if long { (&LONG_STARTS[..], &LONG_GRAMS[..]) } else { (&SHORT_STARTS[..], &SHORT_GRAMS[..]) };
+    let range = match (starts.get(bucket), starts.get(bucket + 1)) {
+        (Some(&start), Some(&end)) => usize::from(start)..usize::from(end),
+        _ => return &[],
+    };
+    let entries = entries.get(range).unwrap_or_default();
+    let first = entries.iter().position(|(k, _)| *k == key);
+    let n = entries.iter().filter(|(k, _)| *k == key).count();
+    first.and_then(|first| entries.get(first..first + n)).unwrap_or_default()
+}

@@ -1,0 +1,5 @@
+#!/bin/bash
+for i in 0 1; do
+  python -u fit_cupy.py --world 2 --rank $i --port 22985  > logs/rank$i.log 2>&1 &
+done
+wait
