@@ -5,6 +5,7 @@
 
 mod bench;
 mod case;
+mod cites;
 mod collective;
 mod environment;
 mod finding;

@@ -1,0 +1,185 @@
+//! Which writers of rings belong together: two jobs on one node are two, and a job whose ranks each have a shell of their own
+//! is one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The job to follow, and how many others there are. Before any rank was followed it is the one with most ranks, and the
+/// newest of those that have as many; later the one that is followed, or none.
+pub fn choose(writers: &[Writer], had_ranks: bool) -> (BTreeSet<u32>, usize) {
+    let mut jobs = jobs(writers);
+    let of =
+        |pids: &BTreeSet<u32>| writers.iter().filter(|writer| pids.contains(&writer.pid)).collect::<Vec<_>>();
+    let newest = |pids: &BTreeSet<u32>| of(pids).iter().map(|writer| writer.started_ticks).max();
+    let n_followed = |pids: &BTreeSet<u32>| of(pids).iter().filter(|writer| writer.is_followed).count();
+    let followed: Vec<usize> = jobs.iter().map(n_followed).collect();
+    let chosen = if had_ranks {
+        (0..jobs.len())
+            .rev()
+            .max_by_key(|at| followed.get(*at))
+            .filter(|at| followed.get(*at).is_some_and(|n| *n > 0))
+    } else {
+        let worth = |at: &usize| jobs.get(*at).map(|job| (followed.get(*at), job.len(), newest(job)));
+        (0..jobs.len()).max_by_key(worth)
+    };
+    let n_others = jobs.len() - usize::from(chosen.is_some());
+    (chosen.map(|at| jobs.swap_remove(at)).unwrap_or_default(), n_others)
+}
+
+/// A live process that writes a ring.
+#[derive(Clone, Debug, Default)]
+pub struct Writer {
+    /// Pid.
+    pub pid: u32,
+    /// Communicators of several ranks that it is or was in.
+    pub comms: BTreeSet<String>,
+    /// Rank in the job.
+    pub rank: Option<u32>,
+    /// Ranks of the job.
+    pub world_size: Option<u32>,
+    /// Job of Slurm.
+    pub slurm_job: Option<String>,
+    /// Session of the process.
+    pub session: u32,
+    /// Its parent.
+    pub parent: u32,
+    /// Start of the process, clock ticks since boot.
+    pub started_ticks: u64,
+    /// It is followed already.
+    pub is_followed: bool,
+}
+
+/// What writers have in common that speak of one launcher, and whether it says so by itself.
+type Tie = fn(&Writer) -> Option<(String, bool)>;
+
+/// The most telling first. A session may be that of a terminal, and process 1 adopts what others leave behind.
+const TIES: [Tie; 3] = [
+    |writer| Some((writer.slurm_job.clone()?, true)),
+    |writer| (writer.session > 1).then(|| (writer.session.to_string(), false)),
+    |writer| (writer.parent > 0).then(|| (writer.parent.to_string(), writer.parent > 1)),
+];
+
+/// Ranks of one job share communicators. Groups that share none, as those of a job that has only begun to make them, are one
+/// job if one launcher has started them and they do not contradict each other: a job has each rank once.
+pub fn jobs(writers: &[Writer]) -> Vec<BTreeSet<u32>> {
+    let mut groups: Vec<Vec<&Writer>> = Vec::new();
+    for writer in writers {
+        let shares = |group: &Vec<&Writer>| group.iter().any(|other| !other.comms.is_disjoint(&writer.comms));
+        let (mut joined, apart): (Vec<_>, Vec<_>) = groups.into_iter().partition(shares);
+        joined.push(vec![writer]);
+        groups = apart;
+        groups.push(joined.concat());
+    }
+    groups.sort_by_key(|group| group.iter().map(|writer| writer.pid).min());
+    for tie in TIES {
+        groups = tied(groups, tie);
+    }
+    groups.iter().map(|group| group.iter().map(|writer| writer.pid).collect()).collect()
+}
+
+fn tied(groups: Vec<Vec<&Writer>>, tie: Tie) -> Vec<Vec<&Writer>> {
+    let mut out: Vec<Vec<&Writer>> = Vec::new();
+    for group in groups {
+        let ties: BTreeMap<String, bool> = group.iter().filter_map(|writer| tie(writer)).collect();
+        let is_tied = |other: &[&Writer]| {
+            other
+                .iter()
+                .filter_map(|writer| tie(writer))
+                .any(|(key, _)| ties.get(&key).is_some_and(|is_sure| fit(other, &group, *is_sure)))
+        };
+        match out.iter_mut().find(|other| is_tied(other)) {
+            Some(other) => other.extend(group),
+            None => out.push(group),
+        }
+    }
+    out
+}
+
+/// Whether two groups may be one job. Those that do not tell their ranks may, if what ties them is sure.
+fn fit(a: &[&Writer], b: &[&Writer], is_sure: bool) -> bool {
+    let ranks = |group: &[&Writer]| group.iter().filter_map(|w| w.rank).collect::<BTreeSet<u32>>();
+    let worlds = |group: &[&Writer]| group.iter().filter_map(|w| w.world_size).collect::<BTreeSet<u32>>();
+    let tells = |group: &[&Writer]| group.iter().all(|writer| writer.rank.is_some());
+    let worlds = &worlds(a) | &worlds(b);
+    ranks(a).is_disjoint(&ranks(b)) && worlds.len() < 2 && (is_sure || tells(a) && tells(b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn writer(pid: u32, rank: u32, comms: &[&str]) -> Writer {
+        Writer {
+            pid,
+            comms: comms.iter().map(|comm| (*comm).to_owned()).collect(),
+            rank: Some(rank),
+            world_size: Some(4),
+            // A shell for each.
+            parent: 1000 + pid,
+            session: 1000 + pid,
+            slurm_job: None,
+            started_ticks: u64::from(pid),
+            is_followed: false,
+        }
+    }
+
+    fn of(writers: &[Writer]) -> Vec<Vec<u32>> {
+        jobs(writers).into_iter().map(|job| job.into_iter().collect()).collect()
+    }
+
+    #[test]
+    fn communicators_join_whatever_the_parents() {
+        let all =
+            [writer(1, 0, &["a"]), writer(2, 0, &["b"]), writer(3, 1, &["a", "c"]), writer(4, 2, &["c"])];
+        assert_eq!(of(&all), [vec![1, 3, 4], vec![2]]);
+    }
+
+    #[test]
+    fn one_launcher_joins_what_does_not_contradict() {
+        // Pairs whose common communicator is not made yet.
+        let pairs = |session: [u32; 4]| {
+            let comms = ["a", "a", "b", "b"];
+            let all = (0..4).map(|at| Writer {
+                session: session[at as usize],
+                ..writer(at + 1, at, &[comms[at as usize]])
+            });
+            all.collect::<Vec<_>>()
+        };
+        assert_eq!(of(&pairs([7; 4])), [[1, 2, 3, 4]]);
+        assert_eq!(of(&pairs([7, 7, 8, 8])), [[1, 2], [3, 4]]);
+        let mut twice = pairs([7; 4]);
+        twice[2].rank = Some(0);
+        assert_eq!(of(&twice), [[1, 2], [3, 4]], "rank 0 is in each");
+        let mut sizes = pairs([7; 4]);
+        sizes[2].world_size = Some(2);
+        assert_eq!(of(&sizes), [[1, 2], [3, 4]]);
+        // Nobody knows: one terminal may have started both, one parent rather not.
+        let mut unknown = pairs([7; 4]);
+        for writer in &mut unknown {
+            writer.rank = None;
+        }
+        assert_eq!(of(&unknown), [[1, 2], [3, 4]]);
+        for writer in &mut unknown {
+            writer.parent = 77;
+        }
+        assert_eq!(of(&unknown), [[1, 2, 3, 4]]);
+        for writer in &mut unknown {
+            writer.parent = 1;
+        }
+        assert_eq!(of(&unknown), [[1, 2], [3, 4]]);
+        for writer in &mut unknown {
+            writer.slurm_job = Some("9".to_owned());
+        }
+        assert_eq!(of(&unknown), [[1, 2, 3, 4]]);
+    }
+
+    #[test]
+    fn the_job_that_is_followed_stays_the_one() {
+        let mut all =
+            [writer(1, 0, &["a"]), writer(2, 0, &["b"]), writer(3, 1, &["a"]), writer(4, 0, &["c"])];
+        assert_eq!(choose(&all, false), (BTreeSet::from([1, 3]), 2), "most ranks");
+        assert_eq!(choose(&all[1..], false), (BTreeSet::from([4]), 2), "the newest");
+        assert_eq!(choose(&all, true), (BTreeSet::new(), 3), "the one that was followed is gone");
+        all[1].is_followed = true;
+        assert_eq!(choose(&all, true), (BTreeSet::from([2]), 2));
+    }
+}
