@@ -13,6 +13,7 @@ pub mod message;
 pub mod nccl_result;
 pub mod nccl_warn;
 pub mod place;
+pub mod program;
 pub mod rate;
 pub mod remedy;
 pub mod saying;

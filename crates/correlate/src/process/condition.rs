@@ -7,9 +7,8 @@ use ringleader_model::{
     Case, Cite, Evidence, Fact, Frame, Pid, Rank, SourceKind, StackTool, ThreadStack, TorchEvent, user_frame,
 };
 
-use crate::calls::operation::clock;
-use crate::calls::rhythm::Horizon;
-use crate::prepare::rings::rings;
+use crate::operation::clock;
+use crate::prepare::rings::{Horizon, rings};
 use crate::who::roster::Roster;
 
 /// State letter of a process list.

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use ringleader_knowledge::signal::{self, SIGABRT, SIGKILL, SIGTERM, Signal};
 use ringleader_model::{Case, Evidence, Fact, Rank, TorchEvent};
 
+use crate::machine::kernel::KernelLogs;
 use crate::process::condition::{Condition, Conditions, Farewell, ProcessState};
-use crate::said::kernel::KernelLogs;
 use crate::who::roster::Roster;
 use crate::who::tools::Tools;
 

@@ -25,8 +25,8 @@ use ringleader_model::{Cause, Evidence, Impact, Rank, RankSet, Weight};
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::calls::track::View;
-use ringleader_correlate::calls::track::{Node, node};
+use ringleader_correlate::track::View;
+use ringleader_correlate::track::{Node, node};
 use ringleader_correlate::waits::graph::{Front, FrontKind, Waits};
 
 /// The rule.

@@ -29,7 +29,7 @@
 use ringleader_knowledge::xid::{self, Class, Kills};
 use ringleader_model::{Cause, Confidence, Impact, KernelEventKind, Need, Weight};
 
-use crate::hardware::{Seen, follows, is_lost_gpu, is_xid, outcome};
+use crate::hardware::{ONE_FAULT_S, Seen, follows, is_lost_gpu, is_xid, outcome};
 use crate::rule::{Input, Outcome, Rule};
 use ringleader_correlate::Scene;
 
@@ -67,7 +67,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     }
     let unrecovered = Seen::xids(scene, |x| x.code == RECOVERY_FAILED)
         .filter(Seen::is_bound)
-        .and_then(|s| s.without(|e| follows(scene, e, 600.0, true, consequence)));
+        .and_then(|s| s.without(|e| follows(scene, e, ONE_FAULT_S, true, consequence)));
     if let Some(seen) = unrecovered {
         let title = format!("{} stopped, and the driver could not recover it", seen.gpu());
         let draft = seen
@@ -81,7 +81,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         is_xid(e.event, &STOPPED) || matches!(e.event.kind, KernelEventKind::GpuInitFailed { .. })
     })
     .filter(Seen::is_bound)
-    .and_then(|s| s.without(|e| follows(scene, e, 600.0, true, consequence)));
+    .and_then(|s| s.without(|e| follows(scene, e, ONE_FAULT_S, true, consequence)));
     let Some(seen) = stopped else { return Outcome::Clear };
     let row = match seen.first().map(|e| &e.event.kind) {
         Some(KernelEventKind::Xid(x)) => xid::get(x.code),

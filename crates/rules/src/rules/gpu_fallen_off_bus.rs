@@ -69,8 +69,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
             matches!(&e.event.kind, KernelEventKind::PcieError(p) if p.severity != ringleader_model::PcieSeverity::Corrected)
                 && e.seconds_to(lost).is_some_and(|s| (0.0..=60.0).contains(&s))
         });
-        draft =
-            draft.evidence(before.take(2).map(ringleader_correlate::said::kernel::KernelStatement::evidence));
+        draft = draft
+            .evidence(before.take(2).map(ringleader_correlate::machine::kernel::KernelStatement::evidence));
     }
     if both.seen().is_none() {
         draft = confirm(draft);

@@ -25,7 +25,7 @@
 
 use ringleader_model::{Cause, Impact, KernelEventKind, Weight};
 
-use crate::hardware::{Seen, follows, is_lost_gpu, is_xid, outcome};
+use crate::hardware::{ONE_FAULT_S, Seen, follows, is_lost_gpu, is_xid, outcome};
 use crate::rule::{Input, Outcome, Rule};
 use ringleader_correlate::Scene;
 
@@ -50,7 +50,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         Cause::GspTimeout,
         format!("{} does not answer: its own processor (GSP) is silent", seen.gpu()),
     );
-    if follows(scene, first, 600.0, true, is_lost_gpu) {
+    if follows(scene, first, ONE_FAULT_S, true, is_lost_gpu) {
         draft = draft.weight(Weight::Echo);
     }
     let draft = draft

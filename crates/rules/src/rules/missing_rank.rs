@@ -28,7 +28,7 @@ use ringleader_model::{
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::calls::track::View;
+use ringleader_correlate::track::View;
 use ringleader_correlate::who::tools::shown;
 
 /// The rule.

@@ -23,9 +23,9 @@ use ringleader_model::{
 
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
-use ringleader_correlate::calls::track::View;
 use ringleader_correlate::process::condition::ProcessState;
 use ringleader_correlate::process::fate::Fate;
+use ringleader_correlate::track::View;
 use ringleader_correlate::waits::inside::{self, Broken};
 use ringleader_correlate::{Member, Scene};
 

@@ -31,7 +31,7 @@ use ringleader_knowledge::xid;
 use ringleader_model::{Cause, Cite, Confidence, Impact, KernelEventKind, SourceKind, Weight, Xid};
 
 use crate::gpu_state::{Proof, Shown, failed_test, graded, is_card, with};
-use crate::hardware::{Both, Seen, follows};
+use crate::hardware::{Both, SWITCH_TAKES_LINKS_S, Seen, follows};
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told::{Told, found};
 use ringleader_correlate::Scene;
@@ -67,7 +67,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     if let Some(first) = both.seen().and_then(Seen::first) {
         // A switch that fails takes the links of its GPUs along.
         let by_switch = |e: &ringleader_model::KernelEvent| matches!(&e.kind, KernelEventKind::Sxid(s) if s.fatal == Some(true));
-        if follows(scene, first, 30.0, false, by_switch) {
+        if follows(scene, first, SWITCH_TAKES_LINKS_S, false, by_switch) {
             draft = draft.weight(Weight::Echo);
         }
         if far_end(first.event) {

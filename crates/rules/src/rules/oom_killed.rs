@@ -25,6 +25,7 @@
 //!
 //! Linux mm/oom_kill.c; slurmstepd task/cgroup; Ray memory monitor.
 
+use ringleader_knowledge::program::launches;
 use ringleader_knowledge::signal::{SIGKILL, is_exit_by};
 use ringleader_model::{Cause, Impact, KernelEventKind, OomKill, Rank, Severity, Weight};
 
@@ -32,7 +33,7 @@ use crate::hardware::{Both, Seen};
 use crate::rule::{Input, Outcome, Rule};
 use crate::told::{Told, found};
 use ringleader_correlate::Scene;
-use ringleader_correlate::said::kernel::Bond;
+use ringleader_correlate::machine::kernel::Bond;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -103,9 +104,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
     found(draft)
 }
 
-fn is_launcher(event: &ringleader_correlate::said::kernel::KernelStatement<'_>) -> bool {
-    let launchers = ["torchrun", "deepspeed", "accelerate", "srun", "slurmstepd", "mpirun"];
-    matches!(&event.event.kind, KernelEventKind::OomKill(k) if launchers.contains(&&*k.name))
+fn is_launcher(event: &ringleader_correlate::machine::kernel::KernelStatement<'_>) -> bool {
+    matches!(&event.event.kind, KernelEventKind::OomKill(k) if launches(&k.name))
 }
 
 /// `rank 1 (python3, pid 7) at the memory limit of its cgroup, with 64.0 GiB`.

@@ -32,11 +32,11 @@ use std::fmt::Write as _;
 use ringleader_knowledge::xid::{self, Class, Grade, Kills};
 use ringleader_model::{Cause, Confidence, KernelEvent, KernelEventKind, Need, Weight, Xid};
 
-use crate::hardware::{Seen, follows, gpu_of, outcome};
+use crate::hardware::{ONE_FAULT_S, Seen, follows, gpu_of, outcome};
 use crate::health;
 use crate::rule::{Input, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::said::kernel::{Bond, KernelStatement};
+use ringleader_correlate::machine::kernel::{Bond, KernelStatement};
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -66,15 +66,13 @@ static CAUSES: [(u16, Cause, &str); 4] = [
 ];
 /// `Channel stopped`: what is left when a program is ended, for whatever reason.
 const CHANNEL_STOPPED: u16 = 43;
-/// How long one fault makes numbers.
-const FOLLOWS_S: f64 = 600.0;
 /// Questions of one job.
 const MAX_NEEDS: usize = 4;
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let Some(seen) = Seen::xids(scene, ends_a_job)
         .filter(Seen::is_bound)
-        .and_then(|s| s.without(|e| follows(scene, e, FOLLOWS_S, true, |root| is_root_of(root, e.event))))
+        .and_then(|s| s.without(|e| follows(scene, e, ONE_FAULT_S, true, |root| is_root_of(root, e.event))))
     else {
         return Outcome::Clear;
     };

@@ -35,10 +35,10 @@ use ringleader_model::{
 };
 
 use crate::gpu_state::{Proof, Shown, failed_test, with};
-use crate::hardware::{Seen, follows, is_lost_gpu, is_xid, outcome};
+use crate::hardware::{CHANNELS_STOP_S, Seen, follows, is_lost_gpu, is_xid, outcome};
 use crate::rule::{Draft, Input, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::said::kernel::{Bond, KernelStatement};
+use ringleader_correlate::machine::kernel::{Bond, KernelStatement};
 use ringleader_correlate::who::gpus::SeenGpu;
 
 /// See the module.
@@ -215,7 +215,9 @@ fn said_by_kernel(scene: &Scene<'_>) -> Outcome {
     });
     // A program's own fault stops its channels with such numbers too.
     let Some(seen) = seen.and_then(|s| {
-        s.without(|e| is_xid(e.event, &[32]) && follows(scene, e, 10.0, true, |root| is_xid(root, &[13, 31])))
+        s.without(|e| {
+            is_xid(e.event, &[32]) && follows(scene, e, CHANNELS_STOP_S, true, |root| is_xid(root, &[13, 31]))
+        })
     }) else {
         return Outcome::Clear;
     };

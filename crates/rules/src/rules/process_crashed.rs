@@ -18,6 +18,7 @@
 //! # References
 //! Python faulthandler; signal(7).
 
+use ringleader_knowledge::program::trains;
 use ringleader_knowledge::signal::{SIGABRT, SIGBUS, Signal};
 use ringleader_model::{
     Cause, Confidence, Evidence, Fact, Impact, KernelEventKind, Need, Rank, SourceKind, ThreadStack,
@@ -28,10 +29,10 @@ use crate::drafting;
 use crate::hardware::Seen;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::calls::track::Node;
+use ringleader_correlate::machine::kernel::Bond;
 use ringleader_correlate::process::condition;
 use ringleader_correlate::process::fate::End;
-use ringleader_correlate::said::kernel::Bond;
+use ringleader_correlate::track::Node;
 
 /// The rule.
 pub(super) static RULE: Rule = Rule {
@@ -48,7 +49,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let seen = Seen::of(scene, |e| match &e.event.kind {
         // Any program of a machine may crash: without a rank only one that could be of a job counts.
         KernelEventKind::Crash { name, .. } | KernelEventKind::MemoryFailure { name, .. } => {
-            e.culprit.rank.is_some() || e.bond == Bond::Alone && may_be_of_a_job(name)
+            e.culprit.rank.is_some() || e.bond == Bond::Alone && trains(name)
         }
         _ => false,
     });
@@ -155,13 +156,6 @@ fn host_failed(scene: &Scene<'_>) -> Outcome {
         command: "journalctl -k -b -1; ipmitool sel elist; take the node out until its memory is tested"
             .to_owned(),
     }])
-}
-
-/// Names of programs that ranks run as, at most 15 characters.
-fn may_be_of_a_job(name: &str) -> bool {
-    ["python", "pt_", "ray", "torch", "nccl", "cuda", "mpi", "train", "all_reduce", "vllm"]
-        .iter()
-        .any(|p| name.to_ascii_lowercase().starts_with(p))
 }
 
 /// The crash report of a rank: its own, or the only one of its kind that names no rank.

@@ -28,8 +28,8 @@ use ringleader_model::{
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use ringleader_correlate::Scene;
+use ringleader_correlate::machine::kernel::Coverage;
 use ringleader_correlate::process::fate::{End, Killer, has_escalated};
-use ringleader_correlate::said::kernel::Coverage;
 
 /// The rule.
 pub(super) static RULE: Rule = Rule {

@@ -51,11 +51,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let mut draft = Draft::new(RULE.id, Cause::ProcessStopped, title)
             .weight(Weight::Stated)
             .confidence(if suspect.is_some() { Confidence::High } else { Confidence::Medium })
-            .culprits(drafting::culprits(
-                scene,
-                &[ringleader_correlate::calls::track::Node::Rank(rank)],
-                place,
-            ))
+            .culprits(drafting::culprits(scene, &[ringleader_correlate::track::Node::Rank(rank)], place))
             .evidence(condition.state.iter().map(|(_, seen)| seen.clone()))
             .evidence(condition.stand_failure.iter().map(|(_, e)| e.clone()))
             .evidence(condition.stand.iter().map(|s| s.evidence.clone()));

@@ -26,8 +26,8 @@ use crate::hardware::{Seen, storage};
 use crate::health;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use ringleader_correlate::Scene;
+use ringleader_correlate::machine::kernel::Bond;
 use ringleader_correlate::process::fate::{Fate, Life};
-use ringleader_correlate::said::kernel::Bond;
 
 /// The rule.
 pub(super) static RULE: Rule = Rule {
@@ -58,11 +58,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let draft = Draft::new(RULE.id, Cause::ProcessUninterruptible, title)
             .weight(Weight::Stated)
             .confidence(Confidence::High)
-            .culprits(drafting::culprits(
-                scene,
-                &[ringleader_correlate::calls::track::Node::Rank(rank)],
-                place,
-            ))
+            .culprits(drafting::culprits(scene, &[ringleader_correlate::track::Node::Rank(rank)], place))
             .evidence([seen.clone()])
             .evidence(condition.stand_failure.iter().map(|(_, e)| e.clone()))
             .evidence(condition.stand.iter().map(|s| s.evidence.clone()))
@@ -112,7 +108,7 @@ fn stays(scene: &Scene<'_>) -> Option<ringleader_model::Finding> {
     let draft = Draft::new(RULE.id, Cause::ProcessUninterruptible, title)
         .weight(Weight::Derived)
         .at_most(Confidence::Medium)
-        .culprits(drafting::culprits(scene, &[ringleader_correlate::calls::track::Node::Rank(rank)], None))
+        .culprits(drafting::culprits(scene, &[ringleader_correlate::track::Node::Rank(rank)], None))
         .evidence([seen.clone(), still.evidence()]);
     let host = scene.roster().culprit_rank(rank).host;
     with_storage(scene, draft, host.as_ref())

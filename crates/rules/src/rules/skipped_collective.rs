@@ -29,8 +29,8 @@ use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::calls::align::Fault;
-use ringleader_correlate::calls::track::{Group, View};
-use ringleader_correlate::calls::track::{Node, node};
+use ringleader_correlate::track::{Group, View};
+use ringleader_correlate::track::{Node, node};
 use ringleader_correlate::waits::graph::FrontKind;
 use ringleader_correlate::waits::suspects;
 

@@ -20,15 +20,16 @@
 //! # References
 //! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide.
 
+use ringleader_knowledge::place::is_file_work;
 use ringleader_model::{Cause, Confidence, Impact, Need, Rank, Weight};
 
 use crate::drafting;
 use crate::hardware::storage;
 use crate::rule::{Input, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::calls::track::{self, View};
 use ringleader_correlate::process::condition::{Busy, Condition, ProcessState};
 use ringleader_correlate::process::fate::Fate;
+use ringleader_correlate::track::{self, View};
 use ringleader_correlate::waits::graph::Waits;
 use ringleader_correlate::waits::suspects::Suspect;
 
@@ -156,14 +157,6 @@ fn counts_alone_say_so(scene: &Scene<'_>, suspect: &Suspect) -> bool {
     answers
         && !suspect.views.iter().any(|view| view.knows_ends())
         && scene.waits().iter().filter(|w| w.view.knows_ends()).any(in_flight)
-}
-
-/// Functions of Python, torch and its loaders that read or write files, or wait for those that do.
-fn is_file_work(function: &str) -> bool {
-    let parts =
-        ["load", "save", "read", "write", "open", "fsync", "checkpoint", "fetch", "get_batch", "_next_data"];
-    let name = function.to_ascii_lowercase();
-    parts.iter().any(|part| name.contains(part))
 }
 
 /// Ranks inside a collective spin; one that sleeps while all that wait for it spin is not in it.

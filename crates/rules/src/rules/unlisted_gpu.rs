@@ -128,7 +128,7 @@ fn unlisted(scene: &Scene<'_>, gpus: &[OnBus<'_>]) -> Option<Draft> {
         .culprit(Culprit { host, gpu: Some(first.address), ..Culprit::default() })
         .evidence(gone.iter().take(4).map(|g| g.evidence()))
         .evidence(list.first().map(|row| row.evidence(text)))
-        .evidence(not_started.take(2).map(ringleader_correlate::said::kernel::KernelStatement::evidence));
+        .evidence(not_started.take(2).map(ringleader_correlate::machine::kernel::KernelStatement::evidence));
     Some(advise(draft))
 }
 

@@ -136,7 +136,8 @@ fn gloo_text<'a>(statement: &Statement<'a>) -> Option<&'a str> {
     };
     let whole =
         if statement.observation.text.len() > text.len() { &*statement.observation.text } else { text };
-    (whole.contains("loo") || whole.contains("SO_ERROR")).then_some(whole)
+    let is_gloo = ["gloo", "Gloo", "GLOO", "loopback", "SO_ERROR"].iter().any(|word| whole.contains(word));
+    is_gloo.then_some(whole)
 }
 
 fn failed_on_loopback(text: &str) -> bool {
