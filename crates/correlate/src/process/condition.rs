@@ -213,6 +213,8 @@ pub struct Condition {
     pub ras_missing: Option<Evidence>,
     /// It aborted its communicator before anything timed out, or destroyed it.
     pub comm_closed: Option<Evidence>,
+    /// What closed it was a call to destroy it: an abort is what torch does on any way out, an exception's too.
+    pub is_destroyed: bool,
     /// Its watchdog reported a timeout.
     pub timed_out: Option<Evidence>,
     /// It raised an exception of its own.
@@ -300,7 +302,11 @@ impl Conditions {
                                 ),
                                 kind: SourceKind::NcclLog,
                             };
-                            conditions.by_rank.entry(rank).or_default().comm_closed.get_or_insert(evidence);
+                            let condition = conditions.by_rank.entry(rank).or_default();
+                            if condition.comm_closed.is_none() {
+                                condition.comm_closed = Some(evidence);
+                                condition.is_destroyed = comm.aborted.is_none();
+                            }
                         }
                     }
                 }
@@ -399,7 +405,10 @@ impl Conditions {
                     rank.0,
                     clock(ring.taken_ns)
                 );
-                condition.comm_closed = condition.comm_closed.take().or_else(|| said(text));
+                if condition.comm_closed.is_none() {
+                    condition.comm_closed = said(text);
+                    condition.is_destroyed = true;
+                }
             } else if lives(&ring.boot_id) && horizon.after(ring) > MOMENT_NS {
                 let after_s = horizon.after(ring) / 1_000_000_000;
                 let text = format!(

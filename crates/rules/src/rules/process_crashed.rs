@@ -25,7 +25,7 @@ use ringleader_model::{
 
 use crate::drafting;
 use crate::hardware::Seen;
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::process::condition;
 use ringleader_correlate::said::kernel::Bond;
@@ -36,7 +36,6 @@ pub(super) static RULE: Rule = Rule {
     id: "process-crashed",
     title: "a rank crashed by itself",
     since: "0.1",
-    reads: &[Input::TorchLog, Input::KernelLog],
     doc: include_str!("process_crashed.rs"),
     check,
 };

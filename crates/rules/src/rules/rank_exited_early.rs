@@ -19,10 +19,10 @@
 //! # References
 //! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide.
 
-use ringleader_model::{Cause, Confidence, Impact, Rank, SourceKind, Weight};
+use ringleader_model::{Cause, Confidence, Impact, Rank, Weight};
 
 use crate::drafting;
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Outcome, Rule};
 use ringleader_correlate::Scene;
 
 /// The rule.
@@ -30,14 +30,6 @@ pub(super) static RULE: Rule = Rule {
     id: "rank-exited-early",
     title: "a rank ended normally while its peers still communicate",
     since: "0.1",
-    reads: &[
-        Input::Ring,
-        Input::Processes,
-        Input::Ras,
-        Input::NcclLog,
-        Input::TorchLog,
-        Input::FlightRecorder,
-    ],
     doc: include_str!("rank_exited_early.rs"),
     check,
 };
@@ -63,12 +55,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             .flatten()
             .cloned()
             .collect();
-        // An abort alone is what torch does on any way out, an exception's too.
-        let destroyed = condition
-            .comm_closed
-            .as_ref()
-            .is_some_and(|e| e.kind == SourceKind::Ring || e.text.contains("Destroy"));
-        let orderly = destroyed
+        let orderly = condition.is_destroyed
             || unlisted && !signs.is_empty()
             || condition.comm_closed.is_some() && condition.absent.is_some();
         if signs.is_empty() || !orderly {

@@ -35,7 +35,7 @@ use ringleader_model::{
 };
 
 use crate::health;
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use crate::told;
 use ringleader_correlate::Scene;
 use ringleader_correlate::when::window::in_year;
@@ -46,7 +46,6 @@ pub(super) static RULE: Rule = Rule {
     id: "scheduler-account",
     title: "the scheduler ended the job",
     since: "0.1",
-    reads: &[Input::Scheduler, Input::System, Input::TorchLog],
     doc: include_str!("scheduler_account.rs"),
     check,
 };
