@@ -34,6 +34,8 @@ fn main() {
     println!("cargo:rerun-if-changed=data");
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=build");
+    println!("cargo:rerun-if-changed=src/form/needle_hash.rs");
+    println!("cargo:rerun-if-changed=src/form/needle_list.rs");
     println!("cargo:rerun-if-changed=src/message/hash.rs");
     println!("cargo:rerun-if-changed=src/message/holes.rs");
     let mut out = String::new();

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes cases (case.toml and evidence/) of recordings of run.py.
+"""Turns recordings of run.py into cases (case.toml and evidence/).
 
     zoo/frameworks/cases.py --into unseen/frameworks-1 --into unseen/frameworks-2 RECORDINGS...
 
-Each case goes to one of the folders by chance. The truth is what was planted, as declared.py says.
+Each case goes to a random one of the folders. The truth is the planted fault from declared.py.
 """
 
 import argparse
@@ -25,7 +25,7 @@ HANG = {"extra-collective", "skipped-collective", "collective-desync", "uneven-i
         "gpu-kernel-stuck", "nccl-env-mismatch"}
 INIT = {"missing-rank", "rank-env-misconfigured", "duplicate-gpu", "port-in-use", "hostname-resolution", "launcher-failure", "wrong-interface",
         "too-many-open-files"}
-# Nothing that a user could show tells these from a job that goes on, or the job ended unlike what was planted.
+# No evidence available to a user distinguishes these from a running job, or the job did not end as planted.
 LEFT_OUT = {
     "ddp/gather-uneven": "the sizes differed and the gather went through: wrong numbers, no trace",
     "jacobi/sigint": "the log only ends",
@@ -41,7 +41,7 @@ def toml(value):
 
 
 def cut(text):
-    """The middle of a very long log, as somebody who attaches it to a report would."""
+    """Removes the middle of a very long log, as in a bug report."""
     if len(text) <= LIMIT:
         return text
     head, tail = text[: LIMIT // 2].rpartition(b"\n")[0], text[-LIMIT // 2 :].partition(b"\n")[2]
@@ -50,7 +50,7 @@ def cut(text):
 
 
 def dump(data, size):
-    """A Flight Recorder dump as a smaller buffer would have given it."""
+    """The Flight Recorder dump that a smaller buffer would have produced."""
     if len(data) <= size:
         return data
     try:
@@ -108,7 +108,7 @@ def main():
             with open(f"{case}/evidence/{target}", "wb") as out:
                 out.write(data)
         if job.launch == "loop":
-            # Recordings made before run.py kept empty logs: a started rank's log is there, be it empty.
+            # Older recordings lack empty logs: every started rank has a log, even an empty one.
             stem = "proc" if job.name == "jax" else "rank"
             for rank in range(1 if fault.name in ("missing", "missing-rank") else 2):
                 open(f"{case}/evidence/{stem}{rank}.log", "a").close()

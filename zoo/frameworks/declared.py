@@ -1,8 +1,8 @@
 """The jobs and the faults, one declaration each. Plain data.
 
-A fault is planted by editing the job's program before it starts (`edits`: an exact text that occurs once, and what stands
-there instead), by how it is launched, or by what befalls its processes (`act`). Neither the command line nor what is
-printed says that anything was planted.
+A fault is planted by editing the job's program before it starts (`edits`: an exact text that occurs once, and its
+replacement), by the way it is launched, or by an action on its processes (`act`). Neither command line nor output reveals
+a planted fault.
 """
 
 from dataclasses import dataclass, replace
@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 class Job:
     name: str
     program: str
-    # What the user calls the program, and the folder it lies in.
+    # The user's name for the program, and its folder.
     script: str
     project: str
     # torchrun, accelerate, python (starts its own ranks), deepspeed, loop (a shell loop), mpirun, binary (compiled, mpirun)
     launch: str
-    # The line after which the job is in its middle.
+    # The output line after which the job is in full progress.
     ready: str
     args: tuple = ()
     env: tuple = ()
@@ -57,16 +57,16 @@ class Fault:
     edits: tuple = ()
     args: tuple = ()
     env: tuple = ()
-    # (whom, what): whom is a rank, "worker 1" (a data-loader worker of rank 1) or "launcher"; what is a signal's name.
+    # (target, signal): the target is a rank, "worker 1" (a data loader worker of rank 1) or "launcher".
     act: tuple = ()
     ready: str = ""
-    # torchrun: restarts. loop and mpirun: how it is started instead.
+    # torchrun: restarts. loop and mpirun: the start command instead.
     restarts: int = 0
     loop: str = ""
     mpirun: tuple = ()
     nproc: int = 2
     port_taken: bool = False
-    # Mounts in a namespace of the job's own: ((folder, size), …); a relative folder is the job's.
+    # Mounts in the job's own namespace: ((folder, size), …); a relative folder is below the job's.
     tmpfs: tuple = ()
     stdin: str = "null"
     # exit: wait for the end. silence: hung, the user looks and copies the log. stopped: hung, then the user ends it.
@@ -604,7 +604,7 @@ fault("accelerate", "recovered", "a rank was killed once; accelerate's launcher 
 
 
 def with_nccl_logs(number, one):
-    """About a third of the users set NCCL_DEBUG."""
+    """About a third of the jobs set NCCL_DEBUG."""
     if one.job == "jax" or {"warn", "info", "detail"} & set(one.extra):
         return one
     more = ("warn",) if number % 6 == 1 else ("info",) if number % 12 == 4 else ()

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Prepares a bare machine (wheels from WHEELS, nothing fetched) and runs run.py with what is given; the results go to OUT.
+# Prepares a bare machine (wheels from WHEELS, no downloads) and runs run.py with the given arguments; results go to OUT.
 here=$(cd "$(dirname "$0")" && pwd)
 wheels=${WHEELS:-.whl}
 export PATH=/opt/torch/.venv/bin:$PATH

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Runs the jobs of declared.py with their faults, several at a time on the same GPUs, and keeps what a user would have.
+"""Runs the jobs of declared.py with their faults, several at a time on the same GPUs, and keeps the evidence that a user would have.
 
     zoo/frameworks/run.py --check
     zoo/frameworks/run.py --jobs ddp,hf --faults healthy,sigkill --out DIR [--at-once 12] [--seconds 500]
     zoo/frameworks/run.py --jobs all --faults all --out DIR --watch 'ringleader watch'     # gets the launcher's pid
 
-Each job runs in a folder, session and port of its own. Only processes that were started here are ended, each by its pid:
-they are known by a variable in their environment.
+Each job has its own folder, session and port. Ends only processes that it started, each by pid; a variable in their
+environment identifies them.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def read(path):
 
 
 def processes(mark):
-    """The pids of everything that carries the mark: what this run started, and what that started."""
+    """The pids of all processes with the mark: those that this run started, and their descendants."""
     found = []
     needle = f"{MARK}={mark}".encode()
     for name in os.listdir("/proc"):
@@ -131,7 +131,7 @@ class Run:
         env["NCCL_NVLS_ENABLE"] = "0"
         os.makedirs(self.work + "/fr", exist_ok=True)
         env["TORCH_FR_DUMP_TEMP_FILE"] = self.work + "/fr/nccl_trace_rank_"
-        # PyTorch waits four times this long after a timeout, for the dumps of the others.
+        # After a timeout PyTorch waits four times this long for the dumps of the others.
         env["TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC"] = "3000"
         if "fr" in fault.extra:
             env.update(TORCH_FR_BUFFER_SIZE="2000", TORCH_NCCL_DUMP_ON_TIMEOUT="1")
@@ -172,7 +172,7 @@ class Run:
             environment["STORE_PORT"] = str(store.getsockname()[1])
             self.store = store
         if self.fault.port_taken:
-            # Both families: what listens on "::" alone leaves 0.0.0.0 free.
+            # Both families: a listener on "::" only leaves 0.0.0.0 free.
             self.holder = socket.create_server(("", self.port), family=socket.AF_INET6, dualstack_ipv6=True) if socket.has_dualstack_ipv6() else socket.create_server(("", self.port))
         what = self.command()
         if self.fault.tmpfs:
@@ -203,7 +203,7 @@ class Run:
         return b"\n".join(read(path) for path in self.logs()).decode(errors="replace")
 
     def ranks(self):
-        """rank -> pid: the processes that run the user's program and whose parent does not."""
+        """rank -> pid: processes that run the user's program under a parent that does not."""
         job, found = self.job, {}
         pids = [p for p in processes(self.mark) if any(part.endswith((job.script.encode(), b"jacobi")) for part in command(p)[:4])
                 and b"mpirun" not in command(p)[0] and b"torchrun" not in b" ".join(command(p)[:2])
@@ -241,7 +241,7 @@ class Run:
             os.kill(victim, number)
 
     def look(self):
-        """What a user who finds the job hanging collects."""
+        """The evidence that a user collects from a hanging job."""
         extra = self.fault.extra
         ranks = self.ranks()
         self.meta["looked_after_s"] = round(time.time() - self.began, 1)
@@ -304,7 +304,7 @@ class Run:
                 self.act()
                 changed = time.time()
             wants = set(fault.extra) & {"spy", "ps", "smi", "ras"}
-            # Until the job is in its middle, silence is loading and compiling.
+            # Until the job is in full progress, silence means loading and compiling.
             going = going or bool(ready.search(self.text()))
             silent = now - changed if (going and (not fault.act or acted)) or now - self.began > 60 else 0
             if fault.end == "exit" and wants and not looked and silent > 16:
@@ -331,7 +331,7 @@ class Run:
             self.keep()
 
     def end(self, gently):
-        # A launcher may be gone while its ranks are not.
+        # A launcher may exit before its ranks.
         if gently and self.launcher.poll() is None:
             self.launcher.send_signal(signal.SIGINT)
             until = time.time() + 12
@@ -363,7 +363,7 @@ class Run:
                 getattr(self, name).close()
 
     def keep(self):
-        """Copies what the job printed and dumped."""
+        """Copies the output and dumps of the job."""
         self.meta["kept"] = True
         for path in self.logs():
             if os.path.getsize(path) or "logs/" in path:
@@ -440,7 +440,7 @@ def main():
         for fault in chosen:
             print(f"{fault.job}/{fault.name}: {fault.says} -> {fault.cause}")
         return
-    # The long ones first, so that the last to start are short; the rest mixed, so that not all hang at once.
+    # Long jobs first, so that short ones start last; the rest shuffled, so that not all hang at once.
     random.Random(given.seed).shuffle(chosen)
     chosen.sort(key=lambda f: -bool(f.restarts))
     deadline = time.time() + given.seconds

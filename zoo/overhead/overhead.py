@@ -121,7 +121,7 @@ def numbers(text):
 
 
 def version(package):
-    """Of an installed package whose name begins so."""
+    """The version of the installed package with this name prefix."""
     found = [one for one in importlib.metadata.distributions() if (one.metadata["Name"] or "").startswith(package)]
     return min(found, key=lambda one: len(one.metadata["Name"])).version if found else ""
 

@@ -1,13 +1,7 @@
-//! What a check answers, and the report of a node (`ringleader.check.v1`).
+//! What a check answers.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::baseline::Change;
-use crate::rule::Check;
-
-/// Name and version of the format.
-pub const SCHEMA: &str = "ringleader.check.v1";
 
 /// How it stands. Ordered by how bad it is.
 #[derive(
@@ -170,81 +164,5 @@ impl Answer {
     pub fn value(mut self, key: impl Into<String>, value: impl ToString, kind: ValueKind) -> Self {
         self.values.push(Value { key: key.into(), value: value.to_string(), kind });
         self
-    }
-}
-
-/// A check's answer in a report.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct CheckResult {
-    /// Id of the check.
-    pub id: String,
-    /// Heading.
-    pub area: String,
-    /// How it stands.
-    pub verdict: Verdict,
-    /// One line.
-    pub summary: String,
-    /// A failure of it justifies draining the node.
-    pub drains: bool,
-    /// What is not well.
-    pub items: Vec<Item>,
-    /// What to do.
-    pub fixes: Vec<Fix>,
-}
-
-impl CheckResult {
-    /// The answer of `check`.
-    pub fn new(check: &Check, answer: Answer) -> Self {
-        Self {
-            id: check.id.to_owned(),
-            area: check.area.name().to_owned(),
-            verdict: answer.verdict,
-            summary: answer.summary,
-            drains: check.drains,
-            items: answer.items,
-            fixes: answer.fixes,
-        }
-    }
-}
-
-/// The answers of one node.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct NodeReport {
-    /// [`SCHEMA`].
-    pub schema: String,
-    /// Version of the program.
-    pub tool_version: String,
-    /// Host, as it calls itself.
-    pub host: String,
-    /// Name it was asked by, if that is another.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub target: Option<String>,
-    /// When, nanoseconds since 1970 by the node's clock.
-    pub at_ns: i64,
-    /// How long the reading took, milliseconds.
-    pub took_ms: u64,
-    /// Answers, in the order of the list of checks.
-    pub checks: Vec<CheckResult>,
-    /// Values for comparison.
-    pub values: Vec<Value>,
-    /// What is different from a baseline, if one was given.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub changes: Vec<Change>,
-}
-
-impl NodeReport {
-    /// Name it goes by: the one it was asked by, else its own.
-    pub fn name(&self) -> &str {
-        self.target.as_deref().unwrap_or(&self.host)
-    }
-
-    /// The worst verdict; skipped if nothing could be told.
-    pub fn verdict(&self) -> Verdict {
-        self.checks.iter().map(|check| check.verdict).max().unwrap_or_default()
-    }
-
-    /// A check whose failure justifies draining failed.
-    pub fn drains(&self) -> bool {
-        self.checks.iter().any(|check| check.drains && check.verdict == Verdict::Fail)
     }
 }

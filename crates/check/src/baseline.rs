@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::answer::{NodeReport, Value, ValueKind, Verdict};
+use crate::answer::{Value, ValueKind, Verdict};
+use crate::report::{Change, ChangeKind, NodeReport};
 
 /// Name and version of the format.
 pub const SCHEMA: &str = "ringleader.baseline.v1";
@@ -43,42 +43,6 @@ pub struct Recorded {
     pub value: String,
     /// How it is compared.
     pub kind: ValueKind,
-}
-
-/// What is different now.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-pub struct Change {
-    /// Key of the value, or id of the check.
-    pub key: String,
-    /// What happened.
-    pub kind: ChangeKind,
-    /// Then.
-    pub before: String,
-    /// Now; empty if it is gone.
-    pub now: String,
-}
-
-/// What happened to a value or a check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum ChangeKind {
-    /// A check's verdict is worse than it was.
-    Worse,
-    /// A counter has grown.
-    Grew,
-    /// A value is another one.
-    Changed,
-    /// It was read then, and was not read now.
-    Gone,
-    /// A counter is lower than it was: the node or driver was restarted since. No fault.
-    Restarted,
-}
-
-impl ChangeKind {
-    /// It is something to look at.
-    pub fn is_trouble(self) -> bool {
-        self != Self::Restarted
-    }
 }
 
 impl Baseline {
@@ -170,7 +134,8 @@ impl Moment {
 #[expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 mod tests {
     use super::{Baseline, Change, ChangeKind};
-    use crate::answer::{CheckResult, NodeReport, Value, ValueKind, Verdict};
+    use crate::answer::{Value, ValueKind, Verdict};
+    use crate::report::{CheckResult, NodeReport};
 
     fn report(host: &str, values: &[(&str, &str, ValueKind)], verdicts: &[(&str, Verdict)]) -> NodeReport {
         NodeReport {

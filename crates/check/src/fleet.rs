@@ -22,8 +22,9 @@ pub use self::report::{
     Changed, Failing, FleetReport, NotJudged, SCHEMA, Silent, SilentNode, SilentSchema, Way,
 };
 use self::words::{Word, Words};
-use crate::answer::{Fix, NodeReport, ValueKind, Verdict};
-use crate::baseline::{Baseline, ChangeKind};
+use crate::answer::{Fix, ValueKind, Verdict};
+use crate::baseline::Baseline;
+use crate::report::{ChangeKind, NodeReport};
 
 /// Values of one node that are kept.
 const MAX_VALUES: usize = 2048;

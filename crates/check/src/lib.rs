@@ -11,6 +11,7 @@ pub mod fleet;
 mod gpus;
 pub mod hostlist;
 pub mod jobs;
+mod report;
 pub mod rule;
 #[cfg(test)]
 mod staging_gpus;
@@ -22,7 +23,8 @@ mod xids;
 
 use ringleader_node::Node;
 
-pub use crate::answer::{Answer, CheckResult, Fix, Impact, Item, NodeReport, SCHEMA, Value, Verdict};
+pub use crate::answer::{Answer, Fix, Impact, Item, Value, Verdict};
+pub use crate::report::{Change, ChangeKind, CheckResult, NodeReport, SCHEMA};
 pub use crate::rule::{Area, Check, Probe};
 pub use crate::view::{Options, View};
 

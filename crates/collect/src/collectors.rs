@@ -23,9 +23,9 @@ use ringleader_bundle::{
 };
 use ringleader_node::{Jobs, Node, Part, Process};
 
-use crate::probes::{Probe, by_name};
+use crate::probe::Probe;
 use crate::request::Request;
-use crate::run::{now_ns, run_one};
+use crate::run::{by_name, now_ns, run_one};
 
 /// What a collector does to the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

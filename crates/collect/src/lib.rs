@@ -12,6 +12,7 @@ mod captured;
 pub mod collectors;
 pub mod follow;
 mod native;
+mod probe;
 pub mod probes;
 mod procfs;
 mod request;
@@ -21,6 +22,6 @@ mod sysfs;
 mod tasks;
 pub mod tcp;
 
-pub use crate::probes::{Probe, Trouble, by_name};
-pub use crate::request::{FileAsk, Peer, Request, Roots, Target};
-pub use crate::run::{answer, take};
+pub use crate::probe::Probe;
+pub use crate::request::{FileAsk, Peer, Request, Roots, Target, Trouble};
+pub use crate::run::{answer, by_name, take};

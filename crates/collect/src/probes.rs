@@ -1,4 +1,4 @@
-//! The probes, one file each: what they read, with which deadline, and what they need to be allowed.
+//! The probes, one file each, and the one list of them. Each reads one part of the snapshot.
 
 mod gpus;
 mod jobs;
@@ -13,110 +13,62 @@ mod services;
 mod shm;
 mod system;
 
-use serde::Serialize;
+use ringleader_node::{Node, Outcome, Part};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
-use crate::request::Request;
+use crate::probe::{Probe, json};
 
-/// Why there is no reading.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Trouble {
-    /// The node has no such thing.
-    #[error("{0}")]
-    Absent(String),
-    /// It is there; reading it failed.
-    #[error("{0}")]
-    Failed(String),
+/// Makes the list, and puts each answer into the snapshot. Every part has its probe: the pattern names all fields of a
+/// snapshot, so the compiler asks for the probe of a new one.
+macro_rules! probes {
+    ($($part:ident by $module:ident: $name:literal, $deadline_ms:literal, $privileges:literal;)*) => {
+        /// All probes.
+        pub static ALL: &[Probe] = &[$(Probe {
+            name: $name,
+            deadline_ms: $deadline_ms,
+            privileges: $privileges,
+            take: |request| json($module::take(request)),
+        }),*];
+
+        /// Puts a part where it belongs.
+        pub(crate) fn place(node: &mut Node, name: &str, answer: Part<Value>) {
+            let Node { schema: _, tool_version: _, host: _, at_ns: _, took_ms: _, $($part),* } = node;
+            match name {
+                $($name => *$part = typed(answer),)*
+                _ => {}
+            }
+        }
+    };
 }
 
-/// One probe.
-pub struct Probe {
-    /// Name: that of the part of the snapshot.
-    pub name: &'static str,
-    /// How long it may take, milliseconds.
-    pub deadline_ms: u64,
-    /// What it needs to be allowed, and what is missing without.
-    pub privileges: &'static str,
-    /// Reads; the answer is the part's content as JSON.
-    pub take: fn(&Request) -> Result<serde_json::Value, Trouble>,
+// Part of the snapshot, module, name, deadline in milliseconds, what it needs to be allowed.
+probes! {
+    system by system: "system", 500, "none";
+    // NVML initialises all GPUs where nothing keeps them initialised: seconds each.
+    gpus by gpus: "gpus", 15_000, "none; the devices /dev/nvidia*";
+    pci by pci: "pci", 2_000, "root, for the access control (ACS) of bridges";
+    kernel_log by kernel_log: "kernel-log", 2_000, "root, where kernel.dmesg_restrict is 1";
+    services by services: "services", 4_000, "none";
+    shm by shm: "shm", 1_000, "root, to see which of other users' processes hold a segment";
+    jobs by jobs: "jobs", 1_500, "root, to look into other users' processes";
+    mounts by mounts: "mounts", 1_200, "root, to see the file systems of other users' containers";
+    libraries by libraries: "libraries", 1_500, "root, to look into other users' processes";
+    rdma by rdma: "rdma", 1_500, "none";
+    net by network: "network", 1_700, "root, to see which of other users' processes listen";
+    reach by reach: "reach", 2_000, "root, to see what masters other users' ranks name";
 }
 
-/// All probes.
-pub static ALL: &[Probe] = &[
-    Probe {
-        name: "system",
-        deadline_ms: 500,
-        privileges: "none",
-        take: |request| json(system::take(request)),
-    },
-    Probe {
-        name: "gpus",
-        // NVML initialises all GPUs where nothing keeps them initialised: seconds each.
-        deadline_ms: 15_000,
-        privileges: "none; the devices /dev/nvidia*",
-        take: |request| json(gpus::take(request)),
-    },
-    Probe {
-        name: "pci",
-        deadline_ms: 2_000,
-        privileges: "root, for the access control (ACS) of bridges",
-        take: |request| json(pci::take(request)),
-    },
-    Probe {
-        name: "kernel-log",
-        deadline_ms: 2_000,
-        privileges: "root, where kernel.dmesg_restrict is 1",
-        take: |request| json(kernel_log::take(request)),
-    },
-    Probe {
-        name: "services",
-        deadline_ms: 4_000,
-        privileges: "none",
-        take: |request| json(services::take(request)),
-    },
-    Probe {
-        name: "shm",
-        deadline_ms: 1_000,
-        privileges: "root, to see which of other users' processes hold a segment",
-        take: |request| json(shm::take(request)),
-    },
-    Probe {
-        name: "jobs",
-        deadline_ms: 1_500,
-        privileges: "root, to look into other users' processes",
-        take: |request| json(jobs::take(request)),
-    },
-    Probe {
-        name: "mounts",
-        deadline_ms: 1_200,
-        privileges: "root, to see the file systems of other users' containers",
-        take: |request| json(mounts::take(request)),
-    },
-    Probe {
-        name: "libraries",
-        deadline_ms: 1_500,
-        privileges: "root, to look into other users' processes",
-        take: |request| json(libraries::take(request)),
-    },
-    Probe { name: "rdma", deadline_ms: 1_500, privileges: "none", take: |request| json(rdma::take(request)) },
-    Probe {
-        name: "network",
-        deadline_ms: 1_700,
-        privileges: "root, to see which of other users' processes listen",
-        take: |request| json(network::take(request)),
-    },
-    Probe {
-        name: "reach",
-        deadline_ms: 2_000,
-        privileges: "root, to see what masters other users' ranks name",
-        take: |request| json(reach::take(request)),
-    },
-];
-
-/// The probe of that name, or the task of `collect`.
-pub fn by_name(name: &str) -> Option<&'static Probe> {
-    ALL.iter().chain(crate::tasks::ALL).find(|probe| probe.name == name)
-}
-
-pub(crate) fn json<T: Serialize>(taken: Result<T, Trouble>) -> Result<serde_json::Value, Trouble> {
-    serde_json::to_value(taken?).map_err(|error| Trouble::Failed(error.to_string()))
+fn typed<T: DeserializeOwned>(part: Part<serde_json::Value>) -> Part<T> {
+    let outcome = match part.outcome {
+        Outcome::Seen(value) => match serde_json::from_value(value) {
+            Ok(value) => Outcome::Seen(value),
+            Err(error) => Outcome::Failed(format!("its answer is not understood: {error}")),
+        },
+        Outcome::Absent(why) => Outcome::Absent(why),
+        Outcome::Failed(why) => Outcome::Failed(why),
+        Outcome::TimedOut { limit_ms, stuck_in } => Outcome::TimedOut { limit_ms, stuck_in },
+        Outcome::NotAsked => Outcome::NotAsked,
+    };
+    Part { at_ns: part.at_ns, took_ms: part.took_ms, outcome }
 }

@@ -1,10 +1,8 @@
-//! What a probe is asked, handed to its process on standard input.
+//! What a probe is asked, handed to its process on standard input, and why it may have no answer.
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-
-use crate::probes::Trouble;
 
 /// What is asked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -44,6 +42,17 @@ impl Request {
         let first = self.target.pids.first().copied();
         first.ok_or_else(|| Trouble::Failed("no process was named".to_owned()))
     }
+}
+
+/// Why there is no reading.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Trouble {
+    /// The node has no such thing.
+    #[error("{0}")]
+    Absent(String),
+    /// It is there; reading it failed.
+    #[error("{0}")]
+    Failed(String),
 }
 
 /// A file.

@@ -9,13 +9,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ringleader_node::{Node, Outcome, Part, SCHEMA};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 
-use crate::probes::{self, Probe, Trouble};
+use crate::probe::Probe;
 use crate::procfs::Stat;
-use crate::request::Request;
+use crate::request::{Request, Trouble};
 use crate::sysfs::{names, text};
-use crate::tasks;
+use crate::{probes, tasks};
 
 /// Largest answer of one probe, bytes.
 const MAX_ANSWER: u64 = 256 << 20;
@@ -27,6 +26,11 @@ const STARVED_MS: u64 = 4_000;
 const LOOK: Duration = Duration::from_millis(50);
 /// What a look is repeated after.
 const MOMENT: Duration = Duration::from_millis(10);
+
+/// The probe of that name, or the task of `collect`.
+pub fn by_name(name: &str) -> Option<&'static Probe> {
+    probes::ALL.iter().chain(tasks::ALL).find(|probe| probe.name == name)
+}
 
 /// The process of one probe: reads the request from standard input, prints the part's outcome.
 ///
@@ -67,7 +71,7 @@ pub fn take(
     let answers: Vec<(&'static str, Part<serde_json::Value>)> = thread::scope(|scope| {
         let threads: Vec<_> = names
             .iter()
-            .filter_map(|name| probes::by_name(name))
+            .filter_map(|name| by_name(name))
             .map(|probe| {
                 let thread = scope.spawn(move || {
                     let request = Request { deadline_ms: patience(probe), ..request.clone() };
@@ -90,43 +94,10 @@ pub fn take(
             .collect()
     });
     for (name, part) in answers {
-        place(&mut node, name, part);
+        probes::place(&mut node, name, part);
     }
     node.took_ms = started.elapsed().as_millis() as u64;
     node
-}
-
-/// Puts a part where it belongs.
-fn place(node: &mut Node, name: &str, part: Part<serde_json::Value>) {
-    match name {
-        "system" => node.system = typed(part),
-        "gpus" => node.gpus = typed(part),
-        "pci" => node.pci = typed(part),
-        "kernel-log" => node.kernel_log = typed(part),
-        "services" => node.services = typed(part),
-        "rdma" => node.rdma = typed(part),
-        "network" => node.net = typed(part),
-        "reach" => node.reach = typed(part),
-        "shm" => node.shm = typed(part),
-        "mounts" => node.mounts = typed(part),
-        "jobs" => node.jobs = typed(part),
-        "libraries" => node.libraries = typed(part),
-        _ => {}
-    }
-}
-
-fn typed<T: DeserializeOwned>(part: Part<serde_json::Value>) -> Part<T> {
-    let outcome = match part.outcome {
-        Outcome::Seen(value) => match serde_json::from_value(value) {
-            Ok(value) => Outcome::Seen(value),
-            Err(error) => Outcome::Failed(format!("its answer is not understood: {error}")),
-        },
-        Outcome::Absent(why) => Outcome::Absent(why),
-        Outcome::Failed(why) => Outcome::Failed(why),
-        Outcome::TimedOut { limit_ms, stuck_in } => Outcome::TimedOut { limit_ms, stuck_in },
-        Outcome::NotAsked => Outcome::NotAsked,
-    };
-    Part { at_ns: part.at_ns, took_ms: part.took_ms, outcome }
 }
 
 pub(crate) fn run_one(program: &Path, probe: &Probe, request: &Request) -> Part<serde_json::Value> {

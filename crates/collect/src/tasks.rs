@@ -7,7 +7,8 @@ mod ras;
 mod stacks;
 mod threads;
 
-use crate::probes::{Probe, Trouble, json};
+use crate::probe::{Probe, json};
+use crate::request::Trouble;
 
 pub(crate) use self::file::{FileFacts, open, pour};
 pub(crate) use self::ras::Answer as RasAnswer;

@@ -9,9 +9,10 @@ use std::io::{self, Read};
 
 use ringleader_model::{Cite, Note, NoteKind, SourceKind};
 
-use crate::sink::{Limits, Sink};
+use crate::ground::{CapReached, Extract, Limits, Sink, stop_kind};
+use crate::scratch::{Scratch, hold};
 use crate::sniff::{self, Form};
-use crate::{Extract, Scratch, document};
+use crate::{document, text};
 
 mod tape;
 mod utf16;
@@ -80,7 +81,7 @@ fn open(
         // A log that was emptied under a writer who stood at its end. Whatever else begins with NULs is none.
         if matches!(sniff::sniff(head.get(..sniff::HEAD_BYTES).unwrap_or(&head)), Form::Text | Form::Json) {
             let mut sink = Sink::open(&place.shown, budget.limits, extract);
-            let size = crate::text::read_text_from(n_passed, &head, &mut rest, &mut scratch.block, &mut sink);
+            let size = text::read_text_from(n_passed, &head, &mut rest, &mut scratch.block, &mut sink);
             return sink.close(size);
         }
         let head = [&[0; 8][..n_passed.min(8) as usize], &head].concat();
@@ -128,36 +129,23 @@ fn open(
             };
             alone(place, SourceKind::Unknown, NoteKind::Unrecognised, text, budget, extract);
         }
-        Form::Pickle => {
+        Form::Whole(format) => {
             let mut sink = Sink::open(&place.shown, budget.limits, extract);
-            document::hold(&head, &mut rest, budget.limits.max_dump_bytes, &mut scratch.whole, &mut sink);
-            let dump = scratch.whole.bytes();
-            crate::flight::read_pickle(&place.name, dump, &mut scratch.dumps, &mut sink);
-            sink.close(dump.len() as u64);
+            let max_bytes = (format.max_bytes)(budget.limits);
+            hold(&head, &mut rest, max_bytes, &mut scratch.whole, &mut sink);
+            let bytes = scratch.whole.bytes();
+            (format.read)(&place.name, bytes, &mut scratch.kept, &mut sink);
+            sink.close(bytes.len() as u64);
         }
         Form::Json => {
             let mut sink = Sink::open(&place.shown, budget.limits, extract);
             let size = document::read(&place.name, &head, &mut rest, scratch, &mut sink);
             sink.close(size);
         }
-        Form::Ring => {
-            let mut sink = Sink::open(&place.shown, budget.limits, extract);
-            document::hold(&head, &mut rest, MAX_RING_BYTES, &mut scratch.whole, &mut sink);
-            let bytes = scratch.whole.bytes();
-            crate::ring::read(bytes, &mut sink);
-            sink.close(bytes.len() as u64);
-        }
-        Form::Environ => {
-            let mut sink = Sink::open(&place.shown, budget.limits, extract);
-            document::hold(&head, &mut rest, MAX_ENVIRON_BYTES, &mut scratch.whole, &mut sink);
-            let bytes = scratch.whole.bytes();
-            crate::environment::read_process(bytes, &mut sink);
-            sink.close(bytes.len() as u64);
-        }
         Form::Text => {
             let mut sink = Sink::open(&place.shown, budget.limits, extract);
             let head = head.strip_prefix(sniff::UTF8_MARK).unwrap_or(&head);
-            let size = crate::text::read_text(head, &mut rest, &mut scratch.block, &mut sink);
+            let size = text::read_text(head, &mut rest, &mut scratch.block, &mut sink);
             sink.close(size);
         }
     }
@@ -172,7 +160,7 @@ fn pass_hole(mut head: Vec<u8>, input: &mut Rest<'_>) -> (u64, Vec<u8>) {
     let mut n_passed = 0;
     let mut block = vec![0; HOLE_READ_BYTES];
     loop {
-        let n = crate::text::n_nuls(&head);
+        let n = text::n_nuls(&head);
         n_passed += n as u64;
         head.drain(..n);
         if head.len() >= sniff::HEAD_BYTES {
@@ -193,12 +181,6 @@ fn pass_hole(mut head: Vec<u8>, input: &mut Rest<'_>) -> (u64, Vec<u8>) {
 
 /// Holes of gigabytes are passed over in large steps.
 const HOLE_READ_BYTES: usize = 256 << 10;
-
-/// Many times what any ring has.
-const MAX_RING_BYTES: u64 = 256 << 20;
-
-/// More than Linux lets a process have (128 KiB a variable, a quarter of the stack in all, usually 2 MiB).
-const MAX_ENVIRON_BYTES: u64 = 8 << 20;
 
 /// A source with nothing but a note.
 fn alone(
@@ -225,12 +207,6 @@ fn about(place: &Place, notes: Vec<(NoteKind, String)>, budget: &Budget<'_>, ext
     let cite = Cite::whole(sink.source);
     sink.close(0);
     extract.notes.extend(notes.into_iter().map(|(kind, text)| Note { cite, kind, text }));
-}
-
-/// What a note about a reading error is: a bound of ours that was reached, or a cut.
-pub(crate) fn stop_kind(error: &io::Error) -> NoteKind {
-    let is_cap = error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<CapReached>);
-    if is_cap { NoteKind::LimitReached } else { NoteKind::Truncated }
 }
 
 /// What follows the head: first the error that ended reading the head, if any; nothing after an error.
@@ -279,18 +255,6 @@ impl<D: Read> Read for Expanded<'_, D> {
         Ok(n)
     }
 }
-
-/// The cap on bytes out was reached.
-#[derive(Debug)]
-struct CapReached(u64);
-
-impl fmt::Display for CapReached {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "it unpacks to more than {} bytes", self.0)
-    }
-}
-
-impl std::error::Error for CapReached {}
 
 /// `7f 45 4c 46 …` with the printable ones beside them.
 struct FirstBytes<'a>(&'a [u8]);

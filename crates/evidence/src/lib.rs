@@ -4,55 +4,21 @@
 //! no file: the caller hands it a stream, so that archives, bundles and standard input take the same path.
 
 mod archive;
-mod bench;
-mod bundle;
-mod clock;
 mod document;
-mod environment;
-mod fabric;
-mod flight;
-mod gpu;
-mod intern;
-mod kernel;
-mod nccl;
-mod node;
-mod ras;
-mod ring;
-mod sink;
+mod ground;
+mod readers;
+mod scratch;
 mod sniff;
-mod stacks;
-mod system;
-mod tables;
 #[cfg(test)]
 mod tell;
 mod text;
-mod torch;
-mod watch;
 
 use std::io::Read;
 
-use ringleader_model::{Case, Note, Observation, Source};
+use ringleader_model::Case;
 
-pub use crate::sink::Limits;
-
-/// What was read from one file: one source, or several if it is an archive.
-#[derive(Debug, Default)]
-pub struct Extract {
-    /// Sources; ids of observations and notes count from 0 within this extract until [`merge`].
-    pub sources: Vec<Source>,
-    /// Observations.
-    pub observations: Vec<Observation>,
-    /// Notes.
-    pub notes: Vec<Note>,
-}
-
-/// What is kept from file to file: buffers, and what files of one job share.
-#[derive(Debug, Default)]
-pub struct Scratch {
-    pub(crate) block: Vec<u8>,
-    pub(crate) whole: document::Whole,
-    pub(crate) dumps: flight::Before,
-}
+pub use crate::ground::{Extract, Limits};
+pub use crate::scratch::Scratch;
 
 /// Reads one file, archive or stream. `path` is what citations will show.
 ///
@@ -74,7 +40,7 @@ pub fn merge(mut extracts: Vec<Extract>) -> Case {
         let base = case.sources.len() as u32;
         for observation in &mut extract.observations {
             observation.cite.source.0 += base;
-            sink::shift_sources(&mut observation.fact, base);
+            observation.fact.cites_mut(&mut |cite| cite.source.0 += base);
         }
         for note in &mut extract.notes {
             note.cite.source.0 += base;

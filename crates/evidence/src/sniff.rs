@@ -4,6 +4,9 @@
 //! `[2026-11-20 08:21:32] vm:1:1 NCCL …`, `{'loss': 0.1}`), so an opening bracket counts only with what may follow it in
 //! JSON.
 
+use crate::readers::{self, WholeFile};
+use crate::text;
+
 /// Outer form of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -13,21 +16,17 @@ pub(crate) enum Form {
     Zstd,
     /// tar: old, ustar, GNU or pax.
     Tar,
-    /// A Python pickle of any protocol.
-    Pickle,
     /// A JSON document or several.
     Json,
     /// A trace of PyTorch's profiler or another one in Chrome's format.
     Timeline,
-    /// A ring of NCCL's plugin.
-    Ring,
     /// Text in UTF-16 with a byte order mark.
     Utf16 {
         /// Most significant byte first.
         big_endian: bool,
     },
-    /// `/proc/PID/environ`: records that end with NUL.
-    Environ,
+    /// A format that is read as a whole.
+    Whole(&'static WholeFile),
     /// Text in UTF-8 or a superset of ASCII.
     Text,
     /// Something else; a known format is named.
@@ -60,15 +59,15 @@ const MAGICS: [(&[u8], &str); 12] = [
 
 /// Tells the form from the head of a stream.
 pub(crate) fn sniff(head: &[u8]) -> Form {
+    if let Some(format) = readers::whole_file(head) {
+        return Form::Whole(format);
+    }
     match head {
         [] => Form::Empty,
         [0x1f, 0x8b, ..] => Form::Gzip,
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Form::Zstd,
-        [0x80, 0..=5, ..] => Form::Pickle,
-        _ if head.starts_with(crate::ring::MAGIC) => Form::Ring,
         [0xff, 0xfe, ..] => Form::Utf16 { big_endian: false },
         [0xfe, 0xff, ..] => Form::Utf16 { big_endian: true },
-        _ if is_old_pickle(head) => Form::Pickle,
         _ if is_tar(head) => Form::Tar,
         _ => match MAGICS.iter().find(|(magic, _)| head.starts_with(magic)) {
             Some((_, name)) => Form::Binary(Some(name)),
@@ -78,12 +77,9 @@ pub(crate) fn sniff(head: &[u8]) -> Form {
 }
 
 fn sniff_text(head: &[u8]) -> Form {
-    if crate::environment::is_process(head) {
-        return Form::Environ;
-    }
     if !is_text(head) {
         Form::Binary(None)
-    } else if !is_json(head.strip_prefix(UTF8_MARK).unwrap_or(head)) || crate::kernel::is_journal(head) {
+    } else if !is_json(head.strip_prefix(UTF8_MARK).unwrap_or(head)) || readers::is_json_log(head) {
         // A journal is an object a line, without end: it is read line by line like any log.
         Form::Text
     } else if is_timeline(head) {
@@ -110,19 +106,6 @@ fn is_text(head: &[u8]) -> bool {
         && is_mostly(head.iter().filter(is_odd).count() - hole.len(), n_around)
 }
 
-/// Protocols 0 and 1 have no magic: a dict or list that is stored in the memo at once (`(dp0\n`, `}q\0`).
-fn is_old_pickle(head: &[u8]) -> bool {
-    let numbered = |rest: &[u8]| {
-        let n_digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
-        n_digits > 0 && rest.get(n_digits) == Some(&b'\n')
-    };
-    match head {
-        [b'(', b'd' | b'l', b'p', rest @ ..] => numbered(rest),
-        [b'}' | b']', b'q', 0, b'(', ..] => true,
-        _ => false,
-    }
-}
-
 /// The magic of POSIX and GNU, or a header whose checksum is right (older programs write no magic).
 fn is_tar(head: &[u8]) -> bool {
     if head.get(257..262) == Some(b"ustar") {
@@ -139,7 +122,7 @@ fn is_tar(head: &[u8]) -> bool {
 /// the text reader: mpirun's `[1,0]<stdout>:` begins so, and no known format does.
 fn is_json(head: &[u8]) -> bool {
     let mut significant = head.iter().filter(|b| !b.is_ascii_whitespace());
-    !crate::text::is_docker(head)
+    !text::is_docker(head)
         && matches!(
             (significant.next(), significant.next()),
             (Some(b'{'), Some(b'"' | b'}') | None) | (Some(b'['), Some(b'{' | b'[' | b'"'))

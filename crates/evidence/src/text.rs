@@ -5,62 +5,17 @@
 
 mod docker;
 mod genre;
-pub(crate) mod prefix;
-pub(crate) mod scan;
-pub(crate) mod shell;
-pub(crate) mod stamp;
+mod prefix;
 
 use std::io::Read;
 
 use memchr::{memchr, memrchr};
-use ringleader_model::{NoteKind, SourceKind, WallTime, Who};
+use ringleader_model::{NoteKind, SourceKind};
 
-use crate::sink::Sink;
+use crate::ground::{Line, Sink, Tag, stop_kind};
+use crate::readers::{self, Lines, Name};
 
 pub(crate) use self::docker::is_docker;
-
-/// One line, without its end.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Line<'a> {
-    /// All of it.
-    pub(crate) raw: &'a [u8],
-    /// What follows the launcher's prefix.
-    pub(crate) body: &'a [u8],
-    /// What the prefix said.
-    pub(crate) tag: &'a Tag,
-    /// Counted from 1.
-    pub(crate) number: u32,
-    /// Byte offset in the source.
-    pub(crate) offset: u64,
-    /// Bytes it takes there: those of `raw`, or more if a container runtime packed it.
-    pub(crate) size: u64,
-}
-
-impl Line<'_> {
-    /// Byte offset of the end.
-    pub(crate) fn end(&self) -> u64 {
-        self.offset + self.size
-    }
-}
-
-/// What a launcher's prefix says about its line.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tag {
-    /// Whom the line is from.
-    pub(crate) who: Who,
-    /// Time stamp of the prefix.
-    pub(crate) at: Option<WallTime>,
-}
-
-/// A reader of lines. It keeps its own state between lines and hands on what it found.
-pub(crate) trait LineReader {
-    /// Takes the line (true) or leaves it to the next reader.
-    fn line(&mut self, line: &Line<'_>, sink: &mut Sink<'_>) -> bool;
-    /// The next line is the last one and has no end: it may be cut.
-    fn next_is_cut(&mut self) {}
-    /// End of the source.
-    fn finish(&mut self, sink: &mut Sink<'_>);
-}
 
 /// Lines after one of the kernel's among which another is looked for.
 const MAX_BETWEEN: u32 = 64;
@@ -138,7 +93,7 @@ fn pump(mut pump: Pump, head: &[u8], input: &mut dyn Read, block: &mut Vec<u8>, 
                 let end = pump.offset + filled as u64;
                 let cite = sink.cite(pump.counter.number, end, end);
                 let text = format!("reading stopped here ({error}); what came before was read");
-                sink.note(cite, crate::archive::stop_kind(&error), text);
+                sink.note(cite, stop_kind(&error), text);
                 break;
             }
         }
@@ -186,7 +141,7 @@ impl Pump {
                     && self.readers.is_in_kernel_log(&self.counter)
                     && line.len() <= sink.limits.max_line_bytes;
                 if may_be_quiet && word < start {
-                    word = crate::kernel::next_word(rest).map_or(whole.len(), |at| start + at);
+                    word = readers::next_word(rest).map_or(whole.len(), |at| start + at);
                 }
                 let is_passed = may_be_quiet
                     && word >= start + length
@@ -238,7 +193,7 @@ impl Pump {
     /// Offers what follows the last line end.
     fn tail(&mut self, piece: &[u8], sink: &mut Sink<'_>) {
         if !piece.is_empty() && !self.skipping {
-            self.readers.next_is_cut();
+            self.readers.lines.next_is_cut();
             self.offer(piece, sink);
         }
         self.offset += piece.len() as u64;
@@ -259,21 +214,10 @@ struct Counter {
     tag: Tag,
 }
 
-/// All line readers, in the order in which they are offered a line: cheap and certain ones first.
 #[derive(Default)]
 struct Readers {
     genre: genre::Genre,
-    nccl: crate::nccl::NcclReader,
-    kernel: crate::kernel::KernelReader,
-    blocks: crate::stacks::StackReader,
-    ras: crate::ras::RasTextReader,
-    gpu: crate::gpu::GpuReader,
-    tables: crate::tables::TableReader,
-    environment: crate::environment::EnvironmentReader,
-    bench: crate::bench::BenchReader,
-    fabric: crate::fabric::FabricReader,
-    system: crate::system::SystemReader,
-    torch: crate::torch::TorchReader,
+    lines: Lines,
     /// Number of the last line that the kernel's reader took, or 0.
     last_of_kernel: u32,
 }
@@ -289,7 +233,7 @@ impl Readers {
     fn pass_quiet(&mut self, counter: &mut Counter, raw: &[u8], offset: u64) -> bool {
         let raw = raw.strip_suffix(b"\r").unwrap_or(raw);
         let number = counter.number.saturating_add(1);
-        if !self.kernel.quiet(raw, number, offset) {
+        if !self.lines.kernel.quiet(raw, number, offset) {
             return false;
         }
         // Those lines have no label, and what they are is settled.
@@ -310,53 +254,14 @@ impl Readers {
             counter.tag.at = counter.tag.at.or(packed.at);
         }
         let line = Line { raw, body, tag: &counter.tag, number: counter.number, offset, size };
-        let of_nccl = self.nccl.line(&line, sink);
-        let of_kernel = !of_nccl && self.kernel.line(&line, sink);
-        if of_kernel {
+        let taken = self.lines.offer(&line, sink);
+        if taken == Some(Name::kernel) {
             self.last_of_kernel = line.number;
         }
-        let of_a_log = of_nccl || of_kernel;
-        self.genre.line(&line, of_a_log);
-        let _taken = of_a_log
-            || self.blocks.line(&line, sink)
-            || self.ras.line(&line, sink)
-            || self.gpu.line(&line, sink)
-            || self.tables.line(&line, sink)
-            || self.environment.line(&line, sink)
-            || self.bench.line(&line, sink)
-            || self.fabric.line(&line, sink)
-            || self.system.line(&line, sink)
-            || self.torch.line(&line, sink);
-    }
-
-    fn next_is_cut(&mut self) {
-        self.nccl.next_is_cut();
-        self.kernel.next_is_cut();
-        self.blocks.next_is_cut();
-        self.ras.next_is_cut();
-        self.gpu.next_is_cut();
-        self.tables.next_is_cut();
-        self.environment.next_is_cut();
-        self.bench.next_is_cut();
-        self.fabric.next_is_cut();
-        self.system.next_is_cut();
-        self.torch.next_is_cut();
+        self.genre.line(&line, matches!(taken, Some(Name::kernel | Name::nccl)));
     }
 
     fn finish(&mut self, sink: &mut Sink<'_>) {
-        self.nccl.finish(sink);
-        self.kernel.finish(sink);
-        self.blocks.finish(sink);
-        self.ras.finish(sink);
-        self.gpu.finish(sink);
-        self.tables.finish(sink);
-        if self.genre.is_no_log() {
-            self.torch.drop_all(sink);
-        }
-        self.environment.finish(sink);
-        self.bench.finish(sink);
-        self.fabric.finish(sink);
-        self.system.finish(sink);
-        self.torch.finish(sink);
+        self.lines.finish(!self.genre.is_no_log(), sink);
     }
 }

@@ -14,8 +14,12 @@ use super::{list, optional, text};
 
 #[path = "families.rs"]
 mod families;
+#[path = "forms.rs"]
+mod forms;
 #[path = "../src/message/holes.rs"]
 mod holes;
+#[path = "warn_messages.rs"]
+mod warn_messages;
 #[path = "windows.rs"]
 mod windows;
 
@@ -170,6 +174,7 @@ pub(super) fn write(out: &mut String, dir: &Path) {
         ]);
     }
     emit(out, &pool, &rows, &parts, &lists, dir);
+    forms::write(out, &ordinary);
     windows::write(out, &lines.iter().map(|l| l.id.as_str()).collect::<Vec<_>>(), &literals, &ordinary);
 }
 
@@ -206,6 +211,7 @@ fn gather() -> (Vec<Line>, String) {
             ordinary.push_str(&fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}")));
         }
     }
+    warn_messages::add(&mut lines);
     (lines, ordinary)
 }
 
@@ -280,7 +286,6 @@ fn emit(out: &mut String, pool: &Pool, rows: &[[u32; 17]], parts: &[u32], lists:
     numbers(out, "MESSAGE_PARTS", "u32", parts);
     numbers(out, "MESSAGE_LISTS", "u32", lists);
     let _ = writeln!(out, "pub(crate) static MESSAGE_ROWS: [[u32; 17]; {}] = {rows:?};", rows.len());
-    println!("cargo:rustc-env=MESSAGES_BYTES={}", blob.len());
 }
 
 /// One array of numbers.

@@ -7,12 +7,15 @@
 
 mod level;
 mod lists;
+pub(crate) mod needle_hash;
+mod needle_list;
 mod needles;
 mod template;
 mod words;
 
 pub use level::{Level, level};
-pub use needles::{NEEDLES, wanted};
+pub use needle_list::NEEDLES;
+pub use needles::wanted;
 pub use template::template;
 
 use crate::errno::{self, Errno};
@@ -58,10 +61,7 @@ pub fn of(line: &str) -> Option<Form<'_>> {
     let line = line.get(..line.floor_char_boundary(MAX_LINE_BYTES)).unwrap_or(line).trim_end();
     let (level, message) = level::split(line);
     let severe = level.is_some_and(|l| l >= Level::Error);
-    if !severe && wanted(line.as_bytes(), 0).is_none()
-        || words::is_code(message)
-        || words::is_deprecation(message)
-    {
+    if !severe && !wanted_alone(line) || words::is_code(message) || words::is_deprecation(message) {
         return None;
     }
     let mut form = Form {
@@ -86,6 +86,17 @@ pub fn of(line: &str) -> Option<Form<'_>> {
         || form.wrong.is_some()
         || form.ended.is_some();
     speaks.then_some(form)
+}
+
+/// Whether a line holds a needle: those that begin or end with the line, too.
+fn wanted_alone(line: &str) -> bool {
+    if wanted(line.as_bytes(), 0).is_some() {
+        return true;
+    }
+    let (first, last) =
+        (line.floor_char_boundary(16), line.ceil_char_boundary(line.len().saturating_sub(16)));
+    let ends = [line.get(..first), line.get(last..)].map(Option::unwrap_or_default);
+    ends.iter().any(|part| wanted(format!("\n{part}\n").as_bytes(), 0).is_some())
 }
 
 impl Form<'_> {

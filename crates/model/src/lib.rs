@@ -6,6 +6,7 @@
 mod bench;
 mod case;
 mod cause;
+mod cites;
 mod collective;
 mod environment;
 mod finding;

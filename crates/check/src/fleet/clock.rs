@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Fleet, Timing};
-use crate::answer::NodeReport;
 use crate::hostlist;
+use crate::report::NodeReport;
 
 /// Gap between a node's interval and the fleet's time from which it is named. Kept clocks agree to milliseconds; logs
 /// of ranks are put in order by tenths of a second.

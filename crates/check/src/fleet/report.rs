@@ -10,7 +10,7 @@ use super::compare::{self, Difference, show};
 use super::words::Word;
 use super::{Fleet, SilenceKind};
 use crate::answer::{Fix, Verdict};
-use crate::baseline::ChangeKind;
+use crate::report::ChangeKind;
 use crate::{checks, hostlist};
 
 /// Name and version of the format.

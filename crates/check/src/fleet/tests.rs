@@ -1,6 +1,7 @@
 use super::{Fleet, Silence, SilenceKind, Timing};
-use crate::answer::{CheckResult, NodeReport, Value, ValueKind, Verdict};
-use crate::baseline::{Baseline, ChangeKind};
+use crate::answer::{Value, ValueKind, Verdict};
+use crate::baseline::Baseline;
+use crate::report::{ChangeKind, CheckResult, NodeReport};
 
 const SECOND: i64 = 1_000_000_000;
 

@@ -6,9 +6,10 @@ use ringleader_bundle::{Content, Item, Origin};
 use ringleader_node::Node;
 
 use super::{Context, outcome_of, tame};
+use crate::probe::Probe;
 use crate::probes;
 use crate::request::Request;
-use crate::run::take;
+use crate::run::{by_name, take};
 
 /// The job's processes may take so long, milliseconds.
 const JOBS_MS: u64 = 5_000;
@@ -16,7 +17,7 @@ const JOBS_MS: u64 = 5_000;
 pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bundle::Trouble> {
     let names: Vec<&str> = probes::ALL.iter().map(|probe| probe.name).collect();
     let ask = context.ask;
-    let patience = |probe: &probes::Probe| match ask.longest_ms {
+    let patience = |probe: &Probe| match ask.longest_ms {
         // What the ranks are told by their environment is in no other part, and a busy node takes its time.
         _ if probe.name == "jobs" => JOBS_MS,
         Some(longest) => longest.min(probe.deadline_ms),
@@ -45,7 +46,7 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
     ] {
         // The rest stands in the snapshot with its reason; these three are what a diagnosis misses most.
         let Some(outcome) = outcome else { continue };
-        if probes::by_name(name).is_some() {
+        if by_name(name).is_some() {
             let item = context.item("node", "", Origin::Reading(format!("probe {name}")));
             context.bundle.missing(Item { outcome, ..item });
         }

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::by_name;
-use crate::probes::Trouble;
-use crate::request::{Request, Target};
+use crate::request::{Request, Target, Trouble};
 
 #[test]
 fn the_registers_of_a_thread_that_is_blocked() {

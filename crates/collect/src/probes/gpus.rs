@@ -4,6 +4,7 @@
 //! Each GPU is read by a thread of its own, so that one that hangs is named while the others still answer. Nothing is
 //! set, reset or cleared.
 
+mod asker;
 mod links;
 mod reading;
 
@@ -17,8 +18,7 @@ use nvml_wrapper::Nvml;
 use nvml_wrapper::error::NvmlError;
 use ringleader_node::{DRIVER_NOT_LOADED, GPU_IS_LOST, Gpu, Gpus, RESET_REQUIRED, VERSION_MISMATCH};
 
-use crate::probes::Trouble;
-use crate::request::{Request, Roots};
+use crate::request::{Request, Roots, Trouble};
 use crate::sysfs::{names, text};
 
 /// Least time, and share of the deadline, that is kept back to print what the GPUs that answer have said.

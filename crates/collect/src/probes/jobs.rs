@@ -12,9 +12,8 @@ use std::{fs, io};
 use ringleader_node::{Cgroup, Jobs, Process};
 
 use crate::allowed;
-use crate::probes::Trouble;
 use crate::procfs::{self, Stat};
-use crate::request::{Request, Target};
+use crate::request::{Request, Target, Trouble};
 use crate::sysfs::{link_name, names, text};
 
 /// Processes that are described.

@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 
 use ringleader_node::KernelLog;
 
-use crate::probes::Trouble;
-use crate::request::Request;
+use crate::request::{Request, Trouble};
 use crate::sysfs::text;
 
 /// Longest record that the kernel gives.

@@ -10,8 +10,8 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::probes::{Trouble, jobs};
-use crate::request::Request;
+use super::jobs;
+use crate::request::{Request, Trouble};
 use crate::sysfs::text;
 
 /// Libraries that matter, by the beginning of their file's name.

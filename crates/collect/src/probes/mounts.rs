@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use ringleader_node::Mount;
 use rustix::fs::{StatVfs, StatVfsMountFlags};
 
-use crate::probes::{Trouble, jobs};
+use super::jobs;
 use crate::procfs::Stat;
-use crate::request::Request;
+use crate::request::{Request, Trouble};
 use crate::sysfs::{names, text};
 
 /// Kinds that hold no files of a job, or would be mounted by being asked; and images that are full by nature.

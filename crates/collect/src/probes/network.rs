@@ -13,8 +13,7 @@ use std::time::{Duration, Instant};
 use ringleader_node::{Interface, Listener, Network, Route};
 
 use crate::addresses;
-use crate::probes::Trouble;
-use crate::request::Request;
+use crate::request::{Request, Trouble};
 use crate::sysfs::{link_name, names, number, text};
 
 /// Interfaces that are read: a Kubernetes node has one for each pod.

@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 
 use ringleader_node::{Pci, PciDevice};
 
-use crate::probes::Trouble;
-use crate::request::Request;
+use crate::request::{Request, Trouble};
 use crate::sysfs::{bytes, link_name, names, number, text};
 
 /// Devices that are listed.

@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 
 use ringleader_node::{Gid, RdmaPort};
 
-use crate::probes::Trouble;
-use crate::request::Request;
+use crate::request::{Request, Trouble};
 use crate::sysfs::{link_name, names, number, text};
 
 /// Ports that are read: eight cards of two ports, with a hundred virtual functions, fit.

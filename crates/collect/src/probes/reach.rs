@@ -21,8 +21,7 @@ use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 
 use super::network;
-use crate::probes::Trouble;
-use crate::request::{Peer, Request};
+use crate::request::{Peer, Request, Trouble};
 use crate::sysfs::{names, text};
 
 /// Deadline where the caller set none, milliseconds.

@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use ringleader_node::Service;
 
-use crate::probes::Trouble;
-use crate::request::Request;
+use crate::request::{Request, Trouble};
 use crate::sysfs::{names, text};
 
 /// Services, and the name their process has in /proc (at most 15 characters).

@@ -7,9 +7,8 @@ use std::path::Path;
 
 use ringleader_node::{Segment, Shm};
 
-use crate::probes::Trouble;
 use crate::procfs;
-use crate::request::Request;
+use crate::request::{Request, Trouble};
 use crate::sysfs::names;
 
 /// Segments that are listed; the largest ones, and those of NCCL and torch first.

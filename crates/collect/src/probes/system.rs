@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use ringleader_node::System;
 
-use crate::probes::Trouble;
 use crate::procfs::cgroup;
-use crate::request::{Request, Roots};
+use crate::request::{Request, Roots, Trouble};
 use crate::sys;
 use crate::sysfs::{link_name, names, text};
 

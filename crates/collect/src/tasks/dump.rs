@@ -11,9 +11,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::probes::Trouble;
 use crate::procfs::status;
-use crate::request::Request;
+use crate::request::{Request, Trouble};
 use crate::sysfs::text;
 
 /// Between two looks at what is waited for.

@@ -11,8 +11,7 @@ use ringleader_node::Outcome;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use serde::{Deserialize, Serialize};
 
-use crate::probes::Trouble;
-use crate::request::{FileAsk, Request};
+use crate::request::{FileAsk, Request, Trouble};
 use crate::sysfs::names;
 
 /// What a file is.

@@ -21,8 +21,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde::{Deserialize, Serialize};
 
-use crate::probes::Trouble;
-use crate::request::Request;
+use crate::request::{Request, Trouble};
 
 /// Seconds that the service may wait for its peers, twice in a report. Peers that it knows to be slow (five seconds of
 /// silence, `src/ras/collectives.cc`) it does not ask.

@@ -18,9 +18,8 @@ use py_spy::config::LockingStrategy;
 use py_spy::{Config, PythonSpy, StackTrace};
 
 use crate::native::{Look, Thread};
-use crate::probes::Trouble;
 use crate::procfs::status;
-use crate::request::Request;
+use crate::request::{Request, Trouble};
 use crate::sysfs::text;
 
 /// A torn read is rare, two in a row rarer.

@@ -7,9 +7,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use crate::probes::Trouble;
 use crate::procfs::Stat;
-use crate::request::Request;
+use crate::request::{Request, Trouble};
 use crate::sysfs::{names, text};
 
 /// Threads of one process that are shown.

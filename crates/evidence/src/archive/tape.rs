@@ -8,7 +8,8 @@ use std::io::{self, Read};
 use ringleader_model::NoteKind;
 
 use super::{Budget, Place};
-use crate::{Extract, Scratch};
+use crate::ground::{Extract, bounded_text, stop_kind};
+use crate::scratch::Scratch;
 
 /// Longest member name that is read.
 const MAX_NAME_BYTES: u64 = 16 << 10;
@@ -38,7 +39,7 @@ pub(super) fn read(
                         let text = format!(
                             "the archive cannot be read further ({error}); {n_files} files before were read"
                         );
-                        notes.push((super::stop_kind(&error), text));
+                        notes.push((stop_kind(&error), text));
                         break;
                     }
                 };
@@ -120,13 +121,13 @@ struct Told {
 impl Told {
     fn tell(&mut self, name: &[u8]) {
         self.n += 1;
-        self.first.get_or_insert_with(|| crate::sink::bounded_text(name, 200).escape_debug().to_string());
+        self.first.get_or_insert_with(|| bounded_text(name, 200).escape_debug().to_string());
     }
 }
 
 /// A name that stays inside: no root, no drive, no `..`, no control character. True if anything but `./` was changed.
 fn tame(name: &[u8]) -> (String, bool) {
-    let text = crate::sink::bounded_text(name, MAX_NAME_BYTES as usize);
+    let text = bounded_text(name, MAX_NAME_BYTES as usize);
     let clean: String = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     let mut is_changed = clean != text || clean.starts_with('/') || clean.starts_with('\\');
     let mut parts = Vec::new();

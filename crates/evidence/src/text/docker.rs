@@ -9,7 +9,7 @@
 use memchr::memmem;
 use ringleader_model::WallTime;
 
-use super::stamp;
+use crate::ground::stamp;
 
 const START: &[u8] = b"{\"log\":\"";
 

@@ -10,7 +10,9 @@
 //! block, a line that begins with an exception's class or with what a shell or a scheduler says. So a pasted issue or a
 //! bare `RuntimeError: …` stays evidence, and a document that quotes a whole traceback is taken for one that shows it.
 
-use super::{Line, prefix};
+use super::prefix;
+use crate::ground::Line;
+use crate::readers;
 
 /// Fewer lines of code than this are a print.
 const MIN_CODE: u32 = 3;
@@ -80,8 +82,7 @@ impl Genre {
         self.has_frame |= look == Look::Heading;
         if look == Look::Other {
             self.n_prose += u32::from(is_prose(&text));
-            self.is_log =
-                prefix::begins_known(line.body) || !self.is_fenced && crate::torch::begins_error(&text);
+            self.is_log = prefix::begins_known(line.body) || !self.is_fenced && readers::begins_error(&text);
         }
         self.is_log |= self.n_lines > MAX_LINES || is_of_nccl_tests(&text);
     }

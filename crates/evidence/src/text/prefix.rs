@@ -24,8 +24,8 @@ use std::sync::Arc;
 use memchr::memmem;
 use ringleader_model::{Host, LocalRank, Pid, Rank};
 
-use super::scan::Scan;
-use super::{Tag, stamp};
+use crate::ground::{Tag, scan::Scan, stamp};
+use crate::readers;
 
 /// Namespace-wide names of Kubernetes: 253 for a pod, 63 for a container, and what stands between.
 const MAX_POD_BYTES: usize = 320;
@@ -423,31 +423,11 @@ fn is_node_name(word: &[u8]) -> bool {
         && memmem::find(word, b".so").is_none()
 }
 
-/// Whether a line is like one that this program reads: then a label before it is a launcher's.
-fn is_known(line: &[u8]) -> bool {
-    if begins_known(line) {
-        return true;
-    }
-    // `host:pid:tid [dev] …NCCL INFO …`
-    let near = line.get(..200).unwrap_or(line);
-    memmem::find(near, b" NCCL INFO ").is_some() || memmem::find(near, b" NCCL WARN ").is_some()
-}
-
 /// Whether a line begins like one of a log.
 pub(super) fn begins_known(line: &[u8]) -> bool {
-    const STARTS: [&[u8]; 8] = [
-        b"NCCL version ",
-        b"NCCL WARN ",
-        b"NCCL INFO ",
-        b"[rank",
-        b"[default",
-        b"Traceback (most recent call last)",
-        b"  File \"",
-        b"Fatal Python error: ",
-    ];
-    if STARTS.iter().any(|s| line.starts_with(s))
+    if [&b"[rank"[..], b"[default"].iter().any(|s| line.starts_with(s))
         || stamp::date_time(line, b'T').is_some()
-        || crate::kernel::begins(line)
+        || readers::begins(line)
     {
         return true;
     }
@@ -463,6 +443,11 @@ pub(super) fn begins_known(line: &[u8]) -> bool {
         }
     }
     false
+}
+
+/// Whether a line is like one that this program reads: then a label before it is a launcher's.
+fn is_known(line: &[u8]) -> bool {
+    begins_known(line) || readers::is_known(line)
 }
 
 #[cfg(test)]

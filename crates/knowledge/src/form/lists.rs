@@ -240,7 +240,7 @@ pub(super) const NAME_OF: &[&str] = &[
 /// Values that mean: none.
 pub(super) const NOTHING: &[&str] = &[
     "0", "0.0", "none", "null", "nil", "false", "true", "[]", "{}", "''", "\"\"", "no", "ok", "disabled",
-    "off",
+    "n/a", "off",
 ];
 
 /// How schedulers, launchers and orchestrators name the end of a task or that it cannot begin.

@@ -136,6 +136,7 @@ fn the_search_leads_to_every_form() {
     for row in crate::message::all() {
         for line in row.examples().flat_map(str::lines).filter(|l| of(l).is_some()) {
             for shift in 0..4 {
+                // A line stands between line feeds.
                 let block = format!("{}\n{line}\n", &"   "[..shift]);
                 if wanted(block.as_bytes(), 0).is_none() {
                     missed.push(line);

@@ -383,6 +383,9 @@ pub(super) fn signal(message: &str) -> Option<&'static Signal> {
     }
     let lower = message.to_ascii_lowercase();
     for (at, _) in lower.match_indices("signal") {
+        if lower.get(..at)?.ends_with(|c: char| c.is_alphanumeric() || c == '_') {
+            continue;
+        }
         let rest = lower.get(at + 6..)?.trim_start_matches([' ', ':', '=', '#', '(']);
         let n = rest.bytes().take_while(u8::is_ascii_digit).count();
         if let Some(found) = rest.get(..n).and_then(|d| d.parse().ok()).and_then(signal::get) {

@@ -6,6 +6,7 @@
 
 use super::Row;
 use super::hash::{BITMAP_BITS, BUCKET_BITS, GRAM_BYTES, SHORT_GRAM_BYTES, STRIDE, hash};
+use super::pattern::Part;
 use crate::tables::{LONG_BITS, LONG_GRAMS, LONG_STARTS, SHORT_BITS, SHORT_GRAMS, SHORT_STARTS};
 
 /// Bytes of a block that are looked at before the next look at what is wanted.
@@ -20,10 +21,9 @@ pub struct Candidates {
 impl Candidates {
     /// Adds the rows that `text` may hold.
     pub fn look(&mut self, text: &[u8]) {
-        places(text, |key, long| {
-            let rows = grams(key, long);
-            for &(_, row) in rows {
-                if !self.rows.contains(&Row(row)) {
+        places(text, |at, key, long| {
+            for &(_, row) in grams(key, long) {
+                if !self.rows.contains(&Row(row)) && Row(row).stands_around(text, at, long) {
                     self.rows.push(Row(row));
                 }
             }
@@ -44,18 +44,23 @@ impl Candidates {
 pub fn wanted(block: &[u8], from: usize) -> Option<usize> {
     // Places are counted from the start of the block, so that a stretch is met wherever the search begins.
     let start = from - from % STRIDE;
-    let place = places(block.get(start..)?, |key, long| grams(key, long).is_empty())?;
+    let text = block.get(start..)?;
+    let place = places(text, |at, key, long| {
+        !grams(key, long).iter().any(|&(_, row)| Row(row).stands_around(block, start + at, long))
+    })?;
     Some(start + place)
 }
 
 /// Calls `visit` for each place whose gram may be of a row, until it says no; that place.
 #[inline]
-fn places(text: &[u8], mut visit: impl FnMut(u64, bool) -> bool) -> Option<usize> {
+fn places(text: &[u8], mut visit: impl FnMut(usize, u64, bool) -> bool) -> Option<usize> {
     let mut at = 0;
     while let Some(Ok(head)) = text.get(at..at + HEAD).map(<[u8; HEAD]>::try_from) {
         let key = u64::from_le_bytes(head);
         let short = key & ((1 << (8 * SHORT_GRAM_BYTES)) - 1);
-        if bit(&LONG_BITS, key) && !visit(key, true) || bit(&SHORT_BITS, short) && !visit(short, false) {
+        if bit(&LONG_BITS, key) && !visit(at, key, true)
+            || bit(&SHORT_BITS, short) && !visit(at, short, false)
+        {
             return Some(at);
         }
         at += STRIDE;
@@ -63,12 +68,29 @@ fn places(text: &[u8], mut visit: impl FnMut(u64, bool) -> bool) -> Option<usize
     // The last bytes are too few for a long gram.
     while let Some(Ok(head)) = text.get(at..at + SHORT_GRAM_BYTES).map(<[u8; SHORT_GRAM_BYTES]>::try_from) {
         let short = u64::from(u32::from_le_bytes(head));
-        if bit(&SHORT_BITS, short) && !visit(short, false) {
+        if bit(&SHORT_BITS, short) && !visit(at, short, false) {
             return Some(at);
         }
         at += STRIDE;
     }
     None
+}
+
+impl Row {
+    /// Whether a whole literal of the row stands where one of its grams was met.
+    #[cold]
+    fn stands_around(self, text: &[u8], at: usize, long: bool) -> bool {
+        let n = if long { GRAM_BYTES } else { SHORT_GRAM_BYTES };
+        let Some(gram) = text.get(at..at + n) else { return false };
+        self.parts().any(|part| {
+            let Part::Literal(literal) = part else { return false };
+            let literal = literal.as_bytes();
+            literal.windows(n).enumerate().filter(|(_, window)| *window == gram).any(|(offset, _)| {
+                at.checked_sub(offset).and_then(|start| text.get(start..start + literal.len()))
+                    == Some(literal)
+            })
+        })
+    }
 }
 
 #[inline]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use ringleader_check::baseline::ChangeKind;
+use ringleader_check::ChangeKind;
 use ringleader_check::{CheckResult, Impact, NodeReport, Verdict};
 
 use crate::report::{Detail, Look, quote};

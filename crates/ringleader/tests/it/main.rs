@@ -14,6 +14,7 @@ mod hand_made;
 mod hostile;
 mod live;
 mod machine_faults;
+mod modules;
 mod recorded;
 mod report;
 mod stub;

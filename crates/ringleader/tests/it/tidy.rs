@@ -134,7 +134,7 @@ fn doors(text: &str) -> Vec<String> {
 }
 
 /// A file up to its module of unit tests, which stands last.
-fn without_tests(text: &str) -> &str {
+pub(crate) fn without_tests(text: &str) -> &str {
     let mut end = text.len();
     for (at, _) in text.match_indices("#[cfg(test)]\n") {
         let declared = text[at..].lines().find(|line| !line.starts_with("#["));
@@ -146,7 +146,7 @@ fn without_tests(text: &str) -> &str {
 }
 
 /// Modules in files of their own that a file declares for tests alone.
-fn test_modules(text: &str) -> Vec<String> {
+pub(crate) fn test_modules(text: &str) -> Vec<String> {
     text.match_indices("#[cfg(test)]\n")
         .filter_map(|(at, _)| text[at..].lines().find(|line| !line.starts_with("#[")))
         .filter_map(|line| line.trim_start_matches("pub(crate) ").strip_prefix("mod ")?.strip_suffix(';'))
@@ -219,7 +219,7 @@ fn recorded_evidence_stays_small() {
     assert!(bytes < 15 << 20, "{bytes} bytes of cases");
 }
 
-fn rust_files(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let Ok(entries) = std::fs::read_dir(folder) else { return files };
     for entry in entries {

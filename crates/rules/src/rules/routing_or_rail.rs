@@ -42,11 +42,11 @@ pub(super) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let claims = scene
-        .claims
+        .claims()
         .of(Cause::RoutingOrRail)
         .chain(
             scene
-                .claims
+                .claims()
                 .of(Cause::IbGidOrRoceConfig)
                 .filter(|c| gid::pair(&c.text).is_some_and(|(a, b)| gid::apart(a, b))),
         )

@@ -10,7 +10,7 @@ use nvml_wrapper_sys::bindings::{
 };
 use ringleader_node::NvLink;
 
-use super::reading::{Asker, address};
+use super::asker::{Asker, address};
 use crate::sys::nvml::{self, Field};
 
 /// Counters by link: the first three up to Hopper, the others since Blackwell.

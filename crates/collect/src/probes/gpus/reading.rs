@@ -10,48 +10,14 @@ use nvml_wrapper::enum_wrappers::device::{
     TemperatureThreshold,
 };
 use nvml_wrapper::enums::device::UsedGpuMemory;
-use nvml_wrapper::error::NvmlError;
 use nvml_wrapper_sys::bindings::field_id::{
     NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, NVML_FI_DEV_MEMORY_TEMP, NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT,
 };
 use ringleader_node::{Ecc, Gpu, GpuProcess, PcieLink, Rows};
 
-use super::{is_unsupported, links, word};
+use super::asker::{Asker, address};
+use super::links;
 use crate::sys::nvml::{self, Field};
-
-/// Asks, keeps errors, and says what it is at.
-pub(super) struct Asker {
-    doing: Arc<Mutex<&'static str>>,
-    pub(super) failures: Vec<(String, String)>,
-    is_lost: bool,
-}
-
-impl Asker {
-    /// The answer, or None where there is none; an error that tells something is kept.
-    pub(super) fn ask<T>(
-        &mut self,
-        name: &'static str,
-        call: impl FnOnce() -> Result<T, NvmlError>,
-    ) -> Option<T> {
-        // A GPU that is off the bus answers no other question, and takes its time not to.
-        if self.is_lost {
-            return None;
-        }
-        if let Ok(mut doing) = self.doing.lock() {
-            *doing = name;
-        }
-        match call() {
-            Ok(value) => Some(value),
-            Err(error) => {
-                self.is_lost = matches!(error, NvmlError::GpuLost);
-                if !is_unsupported(&error) {
-                    self.failures.push((name.to_owned(), word(&error)));
-                }
-                None
-            }
-        }
-    }
-}
 
 /// Reads one GPU; counters twice, `window_ms` apart, if that is not zero.
 pub(super) fn read(device: &Device<'_>, index: u32, window_ms: u64, doing: Arc<Mutex<&'static str>>) -> Gpu {
@@ -248,28 +214,4 @@ fn uuid(bytes: &[u8; 16]) -> String {
         let _ = write!(text, "{byte:02x}");
     }
     text
-}
-
-/// `00000000:1B:00.0` as the kernel writes it, `0000:1b:00.0`.
-pub(super) fn address(bus_id: &str) -> String {
-    let lower = bus_id.to_ascii_lowercase();
-    match lower.split_once(':') {
-        Some((domain, rest)) if domain.len() > 4 => {
-            let (zeros, domain) = domain.split_at(domain.len() - 4);
-            if zeros.bytes().all(|b| b == b'0') { format!("{domain}:{rest}") } else { lower }
-        }
-        _ => lower,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_the_kernels() {
-        assert_eq!(address("00000000:1B:00.0"), "0000:1b:00.0");
-        assert_eq!(address("0008:01:00.0"), "0008:01:00.0");
-        assert_eq!(address("00010000:01:00.0"), "00010000:01:00.0");
-    }
 }

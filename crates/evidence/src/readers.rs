@@ -1,0 +1,225 @@
+//! The readers, one module each, and the one list that knows all of them.
+//!
+//! To add a reader: its file, its `mod` below and its line in the list. Sniffing, prefixes, documents and lines ask
+//! the list.
+
+mod bench;
+mod bundle;
+mod environment;
+mod fabric;
+mod flight;
+mod gpu;
+mod kernel;
+mod nccl;
+mod node;
+mod ras;
+mod ring;
+mod stacks;
+mod system;
+mod tables;
+mod torch;
+mod watch;
+
+use std::fmt;
+
+use crate::ground::{Document, Limits, Line, LineReader, NoLines, Sink};
+
+pub(crate) use self::kernel::next_word;
+
+/// Makes the list: a field of [`Lines`] for each reader, so that offering a line costs no indirect call, and [`ALL`].
+macro_rules! readers {
+    ($($name:ident: $lines:ty, $reader:expr;)*) => {
+        /// Which reader.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[expect(non_camel_case_types, reason = "called like their modules")]
+        pub(crate) enum Name { $(
+            #[doc = concat!("`", stringify!($name), "`.")]
+            $name,
+        )* }
+
+        /// All readers.
+        const ALL: &[(Name, Reader)] = &[$((Name::$name, $reader)),*];
+
+        /// The readers of lines of one source.
+        #[derive(Default)]
+        pub(crate) struct Lines { $(pub(crate) $name: $lines,)* }
+
+        impl Lines {
+            /// Offers a line to each reader until one takes it.
+            #[inline]
+            pub(crate) fn offer(&mut self, line: &Line<'_>, sink: &mut Sink<'_>) -> Option<Name> {
+                $(if self.$name.line(line, sink) { return Some(Name::$name); })*
+                None
+            }
+
+            /// The next line is the last one and has no end: it may be cut.
+            pub(crate) fn next_is_cut(&mut self) {
+                $(self.$name.next_is_cut();)*
+            }
+
+            /// End of the source, which is a log or is none.
+            pub(crate) fn finish(&mut self, is_log: bool, sink: &mut Sink<'_>) {
+                $(
+                    if !is_log { self.$name.is_no_log(sink); }
+                    self.$name.finish(sink);
+                )*
+            }
+        }
+
+        /// Whether a line begins like one of a log that is read here.
+        pub(crate) fn begins(line: &[u8]) -> bool {
+            $({
+                const READER: Reader = $reader;
+                if READER.begins.is_some_and(|begins| begins(line)) { return true; }
+            })*
+            false
+        }
+
+        /// Whether a line is like one that is read here, wherever its sign stands.
+        pub(crate) fn is_known(line: &[u8]) -> bool {
+            $({
+                const READER: Reader = $reader;
+                if READER.is_known.is_some_and(|is_known| is_known(line)) { return true; }
+            })*
+            begins(line)
+        }
+    };
+}
+
+// In the order in which they are offered a line or a document: cheap and certain ones first, the one that takes any
+// traceback last. Each line names the reader of lines, and what else the module reads or knows.
+readers! {
+    nccl: nccl::NcclReader, Reader { begins: Some(nccl::begins), is_known: Some(nccl::is_known), ..LINES };
+    kernel: kernel::KernelReader, Reader {
+        document: Some(kernel::read_json),
+        is_json_log: Some(kernel::is_journal),
+        begins: Some(kernel::begins),
+        ..LINES
+    };
+    stacks: stacks::StackReader, Reader { document: Some(stacks::read_json), begins: Some(stacks::begins), ..LINES };
+    ras: ras::RasTextReader, Reader { document: Some(ras::read_json), ..LINES };
+    gpu: gpu::GpuReader, Reader { document: Some(gpu::read_json), ..LINES };
+    tables: tables::TableReader, LINES;
+    environment: environment::EnvironmentReader, Reader { whole: Some(&ENVIRONMENT), ..LINES };
+    bench: bench::BenchReader, Reader { document: Some(bench::read_json), ..LINES };
+    fabric: fabric::FabricReader, Reader { document: Some(fabric::read_json), ..LINES };
+    system: system::SystemReader, Reader { document: Some(system::read_json), ..LINES };
+    torch: torch::TorchReader, Reader {
+        document: Some(torch::read_json),
+        begins: Some(torch::begins),
+        begins_error: Some(torch::begins_error),
+        ..LINES
+    };
+    flight: NoLines, Reader { document: Some(flight::read_json), whole: Some(&DUMP), ..LINES };
+    ring: NoLines, Reader { whole: Some(&RING), ..LINES };
+    // A snapshot holds lines of the kernel's log.
+    node: NoLines, Reader { document: Some(node::read_json::<kernel::KernelReader>), ..LINES };
+    watch: NoLines, Reader { document: Some(watch::read_json), ..LINES };
+    bundle: NoLines, Reader { document: Some(bundle::read_json), ..LINES };
+}
+
+/// A pickle of Flight Recorder.
+static DUMP: WholeFile = WholeFile {
+    name: "pickle",
+    is: flight::is_pickle,
+    max_bytes: |limits| limits.max_dump_bytes,
+    read: |name, bytes, kept, sink| flight::read_pickle(name, bytes, &mut kept.dumps, sink),
+};
+
+/// A ring of NCCL's plugin.
+static RING: WholeFile = WholeFile {
+    name: "ring",
+    is: |head| head.starts_with(ring::MAGIC),
+    // Many times what any ring has.
+    max_bytes: |_| 256 << 20,
+    read: |_, bytes, _, sink| ring::read(bytes, sink),
+};
+
+/// `/proc/PID/environ`.
+static ENVIRONMENT: WholeFile = WholeFile {
+    name: "environ",
+    is: environment::is_process,
+    // More than Linux lets a process have (128 KiB a variable, a quarter of the stack in all, usually 2 MiB).
+    max_bytes: |_| 8 << 20,
+    read: |_, bytes, _, sink| environment::read_process(bytes, sink),
+};
+
+/// What a module reads and knows besides lines.
+#[derive(Clone, Copy)]
+struct Reader {
+    /// Reads a JSON document, or leaves it (false) to the next reader.
+    document: Option<fn(&Document<'_>, &mut Sink<'_>) -> bool>,
+    /// Reads a file as a whole.
+    whole: Option<&'static WholeFile>,
+    /// Whether a file of JSON objects is read line by line.
+    is_json_log: Option<fn(&[u8]) -> bool>,
+    /// Whether a line surely is one of this format, told from its first bytes: a label before it is a launcher's.
+    begins: Option<fn(&[u8]) -> bool>,
+    /// The same, told from what the line holds.
+    is_known: Option<fn(&[u8]) -> bool>,
+    /// Whether a line states an error as a log does.
+    begins_error: Option<fn(&str) -> bool>,
+}
+
+/// A module that reads lines and nothing else.
+const LINES: Reader = Reader {
+    document: None,
+    whole: None,
+    is_json_log: None,
+    begins: None,
+    is_known: None,
+    begins_error: None,
+};
+
+/// A format of which a file is read as a whole.
+pub(crate) struct WholeFile {
+    name: &'static str,
+    is: fn(&[u8]) -> bool,
+    /// Bytes that are read.
+    pub(crate) max_bytes: fn(&Limits) -> u64,
+    /// Reads a file; the name is its innermost path.
+    pub(crate) read: fn(&str, &[u8], &mut Kept, &mut Sink<'_>),
+}
+
+impl fmt::Debug for WholeFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl PartialEq for WholeFile {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for WholeFile {}
+
+/// What files of one job share.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    dumps: flight::Before,
+}
+
+/// Reads a JSON document; false if no reader knows it.
+pub(crate) fn read_document(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
+    ALL.iter().filter_map(|(_, reader)| reader.document).any(|read| read(document, sink))
+}
+
+/// The format that a file with this head is of, if it is one that is read as a whole.
+pub(crate) fn whole_file(head: &[u8]) -> Option<&'static WholeFile> {
+    ALL.iter().filter_map(|(_, reader)| reader.whole).find(|format| (format.is)(head))
+}
+
+/// Whether a file of JSON objects with this head is a log.
+pub(crate) fn is_json_log(head: &[u8]) -> bool {
+    ALL.iter().filter_map(|(_, reader)| reader.is_json_log).any(|is_log| is_log(head))
+}
+
+/// Whether a line states an error as a log does.
+pub(crate) fn begins_error(text: &str) -> bool {
+    ALL.iter().filter_map(|(_, reader)| reader.begins_error).any(|begins| begins(text))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+//! The manifest of a bundle that `ringleader collect` wrote: `{"schema": "ringleader.bundle.v1", "items": […]}`.
+//!
+//! The items beside it are read as any file is. The manifest adds what only it knows: what was wanted and could not be
+//! had, and what was cut. Not collected is not health, so each of these is a note.
+
+use ringleader_model::{NoteKind, SourceKind};
+use serde_json::Value;
+
+use crate::ground::{Document, Sink};
+
+/// The major version that is read.
+const MAJOR: u64 = 1;
+
+/// Reads a manifest; false if the document is none.
+pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
+    let word = |key: &str| document.value.get(key).and_then(Value::as_str);
+    if !word("schema").is_some_and(|schema| schema.starts_with("ringleader.bundle.v")) {
+        return false;
+    }
+    sink.saw(SourceKind::Bundle);
+    let cite = document.cite(sink);
+    let major = document.value.pointer("/format/major").and_then(Value::as_u64).unwrap_or(MAJOR);
+    if major != MAJOR {
+        let version = word("tool_version").unwrap_or("a newer version");
+        let text = format!(
+            "a bundle of format {major}, this program reads {MAJOR}; its items were read, its manifest was not: use \
+             ringleader {version}"
+        );
+        sink.note(cite, NoteKind::UnknownVersion, text);
+        return true;
+    }
+    for item in document.value.get("items").and_then(Value::as_array).into_iter().flatten() {
+        let text = |key: &str| item.get(key).and_then(Value::as_str).unwrap_or_default();
+        let name = if text("name").is_empty() { origin(item) } else { text("name").to_owned() };
+        let what = format!("{} {name}", text("kind"));
+        if let Some(cut) = item.get("cut").and_then(|cut| cut.get("left_out_bytes")).and_then(Value::as_u64) {
+            let text = format!("{what}: {cut} bytes of its middle were left out at collection");
+            sink.note(cite, NoteKind::LimitReached, text);
+        }
+        let Some(outcome) = item.get("outcome").and_then(Value::as_object) else { continue };
+        for (word, why) in outcome {
+            let why = match why {
+                Value::String(why) => why.clone(),
+                Value::Array(chain) => chain.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(": "),
+                _ => continue,
+            };
+            match word.as_str() {
+                "failed" => {
+                    sink.note(cite, NoteKind::Unreadable, format!("{what} could not be collected: {why}"));
+                }
+                "skipped" => sink.note(cite, NoteKind::Remark, format!("{what} was not collected: {why}")),
+                "partial" => {
+                    sink.note(cite, NoteKind::Truncated, format!("{what} was collected in part: {why}"));
+                }
+                _ => {}
+            }
+        }
+    }
+    true
+}
+
+/// Where an item comes from, in words.
+fn origin(item: &Value) -> String {
+    let Some(origin) = item.get("origin").and_then(Value::as_object) else { return String::new() };
+    let words = origin.values().map(|value| match value {
+        Value::String(text) => text.clone(),
+        Value::Array(words) => words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "),
+        _ => String::new(),
+    });
+    words.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use ringleader_model::{NoteKind, SourceKind};
+
+    use crate::{Extract, Limits, Scratch};
+
+    fn read(text: &str) -> Extract {
+        crate::read("manifest.json", &mut text.as_bytes(), &mut Scratch::default(), &Limits::default())
+    }
+
+    #[test]
+    fn what_is_missing_is_a_note() {
+        let extract = read(
+            r#"{"schema": "ringleader.bundle.v1", "format": {"major": 1, "minor": 7}, "items": [
+                {"name": "n/a.log", "kind": "log", "outcome": "done",
+                 "cut": {"head_bytes": 1, "tail_bytes": 2, "left_out_bytes": 3}},
+                {"name": "", "kind": "stacks", "origin": {"reading": "stacks of pid 7"},
+                 "outcome": {"failed": ["open process 7", "not permitted"]}},
+                {"name": "", "kind": "ras", "origin": {"address": "localhost:28028"}, "outcome": {"skipped": "no"}}
+            ]}"#,
+        );
+        assert_eq!(extract.sources[0].kinds, [SourceKind::Bundle]);
+        assert!(extract.observations.is_empty());
+        let notes: Vec<(NoteKind, &str)> = extract.notes.iter().map(|n| (n.kind, n.text.as_str())).collect();
+        assert_eq!(
+            notes,
+            [
+                (NoteKind::LimitReached, "log n/a.log: 3 bytes of its middle were left out at collection"),
+                (
+                    NoteKind::Unreadable,
+                    "stacks stacks of pid 7 could not be collected: open process 7: not permitted"
+                ),
+                (NoteKind::Remark, "ras localhost:28028 was not collected: no"),
+            ]
+        );
+    }
+
+    #[test]
+    fn another_major_version_names_who_reads_it() {
+        let extract = read(
+            r#"{"schema": "ringleader.bundle.v2", "format": {"major": 2, "minor": 0}, "tool_version": "9.1.0"}"#,
+        );
+        assert!(extract.notes[0].text.ends_with("use ringleader 9.1.0"), "{:?}", extract.notes);
+    }
+}

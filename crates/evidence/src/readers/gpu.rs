@@ -1,0 +1,308 @@
+//! GPUs: every output of nvidia-smi, dcgmi's diagnostics, the driver's services, and the report that joins them all.
+//!
+//! Written by NVIDIA's closed tools; their layouts are all there is. Each output is told by its first line and read by
+//! the names in it, wherever in a file it stands: `nvidia-bug-report.sh` writes dozens of them one after another, with a
+//! line of 44 underscores between two, and so do people's own scripts.
+
+use std::sync::Arc;
+
+use ringleader_model::{Fact, GpuForm, GpuTable, Host, NoteKind, SourceKind, WallTime};
+
+use crate::ground::{Line, LineReader, Sink, Span, shell};
+
+mod csv;
+mod diag;
+mod field;
+mod links;
+mod monitor;
+mod query;
+mod service;
+mod table;
+mod topology;
+mod xml;
+
+pub(crate) use diag::read_json;
+
+/// GPUs of one output: no machine has more; a longer list is not kept.
+const MAX_GPUS: usize = 4_096;
+/// Processes, paths and failures of one output.
+const MAX_ROWS: usize = 100_000;
+const MAX_FAILURES: usize = 1_000;
+/// Longest prompt with its command.
+const MAX_PROMPT: usize = 300;
+
+/// What the tool prints in place of a table, or of one GPU.
+const FAILURES: [&str; 7] = [
+    "NVIDIA-SMI has failed because",
+    "Unable to determine the device handle for",
+    "Failed to initialize NVML",
+    "No devices were found",
+    "No devices found",
+    "GPU is lost",
+    "Failed to get GPU count",
+];
+
+/// Reads what is said of GPUs.
+#[derive(Default)]
+pub(crate) struct GpuReader {
+    open: Option<Open>,
+    diag: Option<diag::Table>,
+    service: Option<service::Service>,
+    /// The last line that was a date, which nvidia-smi prints before its table.
+    date: Option<(u32, WallTime)>,
+    /// Host of the last prompt of a shell.
+    host: Option<Host>,
+    /// The line that comes may lack its end.
+    is_cut: bool,
+}
+
+/// An output that is being read.
+struct Open {
+    fact: GpuTable,
+    span: Span,
+    form: Form,
+}
+
+/// What is needed to go on reading it.
+enum Form {
+    Table(table::Table),
+    Query(query::Query),
+    Xml(xml::Xml),
+    Csv(csv::Csv),
+    Links(links::Links),
+    Topology(topology::Topology),
+    Monitor(monitor::Monitor),
+    /// Nothing but failures so far.
+    Failures,
+}
+
+impl Form {
+    /// Lines after its last one within which an output may go on.
+    fn max_gap_lines(&self) -> u32 {
+        match self {
+            Self::Csv(_) | Self::Monitor(_) => 1,
+            Self::Xml(_) => 2_000,
+            _ => 8,
+        }
+    }
+}
+
+impl Open {
+    fn begin(form: GpuForm, state: Form, line: &Line<'_>, sink: &Sink<'_>) -> Self {
+        let fact = GpuTable { form, ..GpuTable::default() };
+        Self { fact, span: Span::begin(line, sink), form: state }
+    }
+
+    /// Whether the line is of this output.
+    fn take(&mut self, line: &Line<'_>, text: &str) -> bool {
+        match &mut self.form {
+            Form::Table(table) => table.line(&mut self.fact, text, line.number),
+            Form::Query(query) => query.line(&mut self.fact, text, line.number),
+            Form::Xml(xml) => xml.line(&mut self.fact, text, line.number),
+            Form::Csv(csv) => csv.line(&mut self.fact, text, line.number),
+            Form::Links(links::Links) => links::Links::line(&mut self.fact, text, line.number),
+            Form::Topology(topology) => topology.line(&mut self.fact, text, line.number),
+            Form::Monitor(monitor) => monitor.line(&mut self.fact, text, line.number),
+            Form::Failures => false,
+        }
+    }
+
+    fn close(mut self, sink: &mut Sink<'_>) {
+        match &self.form {
+            Form::Xml(xml) if !xml.is_complete() => {
+                let cite = sink.cite(self.span.last_line, self.span.end, self.span.end);
+                let text = "nvidia-smi's XML ends early; the GPUs before it were read".into();
+                sink.note(cite, NoteKind::Truncated, text);
+            }
+            Form::Monitor(monitor) => monitor.finish(&mut self.fact),
+            _ => {}
+        }
+        field::number_gpus(&mut self.fact);
+        self.span.push(SourceKind::NvidiaSmi, Fact::Gpus(self.fact.into()), sink);
+    }
+}
+
+impl LineReader for GpuReader {
+    fn line(&mut self, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
+        let Some(&first) = line.body.trim_ascii_start().first() else { return false };
+        // A cut line's last word may be part of one.
+        if std::mem::take(&mut self.is_cut) {
+            return false;
+        }
+        if self.go_on(line, sink) || self.begin(line, first, sink) {
+            if let Some(open) = &mut self.open {
+                open.span.on(self.host.as_ref());
+            }
+            return true;
+        }
+        self.prompt(line);
+        false
+    }
+
+    fn next_is_cut(&mut self) {
+        self.is_cut = true;
+    }
+
+    fn finish(&mut self, sink: &mut Sink<'_>) {
+        self.close(sink);
+        self.close_diag(sink);
+        self.close_service(sink);
+    }
+}
+
+impl GpuReader {
+    fn go_on(&mut self, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
+        let Some(open) = &mut self.open else { return false };
+        if line.number > open.span.last_line.saturating_add(open.form.max_gap_lines()) {
+            self.close(sink);
+            return false;
+        }
+        let Ok(text) = std::str::from_utf8(line.body) else { return false };
+        if open.take(line, text) {
+            open.span.add(line, sink);
+            return true;
+        }
+        false
+    }
+
+    fn begin(&mut self, line: &Line<'_>, first: u8, sink: &mut Sink<'_>) -> bool {
+        if line.body.len() > 8_192 && first != b'<' {
+            return false;
+        }
+        if matches!(first, b'M' | b'T' | b'W' | b'F' | b'S') && line.body.len() < 64 {
+            let at = std::str::from_utf8(line.body).ok().and_then(crate::ground::clock::ctime);
+            self.date = at.map(|at| (line.number, at)).or(self.date);
+        }
+        let Ok(text) = std::str::from_utf8(line.body) else { return false };
+        match first {
+            b'|' | b'+' => self.begin_table(line, text, sink) || self.diag_line(line, text, sink),
+            b'=' if text.contains("NVSMI LOG") => {
+                self.open(GpuForm::Query, Form::Query(query::Query::default()), line, sink)
+            }
+            b'<' => match xml::Xml::begin(text) {
+                Some(xml) => {
+                    self.open(GpuForm::Xml, Form::Xml(xml), line, sink);
+                    self.go_on_same(line, text);
+                    true
+                }
+                None => false,
+            },
+            b'#' => match monitor::Monitor::begin(text) {
+                Some(monitor) => {
+                    let form = monitor.form();
+                    self.open(form, Form::Monitor(monitor), line, sink)
+                }
+                None => false,
+            },
+            b'_' if text.starts_with("____________________________________________") => {
+                self.close(sink);
+                self.close_diag(sink);
+                self.close_service(sink);
+                false
+            }
+            b'S' if text.starts_with("Start of NVIDIA bug report log file") => {
+                sink.saw(SourceKind::BugReport);
+                true
+            }
+            b'N' | b'U' | b'F' | b'G' if self.failure(line, text, sink) => true,
+            b'G' => self.begin_gpu(line, text, sink),
+            0x1b => self.begin_topology(line, text, sink),
+            _ if first.is_ascii_lowercase() || first.is_ascii_digit() => match csv::Csv::begin(text) {
+                Some(csv) => {
+                    let is_data = csv.is_data();
+                    self.open(GpuForm::Csv, Form::Csv(csv), line, sink);
+                    if is_data {
+                        self.go_on_same(line, text);
+                    }
+                    true
+                }
+                None => self.service_line(line, text, sink),
+            },
+            _ => self.service_line(line, text, sink),
+        }
+    }
+
+    /// `root@node0:~# nvidia-smi`: what follows is of that host.
+    fn prompt(&mut self, line: &Line<'_>) {
+        if line.body.len() > MAX_PROMPT || memchr::memchr(b'@', line.body).is_none() {
+            return;
+        }
+        let Ok(text) = std::str::from_utf8(line.body) else { return };
+        if shell::command(text)
+            .is_some_and(|c| ["nvidia-smi", "dcgmi", "systemctl"].iter().any(|t| c.contains(t)))
+        {
+            self.host = shell::host(text).map(Arc::from);
+        }
+    }
+
+    /// The line that opened an output holds content too.
+    fn go_on_same(&mut self, line: &Line<'_>, text: &str) {
+        if let Some(open) = &mut self.open {
+            open.take(line, text);
+        }
+    }
+
+    fn open(&mut self, form: GpuForm, state: Form, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
+        self.close(sink);
+        let mut open = Open::begin(form, state, line, sink);
+        open.fact.at = line.tag.at;
+        self.open = Some(open);
+        true
+    }
+
+    fn begin_table(&mut self, line: &Line<'_>, text: &str, sink: &mut Sink<'_>) -> bool {
+        let Some(versions) = table::versions(text) else { return false };
+        let date = self.date.filter(|(n, _)| line.number <= n.saturating_add(3)).map(|(_, at)| at);
+        self.open(GpuForm::Table, Form::Table(table::Table::default()), line, sink);
+        if let Some(open) = &mut self.open {
+            (open.fact.driver_version, open.fact.cuda_version) = versions;
+            open.fact.at = date.or(open.fact.at);
+            open.span.at = open.fact.at;
+        }
+        true
+    }
+
+    /// `GPU 0: NVIDIA H200 (UUID: …)` of a list, `GPU 00000000:00:06.0` of a query without its heading, or the heading
+    /// of a topology without its colour.
+    fn begin_gpu(&mut self, line: &Line<'_>, text: &str, sink: &mut Sink<'_>) -> bool {
+        if links::heading(text).is_some() {
+            self.open(GpuForm::List, Form::Links(links::Links), line, sink);
+        } else if query::gpu_heading(text).is_some() {
+            self.open(GpuForm::Query, Form::Query(query::Query::default()), line, sink);
+        } else {
+            return self.begin_topology(line, text, sink);
+        }
+        self.go_on_same(line, text);
+        true
+    }
+
+    fn begin_topology(&mut self, line: &Line<'_>, text: &str, sink: &mut Sink<'_>) -> bool {
+        match topology::Topology::begin(text) {
+            Some(topology) => self.open(GpuForm::Topology, Form::Topology(topology), line, sink),
+            None => false,
+        }
+    }
+
+    fn failure(&mut self, line: &Line<'_>, text: &str, sink: &mut Sink<'_>) -> bool {
+        if !FAILURES.iter().any(|f| text.trim_ascii_start().starts_with(f)) {
+            return false;
+        }
+        let said = crate::ground::bounded_text(line.body, 300).into_boxed_str();
+        let open = self.open.get_or_insert_with(|| Open::begin(GpuForm::Table, Form::Failures, line, sink));
+        if open.fact.failures.len() < MAX_FAILURES {
+            open.fact.failures.push((line.number, said));
+        }
+        open.span.last_line = line.number;
+        open.span.end = open.span.end.max(line.end());
+        true
+    }
+
+    fn close(&mut self, sink: &mut Sink<'_>) {
+        if let Some(open) = self.open.take() {
+            open.close(sink);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

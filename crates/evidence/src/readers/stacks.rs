@@ -1,0 +1,175 @@
+//! Stacks of live processes: py-spy, faulthandler on request, gdb, `/proc/PID/stack`.
+//!
+//! One file may hold many processes, and a stack may stand in the middle of a log. The form that faulthandler prints on
+//! a crash (after `Fatal Python error: …`) is a statement about that crash and is left to the torch reader.
+//! Frames are kept innermost first, as all these tools print them.
+
+use ringleader_model::{
+    Cite, Fact, Frame, Pid, ProcessStacks, SourceKind, StackTool, ThreadStack, WallTime, Who,
+};
+
+use crate::ground::{Line, LineReader, Sink};
+
+mod gdb;
+mod json;
+mod kernel;
+mod python;
+
+pub(crate) use json::read_json;
+
+/// Stacks in a text file.
+#[derive(Default)]
+pub(crate) struct StackReader {
+    open: Option<Open>,
+    /// Up to this line `Thread 0x…` belongs to a crash.
+    crash_until: u32,
+    /// Process that a line before said the next stack is of, and the line it said so on.
+    announced: Option<(Pid, u32)>,
+    /// The line that comes may lack its end, so that its last number cannot be trusted.
+    is_cut: bool,
+}
+
+/// A process whose stacks are being read.
+struct Open {
+    fact: ProcessStacks,
+    first: Cite,
+    end: u64,
+    text: Vec<u8>,
+    who: Who,
+    at: Option<WallTime>,
+    /// Lines may still be added to the last thread.
+    in_thread: bool,
+    /// The last line that was taken.
+    last_line: u32,
+}
+
+/// Lines after a crash message within which threads belong to it; every line of the crash counts anew.
+const CRASH_LINES: u32 = 400;
+/// Other lines that may stand between two threads of a process.
+const MAX_GAP_LINES: u32 = 200;
+/// Most frames kept of a thread, and threads of a process: what is deeper is runaway recursion or hostile.
+const MAX_FRAMES: usize = 4_096;
+const MAX_THREADS: usize = 65_536;
+
+impl Open {
+    fn begin(tool: StackTool, line: &Line<'_>, sink: &Sink<'_>) -> Self {
+        Self {
+            fact: ProcessStacks { tool, ..ProcessStacks::default() },
+            first: sink.cite(line.number, line.offset, line.end()),
+            end: line.end(),
+            text: Vec::new(),
+            who: line.tag.who.clone(),
+            at: line.tag.at,
+            in_thread: false,
+            last_line: line.number,
+        }
+    }
+
+    fn took(&mut self, line: &Line<'_>, sink: &Sink<'_>) {
+        self.end = line.end();
+        self.last_line = line.number;
+        if self.text.len() < sink.limits.max_text_chars {
+            if !self.text.is_empty() {
+                self.text.push(b'\n');
+            }
+            self.text.extend_from_slice(line.body.get(..sink.limits.max_text_chars).unwrap_or(line.body));
+        }
+    }
+
+    fn thread(&mut self, thread: ThreadStack) {
+        self.in_thread = self.fact.threads.len() < MAX_THREADS;
+        if self.in_thread {
+            self.fact.threads.push(thread);
+        }
+    }
+
+    fn frame(&mut self, frame: Frame) {
+        if let Some(thread) = self.fact.threads.last_mut().filter(|t| t.frames.len() < MAX_FRAMES) {
+            thread.frames.push(frame);
+        }
+    }
+}
+
+impl StackReader {
+    fn close(&mut self, sink: &mut Sink<'_>) {
+        let Some(mut open) = self.open.take() else { return };
+        // A `Process 12: …` line that nothing followed was a print of the program.
+        if open.fact.threads.is_empty() && open.fact.failure.is_none() {
+            return;
+        }
+        sink.saw(SourceKind::Stacks);
+        open.who.pid = open.fact.pid.or(open.who.pid);
+        let cite = Cite { end: open.end, ..open.first };
+        sink.push(cite, open.who, open.at, Fact::Stacks(open.fact.into()), &open.text);
+    }
+
+    fn begin(&mut self, tool: StackTool, line: &Line<'_>, sink: &mut Sink<'_>) -> &mut Open {
+        self.close(sink);
+        let mut open = Open::begin(tool, line, sink);
+        // What announced it stands right before it.
+        if let Some((pid, at)) = self.announced.take()
+            && line.number <= at.saturating_add(3)
+        {
+            open.fact.pid = Some(pid);
+        }
+        self.open.insert(open)
+    }
+
+    /// The process being read, if it is of this tool and from the same speaker; else a new one.
+    fn open_of(&mut self, tool: StackTool, line: &Line<'_>, sink: &mut Sink<'_>) -> &mut Open {
+        let goes_on = self.open.as_ref().is_some_and(|o| {
+            let is_near = line.number <= o.last_line.saturating_add(MAX_GAP_LINES);
+            o.fact.tool == tool && o.fact.failure.is_none() && o.who == line.tag.who && is_near
+        });
+        if !goes_on {
+            self.begin(tool, line, sink);
+        }
+        self.open.get_or_insert_with(|| Open::begin(tool, line, sink))
+    }
+}
+
+/// Whether a line begins what Python says of its own crash.
+pub(crate) fn begins(line: &[u8]) -> bool {
+    line.starts_with(b"Fatal Python error: ")
+}
+
+impl LineReader for StackReader {
+    fn line(&mut self, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
+        let Some(&first) = line.body.first() else { return false };
+        // Cheap refusal of what is no stack: nearly every line of a log.
+        let is_possible = match first {
+            b' ' | b'#' => self.open.is_some() || line.body.starts_with(b"#0  "),
+            b'T' | b'P' | b'C' | b'E' | b'R' | b'F' | b'p' | b'[' | b'=' | b'/' | b'A' | b'w' => true,
+            _ => false,
+        };
+        if is_possible && let Ok(body) = std::str::from_utf8(line.body) {
+            if body.starts_with("Fatal Python error") {
+                self.crash_until = line.number.saturating_add(CRASH_LINES);
+                self.close(sink);
+                return false;
+            }
+            if self.python(body, line, sink)
+                || !self.is_cut && (self.gdb(body, line, sink) || self.kernel(body, line, sink))
+            {
+                return true;
+            }
+        }
+        if let Some(open) = &mut self.open
+            && !line.body.trim_ascii().is_empty()
+        {
+            open.in_thread = false;
+        }
+        false
+    }
+
+    fn next_is_cut(&mut self) {
+        self.is_cut = true;
+    }
+
+    fn finish(&mut self, sink: &mut Sink<'_>) {
+        self.close(sink);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,245 @@
+//! Events of `ringleader watch`, `ringleader.watch.v1`: what `--json` prints, one object a line, and what a bundle that a
+//! watcher took says of why it was taken.
+//!
+//! ```text
+//! {"schema": "ringleader.watch.v1", "at": 1795308064.1, "event": "stall", "comm": "7e7f3342744da618", "since": 1795308055.7,
+//!  "after_s": 8.4, "expected_s": 8.0, "shape": "not-started", "text": "…", "suspects": [0, 1], "states": […]}
+//! ```
+//!
+//! Written by `crates/watch`, whose types hold the format. Only stalls, that they are over, slow links, and who was which rank,
+//! say something of the job that the rest of the evidence does not; a verdict among the events is an answer, no evidence.
+//! Ranks that are late show in the rings, too.
+
+use ringleader_model::{
+    Fact, LocalRank, NoteKind, Pid, Rank, SourceKind, StallShape, WallTime, WatchEvent, WatchedLink,
+    WatchedStall, Who,
+};
+use serde_json::Value;
+
+use crate::ground::{Document, Sink, bounded_text};
+
+/// Suspects that are read.
+const MAX_SUSPECTS: usize = 1024;
+/// Processes of one event that are read.
+const MAX_RANKS: usize = 16_384;
+/// Seconds since 1970 beyond which a time is none: year 2200.
+const MAX_SECONDS: f64 = 7_258_118_400.0;
+
+/// Reads an event; false if the document is none.
+pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
+    let word = |key: &str| document.value.get(key).and_then(Value::as_str).unwrap_or_default();
+    let Some(version) = word("schema").strip_prefix("ringleader.watch.v") else { return false };
+    sink.saw(SourceKind::Watch);
+    let cite = document.cite(sink);
+    if version != "1" {
+        let text = format!("an event of format {version}, this program reads 1; a newer ringleader reads it");
+        sink.note(cite, NoteKind::UnknownVersion, text);
+        return true;
+    }
+    let seconds = |key: &str| document.value.get(key).and_then(Value::as_f64).and_then(ns);
+    let event = match word("event") {
+        "stall" => {
+            let (Some(since_ns), Some(after_ns)) = (seconds("since"), seconds("after_s")) else {
+                let text = "a stall that does not say since when; it was left out".to_owned();
+                sink.note(cite, NoteKind::Malformed, text);
+                return true;
+            };
+            let suspects = document.value.get("suspects").and_then(Value::as_array).into_iter().flatten();
+            let suspects = suspects.filter_map(|rank| u32::try_from(rank.as_u64()?).ok().map(Rank));
+            let limit = sink.limits.max_text_chars;
+            WatchEvent::Stall(Box::new(WatchedStall {
+                comm: number(word("comm")),
+                since_ns,
+                after_ns,
+                expected_ns: seconds("expected_s").unwrap_or_default(),
+                shape: match word("shape") {
+                    "start" => StallShape::Start,
+                    _ => StallShape::Other,
+                },
+                suspects: suspects.take(MAX_SUSPECTS).collect(),
+                text: bounded_text(word("text").as_bytes(), limit).into(),
+            }))
+        }
+        "ranks" => {
+            let ranks = || document.value.get("ranks").and_then(Value::as_array).into_iter().flatten();
+            let began = |rank: &Value| rank.get("began").and_then(Value::as_f64).and_then(ns);
+            if let Some(began_ns) = ranks().filter_map(began).min() {
+                let at = Some(WallTime { ns: began_ns, error_ns: 0, has_year: true });
+                let event = WatchEvent::Began(began_ns);
+                sink.push(cite, Who::default(), at, Fact::Watch(event), b"watch: the first process began");
+            }
+            let ranks = ranks();
+            WatchEvent::Ranks(ranks.filter_map(process).take(MAX_RANKS).collect())
+        }
+        "recovered" => WatchEvent::Recovered(number(word("comm"))),
+        "straggler" if word("of") == "network" => {
+            let rank = |key: &str| document.value.get(key)?.as_u64()?.try_into().ok().map(Rank);
+            let Some(own) = rank("rank") else {
+                let text = "a slow link that does not say whose; it was left out".to_owned();
+                sink.note(cite, NoteKind::Malformed, text);
+                return true;
+            };
+            let text = bounded_text(word("text").as_bytes(), sink.limits.max_text_chars).into();
+            WatchEvent::SlowLink(Box::new(WatchedLink { rank: own, peer: rank("peer"), text }))
+        }
+        _ => return true,
+    };
+    let at = seconds("at").map(|ns| WallTime { ns, error_ns: 0, has_year: true });
+    let text = match &event {
+        WatchEvent::Stall(stall) => format!(
+            "watch: stood still for {:.1} s, {:.1} s would be usual; {}",
+            stall.after_ns as f64 / 1e9,
+            stall.expected_ns as f64 / 1e9,
+            stall.text
+        ),
+        WatchEvent::Recovered(_) => "watch: moves again".to_owned(),
+        WatchEvent::Began(_) => "watch: the first process began".to_owned(),
+        WatchEvent::SlowLink(link) => format!("watch: {}", link.text),
+        WatchEvent::Ranks(ranks) => format!("watch: {} processes with a rank", ranks.len()),
+    };
+    sink.push(cite, Who::default(), at, Fact::Watch(event), text.as_bytes());
+    true
+}
+
+/// A process with its rank.
+fn process(value: &Value) -> Option<Who> {
+    let number = |key: &str| value.get(key).and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok());
+    let host = value.get("host").and_then(Value::as_str).filter(|host| !host.is_empty());
+    Some(Who {
+        rank: Some(Rank(number("rank")?)),
+        local_rank: number("local_rank").map(LocalRank),
+        host: host.map(crate::ground::host_of),
+        pid: Some(Pid(number("pid").filter(|pid| *pid != 0)?)),
+    })
+}
+
+/// NCCL's number of a communicator. Those that the watcher has made up, for interfaces that tell none, begin with `?`.
+fn number(comm: &str) -> Option<u64> {
+    u64::from_str_radix(comm, 16).ok()
+}
+
+/// Seconds as nanoseconds, to the microsecond: more digits a number since 1970 does not hold. None for what is no time.
+fn ns(seconds: f64) -> Option<i64> {
+    (0.0..MAX_SECONDS).contains(&seconds).then(|| (seconds * 1e6).round() as i64 * 1_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use ringleader_model::{Fact, NoteKind, SourceKind, WatchEvent, WatchedStall};
+
+    use crate::{Extract, Limits, Scratch};
+
+    const STALL: &str = r#"{"schema": "ringleader.watch.v1", "at": 1795308064.5, "event": "stall",
+        "comm": "7e7f3342744da618", "comm_name": "default_pg", "op": {"kind": "AllReduce", "number": 0}, "since": 1795308055.25,
+        "after_s": 9.25, "expected_s": 8.0, "shape": "never-entered", "text": "rank 3 has not entered AllReduce 0",
+        "states": [{"rank": 3, "host": "n0", "pid": 7, "state": "waiting", "detail": ""}], "n_states": [["waiting", 1]],
+        "suspects": [3, 900000, 4294967296, "x"], "victims": []}"#;
+
+    fn read(text: &[u8]) -> Extract {
+        crate::read("stall.json", &mut &*text, &mut Scratch::default(), &Limits::default())
+    }
+
+    fn events(extract: &Extract) -> Vec<&WatchEvent> {
+        let facts = extract.observations.iter();
+        facts.filter_map(|o| if let Fact::Watch(event) = &o.fact { Some(event) } else { None }).collect()
+    }
+
+    #[test]
+    fn a_stall_as_the_watcher_prints_it() {
+        let extract = read(STALL.as_bytes());
+        assert_eq!(extract.sources[0].kinds, [SourceKind::Watch]);
+        let expected = WatchedStall {
+            comm: Some(0x7e7f_3342_744d_a618),
+            since_ns: 1_795_308_055_250_000_000,
+            after_ns: 9_250_000_000,
+            expected_ns: 8_000_000_000,
+            shape: StallShape::Other,
+            suspects: [3, 900_000].into_iter().map(ringleader_model::Rank).collect(),
+            text: "rank 3 has not entered AllReduce 0".into(),
+        };
+        assert_eq!(events(&extract), [&WatchEvent::Stall(Box::new(expected))]);
+        let observation = &extract.observations[0];
+        assert_eq!(observation.at.map(|at| at.ns), Some(1_795_308_064_500_000_000));
+        assert_eq!(
+            &*observation.text,
+            "watch: stood still for 9.2 s, 8.0 s would be usual; rank 3 has not entered AllReduce 0"
+        );
+    }
+
+    #[test]
+    fn a_whole_run_line_by_line() {
+        let stall = STALL.replace('\n', " ");
+        let text = format!(
+            "{{\"schema\": \"ringleader.watch.v1\", \"at\": 1.0, \"event\": \"watching\", \"nodes\": 1}}\n{stall}\n\
+             {{\"schema\": \"ringleader.watch.v1\", \"at\": 2.0, \"event\": \"recovered\", \"comm\": \"\", \"after_s\": 3.0}}\n\
+             {{\"schema\": \"ringleader.watch.v1\", \"at\": 3.0, \"event\": \"verdict\", \"report\": {{\"verdict\": {{}}}}}}\n"
+        );
+        let extract = read(text.as_bytes());
+        let events = events(&extract);
+        assert!(matches!(events[..], [WatchEvent::Stall(_), WatchEvent::Recovered(None)]), "{events:?}");
+        assert_eq!(extract.observations[0].cite.line, 2);
+        assert!(extract.notes.is_empty(), "{:?}", extract.notes);
+    }
+
+    #[test]
+    fn who_was_which_rank() {
+        let text = r#"{"schema": "ringleader.watch.v1", "at": 1.0, "event": "ranks", "ranks": [
+            {"rank": 2, "local_rank": 0, "host": "n1.cluster", "pid": 17, "state": "dead", "began": 7.5},
+            {"rank": 3, "pid": 0}, 4]}"#;
+        let extract = read(text.as_bytes());
+        let [WatchEvent::Began(began), WatchEvent::Ranks(ranks)] = &events(&extract)[..] else {
+            panic!("{extract:?}")
+        };
+        assert_eq!(*began, 7_500_000_000);
+        assert_eq!(ranks.len(), 1);
+        assert_eq!((ranks[0].host.as_deref(), ranks[0].pid.map(|pid| pid.0)), (Some("n1"), Some(17)));
+    }
+
+    #[test]
+    fn a_slow_link_and_a_rank_that_is_late() {
+        let text = r#"{"schema": "ringleader.watch.v1", "at": 1.0, "event": "straggler", "rank": 2, "late_ms": 9.5, "share": 0.9,
+            "of": "network", "comm": "7e", "peer": null, "text": "the link of rank 2 (10.0.0.2) is slow"}"#;
+        let extract = read(text.as_bytes());
+        let [WatchEvent::SlowLink(link)] = &events(&extract)[..] else { panic!("{extract:?}") };
+        assert_eq!((link.rank.0, link.peer), (2, None));
+        assert_eq!(&*extract.observations[0].text, "watch: the link of rank 2 (10.0.0.2) is slow");
+        let pair = read(text.replace("null", "7").as_bytes());
+        let [WatchEvent::SlowLink(link)] = &events(&pair)[..] else { panic!("{pair:?}") };
+        assert_eq!(link.peer.map(|rank| rank.0), Some(7));
+        assert_eq!(events(&read(text.replace("network", "host").as_bytes())), [] as [&WatchEvent; 0]);
+        let nobody = read(text.replace("\"rank\": 2", "\"rank\": -2").as_bytes());
+        assert_eq!((nobody.observations.len(), nobody.notes[0].kind), (0, NoteKind::Malformed));
+    }
+
+    #[test]
+    fn what_is_no_event_of_ours() {
+        let extract = read(STALL.replace("watch.v1", "watch.v2").as_bytes());
+        assert_eq!(extract.notes[0].kind, NoteKind::UnknownVersion);
+        for forged in [
+            STALL.replace("1795308055.25", "1e300"),
+            STALL.replace("1795308055.25", "-5"),
+            STALL.replace("\"after_s\": 9.25,", ""),
+        ] {
+            let extract = read(forged.as_bytes());
+            assert!(extract.observations.is_empty());
+            assert_eq!(extract.notes[0].kind, NoteKind::Malformed, "{forged}");
+        }
+        // Cut in the middle it is said to be so.
+        assert!(!read(&STALL.as_bytes()[..STALL.len() / 2]).notes.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn any_change_is_read_without_a_panic(at in 0..STALL.len(), bytes in prop::collection::vec(any::<u8>(), 0..8)) {
+            let mut changed = STALL.as_bytes().to_vec();
+            let end = (at + bytes.len()).min(changed.len());
+            changed.splice(at..end, bytes);
+            for observation in read(&changed).observations {
+                if let Fact::Watch(WatchEvent::Stall(stall)) = observation.fact {
+                    prop_assert!(stall.since_ns >= 0 && stall.after_ns >= 0 && stall.expected_ns >= 0);
+                }
+            }
+        }
+    }
+}
