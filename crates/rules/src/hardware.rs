@@ -43,6 +43,11 @@ impl<'s, 'a> Seen<'s, 'a> {
         Self::of(scene, |e| matches!(&e.event.kind, KernelEventKind::Xid(x) if is_it(x)))
     }
 
+    /// The same for Xids that the table gives to this rule.
+    pub(crate) fn own(scene: &'s Scene<'a>, rule: &Rule) -> Option<Self> {
+        Self::of(scene, |e| is_own(rule, e.event))
+    }
+
     /// The statements, earliest first.
     pub(crate) fn events(&self) -> &[&'s KernelStatement<'a>] {
         &self.events
@@ -256,6 +261,11 @@ pub(crate) fn is_lost_gpu(event: &KernelEvent) -> bool {
         KernelEventKind::Xid(x) => x.code == 79,
         _ => false,
     }
+}
+
+/// An Xid that the table gives to this rule.
+pub(crate) fn is_own(rule: &Rule, event: &KernelEvent) -> bool {
+    matches!(&event.kind, KernelEventKind::Xid(x) if xid::get(x.code).is_some_and(|row| row.rule == rule.id))
 }
 
 /// One of these Xids.

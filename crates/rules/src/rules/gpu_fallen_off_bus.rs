@@ -31,7 +31,7 @@ use ringleader_model::{
 
 use crate::gpu_state::{Proof, Shown, graded, with};
 use crate::hardware::{Both, Seen, is_lost_gpu};
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use crate::told::{Told, add_culprit, found};
 use ringleader_correlate::Member;
 use ringleader_correlate::Scene;
@@ -42,7 +42,6 @@ pub(super) static RULE: Rule = Rule {
     id: "gpu-fallen-off-bus",
     title: "the GPU is gone from PCIe",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog, Input::KernelLog, Input::Gpus, Input::Processes],
     doc: include_str!("gpu_fallen_off_bus.rs"),
     check,
 };

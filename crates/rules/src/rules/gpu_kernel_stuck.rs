@@ -27,7 +27,7 @@ use ringleader_model::{
 
 use crate::drafting;
 use crate::hardware::{ONE_FAULT_S, follows, is_lost_gpu, is_xid};
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::machine::kernel::Bond;
 use ringleader_correlate::operation;
@@ -42,15 +42,6 @@ pub(super) static RULE: Rule = Rule {
     id: "gpu-kernel-stuck",
     title: "a kernel before the collective never ends on one GPU",
     since: "0.1",
-    reads: &[
-        Input::Ring,
-        Input::FlightRecorder,
-        Input::Gpus,
-        Input::Stacks,
-        Input::Ras,
-        Input::NcclLog,
-        Input::KernelLog,
-    ],
     doc: include_str!("gpu_kernel_stuck.rs"),
     check,
 };

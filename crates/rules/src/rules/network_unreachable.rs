@@ -22,7 +22,7 @@ use ringleader_model::{
 };
 
 use crate::drafting;
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::process::condition::ProcessState;
 use ringleader_correlate::process::fate::Fate;
 use ringleader_correlate::track::View;
@@ -34,14 +34,6 @@ pub(super) static RULE: Rule = Rule {
     id: "network-unreachable",
     title: "a node stopped answering on the network",
     since: "0.1",
-    reads: &[
-        Input::Ring,
-        Input::Ras,
-        Input::TorchLog,
-        Input::Processes,
-        Input::NcclLog,
-        Input::FlightRecorder,
-    ],
     doc: include_str!("network_unreachable.rs"),
     check,
 };

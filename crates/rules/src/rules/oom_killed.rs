@@ -30,7 +30,7 @@ use ringleader_knowledge::signal::{SIGKILL, is_exit_by};
 use ringleader_model::{Cause, Impact, KernelEventKind, OomKill, Rank, Severity, Weight};
 
 use crate::hardware::{Both, Seen};
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Outcome, Rule};
 use crate::told::{Told, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::machine::kernel::Bond;
@@ -40,7 +40,6 @@ pub(super) static RULE: Rule = Rule {
     id: "oom-killed",
     title: "host memory ran out",
     since: "0.1",
-    reads: &[Input::TorchLog, Input::KernelLog],
     doc: include_str!("oom_killed.rs"),
     check,
 };

@@ -24,7 +24,7 @@ use ringleader_model::{
 };
 
 use crate::drafting;
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::process::condition::{Condition, ProcessState};
 use ringleader_correlate::process::fate::Fate;
 use ringleader_correlate::{Member, Scene};
@@ -34,7 +34,6 @@ pub(super) static RULE: Rule = Rule {
     id: "peer-process-died",
     title: "a rank is gone and nothing tells why",
     since: "0.1",
-    reads: &[Input::TorchLog, Input::NcclLog, Input::Ras, Input::FlightRecorder],
     doc: include_str!("peer_process_died.rs"),
     check,
 };

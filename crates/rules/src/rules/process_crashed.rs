@@ -27,7 +27,7 @@ use ringleader_model::{
 
 use crate::drafting;
 use crate::hardware::Seen;
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::machine::kernel::Bond;
 use ringleader_correlate::process::condition;
@@ -39,7 +39,6 @@ pub(super) static RULE: Rule = Rule {
     id: "process-crashed",
     title: "a rank crashed by itself",
     since: "0.1",
-    reads: &[Input::TorchLog, Input::KernelLog],
     doc: include_str!("process_crashed.rs"),
     check,
 };

@@ -26,7 +26,7 @@ use ringleader_model::{
 };
 
 use crate::drafting;
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::machine::kernel::Coverage;
 use ringleader_correlate::process::fate::{End, Killer, has_escalated};
@@ -36,7 +36,6 @@ pub(super) static RULE: Rule = Rule {
     id: "process-killed",
     title: "a rank was killed from outside",
     since: "0.1",
-    reads: &[Input::TorchLog, Input::KernelLog, Input::System],
     doc: include_str!("process_killed.rs"),
     check,
 };

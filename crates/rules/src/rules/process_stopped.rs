@@ -20,7 +20,7 @@
 use ringleader_model::{Cause, Confidence, Impact, Weight};
 
 use crate::drafting;
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::process::fate::{Fate, Life};
 
@@ -29,7 +29,6 @@ pub(super) static RULE: Rule = Rule {
     id: "process-stopped",
     title: "a rank is stopped",
     since: "0.1",
-    reads: &[Input::Processes, Input::FlightRecorder, Input::Ras, Input::Stacks],
     doc: include_str!("process_stopped.rs"),
     check,
 };

@@ -24,7 +24,7 @@ use ringleader_model::{Cause, Confidence, Host, Impact, KernelEventKind, Need, S
 use crate::drafting;
 use crate::hardware::{Seen, storage};
 use crate::health;
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::machine::kernel::Bond;
 use ringleader_correlate::process::fate::{Fate, Life};
@@ -34,7 +34,6 @@ pub(super) static RULE: Rule = Rule {
     id: "process-uninterruptible",
     title: "a rank hangs in the kernel",
     since: "0.1",
-    reads: &[Input::Processes, Input::FlightRecorder, Input::Ras, Input::Stacks, Input::KernelLog],
     doc: include_str!("process_uninterruptible.rs"),
     check,
 };

@@ -22,7 +22,7 @@
 use ringleader_model::{Cause, Confidence, Impact, Weight};
 
 use crate::drafting;
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::process::fate::End;
 
@@ -31,14 +31,6 @@ pub(super) static RULE: Rule = Rule {
     id: "rank-exited-early",
     title: "a rank ended normally while its peers still communicate",
     since: "0.1",
-    reads: &[
-        Input::Ring,
-        Input::Processes,
-        Input::Ras,
-        Input::NcclLog,
-        Input::TorchLog,
-        Input::FlightRecorder,
-    ],
     doc: include_str!("rank_exited_early.rs"),
     check,
 };

@@ -36,7 +36,7 @@ use ringleader_model::{
 };
 
 use crate::health;
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use crate::told;
 use ringleader_correlate::Scene;
 use ringleader_correlate::when::year::in_year;
@@ -47,7 +47,6 @@ pub(super) static RULE: Rule = Rule {
     id: "scheduler-account",
     title: "the scheduler ended the job",
     since: "0.1",
-    reads: &[Input::Scheduler, Input::System, Input::TorchLog],
     doc: include_str!("scheduler_account.rs"),
     check,
 };

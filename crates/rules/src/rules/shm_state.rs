@@ -32,7 +32,7 @@ use ringleader_model::{
 };
 
 use crate::drafting;
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use crate::told::got_going;
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::tools::{is_full, is_small, shown};
@@ -42,7 +42,6 @@ pub(super) static RULE: Rule = Rule {
     id: "shm-state",
     title: "/dev/shm is full or closed",
     since: "0.1",
-    reads: &[Input::System],
     doc: include_str!("shm_state.rs"),
     check,
 };

@@ -31,7 +31,7 @@ use ringleader_model::{
 };
 
 use crate::drafting;
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::track::Node;
 use ringleader_correlate::track::{Group, Origin, Track, View};
@@ -42,7 +42,6 @@ pub(super) static RULE: Rule = Rule {
     id: "straggler",
     title: "one rank is persistently slower than its peers",
     since: "0.1",
-    reads: &[Input::Ring, Input::FlightRecorder, Input::System, Input::Watch],
     doc: include_str!("straggler.rs"),
     check,
 };

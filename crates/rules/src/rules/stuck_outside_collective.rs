@@ -25,7 +25,7 @@ use ringleader_model::{Cause, Confidence, Impact, Need, Rank, Weight};
 
 use crate::drafting;
 use crate::hardware::storage;
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::process::condition::{Busy, Condition, ProcessState};
 use ringleader_correlate::process::fate::Fate;
@@ -38,7 +38,6 @@ pub(super) static RULE: Rule = Rule {
     id: "stuck-outside-collective",
     title: "a rank is alive but stands outside any collective",
     since: "0.1",
-    reads: &[Input::Stacks, Input::Ring, Input::FlightRecorder, Input::Ras, Input::NcclLog, Input::KernelLog],
     doc: include_str!("stuck_outside_collective.rs"),
     check,
 };

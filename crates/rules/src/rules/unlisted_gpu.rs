@@ -31,7 +31,7 @@ use ringleader_model::{
 };
 
 use crate::gpu_state::{Proof, graded};
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use crate::told::add_culprit;
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::gpus::{SeenGpu, Use, of_address};
@@ -41,7 +41,6 @@ pub(super) static RULE: Rule = Rule {
     id: "unlisted-gpu",
     title: "a GPU on the bus that does not work",
     since: "0.1",
-    reads: &[Input::System, Input::Gpus, Input::KernelLog, Input::NcclLog],
     doc: include_str!("unlisted_gpu.rs"),
     check,
 };

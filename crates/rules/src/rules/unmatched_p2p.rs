@@ -22,7 +22,7 @@
 use ringleader_model::{Cause, Impact, Weight};
 
 use crate::drafting;
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::process::fate::Life;
 use ringleader_correlate::waits::suspects::Suspect;
@@ -32,7 +32,6 @@ pub(super) static RULE: Rule = Rule {
     id: "unmatched-p2p",
     title: "a send without its receive, or the reverse",
     since: "0.1",
-    reads: &[Input::FlightRecorder, Input::Ring, Input::NcclLog, Input::TorchLog],
     doc: include_str!("unmatched_p2p.rs"),
     check,
 };

@@ -33,7 +33,7 @@ use ringleader_model::{
     Weight,
 };
 
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use crate::told::{Told, add_culprit, got_going, who};
 use ringleader_correlate::{Scene, Statement};
 
@@ -42,7 +42,6 @@ pub(super) static RULE: Rule = Rule {
     id: "wrong-interface",
     title: "an interface that does not reach the peers",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog],
     doc: include_str!("wrong_interface.rs"),
     check,
 };
