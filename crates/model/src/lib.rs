@@ -6,11 +6,13 @@
 mod bench;
 mod case;
 mod cites;
+mod civil;
 mod collective;
 mod environment;
 mod finding;
 mod flight;
 mod gpu;
+pub mod hostlist;
 mod ids;
 mod kernel;
 mod nccl;
@@ -26,6 +28,7 @@ mod watch;
 
 pub use bench::*;
 pub use case::*;
+pub use civil::*;
 pub use collective::*;
 pub use environment::*;
 pub use finding::*;

@@ -1,6 +1,6 @@
 //! Whether there is a job in the evidence at all, and the time that it spans.
 
-use ringleader_model::{Case, Fact, Note, NoteKind, ProcessTable, TorchEvent, WallTime, WatchEvent};
+use ringleader_model::{Case, Date, Fact, Note, NoteKind, ProcessTable, TorchEvent, WallTime, WatchEvent};
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// How far a statement may lie before the first sign of the job: clocks of hosts differ, and setting up takes time.
@@ -76,21 +76,11 @@ impl Window {
 /// Month, day and time of a moment, as if its year were 1970.
 pub fn in_year(at: WallTime) -> i64 {
     const DAY_NS: i64 = 86_400 * SECOND_NS;
-    // Days of 1970 before each month, March first.
-    const BEFORE: [i64; 12] = [59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 0, 31];
     if !at.has_year {
         return at.ns;
     }
     let (days, of_day) = (at.ns.div_euclid(DAY_NS), at.ns.rem_euclid(DAY_NS));
-    // The usual era arithmetic: years that begin in March, so that a leap day is the last day of one.
-    let shifted = days + 719_468;
-    let of_era = shifted.rem_euclid(146_097);
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5;
-    let before = usize::try_from(month).ok().and_then(|m| BEFORE.get(m)).copied().unwrap_or(0);
-    (before + day) * DAY_NS + of_day
+    Date { year: 1970, ..Date::from_days(days) }.days() * DAY_NS + of_day
 }
 
 /// Evidence that a job leaves, or a sight of it while it runs. One that was looked for in vain, or may have stood where
