@@ -2,4 +2,5 @@
 
 pub mod copies;
 pub mod jobs;
+pub mod rings;
 pub mod sizes;

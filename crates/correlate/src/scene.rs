@@ -1,58 +1,56 @@
 //! The scene: everything that rules look at, joined from one case.
 
+use std::collections::BTreeSet;
+
 use ringleader_model::{
-    Case, Cite, Culprit, Evidence, Fact, GpuTable, Limit, NcclLog, NcclMessage, NcclProcess, Observation,
-    ProcessStacks, ProcessTable, Rank, RasReport, RingRecord, SourceKind, TorchEvent, Who,
+    BenchRun, Case, Cite, CopyTest, Culprit, Evidence, Fact, GpuTable, Host, Interface, Limit, MemoryGroup,
+    NcclLog, NcclMessage, NcclProcess, NetFact, Observation, ProcessStacks, ProcessTable, Rank, RasReport,
+    RingRecord, SourceKind, SystemFact, TorchEvent, WallTime, Who,
 };
 
 use crate::calls::align::{self, Divergence};
-use crate::calls::ledger::{self, Ledger, View};
-use crate::calls::mismatch::{self, Mismatch};
-use crate::calls::moments;
+use crate::calls::ledger::Ledger;
+use crate::calls::mismatch::{self, Mismatch, Proof};
+use crate::calls::track::{Node, View};
+use crate::prepare::rings::rings;
 use crate::process::condition::{Condition, Conditions};
-use crate::said::kernel::Machine;
+use crate::said::kernel::KernelLogs;
 use crate::said::messages::Claims;
 use crate::said::watchdog::WatchdogLines;
 use crate::said::watcher::{self, StandStill};
 use crate::waits::graph::{self, Waits};
+use crate::waits::inside::{self, Last};
 use crate::waits::suspects::{self, Suspect};
+use crate::when::clocks::{self, Shifted};
+use crate::when::failure::Failure;
+use crate::when::window::{Lies, Window, has_job};
+use crate::who::culprits::add_culprit;
 use crate::who::dumps::{self, OwnedDump};
 use crate::who::gpus::Gpus;
 use crate::who::roster::Roster;
-use crate::who::tools::Sites;
+use crate::who::tools::{self, Listener, Tools, VerbsUser};
 
-/// Everything rules look at.
+/// Everything rules look at. It is whole once it exists: each part is made from parts that stand before it, and none
+/// changes afterwards.
 pub struct Scene<'a> {
-    /// The case itself.
-    pub case: &'a Case,
-    /// Ranks, hosts, processes and GPUs, joined.
-    pub roster: Roster,
-    /// Flight Recorder dumps with their owners.
-    pub dumps: Vec<OwnedDump<'a>>,
-    /// What the watchdogs said.
-    pub watchdog: WatchdogLines,
-    /// Each rank's operations, per group and view.
-    pub ledger: Ledger<'a>,
-    /// Where ranks of a group part ways, per view.
-    pub divergences: Vec<Divergence>,
-    /// The same, joined over views.
-    pub mismatches: Vec<Mismatch>,
-    /// Who waits for whom, per view that recorded anything: Flight Recorder first.
-    pub waits: Vec<Waits>,
-    /// Ranks that hold others up, joined over views.
-    pub suspects: Vec<Suspect>,
-    /// Processes: alive and where, stopped, dead and how.
-    pub conditions: Conditions,
-    /// What the texts claim.
-    pub claims: Claims<'a>,
-    /// What the machines' kernels say.
-    pub machine: Machine<'a>,
-    /// What the driver's tools show of GPUs.
-    pub gpus: Gpus<'a>,
-    /// What the nodes' tools show, and whose it is.
-    pub sites: Sites<'a>,
-    /// Stalls that a watcher told of and that nothing ended.
-    pub stood_still: Vec<StandStill<'a>>,
+    case: &'a Case,
+    roster: Roster,
+    dumps: Vec<OwnedDump<'a>>,
+    tools: Tools<'a>,
+    claims: Claims<'a>,
+    watchdog: WatchdogLines,
+    stood_still: Vec<StandStill<'a>>,
+    has_job: bool,
+    window: Window,
+    failure: Failure,
+    kernel: KernelLogs<'a>,
+    gpus: Gpus<'a>,
+    ledger: Ledger<'a>,
+    divergences: Vec<Divergence>,
+    conditions: Conditions,
+    mismatches: Vec<Mismatch>,
+    waits: Vec<Waits>,
+    suspects: Vec<Suspect>,
 }
 
 /// A statement of torch, Python or a launcher, with its place.
@@ -74,46 +72,168 @@ pub struct NcclLine<'a> {
 }
 
 impl<'a> Scene<'a> {
-    /// Joins a case.
+    /// Joins a case, stage by stage. The order is this one, and stands nowhere else.
     pub fn new(case: &'a Case) -> Self {
+        // Who: ranks, processes, hosts; then whose each dump and each tool's output is.
         let roster = Roster::new(case);
         let dumps = dumps::own(case, &roster);
+        let tools = Tools::new(case, &roster);
+        // Said: what texts, watchdogs and a watcher state, each by itself.
+        let claims = Claims::new(case);
         let watchdog = WatchdogLines::new(case);
-        let mut ledger = Ledger::new(case, &roster, &dumps, &watchdog);
         let stood_still = watcher::standing(case);
-        moments::open_ends(&mut ledger, case, &stood_still);
+        // When: whether there is a job, the time that it spans, whether and when it failed.
+        let has_job = has_job(case);
+        let window = Window::new(case);
+        let failure = Failure::new(case, &claims);
+        // Machines: kernel logs and GPUs, and what they have to do with the job.
+        let kernel = KernelLogs::new(case, &roster, has_job, window, &failure);
+        let gpus = Gpus::new(case, &roster, has_job);
+        // Calls: each rank's operations, and where ranks part ways.
+        let ledger = Ledger::new(case, &roster, &dumps, &watchdog, &failure, &stood_still);
         let divergences = align::divergences(&ledger);
+        // Processes: alive and where, dead and how.
+        let conditions = Conditions::new(case, &roster);
+        let proof = Proof { ledger: &ledger, conditions: &conditions, watchdog: &watchdog };
+        let mismatches = mismatch::mismatches(proof, &divergences);
+        // Waits: who waits for whom, and who holds the others up.
         let views: &[View] = if ledger.logs_know_more() {
             &[View::Ring, View::Nccl, View::Ras]
         } else {
             &[View::Flight, View::Ring, View::Nccl, View::Ras]
         };
         let waits: Vec<Waits> = views.iter().filter_map(|view| graph::waits(&ledger, *view)).collect();
-        let conditions = Conditions::new(case, &roster);
-        let claims = Claims::new(case);
-        let machine = Machine::new(case, &roster);
-        let gpus = Gpus::new(case, &roster, machine.has_job);
-        let sites = Sites::new(case, &roster);
-        let mut scene = Self {
+        let suspects = suspects::suspects(proof, &dumps, &waits);
+        Self {
             case,
             roster,
-            claims,
-            machine,
-            gpus,
-            sites,
-            stood_still,
             dumps,
+            tools,
+            claims,
             watchdog,
+            stood_still,
+            has_job,
+            window,
+            failure,
+            kernel,
+            gpus,
             ledger,
             divergences,
-            mismatches: Vec::new(),
-            waits,
-            suspects: Vec::new(),
             conditions,
-        };
-        scene.mismatches = mismatch::mismatches(&scene);
-        scene.suspects = suspects::suspects(&scene);
-        scene
+            mismatches,
+            waits,
+            suspects,
+        }
+    }
+
+    /// The case itself.
+    pub fn case(&self) -> &'a Case {
+        self.case
+    }
+
+    /// Ranks, hosts, processes and GPUs, joined.
+    pub fn roster(&self) -> &Roster {
+        &self.roster
+    }
+
+    /// Flight Recorder dumps with their owners.
+    pub fn dumps(&self) -> &[OwnedDump<'a>] {
+        &self.dumps
+    }
+
+    /// What the texts claim.
+    pub fn claims(&self) -> &Claims<'a> {
+        &self.claims
+    }
+
+    /// What the watchdogs said.
+    pub fn watchdog(&self) -> &WatchdogLines {
+        &self.watchdog
+    }
+
+    /// Stalls that a watcher reported and that nothing ended.
+    pub fn stood_still(&self) -> &[StandStill<'a>] {
+        &self.stood_still
+    }
+
+    /// There is a job in the evidence at all.
+    pub fn has_job(&self) -> bool {
+        self.has_job
+    }
+
+    /// Whether a moment is before the job began; None if they cannot be compared.
+    pub fn precedes_job(&self, at: Option<WallTime>) -> Option<bool> {
+        self.window.place(at).map(|place| place == Lies::Before)
+    }
+
+    /// Whether and when the job failed.
+    pub fn failure(&self) -> &Failure {
+        &self.failure
+    }
+
+    /// What the machines' kernels say.
+    pub fn kernel(&self) -> &KernelLogs<'a> {
+        &self.kernel
+    }
+
+    /// Statements of kernels that a difference of time zones would make this failure's.
+    pub fn shifted(&self) -> Vec<Shifted<'_, 'a>> {
+        clocks::shifted(&self.kernel, &self.roster, &self.failure)
+    }
+
+    /// What the driver's tools show of GPUs.
+    pub fn gpus(&self) -> &Gpus<'a> {
+        &self.gpus
+    }
+
+    /// Each rank's operations, per group and view.
+    pub fn ledger(&self) -> &Ledger<'a> {
+        &self.ledger
+    }
+
+    /// Where ranks of a group part ways, per view.
+    pub fn divergences(&self) -> &[Divergence] {
+        &self.divergences
+    }
+
+    /// The same, joined over views.
+    pub fn mismatches(&self) -> &[Mismatch] {
+        &self.mismatches
+    }
+
+    /// Whether this rank has parted from its group, in a call that the group has not left behind.
+    pub fn has_parted(&self, who: Node) -> bool {
+        self.mismatches.iter().any(|m| !m.is_bygone && m.odd.contains(&who))
+    }
+
+    /// Whether any rank has.
+    pub fn any_parted(&self) -> bool {
+        self.mismatches.iter().any(|m| !m.is_bygone)
+    }
+
+    /// Calls as cited evidence, and where in the program they were made.
+    pub fn proof(&self) -> Proof<'_, 'a> {
+        Proof { ledger: &self.ledger, conditions: &self.conditions, watchdog: &self.watchdog }
+    }
+
+    /// Processes: alive and where, stopped, dead and how.
+    pub fn conditions(&self) -> &Conditions {
+        &self.conditions
+    }
+
+    /// Who waits for whom, per view that recorded anything: Flight Recorder first.
+    pub fn waits(&self) -> &[Waits] {
+        &self.waits
+    }
+
+    /// Ranks that hold others up, joined over views.
+    pub fn suspects(&self) -> &[Suspect] {
+        &self.suspects
+    }
+
+    /// The last state of every process with a ring that has not ended in order.
+    pub fn last_states(&self) -> Vec<Last> {
+        inside::last_states(self.case, &self.roster)
     }
 
     /// Statements of torch, Python and launchers, in source order.
@@ -151,7 +271,7 @@ impl<'a> Scene<'a> {
 
     /// Rings, one for each process.
     pub fn rings(&self) -> Vec<(&'a Observation, &'a RingRecord)> {
-        ledger::rings(self.case)
+        rings(self.case)
     }
 
     /// Stacks of processes.
@@ -205,7 +325,7 @@ impl<'a> Scene<'a> {
     }
 
     /// Whom a node means.
-    pub fn culprit_node(&self, node: graph::Node) -> Culprit {
+    pub fn culprit_node(&self, node: Node) -> Culprit {
         node.rank().map_or_else(Culprit::default, |rank| self.roster.culprit_rank(rank))
     }
 
@@ -221,6 +341,96 @@ impl<'a> Scene<'a> {
             .get(cite.source.0 as usize)
             .and_then(|s| s.kinds.first().copied())
             .unwrap_or(SourceKind::Unknown)
+    }
+
+    /// What tools of the fabric and the network say, in source order.
+    pub fn net(&self) -> impl Iterator<Item = (&'a Observation, &'a NetFact)> + use<'a> {
+        self.tools.net()
+    }
+
+    /// What tools of the node say, in source order.
+    pub fn system(&self) -> impl Iterator<Item = (&'a Observation, &'a SystemFact)> + use<'a> {
+        self.tools.system()
+    }
+
+    /// Who listens on a port, with the process that holds it, if it was told.
+    pub fn listeners(&self, port: u16) -> impl Iterator<Item = Listener<'a>> {
+        self.tools.listeners(port)
+    }
+
+    /// Runs of nccl-tests.
+    pub fn benches(&self) -> impl Iterator<Item = (&'a Observation, &'a BenchRun)> + use<'a> {
+        self.tools.benches()
+    }
+
+    /// Copies between GPUs.
+    pub fn copies(&self) -> impl Iterator<Item = (&'a Observation, &'a CopyTest)> + use<'a> {
+        self.tools.copies()
+    }
+
+    /// Whether anything in the evidence says that the job failed: that one ended so, or that an operation did.
+    pub fn has_failed(&self) -> bool {
+        self.failure.is_claimed()
+    }
+
+    /// Whether /dev/shm of a host is full, or as small as containers have it by default.
+    pub fn has_tight_shm(&self, host: Option<&Host>) -> bool {
+        self.tools.has_tight_shm(host)
+    }
+
+    /// Memory cgroups of a host that count kills for lack of memory, with the line and the count.
+    pub fn group_kills(
+        &self,
+        host: Option<&Host>,
+    ) -> impl Iterator<Item = (&'a Observation, &'a MemoryGroup, u32, u64)> {
+        self.tools.group_kills(host)
+    }
+
+    /// Hosts of the job, each once.
+    pub fn hosts(&self) -> BTreeSet<&Host> {
+        self.roster.hosts()
+    }
+
+    /// The host that a tool ran on, if anything tells.
+    pub fn host_of(&self, observation: &Observation) -> Option<Host> {
+        self.tools.host_of(observation)
+    }
+
+    /// Whether the source itself tells its host: by name, or by an address of the host.
+    pub fn names_host(&self, observation: &Observation) -> bool {
+        self.tools.names_host(observation)
+    }
+
+    /// Whether a host is none of the job's, the hosts of all ranks being known.
+    pub fn is_elsewhere(&self, host: Option<&Host>) -> bool {
+        host.is_some_and(|h| self.roster.is_elsewhere(h))
+    }
+
+    /// Whether output of `tool_host` may be of a process on `host`: nothing says otherwise.
+    pub fn may_be_on(&self, tool_host: Option<&Host>, host: Option<&Host>) -> bool {
+        tools::may_be_on(tool_host, host)
+    }
+
+    /// Processes that said they use this port: `[0]mlx5_0:1/IB`.
+    pub fn verbs_users(&self, host: Option<&Host>, device: &str, port: u32) -> Vec<VerbsUser<'a>> {
+        self.tools.verbs_users(host, device, port)
+    }
+
+    /// Processes whose bootstrap or sockets go over this interface.
+    pub fn interface_users(
+        &self,
+        host: Option<&Host>,
+        interface: &Interface,
+    ) -> Vec<(&'a NcclProcess, Cite)> {
+        self.tools.interface_users(host, interface)
+    }
+
+    /// Processes as culprits, each once.
+    pub fn culprits_of<'p>(&self, processes: impl IntoIterator<Item = &'p NcclProcess>) -> Vec<Culprit> {
+        processes.into_iter().fold(Vec::new(), |mut all, p| {
+            add_culprit(&mut all, self.culprit(&p.who));
+            all
+        })
     }
 }
 

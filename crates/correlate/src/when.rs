@@ -3,3 +3,4 @@
 pub mod clocks;
 pub mod failure;
 pub mod window;
+pub mod year;

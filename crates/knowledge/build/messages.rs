@@ -18,6 +18,8 @@ mod families;
 mod forms;
 #[path = "../src/message/holes.rs"]
 mod holes;
+#[path = "warn_messages.rs"]
+mod warn_messages;
 #[path = "windows.rs"]
 mod windows;
 
@@ -209,6 +211,7 @@ fn gather() -> (Vec<Line>, String) {
             ordinary.push_str(&fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}")));
         }
     }
+    warn_messages::add(&mut lines);
     (lines, ordinary)
 }
 

@@ -5,7 +5,7 @@ use ringleader_model::{Confidence, Culprit, Frame, Impact, Rank, RankSet, Severi
 use crate::rule::Draft;
 use ringleader_correlate::Scene;
 use ringleader_correlate::calls::mismatch::Mismatch;
-use ringleader_correlate::waits::graph::Node;
+use ringleader_correlate::calls::track::Node;
 use ringleader_correlate::waits::suspects::Suspect;
 
 /// `rank 2`, `ranks 2,5`, or `one rank` where the record does not tell whose it is.
@@ -47,7 +47,7 @@ pub(crate) fn from_mismatch(
     title: String,
 ) -> Draft {
     // The job went on after it, and now a rank holds the others up: that is why it stands still.
-    let is_over = m.is_bygone && scene.ledger.is_stalled && !scene.suspects.is_empty();
+    let is_over = m.is_bygone && scene.ledger().is_stalled() && !scene.suspects().is_empty();
     let mut draft = Draft::new(rule, cause, title)
         .severity(Severity::Error)
         .weight(if m.halves || is_over { Weight::Derived } else { Weight::Stated })
@@ -112,7 +112,7 @@ pub(crate) fn advise_removal_of_segments(draft: Draft) -> Draft {
 /// How sure a finding may be that rests on who waits for whom at one moment: where nothing says that the job failed, it
 /// may go on in the next.
 pub(crate) fn surest_of_one_moment(scene: &Scene<'_>) -> Confidence {
-    if scene.ledger.is_stalled { Confidence::High } else { Confidence::Medium }
+    if scene.ledger().is_stalled() { Confidence::High } else { Confidence::Medium }
 }
 
 /// ` at sync_grads (/srv/train.py:80)`, or nothing.
@@ -122,7 +122,7 @@ pub(crate) fn at(place: Option<&Frame>) -> String {
 
 /// The process of a rank, for a command; `<pid of rank 3>` where it is not known.
 pub(crate) fn pid_of(scene: &Scene<'_>, rank: Rank) -> String {
-    let known = scene.roster.by_rank(rank).and_then(|m| m.pid);
+    let known = scene.roster().by_rank(rank).and_then(|m| m.pid);
     known.map_or_else(|| format!("<pid of rank {}>", rank.0), |p| p.0.to_string())
 }
 

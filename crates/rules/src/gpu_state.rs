@@ -33,7 +33,7 @@ pub(crate) struct Shown<'s, 'a> {
 impl<'s, 'a> Shown<'s, 'a> {
     /// GPUs of which `shows` says something; None if there is none.
     pub(crate) fn of(scene: &'s Scene<'a>, shows: impl Fn(&SeenGpu<'a>) -> Option<String>) -> Option<Self> {
-        let all = scene.gpus.seen.iter().filter_map(|gpu| Some((gpu, shows(gpu)?)));
+        let all = scene.gpus().seen.iter().filter_map(|gpu| Some((gpu, shows(gpu)?)));
         Self::from(scene, all.collect())
     }
 
@@ -133,15 +133,15 @@ pub(crate) fn failed_test(
     let mut culprits = Vec::new();
     let mut evidence = Vec::new();
     let mut name = "";
-    for (observation, _, test) in failed_tests(scene.case) {
+    for (observation, _, test) in failed_tests(scene.case()) {
         let warnings = test.warnings.join(" ").to_ascii_lowercase();
         if !is_it(&test.name.to_ascii_lowercase(), &warnings) {
             continue;
         }
-        let gpu = test.gpu.and_then(|index| scene.gpus.by_index(observation, index));
+        let gpu = test.gpu.and_then(|index| scene.gpus().by_index(observation, index));
         let mine = match gpu {
             Some(gpu) => gpu.used,
-            None if scene.machine.has_job => Use::Unknown,
+            None if scene.has_job() => Use::Unknown,
             None => Use::Alone,
         };
         used = used.max(Some(mine));

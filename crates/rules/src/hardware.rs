@@ -10,7 +10,7 @@ use crate::health;
 use crate::rule::{Draft, Outcome, Rule};
 use crate::told::{Told, add_culprit};
 use ringleader_correlate::Scene;
-use ringleader_correlate::said::kernel::{Bond, MachineEvent};
+use ringleader_correlate::said::kernel::{Bond, KernelStatement};
 use ringleader_correlate::said::links::{Down, Used, downs};
 
 /// Citations of one finding.
@@ -19,21 +19,21 @@ const CITATIONS: usize = 6;
 /// Statements of one fault, those that belong to the job most closely.
 pub(crate) struct Seen<'s, 'a> {
     scene: &'s Scene<'a>,
-    events: Vec<&'s MachineEvent<'a>>,
+    events: Vec<&'s KernelStatement<'a>>,
     bond: Bond,
 }
 
 impl<'s, 'a> Seen<'s, 'a> {
     /// Statements that `is_it` accepts; None if there is none that may concern the job.
-    pub(crate) fn of(scene: &'s Scene<'a>, is_it: impl Fn(&MachineEvent<'a>) -> bool) -> Option<Self> {
-        Self::from(scene, scene.machine.near().filter(|e| is_it(e)).collect())
+    pub(crate) fn of(scene: &'s Scene<'a>, is_it: impl Fn(&KernelStatement<'a>) -> bool) -> Option<Self> {
+        Self::from(scene, scene.kernel().near().filter(|e| is_it(e)).collect())
     }
 
     /// These statements; None if there is none.
-    pub(crate) fn from(scene: &'s Scene<'a>, all: Vec<&'s MachineEvent<'a>>) -> Option<Self> {
+    pub(crate) fn from(scene: &'s Scene<'a>, all: Vec<&'s KernelStatement<'a>>) -> Option<Self> {
         let bond = all.iter().map(|e| e.bond).max()?;
         // Weaker ones may be of another job: they neither prove nor blame.
-        let mut events: Vec<&MachineEvent<'a>> = all.into_iter().filter(|e| e.bond == bond).collect();
+        let mut events: Vec<&KernelStatement<'a>> = all.into_iter().filter(|e| e.bond == bond).collect();
         events.sort_by_key(|e| (e.at_ns().is_none(), e.at_ns(), e.observation.cite));
         Some(Self { scene, events, bond })
     }
@@ -44,12 +44,12 @@ impl<'s, 'a> Seen<'s, 'a> {
     }
 
     /// The statements, earliest first.
-    pub(crate) fn events(&self) -> &[&'s MachineEvent<'a>] {
+    pub(crate) fn events(&self) -> &[&'s KernelStatement<'a>] {
         &self.events
     }
 
     /// The earliest statement.
-    pub(crate) fn first(&self) -> Option<&'s MachineEvent<'a>> {
+    pub(crate) fn first(&self) -> Option<&'s KernelStatement<'a>> {
         self.events.first().copied()
     }
 
@@ -64,7 +64,7 @@ impl<'s, 'a> Seen<'s, 'a> {
     }
 
     /// Leaves out the statements that `is_not` names; None if nothing is left.
-    pub(crate) fn without(mut self, is_not: impl Fn(&MachineEvent<'a>) -> bool) -> Option<Self> {
+    pub(crate) fn without(mut self, is_not: impl Fn(&KernelStatement<'a>) -> bool) -> Option<Self> {
         self.events.retain(|e| !is_not(e));
         (!self.events.is_empty()).then_some(self)
     }
@@ -92,7 +92,7 @@ impl<'s, 'a> Seen<'s, 'a> {
     /// A draft that cites these statements and blames whom they name, as sure as their bond to the job allows.
     pub(crate) fn draft(&self, rule: &Rule, cause: &'static str, title: impl Into<String>) -> Draft {
         let in_trouble = health::trouble(self.scene).is_some() || self.scene.has_failed();
-        let ended_well = self.scene.machine.ending.in_order && !in_trouble;
+        let ended_well = self.scene.failure().ended_in_order() && !in_trouble;
         let (severity, weight, confidence) = match self.bond {
             // No rank runs on it: worth a word whatever the verdict is.
             Bond::Beside => (Severity::Info, Weight::Aside, Confidence::Low),
@@ -121,7 +121,7 @@ impl<'s, 'a> Seen<'s, 'a> {
             .severity(severity)
             .weight(weight)
             .confidence(confidence)
-            .at(self.first().and_then(MachineEvent::at_ns))
+            .at(self.first().and_then(KernelStatement::at_ns))
             .culprits(self.culprits())
             .evidence(self.events.iter().take(CITATIONS).map(|e| e.evidence()))
     }
@@ -210,7 +210,7 @@ impl<'s, 'a> Both<'s, 'a> {
 }
 
 /// `GPU 0000:3b:00.0 of rank 2`, `a GPU on node7`.
-pub(crate) fn gpu_of(event: &MachineEvent<'_>) -> String {
+pub(crate) fn gpu_of(event: &KernelStatement<'_>) -> String {
     let name = event.event.device.map_or_else(|| "a GPU".to_owned(), |d| format!("GPU {d}"));
     match (event.culprit.rank, &event.culprit.host) {
         (Some(rank), _) => format!("{name} of rank {}", rank.0),
@@ -223,12 +223,12 @@ pub(crate) fn gpu_of(event: &MachineEvent<'_>) -> String {
 /// `same_device`.
 pub(crate) fn follows(
     scene: &Scene<'_>,
-    event: &MachineEvent<'_>,
+    event: &KernelStatement<'_>,
     seconds: f64,
     same_device: bool,
     is_root: impl Fn(&KernelEvent) -> bool,
 ) -> bool {
-    scene.machine.all().iter().any(|root| {
+    scene.kernel().all().iter().any(|root| {
         is_root(root.event)
             && (!same_device || root.event.device == event.event.device)
             && root.observation.cite != event.observation.cite
@@ -258,7 +258,7 @@ pub(crate) fn storage(
 ) -> Option<(String, Vec<Evidence>)> {
     let mut first = None;
     let mut evidence = Vec::new();
-    for event in scene.machine.near() {
+    for event in scene.kernel().near() {
         let KernelEventKind::Storage { name, trouble } = &event.event.kind else { continue };
         // What nothing ties to the job's time or host may be of any day.
         if !is_it(*trouble)
@@ -287,9 +287,11 @@ pub(crate) fn link_down(
     cause: &'static str,
     infiniband: bool,
 ) -> Option<Draft> {
-    let used = Used::new(scene.case);
-    let downs: Vec<_> =
-        downs(&scene.machine, &used).into_iter().filter(|d| d.is_infiniband == infiniband).collect();
+    let used = Used::new(scene.case());
+    let downs: Vec<_> = downs(scene.kernel(), scene.has_job(), &used)
+        .into_iter()
+        .filter(|d| d.is_infiniband == infiniband)
+        .collect();
     let best = downs.iter().map(|d| (d.is_used, d.event.bond)).max()?;
     let downs: Vec<_> = downs.iter().filter(|d| (d.is_used, d.event.bond) == best).collect();
     let first = downs.first()?;
@@ -319,7 +321,7 @@ const SURVIVES_NS: i64 = 1_000_000_000_000;
 /// Links that came back and were up for longer than any connection would have waited before the first thing failed.
 fn over_before_failure(scene: &Scene<'_>, downs: &[&Down<'_, '_>], draft: Draft) -> Draft {
     let gaps: Option<Vec<(i64, bool)>> =
-        downs.iter().map(|d| scene.machine.ending.before_failure(d.up_again?.observation.at)).collect();
+        downs.iter().map(|d| scene.failure().after(d.up_again?.observation.at)).collect();
     let Some((gap, is_start)) = gaps.and_then(|g| g.into_iter().min()) else { return draft };
     if gap < SURVIVES_NS {
         return draft;

@@ -10,9 +10,8 @@ use ringleader_model::{
 };
 
 use ringleader_correlate::Scene;
-use ringleader_correlate::calls::ledger::{Origin, View};
+use ringleader_correlate::calls::track::{Origin, View};
 use ringleader_correlate::waits::suspects::Suspect;
-use ringleader_correlate::when::failure::stated_failure;
 use ringleader_correlate::when::window::{has_records, is_cut};
 use ringleader_correlate::who::roster::told_size;
 
@@ -56,10 +55,10 @@ fn known_trouble(scene: &Scene<'_>) -> Option<&'static str> {
     // Counts of a running job differ for a moment; states that a recorder kept do not.
     let held_up = |s: &Suspect| !s.weak && s.views.iter().any(|v| *v != View::Ras);
     let of_launcher = |e: &TorchEvent| matches!(e, TorchEvent::LauncherKilled { .. });
-    if let Some(sign) = stated_failure(scene.case) {
-        return Some(sign);
+    if let Some((way, _)) = scene.failure().first() {
+        return Some(way.words());
     }
-    if !scene.stood_still.is_empty() {
+    if !scene.stood_still().is_empty() {
         return Some("the job stood still while it was watched");
     }
     if ended_within(scene) {
@@ -67,10 +66,10 @@ fn known_trouble(scene: &Scene<'_>) -> Option<&'static str> {
             "the processes ended, or were copied at work, within operations that none of them finished",
         );
     }
-    if scene.suspects.iter().any(held_up) {
+    if scene.suspects().iter().any(held_up) {
         return Some("ranks wait for another one");
     }
-    if !scene.ledger.may_run && has_unfinished(scene) {
+    if !scene.ledger().may_run() && has_unfinished(scene) {
         return Some("operations are unfinished in the recorders");
     }
     if scene
@@ -82,7 +81,7 @@ fn known_trouble(scene: &Scene<'_>) -> Option<&'static str> {
     if scene.process_tables().any(|(_, t)| t.rows.iter().any(is_stopped_worker)) {
         return Some("a process of the job is stopped");
     }
-    if scene.case.sources.iter().any(|s| s.kinds.contains(&SourceKind::ElasticError)) {
+    if scene.case().sources.iter().any(|s| s.kinds.contains(&SourceKind::ElasticError)) {
         return Some("a process left an error file");
     }
     scene.statements().any(|s| of_launcher(s.event)).then_some("the launcher was stopped from outside")
@@ -97,7 +96,7 @@ fn picked<'a>(scene: &Scene<'a>) -> impl Iterator<Item = (&'a ProcessRow, &'a Pi
 /// One that has ended beside others that live, where no record tells how they end.
 fn ended(scene: &Scene<'_>) -> Option<String> {
     let is_over = |(row, _): &(&ProcessRow, &PickedProcess)| row.state.starts_with(['Z', 'X']);
-    let (row, _) = picked(scene).find(is_over).filter(|_| !has_records(scene.case))?;
+    let (row, _) = picked(scene).find(is_over).filter(|_| !has_records(scene.case()))?;
     let lives = picked(scene).any(|one| !is_over(&one));
     lives.then(|| format!("{} has ended while processes beside it live", whom(scene, row)))
 }
@@ -115,7 +114,7 @@ pub(crate) fn blocked<'a>(scene: &Scene<'a>) -> impl Iterator<Item = (&'a Proces
 /// `rank 3 (pid 4711)`.
 fn whom(scene: &Scene<'_>, row: &ProcessRow) -> String {
     let Some(pid) = row.pid else { return "a process".to_owned() };
-    match scene.roster.rank_of(pid, None) {
+    match scene.roster().rank_of(pid, None) {
         Some(rank) => format!("rank {} (pid {})", rank.0, pid.0),
         None => format!("pid {}", pid.0),
     }
@@ -124,20 +123,20 @@ fn whom(scene: &Scene<'_>, row: &ProcessRow) -> String {
 /// What of the job could not be seen, or was cut off, in words: what is not seen is not well.
 pub(crate) fn unseen(scene: &Scene<'_>) -> Option<String> {
     let notes = |is: &dyn Fn(NoteKind, &Source) -> bool| {
-        let source = |id: ringleader_model::SourceId| scene.case.sources.get(id.0 as usize);
-        scene.case.notes.iter().any(|n| source(n.cite.source).is_some_and(|s| is(n.kind, s)))
+        let source = |id: ringleader_model::SourceId| scene.case().sources.get(id.0 as usize);
+        scene.case().notes.iter().any(|n| source(n.cite.source).is_some_and(|s| is(n.kind, s)))
     };
-    if is_cut(scene.case) {
+    if is_cut(scene.case()) {
         return Some("an archive ends early, and what it held beyond is not known".to_owned());
     }
-    let known: BTreeSet<Pid> = scene.roster.members.iter().filter_map(|m| m.pid).collect();
+    let known: BTreeSet<Pid> = scene.roster().members.iter().filter_map(|m| m.pid).collect();
     let hidden = picked(scene).find_map(|(row, process)| {
         let why = process.hidden.as_deref()?;
         // Its own records may have told all that matters.
-        let is_known = has_records(scene.case) && row.pid.is_some_and(|pid| known.contains(&pid));
+        let is_known = has_records(scene.case()) && row.pid.is_some_and(|pid| known.contains(&pid));
         (!is_known).then(|| format!("{} could not be looked into: {why}", whom(scene, row)))
     });
-    if hidden.is_some() || has_records(scene.case) {
+    if hidden.is_some() || has_records(scene.case()) {
         return hidden;
     }
     let is_damage =
@@ -146,13 +145,13 @@ pub(crate) fn unseen(scene: &Scene<'_>) -> Option<String> {
         return Some("the state of the node could not be read whole".to_owned());
     }
     if picked(scene).next().is_some() {
-        let ranks: BTreeSet<Rank> = scene.roster.members.iter().filter_map(|m| m.rank).collect();
-        let world = told_size(scene.case).unwrap_or(0) as usize;
+        let ranks: BTreeSet<Rank> = scene.roster().members.iter().filter_map(|m| m.rank).collect();
+        let world = told_size(scene.case()).unwrap_or(0) as usize;
         let n_seen = ranks.len();
         return (n_seen > 0 && n_seen < world).then(|| format!("{n_seen} of {world} ranks were seen"));
     }
     let picks = || {
-        scene.case.observations.iter().filter_map(|o| match &o.fact {
+        scene.case().observations.iter().filter_map(|o| match &o.fact {
             Fact::Processes(table) => table.pick.as_ref(),
             _ => None,
         })
@@ -173,7 +172,7 @@ const INIT: u32 = 1;
 
 /// All that is known of the job is that its processes live: nothing has recorded what they do.
 pub(crate) fn is_sight_alone(scene: &Scene<'_>) -> bool {
-    scene.machine.has_job && !has_records(scene.case)
+    scene.has_job() && !has_records(scene.case())
 }
 
 /// Rings of processes that are gone, or were copied by hand, hold operations in flight.
@@ -185,7 +184,7 @@ fn ended_within(scene: &Scene<'_>) -> bool {
 
 /// Some rank's recorder holds a collective that it has entered and not finished.
 fn has_unfinished(scene: &Scene<'_>) -> bool {
-    let groups = scene.ledger.groups.iter().filter(|g| g.view.knows_ends());
+    let groups = scene.ledger().groups().iter().filter(|g| g.view.knows_ends());
     groups
         .flat_map(|g| g.tracks.iter().flatten())
         .filter(|t| matches!(t.origin, Origin::Dump(_) | Origin::Ring(_)))
@@ -200,15 +199,15 @@ fn is_stopped_worker(row: &ringleader_model::ProcessRow) -> bool {
 
 /// Health is as sure as the evidence that would have shown a fault: the records of every rank.
 pub(crate) fn confidence(scene: &Scene<'_>) -> Confidence {
-    if scene.ledger.may_run {
+    if scene.ledger().may_run() {
         return Confidence::Low;
     }
-    let largest_group = scene.dumps.iter().flat_map(|d| &d.dump.groups).map(|g| g.ranks.len()).max();
-    let world = scene.roster.world_size.map_or(0, |n| n as usize).max(largest_group.unwrap_or(0));
-    let whole = scene.dumps.iter().filter(|d| !d.dump.truncated && !d.dump.ops.is_empty()).count();
+    let largest_group = scene.dumps().iter().flat_map(|d| &d.dump.groups).map(|g| g.ranks.len()).max();
+    let world = scene.roster().world_size.map_or(0, |n| n as usize).max(largest_group.unwrap_or(0));
+    let whole = scene.dumps().iter().filter(|d| !d.dump.truncated && !d.dump.ops.is_empty()).count();
     let logged: BTreeSet<Rank> = scene
-        .ledger
-        .groups
+        .ledger()
+        .groups()
         .iter()
         .filter(|g| g.view == View::Nccl)
         .flat_map(|g| g.tracks.iter().flatten())

@@ -79,7 +79,7 @@ impl<'a> Started<'a> {
 
 /// Processes with a rank whose environments are known.
 pub(crate) fn started<'a>(scene: &Scene<'a>) -> Vec<Started<'a>> {
-    let ranked = scene.case.observations.iter().filter(|observation| observation.who.rank.is_some());
+    let ranked = scene.case().observations.iter().filter(|observation| observation.who.rank.is_some());
     ranked
         .filter_map(|observation| match &observation.fact {
             Fact::Environment(listing) => Some(Started { observation, settings: &listing.settings }),
@@ -188,7 +188,7 @@ fn other_world(scene: &Scene<'_>, started: &[Started<'_>], suspects: &RankSet) -
     }
     Some(Contradiction {
         title: format!("{} in WORLD_SIZE: {}", differs.subject(), differs.values()),
-        culprits: differs.odd.ranks().iter().map(|rank| scene.roster.culprit_rank(*rank)).collect(),
+        culprits: differs.odd.ranks().iter().map(|rank| scene.roster().culprit_rank(*rank)).collect(),
         evidence: differs.evidence("WORLD_SIZE"),
     })
 }

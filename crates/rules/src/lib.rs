@@ -24,8 +24,7 @@ mod trial;
 pub mod verdict;
 
 use ringleader_correlate::Scene;
-use ringleader_correlate::calls::ledger;
-use ringleader_correlate::prepare::{copies, jobs, sizes};
+use ringleader_correlate::prepare::{copies, jobs, rings, sizes};
 use ringleader_model::{Case, Need, Verdict};
 
 pub use crate::health::is_known;
@@ -98,7 +97,7 @@ fn diagnose_jobs(case: &Case) -> Verdict {
 fn diagnose_job(case: &Case) -> Verdict {
     let scene = Scene::new(case);
     let mut verdict = verdict::decide(&scene, rules::ALL);
-    let n_set_aside = ledger::n_set_aside(case);
+    let n_set_aside = rings::n_set_aside(case);
     if n_set_aside > 0 {
         verdict.needs.push(Need {
             question: format!(

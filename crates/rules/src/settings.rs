@@ -93,7 +93,7 @@ pub(crate) fn of<'a>(scene: &Scene<'a>) -> Vec<Settings<'a>> {
             }
         }
     }
-    for observation in &scene.case.observations {
+    for observation in &scene.case().observations {
         let Fact::Environment(listing) = &observation.fact else { continue };
         let own = listing.settings.iter();
         let sets = own.map(|s| Set { name: today(&s.name), written: &s.name, value: &s.value, cite: s.cite });

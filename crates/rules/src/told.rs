@@ -3,7 +3,7 @@
 use ringleader_knowledge::saying::Role;
 use ringleader_knowledge::variable;
 use ringleader_knowledge::version::NcclVersion;
-use ringleader_model::{Cite, Confidence, Culprit, Severity, TorchEvent, Weight};
+use ringleader_model::{Cite, Confidence, Culprit, Severity, Weight};
 
 use crate::rule::{Draft, Rule};
 use ringleader_correlate::{Claim, Scene};
@@ -22,7 +22,7 @@ pub(crate) struct Told<'s, 'a> {
 impl<'s, 'a> Told<'s, 'a> {
     /// Claims of `cause`, earliest first; None if there is none.
     pub(crate) fn of(scene: &'s Scene<'a>, cause: &str) -> Option<Self> {
-        Self::from(scene, scene.claims.of(cause).collect())
+        Self::from(scene, scene.claims().of(cause).collect())
     }
 
     /// These claims; None if there is none.
@@ -137,12 +137,6 @@ pub(crate) fn got_going(scene: &Scene<'_>, beside: impl IntoIterator<Item = Cite
 
 /// Every communicator beside this statement was destroyed in order, and no process is known to have failed.
 pub(crate) fn ended_in_order(scene: &Scene<'_>, beside: Cite) -> bool {
-    use TorchEvent::{ChildExit, ChildFailure, Crash, LauncherFailed};
-    let failed = scene.statements().any(|s| match s.event {
-        ChildFailure { .. } | LauncherFailed { .. } | Crash { .. } => true,
-        ChildExit { exit_code } => *exit_code != 0,
-        _ => false,
-    });
     let folder = scene.folder(beside);
     let mut comms = scene
         .nccl_logs()
@@ -150,7 +144,7 @@ pub(crate) fn ended_in_order(scene: &Scene<'_>, beside: Cite) -> bool {
         .flat_map(|(_, log)| &log.comms)
         .filter(|c| c.completed.is_some())
         .peekable();
-    !failed && comms.peek().is_some() && comms.all(|c| c.destroyed.is_some())
+    !scene.failure().ended_process() && comms.peek().is_some() && comms.all(|c| c.destroyed.is_some())
 }
 
 /// One finding or none.

@@ -8,15 +8,12 @@ use std::cmp::Reverse;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ringleader_knowledge::cause;
-use ringleader_model::{
-    Category, Confidence, Finding, Need, RankSet, Severity, SourceKind, TorchEvent, Verdict, Weight,
-};
+use ringleader_model::{Category, Confidence, Finding, Need, RankSet, Severity, SourceKind, Verdict, Weight};
 
 use crate::health;
 use crate::rule::{Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::when::clocks::shifted;
-use ringleader_correlate::when::failure::first_failure;
+use ringleader_correlate::when::failure::Way;
 
 /// Runs every rule and names the root.
 pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
@@ -37,11 +34,11 @@ pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
             }),
         }
     }
-    if scene.ledger.n_left_out > 0 {
+    if scene.ledger().n_left_out() > 0 {
         needs.push(Need {
             question: format!(
                 "{} communicators were left out: the evidence claims more members than any one job has",
-                scene.ledger.n_left_out
+                scene.ledger().n_left_out()
             ),
             command: String::new(),
         });
@@ -93,8 +90,8 @@ const SILENCE_MATTERS: [&str; 6] = [
 
 /// Kernel logs whose last line is from before the failure: their silence says nothing of it.
 fn longer_kernel_logs(scene: &Scene<'_>) -> Vec<Need> {
-    let Some(failed) = first_failure(scene.case) else { return Vec::new() };
-    let short = scene.machine.ends_before(failed).into_iter();
+    let Some(failed) = scene.failure().told_at() else { return Vec::new() };
+    let short = scene.kernel().ends_before(failed).into_iter();
     short
         .map(|(host, before)| {
             let of = host.map_or_else(String::new, |h| format!(" of {h}"));
@@ -110,7 +107,7 @@ fn longer_kernel_logs(scene: &Scene<'_>) -> Vec<Need> {
 
 /// Statements of kernels that lie whole half hours from the failure.
 fn other_zones(scene: &Scene<'_>) -> Vec<Need> {
-    let needs = shifted(scene).into_iter().take(4).map(|s| {
+    let needs = scene.shifted().into_iter().take(4).map(|s| {
         let side = if s.hours < 0.0 { "before" } else { "after" };
         let of = s.event.observation.who.host.as_ref().map_or_else(String::new, |h| format!(" of {h}"));
         let said: String = s.event.observation.text.lines().next().unwrap_or_default().chars().take(120).collect();
@@ -209,7 +206,7 @@ const MAX_ASKED: usize = 4;
 /// Nothing was found: either all is well, or something is wrong that this evidence does not explain.
 fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Need>) -> Verdict {
     // Nothing that any reader knows: that is not health.
-    let nothing = health::is_without_evidence(scene.case);
+    let nothing = health::is_without_evidence(scene.case());
     let trouble = if nothing { None } else { health::trouble(scene) };
     let unseen = if nothing || trouble.is_some() { None } else { health::unseen(scene) };
     // What a kernel reports of the machine while nothing but the job's processes was seen may well be of the job.
@@ -231,7 +228,7 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
             }
             None => "the evidence does not single out a cause".to_owned(),
         },
-        (None, false) if !scene.case.sources.iter().any(health::is_known) => {
+        (None, false) if !scene.case().sources.iter().any(health::is_known) => {
             "nothing in it is of a known kind, and nothing in it says that something failed".to_owned()
         }
         (None, false) if health::is_sight_alone(scene) => {
@@ -239,10 +236,10 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
              nothing has recorded what they do"
                 .to_owned()
         }
-        (None, false) if !scene.machine.has_job => {
+        (None, false) if !scene.has_job() => {
             "nothing wrong is to be seen in what was given".to_owned()
         }
-        (None, false) if scene.ledger.may_run => {
+        (None, false) if scene.ledger().may_run() => {
             "the job ran on while its records were copied; nothing failed or timed out in them".to_owned()
         }
         (None, false) => "nothing failed or timed out, and no rank waits for another".to_owned(),
@@ -267,12 +264,9 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
 }
 
 fn trouble_category(scene: &Scene<'_>) -> Category {
-    let hang = scene
-        .statements()
-        .any(|s| matches!(s.event, TorchEvent::WatchdogTimeout { .. } | TorchEvent::WatchdogStuck { .. }));
-    let crash = scene
-        .statements()
-        .any(|s| matches!(s.event, TorchEvent::Crash { .. } | TorchEvent::ChildFailure { .. }));
+    let failure = scene.failure();
+    let hang = failure.has(Way::TimedOut) || failure.has(Way::Stuck);
+    let crash = failure.has(Way::Crashed) || failure.has(Way::RankFailed);
     if hang {
         Category::Hang
     } else if crash {
@@ -288,7 +282,7 @@ fn general_needs(scene: &Scene<'_>) -> Vec<Need> {
     let mut need = |question: &str, command: &str| {
         needs.push(Need { question: question.to_owned(), command: command.to_owned() });
     };
-    if scene.dumps.is_empty() {
+    if scene.dumps().is_empty() {
         need(
             "what did each rank call last?",
             "TORCH_FR_BUFFER_SIZE=20000 TORCH_NCCL_TRACE_BUFFER_SIZE=20000 TORCH_NCCL_DUMP_ON_TIMEOUT=1 torchrun …",

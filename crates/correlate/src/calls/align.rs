@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use ringleader_model::{FlightDump, Frame, FrameOwner, OpKind, Rank};
 
-use crate::calls::ledger::{Call, Difference, Group, Ledger, Origin, Track, View};
+use crate::calls::ledger::Ledger;
+use crate::calls::track::{Call, Difference, Group, Origin, Track, View};
 
 /// Longest run of calls that may have been left out or put in at one place.
 const MAX_SHIFT: usize = 16;
@@ -64,7 +65,7 @@ pub struct Divergence {
 pub fn divergences(ledger: &Ledger<'_>) -> Vec<Divergence> {
     let mut found = Vec::new();
     let mut places = Places::default();
-    for (at, group) in ledger.groups.iter().enumerate() {
+    for (at, group) in ledger.groups().iter().enumerate() {
         if group.view != View::Ras
             && let Some(divergence) = (Aligner { ledger, group, index: at }).run(&mut places)
         {
@@ -684,5 +685,5 @@ impl Divergence {
 }
 
 fn ranks(ledger: &Ledger<'_>, group: usize, at: &[usize]) -> Vec<Rank> {
-    at.iter().filter_map(|at| ledger.groups.get(group)?.rank(*at)).collect()
+    at.iter().filter_map(|at| ledger.groups().get(group)?.rank(*at)).collect()
 }

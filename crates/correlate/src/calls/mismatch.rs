@@ -5,11 +5,12 @@ use std::fmt::Write as _;
 
 use ringleader_model::{Evidence, Frame, OpState, RankSet, SourceKind, user_frame};
 
-use crate::Scene;
 use crate::calls::align::{Divergence, Fault};
-use crate::calls::ledger::{Origin, Track, View};
-use crate::waits::graph::{Node, node};
-use crate::waits::inside;
+use crate::calls::ledger::Ledger;
+use crate::calls::operation;
+use crate::calls::track::{Node, Origin, Track, View, node};
+use crate::process::condition::Conditions;
+use crate::said::watchdog::WatchdogLines;
 
 /// One fault of collective logic.
 #[derive(Clone, Debug)]
@@ -46,21 +47,22 @@ pub struct Mismatch {
     pub views: Vec<View>,
 }
 
-/// Whether this rank has parted from its group, in a call that the group has not left behind.
-pub fn has_parted(scene: &Scene<'_>, who: Node) -> bool {
-    scene.mismatches.iter().any(|m| !m.is_bygone && m.odd.contains(&who))
+/// What a proof is made of: the calls, and what tells where in the program they were made.
+#[derive(Clone, Copy)]
+pub struct Proof<'s, 'a> {
+    /// The calls.
+    pub ledger: &'s Ledger<'a>,
+    /// Where each rank's program stands.
+    pub conditions: &'s Conditions,
+    /// Stacks that the watchdogs printed.
+    pub watchdog: &'s WatchdogLines,
 }
 
-/// Whether any rank has.
-pub fn any_parted(scene: &Scene<'_>) -> bool {
-    scene.mismatches.iter().any(|m| !m.is_bygone)
-}
-
-/// Joins the divergences of a scene. The first in time comes first: what happens in other groups afterwards follows.
-pub fn mismatches(scene: &Scene<'_>) -> Vec<Mismatch> {
+/// Joins the divergences of all views. The first in time comes first: what happens in other groups afterwards follows.
+pub fn mismatches(proof: Proof<'_, '_>, divergences: &[Divergence]) -> Vec<Mismatch> {
     let mut found: Vec<Mismatch> = Vec::new();
-    for divergence in &scene.divergences {
-        let Some(fresh) = describe(scene, divergence) else { continue };
+    for divergence in divergences {
+        let Some(fresh) = describe(proof, divergence) else { continue };
         // The same odd ranks, seen by another recorder: one fault.
         let is_known = |m: &&mut Mismatch| {
             // Views that see nothing end do not tell what is bygone.
@@ -101,18 +103,18 @@ fn class(fault: Fault) -> u8 {
     }
 }
 
-fn describe(scene: &Scene<'_>, divergence: &Divergence) -> Option<Mismatch> {
-    let group = scene.ledger.groups.get(divergence.group)?;
+fn describe(proof: Proof<'_, '_>, divergence: &Divergence) -> Option<Mismatch> {
+    let group = proof.ledger.groups().get(divergence.group)?;
     let track = |at: usize| group.tracks.get(at).and_then(Option::as_ref);
     let call = |at: usize| {
         let call = track(at)?.call(divergence.seq)?;
-        Some(scene.ledger.get(call)?.describe())
+        Some(proof.ledger.get(call)?.describe())
     };
     let first_odd = *divergence.odd.first()?;
     let mut evidence = Vec::new();
     for at in divergence.odd.iter().take(2).chain([&divergence.reference]) {
         if let Some(track) = track(*at) {
-            evidence.extend(evidence_of(scene, track, divergence.seq));
+            evidence.extend(proof.evidence_of(track, divergence.seq));
         }
     }
     if divergence.fault == Fault::Order
@@ -121,22 +123,23 @@ fn describe(scene: &Scene<'_>, divergence: &Divergence) -> Option<Mismatch> {
         // Where the odd rank makes the call that the others make here.
         let is_it = |seq: &u32| {
             let calls = odd.call(*seq).zip(usual.call(divergence.seq));
-            let calls = calls.and_then(|(a, b)| Some((scene.ledger.get(a)?, scene.ledger.get(b)?)));
+            let calls = calls.and_then(|(a, b)| Some((proof.ledger.get(a)?, proof.ledger.get(b)?)));
             calls.is_some_and(|(a, b)| a.fits(b))
         };
         let later = (divergence.seq..=odd.last_seq()).skip(1).find(is_it);
-        evidence.extend(later.and_then(|seq| evidence_of(scene, odd, seq)));
+        evidence.extend(later.and_then(|seq| proof.evidence_of(odd, seq)));
     }
     // Rings keep no stacks: there it is where the rank stands since, unless it has gone on.
     let place = |at: usize| {
         let track = track(at)?;
         let is_in_it = || track.finished.is_none_or(|f| f < divergence.seq);
-        place_near(scene, track, &group.name, divergence.seq)
-            .or_else(|| standing(scene, track).filter(|_| is_in_it()).cloned())
+        proof
+            .place_near(track, &group.name, divergence.seq)
+            .or_else(|| proof.standing(track).filter(|_| is_in_it()).cloned())
     };
     let place = divergence.odd.iter().find_map(|at| place(*at));
     let odd: Vec<Node> = divergence.odd.iter().filter_map(|at| node(group, *at)).collect();
-    let usual: RankSet = divergence.usual_ranks(&scene.ledger).into_iter().collect();
+    let usual: RankSet = divergence.usual_ranks(&proof.ledger).into_iter().collect();
     let victims = group.ranks.iter().copied().flatten().filter(|r| !odd.contains(&Node::Rank(*r))).collect();
     Some(Mismatch {
         fault: divergence.fault,
@@ -157,50 +160,54 @@ fn describe(scene: &Scene<'_>, divergence: &Divergence) -> Option<Mismatch> {
     })
 }
 
-/// One call of one rank as cited evidence.
-pub fn evidence_of(scene: &Scene<'_>, track: &Track<'_>, seq: u32) -> Option<Evidence> {
-    if matches!(track.origin, Origin::Lines) {
-        let (_, cite, text) = track.lines.first()?;
-        return Some(Evidence { cite: *cite, text: text.clone(), kind: SourceKind::TorchLog });
+impl<'s> Proof<'s, '_> {
+    /// One call of one rank as cited evidence.
+    pub fn evidence_of(self, track: &Track<'_>, seq: u32) -> Option<Evidence> {
+        if matches!(track.origin, Origin::Lines) {
+            let (_, cite, text) = track.lines.first()?;
+            return Some(Evidence { cite: *cite, text: text.clone(), kind: SourceKind::TorchLog });
+        }
+        let op = track.op(seq)?;
+        let call = self.ledger.get(track.call(seq)?)?.describe();
+        let who = track.rank.map_or_else(|| "unknown rank".to_owned(), |r| format!("rank {}", r.0));
+        let mut text = format!("{who} #{seq}: {call}");
+        if let Origin::Dump(dump) = track.origin
+            && let Some(op) = dump.ops.get(op as usize)
+        {
+            let state = match op.state {
+                OpState::Scheduled => "scheduled",
+                OpState::Started => "started",
+                OpState::Completed => "completed",
+            };
+            let _ = write!(text, ", {state}");
+        }
+        if let Origin::Ring(ring) = track.origin {
+            text.push_str(&operation::state(ring, op));
+        }
+        if let Some(frame) = user_frame(&track.frames(op)) {
+            let _ = write!(text, ", called from {} ({}:{})", frame.function, frame.file, frame.line);
+        }
+        Some(Evidence { cite: track.cite_op(op), text, kind: track.kind })
     }
-    let op = track.op(seq)?;
-    let call = scene.ledger.get(track.call(seq)?)?.describe();
-    let who = track.rank.map_or_else(|| "unknown rank".to_owned(), |r| format!("rank {}", r.0));
-    let mut text = format!("{who} #{seq}: {call}");
-    if let Origin::Dump(dump) = track.origin
-        && let Some(op) = dump.ops.get(op as usize)
-    {
-        let state = match op.state {
-            OpState::Scheduled => "scheduled",
-            OpState::Started => "started",
-            OpState::Completed => "completed",
-        };
-        let _ = write!(text, ", {state}");
-    }
-    if let Origin::Ring(ring) = track.origin {
-        text.push_str(&inside::state(ring, op));
-    }
-    if let Some(frame) = user_frame(&track.frames(op)) {
-        let _ = write!(text, ", called from {} ({}:{})", frame.function, frame.file, frame.line);
-    }
-    Some(Evidence { cite: track.cite_op(op), text, kind: track.kind })
-}
 
-/// Where the program of a ring's rank stands, unless it is on its way out.
-pub fn standing<'s>(scene: &'s Scene<'_>, track: &Track<'_>) -> Option<&'s Frame> {
-    let stand = scene.condition(track.rank?)?.stand.as_ref()?;
-    (matches!(track.origin, Origin::Ring(_)) && !stand.is_leaving()).then(|| stand.place()).flatten()
+    /// Where the program of a ring's rank stands, unless it is on its way out.
+    pub fn standing(self, track: &Track<'_>) -> Option<&'s Frame> {
+        let stand = self.conditions.get(track.rank?)?.stand.as_ref()?;
+        (matches!(track.origin, Origin::Ring(_)) && !stand.is_leaving()).then(|| stand.place()).flatten()
+    }
+
+    /// Place in the user's code of a call; of the nearest call that has one, since operations of a backward pass have no
+    /// frame of the user; of the failed collective the watchdog printed, where there is no dump.
+    pub fn place_near(self, track: &Track<'_>, group: &str, seq: u32) -> Option<Frame> {
+        let at = |seq: u32| track.op(seq).and_then(|op| user_frame(&track.frames(op)).cloned());
+        (0..=NEAR).flat_map(|d| [seq.checked_add(d), seq.checked_sub(d)]).flatten().find_map(at).or_else(
+            || {
+                let stand = self.watchdog.stand(group, track.rank?)?;
+                user_frame(&stand.frames).cloned()
+            },
+        )
+    }
 }
 
 /// How far from a call another one's place still tells something.
 const NEAR: u32 = 64;
-
-/// Place in the user's code of a call; of the nearest call that has one, since operations of a backward pass have no
-/// frame of the user; of the failed collective the watchdog printed, where there is no dump.
-pub fn place_near(scene: &Scene<'_>, track: &Track<'_>, group: &str, seq: u32) -> Option<Frame> {
-    let at = |seq: u32| track.op(seq).and_then(|op| user_frame(&track.frames(op)).cloned());
-    (0..=NEAR).flat_map(|d| [seq.checked_add(d), seq.checked_sub(d)]).flatten().find_map(at).or_else(|| {
-        let stand = scene.watchdog.stand(group, track.rank?)?;
-        user_frame(&stand.frames).cloned()
-    })
-}

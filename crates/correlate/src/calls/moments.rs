@@ -6,22 +6,35 @@
 
 use ringleader_model::{Case, OpKind};
 
-use crate::calls::ledger::{Call, Group, Ledger, Track, View};
 use crate::calls::rhythm::{self, Horizon};
+use crate::calls::track::{Call, Group, Track, View};
 use crate::said::watcher::{self, StandStill};
-use crate::when::failure::stated_failure;
+use crate::when::failure::Failure;
+
+/// What the records tell of the moment of their taking.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Moment {
+    /// Something stands still.
+    pub is_stalled: bool,
+    /// Records contradict each other as one picture, and nothing failed.
+    pub may_run: bool,
+}
 
 /// Marks the records of a job that may still run as open at their end, where they contradict each other.
-pub fn open_ends(ledger: &mut Ledger<'_>, case: &Case, stood_still: &[StandStill<'_>]) {
+pub fn open_ends(
+    groups: &mut [Group<'_>],
+    calls: &[Call],
+    case: &Case,
+    failure: &Failure,
+    stood_still: &[StandStill<'_>],
+) -> Moment {
     let horizon = Horizon::new(case);
     let is_told = rhythm::is_in_flight(case, &watcher::communicators(stood_still), &horizon);
-    let stalled = rhythm::stalled(&ledger.groups, &horizon, is_told);
-    let has_failed = stated_failure(case).is_some();
-    ledger.is_stalled = has_failed || stalled.contains(&true);
-    if has_failed {
-        return;
+    let stalled = rhythm::stalled(groups, &horizon, is_told);
+    if failure.is_stated() {
+        return Moment { is_stalled: true, may_run: false };
     }
-    let Ledger { groups, calls, may_run, .. } = ledger;
+    let is_stalled = stalled.contains(&true);
     let n_open = |groups: &[Group<'_>]| {
         groups.iter().flat_map(|g| g.tracks.iter().flatten()).filter(|t| t.open_end).count()
     };
@@ -42,7 +55,7 @@ pub fn open_ends(ledger: &mut Ledger<'_>, case: &Case, stood_still: &[StandStill
         let logs = groups.iter_mut().filter(|g| g.view == View::Nccl);
         logs.flat_map(|g| g.tracks.iter_mut().flatten()).for_each(|t| t.open_end = true);
     }
-    *may_run = n_open(groups) > n_cut;
+    Moment { is_stalled, may_run: n_open(groups) > n_cut }
 }
 
 fn has_open_p2p(track: &Track<'_>) -> bool {

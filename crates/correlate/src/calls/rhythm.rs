@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{Case, RingOp, RingRecord};
 
-use crate::calls::ledger::{self, Group, Origin, Track, View};
+use crate::calls::track::{Group, Origin, Track, View};
+use crate::prepare::rings::rings;
 
 /// Nothing that lasts less is a stall, however fast the job was, ns.
 const FLOOR_NS: i64 = 3_000_000_000;
@@ -29,7 +30,7 @@ impl<'a> Horizon<'a> {
     /// Of all rings of a case.
     pub fn new(case: &'a Case) -> Self {
         let mut newest = BTreeMap::new();
-        for (_, ring) in ledger::rings(case) {
+        for (_, ring) in rings(case) {
             let at = newest.entry(&*ring.boot_id).or_insert(ring.taken_ns);
             *at = ring.taken_ns.max(*at);
         }
@@ -83,7 +84,7 @@ pub fn ahead_ns<'a>(group: &Group<'a>, horizon: &Horizon<'_>) -> Option<i64> {
 /// Whether something of these communicators, by NCCL's number, is in flight for long enough to be what a watcher has seen.
 pub fn is_in_flight(case: &Case, comms: &BTreeSet<u64>, horizon: &Horizon<'_>) -> bool {
     !comms.is_empty()
-        && ledger::rings(case).iter().any(|(_, ring)| {
+        && rings(case).iter().any(|(_, ring)| {
             let is_meant = |comm: u32| ring.comms.get(comm as usize).is_some_and(|c| comms.contains(&c.id));
             let until = horizon.of(ring);
             let own = || ring.ops.iter().filter(|op| is_meant(op.comm));

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{Case, Fact, Pid, Rank, RingRecord, Who};
 
-use crate::calls::ledger;
+use crate::prepare::rings::rings;
 
 /// A process and a rank of it within a communicator.
 type Member = (usize, u32);
@@ -36,7 +36,7 @@ pub fn completed(case: &Case) -> Option<Case> {
 
 fn sizes(case: &Case) -> BTreeMap<u64, u32> {
     let rings: Vec<(&Who, &RingRecord)> =
-        ledger::rings(case).into_iter().map(|(observation, ring)| (&observation.who, ring)).collect();
+        rings(case).into_iter().map(|(observation, ring)| (&observation.who, ring)).collect();
     let mut members: BTreeMap<u64, BTreeSet<Member>> = BTreeMap::new();
     for (at, (_, ring)) in rings.iter().enumerate() {
         for comm in ring.comms.iter().filter(|comm| comm.size == 0 && comm.id != 0) {

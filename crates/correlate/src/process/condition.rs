@@ -7,9 +7,9 @@ use ringleader_model::{
     Case, Cite, Evidence, Fact, Frame, Pid, Rank, SourceKind, StackTool, ThreadStack, TorchEvent, user_frame,
 };
 
-use crate::calls::ledger;
+use crate::calls::operation::clock;
 use crate::calls::rhythm::Horizon;
-use crate::waits::inside::clock;
+use crate::prepare::rings::rings;
 use crate::who::roster::Roster;
 
 /// State letter of a process list.
@@ -382,10 +382,10 @@ impl Conditions {
         /// A ring that was copied by hand a moment before the others were read.
         const MOMENT_NS: i64 = 1_000_000_000;
         let horizon = Horizon::new(case);
-        let rings = ledger::rings(case);
+        let rings = rings(case);
         let lives = |boot_id: &str| rings.iter().any(|(_, r)| r.is_live && &*r.boot_id == boot_id);
         for (observation, ring) in &rings {
-            let Some(rank) = ledger::rank_of(roster, observation) else { continue };
+            let Some(rank) = roster.rank_of_ring(observation) else { continue };
             let pid = observation.who.pid.map_or(0, |p| p.0);
             let said = |text: String| Some(Evidence { cite: observation.cite, text, kind: SourceKind::Ring });
             let condition = self.by_rank.entry(rank).or_default();

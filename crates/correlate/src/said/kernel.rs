@@ -11,9 +11,9 @@ use ringleader_model::{
     PciAddress, Pid, ProcessTable, Rank, SourceId, SourceKind, TorchEvent, WallTime, Who,
 };
 
-use crate::when::failure::Ending;
-use crate::when::failure::stated_failure;
-use crate::when::window::{Lies, Window, has_job, in_year, window};
+use crate::when::failure::Failure;
+use crate::when::window::{Lies, Window};
+use crate::when::year::in_year;
 use crate::who::roster::{Member, Roster, told_size};
 
 const SECOND_NS: i64 = 1_000_000_000;
@@ -49,7 +49,7 @@ pub enum Bond {
 
 /// A statement of a kernel with what it has to do with the job.
 #[derive(Clone, Debug)]
-pub struct MachineEvent<'a> {
+pub struct KernelStatement<'a> {
     /// Where it stands.
     pub observation: &'a Observation,
     /// What it says.
@@ -60,7 +60,7 @@ pub struct MachineEvent<'a> {
     pub culprit: Culprit,
 }
 
-impl MachineEvent<'_> {
+impl KernelStatement<'_> {
     /// When, ns on its host's wall clock, if that has a year.
     pub fn at_ns(&self) -> Option<i64> {
         self.observation.at.filter(|t| t.has_year).map(|t| t.ns)
@@ -131,27 +131,20 @@ impl Coverage<'_> {
 
 /// All statements of kernels.
 #[derive(Clone, Debug, Default)]
-pub struct Machine<'a> {
-    events: Vec<MachineEvent<'a>>,
+pub struct KernelLogs<'a> {
+    events: Vec<KernelStatement<'a>>,
     /// What each kernel log covers.
     covers: Vec<(&'a Observation, &'a KernelCoverage)>,
-    /// There is a job in the evidence at all.
-    pub has_job: bool,
-    /// How that job ended.
-    pub ending: Ending,
-    window: Window,
 }
 
-impl<'a> Machine<'a> {
-    /// Joins what kernels say with the job.
-    pub fn new(case: &'a Case, roster: &Roster) -> Self {
-        let window = window(case);
-        let mut machine =
-            Self { has_job: has_job(case), ending: Ending::new(case), window, ..Self::default() };
+impl<'a> KernelLogs<'a> {
+    /// Joins what kernels say with the job. Without any (`has_job`) a log stands for itself.
+    pub fn new(case: &'a Case, roster: &Roster, has_job: bool, window: Window, failure: &Failure) -> Self {
+        let mut logs = Self::default();
         if !case.observations.iter().any(|o| matches!(o.fact, Fact::Kernel(_))) {
-            return machine;
+            return logs;
         }
-        machine.covers = case
+        logs.covers = case
             .observations
             .iter()
             .filter_map(|o| match &o.fact {
@@ -162,8 +155,8 @@ impl<'a> Machine<'a> {
                 _ => None,
             })
             .collect();
-        let join = Join::new(case, roster, window, machine.has_job);
-        machine.events = case
+        let join = Join::new(case, roster, window, has_job, failure.is_stated());
+        logs.events = case
             .observations
             .iter()
             .filter_map(|o| match &o.fact {
@@ -173,25 +166,20 @@ impl<'a> Machine<'a> {
             .filter(|(_, event)| !matches!(event.kind, KernelEventKind::Covers(_)))
             .map(|(observation, event)| {
                 let (bond, culprit) = join.bond(observation, event);
-                MachineEvent { observation, event, bond, culprit }
+                KernelStatement { observation, event, bond, culprit }
             })
             .collect();
-        machine
+        logs
     }
 
     /// All statements, foreign ones too, in source order.
-    pub fn all(&self) -> &[MachineEvent<'a>] {
+    pub fn all(&self) -> &[KernelStatement<'a>] {
         &self.events
     }
 
     /// Statements that may concern the job.
-    pub fn near(&self) -> impl Iterator<Item = &MachineEvent<'a>> {
+    pub fn near(&self) -> impl Iterator<Item = &KernelStatement<'a>> {
         self.events.iter().filter(|e| e.bond > Bond::Foreign)
-    }
-
-    /// Whether a moment is before the job began; None if they cannot be compared.
-    pub fn precedes_job(&self, at: Option<WallTime>) -> Option<bool> {
-        self.window.place(at).map(|place| place == Lies::Before)
     }
 
     /// What the kernel log of a host is worth at a moment, as far as stamps of both tell: absence counts only if the log
@@ -256,7 +244,7 @@ struct Join<'r> {
 }
 
 impl<'r> Join<'r> {
-    fn new(case: &Case, roster: &'r Roster, window: Window, has_job: bool) -> Self {
+    fn new(case: &Case, roster: &'r Roster, window: Window, has_job: bool, has_failed: bool) -> Self {
         let mut gpus: BTreeMap<PciAddress, Vec<&Member>> = BTreeMap::new();
         for member in &roster.members {
             if let Some(gpu) = member.gpu {
@@ -324,7 +312,6 @@ impl<'r> Join<'r> {
                 *until = ring.taken_ns.max(*until);
             }
         }
-        let has_failed = stated_failure(case).is_some();
         Self {
             roster,
             window,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{Case, Fact, KernelEventKind, LinkMedium, LinkState, NetFact, NicTrouble, SourceId};
 
-use crate::said::kernel::{Bond, Machine, MachineEvent};
+use crate::said::kernel::{Bond, KernelLogs, KernelStatement};
 
 /// Uptime below which a link that was never up is still being set up, seconds.
 const SETTING_UP_US: u64 = 300_000_000;
@@ -89,13 +89,13 @@ fn names(text: &str) -> impl Iterator<Item = String> + '_ {
 #[derive(Clone, Debug)]
 pub struct Down<'s, 'a> {
     /// The statement.
-    pub event: &'s MachineEvent<'a>,
+    pub event: &'s KernelStatement<'a>,
     /// Its name.
     pub name: &'s str,
     /// An InfiniBand port, or a card whose firmware died.
     pub is_infiniband: bool,
     /// When it came back, the first time after.
-    pub up_again: Option<&'s MachineEvent<'a>>,
+    pub up_again: Option<&'s KernelStatement<'a>>,
     /// The job's logs name it.
     pub is_used: bool,
     /// It may be a port that the job's logs call by its other name.
@@ -106,41 +106,44 @@ pub struct Down<'s, 'a> {
 #[derive(Default)]
 struct Life<'s, 'a> {
     /// When it came up.
-    ups: Vec<&'s MachineEvent<'a>>,
+    ups: Vec<&'s KernelStatement<'a>>,
     /// When its interface was removed.
-    removed: Vec<&'s MachineEvent<'a>>,
+    removed: Vec<&'s KernelStatement<'a>>,
 }
 
 impl<'s, 'a> Life<'s, 'a> {
-    fn was_up_before(&self, event: &MachineEvent<'_>) -> bool {
+    fn was_up_before(&self, event: &KernelStatement<'_>) -> bool {
         self.ups.first().is_some_and(|first| first.seconds_to(event).is_some_and(|s| s > 0.0))
     }
 
-    fn up_again_after(&self, event: &MachineEvent<'_>) -> Option<&'s MachineEvent<'a>> {
+    fn up_again_after(&self, event: &KernelStatement<'_>) -> Option<&'s KernelStatement<'a>> {
         next(&self.ups, event).filter(|up| event.seconds_to(up).is_some_and(|s| s > 0.0))
     }
 
-    fn is_removed_after(&self, event: &MachineEvent<'_>) -> bool {
+    fn is_removed_after(&self, event: &KernelStatement<'_>) -> bool {
         let seconds = next(&self.removed, event).and_then(|removed| event.seconds_to(removed));
         seconds.is_some_and(|s| (0.0..=TEARING_DOWN_S).contains(&s))
     }
 }
 
 /// The first of `all` that stands behind `event`: a log is in the order of time.
-fn next<'s, 'a>(all: &[&'s MachineEvent<'a>], event: &MachineEvent<'_>) -> Option<&'s MachineEvent<'a>> {
+fn next<'s, 'a>(
+    all: &[&'s KernelStatement<'a>],
+    event: &KernelStatement<'_>,
+) -> Option<&'s KernelStatement<'a>> {
     let at = all.partition_point(|other| other.observation.cite <= event.observation.cite);
     all.get(at).copied()
 }
 
 type Link<'s> = (SourceId, Option<&'s str>, &'s str);
 
-fn link<'s>(event: &'s MachineEvent<'_>, name: &'s str) -> Link<'s> {
+fn link<'s>(event: &'s KernelStatement<'_>, name: &'s str) -> Link<'s> {
     (event.observation.cite.source, event.observation.who.host.as_deref(), name)
 }
 
-fn lives<'s, 'a>(machine: &'s Machine<'a>) -> BTreeMap<Link<'s>, Life<'s, 'a>> {
+fn lives<'s, 'a>(logs: &'s KernelLogs<'a>) -> BTreeMap<Link<'s>, Life<'s, 'a>> {
     let mut lives: BTreeMap<Link<'_>, Life<'_, '_>> = BTreeMap::new();
-    for event in machine.all() {
+    for event in logs.all() {
         let KernelEventKind::Link { interface, state, .. } = &event.event.kind else { continue };
         let life = lives.entry(link(event, interface)).or_default();
         match state {
@@ -153,11 +156,11 @@ fn lives<'s, 'a>(machine: &'s Machine<'a>) -> BTreeMap<Link<'s>, Life<'s, 'a>> {
 }
 
 /// Downs in mid-run of links that the job may use, in source order.
-pub fn downs<'s, 'a>(machine: &'s Machine<'a>, used: &Used) -> Vec<Down<'s, 'a>> {
+pub fn downs<'s, 'a>(logs: &'s KernelLogs<'a>, has_job: bool, used: &Used) -> Vec<Down<'s, 'a>> {
     let mut found = Vec::new();
-    let lives = lives(machine);
+    let lives = lives(logs);
     let unknown = Life::default();
-    for event in machine.near() {
+    for event in logs.near() {
         let (name, is_infiniband) = match &event.event.kind {
             KernelEventKind::Link { interface, state: LinkState::Down, medium }
                 if *medium != LinkMedium::Bridge =>
@@ -180,8 +183,8 @@ pub fn downs<'s, 'a>(machine: &'s Machine<'a>, used: &Used) -> Vec<Down<'s, 'a>>
         let is_infiniband = is_infiniband || verbs == Some(true);
         let by_verbs_driver = || VERBS_DRIVERS.iter().any(|d| event.observation.text.contains(d));
         let is_guess = used.has_roce && verbs.is_none() && !is_used && by_verbs_driver();
-        // Another card of the same machine is no business of the job's.
-        let is_foreign = machine.has_job && !used.is_empty() && !is_used && !is_guess && is_named(event);
+        // Another card of the same logs is no business of the job's.
+        let is_foreign = has_job && !used.is_empty() && !is_used && !is_guess && is_named(event);
         if is_removed || is_setting_up || is_foreign || event.bond == Bond::Foreign {
             continue;
         }
@@ -192,7 +195,7 @@ pub fn downs<'s, 'a>(machine: &'s Machine<'a>, used: &Used) -> Vec<Down<'s, 'a>>
 }
 
 /// The statement names an interface, rather than a card by its driver alone.
-fn is_named(event: &MachineEvent<'_>) -> bool {
+fn is_named(event: &KernelStatement<'_>) -> bool {
     match &event.event.kind {
         KernelEventKind::Link { interface, .. } => !interface.contains("_core") && &**interface != "bnxt_en",
         KernelEventKind::NicTrouble { interface, .. } => interface.is_some(),

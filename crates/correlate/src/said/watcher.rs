@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{Case, Evidence, Fact, NoteKind, Observation, SourceKind, WatchEvent, WatchedStall};
 
-use crate::calls::ledger;
+use crate::prepare::rings::rings;
 
 /// Nothing that lasts less is a stall, as for rings.
 const FLOOR_NS: i64 = 3_000_000_000;
@@ -75,7 +75,7 @@ pub fn standing(case: &Case) -> Vec<StandStill<'_>> {
 /// When the rings saw an operation end last, of each communicator by NCCL's number, and of all.
 fn newest_ends(case: &Case) -> BTreeMap<Option<u64>, i64> {
     let mut newest = BTreeMap::new();
-    for (_, ring) in ledger::rings(case) {
+    for (_, ring) in rings(case) {
         for op in &ring.ops {
             let own = ring.comms.get(op.comm as usize).map(|comm| Some(comm.id));
             for comm in own.into_iter().chain([None]) {

@@ -6,28 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ringleader_model::{OpKind, Rank, SourceId};
+use ringleader_model::{OpKind, Rank};
 
-use crate::calls::ledger::{Group, Ledger, Origin, P2p, Track, View};
-
-/// A rank, or a record whose rank is not known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Node {
-    /// A rank.
-    Rank(Rank),
-    /// The owner of this source.
-    Source(SourceId),
-}
-
-impl Node {
-    /// The rank, if known.
-    pub fn rank(self) -> Option<Rank> {
-        match self {
-            Self::Rank(rank) => Some(rank),
-            Self::Source(_) => None,
-        }
-    }
-}
+use crate::calls::ledger::Ledger;
+use crate::calls::track::{Group, Node, Origin, P2p, Track, View, node};
 
 /// Where a group stands still: the same operation, seen from all members.
 #[derive(Clone, Debug)]
@@ -101,7 +83,7 @@ pub struct Waits {
 /// Builds the graph of a view; None if the view recorded nothing.
 pub fn waits(ledger: &Ledger<'_>, view: View) -> Option<Waits> {
     let groups: Vec<(usize, &Group<'_>)> =
-        ledger.groups.iter().enumerate().filter(|(_, g)| g.view == view).collect();
+        ledger.groups().iter().enumerate().filter(|(_, g)| g.view == view).collect();
     if groups.is_empty() {
         return None;
     }
@@ -132,14 +114,6 @@ pub fn waits(ledger: &Ledger<'_>, view: View) -> Option<Waits> {
         }
     }
     Some(solve(ledger, view, fronts))
-}
-
-/// The node of a group rank.
-pub fn node(group: &Group<'_>, at: usize) -> Option<Node> {
-    if let Some(rank) = group.rank(at) {
-        return Some(Node::Rank(rank));
-    }
-    group.tracks.get(at)?.as_ref().map(|t| t.rank.map_or(Node::Source(t.cite.source), Node::Rank))
 }
 
 /// One rank's oldest unfinished operation.
@@ -204,7 +178,7 @@ const AT_ONCE_NS: i64 = 1_000_000;
 /// Pairs of ranks of which any record shows that the first sends to the second.
 fn talkers(ledger: &Ledger<'_>) -> BTreeSet<(Rank, Rank)> {
     let mut talkers = BTreeSet::new();
-    for group in &ledger.groups {
+    for group in ledger.groups() {
         for (member, track) in group.tracks.iter().enumerate() {
             let (Some(track), Some(me)) = (track, group.rank(member)) else { continue };
             for p2p in &track.p2p {
@@ -470,7 +444,7 @@ fn ras_fronts(at: usize, group: &Group<'_>) -> Vec<Front> {
 
 fn solve(ledger: &Ledger<'_>, view: View, fronts: Vec<Front>) -> Waits {
     let nodes_of = |front: &Front, members: &[usize]| -> Vec<Node> {
-        let Some(group) = ledger.groups.get(front.group) else { return Vec::new() };
+        let Some(group) = ledger.groups().get(front.group) else { return Vec::new() };
         members.iter().filter_map(|m| node(group, *m)).collect()
     };
     // Bipartite: a rank waits in a front; a front waits for ranks. Edges stay linear in the size of the groups.

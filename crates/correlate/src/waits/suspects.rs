@@ -2,11 +2,14 @@
 
 use ringleader_model::{Evidence, Frame, OpState, Rank, RankSet, SourceKind, user_frame};
 
-use crate::Scene;
-use crate::calls::ledger::{Group, Track, View};
-use crate::calls::mismatch::{evidence_of, place_near, standing};
+use crate::calls::ledger::Ledger;
+use crate::calls::mismatch::Proof;
 use crate::calls::pattern;
-use crate::waits::graph::{Front, FrontKind, Node, Root, Waits, node};
+use crate::calls::track::{Group, Node, Track, View, node};
+use crate::process::condition::Conditions;
+use crate::said::watchdog::WatchdogLines;
+use crate::waits::graph::{Front, FrontKind, Root, Waits};
+use crate::who::dumps::OwnedDump;
 
 /// A rank that holds others up.
 #[derive(Clone, Debug)]
@@ -36,12 +39,13 @@ pub struct Suspect {
 }
 
 /// Joins the roots of all views. Views that know completion count before those that only count calls.
-pub fn suspects(scene: &Scene<'_>) -> Vec<Suspect> {
+pub fn suspects(proof: Proof<'_, '_>, dumps: &[OwnedDump<'_>], all: &[Waits]) -> Vec<Suspect> {
+    let ledger = proof.ledger;
     let mut found: Vec<Suspect> = Vec::new();
     // Where one rank has run ahead of all, those behind it are not at fault.
-    for waits in scene.waits.iter().filter(|w| ran_ahead(scene, w).is_none()) {
+    for waits in all.iter().filter(|w| ran_ahead(ledger, proof.conditions, w).is_none()) {
         for root in &waits.roots {
-            let fresh = describe(scene, waits, root);
+            let fresh = describe(proof, dumps, waits, root);
             match found.iter_mut().find(|s| s.node == fresh.node) {
                 Some(known) => {
                     known.views.extend(fresh.views);
@@ -58,25 +62,23 @@ pub fn suspects(scene: &Scene<'_>) -> Vec<Suspect> {
             }
         }
     }
-    for waits in scene.waits.iter().filter(|w| w.view.knows_ends()) {
-        let whole = |cycle: &&Vec<Node>| went_on(scene, waits, cycle).is_none();
-        for root in waits.cycles.iter().filter(whole).filter_map(|cycle| broken_pair(scene, waits, cycle)) {
+    for waits in all.iter().filter(|w| w.view.knows_ends()) {
+        let whole = |cycle: &&Vec<Node>| went_on(ledger, waits, cycle).is_none();
+        for root in waits.cycles.iter().filter(whole).filter_map(|cycle| broken_pair(ledger, waits, cycle)) {
             match found.iter_mut().find(|s| s.node == root.node) {
                 Some(known) => {
                     known.views.push(waits.view);
                     known.is_inside = true;
                 }
-                None => found.push(Suspect { is_inside: true, ..describe(scene, waits, &root) }),
+                None => found.push(Suspect { is_inside: true, ..describe(proof, dumps, waits, &root) }),
             }
         }
     }
     // A rank that one view shows to be waiting itself is no root, whatever a poorer view says.
     let waiting_elsewhere = |s: &Suspect| {
-        scene
-            .waits
-            .iter()
+        all.iter()
             .filter(|w| w.view.knows_ends())
-            .any(|w| !s.views.iter().any(|v| v.knows_ends()) && waits_on_somebody(scene, w, s.node))
+            .any(|w| !s.views.iter().any(|v| v.knows_ends()) && waits_on_somebody(ledger, w, s.node))
     };
     found.retain(|s| !waiting_elsewhere(s));
     found.sort_by(|a, b| {
@@ -92,7 +94,7 @@ pub fn suspects(scene: &Scene<'_>) -> Vec<Suspect> {
 
 /// In a circle of waiting that runs over a message whose other side was never posted, that side broke it: the message
 /// cannot come any more, since its rank went on to wait for the circle. The oldest such message counts.
-pub fn broken_pair(scene: &Scene<'_>, waits: &Waits, cycle: &[Node]) -> Option<Root> {
+pub fn broken_pair(ledger: &Ledger<'_>, waits: &Waits, cycle: &[Node]) -> Option<Root> {
     let in_cycle = |group: &Group<'_>, members: &[usize]| {
         members.iter().filter_map(|m| node(group, *m)).find(|n| cycle.contains(n))
     };
@@ -102,7 +104,7 @@ pub fn broken_pair(scene: &Scene<'_>, waits: &Waits, cycle: &[Node]) -> Option<R
         .enumerate()
         .filter(|(_, f)| matches!(f.what, FrontKind::P2p { .. }))
         .filter_map(|(at, front)| {
-            let group = scene.ledger.groups.get(front.group)?;
+            let group = ledger.groups().get(front.group)?;
             in_cycle(group, &front.waiting)?;
             Some((front.since_ns, at, in_cycle(group, &front.behind)?))
         })
@@ -113,16 +115,16 @@ pub fn broken_pair(scene: &Scene<'_>, waits: &Waits, cycle: &[Node]) -> Option<R
 
 /// The one rank that, by NCCL's own count, made more calls than anybody else in every group that differs, while others
 /// time out: it left out a call that they wait in, and the count of that group hides it behind a later call.
-pub fn ran_ahead(scene: &Scene<'_>, waits: &Waits) -> Option<Node> {
+pub fn ran_ahead(ledger: &Ledger<'_>, conditions: &Conditions, waits: &Waits) -> Option<Node> {
     if waits.view != View::Nccl
         || waits.fronts.is_empty()
-        || !scene.conditions.all().any(|(_, c)| c.timed_out.is_some())
+        || !conditions.all().any(|(_, c)| c.timed_out.is_some())
     {
         return None;
     }
     let mut leader = None;
     for front in &waits.fronts {
-        let group = scene.ledger.groups.get(front.group)?;
+        let group = ledger.groups().get(front.group)?;
         let [only] = front.waiting.as_slice() else { return None };
         let who = node(group, *only)?;
         if *leader.get_or_insert(who) != who {
@@ -132,9 +134,9 @@ pub fn ran_ahead(scene: &Scene<'_>, waits: &Waits) -> Option<Node> {
     let leader = leader?;
     // Those behind wait too: they say so themselves. A rank that is gone is behind for a reason of its own.
     let all_wait = waits.fronts.iter().all(|front| {
-        scene.ledger.groups.get(front.group).is_some_and(|group| {
+        ledger.groups().get(front.group).is_some_and(|group| {
             front.behind.iter().all(|m| {
-                let condition = group.rank(*m).and_then(|r| scene.condition(r));
+                let condition = group.rank(*m).and_then(|r| conditions.get(r));
                 condition.is_some_and(|c| c.timed_out.is_some())
             })
         })
@@ -158,31 +160,31 @@ pub fn ran_ahead(scene: &Scene<'_>, waits: &Waits) -> Option<Node> {
 
 /// In a circle of waiting, a rank that all others of a group wait for went on without the call: nobody else in that
 /// group is missing, and the rank waits elsewhere for one of them.
-pub fn went_on<'w>(scene: &Scene<'_>, waits: &'w Waits, cycle: &[Node]) -> Option<(Node, &'w Front)> {
+pub fn went_on<'w>(ledger: &Ledger<'_>, waits: &'w Waits, cycle: &[Node]) -> Option<(Node, &'w Front)> {
     if !waits.view.knows_ends() {
         return None;
     }
     let mut found =
         waits.fronts.iter().filter(|f| matches!(f.what, FrontKind::Collective(_))).filter_map(|front| {
-            let group = scene.ledger.groups.get(front.group)?;
+            let group = ledger.groups().get(front.group)?;
             let mut awaited = front.behind.iter().chain(&front.held).filter_map(|m| node(group, *m));
             let (Some(one), None) = (awaited.next(), awaited.next()) else { return None };
             let all_others = front.waiting.len() > 1 && front.waiting.len() + 1 == group.tracks.len();
-            (all_others && cycle.contains(&one) && leads(scene, one, front.group)).then_some((one, front))
+            (all_others && cycle.contains(&one) && leads(ledger, one, front.group)).then_some((one, front))
         });
     match (found.next(), found.next()) {
         (Some(one), None) => Some(one),
-        (None, _) => broke_pattern(scene, waits, cycle),
+        (None, _) => broke_pattern(ledger, waits, cycle),
         _ => None,
     }
 }
 
 /// The one rank of a circle that broke its own order of calls, without a call that others of the circle wait in. Where
 /// several did, the program calls its groups in another order there.
-fn broke_pattern<'w>(scene: &Scene<'_>, waits: &'w Waits, cycle: &[Node]) -> Option<(Node, &'w Front)> {
+fn broke_pattern<'w>(ledger: &Ledger<'_>, waits: &'w Waits, cycle: &[Node]) -> Option<(Node, &'w Front)> {
     let mut found: Option<(Node, &'w Front)> = None;
     for front in waits.fronts.iter().filter(|f| matches!(f.what, FrontKind::Collective(_))) {
-        let Some(group) = scene.ledger.groups.get(front.group) else { continue };
+        let Some(group) = ledger.groups().get(front.group) else { continue };
         if !front.waiting.iter().filter_map(|m| node(group, *m)).any(|n| cycle.contains(&n)) {
             continue;
         }
@@ -204,8 +206,8 @@ fn broke_pattern<'w>(scene: &Scene<'_>, waits: &'w Waits, cycle: &[Node]) -> Opt
 
 /// Whether a rank is further on than its peers in some group but this one: it made calls there that none of them has
 /// made yet. A rank that is merely kept waiting by one message is not.
-fn leads(scene: &Scene<'_>, who: Node, but: usize) -> bool {
-    let groups = scene.ledger.groups.iter().enumerate().filter(|(at, g)| *at != but && g.view.knows_ends());
+fn leads(ledger: &Ledger<'_>, who: Node, but: usize) -> bool {
+    let groups = ledger.groups().iter().enumerate().filter(|(at, g)| *at != but && g.view.knows_ends());
     groups.into_iter().any(|(_, group)| {
         let Some(me) = (0..group.tracks.len()).find(|m| node(group, *m) == Some(who)) else { return false };
         let Some(Some(mine)) = group.tracks.get(me) else { return false };
@@ -234,15 +236,15 @@ fn leads(scene: &Scene<'_>, who: Node, but: usize) -> bool {
     })
 }
 
-fn waits_on_somebody(scene: &Scene<'_>, waits: &Waits, who: Node) -> bool {
+fn waits_on_somebody(ledger: &Ledger<'_>, waits: &Waits, who: Node) -> bool {
     waits.fronts.iter().any(|front| {
-        let Some(group) = scene.ledger.groups.get(front.group) else { return false };
+        let Some(group) = ledger.groups().get(front.group) else { return false };
         !(front.behind.is_empty() && front.held.is_empty())
             && front.waiting.iter().any(|m| node(group, *m) == Some(who))
     })
 }
 
-fn describe(scene: &Scene<'_>, waits: &Waits, root: &Root) -> Suspect {
+fn describe(proof: Proof<'_, '_>, dumps: &[OwnedDump<'_>], waits: &Waits, root: &Root) -> Suspect {
     let mut suspect = Suspect {
         node: root.node,
         victims: root.victims.iter().filter_map(|n| n.rank()).collect(),
@@ -258,7 +260,7 @@ fn describe(scene: &Scene<'_>, waits: &Waits, root: &Root) -> Suspect {
     };
     for at in &root.fronts {
         let Some(front) = waits.fronts.get(*at) else { continue };
-        let Some(group) = scene.ledger.groups.get(front.group) else { continue };
+        let Some(group) = proof.ledger.groups().get(front.group) else { continue };
         suspect.since_ns = match (suspect.since_ns, front.since_ns) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
@@ -267,12 +269,12 @@ fn describe(scene: &Scene<'_>, waits: &Waits, root: &Root) -> Suspect {
         let what = match front.what {
             FrontKind::Collective(seq) => {
                 let call = first_waiter
-                    .and_then(|t| scene.ledger.get(t.call(seq)?))
+                    .and_then(|t| proof.ledger.get(t.call(seq)?))
                     .map_or("collective", |c| c.kind.name());
                 if let Some(track) = first_waiter {
-                    suspect.evidence.extend(evidence_of(scene, track, seq).or_else(|| lines_of(track)));
+                    suspect.evidence.extend(proof.evidence_of(track, seq).or_else(|| lines_of(track)));
                     suspect.waiters_place =
-                        suspect.waiters_place.take().or_else(|| place_near(scene, track, &group.name, seq));
+                        suspect.waiters_place.take().or_else(|| proof.place_near(track, &group.name, seq));
                 }
                 format!("{call} #{seq} of {}", group.name)
             }
@@ -289,13 +291,13 @@ fn describe(scene: &Scene<'_>, waits: &Waits, root: &Root) -> Suspect {
                         suspect.waiters_place =
                             suspect.waiters_place.take().or_else(|| user_frame(&frames).cloned()).or_else(
                                 || {
-                                    let stand = scene.watchdog.stand(&group.name, track.rank?)?;
+                                    let stand = proof.watchdog.stand(&group.name, track.rank?)?;
                                     user_frame(&stand.frames).cloned()
                                 },
                             );
                         // A ring keeps no stacks: there it is where the waiter stands.
                         suspect.waiters_place =
-                            suspect.waiters_place.take().or_else(|| standing(scene, track).cloned());
+                            suspect.waiters_place.take().or_else(|| proof.standing(track).cloned());
                     }
                     suspect.evidence.push(Evidence {
                         cite: track.cite,
@@ -326,7 +328,8 @@ fn describe(scene: &Scene<'_>, waits: &Waits, root: &Root) -> Suspect {
             }
         };
         if suspect.waiters_place.is_none() {
-            suspect.waiters_place = first_waiter.and_then(|t| place_of_waiter(scene, t.rank?));
+            suspect.waiters_place =
+                first_waiter.and_then(|t| place_of_waiter(dumps, proof.watchdog, t.rank?));
         }
         if suspect.awaited_in.is_empty() {
             suspect.awaited_in = what;
@@ -355,8 +358,8 @@ fn describe(scene: &Scene<'_>, waits: &Waits, root: &Root) -> Suspect {
 }
 
 /// Where a rank waits, from its own dump's oldest unfinished operation or its watchdog.
-fn place_of_waiter(scene: &Scene<'_>, rank: Rank) -> Option<Frame> {
-    let owned = scene.dumps.iter().find(|d| d.rank == Some(rank));
+fn place_of_waiter(dumps: &[OwnedDump<'_>], watchdog: &WatchdogLines, rank: Rank) -> Option<Frame> {
+    let owned = dumps.iter().find(|d| d.rank == Some(rank));
     let from_dump = owned.and_then(|owned| {
         let op = owned.dump.ops.iter().find(|op| op.state != OpState::Completed)?;
         let stack = owned.dump.stacks.get(op.stack as usize)?;
@@ -364,10 +367,10 @@ fn place_of_waiter(scene: &Scene<'_>, rank: Rank) -> Option<Frame> {
             stack.iter().filter_map(|f| owned.dump.frames.get(*f as usize)).cloned().collect();
         user_frame(&frames).cloned()
     });
-    from_dump.or_else(|| user_frame(scene.watchdog.frames_of(rank)?).cloned())
+    from_dump.or_else(|| user_frame(watchdog.frames_of(rank)?).cloned())
 }
 
-fn lines_of(track: &crate::calls::ledger::Track<'_>) -> Option<Evidence> {
+fn lines_of(track: &crate::calls::track::Track<'_>) -> Option<Evidence> {
     let (_, cite, text) = track.lines.first()?;
     Some(Evidence { cite: *cite, text: text.clone(), kind: SourceKind::TorchLog })
 }

@@ -5,9 +5,10 @@
 use ringleader_knowledge::xid::{self, Kills};
 use ringleader_model::{KernelEventKind, PciAddress};
 
-use crate::Scene;
-use crate::said::kernel::{Bond, MachineEvent, trains};
-use crate::when::window::in_year;
+use crate::said::kernel::{Bond, KernelLogs, KernelStatement, trains};
+use crate::when::failure::Failure;
+use crate::when::year::in_year;
+use crate::who::roster::Roster;
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// Zones differ by whole and half hours (three by quarters: they are left out, chance would grow).
@@ -22,16 +23,16 @@ const AFTER_NS: i64 = 20 * SECOND_NS;
 #[derive(Clone, Copy, Debug)]
 pub struct Shifted<'s, 'a> {
     /// The statement.
-    pub event: &'s MachineEvent<'a>,
+    pub event: &'s KernelStatement<'a>,
     /// Hours from the failure; negative if the log is behind.
     pub hours: f64,
 }
 
 /// Statements that a difference of zones would make this failure's; of each log the first.
-pub fn shifted<'s, 'a>(scene: &'s Scene<'a>) -> Vec<Shifted<'s, 'a>> {
-    let Some((failed, _)) = scene.machine.ending.failed else { return Vec::new() };
+pub fn shifted<'s, 'a>(logs: &'s KernelLogs<'a>, roster: &Roster, failure: &Failure) -> Vec<Shifted<'s, 'a>> {
+    let Some((failed, _)) = failure.began() else { return Vec::new() };
     let mut found: Vec<Shifted<'s, 'a>> = Vec::new();
-    for event in scene.machine.all().iter().filter(|e| e.bond < Bond::Device && matters(scene, e)) {
+    for event in logs.all().iter().filter(|e| e.bond < Bond::Device && matters(roster, e)) {
         let Some(at) = event.observation.at else { continue };
         let apart = in_year(at).saturating_sub(failed);
         let steps = apart.saturating_add(STEP_NS / 2).div_euclid(STEP_NS);
@@ -45,7 +46,7 @@ pub fn shifted<'s, 'a>(scene: &'s Scene<'a>) -> Vec<Shifted<'s, 'a>> {
 }
 
 /// It would explain a failure: a GPU of the job, or a process that may be one of its ranks.
-fn matters(scene: &Scene<'_>, event: &MachineEvent<'_>) -> bool {
+fn matters(roster: &Roster, event: &KernelStatement<'_>) -> bool {
     let is_fault = match &event.event.kind {
         KernelEventKind::Xid(x) => xid::get(x.code).is_none_or(|row| row.kills_job == Kills::Yes),
         KernelEventKind::GpuLost => true,
@@ -53,10 +54,10 @@ fn matters(scene: &Scene<'_>, event: &MachineEvent<'_>) -> bool {
         _ => false,
     };
     let host = event.observation.who.host.as_ref();
-    let hosts = scene.hosts();
+    let hosts = roster.hosts();
     let is_here = host.is_none_or(|h| hosts.is_empty() || hosts.contains(h));
     let whole = |gpu: PciAddress| PciAddress { function: 0, ..gpu };
-    let mut gpus = scene.roster.members.iter().filter_map(|m| m.gpu).map(whole).peekable();
+    let mut gpus = roster.members.iter().filter_map(|m| m.gpu).map(whole).peekable();
     let is_ours = match event.event.device {
         Some(device) => gpus.peek().is_none() || gpus.any(|gpu| gpu == whole(device)),
         None => true,
@@ -74,7 +75,8 @@ mod tests {
     use crate::staging::kernel::BEGAN_S;
 
     fn hours(stage: &Stage) -> Vec<f64> {
-        shifted(&Scene::new(&stage.case)).iter().map(|s| s.hours).collect()
+        let scene = Scene::new(&stage.case);
+        shifted(scene.kernel(), scene.roster(), scene.failure()).iter().map(|s| s.hours).collect()
     }
 
     /// Rank 1 dies of SIGKILL ten minutes after the job began.

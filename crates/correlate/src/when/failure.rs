@@ -1,130 +1,264 @@
-//! When the job first failed and how it ended, as its own evidence tells: what machines report is weighed against it.
+//! Did the job fail, and when? The one answer, with its evidence.
+//!
+//! Every statement of torch and of launchers is given its meaning for the end of the job here, and nowhere else: the match
+//! of [`sign`] has no wildcard, so a new event has to decide. NCCL's warnings with a result count too.
 
-use ringleader_model::{Case, Fact, TorchEvent, WallTime};
+use std::collections::BTreeSet;
 
-use crate::when::window::in_year;
+use ringleader_knowledge::saying::Role;
+use ringleader_model::{Case, Evidence, Fact, NcclMessage, SourceKind, TorchEvent, WallTime};
+
+use crate::said::messages::Claims;
+use crate::when::year::in_year;
 
 const MILLISECOND_NS: i64 = 1_000_000;
 
-/// How the job ended. Times are month, day and time of day alone (torch's stamps have no year), ns.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Ending {
-    /// First sign that something failed, and whether the fault cannot have begun much earlier: a watchdog says since
-    /// when it has waited, NCCL reports an error at once. A process that was killed may have hung for hours before.
-    pub failed: Option<(i64, bool)>,
-    /// Every communicator was destroyed in order, and nothing failed.
-    pub in_order: bool,
+/// In which way something failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Way {
+    /// A collective timed out.
+    TimedOut,
+    /// A watchdog is stuck.
+    Stuck,
+    /// torch reports an error of NCCL or CUDA.
+    NcclError,
+    /// An exception that nobody caught, or that a logger printed.
+    Raised,
+    /// A crash report.
+    Crashed,
+    /// A row in the launcher's table of failures.
+    RankFailed,
+    /// The launcher failed; its table is cut off or empty.
+    LauncherFailed,
+    /// The launcher saw a process end with an error.
+    RankExited,
+    /// A warning of NCCL with a result.
+    NcclWarned,
 }
 
-impl Ending {
+impl Way {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::TimedOut => "a collective timed out",
+            Self::Stuck => "a watchdog is stuck",
+            Self::NcclError => "an NCCL error was reported",
+            Self::Raised => "an exception was raised",
+            Self::Crashed => "a process crashed",
+            Self::RankFailed | Self::LauncherFailed => "the launcher reports failed ranks",
+            Self::RankExited => "the launcher reports a failed rank",
+            Self::NcclWarned => "NCCL reports an error",
+        }
+    }
+
+    /// A process ended by it. (An exception may have been caught, a timeout need not end a process.)
+    pub fn ends_process(self) -> bool {
+        match self {
+            Self::Crashed | Self::RankFailed | Self::LauncherFailed | Self::RankExited => true,
+            Self::TimedOut | Self::Stuck | Self::NcclError | Self::Raised | Self::NcclWarned => false,
+        }
+    }
+}
+
+/// When a fault began, by the line that tells of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Since {
+    /// So long before the line, ns, and no earlier: a watchdog says for how long it has waited, NCCL reports an error at once.
+    Exactly(i64),
+    /// The line is the end; the fault may have begun long before.
+    Line,
+    /// The line tells nothing of it.
+    Untold,
+}
+
+/// What a statement says of the end of the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sign {
+    /// Something failed.
+    Failed(Way, Since),
+    /// A process ended, and nothing was wrong with it.
+    Ended,
+    /// Nothing, or nothing by itself.
+    Nothing,
+}
+
+impl Sign {
+    /// A launcher tells that processes of the job ended.
+    pub fn is_end(self) -> bool {
+        match self {
+            Self::Failed(way, _) => matches!(way, Way::RankFailed | Way::LauncherFailed | Way::RankExited),
+            Self::Ended => true,
+            Self::Nothing => false,
+        }
+    }
+}
+
+/// What an event of torch or a launcher says of the end of the job.
+pub fn sign(event: &TorchEvent) -> Sign {
+    match event {
+        TorchEvent::WatchdogTimeout { ran_ms, .. } => {
+            let waited_ns = i64::try_from(*ran_ms).unwrap_or(i64::MAX).saturating_mul(MILLISECOND_NS);
+            Sign::Failed(Way::TimedOut, Since::Exactly(waited_ns))
+        }
+        TorchEvent::WatchdogStuck { .. } => Sign::Failed(Way::Stuck, Since::Untold),
+        TorchEvent::AsyncError { .. } | TorchEvent::WatchdogDied { .. } => {
+            Sign::Failed(Way::NcclError, Since::Exactly(0))
+        }
+        TorchEvent::Exception(_) => Sign::Failed(Way::Raised, Since::Line),
+        TorchEvent::Crash { .. } => Sign::Failed(Way::Crashed, Since::Line),
+        TorchEvent::ChildFailure { .. } => Sign::Failed(Way::RankFailed, Since::Line),
+        TorchEvent::LauncherFailed { .. } => Sign::Failed(Way::LauncherFailed, Since::Line),
+        TorchEvent::ChildExit { exit_code } if *exit_code != 0 => Sign::Failed(Way::RankExited, Since::Line),
+        TorchEvent::ChildExit { .. } => Sign::Ended,
+        // The watchdog's numbers and dumps accompany a timeout, or are asked for of a job that runs.
+        TorchEvent::WatchdogPosition { .. }
+        | TorchEvent::FailedCollectiveStack { .. }
+        | TorchEvent::DumpSignal { .. }
+        | TorchEvent::GilStuck
+        | TorchEvent::Desync { .. }
+        | TorchEvent::FingerprintMismatch { .. }
+        // Of others' end.
+        | TorchEvent::ClosingSignal { .. }
+        | TorchEvent::LauncherKilled { .. }
+        // Stores and gloo try again.
+        | TorchEvent::Store(_)
+        | TorchEvent::Gloo(_)
+        | TorchEvent::BarrierMissed { .. }
+        | TorchEvent::NoNccl { .. }
+        // What they mean, the table of sayings tells.
+        | TorchEvent::Echo { .. }
+        | TorchEvent::ErrorLine { .. } => Sign::Nothing,
+    }
+}
+
+/// A warning of NCCL that names a result is an error.
+pub fn is_error(message: &NcclMessage) -> bool {
+    message.is_warn && message.result.is_some_and(|r| r != 0)
+}
+
+/// What is known of the job's failure, and of its end. Times are month, day and time of day alone (torch's stamps have no
+/// year), ns.
+#[derive(Clone, Debug, Default)]
+pub struct Failure {
+    /// The first statement that something failed: torch and launchers before NCCL.
+    first: Option<(Way, Evidence)>,
+    ways: BTreeSet<Way>,
+    /// First moment of a fault, and whether the fault cannot have begun much earlier.
+    began: Option<(i64, bool)>,
+    /// When torch or a launcher first said so.
+    told_at: Option<WallTime>,
+    /// A message of any sort claims a fault that is not known to be harmless.
+    is_claimed: bool,
+    in_order: bool,
+}
+
+impl Failure {
     /// Of the evidence of a case.
-    pub fn new(case: &Case) -> Self {
-        let mut ending = Self::default();
+    pub fn new(case: &Case, claims: &Claims<'_>) -> Self {
+        let mut failure = Self {
+            is_claimed: claims.all().iter().any(|c| c.saying.role != Role::Benign),
+            ..Self::default()
+        };
+        let mut of_nccl = None;
         let mut has_ended = false;
+        let (mut n_ready, mut n_gone) = (0_usize, 0_usize);
         for observation in &case.observations {
             match &observation.fact {
                 Fact::Torch(event) => {
-                    has_ended |= matches!(
-                        event,
-                        TorchEvent::ChildFailure { .. }
-                            | TorchEvent::ChildExit { .. }
-                            | TorchEvent::LauncherFailed { .. }
-                    );
-                    if let (Some(at), Some((earlier_ns, is_start))) = (observation.at, failure(event)) {
-                        ending.fail(in_year(at) - earlier_ns, is_start);
-                    }
+                    let sign = sign(event);
+                    has_ended |= sign.is_end();
+                    let Sign::Failed(way, since) = sign else { continue };
+                    failure.ways.insert(way);
+                    failure.first.get_or_insert_with(|| {
+                        let text = observation.text.to_string();
+                        (way, Evidence { cite: observation.cite, text, kind: SourceKind::TorchLog })
+                    });
+                    failure.tell(observation.at, way, since);
                 }
                 Fact::Nccl(log) => {
-                    let errors =
-                        log.messages.iter().filter(|m| m.is_warn && m.result.is_some_and(|r| r != 0));
-                    errors.filter_map(|m| m.at).for_each(|at| ending.fail(in_year(at), true));
+                    for message in log.messages.iter().filter(|m| is_error(m)) {
+                        let way = Way::NcclWarned;
+                        failure.ways.insert(way);
+                        of_nccl.get_or_insert_with(|| {
+                            let text = message.text.to_string();
+                            (way, Evidence { cite: message.cite, text, kind: SourceKind::NcclLog })
+                        });
+                        failure.tell(message.at, way, Since::Exactly(0));
+                    }
+                    let ready = log.comms.iter().filter(|c| c.completed.is_some());
+                    n_ready += ready.clone().count();
+                    n_gone += ready.filter(|c| c.destroyed.is_some()).count();
                 }
                 _ => {}
             }
         }
-        let logs = case.observations.iter().filter_map(|o| match &o.fact {
-            Fact::Nccl(log) => Some(log),
-            _ => None,
-        });
-        let mut ready = logs.flat_map(|l| &l.comms).filter(|c| c.completed.is_some()).peekable();
-        let all_gone = ready.peek().is_some() && ready.all(|c| c.destroyed.is_some());
-        ending.in_order = all_gone && !has_ended && stated_failure(case).is_none();
-        ending
+        failure.first = failure.first.or(of_nccl);
+        failure.in_order = n_ready > 0 && n_gone == n_ready && !has_ended && failure.first.is_none();
+        failure
     }
 
-    fn fail(&mut self, at: i64, is_start: bool) {
-        if self.failed.is_none_or(|(first, _)| at < first) {
-            self.failed = Some((at, is_start));
+    fn tell(&mut self, at: Option<WallTime>, way: Way, since: Since) {
+        let Some(at) = at else { return };
+        let began = match since {
+            Since::Exactly(earlier_ns) => Some((in_year(at).saturating_sub(earlier_ns), true)),
+            Since::Line => Some((in_year(at), false)),
+            Since::Untold => None,
+        };
+        if let Some((ns, _)) = began
+            && self.began.is_none_or(|(first, _)| ns < first)
+        {
+            self.began = began;
+        }
+        let key = |at: WallTime| (!at.has_year, at.ns);
+        if way != Way::NcclWarned && at.ns > 0 && self.told_at.is_none_or(|first| key(at) < key(first)) {
+            self.told_at = Some(at);
         }
     }
 
-    /// Time from a moment to the first failure, ns; None if either is unknown.
-    pub fn before_failure(&self, at: Option<WallTime>) -> Option<(i64, bool)> {
-        let (failed, is_start) = self.failed?;
+    /// The first statement that something failed, and in which way.
+    pub fn first(&self) -> Option<(Way, &Evidence)> {
+        self.first.as_ref().map(|(way, evidence)| (*way, evidence))
+    }
+
+    /// Something states that the job failed.
+    pub fn is_stated(&self) -> bool {
+        self.first.is_some()
+    }
+
+    /// Something states that the job failed, or a message claims a fault.
+    pub fn is_claimed(&self) -> bool {
+        self.is_stated() || self.is_claimed
+    }
+
+    /// Whether anything failed in this way.
+    pub fn has(&self, way: Way) -> bool {
+        self.ways.contains(&way)
+    }
+
+    /// A process of the job is known to have ended by a failure.
+    pub fn ended_process(&self) -> bool {
+        self.ways.iter().any(|way| way.ends_process())
+    }
+
+    /// First sign that something failed, and whether the fault cannot have begun much earlier: a process that was killed may
+    /// have hung for hours before. Without its year, ns.
+    pub fn began(&self) -> Option<(i64, bool)> {
+        self.began
+    }
+
+    /// Time from a moment to the first failure, ns, and whether that is surely its start; None if either is unknown.
+    pub fn after(&self, at: Option<WallTime>) -> Option<(i64, bool)> {
+        let (failed, is_start) = self.began?;
         Some((failed - in_year(at?), is_start))
     }
-}
 
-/// How much earlier than its line a failure began, ns, and whether that is surely its start; None: no failure.
-fn failure(event: &TorchEvent) -> Option<(i64, bool)> {
-    match event {
-        TorchEvent::WatchdogTimeout { ran_ms, .. } => {
-            Some((i64::try_from(*ran_ms).ok()?.saturating_mul(MILLISECOND_NS), true))
-        }
-        TorchEvent::AsyncError { .. } | TorchEvent::WatchdogDied { .. } => Some((0, true)),
-        TorchEvent::Exception(_)
-        | TorchEvent::Crash { .. }
-        | TorchEvent::ChildFailure { .. }
-        | TorchEvent::ChildExit { .. }
-        | TorchEvent::LauncherFailed { .. } => Some((0, false)),
-        _ => None,
+    /// When torch or a launcher first said that something failed.
+    pub fn told_at(&self) -> Option<WallTime> {
+        self.told_at
     }
-}
 
-/// The first statement that something failed, in words.
-pub fn stated_failure(case: &Case) -> Option<&'static str> {
-    let of_torch = case.observations.iter().find_map(|o| match &o.fact {
-        Fact::Torch(event) => match event {
-            TorchEvent::WatchdogTimeout { .. } => Some("a collective timed out"),
-            TorchEvent::WatchdogStuck { .. } => Some("a watchdog is stuck"),
-            TorchEvent::AsyncError { .. } | TorchEvent::WatchdogDied { .. } => {
-                Some("an NCCL error was reported")
-            }
-            TorchEvent::Exception(_) => Some("an exception was raised"),
-            TorchEvent::Crash { .. } => Some("a process crashed"),
-            TorchEvent::ChildFailure { .. } | TorchEvent::LauncherFailed { .. } => {
-                Some("the launcher reports failed ranks")
-            }
-            TorchEvent::ChildExit { exit_code } if *exit_code != 0 => {
-                Some("the launcher reports a failed rank")
-            }
-            _ => None,
-        },
-        _ => None,
-    });
-    let of_nccl = || {
-        case.observations.iter().any(|o| match &o.fact {
-            Fact::Nccl(log) => log.messages.iter().any(|m| m.is_warn && m.result.is_some_and(|r| r != 0)),
-            _ => false,
-        })
-    };
-    of_torch.or_else(|| of_nccl().then_some("NCCL reports an error"))
-}
-
-/// When torch or a launcher first said that something failed.
-pub fn first_failure(case: &Case) -> Option<WallTime> {
-    let failed = case.observations.iter().filter(|o| match &o.fact {
-        Fact::Torch(event) => {
-            matches!(
-                event,
-                TorchEvent::WatchdogTimeout { .. }
-                    | TorchEvent::AsyncError { .. }
-                    | TorchEvent::Crash { .. }
-                    | TorchEvent::Exception(_)
-                    | TorchEvent::ChildFailure { .. }
-            ) || matches!(event, TorchEvent::ChildExit { exit_code } if *exit_code != 0)
-        }
-        _ => false,
-    });
-    failed.filter_map(|o| o.at).filter(|at| at.ns > 0).min_by_key(|at| (!at.has_year, at.ns))
+    /// Every communicator was destroyed in order, no process is known to have ended otherwise, and nothing failed.
+    pub fn ended_in_order(&self) -> bool {
+        self.in_order
+    }
 }

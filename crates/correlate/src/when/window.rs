@@ -1,6 +1,9 @@
 //! Whether there is a job in the evidence at all, and the time that it spans.
 
-use ringleader_model::{Case, Date, Fact, Note, NoteKind, ProcessTable, TorchEvent, WallTime, WatchEvent};
+use ringleader_model::{Case, Fact, Note, NoteKind, ProcessTable, WallTime, WatchEvent};
+
+use crate::when::failure::{Sign, sign};
+use crate::when::year::in_year;
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// How far a statement may lie before the first sign of the job: clocks of hosts differ, and setting up takes time.
@@ -13,7 +16,7 @@ const YEAR_NS: i64 = 365 * 86_400 * SECOND_NS;
 
 /// The time that a job's own evidence spans.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Window {
+pub struct Window {
     /// With year, ns.
     first: Option<i64>,
     /// Month, day and time alone, ns.
@@ -26,13 +29,21 @@ pub(crate) struct Window {
 
 /// Where a moment lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lies {
+pub enum Lies {
+    /// Before the job began.
     Before,
+    /// While it ran, or close to it.
     Within,
+    /// After its end.
     After,
 }
 
 impl Window {
+    /// Of a job's own evidence.
+    pub fn new(case: &Case) -> Self {
+        window(case)
+    }
+
     fn widen(&mut self, at: WallTime) {
         if at.ns <= 0 {
             return;
@@ -57,7 +68,7 @@ impl Window {
     }
 
     /// Where a moment lies; None if they cannot be compared.
-    pub(crate) fn place(&self, at: Option<WallTime>) -> Option<Lies> {
+    pub fn place(&self, at: Option<WallTime>) -> Option<Lies> {
         let at = at?;
         let since = self.since_first(at)?;
         // The first sign of a job may be minutes younger than the job.
@@ -73,19 +84,9 @@ impl Window {
     }
 }
 
-/// Month, day and time of a moment, as if its year were 1970.
-pub fn in_year(at: WallTime) -> i64 {
-    const DAY_NS: i64 = 86_400 * SECOND_NS;
-    if !at.has_year {
-        return at.ns;
-    }
-    let (days, of_day) = (at.ns.div_euclid(DAY_NS), at.ns.rem_euclid(DAY_NS));
-    Date { year: 1970, ..Date::from_days(days) }.days() * DAY_NS + of_day
-}
-
 /// Evidence that a job leaves, or a sight of it while it runs. One that was looked for in vain, or may have stood where
 /// an archive is cut, is there too: a kernel log beside it does not stand for itself.
-pub(crate) fn has_job(case: &Case) -> bool {
+pub fn has_job(case: &Case) -> bool {
     has_records(case)
         || is_cut(case)
         || case.observations.iter().any(|o| match &o.fact {
@@ -118,36 +119,14 @@ fn began(table: &ProcessTable) -> Option<i64> {
     own.filter_map(|p| p.started_ns).min()
 }
 
-/// Statements with which a job tells that it, or a part of it, came to its end.
-fn tells_end(event: &TorchEvent) -> bool {
-    matches!(
-        event,
-        TorchEvent::WatchdogTimeout { .. }
-            | TorchEvent::WatchdogDied { .. }
-            | TorchEvent::AsyncError { .. }
-            | TorchEvent::Exception(_)
-            | TorchEvent::Crash { .. }
-            | TorchEvent::ChildFailure { .. }
-            | TorchEvent::ChildExit { .. }
-            | TorchEvent::LauncherFailed { .. }
-    )
-}
-
-pub(crate) fn window(case: &Case) -> Window {
+fn window(case: &Case) -> Window {
     let mut window = Window::default();
     let mut signs: Vec<WallTime> = Vec::new();
     let mut is_ended = false;
     let (mut n_comms, mut n_closed) = (0_usize, 0_usize);
-    // A job of which a launcher says that it failed is not the one that is seen to live.
-    let is_over = case.observations.iter().any(|o| match &o.fact {
-        Fact::Torch(event) => matches!(
-            event,
-            TorchEvent::ChildFailure { .. }
-                | TorchEvent::ChildExit { .. }
-                | TorchEvent::LauncherFailed { .. }
-        ),
-        _ => false,
-    });
+    // A job of whose processes a launcher says that they ended is not the one that is seen to live.
+    let is_over =
+        case.observations.iter().any(|o| matches!(&o.fact, Fact::Torch(event) if sign(event).is_end()));
     let mut first_seen: Option<i64> = None;
     for observation in &case.observations {
         match &observation.fact {
@@ -189,7 +168,7 @@ pub(crate) fn window(case: &Case) -> Window {
             window.began = Some(window.began.map_or(ns, |began| began.min(ns)));
         }
         if let Fact::Torch(event) = &observation.fact {
-            is_ended |= observation.at.is_some() && tells_end(event);
+            is_ended |= observation.at.is_some() && sign(event) != Sign::Nothing;
         }
         if let Some(at) = observation.at {
             window.widen(at);
@@ -204,20 +183,4 @@ pub(crate) fn window(case: &Case) -> Window {
         window.span = signs.into_iter().filter_map(|at| window.since_first(at)).max();
     }
     window
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_year_is_left_away() {
-        let at = |ns, has_year| WallTime { ns, error_ns: 0, has_year };
-        // 2026-11-20 08:21:34 and `Nov 20 08:21:34`
-        assert_eq!(in_year(at(1_795_162_894 * SECOND_NS, true)), 27_937_294 * SECOND_NS);
-        assert_eq!(in_year(at(27_937_294 * SECOND_NS, false)), 27_937_294 * SECOND_NS);
-        // 2024-02-29 is as far as 1970-03-01; 2024-03-01 is the same: 1970 had no such day.
-        assert_eq!(in_year(at(1_704_067_200 * SECOND_NS, true)), 0, "2024-01-01");
-        assert_eq!(in_year(at(1_735_603_200 * SECOND_NS, true)), 364 * 86_400 * SECOND_NS, "2024-12-31");
-    }
 }

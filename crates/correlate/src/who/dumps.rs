@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{Case, Fact, FlightDump, GroupLabel, Observation, OpKind, Rank, TorchEvent};
 
-use crate::calls::ledger;
+use crate::prepare::rings::rings;
 use crate::who::roster::Roster;
 
 /// A dump with the rank it was given.
@@ -211,8 +211,8 @@ type Handed = (OpKind, u64, i64);
 /// Latest calls of each rank, by number, on the communicator of the whole job, from rings.
 fn calls_of_rings(case: &Case, roster: &Roster) -> BTreeMap<Rank, BTreeMap<u32, Handed>> {
     let mut all = BTreeMap::new();
-    for (observation, ring) in ledger::rings(case) {
-        let Some(rank) = ledger::rank_of(roster, observation) else { continue };
+    for (observation, ring) in rings(case) {
+        let Some(rank) = roster.rank_of_ring(observation) else { continue };
         // One that was made anew goes on from the number 1: the one that was used most is meant.
         let worlds = (0..).zip(&ring.comms).filter(|(_, comm)| roster.world_size == Some(comm.size));
         let Some((world, _)) = worlds.max_by_key(|(_, comm)| comm.collectives) else { continue };

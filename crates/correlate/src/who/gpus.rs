@@ -180,7 +180,7 @@ fn whose(
     if !has_job {
         return (Use::Alone, nobody);
     }
-    if host.is_some_and(|h| crate::who::tools::is_none_of(roster, h)) {
+    if host.is_some_and(|h| roster.is_elsewhere(h)) {
         return (Use::Other, nobody);
     }
     let pids = table.processes.iter().filter(|(index, _)| Some(*index) == row.index).map(|(_, pid)| *pid);

@@ -108,6 +108,26 @@ impl Member {
 }
 
 impl Roster {
+    /// The job's rank of a ring's process.
+    pub fn rank_of_ring(&self, observation: &Observation) -> Option<Rank> {
+        observation.who.rank.or_else(|| self.find(&observation.who)?.rank)
+    }
+
+    /// Hosts of the job, each once.
+    pub fn hosts(&self) -> BTreeSet<&Host> {
+        self.members.iter().filter_map(|m| m.host.as_ref()).collect()
+    }
+
+    /// Whether a host is none of the job's, the hosts of all ranks being known.
+    pub fn is_elsewhere(&self, host: &Host) -> bool {
+        let placed = self.members.iter().filter(|m| m.rank.is_some() && m.host.is_some());
+        let ranks: BTreeSet<_> = placed.clone().filter_map(|m| m.rank).collect();
+        // `node7` and `node7.cluster.example` are one.
+        let same = |own: &Host| own.starts_with(&**host) || host.starts_with(&**own);
+        self.world_size.is_some_and(|n| n > 0 && ranks.len() >= n as usize)
+            && !placed.filter_map(|m| m.host.as_ref()).any(same)
+    }
+
     /// Joins what the case says.
     pub fn new(case: &Case) -> Self {
         let mut roster = Self { world_size: world_size(case), ..Self::default() };

@@ -5,14 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ringleader_knowledge::saying::Role;
 use ringleader_model::{
-    BenchRun, Case, Cite, CopyTest, Culprit, Evidence, Fact, Host, Interface, MemoryGroup, Mount, NcclLog,
+    BenchRun, Case, Cite, CopyTest, Evidence, Fact, Host, Interface, MemoryGroup, Mount, NcclLog,
     NcclProcess, NetFact, Observation, Pid, SourceId, SourceKind, SystemFact,
 };
 
-use crate::Scene;
-use crate::when::failure::stated_failure;
 use crate::who::roster::Roster;
 
 /// Longest text of a tool that is cited, characters.
@@ -35,8 +32,8 @@ pub struct VerbsUser<'a> {
 pub type Listener<'a> = (&'a Observation, &'a str, Option<(&'a str, Pid)>);
 
 /// What is looked up for each statement of a tool, made once: there may be very many of them.
-#[derive(Default)]
-pub struct Sites<'a> {
+pub struct Tools<'a> {
+    case: &'a Case,
     /// Hosts of sources that list an address of theirs.
     by_source: BTreeMap<SourceId, Host>,
     /// The only host of the job.
@@ -47,23 +44,19 @@ pub struct Sites<'a> {
     interfaces: BTreeMap<&'a str, Vec<(&'a NcclProcess, Cite)>>,
 }
 
-/// Whether a host is none of the job's, the hosts of all ranks being known.
-pub(crate) fn is_none_of(roster: &Roster, host: &Host) -> bool {
-    let placed = roster.members.iter().filter(|m| m.rank.is_some() && m.host.is_some());
-    let ranks: BTreeSet<_> = placed.clone().filter_map(|m| m.rank).collect();
-    // `node7` and `node7.cluster.example` are one.
-    let same = |own: &Host| own.starts_with(&**host) || host.starts_with(&**own);
-    roster.world_size.is_some_and(|n| n > 0 && ranks.len() >= n as usize)
-        && !placed.filter_map(|m| m.host.as_ref()).any(same)
-}
-
-impl<'a> Sites<'a> {
+impl<'a> Tools<'a> {
     /// Joins what the tools list with who the job is.
     pub fn new(case: &'a Case, roster: &Roster) -> Self {
         let hosts: BTreeSet<&Host> = roster.members.iter().filter_map(|m| m.host.as_ref()).collect();
-        let mut sites = Self::default();
+        let mut tools = Self {
+            case,
+            by_source: BTreeMap::new(),
+            only: None,
+            verbs: BTreeMap::new(),
+            interfaces: BTreeMap::new(),
+        };
         if hosts.len() == 1 {
-            sites.only = hosts.first().map(|h| (*h).clone());
+            tools.only = hosts.first().map(|h| (*h).clone());
         }
         let mut of_address: BTreeMap<&str, BTreeSet<&Host>> = BTreeMap::new();
         for member in &roster.members {
@@ -83,16 +76,16 @@ impl<'a> Sites<'a> {
                         .filter_map(|a| of_address.get(&**a));
                     listed.entry(observation.cite.source).or_default().extend(of_job.flatten().copied());
                 }
-                Fact::Nccl(log) => sites.add_log(log),
+                Fact::Nccl(log) => tools.add_log(log),
                 _ => {}
             }
         }
         for (source, hosts) in listed {
             if let (1, Some(host)) = (hosts.len(), hosts.first()) {
-                sites.by_source.insert(source, (*host).clone());
+                tools.by_source.insert(source, (*host).clone());
             }
         }
-        sites
+        tools
     }
 
     fn add_log(&mut self, log: &'a NcclLog) {
@@ -112,9 +105,6 @@ impl<'a> Sites<'a> {
             }
         }
     }
-}
-
-impl<'a> Scene<'a> {
     /// What tools of the fabric and the network say, in source order.
     pub fn net(&self) -> impl Iterator<Item = (&'a Observation, &'a NetFact)> + use<'a> {
         self.case.observations.iter().filter_map(|o| match &o.fact {
@@ -159,16 +149,11 @@ impl<'a> Scene<'a> {
         })
     }
 
-    /// Whether anything in the evidence says that the job failed: that one ended so, or that an operation did.
-    pub fn has_failed(&self) -> bool {
-        stated_failure(self.case).is_some() || self.claims.all().iter().any(|c| c.saying.role != Role::Benign)
-    }
-
     /// Whether /dev/shm of a host is full, or as small as containers have it by default.
     pub fn has_tight_shm(&self, host: Option<&Host>) -> bool {
         self.system().any(|(o, fact)| match fact {
             SystemFact::Mount(mount) if mount.at.ends_with("/shm") => {
-                (is_full(mount) || is_small(mount)) && self.may_be_on(self.host_of(o).as_ref(), host)
+                (is_full(mount) || is_small(mount)) && may_be_on(self.host_of(o).as_ref(), host)
             }
             _ => false,
         })
@@ -188,15 +173,10 @@ impl<'a> Scene<'a> {
         self.system().filter_map(move |(o, fact)| match fact {
             SystemFact::MemoryGroup(group) if is_jobs(group) => {
                 let (line, n) = group.oom_kill.filter(|(_, n)| *n > 0)?;
-                self.may_be_on(self.host_of(o).as_ref(), host).then_some((o, group, line, n))
+                may_be_on(self.host_of(o).as_ref(), host).then_some((o, group, line, n))
             }
             _ => None,
         })
-    }
-
-    /// Hosts of the job, each once.
-    pub fn hosts(&self) -> BTreeSet<&Host> {
-        self.roster.members.iter().filter_map(|m| m.host.as_ref()).collect()
     }
 
     /// The host that a tool ran on, if anything tells.
@@ -205,31 +185,18 @@ impl<'a> Scene<'a> {
             return Some(host.clone());
         }
         // Every file that is read stands on one host.
-        self.sites.by_source.get(&observation.cite.source).or(self.sites.only.as_ref()).cloned()
+        self.by_source.get(&observation.cite.source).or(self.only.as_ref()).cloned()
     }
 
     /// Whether the source itself tells its host: by name, or by an address of the host.
     pub fn names_host(&self, observation: &Observation) -> bool {
-        observation.who.host.is_some() || self.sites.by_source.contains_key(&observation.cite.source)
-    }
-
-    /// Whether a host is none of the job's, the hosts of all ranks being known.
-    pub fn is_elsewhere(&self, host: Option<&Host>) -> bool {
-        host.is_some_and(|h| is_none_of(&self.roster, h))
-    }
-
-    /// Whether output of `tool_host` may be of a process on `host`: nothing says otherwise.
-    pub fn may_be_on(&self, tool_host: Option<&Host>, host: Option<&Host>) -> bool {
-        match (tool_host, host) {
-            (Some(a), Some(b)) => a == b,
-            _ => true,
-        }
+        observation.who.host.is_some() || self.by_source.contains_key(&observation.cite.source)
     }
 
     /// Processes that said they use this port: `[0]mlx5_0:1/IB`.
     pub fn verbs_users(&self, host: Option<&Host>, device: &str, port: u32) -> Vec<VerbsUser<'a>> {
-        let all = self.sites.verbs.get(&(device, port)).map(Vec::as_slice).unwrap_or_default();
-        let here = |u: &&VerbsUser<'a>| self.may_be_on(host, u.process.who.host.as_ref());
+        let all = self.verbs.get(&(device, port)).map(Vec::as_slice).unwrap_or_default();
+        let here = |u: &&VerbsUser<'a>| may_be_on(host, u.process.who.host.as_ref());
         let mut users: Vec<VerbsUser<'a>> = all.iter().filter(here).copied().collect();
         // Those with a channel over this very device, where the log tells of channels at all.
         let over_it = |u: &VerbsUser<'_>| {
@@ -251,21 +218,21 @@ impl<'a> Scene<'a> {
         host: Option<&Host>,
         interface: &Interface,
     ) -> Vec<(&'a NcclProcess, Cite)> {
-        let all = self.sites.interfaces.get(&*interface.name).map(Vec::as_slice).unwrap_or_default();
+        let all = self.interfaces.get(&*interface.name).map(Vec::as_slice).unwrap_or_default();
         // Without a host's name an address has to agree: every node has an eth0.
         let agrees = |process: &NcclProcess| {
             let bootstrap = process.bootstrap.as_deref().unwrap_or_default();
             host.is_some() || interface.addresses.iter().any(|a| bootstrap.contains(&**a))
         };
-        all.iter().filter(|(p, _)| self.may_be_on(host, p.who.host.as_ref()) && agrees(p)).copied().collect()
+        all.iter().filter(|(p, _)| may_be_on(host, p.who.host.as_ref()) && agrees(p)).copied().collect()
     }
+}
 
-    /// Processes as culprits, each once.
-    pub fn culprits_of<'p>(&self, processes: impl IntoIterator<Item = &'p NcclProcess>) -> Vec<Culprit> {
-        processes.into_iter().fold(Vec::new(), |mut all, p| {
-            crate::who::culprits::add_culprit(&mut all, self.culprit(&p.who));
-            all
-        })
+/// Whether output of `tool_host` may be of a process on `host`: nothing says otherwise.
+pub fn may_be_on(tool_host: Option<&Host>, host: Option<&Host>) -> bool {
+    match (tool_host, host) {
+        (Some(a), Some(b)) => a == b,
+        _ => true,
     }
 }
 

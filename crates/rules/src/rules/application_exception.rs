@@ -66,7 +66,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let mut groups: BTreeMap<String, Group<'_, '_>> = BTreeMap::new();
     // A traceback that was cut before its last line does not say what was raised.
     let whole = |o: &&OwnException<'_>| o.exception.is_none_or(|e| !e.class.is_empty());
-    for (order, own) in scene.claims.own_exceptions().iter().filter(whole).enumerate() {
+    for (order, own) in scene.claims().own_exceptions().iter().filter(whole).enumerate() {
         let at_ns = own.observation.at.map(|t| t.ns);
         let group = groups.entry(likeness(&own.headline())).or_insert_with(|| Group {
             members: Vec::new(),
@@ -143,7 +143,7 @@ fn explained_already(scene: &Scene<'_>, group: &Group<'_, '_>) -> bool {
     group.members.iter().any(|own| {
         let who = &own.observation.who;
         who.rank.is_some()
-            && scene.claims.all().iter().any(|c| {
+            && scene.claims().all().iter().any(|c| {
                 names_cause(c.saying.role)
                     && c.who.rank == who.rank
                     && c.cite.source == own.observation.cite.source

@@ -25,9 +25,9 @@ use ringleader_model::{Evidence, Impact, Rank, RankSet, Weight};
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::calls::ledger::View;
-use ringleader_correlate::calls::mismatch;
-use ringleader_correlate::waits::graph::{Front, FrontKind, Node, Waits, node};
+use ringleader_correlate::calls::track::View;
+use ringleader_correlate::calls::track::{Node, node};
+use ringleader_correlate::waits::graph::{Front, FrontKind, Waits};
 
 /// The rule.
 pub(super) static RULE: Rule = Rule {
@@ -41,7 +41,7 @@ pub(super) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
-    for waits in scene.waits.iter().filter(|w| w.view != View::Ras).take(1) {
+    for waits in scene.waits().iter().filter(|w| w.view != View::Ras).take(1) {
         for cycle in &waits.cycles {
             let all: RankSet = cycle.iter().filter_map(|n| n.rank()).collect();
             let seen: Vec<(Rank, Evidence)> = all
@@ -52,7 +52,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             if seen.is_empty() {
                 continue;
             }
-            let culprits = seen.iter().map(|(rank, _)| scene.roster.culprit_rank(*rank));
+            let culprits = seen.iter().map(|(rank, _)| scene.roster().culprit_rank(*rank));
             findings.extend(
                 Draft::new(
                     RULE.id,
@@ -83,9 +83,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
 fn records(scene: &Scene<'_>, waits: &Waits, cycle: &[Node]) -> Vec<Evidence> {
     let record = |front: &Front| {
         let FrontKind::Collective(seq) = front.what else { return None };
-        let group = scene.ledger.groups.get(front.group)?;
+        let group = scene.ledger().groups().get(front.group)?;
         let waiter = front.waiting.iter().find(|m| node(group, **m).is_some_and(|n| cycle.contains(&n)))?;
-        mismatch::evidence_of(scene, group.tracks.get(*waiter)?.as_ref()?, seq)
+        scene.proof().evidence_of(group.tracks.get(*waiter)?.as_ref()?, seq)
     };
     waits.fronts.iter().filter_map(record).take(4).collect()
 }

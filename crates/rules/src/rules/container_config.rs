@@ -73,7 +73,7 @@ fn locked_out(scene: &Scene<'_>) -> Option<Draft> {
         let (line, text) = table.failures.iter().find(|(_, t)| t.contains(WORDS))?;
         Some((o, *line, text))
     })?;
-    let used = if scene.machine.has_job { Use::Unknown } else { Use::Alone };
+    let used = if scene.has_job() { Use::Unknown } else { Use::Alone };
     let title = "nvidia-smi may not open the GPUs: the container has lost its devices".to_owned();
     let draft = graded(scene, &RULE, "container-config", Proof::Broken, used, title)
         // A broken driver may say so as well.

@@ -21,9 +21,9 @@ use ringleader_model::{Confidence, Impact, RankSet, Weight};
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::calls::ledger::View;
-use ringleader_correlate::calls::mismatch;
-use ringleader_correlate::waits::graph::{FrontKind, Node, node};
+use ringleader_correlate::calls::track::View;
+use ringleader_correlate::calls::track::{Node, node};
+use ringleader_correlate::waits::graph::FrontKind;
 use ringleader_correlate::waits::suspects;
 
 /// The rule.
@@ -39,22 +39,22 @@ pub(super) static RULE: Rule = Rule {
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
     // Counts alone (RAS) cannot tell a loop from a chain: the recorder must show it, or NCCL's own lines.
-    for waits in scene.waits.iter().filter(|w| w.view != View::Ras).take(1) {
+    for waits in scene.waits().iter().filter(|w| w.view != View::Ras).take(1) {
         for cycle in &waits.cycles {
-            let broken = suspects::broken_pair(scene, waits, cycle).is_some()
-                || suspects::went_on(scene, waits, cycle).is_some();
+            let broken = suspects::broken_pair(scene.ledger(), waits, cycle).is_some()
+                || suspects::went_on(scene.ledger(), waits, cycle).is_some();
             // Two threads of one process without a common order: a cause of its own.
             let threads = cycle
                 .iter()
                 .filter_map(|n| scene.condition(n.rank()?))
                 .any(|condition| condition.two_inside.is_some());
-            if broken || threads || cycle.iter().any(|n| mismatch::has_parted(scene, *n)) {
+            if broken || threads || cycle.iter().any(|n| scene.has_parted(*n)) {
                 continue;
             }
             let fronts: Vec<_> = waits
                 .fronts
                 .iter()
-                .filter_map(|f| Some((f, scene.ledger.groups.get(f.group)?)))
+                .filter_map(|f| Some((f, scene.ledger().groups().get(f.group)?)))
                 .filter(|(f, g)| f.waiting.iter().any(|m| node(g, *m).is_some_and(|n| cycle.contains(&n))))
                 .collect();
             // Whoever goes against the order of most is named; between equals, all are.
@@ -73,7 +73,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             let evidence = fronts.iter().filter_map(|(f, g)| {
                 let track = f.waiting.first().and_then(|m| g.tracks.get(*m)?.as_ref())?;
                 match f.what {
-                    FrontKind::Collective(seq) => mismatch::evidence_of(scene, track, seq),
+                    FrontKind::Collective(seq) => scene.proof().evidence_of(track, seq),
                     _ => None,
                 }
             });
@@ -81,7 +81,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 let at =
                     f.waiting.iter().copied().find(|m| node(g, *m).is_some_and(|n| named.contains(&n)))?;
                 let FrontKind::Collective(seq) = f.what else { return None };
-                mismatch::place_near(scene, g.tracks.get(at)?.as_ref()?, &g.name, seq)
+                scene.proof().place_near(g.tracks.get(at)?.as_ref()?, &g.name, seq)
             });
             let groups: Vec<&str> = fronts.iter().map(|(_, g)| g.name.as_str()).collect();
             let all: RankSet = cycle.iter().filter_map(|n| n.rank()).collect();

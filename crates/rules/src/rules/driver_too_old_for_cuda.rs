@@ -51,7 +51,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let is_newer = build.zip(driver).is_some_and(|(build, driver)| driver >= build);
     // A hint is void where the versions are known to fit.
     let claims = scene
-        .claims
+        .claims()
         .of("driver-too-old-for-cuda")
         .filter(|c| c.saying.role == Role::States || !is_newer)
         .collect();
@@ -140,7 +140,7 @@ fn refused(scene: &Scene<'_>) -> Outcome {
         Some((cite, text.to_string()))
     });
     let Some((cite, text)) = said else { return Outcome::Clear };
-    let used = if scene.machine.has_job { Use::Unknown } else { Use::Alone };
+    let used = if scene.has_job() { Use::Unknown } else { Use::Alone };
     let title = "the driver's library and its kernel module have two versions".to_owned();
     if got_going(scene, []) {
         // The job started with the driver that is loaded: the packages were updated under it, and only what starts

@@ -105,7 +105,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 /// GPUs take the one of their number. None where that does not tell.
 fn astray(scene: &Scene<'_>, sharing: &[Culprit], gpu: PciAddress) -> Option<(Vec<Culprit>, Culprit)> {
     let is_it = |seen: &&SeenGpu<'_>| seen.pci.is_some_and(|pci| PciAddress { function: 0, ..pci } == gpu);
-    let mut numbers = scene.gpus.seen.iter().filter(is_it).map(|seen| seen.row.index);
+    let mut numbers = scene.gpus().seen.iter().filter(is_it).map(|seen| seen.row.index);
     let number = numbers.next()??;
     let is_one = numbers.all(|other| other == Some(number));
     let narrowed = |one: &Started<'_>| {

@@ -126,7 +126,7 @@ fn counted<'s, 'a>(scene: &'s Scene<'a>) -> Option<Shown<'s, 'a>> {
 
 /// The bad row has been replaced, and nothing waits for a reset: the GPU is well again.
 fn is_dealt_with(scene: &Scene<'_>, gpu: &SeenGpu<'_>) -> bool {
-    let mut same = scene.gpus.seen.iter().filter(|g| g.is_same(gpu));
+    let mut same = scene.gpus().seen.iter().filter(|g| g.is_same(gpu));
     let remapped = |g: &SeenGpu<'_>| {
         g.row.rows.uncorrected.is_some_and(|n| n > 0)
             && g.row.rows.pending == Some(false)
@@ -150,7 +150,7 @@ fn reset_wanted(scene: &Scene<'_>) -> Outcome {
         action.is_some_and(|a| !matches!(a, "None" | "N/A"))
             && g.used > ringleader_correlate::who::gpus::Use::Other
     };
-    let Some(gpu) = scene.gpus.seen.iter().find(asks) else { return Outcome::Clear };
+    let Some(gpu) = scene.gpus().seen.iter().find(asks) else { return Outcome::Clear };
     let action = gpu.row.recovery_action.as_deref().unwrap_or_default();
     Outcome::Undecided(vec![ringleader_model::Need {
         question: format!(

@@ -108,17 +108,17 @@ fn incomplete(scene: &Scene<'_>) -> Option<Draft> {
 
 /// The Fabric Manager's own account. `is_needed`: something else says that this machine has a fabric to manage.
 fn service(scene: &Scene<'_>, is_needed: bool) -> Option<Draft> {
-    let states = |state: &str| scene.gpus.seen.iter().any(|g| g.row.fabric_state.as_deref() == Some(state));
+    let states = |state: &str| scene.gpus().seen.iter().any(|g| g.row.fabric_state.as_deref() == Some(state));
     if !is_needed && states("Completed") {
         return None;
     }
     // Cards that plug into PCIe sit behind no switch: there is nothing to manage.
-    let names: Vec<&str> = scene.gpus.seen.iter().filter_map(|g| g.row.name.as_deref()).collect();
+    let names: Vec<&str> = scene.gpus().seen.iter().filter_map(|g| g.row.name.as_deref()).collect();
     if !is_needed && !names.is_empty() && names.iter().all(|name| is_card(name)) {
         return None;
     }
     let driver = scene.gpu_tables().find_map(|(_, t)| t.driver_version.clone());
-    for (observation, service) in scene.case.observations.iter().filter_map(|o| match &o.fact {
+    for (observation, service) in scene.case().observations.iter().filter_map(|o| match &o.fact {
         Fact::GpuService(service) => Some((o, &**service)),
         _ => None,
     }) {
@@ -137,7 +137,7 @@ fn service(scene: &Scene<'_>, is_needed: bool) -> Option<Draft> {
         // Its own log, which ends with it: `…, aborting fabric manager`.
         let gave_up = service.active.is_none()
             && service.errors.last().is_some_and(|(_, at, t)| {
-                t.contains("aborting fabric manager") && scene.machine.precedes_job(*at) != Some(true)
+                t.contains("aborting fabric manager") && scene.precedes_job(*at) != Some(true)
             });
         let (is_down, title) = match (mismatch, service.active.as_deref()) {
             (None, None) if gave_up => (true, "the Fabric Manager gave up".to_owned()),
@@ -151,7 +151,7 @@ fn service(scene: &Scene<'_>, is_needed: bool) -> Option<Draft> {
         if !is_down {
             continue;
         }
-        let used = if scene.machine.has_job { Use::Unknown } else { Use::Alone };
+        let used = if scene.has_job() { Use::Unknown } else { Use::Alone };
         let mut draft = graded(scene, &RULE, "fabric-manager-down", Proof::Broken, used, title.clone());
         let said = service.errors.last();
         if service.active.is_some() || said.is_none() {

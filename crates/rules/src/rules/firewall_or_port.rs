@@ -90,7 +90,7 @@ fn listened(scene: &Scene<'_>, address: &str) -> Option<Draft> {
     let is_it = |name: &str| name == host || name.split('.').next() == host.split('.').next();
     let of_member = |shown: &str| {
         scene
-            .roster
+            .roster()
             .members
             .iter()
             .any(|m| m.host.as_deref() == Some(shown) && m.address.as_deref() == Some(host))

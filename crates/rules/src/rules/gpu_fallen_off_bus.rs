@@ -64,12 +64,12 @@ fn check(scene: &Scene<'_>) -> Outcome {
     );
     // Which link failed, if PCIe said so first.
     if let Some(lost) = both.seen().and_then(Seen::first) {
-        let before = scene.machine.near().filter(|e| {
+        let before = scene.kernel().near().filter(|e| {
             matches!(&e.event.kind, KernelEventKind::PcieError(p) if p.severity != ringleader_model::PcieSeverity::Corrected)
                 && e.seconds_to(lost).is_some_and(|s| (0.0..=60.0).contains(&s))
         });
         draft =
-            draft.evidence(before.take(2).map(ringleader_correlate::said::kernel::MachineEvent::evidence));
+            draft.evidence(before.take(2).map(ringleader_correlate::said::kernel::KernelStatement::evidence));
     }
     if both.seen().is_none() {
         draft = confirm(draft);
@@ -120,8 +120,8 @@ fn refused(scene: &Scene<'_>) -> Option<Draft> {
             });
             let nobody = Culprit { host: host.cloned(), ..Culprit::default() };
             let (mine, culprit) = match address {
-                Some(pci) => of_address(&scene.roster, scene.machine.has_job, pci, host),
-                None if scene.machine.has_job => (Use::Unknown, nobody),
+                Some(pci) => of_address(scene.roster(), scene.has_job(), pci, host),
+                None if scene.has_job() => (Use::Unknown, nobody),
                 None => (Use::Alone, nobody),
             };
             used = used.max(Some(mine));
@@ -158,7 +158,7 @@ fn mute(scene: &Scene<'_>) -> Option<Draft> {
             && row.sm_clock_mhz.is_none()
     };
     let mut all = Vec::new();
-    for gpus in scene.gpus.tables() {
+    for gpus in scene.gpus().tables() {
         // Where all fail alike it is the driver, or a machine that shows nothing of them.
         if gpus.iter().any(|g| !is_mute(g.row)) {
             let mute = gpus.iter().filter(|g| is_mute(g.row));
@@ -172,12 +172,12 @@ fn mute(scene: &Scene<'_>) -> Option<Draft> {
 
 /// GPUs that ranks ran on, of which a list of the same machine's others knows nothing.
 fn missing(scene: &Scene<'_>) -> Option<Draft> {
-    let mut hosts: Vec<_> = scene.roster.members.iter().filter_map(|m| m.host.clone()).collect();
+    let mut hosts: Vec<_> = scene.roster().members.iter().filter_map(|m| m.host.clone()).collect();
     hosts.sort();
     hosts.dedup();
     let same =
         |a: PciAddress, b: PciAddress| PciAddress { function: 0, ..a } == PciAddress { function: 0, ..b };
-    for gpus in scene.gpus.tables() {
+    for gpus in scene.gpus().tables() {
         let (Some(first), false) = (gpus.first(), gpus.iter().any(|g| g.pci.is_none())) else { continue };
         if !matches!(
             first.table.form,
@@ -186,7 +186,7 @@ fn missing(scene: &Scene<'_>) -> Option<Draft> {
             continue;
         }
         let host = first.observation.who.host.as_ref();
-        let members = scene.roster.members.iter();
+        let members = scene.roster().members.iter();
         let mine: Vec<_> = members
             .filter(|m| m.gpu.is_some() && (hosts.len() == 1 || host.is_some() && m.host.as_ref() == host))
             .collect();

@@ -29,11 +29,12 @@ use crate::drafting;
 use crate::hardware::{follows, is_lost_gpu, is_xid};
 use crate::rule::{Draft, Input, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::calls::ledger::{Group, View};
-use ringleader_correlate::calls::mismatch;
+use ringleader_correlate::calls::operation;
+use ringleader_correlate::calls::track::Node;
+use ringleader_correlate::calls::track::{Group, View};
 use ringleader_correlate::process::condition::{Condition, ProcessState};
 use ringleader_correlate::said::kernel::Bond;
-use ringleader_correlate::waits::graph::{Front, FrontKind, Node};
+use ringleader_correlate::waits::graph::{Front, FrontKind};
 use ringleader_correlate::waits::inside::{self, Inside};
 
 /// The rule.
@@ -73,12 +74,12 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .filter(|f| matches!(f.what, FrontKind::Collective(_)))
         .collect();
     let (Some(front), true, true) =
-        (stuck.first(), !mismatch::any_parted(scene), waits.roots.is_empty() && waits.cycles.is_empty())
+        (stuck.first(), !scene.any_parted(), waits.roots.is_empty() && waits.cycles.is_empty())
     else {
         return Outcome::Clear;
     };
-    let Some(group) = scene.ledger.groups.get(front.group) else { return Outcome::Clear };
-    let timed_out = scene.conditions.all().any(|(_, c)| c.timed_out.is_some());
+    let Some(group) = scene.ledger().groups().get(front.group) else { return Outcome::Clear };
+    let timed_out = scene.conditions().all().any(|(_, c)| c.timed_out.is_some());
     let FrontKind::Collective(seq) = front.what else { return Outcome::Clear };
     // In a pipelined ring over a broken path some are ahead: then the network is at fault.
     // Dumps of a running job are taken a moment apart and stand at different places; those of a stuck one do not.
@@ -93,7 +94,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .waiting
         .iter()
         .filter_map(|m| group.tracks.get(*m)?.as_ref())
-        .filter_map(|t| mismatch::evidence_of(scene, t, seq));
+        .filter_map(|t| scene.proof().evidence_of(t, seq));
     let Some((rank, evidence)) = outliers else {
         let all: RankSet = front.waiting.iter().filter_map(|m| group.rank(*m)).collect();
         let what = format!(
@@ -127,7 +128,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         )
         .weight(Weight::Derived)
         .confidence(if late.is_some() { Confidence::High } else { Confidence::Medium })
-        .culprit(scene.roster.culprit_rank(rank))
+        .culprit(scene.roster().culprit_rank(rank))
         .victims(others)
         .evidence(evidence)
         .evidence(named.into_iter().filter(|(r, _)| *r == rank).flat_map(|(_, e)| e))
@@ -145,7 +146,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 fn rings_tell_more(scene: &Scene<'_>) -> bool {
     scene.waits_of(View::Ring).is_some_and(|waits| {
         waits.fronts.iter().any(|front| {
-            let Some(group) = scene.ledger.groups.get(front.group) else { return false };
+            let Some(group) = scene.ledger().groups().get(front.group) else { return false };
             inside::members(group, front).iter().any(|i| i.op.stage() == RingStage::Started)
         })
     })
@@ -154,13 +155,13 @@ fn rings_tell_more(scene: &Scene<'_>) -> bool {
 /// By the rings: an operation that all have given to their GPUs runs on some of them and never starts on one. Or: the
 /// rank that the others wait for has nothing of NCCL's in flight, and its program waits for its GPU.
 fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
-    let Some(waits) = scene.waits_of(View::Ring).filter(|_| scene.ledger.is_stalled) else {
+    let Some(waits) = scene.waits_of(View::Ring).filter(|_| scene.ledger().is_stalled()) else {
         return Vec::new();
     };
     let mut findings = Vec::new();
     let mut named: Vec<Rank> = Vec::new();
     for front in waits.all_in.iter().filter_map(|at| waits.fronts.get(*at)) {
-        let Some(group) = scene.ledger.groups.get(front.group) else { continue };
+        let Some(group) = scene.ledger().groups().get(front.group) else { continue };
         let inside = inside::members(group, front);
         let (waiting, running): (Vec<&Inside<'_>>, Vec<&Inside<'_>>) =
             inside.iter().partition(|i| i.op.stage() == RingStage::Launched);
@@ -178,7 +179,7 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
         for late in &waiting {
             let Some(rank) = group.rank(late.member).filter(|r| !named.contains(r)) else { continue };
             // Behind a call that differs from its peers' nothing starts any more.
-            if mismatch::has_parted(scene, Node::Rank(rank)) {
+            if scene.has_parted(Node::Rank(rank)) {
                 continue;
             }
             named.push(rank);
@@ -186,7 +187,7 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
             let place = stand.and_then(|s| s.place());
             let records = [*late].into_iter().chain(running.iter().take(3).copied()).filter_map(|i| {
                 let who = drafting::rank(group.rank(i.member)?);
-                inside::record(group.tracks.get(i.member)?.as_ref()?, i.at, &who)
+                operation::record(group.tracks.get(i.member)?.as_ref()?, i.at, &who)
             });
             let title = format!(
                 "the GPU of {} runs something else: #{} of {} never starts there",
@@ -205,12 +206,12 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
             findings.extend(advise(scene, draft, rank).build());
         }
     }
-    for suspect in scene.suspects.iter().filter(|s| s.views.contains(&View::Ring) && !s.weak && !s.in_p2p) {
+    for suspect in scene.suspects().iter().filter(|s| s.views.contains(&View::Ring) && !s.weak && !s.in_p2p) {
         let Some(rank) = suspect.node.rank().filter(|r| !named.contains(r)) else { continue };
         let Some(condition) = scene.condition(rank).filter(|c| !is_stopped(c) && c.absent.is_none()) else {
             continue;
         };
-        let parted = mismatch::has_parted(scene, suspect.node);
+        let parted = scene.has_parted(suspect.node);
         let Some(stand) = condition.stand.as_ref().filter(|s| s.waits_for_gpu() && !parted) else { continue };
         let title = format!(
             "{} waits for its GPU{}: a kernel of its own does not end",
@@ -247,10 +248,10 @@ fn see_kernel(scene: &Scene<'_>, rank: Rank) -> String {
 fn by_count(scene: &Scene<'_>) -> Outcome {
     let Some(waits) = scene.waits_of(View::Nccl) else { return Outcome::Clear };
     let timed_out: Vec<(Rank, Evidence)> =
-        scene.conditions.all().filter_map(|(rank, c)| Some((rank, c.timed_out.clone()?))).collect();
-    if !scene.ledger.logs_know_more()
+        scene.conditions().all().filter_map(|(rank, c)| Some((rank, c.timed_out.clone()?))).collect();
+    if !scene.ledger().logs_know_more()
         || !waits.fronts.is_empty()
-        || mismatch::any_parted(scene)
+        || scene.any_parted()
         || timed_out.len() < 2
     {
         return Outcome::Clear;
@@ -273,7 +274,7 @@ fn by_count(scene: &Scene<'_>) -> Outcome {
         )
         .weight(Weight::Derived)
         .confidence(Confidence::Medium)
-        .culprit(scene.roster.culprit_rank(rank))
+        .culprit(scene.roster().culprit_rank(rank))
         .victims(victims)
         .evidence(evidence)
         .evidence(timed_out.into_iter().take(3).map(|(_, e)| e))
@@ -294,9 +295,14 @@ fn power_outliers(scene: &Scene<'_>) -> Option<(Rank, Vec<Evidence>)> {
                 .processes
                 .iter()
                 .find(|(index, _)| Some(*index) == gpu.index)
-                .and_then(|(_, pid)| scene.roster.rank_of(*pid, None));
+                .and_then(|(_, pid)| scene.roster().rank_of(*pid, None));
             let by_address = || {
-                scene.roster.members.iter().find(|m| m.gpu.is_some() && m.gpu == gpu.pci).and_then(|m| m.rank)
+                scene
+                    .roster()
+                    .members
+                    .iter()
+                    .find(|m| m.gpu.is_some() && m.gpu == gpu.pci)
+                    .and_then(|m| m.rank)
             };
             if let (Some(rank), Some(power)) = (by_process.or_else(by_address), gpu.power_w) {
                 let cite = Cite { line: gpu.line, ..observation.cite };
@@ -330,7 +336,7 @@ const CONTEXT_SWITCH_TIMEOUT: u16 = 109;
 fn named_by_kernel(scene: &Scene<'_>) -> Option<(Rank, Vec<Evidence>)> {
     let is_fault = |root: &KernelEvent| is_lost_gpu(root) || is_xid(root, &[13, 31]);
     let said: Vec<(Rank, Evidence)> = scene
-        .machine
+        .kernel()
         .near()
         .filter(|e| is_xid(e.event, &[CONTEXT_SWITCH_TIMEOUT]) && e.bond >= Bond::Device)
         // After a program's own fault it is a consequence.

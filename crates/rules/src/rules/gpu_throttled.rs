@@ -65,7 +65,7 @@ const WORDS: [&str; 6] = [
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut all: Vec<(&SeenGpu<'_>, String)> = Vec::new();
-    for gpus in scene.gpus.tables() {
+    for gpus in scene.gpus().tables() {
         all.extend(gpus.iter().filter_map(|gpu| Some((gpu, held_down(gpu, gpus)?))));
     }
     let draft = match Shown::from(scene, all) {

@@ -52,7 +52,7 @@ const ELSEWHERE: [&str; 5] = [
 ];
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    if scene.machine.has_job && health::trouble(scene).is_none() && !scene.has_failed() {
+    if scene.has_job() && health::trouble(scene).is_none() && !scene.has_failed() {
         return Outcome::Clear;
     }
     let failed = |table: &GpuTable| {

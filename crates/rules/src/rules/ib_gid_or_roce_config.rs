@@ -50,7 +50,7 @@ const UP_NS: i64 = 60_000_000_000;
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let apart = |text: &str| gid::pair(text).is_some_and(|(a, b)| gid::apart(a, b));
-    let claims = scene.claims.of("ib-gid-or-roce-config").filter(|c| !apart(&c.text)).collect();
+    let claims = scene.claims().of("ib-gid-or-roce-config").filter(|c| !apart(&c.text)).collect();
     let Some(told) = Told::from(scene, claims) else { return Outcome::Clear };
     let only_retries = told.claims().iter().all(|c| c.text.contains("Got completion"));
     if only_retries && (was_running(scene) || is_infiniband(scene)) {

@@ -28,7 +28,7 @@ use ringleader_model::{
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::calls::ledger::View;
+use ringleader_correlate::calls::track::View;
 use ringleader_correlate::who::tools::shown;
 
 /// The rule.
@@ -67,7 +67,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         };
     }
     // Whoever spoke, was seen, or stands in a stack is there. The store is served by rank 0 unless a launcher does.
-    let unseen = scene.roster.unseen_ranks();
+    let unseen = scene.roster().unseen_ranks();
     let unseen: Vec<Rank> = match missing_count {
         Some(n) if unseen.len() > n as usize => unseen.into_iter().filter(|r| r.0 != 0).collect(),
         _ => unseen,
@@ -87,8 +87,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let draft = Draft::new(RULE.id, "missing-rank", title)
         .weight(Weight::Stated)
         .confidence(if missing_count.is_some() { Confidence::High } else { Confidence::Medium })
-        .culprits(named.ranks().iter().map(|r| scene.roster.culprit_rank(*r)))
-        .victims(scene.roster.members.iter().filter_map(|m| m.rank).filter(|r| !named.contains(*r)).collect())
+        .culprits(named.ranks().iter().map(|r| scene.roster().culprit_rank(*r)))
+        .victims(
+            scene.roster().members.iter().filter_map(|m| m.rank).filter(|r| !named.contains(*r)).collect(),
+        )
         .evidence(evidence)
         .at(at)
         .advise(
@@ -149,7 +151,7 @@ fn never_placed(scene: &Scene<'_>) -> Option<Draft> {
 /// NCCL logs alone: most ranks began a communicator, none completed it, and some never began.
 fn half_made_communicator(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
-    for group in scene.ledger.groups.iter().filter(|g| g.view == View::Nccl && g.is_world) {
+    for group in scene.ledger().groups().iter().filter(|g| g.view == View::Nccl && g.is_world) {
         let begun: Vec<usize> =
             (0..group.tracks.len()).filter(|m| group.tracks.get(*m).is_some_and(Option::is_some)).collect();
         let absent: RankSet =
@@ -175,7 +177,7 @@ fn half_made_communicator(scene: &Scene<'_>) -> Outcome {
             )
             .weight(Weight::Derived)
             .confidence(Confidence::Low)
-            .culprits(absent.ranks().iter().map(|r| scene.roster.culprit_rank(*r)))
+            .culprits(absent.ranks().iter().map(|r| scene.roster().culprit_rank(*r)))
             .evidence(seen)
             .advise(Impact::Harmless, "look at the missing rank's own output: was it started?")
             .build(),

@@ -110,7 +110,7 @@ fn shorten(title: String) -> String {
 /// Values that NCCL cut or ignored and said so: it works on, with another value.
 fn refused_values(scene: &Scene<'_>) -> Option<Finding> {
     let mut seen: BTreeSet<&str> = BTreeSet::new();
-    let known: BTreeSet<&str> = scene.claims.all().iter().map(|c| &*c.text).collect();
+    let known: BTreeSet<&str> = scene.claims().all().iter().map(|c| &*c.text).collect();
     let refused: Vec<_> = scene
         .nccl_messages()
         .filter(|m| m.message.is_warn && !known.contains(m.text()) && seen.insert(m.text()))

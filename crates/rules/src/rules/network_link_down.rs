@@ -63,10 +63,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
             let culprit = scene.culprit(&process.who);
             let name = culprit.rank.map_or_else(|| "a rank".to_owned(), drafting::rank);
             let node = culprit.host.clone().map_or_else(String::new, |h| format!(" (node {h})"));
-            let suspect = scene.suspects.iter().find(|s| s.node.rank() == culprit.rank);
+            let suspect = scene.suspects().iter().find(|s| s.node.rank() == culprit.rank);
             let missed = culprit.rank.and_then(|r| scene.condition(r)).and_then(|c| c.ras_missing.clone());
             let others: RankSet = scene
-                .roster
+                .roster()
                 .members
                 .iter()
                 .filter_map(|m| m.rank)

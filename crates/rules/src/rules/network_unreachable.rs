@@ -21,7 +21,7 @@ use ringleader_model::{Confidence, Culprit, Finding, Host, Impact, RankSet, Ring
 
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
-use ringleader_correlate::calls::ledger::View;
+use ringleader_correlate::calls::track::View;
 use ringleader_correlate::process::condition::ProcessState;
 use ringleader_correlate::waits::inside::{self, Broken};
 use ringleader_correlate::{Member, Scene};
@@ -49,11 +49,11 @@ const LOST_NS: i64 = 3_000_000_000;
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
     let several = |name: fn(&Member) -> Option<Host>| {
-        let names: std::collections::BTreeSet<_> = scene.roster.members.iter().filter_map(name).collect();
+        let names: std::collections::BTreeSet<_> = scene.roster().members.iter().filter_map(name).collect();
         names.len() > 1
     };
     let several_nodes = several(|m| m.host.clone()) || several(|m| m.address.clone());
-    for (rank, condition) in scene.conditions.all() {
+    for (rank, condition) in scene.conditions().all() {
         let Some(missing) = &condition.ras_missing else { continue };
         let running = matches!(condition.state, Some((ProcessState::Running | ProcessState::Sleeping, _)));
         // It lives: it printed its own timeout, or its stack was taken.
@@ -62,7 +62,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             continue;
         }
         let others: RankSet =
-            scene.roster.members.iter().filter_map(|m| m.rank).filter(|r| *r != rank).collect();
+            scene.roster().members.iter().filter_map(|m| m.rank).filter(|r| *r != rank).collect();
         let signs = [&condition.timed_out, &condition.state.as_ref().map(|(_, e)| e.clone())]
             .into_iter()
             .flatten()
@@ -76,7 +76,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             )
             .weight(Weight::Derived)
             .confidence(Confidence::Medium)
-            .culprit(scene.roster.culprit_rank(rank))
+            .culprit(scene.roster().culprit_rank(rank))
             .victims(others)
             .evidence([missing.clone()])
             .evidence(signs)
@@ -98,11 +98,11 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
     let Some(waits) = scene.waits_of(View::Ring) else { return Vec::new() };
     // A job at work has all kinds of things in flight for a moment. Data that was given to the network and has not come
     // for seconds is lost on the way, whatever the job's rhythm, though it may yet be sent again.
-    let is_stalled = scene.ledger.is_stalled;
+    let is_stalled = scene.ledger().is_stalled();
     let is_lost = |b: &Broken| is_stalled || b.silent_ns >= LOST_NS;
     let mut findings = Vec::new();
     for front in waits.all_in.iter().filter_map(|at| waits.fronts.get(*at)) {
-        let Some(group) = scene.ledger.groups.get(front.group) else { continue };
+        let Some(group) = scene.ledger().groups().get(front.group) else { continue };
         let answers = |member: usize| {
             let condition = group.rank(member).and_then(|r| scene.condition(r));
             condition.is_none_or(|c| {
@@ -120,10 +120,10 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
         let pairs: Vec<[Culprit; 2]> = broken
             .iter()
             .filter_map(|b| Some([group.rank(b.from)?, group.rank(b.to)?]))
-            .map(|pair| pair.map(|rank| scene.roster.culprit_rank(rank)))
+            .map(|pair| pair.map(|rank| scene.roster().culprit_rank(rank)))
             .collect();
         let culprits = common(&pairs);
-        let name = |member: usize| match group.rank(member).map(|r| scene.roster.culprit_rank(r)) {
+        let name = |member: usize| match group.rank(member).map(|r| scene.roster().culprit_rank(r)) {
             Some(Culprit { rank: Some(rank), host: Some(host), .. }) => format!("rank {} ({host})", rank.0),
             Some(Culprit { rank: Some(rank), .. }) => drafting::rank(rank),
             _ => format!("member {member}"),

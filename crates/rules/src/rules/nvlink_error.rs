@@ -99,7 +99,7 @@ fn fewer_links(scene: &Scene<'_>) -> Option<Draft> {
     let mut all: Vec<(&SeenGpu<'_>, String)> = Vec::new();
     let n_up = |g: &SeenGpu<'_>| g.row.links.iter().filter(|l| l.active == Some(true)).count();
     let tells = |g: &SeenGpu<'_>| g.row.links.iter().any(|l| l.active.is_some());
-    for gpus in scene.gpus.tables() {
+    for gpus in scene.gpus().tables() {
         for gpu in gpus.iter().filter(|g| tells(g)) {
             let peers = gpus.iter().filter(|g| g.row.name == gpu.row.name && tells(g)).map(n_up);
             let (mine, most) = (n_up(gpu), peers.max().unwrap_or(0));
@@ -150,8 +150,8 @@ fn cut_off(scene: &Scene<'_>) -> Option<Draft> {
             if !is_mesh || !own.iter().all(|p| p.kind != *usual) {
                 continue;
             }
-            let gpu = scene.gpus.by_index(observation, *odd);
-            let unknown = if scene.machine.has_job { Use::Unknown } else { Use::Alone };
+            let gpu = scene.gpus().by_index(observation, *odd);
+            let unknown = if scene.has_job() { Use::Unknown } else { Use::Alone };
             let used = gpu.map_or(unknown, |g| g.used);
             let whose = gpu.map_or_else(|| format!("GPU {odd}"), SeenGpu::whose);
             let text = format!("GPU {odd} is reached by {}, all others by {usual}", first.kind);
@@ -173,8 +173,8 @@ const MANY_CRC: u64 = 1_000;
 /// Counters of a link that grew between two readings.
 fn grown(scene: &Scene<'_>) -> Option<Draft> {
     let mut all: Vec<(&SeenGpu<'_>, String)> = Vec::new();
-    for (at, later) in scene.gpus.seen.iter().enumerate() {
-        for earlier in scene.gpus.seen.iter().take(at).filter(|e| e.is_same(later)) {
+    for (at, later) in scene.gpus().seen.iter().enumerate() {
+        for earlier in scene.gpus().seen.iter().take(at).filter(|e| e.is_same(later)) {
             for link in &later.row.links {
                 let Some(old) = earlier.row.links.iter().find(|l| l.number == link.number) else { continue };
                 // Files have no order: a difference either way is growth, unless the GPU was reset.

@@ -56,7 +56,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let Some(seen) = Seen::of(scene, |e| fatal(&e.event.kind)) else {
         let Some((code, said)) = manager else { return Outcome::Clear };
         let unit = sxid::get(code).map_or_else(String::new, |row| format!(" ({})", row.unit));
-        let used = if scene.machine.has_job { Use::Unknown } else { Use::Alone };
+        let used = if scene.has_job() { Use::Unknown } else { Use::Alone };
         let title = format!("the Fabric Manager saw an NVSwitch fail: SXid {code}{unit}");
         let draft = graded(scene, &RULE, "nvswitch-error", Proof::Happened, used, title);
         return outcome([advise(draft.evidence(said))]);
@@ -80,12 +80,12 @@ fn said_by_manager(scene: &Scene<'_>) -> Option<(u32, Vec<Evidence>)> {
     const WORDS: &str = "detected NVSwitch fatal error ";
     let mut first = None;
     let mut said = Vec::new();
-    for observation in &scene.case.observations {
+    for observation in &scene.case().observations {
         let Fact::GpuService(service) = &observation.fact else { continue };
         for (line, at, text) in &service.errors {
             let Some((_, rest)) = text.split_once(WORDS) else { continue };
             let Some(code) = rest.split(' ').next().and_then(|n| n.parse().ok()) else { continue };
-            if scene.machine.precedes_job(*at) == Some(true) {
+            if scene.precedes_job(*at) == Some(true) {
                 continue;
             }
             first.get_or_insert(code);

@@ -69,8 +69,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
         && seen.bond() < Bond::Alone
     {
         // Its number is none of the job's. In a container a process has two: then a rank must have died of SIGKILL.
-        let a_rank_was_killed =
-            scene.conditions.all().any(|(_, c)| c.exit.as_ref().is_some_and(|e| matches!(e.code, -9 | 137)));
+        let a_rank_was_killed = scene
+            .conditions()
+            .all()
+            .any(|(_, c)| c.exit.as_ref().is_some_and(|e| matches!(e.code, -9 | 137)));
         draft = match (seen.bond(), a_rank_was_killed) {
             (Bond::Time, true) | (Bond::Untold, _) => draft.weight(Weight::Derived),
             (_, true) => draft.severity(Severity::Warning),
@@ -100,7 +102,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     found(draft)
 }
 
-fn is_launcher(event: &ringleader_correlate::said::kernel::MachineEvent<'_>) -> bool {
+fn is_launcher(event: &ringleader_correlate::said::kernel::KernelStatement<'_>) -> bool {
     let launchers = ["torchrun", "deepspeed", "accelerate", "srun", "slurmstepd", "mpirun"];
     matches!(&event.event.kind, KernelEventKind::OomKill(k) if launchers.contains(&&*k.name))
 }

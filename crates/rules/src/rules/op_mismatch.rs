@@ -38,7 +38,7 @@ pub(super) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let findings = scene
-        .mismatches
+        .mismatches()
         .iter()
         .filter_map(|m| {
             let Fault::Operation(difference) = m.fault else { return None };

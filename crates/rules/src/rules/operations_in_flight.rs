@@ -25,7 +25,6 @@ use ringleader_model::{Confidence, Impact, RankSet, Severity, Weight};
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::waits::inside::last_states;
 
 /// The rule.
 pub(super) static RULE: Rule = Rule {
@@ -42,10 +41,10 @@ const CITED: usize = 64;
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let has_gone = scene.rings().iter().any(|(_, ring)| !ring.is_live && !ring.is_ended);
-    if !has_gone && !scene.ledger.is_stalled {
+    if !has_gone && !scene.ledger().is_stalled() {
         return Outcome::Clear;
     }
-    let states = last_states(scene);
+    let states = scene.last_states();
     let mut classes: BTreeMap<&str, (Vec<_>, usize)> = BTreeMap::new();
     for state in &states {
         let class = classes.entry(&state.brief).or_default();

@@ -36,7 +36,7 @@ use crate::hardware::{Seen, follows, gpu_of, outcome};
 use crate::health;
 use crate::rule::{Input, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::said::kernel::{Bond, MachineEvent};
+use ringleader_correlate::said::kernel::{Bond, KernelStatement};
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
@@ -78,7 +78,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     else {
         return Outcome::Clear;
     };
-    let named = |event: &MachineEvent<'_>| {
+    let named = |event: &KernelStatement<'_>| {
         let code = code(event.event)?;
         CAUSES.iter().find(|(own, ..)| *own == code)
     };
@@ -93,13 +93,14 @@ fn check(scene: &Scene<'_>) -> Outcome {
         }));
     }
     // Whatever it was, the job went on to its end.
-    let ended_well = scene.machine.ending.in_order && health::trouble(scene).is_none() && !scene.has_failed();
+    let ended_well =
+        scene.failure().ended_in_order() && health::trouble(scene).is_none() && !scene.has_failed();
     if seen.bond() != Bond::Alone && ended_well {
         return Outcome::Clear;
     }
     let mut asked = BTreeSet::new();
     // A channel that was torn down is a program that was ended: no question where no job is known.
-    let is_own = |e: &MachineEvent<'_>| code(e.event) == Some(CHANNEL_STOPPED);
+    let is_own = |e: &KernelStatement<'_>| code(e.event) == Some(CHANNEL_STOPPED);
     let is_alone = seen.bond() == Bond::Alone;
     let fresh = seen
         .events()
@@ -165,7 +166,7 @@ fn has_rule(n: u16) -> bool {
 }
 
 /// What the table says of it, as an open question.
-fn ask(event: &MachineEvent<'_>) -> Option<Need> {
+fn ask(event: &KernelStatement<'_>) -> Option<Need> {
     let KernelEventKind::Xid(x) = &event.event.kind else { return None };
     let gpu = gpu_of(event);
     let Some(row) = xid::get(x.code) else {

@@ -44,9 +44,9 @@ pub(super) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     // Devices known to be GPUs, from the job or from the driver's own lines.
-    let driver = scene.machine.all().iter().filter(|e| matches!(e.event.kind, KernelEventKind::Xid(_)));
+    let driver = scene.kernel().all().iter().filter(|e| matches!(e.event.kind, KernelEventKind::Xid(_)));
     let gpus: BTreeSet<PciAddress> = scene
-        .roster
+        .roster()
         .members
         .iter()
         .filter_map(|m| m.gpu)

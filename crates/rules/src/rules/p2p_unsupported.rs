@@ -81,7 +81,7 @@ fn refused(scene: &Scene<'_>) -> Vec<Evidence> {
     let mut evidence = Vec::new();
     for (observation, table) in scene.gpu_tables() {
         for path in table.paths.iter().filter(|p| p.from < p.to && p.kind.starts_with("NV")) {
-            let pair = gpus::pair(scene.case, observation.who.host.as_ref(), path.from, path.to);
+            let pair = gpus::pair(scene.case(), observation.who.host.as_ref(), path.from, path.to);
             let Some((kind, no)) = pair.access else { continue };
             if matches!(&*kind, "NS" | "CNS" | "GNS" | "TNS") && evidence.len() < CITATIONS {
                 evidence.extend(pair.nvlink.into_iter().chain([no]));

@@ -130,12 +130,12 @@ fn draft(scene: &Scene<'_>, package: &str, by_release: &Installed<'_>) -> Draft 
     let odd = by_release.values().filter(|hosts| hosts.len() < most).flatten();
     let odd: Vec<&Host> = odd.map(|(host, _)| host).collect();
     let culprits = scene
-        .roster
+        .roster()
         .members
         .iter()
         .filter(|m| m.host.as_ref().is_some_and(|h| odd.contains(&h)))
         .filter_map(|m| m.rank)
-        .map(|rank| scene.roster.culprit_rank(rank));
+        .map(|rank| scene.roster().culprit_rank(rank));
     let mut culprits: Vec<Culprit> = culprits.collect();
     culprits.dedup();
     let names: Vec<&str> = by_release.keys().copied().collect();

@@ -102,7 +102,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 /// Names and addresses of the job's hosts and of its rendezvous.
 fn names(scene: &Scene<'_>) -> BTreeSet<String> {
     let mut names: BTreeSet<String> = BTreeSet::new();
-    for member in &scene.roster.members {
+    for member in &scene.roster().members {
         names.extend(member.host.iter().chain(&member.address).map(ToString::to_string));
     }
     for statement in scene.statements() {

@@ -38,7 +38,7 @@ use crate::gpu_state::{Proof, Shown, failed_test, with};
 use crate::hardware::{Seen, follows, is_lost_gpu, is_xid, outcome};
 use crate::rule::{Draft, Input, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::said::kernel::{Bond, MachineEvent};
+use ringleader_correlate::said::kernel::{Bond, KernelStatement};
 use ringleader_correlate::who::gpus::SeenGpu;
 
 /// See the module.
@@ -60,7 +60,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 /// GPUs whose link is narrower or slower than that of their peers.
 fn degraded(scene: &Scene<'_>) -> Option<Draft> {
     let mut all: Vec<(&SeenGpu<'_>, String)> = Vec::new();
-    for gpus in scene.gpus.tables() {
+    for gpus in scene.gpus().tables() {
         all.extend(gpus.iter().filter_map(|gpu| Some((gpu, less_than_peers(gpu.row, gpus)?))));
     }
     let shown = Shown::from(scene, all)?;
@@ -79,12 +79,12 @@ const MIN_APART_S: f64 = 30.0;
 /// GPUs whose count of replays grows between two outputs.
 fn replaying(scene: &Scene<'_>) -> Option<Draft> {
     let all: Vec<(&SeenGpu<'_>, String)> = scene
-        .gpus
+        .gpus()
         .seen
         .iter()
         .filter_map(|later| {
             let (now, at) = (later.row.pcie.replays?, later.table.at?);
-            let mut rates = scene.gpus.seen.iter().filter(|g| g.is_same(later)).filter_map(|earlier| {
+            let mut rates = scene.gpus().seen.iter().filter(|g| g.is_same(later)).filter_map(|earlier| {
                 let (before, then) = (earlier.row.pcie.replays?, earlier.table.at?);
                 let seconds = at.ns.saturating_sub(then.ns) as f64 / 1e9;
                 let grown = now.checked_sub(before)?;
@@ -180,8 +180,8 @@ const CARRIERS: [&str; 17] = [
 const MISSED_S: f64 = 10.0;
 
 /// Of a drive, a USB controller, a display: a fault of its own, and not the job's.
-fn is_of_another_sort(scene: &Scene<'_>, event: &MachineEvent<'_>) -> bool {
-    scene.machine.all().iter().any(|other| match &other.event.kind {
+fn is_of_another_sort(scene: &Scene<'_>, event: &KernelStatement<'_>) -> bool {
+    scene.kernel().all().iter().any(|other| match &other.event.kind {
         KernelEventKind::PcieError(error) => {
             other.event.device.is_some()
                 && other.event.device == event.event.device
@@ -197,7 +197,7 @@ fn is_of_another_sort(scene: &Scene<'_>, event: &MachineEvent<'_>) -> bool {
 }
 
 /// A request that nobody supports, not fatal: drivers and tools that look for devices make them.
-fn is_probe(event: &MachineEvent<'_>) -> bool {
+fn is_probe(event: &KernelStatement<'_>) -> bool {
     matches!(&event.event.kind, KernelEventKind::PcieError(e)
         if e.severity == PcieSeverity::NonFatal && !e.bits.is_empty() && e.bits.iter().all(|b| &**b == "UnsupReq"))
 }
@@ -218,7 +218,7 @@ fn said_by_kernel(scene: &Scene<'_>) -> Outcome {
         return Outcome::Clear;
     };
     // A GPU that then fell off the bus is the finding.
-    let lost = scene.machine.near().any(|lost| {
+    let lost = scene.kernel().near().any(|lost| {
         is_lost_gpu(lost.event)
             && seen.events().iter().any(|e| e.seconds_to(lost).is_some_and(|s| (-5.0..=60.0).contains(&s)))
     });

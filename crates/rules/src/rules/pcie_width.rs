@@ -61,13 +61,13 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 continue;
             }
             let users = scene
-                .roster
+                .roster()
                 .members
                 .iter()
                 .filter(|m| m.gpu == Some(address) && scene.may_be_on(host.as_ref(), m.host.as_ref()));
             let mut culprits = Vec::new();
             for rank in users.filter_map(|m| m.rank) {
-                add_culprit(&mut culprits, scene.roster.culprit_rank(rank));
+                add_culprit(&mut culprits, scene.roster().culprit_rank(rank));
             }
             let used = !culprits.is_empty();
             findings.extend(

@@ -26,7 +26,6 @@ use ringleader_model::{
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use ringleader_correlate::process::condition::ProcessState;
-use ringleader_correlate::waits::inside::last_states;
 use ringleader_correlate::{Member, Scene};
 
 /// The rule.
@@ -113,7 +112,7 @@ fn closed_connections(scene: &Scene<'_>) -> Option<Finding> {
     for peer in peers.iter().filter(|p| !p.is_empty()) {
         let address = peer.split('<').next().unwrap_or(peer).trim_matches(|c| c == '[' || c == ']');
         let host = address.split(':').next().unwrap_or(address);
-        let mut on_host = scene.roster.members.iter().filter(|m| {
+        let mut on_host = scene.roster().members.iter().filter(|m| {
             m.address.as_deref() == Some(address)
                 || m.address.as_deref() == Some(host)
                 || m.host.as_deref() == Some(address.split('.').next().unwrap_or(address))
@@ -126,7 +125,7 @@ fn closed_connections(scene: &Scene<'_>) -> Option<Finding> {
     ranks.sort_unstable();
     ranks.dedup();
     if let [one] = ranks.as_slice() {
-        draft = draft.culprit(scene.roster.culprit_rank(*one));
+        draft = draft.culprit(scene.roster().culprit_rank(*one));
     }
     draft
         .advise(Impact::Harmless, "look at the rank that closed the connection: its own output, its node's kernel log, the scheduler's account")
@@ -136,7 +135,7 @@ fn closed_connections(scene: &Scene<'_>) -> Option<Finding> {
 /// Ranks whose peers wait for them and of which nothing is left.
 fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for suspect in &scene.suspects {
+    for suspect in scene.suspects() {
         let Some(rank) = suspect.node.rank() else { continue };
         let condition = scene.condition(rank);
         let dead =
@@ -155,7 +154,7 @@ fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
             continue;
         }
         // Silence of one tells; of several, it may be their files that are missing.
-        if !gone && scene.suspects.iter().filter(|s| s.weak).count() > 1 {
+        if !gone && scene.suspects().iter().filter(|s| s.weak).count() > 1 {
             continue;
         }
         // RAS calls exited, stopped and cut-off processes all the same.
@@ -204,13 +203,13 @@ fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
 /// Ranks that all waiting ones have met in their operation, and that are gone since: nobody waits for them by count.
 fn gone_within(scene: &Scene<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (rank, condition) in scene.conditions.all() {
+    for (rank, condition) in scene.conditions().all() {
         let Some(gone) = &condition.ring_gone else { continue };
-        if scene.suspects.iter().any(|s| s.node.rank() == Some(rank)) {
+        if scene.suspects().iter().any(|s| s.node.rank() == Some(rank)) {
             continue;
         }
         let others: RankSet =
-            scene.roster.members.iter().filter_map(|m| m.rank).filter(|r| *r != rank).collect();
+            scene.roster().members.iter().filter_map(|m| m.rank).filter(|r| *r != rank).collect();
         findings.extend(
             Draft::new(
                 RULE.id,
@@ -219,10 +218,10 @@ fn gone_within(scene: &Scene<'_>) -> Vec<Finding> {
             )
             .weight(Weight::Symptom)
             .confidence(Confidence::Medium)
-            .culprit(scene.roster.culprit_rank(rank))
+            .culprit(scene.roster().culprit_rank(rank))
             .victims(others)
             .evidence([gone.clone()])
-            .evidence(last_states(scene).into_iter().filter(|s| s.rank == Some(rank)).map(|s| s.evidence))
+            .evidence(scene.last_states().into_iter().filter(|s| s.rank == Some(rank)).map(|s| s.evidence))
             .advise_made(
                 Impact::Harmless,
                 "see how it ended: its own output, the scheduler's account, the kernel log",
@@ -236,7 +235,7 @@ fn gone_within(scene: &Scene<'_>) -> Vec<Finding> {
 
 /// `ChildFailedError` without a table: some rank failed, and which is not told.
 fn bare_launcher_failure(scene: &Scene<'_>) -> Option<Finding> {
-    if scene.conditions.has_failure_table {
+    if scene.conditions().has_failure_table {
         return None;
     }
     let statement = scene.statements().find(|s| matches!(s.event, TorchEvent::LauncherFailed { .. }))?;

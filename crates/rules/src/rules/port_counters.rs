@@ -178,8 +178,8 @@ fn found_by_ibdiagnet(scene: &Scene<'_>) -> Option<Finding> {
         })
         .collect();
     let (_, host) = named.first()?;
-    let culprits = scene.roster.members.iter().filter(|m| m.host.as_ref() == Some(host));
-    let culprits = culprits.filter_map(|m| m.rank).map(|r| scene.roster.culprit_rank(r));
+    let culprits = scene.roster().members.iter().filter(|m| m.host.as_ref() == Some(host));
+    let culprits = culprits.filter_map(|m| m.rank).map(|r| scene.roster().culprit_rank(r));
     Draft::new(RULE.id, "ib-errors", format!("ibdiagnet finds errors at {host}"))
         .severity(Severity::Warning)
         .confidence(Confidence::Medium)

@@ -27,9 +27,9 @@ use crate::drafting;
 use crate::hardware::Seen;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use ringleader_correlate::Scene;
+use ringleader_correlate::calls::track::Node;
 use ringleader_correlate::process::condition;
 use ringleader_correlate::said::kernel::Bond;
-use ringleader_correlate::waits::graph::Node;
 
 /// The rule.
 pub(super) static RULE: Rule = Rule {
@@ -61,7 +61,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     });
     let kernels: Vec<_> = seen.filter(Seen::is_bound).map_or_else(Vec::new, |s| s.events().to_vec());
     let of_rank = |rank| kernels.iter().find(move |e| e.culprit.rank == rank);
-    for (rank, condition) in scene.conditions.all() {
+    for (rank, condition) in scene.conditions().all() {
         let Some(exit) = &condition.exit else { continue };
         let signal = if exit.code < 0 { exit.code.saturating_neg() } else { exit.code - 128 };
         let Some((number, name, words)) = OWN_SIGNALS.iter().find(|(n, ..)| *n == signal) else { continue };
@@ -87,7 +87,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         draft = draft.evidence(of_rank(Some(rank)).map(|e| e.evidence()));
         if *number == 7 {
             // A write into shared memory that is not there: shm-full has the proof.
-            if scene.has_tight_shm(scene.roster.culprit_rank(rank).host.as_ref()) {
+            if scene.has_tight_shm(scene.roster().culprit_rank(rank).host.as_ref()) {
                 draft = draft.weight(Weight::Derived);
             }
             draft = draft.advise_command(
@@ -176,7 +176,7 @@ fn may_be_of_a_job(name: &str) -> bool {
 }
 
 fn anybody_timed_out(scene: &Scene<'_>) -> bool {
-    scene.conditions.all().any(|(_, c)| c.timed_out.is_some())
+    scene.conditions().all().any(|(_, c)| c.timed_out.is_some())
 }
 
 /// The crash report of a rank: its own, or the only one of its kind that names no rank.
@@ -192,7 +192,7 @@ fn crash_report<'s>(
     if is_abort {
         return None;
     }
-    let mut unclaimed = scene.case.observations.iter().filter_map(|o| match &o.fact {
+    let mut unclaimed = scene.case().observations.iter().filter_map(|o| match &o.fact {
         Fact::Torch(TorchEvent::Crash { reason, threads, .. })
             if o.who.rank.is_none() && reason.contains(words) =>
         {

@@ -48,17 +48,17 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .statements()
         .any(|s| matches!(s.event, TorchEvent::ClosingSignal { signal, .. } if signal.contains("KILL")));
     let mut findings = Vec::new();
-    for (rank, condition) in scene.conditions.all() {
+    for (rank, condition) in scene.conditions().all() {
         let Some(exit) = condition.exit.as_ref().filter(|e| KILLED.contains(&e.code)) else { continue };
         // Then the kernel's out-of-memory killer did it, which is a cause of its own.
-        let host = scene.roster.culprit_rank(rank).host;
+        let host = scene.roster().culprit_rank(rank).host;
         if escalated && !exit.is_root
-            || scene.machine.oom_killed(rank)
+            || scene.kernel().oom_killed(rank)
             || scene.group_kills(host.as_ref()).next().is_some()
         {
             continue;
         }
-        let kernel = killed_at(scene, rank).and_then(|at| scene.machine.coverage(host.as_ref(), at));
+        let kernel = killed_at(scene, rank).and_then(|at| scene.kernel().coverage(host.as_ref(), at));
         let ends_before = kernel.and_then(|k| k.missing());
         let pid = drafting::pid_of(scene, rank);
         findings.extend(
@@ -70,12 +70,12 @@ fn check(scene: &Scene<'_>) -> Outcome {
             .weight(Weight::Stated)
             .confidence(if exit.is_root { Confidence::High } else { Confidence::Medium })
             .at_most(if ends_before.is_some() { Confidence::Medium } else { Confidence::High })
-            .culprit(scene.roster.culprit_rank(rank))
+            .culprit(scene.roster().culprit_rank(rank))
             .evidence([exit.evidence.clone()])
             .evidence(kernel.filter(Coverage::reaches_past).map(silence))
             .evidence(
                 scene
-                    .suspects
+                    .suspects()
                     .iter()
                     .filter(|s| s.node.rank() == Some(rank))
                     .flat_map(|s| s.evidence.iter().take(2).cloned()),
@@ -110,14 +110,14 @@ fn check(scene: &Scene<'_>) -> Outcome {
 fn nameless(scene: &Scene<'_>) -> Option<Finding> {
     let exit = scene.statements().find(|s| {
         let is_killed = matches!(s.event, TorchEvent::ChildExit { exit_code } if KILLED.contains(exit_code));
-        is_killed && scene.roster.culprit(&s.observation.who).rank.is_none()
+        is_killed && scene.roster().culprit(&s.observation.who).rank.is_none()
     })?;
     let who = &exit.observation.who;
     let local = who.local_rank.map_or_else(String::new, |l| format!(" (local rank {})", l.0));
     Draft::new(RULE.id, "process-killed", format!("a rank{local} was killed with SIGKILL from outside"))
         .weight(Weight::Stated)
         .confidence(Confidence::Medium)
-        .culprit(scene.roster.culprit(who))
+        .culprit(scene.roster().culprit(who))
         .evidence([exit.evidence()])
         .advise(
             Impact::Harmless,

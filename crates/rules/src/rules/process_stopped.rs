@@ -36,9 +36,9 @@ pub(super) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
-    for (rank, condition) in scene.conditions.all() {
+    for (rank, condition) in scene.conditions().all() {
         let Some((ProcessState::Stopped, seen)) = &condition.state else { continue };
-        let suspect = scene.suspects.iter().find(|s| s.node.rank() == Some(rank));
+        let suspect = scene.suspects().iter().find(|s| s.node.rank() == Some(rank));
         let place = condition.stand.as_ref().and_then(|s| s.place());
         let title = format!(
             "{} is stopped (state T){}{}",
@@ -51,7 +51,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             .confidence(if suspect.is_some() { Confidence::High } else { Confidence::Medium })
             .culprits(drafting::culprits(
                 scene,
-                &[ringleader_correlate::waits::graph::Node::Rank(rank)],
+                &[ringleader_correlate::calls::track::Node::Rank(rank)],
                 place,
             ))
             .evidence([seen.clone()])

@@ -41,10 +41,10 @@ pub(super) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
-    for (rank, condition) in scene.conditions.all() {
+    for (rank, condition) in scene.conditions().all() {
         let Some((ProcessState::Uninterruptible, seen)) = &condition.state else { continue };
         // One sample is ordinary during disk reads: somebody must wait for this rank.
-        let Some(suspect) = scene.suspects.iter().find(|s| s.node.rank() == Some(rank)) else { continue };
+        let Some(suspect) = scene.suspects().iter().find(|s| s.node.rank() == Some(rank)) else { continue };
         let place = condition.stand.as_ref().and_then(|s| s.place());
         let title = format!(
             "{} hangs in the kernel (state D){}{}",
@@ -57,7 +57,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             .confidence(Confidence::High)
             .culprits(drafting::culprits(
                 scene,
-                &[ringleader_correlate::waits::graph::Node::Rank(rank)],
+                &[ringleader_correlate::calls::track::Node::Rank(rank)],
                 place,
             ))
             .evidence([seen.clone()])
@@ -66,7 +66,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             .victims(suspect.victims.clone())
             .evidence(suspect.evidence.iter().take(3).cloned())
             .at(suspect.since_ns);
-        let host = scene.roster.culprit_rank(rank).host;
+        let host = scene.roster().culprit_rank(rank).host;
         let draft = with_storage(scene, draft, host.as_ref());
         let pid = drafting::pid_of(scene, rank);
         let draft = draft
@@ -88,13 +88,13 @@ fn check(scene: &Scene<'_>) -> Outcome {
 
 /// The job stands still, no record tells who waits for whom, and one rank does not leave the kernel for its files.
 fn stays(scene: &Scene<'_>) -> Option<ringleader_model::Finding> {
-    let still = scene.stood_still.first().filter(|_| scene.suspects.is_empty())?;
+    let still = scene.stood_still().first().filter(|_| scene.suspects().is_empty())?;
     let on_files = |(_, place): &&(u32, Box<str>)| {
         ringleader_knowledge::place::of_wait(place).is_some_and(|at| at.id == "storage")
     };
     let mut stuck = health::blocked(scene).filter_map(|(row, process)| {
         let (_, place) = process.blocked.iter().find(on_files)?;
-        Some((scene.roster.rank_of(row.pid?, None)?, place))
+        Some((scene.roster().rank_of(row.pid?, None)?, place))
     });
     let (rank, place) = stuck.next()?;
     if stuck.any(|(other, _)| other != rank) {
@@ -109,9 +109,9 @@ fn stays(scene: &Scene<'_>) -> Option<ringleader_model::Finding> {
     let draft = Draft::new(RULE.id, "process-uninterruptible", title)
         .weight(Weight::Derived)
         .at_most(Confidence::Medium)
-        .culprits(drafting::culprits(scene, &[ringleader_correlate::waits::graph::Node::Rank(rank)], None))
+        .culprits(drafting::culprits(scene, &[ringleader_correlate::calls::track::Node::Rank(rank)], None))
         .evidence([seen.clone(), still.evidence()]);
-    let host = scene.roster.culprit_rank(rank).host;
+    let host = scene.roster().culprit_rank(rank).host;
     with_storage(scene, draft, host.as_ref())
         .advise_made(
             Impact::Harmless,
@@ -134,7 +134,7 @@ fn with_storage(scene: &Scene<'_>, draft: Draft, host: Option<&Host>) -> Draft {
 
 /// Storage that did not answer while ranks hang, and no process list that shows who waits for it.
 fn asks_about_storage(scene: &Scene<'_>) -> Outcome {
-    if scene.suspects.is_empty() || scene.process_tables().next().is_some() {
+    if scene.suspects().is_empty() || scene.process_tables().next().is_some() {
         return Outcome::Clear;
     }
     let Some((what, _)) = storage(scene, None, |t| t != StorageTrouble::ReadOnly) else {

@@ -49,7 +49,7 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let (of_others, of_itself): (Vec<_>, Vec<_>) = scene.claims.of(CAUSE).partition(|c| is_of_others(c));
+    let (of_others, of_itself): (Vec<_>, Vec<_>) = scene.claims().of(CAUSE).partition(|c| is_of_others(c));
     let of_others = contradicting(scene, Told::from(scene, of_others));
     let of_itself = Told::from(scene, of_itself).map(|told| {
         let title = format!("{}: rank, world size, process count or visible GPUs do not fit", told.who());
@@ -74,7 +74,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 
 /// Numbers of processes that contradict each other: rank 0 has heard of it, or none of them came to a communicator.
 fn contradicting(scene: &Scene<'_>, heard: Option<Told<'_, '_>>) -> Option<Draft> {
-    let stands = scene.stood_still.iter().find(|s| s.is_at_start());
+    let stands = scene.stood_still().iter().find(|s| s.is_at_start());
     if heard.is_none() && stands.is_none() {
         return None;
     }

@@ -44,7 +44,7 @@ pub(super) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
-    for suspect in &scene.suspects {
+    for suspect in scene.suspects() {
         let Some(rank) = suspect.node.rank() else { continue };
         let Some(condition) = scene.condition(rank) else { continue };
         if condition.exit.as_ref().is_some_and(|e| e.code != 0)
@@ -56,7 +56,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         if condition.state.is_some() || condition.stand.is_some() || condition.timed_out.is_some() {
             continue;
         }
-        let unlisted = scene.conditions.has_failure_table && peers_are_listed(scene, rank);
+        let unlisted = scene.conditions().has_failure_table && peers_are_listed(scene, rank);
         // Its end must be seen by someone: the process list, RAS, or its own log; and nothing may call it a failure.
         let signs: Vec<_> = [&condition.absent, &condition.ras_missing, &condition.comm_closed]
             .into_iter()
@@ -104,11 +104,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
 
 /// The launcher of its node listed others, so it would have listed this rank had it failed.
 fn peers_are_listed(scene: &Scene<'_>, rank: Rank) -> bool {
-    let host = scene.roster.by_rank(rank).and_then(|m| m.host.clone());
-    scene.conditions.all().any(|(other, c)| {
+    let host = scene.roster().by_rank(rank).and_then(|m| m.host.clone());
+    scene.conditions().all().any(|(other, c)| {
         other != rank
             && c.exit.is_some()
-            && (host.is_none() || scene.roster.by_rank(other).and_then(|m| m.host.clone()) == host)
+            && (host.is_none() || scene.roster().by_rank(other).and_then(|m| m.host.clone()) == host)
     })
 }
 

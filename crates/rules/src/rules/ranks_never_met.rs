@@ -42,7 +42,7 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(stands) = scene.stood_still.iter().find(|s| s.is_at_start()) else { return Outcome::Clear };
+    let Some(stands) = scene.stood_still().iter().find(|s| s.is_at_start()) else { return Outcome::Clear };
     let started = launch::started(scene);
     // Numbers that contradict each other are why, and a cause of their own.
     if launch::contradiction(scene, &started, &stands.stall.suspects).is_some() {
@@ -61,7 +61,7 @@ fn is_whole(scene: &Scene<'_>, started: &[Started<'_>]) -> bool {
 
 /// Processes that the watcher names as ranks.
 fn watched<'a>(scene: &Scene<'a>) -> impl Iterator<Item = &'a Who> {
-    scene.case.observations.iter().flat_map(|observation| match &observation.fact {
+    scene.case().observations.iter().flat_map(|observation| match &observation.fact {
         Fact::Watch(WatchEvent::Ranks(all)) => all.as_slice(),
         _ => &[],
     })
@@ -89,7 +89,7 @@ fn differently(
     Draft::new(RULE.id, cause, title)
         .weight(Weight::Derived)
         .at_most(Confidence::Medium)
-        .culprits(differs.odd.ranks().iter().map(|rank| scene.roster.culprit_rank(*rank)))
+        .culprits(differs.odd.ranks().iter().map(|rank| scene.roster().culprit_rank(*rank)))
         .evidence(differs.evidence(name))
         .evidence([stands.evidence()])
 }
@@ -185,7 +185,7 @@ fn absent(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'_>]) -
             (false, true) => Confidence::High,
             (false, false) => Confidence::Medium,
         })
-        .culprits(missing.ranks().iter().map(|rank| scene.roster.culprit_rank(*rank)))
+        .culprits(missing.ranks().iter().map(|rank| scene.roster().culprit_rank(*rank)))
         .victims(waiting)
         .evidence([stands.evidence()])
         .evidence(serving.filter(|_| is_told))

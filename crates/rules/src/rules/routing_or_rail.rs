@@ -43,11 +43,11 @@ pub(super) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let claims = scene
-        .claims
+        .claims()
         .of("routing-or-rail")
         .chain(
             scene
-                .claims
+                .claims()
                 .of("ib-gid-or-roce-config")
                 .filter(|c| gid::pair(&c.text).is_some_and(|(a, b)| gid::apart(a, b))),
         )

@@ -38,7 +38,7 @@ use crate::health;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use crate::told;
 use ringleader_correlate::Scene;
-use ringleader_correlate::when::window::in_year;
+use ringleader_correlate::when::year::in_year;
 use ringleader_correlate::who::tools::shown;
 
 /// See the module.
@@ -83,7 +83,7 @@ fn ended_by_signal(scene: &Scene<'_>) -> Option<Finding> {
     /// The kubelet waits this long between SIGTERM and SIGKILL.
     const CLEAN_UP_NS: i64 = 30_000_000_000;
     health::trouble(scene)?;
-    let failed = scene.machine.ending.failed.map(|(at, _)| at);
+    let failed = scene.failure().began().map(|(at, _)| at);
     let is_after = |e: &SchedulerEvent| match (e.ended_at, failed) {
         (Some(at), Some(failed)) => {
             in_year(at) > failed.saturating_add(CLEAN_UP_NS).saturating_add(at.error_ns)
@@ -93,12 +93,11 @@ fn ended_by_signal(scene: &Scene<'_>) -> Option<Finding> {
     let (observation, event, host) = all_events(scene).find_map(|(o, e)| {
         let is_killed = e.kind == SchedulerKind::Failed && e.exit_code == Some(137);
         let is_whole = e.scheduler.as_ref() == "Kubernetes" && e.n_containers.is_none_or(|n| n == 1);
-        let is_ours =
-            is_killed && is_whole && !is_after(e) && scene.machine.precedes_job(e.ended_at) != Some(true);
+        let is_ours = is_killed && is_whole && !is_after(e) && scene.precedes_job(e.ended_at) != Some(true);
         Some((o, e, host_of(scene, e).filter(|_| is_ours)?))
     })?;
-    let members = scene.roster.members.iter().filter(|m| m.host.as_ref() == Some(&host));
-    let ranks: Vec<Culprit> = members.filter_map(|m| Some(scene.roster.culprit_rank(m.rank?))).collect();
+    let members = scene.roster().members.iter().filter(|m| m.host.as_ref() == Some(&host));
+    let ranks: Vec<Culprit> = members.filter_map(|m| Some(scene.roster().culprit_rank(m.rank?))).collect();
     let culprits =
         if ranks.is_empty() { vec![Culprit { host: Some(host), ..Culprit::default() }] } else { ranks };
     let title = format!("{} was ended by SIGKILL (exit code 137)", event.subject);
@@ -129,9 +128,9 @@ fn out_of_time(scene: &Scene<'_>) -> Outcome {
         e.kind == SchedulerKind::TimeLimit
             && is_here
             && !of_other_jobs.contains(job_of(&e.subject))
-            && scene.machine.precedes_job(e.ended_at) != Some(true)
+            && scene.precedes_job(e.ended_at) != Some(true)
     });
-    let Some(limit) = limit.filter(|_| !scene.machine.ending.in_order) else { return Outcome::Clear };
+    let Some(limit) = limit.filter(|_| !scene.failure().ended_in_order()) else { return Outcome::Clear };
     let subject = if limit.subject.is_empty() { "the job" } else { &limit.subject };
     Outcome::Undecided(vec![Need {
         question: format!(
@@ -147,11 +146,11 @@ fn out_of_time(scene: &Scene<'_>) -> Outcome {
 /// Ranks that were killed, with the launcher's word for it.
 fn killed(scene: &Scene<'_>, host: Option<&Host>) -> Vec<(Culprit, Evidence)> {
     scene
-        .conditions
+        .conditions()
         .all()
         .filter_map(|(rank, c)| {
             let exit = c.exit.as_ref().filter(|e| KILLED.contains(&e.code))?;
-            let culprit = scene.roster.culprit_rank(rank);
+            let culprit = scene.roster().culprit_rank(rank);
             scene.may_be_on(host, culprit.host.as_ref()).then(|| (culprit, exit.evidence.clone()))
         })
         .collect()
@@ -207,7 +206,7 @@ fn told_of(scene: &Scene<'_>, kind: SchedulerKind) -> Option<Finding> {
     let of_other_jobs = other_jobs(scene);
     // Ended before this job began, or an id whose nodes are not this job's.
     let is_other = |event: &SchedulerEvent| {
-        scene.machine.precedes_job(event.ended_at) == Some(true)
+        scene.precedes_job(event.ended_at) == Some(true)
             || event.scheduler.as_ref() == "Slurm" && of_other_jobs.contains(job_of(&event.subject))
     };
     let events: Vec<(&Observation, &SchedulerEvent, Option<Host>)> = all_events(scene)
@@ -223,7 +222,7 @@ fn told_of(scene: &Scene<'_>, kind: SchedulerKind) -> Option<Finding> {
     // One container of several: whether the rank ran in it, only its own end tells.
     let may_be_helper = event.n_containers.is_some_and(|n| n > 1) && dead.is_empty();
     let is_bound = is_bound && !may_be_helper;
-    let is_alone = hosts.is_empty() && scene.roster.members.is_empty();
+    let is_alone = hosts.is_empty() && scene.roster().members.is_empty();
     let is_tied = is_bound || !dead.is_empty() || is_alone;
     let subject = match (&*event.subject, &event.container) {
         ("", _) => "the job".to_owned(),
@@ -246,11 +245,11 @@ fn told_of(scene: &Scene<'_>, kind: SchedulerKind) -> Option<Finding> {
     if culprits.is_empty() {
         for (.., host) in events.iter().filter(|_| is_bound) {
             let on_host: Vec<Culprit> = scene
-                .roster
+                .roster()
                 .members
                 .iter()
                 .filter(|m| host.is_some() && m.host == *host)
-                .filter_map(|m| Some(scene.roster.culprit_rank(m.rank?)))
+                .filter_map(|m| Some(scene.roster().culprit_rank(m.rank?)))
                 .collect();
             // Several ranks on a node: which one it was is not told, unless all of them went.
             let all_go = kind != SchedulerKind::OutOfMemory;

@@ -82,11 +82,11 @@ fn is_segment(file: &ListedFile) -> bool {
 /// Ranks that died of SIGBUS.
 fn bus_errors<'s>(scene: &'s Scene<'_>) -> Vec<(Culprit, &'s ringleader_model::Evidence)> {
     scene
-        .conditions
+        .conditions()
         .all()
         .filter_map(|(rank, c)| {
             let exit = c.exit.as_ref().filter(|e| BUS_ERROR.contains(&e.code))?;
-            Some((scene.roster.culprit_rank(rank), &exit.evidence))
+            Some((scene.roster().culprit_rank(rank), &exit.evidence))
         })
         .collect()
 }
@@ -173,7 +173,7 @@ fn closed(scene: &Scene<'_>, observation: &Observation, listing: &Listing) -> Op
         return None;
     }
     // The job's own words about it make it the cause.
-    let told = scene.claims.of("shm-permission").next();
+    let told = scene.claims().of("shm-permission").next();
     let host = scene.host_of(observation);
     Draft::new(RULE.id, "shm-permission", format!("only {owner} may write to /dev/shm ({mode})"))
         .severity(match (told, scene.has_failed()) {

@@ -29,9 +29,9 @@ use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::calls::align::Fault;
-use ringleader_correlate::calls::ledger::{Group, View};
-use ringleader_correlate::calls::mismatch;
-use ringleader_correlate::waits::graph::{FrontKind, Node, node};
+use ringleader_correlate::calls::track::{Group, View};
+use ringleader_correlate::calls::track::{Node, node};
+use ringleader_correlate::waits::graph::FrontKind;
 use ringleader_correlate::waits::suspects;
 
 /// The rule.
@@ -49,7 +49,7 @@ const OTHER_ORDER: &str = "no later call of that rank shows: if it makes the mis
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings: Vec<_> = scene
-        .mismatches
+        .mismatches()
         .iter()
         .filter_map(|m| {
             let Fault::Skipped(n) = m.fault else { return None };
@@ -77,18 +77,20 @@ fn check(scene: &Scene<'_>) -> Outcome {
 /// for one of them in another group, in a later call.
 fn gone_on(scene: &Scene<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for waits in scene.waits.iter().filter(|w| w.view.knows_ends()) {
-        for (who, front) in waits.cycles.iter().filter_map(|cycle| suspects::went_on(scene, waits, cycle)) {
+    for waits in scene.waits().iter().filter(|w| w.view.knows_ends()) {
+        for (who, front) in
+            waits.cycles.iter().filter_map(|cycle| suspects::went_on(scene.ledger(), waits, cycle))
+        {
             let FrontKind::Collective(seq) = front.what else { continue };
-            let Some(group) = scene.ledger.groups.get(front.group) else { continue };
-            if mismatch::has_parted(scene, who) {
+            let Some(group) = scene.ledger().groups().get(front.group) else { continue };
+            if scene.has_parted(who) {
                 continue;
             }
             let waiting = front.waiting.iter().filter_map(|m| group.tracks.get(*m)?.as_ref());
             // Where the others make the call. Of rings only stacks tell it.
             let place = waiting.clone().find_map(|t| {
-                let called = mismatch::place_near(scene, t, &group.name, seq);
-                called.or_else(|| mismatch::standing(scene, t).cloned())
+                let called = scene.proof().place_near(t, &group.name, seq);
+                called.or_else(|| scene.proof().standing(t).cloned())
             });
             let victims: RankSet = front.waiting.iter().filter_map(|m| group.rank(*m)).collect();
             let title = format!(
@@ -103,7 +105,7 @@ fn gone_on(scene: &Scene<'_>) -> Vec<Finding> {
                     .confidence(Confidence::Medium)
                     .culprits(drafting::culprits(scene, &[who], place.as_ref()))
                     .victims(victims)
-                    .evidence(waiting.take(3).filter_map(|t| mismatch::evidence_of(scene, t, seq)))
+                    .evidence(waiting.take(3).filter_map(|t| scene.proof().evidence_of(t, seq)))
                     .evidence(newest(scene, group, who))
                     .at(front.since_ns)
                     .advise(
@@ -121,21 +123,21 @@ fn gone_on(scene: &Scene<'_>) -> Vec<Finding> {
 fn newest(scene: &Scene<'_>, group: &Group<'_>, who: Node) -> Option<Evidence> {
     let me = (0..group.tracks.len()).find(|m| node(group, *m) == Some(who))?;
     let track = group.tracks.get(me)?.as_ref()?;
-    mismatch::evidence_of(scene, track, track.last_seq())
+    scene.proof().evidence_of(track, track.last_seq())
 }
 
 /// NCCL's own count shows one rank further on than all the others, who time out in a call that it never made.
 fn run_ahead(scene: &Scene<'_>) -> Option<Finding> {
     let waits = scene.waits_of(View::Nccl)?;
-    let node = suspects::ran_ahead(scene, waits)?;
-    if mismatch::has_parted(scene, node) {
+    let node = suspects::ran_ahead(scene.ledger(), scene.conditions(), waits)?;
+    if scene.has_parted(node) {
         return None;
     }
     let timed_out: Vec<_> =
-        scene.conditions.all().filter(|(r, c)| Some(*r) != node.rank() && c.timed_out.is_some()).collect();
+        scene.conditions().all().filter(|(r, c)| Some(*r) != node.rank() && c.timed_out.is_some()).collect();
     let victims: RankSet = timed_out.iter().map(|(rank, _)| *rank).collect();
     let ahead = waits.fronts.iter().filter_map(|f| {
-        let group = scene.ledger.groups.get(f.group)?;
+        let group = scene.ledger().groups().get(f.group)?;
         let track = group.tracks.get(*f.waiting.first()?)?.as_ref()?;
         let others =
             f.behind.iter().filter_map(|m| group.tracks.get(*m)?.as_ref()).map(|t| t.entered).max()?;

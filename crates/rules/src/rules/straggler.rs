@@ -33,8 +33,8 @@ use ringleader_model::{
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::calls::ledger::{Group, Origin, Track, View};
-use ringleader_correlate::waits::graph::Node;
+use ringleader_correlate::calls::track::Node;
+use ringleader_correlate::calls::track::{Group, Origin, Track, View};
 use ringleader_correlate::who::tools::shown;
 
 /// The rule.
@@ -61,7 +61,7 @@ const MIN_RATIO: f64 = 2.5;
 const MIN_HABIT: f64 = 0.7;
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let groups = scene.ledger.groups.par_iter().filter(|g| g.view == View::Flight && g.tracks.len() > 2);
+    let groups = scene.ledger().groups().par_iter().filter(|g| g.view == View::Flight && g.tracks.len() > 2);
     let mut findings: Vec<Finding> = groups.filter_map(|group| slowest(scene, group)).collect();
     findings.extend(rings::findings(scene));
     findings.extend(link::findings(scene));
@@ -198,8 +198,9 @@ const HELD_BACK_SHARE: f64 = 0.25;
 
 /// The cgroup on a rank's host that was held back, if that rank is alone there and its peers' were not.
 fn held_back(scene: &Scene<'_>, rank: Rank) -> Option<Evidence> {
-    let host = scene.roster.culprit_rank(rank).host?;
-    let on_host = scene.roster.members.iter().filter(|m| m.rank.is_some() && m.host.as_ref() == Some(&host));
+    let host = scene.roster().culprit_rank(rank).host?;
+    let on_host =
+        scene.roster().members.iter().filter(|m| m.rank.is_some() && m.host.as_ref() == Some(&host));
     if on_host.count() != 1 {
         return None;
     }

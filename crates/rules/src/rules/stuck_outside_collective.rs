@@ -26,10 +26,9 @@ use crate::drafting;
 use crate::hardware::storage;
 use crate::rule::{Input, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::calls::ledger::View;
-use ringleader_correlate::calls::mismatch;
+use ringleader_correlate::calls::track::{self, View};
 use ringleader_correlate::process::condition::{Busy, Condition, ProcessState};
-use ringleader_correlate::waits::graph::{self, Waits};
+use ringleader_correlate::waits::graph::Waits;
 use ringleader_correlate::waits::suspects::Suspect;
 
 /// The rule.
@@ -45,7 +44,7 @@ pub(super) static RULE: Rule = Rule {
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
     let mut needs = Vec::new();
-    for suspect in &scene.suspects {
+    for suspect in scene.suspects() {
         let Some(rank) = suspect.node.rank() else { continue };
         let condition = scene.condition(rank);
         let dead = condition.is_some_and(|c| {
@@ -60,7 +59,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                     Some((ProcessState::Stopped | ProcessState::Zombie | ProcessState::Uninterruptible, _))
                 )
         });
-        if dead || mismatch::has_parted(scene, suspect.node) {
+        if dead || scene.has_parted(suspect.node) {
             continue;
         }
         // With an operation of its own in flight it is inside, wherever its program stands.
@@ -84,10 +83,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
         }
         // RAS counts of a running job differ for a moment. Alone, with nothing that timed out, they show nothing yet.
         let only_counts = suspect.views.iter().all(|v| *v == View::Ras);
-        let nothing_failed = !scene.conditions.all().any(|(_, c)| c.timed_out.is_some());
+        let nothing_failed = !scene.conditions().all().any(|(_, c)| c.timed_out.is_some());
         let unseen = stand.is_none() && !sleeps_among_spinners(scene, suspect);
         // What the records prove to have run a moment ago, one stack does not prove to be stuck.
-        if only_counts && nothing_failed && (unseen || scene.ledger.may_run) {
+        if only_counts && nothing_failed && (unseen || scene.ledger().may_run()) {
             needs.push(Need {
                 question: format!(
                     "{} has launched fewer collectives than its peers: is it late for a moment, or are the counts the same ten seconds later?",
@@ -127,7 +126,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             draft = draft.confidence(Confidence::Low);
         }
         // Code that reads or writes files stands still with the storage below it.
-        let host = scene.roster.culprit_rank(rank).host;
+        let host = scene.roster().culprit_rank(rank).host;
         if (busy.as_ref().is_some_and(Busy::is_on_files)
             || stand.is_some_and(|s| s.frames.iter().any(|f| !f.is_native() && is_file_work(&f.function))))
             && let Some((what, evidence)) = storage(scene, host.as_ref(), |_| true)
@@ -157,8 +156,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
 fn counts_alone_say_so(scene: &Scene<'_>, suspect: &Suspect) -> bool {
     let in_flight = |view: &Waits| {
         view.fronts.iter().any(|front| {
-            scene.ledger.groups.get(front.group).is_some_and(|group| {
-                front.waiting.iter().any(|m| graph::node(group, *m) == Some(suspect.node))
+            scene.ledger().groups().get(front.group).is_some_and(|group| {
+                front.waiting.iter().any(|m| track::node(group, *m) == Some(suspect.node))
             })
         })
     };
@@ -166,7 +165,7 @@ fn counts_alone_say_so(scene: &Scene<'_>, suspect: &Suspect) -> bool {
         suspect.node.rank().and_then(|r| scene.condition(r)).is_none_or(|c| c.ras_missing.is_none());
     answers
         && !suspect.views.iter().any(|view| view.knows_ends())
-        && scene.waits.iter().filter(|w| w.view.knows_ends()).any(in_flight)
+        && scene.waits().iter().filter(|w| w.view.knows_ends()).any(in_flight)
 }
 
 /// Functions of Python, torch and its loaders that read or write files, or wait for those that do.

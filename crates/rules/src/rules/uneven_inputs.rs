@@ -37,7 +37,7 @@ pub(super) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let findings = scene
-        .mismatches
+        .mismatches()
         .iter()
         .filter_map(|m| {
             let Fault::LeftEarly = m.fault else { return None };

@@ -88,7 +88,7 @@ fn dead(scene: &Scene<'_>, gpus: &[OnBus<'_>]) -> Option<Draft> {
     let mut used: Option<Use> = None;
     let mut culprits: Vec<Culprit> = Vec::new();
     for gpu in &dead {
-        let (mine, culprit) = of_address(&scene.roster, scene.machine.has_job, gpu.address, host.as_ref());
+        let (mine, culprit) = of_address(scene.roster(), scene.has_job(), gpu.address, host.as_ref());
         used = used.max(Some(mine));
         add_culprit(&mut culprits, culprit);
     }
@@ -102,7 +102,7 @@ fn dead(scene: &Scene<'_>, gpus: &[OnBus<'_>]) -> Option<Draft> {
 /// GPUs that answer, and that nvidia-smi of the same host does not list beside most others.
 fn unlisted(scene: &Scene<'_>, gpus: &[OnBus<'_>]) -> Option<Draft> {
     let host = scene.host_of(gpus.first()?.observation);
-    let list = scene.gpus.tables().find(|t| is_list(t) && is_here(scene, t, host.as_ref()))?;
+    let list = scene.gpus().tables().find(|t| is_list(t) && is_here(scene, t, host.as_ref()))?;
     let same = |a: PciAddress, b: PciAddress| (a.domain, a.bus, a.device) == (b.domain, b.bus, b.device);
     let is_listed = |g: &&OnBus<'_>| list.iter().any(|row| row.pci.is_some_and(|p| same(p, g.address)));
     let ours = |g: &&OnBus<'_>| g.device.driver.as_deref().is_none_or(|d| d == "nvidia");
@@ -114,7 +114,7 @@ fn unlisted(scene: &Scene<'_>, gpus: &[OnBus<'_>]) -> Option<Draft> {
     if gone.len() * 4 > gpus.len() || n_both < list.len() {
         return None;
     }
-    let not_started = scene.machine.near().filter(|e| {
+    let not_started = scene.kernel().near().filter(|e| {
         matches!(e.event.kind, KernelEventKind::GpuInitFailed { .. })
             && e.event.device.is_some_and(|d| same(d, first.address))
     });
@@ -128,7 +128,7 @@ fn unlisted(scene: &Scene<'_>, gpus: &[OnBus<'_>]) -> Option<Draft> {
         .culprit(Culprit { host, gpu: Some(first.address), ..Culprit::default() })
         .evidence(gone.iter().take(4).map(|g| g.evidence()))
         .evidence(list.first().map(|row| row.evidence(text)))
-        .evidence(not_started.take(2).map(ringleader_correlate::said::kernel::MachineEvent::evidence));
+        .evidence(not_started.take(2).map(ringleader_correlate::said::kernel::KernelStatement::evidence));
     Some(advise(draft))
 }
 

@@ -39,7 +39,7 @@ pub(super) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
-    for suspect in scene.suspects.iter().filter(|s| s.in_p2p) {
+    for suspect in scene.suspects().iter().filter(|s| s.in_p2p) {
         let condition = suspect.node.rank().and_then(|r| scene.condition(r));
         let gone = condition.is_some_and(|c| {
             c.absent.is_some()
@@ -83,7 +83,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 
 /// The rank parted from its peers in a collective: messages that it owes are a consequence.
 fn parted(scene: &Scene<'_>, suspect: &Suspect) -> bool {
-    scene.mismatches.iter().any(|m| !m.halves && !m.is_bygone && m.odd.contains(&suspect.node))
+    scene.mismatches().iter().any(|m| !m.halves && !m.is_bygone && m.odd.contains(&suspect.node))
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         );
     // Either end may say so, and any two calls that differ look like this on the wire; where the calls were recorded, the
     // records show what differs and whose call is the odd one.
-    let is_recorded = !scene.mismatches.is_empty();
+    let is_recorded = !scene.mismatches().is_empty();
     found(if is_recorded { draft.weight(Weight::Symptom) } else { draft })
 }
 

@@ -144,7 +144,7 @@ fn failed_on_loopback(text: &str) -> bool {
 }
 
 fn hosts(scene: &Scene<'_>) -> usize {
-    scene.roster.members.iter().filter_map(|m| m.host.as_ref()).collect::<BTreeSet<_>>().len()
+    scene.roster().members.iter().filter_map(|m| m.host.as_ref()).collect::<BTreeSet<_>>().len()
 }
 
 /// One host's bootstrap is on an interface that leads nowhere while another's is on a real one.

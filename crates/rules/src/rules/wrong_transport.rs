@@ -157,7 +157,7 @@ fn shared_memory_beside_nvlink(scene: &Scene<'_>) -> Option<Finding> {
     let mut evidence = Vec::new();
     let mut is_allowed = false;
     for through in over_shared_memory(scene) {
-        let pair = gpus::pair(scene.case, Some(through.host), through.gpus.0, through.gpus.1);
+        let pair = gpus::pair(scene.case(), Some(through.host), through.gpus.0, through.gpus.1);
         let Some(nvlink) = pair.nvlink else { continue };
         // Without access to each other shared memory is what is left: p2p-unsupported.
         if pair.access.as_ref().is_some_and(|(kind, _)| &**kind != "OK") {

@@ -6,7 +6,8 @@ use ringleader_model::{
     Case, Fact, NcclComm, NcclLog, OpKind, Rank, SourceKind, nccl_datatype_name, nccl_redop_name,
 };
 
-use super::{Call, Calls, Group, Origin, P2p, Track, View};
+use super::Calls;
+use crate::calls::track::{Call, Group, Origin, P2p, Track, View};
 use crate::who::roster::Roster;
 
 /// Room for the members of all groups of one view together. A log may claim communicators of any size; those that find

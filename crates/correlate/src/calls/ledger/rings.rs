@@ -1,89 +1,14 @@
 //! Groups as the rings of NCCL's plugin see them: every operation of a process, with its state.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use ringleader_model::{Case, Fact, Host, Observation, OpKind, Rank, RingComm, RingRecord, SourceKind};
+use ringleader_model::{Case, Observation, OpKind, RingComm, RingRecord, SourceKind};
 
+use super::Calls;
 use super::counted::{Room, name_world_ranks};
-use super::{Call, Calls, Group, Origin, P2p, Track, View};
+use crate::calls::track::{Call, Group, Origin, P2p, Track, View};
+use crate::prepare::rings::rings;
 use crate::who::roster::Roster;
-
-/// The rings of a case, one for each process: of several copies the newest. Rings outlive their jobs and lie beside those of
-/// the next one; of two jobs that claim the same rank the one that lives, or ended last, stands.
-pub fn rings(case: &Case) -> Vec<(&Observation, &RingRecord)> {
-    let all = of_processes(case);
-    // Processes that share a communicator are of one job.
-    let mut job_of: Vec<usize> = (0..all.len()).collect();
-    let mut by_comm: BTreeMap<u64, usize> = BTreeMap::new();
-    for (at, (_, ring)) in all.iter().enumerate() {
-        for comm in ring.comms.iter().filter(|c| c.id != 0 && c.size > 1) {
-            let other = *by_comm.entry(comm.id).or_insert(at);
-            let (a, b) = (root(&job_of, at), root(&job_of, other));
-            if let Some(parent) = job_of.get_mut(a.max(b)) {
-                *parent = a.min(b);
-            }
-        }
-    }
-    let mut jobs: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    for at in 0..all.len() {
-        jobs.entry(root(&job_of, at)).or_default().push(at);
-    }
-    if jobs.len() < 2 {
-        return all;
-    }
-    let of = |at: &usize| all.get(*at).copied();
-    let mut jobs: Vec<Vec<usize>> = jobs.into_values().collect();
-    jobs.sort_by_key(|job| {
-        std::cmp::Reverse(job.iter().filter_map(of).map(|(_, r)| (r.is_live, r.taken_ns)).max())
-    });
-    let mut claimed: BTreeSet<Rank> = BTreeSet::new();
-    let mut kept: Vec<usize> = Vec::new();
-    for job in jobs {
-        let ranks: Vec<Rank> = job.iter().filter_map(of).filter_map(|(o, _)| o.who.rank).collect();
-        if ranks.iter().any(|r| claimed.contains(r)) {
-            continue;
-        }
-        claimed.extend(ranks);
-        kept.extend(job);
-    }
-    kept.sort_unstable();
-    kept.iter().filter_map(of).collect()
-}
-
-/// How many processes of earlier jobs have left rings beside those of the job that is judged.
-pub fn n_set_aside(case: &Case) -> usize {
-    of_processes(case).len() - rings(case).len()
-}
-
-fn root(parents: &[usize], mut at: usize) -> usize {
-    while let Some(parent) = parents.get(at).copied().filter(|p| *p != at) {
-        at = parent;
-    }
-    at
-}
-
-/// A process: host, pid, start, boot.
-type Process<'a> = (Option<&'a Host>, u32, u64, &'a str);
-
-/// One ring for each process.
-fn of_processes(case: &Case) -> Vec<(&Observation, &RingRecord)> {
-    let mut newest: BTreeMap<Process<'_>, (&Observation, &RingRecord)> = BTreeMap::new();
-    for observation in &case.observations {
-        let Fact::Ring(ring) = &observation.fact else { continue };
-        let pid = observation.who.pid.map_or(0, |p| p.0);
-        let key = (observation.who.host.as_ref(), pid, ring.start_ticks, &*ring.boot_id);
-        let place = newest.entry(key).or_insert((observation, ring));
-        if (ring.is_live, ring.taken_ns) > (place.1.is_live, place.1.taken_ns) {
-            *place = (observation, ring);
-        }
-    }
-    newest.into_values().collect()
-}
-
-/// The job's rank of a ring's process.
-pub fn rank_of(roster: &Roster, observation: &Observation) -> Option<Rank> {
-    observation.who.rank.or_else(|| roster.find(&observation.who)?.rank)
-}
 
 pub(super) fn ring_groups<'a>(
     case: &'a Case,
@@ -96,7 +21,7 @@ pub(super) fn ring_groups<'a>(
     let mut by_id: BTreeMap<(u64, u32), usize> = BTreeMap::new();
     let mut groups: Vec<Group<'a>> = Vec::new();
     for (observation, ring) in rings(case) {
-        let rank = rank_of(roster, observation);
+        let rank = roster.rank_of_ring(observation);
         let mut tracks = tracks(observation, ring, calls);
         for (at, comm) in ring.comms.iter().enumerate() {
             let (true, Some(member)) = (comm.id != 0 && comm.size > 0, comm.rank) else { continue };

@@ -10,12 +10,12 @@ use super::RULE;
 use crate::drafting;
 use crate::rule::Draft;
 use ringleader_correlate::Scene;
-use ringleader_correlate::waits::graph::Node;
+use ringleader_correlate::calls::track::Node;
 
 /// One finding for each link, however often it was told of.
 pub(super) fn findings(scene: &Scene<'_>) -> Vec<Finding> {
     let mut told = BTreeSet::new();
-    let links = scene.case.observations.iter().filter_map(|observation| match &observation.fact {
+    let links = scene.case().observations.iter().filter_map(|observation| match &observation.fact {
         Fact::Watch(WatchEvent::SlowLink(link)) => Some((observation, link)),
         _ => None,
     });

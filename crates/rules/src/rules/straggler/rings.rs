@@ -6,8 +6,8 @@ use super::RULE;
 use crate::drafting;
 use crate::rule::Draft;
 use ringleader_correlate::Scene;
-use ringleader_correlate::calls::ledger::{Group, Track, View};
-use ringleader_correlate::waits::graph::Node;
+use ringleader_correlate::calls::track::Node;
+use ringleader_correlate::calls::track::{Group, Track, View};
 use ringleader_correlate::waits::lateness::{self, Late, Of};
 
 /// Fewer late collectives than this are chance.
@@ -19,8 +19,8 @@ const MIN_LOST_SHARE: f64 = 0.15;
 
 /// The late rank of each group, if one is late by habit.
 pub(super) fn findings(scene: &Scene<'_>) -> Vec<Finding> {
-    let groups = scene.ledger.groups.iter().filter(|g| g.view == View::Ring);
-    groups.filter_map(|group| finding(scene, group, &lateness::latest(&scene.ledger, group)?)).collect()
+    let groups = scene.ledger().groups().iter().filter(|g| g.view == View::Ring);
+    groups.filter_map(|group| finding(scene, group, &lateness::latest(scene.ledger(), group)?)).collect()
 }
 
 fn finding(scene: &Scene<'_>, group: &Group<'_>, late: &Late) -> Option<Finding> {
