@@ -331,7 +331,7 @@ fn group_killed(scene: &Scene<'_>) -> Option<Finding> {
 mod tests {
     use ringleader_model::{MemoryGroup, SchedulerEvent, SchedulerKind, Severity, SystemFact, WallTime};
 
-    use super::{RULE, is_in};
+    use super::RULE;
     use crate::rule::Outcome;
     use crate::trial::{Stage, Trial as _};
     use ringleader_correlate::Scene;
