@@ -47,7 +47,7 @@ const MAX_RINGS: usize = 16_384;
 
 /// What a process's environment says of its place in the job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct RankEnv {
     /// Global rank.
     pub rank: Option<u32>,
     /// Rank on this node.
@@ -99,7 +99,7 @@ fn is_gone(error: &io::Error) -> bool {
 
 /// Function of the kernel it sleeps in, where that may be read.
 pub fn wchan(proc: &Path, pid: u32) -> Option<String> {
-    text(&proc.join(pid.to_string()).join("wchan")).filter(|place| !place.is_empty() && place != "0")
+    text(&proc.join(pid.to_string()).join("wchan")).filter(|rank_env| !rank_env.is_empty() && rank_env != "0")
 }
 
 /// Clock ticks of a second.
@@ -120,32 +120,16 @@ pub fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// These processes and all below them, as far as they are there.
-pub fn with_descendants(all: &BTreeMap<u32, Stat>, roots: &[u32]) -> BTreeSet<u32> {
-    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for (pid, stat) in all {
-        children.entry(stat.ppid).or_default().push(*pid);
-    }
-    let mut chosen = BTreeSet::new();
-    let mut open: Vec<u32> = roots.iter().copied().filter(|pid| all.contains_key(pid)).collect();
-    while let Some(pid) = open.pop() {
-        if chosen.insert(pid) {
-            open.extend(children.get(&pid).into_iter().flatten());
-        }
-    }
-    chosen
-}
-
 /// Whether a process is of this Slurm job, by its group or its environment.
 pub fn is_of_slurm(proc: &Path, pid: u32, job: &str) -> bool {
     let groups = text(&proc.join(pid.to_string()).join("cgroup")).unwrap_or_default();
     let part = format!("job_{job}");
     groups.lines().any(|line| line.split('/').any(|name| name == part))
-        || place(proc, pid).and_then(|place| place.slurm_job).is_some_and(|id| id == job)
+        || rank_env(proc, pid).and_then(|rank_env| rank_env.slurm_job).is_some_and(|id| id == job)
 }
 
 /// What its environment says; none if that cannot be read now. Nothing else of it is kept.
-pub fn place(proc: &Path, pid: u32) -> Option<Place> {
+pub fn rank_env(proc: &Path, pid: u32) -> Option<RankEnv> {
     let environ = procfs::read_patiently(proc.join(pid.to_string()).join("environ"), PATIENCE).ok()?;
     let variable = |name: &str| {
         environ.split(|byte| *byte == 0).find_map(|record| {
@@ -155,7 +139,7 @@ pub fn place(proc: &Path, pid: u32) -> Option<Place> {
     };
     let number = |names: &[&str]| names.iter().find_map(|name| variable(name)?.parse().ok());
     let is_on = variable("NCCL_RAS_ENABLE").is_none_or(|on| on != "0");
-    Some(Place {
+    Some(RankEnv {
         rank: number(RANKS),
         local_rank: number(LOCAL_RANKS),
         world_size: number(WORLD_SIZES),
@@ -164,59 +148,6 @@ pub fn place(proc: &Path, pid: u32) -> Option<Place> {
         ras: is_on.then(|| variable("NCCL_RAS_ADDR").unwrap_or_else(|| RAS_DEFAULT.to_owned())),
         slurm_job: variable("SLURM_JOB_ID").or_else(|| variable("SLURM_JOBID")),
     })
-}
-
-/// Of the processes that carry a rank's variables those that compute. A launcher carries them, with other ranks below it; a
-/// shell around the rank carries the same; and so do workers of its data loader, below it. Of several for one rank, each below
-/// another, `pick` may say which are meant: it is given them outermost first. Else it is the outermost.
-pub fn innermost(
-    all: &BTreeMap<u32, Stat>,
-    ranks: &BTreeMap<u32, Place>,
-    pick: impl Fn(&[u32]) -> Vec<u32>,
-) -> BTreeSet<u32> {
-    // Nearest first.
-    let above = |pid: u32| {
-        let (mut at, mut seen, mut found) = (pid, BTreeSet::from([pid]), Vec::new());
-        while let Some(stat) = all.get(&at).filter(|stat| seen.insert(stat.ppid)) {
-            at = stat.ppid;
-            found.extend(ranks.get_key_value(&at));
-        }
-        found
-    };
-    let same = |a: &Place, b: &Place| (a.rank, a.local_rank) == (b.rank, b.local_rank);
-    let mut launchers = BTreeSet::new();
-    let mut lines = Vec::new();
-    for (pid, place) in ranks {
-        let above = above(*pid);
-        launchers.extend(above.iter().filter(|(_, outer)| !same(outer, place)).map(|(pid, _)| **pid));
-        lines.push((*pid, place, above));
-    }
-    let mut families: BTreeMap<u32, Vec<(usize, u32)>> = BTreeMap::new();
-    let mut outer = BTreeSet::new();
-    for (pid, place, above) in lines.iter().filter(|(pid, ..)| !launchers.contains(pid)) {
-        let own: Vec<u32> = above
-            .iter()
-            .take_while(|(pid, outer)| same(outer, place) && !launchers.contains(pid))
-            .map(|(pid, _)| **pid)
-            .collect();
-        families.entry(own.last().copied().unwrap_or(*pid)).or_default().push((own.len(), *pid));
-        outer.extend(own);
-    }
-    let mut chosen = BTreeSet::new();
-    for (head, mut family) in families {
-        family.sort_unstable();
-        let family: Vec<u32> = family.into_iter().map(|(_, pid)| pid).collect();
-        let picked = if family.len() > 1 { pick(&family) } else { Vec::new() };
-        if !picked.is_empty() {
-            chosen.extend(picked);
-        } else if ranks.get(&head).is_some_and(|place| place.local_rank.is_some()) {
-            chosen.insert(head);
-        } else {
-            // Such as srun's shell with a number for the task alone.
-            chosen.extend(family.into_iter().filter(|pid| !outer.contains(pid)));
-        }
-    }
-    chosen
 }
 
 /// A ring file.
@@ -404,42 +335,6 @@ mod tests {
 
     fn stat(ppid: u32) -> Stat {
         Stat { ppid, state: "S".to_owned(), started_ticks: 7, ..Stat::default() }
-    }
-
-    fn rank(rank: u32) -> Place {
-        Place { rank: Some(rank), local_rank: Some(rank), ..Place::default() }
-    }
-
-    #[test]
-    fn a_launcher_and_its_ranks_and_their_workers() {
-        // 10 srun's step, 11 a shell, 12 the rank, 13 a worker of its loader.
-        let all: BTreeMap<u32, Stat> =
-            [(10, stat(1)), (11, stat(10)), (12, stat(11)), (13, stat(12)), (20, stat(1))].into();
-        assert_eq!(with_descendants(&all, &[11, 99]), BTreeSet::from([11, 12, 13]));
-        let ranks = BTreeMap::from([(12, rank(0)), (13, rank(0)), (20, rank(1))]);
-        let nobody = |_: &[u32]| Vec::new();
-        assert_eq!(innermost(&all, &ranks, nobody), BTreeSet::from([12, 20]));
-        // torchrun below srun carries the rank of its task, its children their own.
-        let outer = Place { rank: Some(0), ..Place::default() };
-        let ranks = BTreeMap::from([(11, outer), (12, rank(0)), (13, rank(0))]);
-        assert_eq!(innermost(&all, &ranks, nobody), BTreeSet::from([12]));
-    }
-
-    #[test]
-    fn a_shell_around_a_rank_is_not_the_rank() {
-        // 11 a shell, 12 the rank, 13 a worker of its loader, 14 what the shell pipes its output into.
-        let all: BTreeMap<u32, Stat> =
-            [(11, stat(1)), (12, stat(11)), (13, stat(12)), (14, stat(11)), (20, stat(1))].into();
-        let ranks = BTreeMap::from([11, 12, 13, 14].map(|pid| (pid, rank(0))));
-        let pick = |family: &[u32]| {
-            assert_eq!(family, [11, 12, 14, 13]);
-            vec![12]
-        };
-        assert_eq!(innermost(&all, &ranks, pick), BTreeSet::from([12]));
-        assert_eq!(innermost(&all, &ranks, |_| Vec::new()), BTreeSet::from([11]));
-        // A launcher that is the first task of its step has the numbers of its own first rank.
-        let ranks = BTreeMap::from([(11, rank(0)), (12, rank(0)), (13, rank(0)), (14, rank(1))]);
-        assert_eq!(innermost(&all, &ranks, |_| Vec::new()), BTreeSet::from([12, 14]));
     }
 
     #[test]

@@ -143,6 +143,20 @@ pub(crate) struct ApiCall {
     pub(crate) is_captured: bool,
 }
 
+impl From<ApiCall> for Call {
+    fn from(api: ApiCall) -> Self {
+        Self {
+            function: Name::Text(api.function),
+            datatype: Name::Text(api.datatype),
+            is_p2p: api.is_p2p,
+            is_captured: api.is_captured,
+            count: api.count,
+            root: api.root,
+            ..Self::NOTHING
+        }
+    }
+}
+
 /// What a communicator's `init` says.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Init {

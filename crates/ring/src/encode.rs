@@ -1,7 +1,8 @@
 //! From a state to the bytes of a ring that tells it: how tests, made-up jobs and recorded cases get rings without a GPU.
 
 use crate::layout::{
-    COMM_WORDS_1_0, COMMS, END_SEEN, HEADER, MAGIC, MAJOR, P2P_BIT, TABLES, Table, comm, done, head, op, wait,
+    COMM_WORDS_1_0, COMMS, END_SEEN, HEADER, MAGIC, MAJOR, P2P_BIT, REGIONS, Region, comm, done, head, op,
+    wait,
 };
 use crate::names::{Kind, key};
 use crate::progress::{HANDED_OVER, LAUNCHED, PROXIED};
@@ -40,7 +41,7 @@ impl State {
 
 struct Bytes {
     words: Vec<u64>,
-    tables: [Table; 5],
+    regions: [Region; 5],
     base_ns: u64,
 }
 
@@ -49,15 +50,15 @@ impl Bytes {
         let n_ops = state.comms.iter().map(|comm| comm.in_flight.len()).sum();
         let n_waits = state.comms.iter().flat_map(|comm| &comm.in_flight).map(|op| op.waits.len()).sum();
         let lengths = [1, state.comms.len(), n_ops, n_waits, state.recent.len()];
-        let mut tables = TABLES;
+        let mut regions = REGIONS;
         let mut at = HEADER.words;
-        for (table, entries) in tables.iter_mut().zip(lengths) {
-            let words = if *table == COMMS { COMM_WORDS_1_0 } else { table.words };
-            *table = Table { at, entries: entries.max(1), words };
-            at += table.words * table.entries;
+        for (region, entries) in regions.iter_mut().zip(lengths) {
+            let words = if *region == COMMS { COMM_WORDS_1_0 } else { region.words };
+            *region = Region { at, entries: entries.max(1), words };
+            at += region.words * region.entries;
         }
         let base_ns = state.comms.iter().map(|comm| comm.created_ns).min().unwrap_or(state.taken.mono_ns);
-        Self { words: vec![0; at], tables, base_ns }
+        Self { words: vec![0; at], regions, base_ns }
     }
 
     fn set(&mut self, at: usize, value: u64) {
@@ -80,9 +81,9 @@ impl Bytes {
         // All of them are among the operations, so format 1.0 will do.
         self.set(head::VERSION, MAJOR << 32);
         self.set(head::FILE_BYTES, self.words.len() as u64 * 8);
-        for (number, table) in self.tables.into_iter().enumerate() {
-            for (word, value) in [table.at, table.words, table.entries].into_iter().enumerate() {
-                self.set(head::TABLES + number * 3 + word, value as u64);
+        for (number, region) in self.regions.into_iter().enumerate() {
+            for (word, value) in [region.at, region.words, region.entries].into_iter().enumerate() {
+                self.set(head::REGIONS + number * 3 + word, value as u64);
             }
         }
         self.set(head::PID, u64::from(process.pid));
@@ -113,9 +114,9 @@ impl Bytes {
         self.set(head::KERNELS_ENDED, process.kernels_ended_ns.unwrap_or(0));
     }
 
-    /// Word of an entry of the n-th table.
-    fn entry(&self, table: usize, place: usize) -> usize {
-        self.tables.get(table).map_or(usize::MAX, |table| table.at + place * table.words)
+    /// Word of an entry of the n-th region.
+    fn entry(&self, region: usize, place: usize) -> usize {
+        self.regions.get(region).map_or(usize::MAX, |region| region.at + place * region.words)
     }
 
     fn comm(&mut self, place: usize, from: &Comm) {

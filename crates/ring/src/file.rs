@@ -10,7 +10,7 @@ use rustix::fs::{self, AtFlags, CWD, Dir, FallocateFlags, FlockOperation, Mode, 
 use rustix::io::Errno;
 
 use crate::clock::{mono_ns, unix_ns};
-use crate::layout::{CALLS, FILE_BYTES, FILE_WORDS, MAGIC, MAJOR, MINOR, TABLES, head};
+use crate::layout::{CALLS, FILE_BYTES, FILE_WORDS, MAGIC, MAJOR, MINOR, REGIONS, head};
 use crate::state::State;
 
 /// Directories that are tried in turn when none is named.
@@ -186,11 +186,11 @@ impl Map {
         let made = mono_ns();
         self.set(head::VERSION, MAJOR << 32 | MINOR);
         self.set(head::FILE_BYTES, FILE_BYTES as u64);
-        let words = (0..TABLES.len()).map(|at| head::TABLES + at * 3).chain([head::CALLS]);
-        for (word, table) in words.zip(TABLES.iter().chain([&CALLS])) {
-            self.set(word, table.at as u64);
-            self.set(word + 1, table.words as u64);
-            self.set(word + 2, table.entries as u64);
+        let words = (0..REGIONS.len()).map(|at| head::REGIONS + at * 3).chain([head::CALLS]);
+        for (word, region) in words.zip(REGIONS.iter().chain([&CALLS])) {
+            self.set(word, region.at as u64);
+            self.set(word + 1, region.words as u64);
+            self.set(word + 2, region.entries as u64);
         }
         self.set(head::PID, u64::from(pid));
         self.set(head::START_TICKS, start_ticks);

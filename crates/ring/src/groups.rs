@@ -11,22 +11,22 @@ const GROUPS: usize = 64;
 
 /// One group: its tag, and the handle of the newest broadcast in it, from which the others follow.
 #[derive(Debug, Default)]
-struct Group {
+struct OpenGroup {
     tag: AtomicU64,
     newest: AtomicU64,
 }
 
 /// All of them.
 #[derive(Debug)]
-pub(crate) struct Groups([Group; GROUPS]);
+pub(crate) struct OpenGroups([OpenGroup; GROUPS]);
 
-impl Default for Groups {
+impl Default for OpenGroups {
     fn default() -> Self {
-        Self(std::array::from_fn(|_| Group::default()))
+        Self(std::array::from_fn(|_| OpenGroup::default()))
     }
 }
 
-impl Groups {
+impl OpenGroups {
     /// `NONE` if too many are open.
     pub(crate) fn begin(&self) -> Handle {
         for (index, group) in self.0.iter().enumerate() {
@@ -39,7 +39,7 @@ impl Groups {
         Handle::NONE
     }
 
-    fn of(&self, handle: Handle) -> Option<(&Group, u64)> {
+    fn of(&self, handle: Handle) -> Option<(&OpenGroup, u64)> {
         if handle.kind() != Some(HandleKind::Group) {
             return None;
         }

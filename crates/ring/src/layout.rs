@@ -1,6 +1,6 @@
 //! Where everything lies in the file. All of it is words of eight bytes, little-endian; a place is counted in words.
 //!
-//! Format 1.1. The header tells size and place of every table, and a reader goes by the header, so that a table may
+//! Format 1.1. The header tells size and place of every region, and a reader goes by the header, so that a region may
 //! grow, or its entries get words at their end, with a new minor version only.
 
 /// First word of a finished file: `RLRING1` and a line feed. It is written last.
@@ -10,9 +10,9 @@ pub(crate) const MAJOR: u64 = 1;
 /// Newer minor versions only add.
 pub(crate) const MINOR: u64 = 1;
 
-/// One table: entries of equal size.
+/// One region: entries of equal size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Table {
+pub(crate) struct Region {
     /// Place of its first entry.
     pub(crate) at: usize,
     /// Words of one entry, the tag among them.
@@ -21,12 +21,12 @@ pub(crate) struct Table {
     pub(crate) entries: usize,
 }
 
-impl Table {
+impl Region {
     const fn after(before: Self, words: usize, entries: usize) -> Self {
         Self { at: before.at + before.words * before.entries, words, entries }
     }
 
-    /// Place of an entry; the last one for an index that is too large, so that no caller can leave the table.
+    /// Place of an entry; the last one for an index that is too large, so that no caller can leave the region.
     pub(crate) const fn entry(&self, index: usize) -> usize {
         let index = if index < self.entries { index } else { self.entries - 1 };
         self.at + index * self.words
@@ -34,28 +34,28 @@ impl Table {
 }
 
 /// The header has two pages: the second holds what changes often.
-pub(crate) const HEADER: Table = Table { at: 0, words: 1024, entries: 1 };
+pub(crate) const HEADER: Region = Region { at: 0, words: 1024, entries: 1 };
 /// Names that are not in the lists of `names`: the tag and 31 bytes of text.
-pub(crate) const NAMES: Table = Table::after(HEADER, 8, 64);
+pub(crate) const NAMES: Region = Region::after(HEADER, 8, 64);
 /// Communicators. Jobs with thousands of them make and end them in turn; few hold more than a hundred.
-pub(crate) const COMMS: Table = Table::after(NAMES, 48, 512);
+pub(crate) const COMMS: Region = Region::after(NAMES, 48, 512);
 /// Words that an entry of it had in format 1.0.
 pub(crate) const COMM_WORDS_1_0: usize = 32;
 /// Operations in flight: CUDA queues about a thousand launches, and a launch may hold many sends and receives.
-pub(crate) const OPS: Table = Table::after(COMMS, 20, 4096);
+pub(crate) const OPS: Region = Region::after(COMMS, 20, 4096);
 /// Proxy operations in flight: one for each channel and direction of an operation that uses the network.
-pub(crate) const WAITS: Table = Table::after(OPS, 16, 8192);
+pub(crate) const WAITS: Region = Region::after(OPS, 16, 8192);
 /// The journal of ended operations.
-pub(crate) const JOURNAL: Table = Table::after(WAITS, 16, 8192);
+pub(crate) const JOURNAL: Region = Region::after(WAITS, 16, 8192);
 /// Calls that are not followed: a ring like the journal, one cache line each. Since format 1.1.
-pub(crate) const CALLS: Table = Table::after(JOURNAL, 8, 8192);
+pub(crate) const CALLS: Region = Region::after(JOURNAL, 8, 8192);
 /// All of it.
 pub(crate) const FILE_WORDS: usize = CALLS.at + CALLS.words * CALLS.entries;
 /// The file's size in bytes. Small, because a container's /dev/shm has 64 MiB for all of its ranks.
 pub const FILE_BYTES: usize = FILE_WORDS * 8;
 
-/// The tables that every ring has, in the order in which the header describes them; `CALLS` has words of its own.
-pub(crate) const TABLES: [Table; 5] = [NAMES, COMMS, OPS, WAITS, JOURNAL];
+/// The regions that every ring has, in the order in which the header describes them; `CALLS` has words of its own.
+pub(crate) const REGIONS: [Region; 5] = [NAMES, COMMS, OPS, WAITS, JOURNAL];
 
 /// Words of the header's first page.
 pub(crate) mod head {
@@ -63,8 +63,8 @@ pub(crate) mod head {
     /// Major in the high half, minor in the low.
     pub(crate) const VERSION: usize = 1;
     pub(crate) const FILE_BYTES: usize = 2;
-    /// Three words for each table: place, words of an entry, entries.
-    pub(crate) const TABLES: usize = 3;
+    /// Three words for each region: place, words of an entry, entries.
+    pub(crate) const REGIONS: usize = 3;
     pub(crate) const PID: usize = 18;
     pub(crate) const START_TICKS: usize = 19;
     /// One more than the number, 0 if there is none; so are the next two.
@@ -242,8 +242,8 @@ mod tests {
     #[test]
     fn the_file_stays_small_and_tables_start_on_a_cache_line() {
         assert_eq!(FILE_BYTES, 8192 + 4096 + 196_608 + 655_360 + 1_048_576 + 1_048_576 + 524_288);
-        for table in [HEADER, NAMES, COMMS, OPS, WAITS, JOURNAL, CALLS] {
-            assert_eq!(table.at * 8 % 64, 0, "{table:?}");
+        for region in [HEADER, NAMES, COMMS, OPS, WAITS, JOURNAL, CALLS] {
+            assert_eq!(region.at * 8 % 64, 0, "{region:?}");
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The lists stand in the order of NCCL's enumerations of 2.23, whose interface 1 sends the numbers themselves; newer
 //! names follow. One more than the place in the list is the code, 0 is no name, and from 128 on a code is a place in
-//! the file's own table of names. Source: `src/collectives.cc` and `src/include/nccl_common.h` of NCCL.
+//! the file's own region of names. Source: `src/collectives.cc` and `src/include/nccl_common.h` of NCCL.
 
 /// Functions.
 pub const FUNCTIONS: &[&str] = &[
@@ -55,7 +55,7 @@ const UNKNOWN: Key = key(b"Unknown");
 /// Code of the type `ncclUint8`.
 const UINT8: u8 = 2;
 
-/// First code of a name in the file's own table.
+/// First code of a name in the file's own region.
 pub(crate) const OWN: u8 = 128;
 
 /// Which list a name belongs to.

@@ -7,14 +7,14 @@ use std::ops::Range;
 
 use crate::layout::{
     CALLS, COMM_WORDS_1_0, COMMS, END_SEEN, HEADER, JOURNAL, MAGIC, MAJOR, MINOR, P2P_BIT, PASSED_OVER,
-    TABLES, Table, call, comm, done, head, op, wait,
+    REGIONS, Region, call, comm, done, head, op, wait,
 };
 use crate::names::{Kind, OWN};
 use crate::progress::{HANDED_OVER, LAUNCHED, PROXIED, Progress};
 use crate::state::{Call, Comm, Done, Foreign, Lost, Op, Phase, Process, State, Taken, Wait};
 use crate::{journal, slot};
 
-/// Largest table that is believed, and largest file: many times what any version writes.
+/// Largest region that is believed, and largest file: many times what any version writes.
 const MOST_ENTRIES: u64 = 1 << 20;
 /// As above.
 pub(crate) const MOST_BYTES: u64 = 256 << 20;
@@ -31,8 +31,8 @@ pub enum ParseError {
     NotARing,
     /// Another major version.
     Version(u32, u32),
-    /// A table lies outside the file or is of an impossible size.
-    Table(usize),
+    /// A region lies outside the file or is of an impossible size.
+    Region(usize),
     /// Longer than any ring.
     Long(u64),
 }
@@ -45,7 +45,7 @@ impl fmt::Display for ParseError {
             Self::Version(major, minor) => {
                 write!(to, "read a ring of format {major}.{minor}: this version reads {MAJOR}.{MINOR}")
             }
-            Self::Table(number) => write!(to, "read a ring: table {number} does not fit the file"),
+            Self::Region(number) => write!(to, "read a ring: table {number} does not fit the file"),
             Self::Long(bytes) => write!(to, "read a ring: {bytes} bytes are more than any ring has"),
         }
     }
@@ -67,30 +67,30 @@ impl<'a> Words<'a> {
         let text = bytes.split(|byte| *byte == 0).next().unwrap_or(&[]);
         String::from_utf8_lossy(text).into_owned()
     }
-    /// One entry of a table.
-    fn entry(self, table: &Table, index: usize) -> Self {
-        let at = table.at.saturating_add(index.saturating_mul(table.words)) * 8;
-        Self(self.0.get(at..at + table.words * 8).unwrap_or(&[]))
+    /// One entry of a region.
+    fn entry(self, region: &Region, index: usize) -> Self {
+        let at = region.at.saturating_add(index.saturating_mul(region.words)) * 8;
+        Self(self.0.get(at..at + region.words * 8).unwrap_or(&[]))
     }
-    fn entries(self, table: &'a Table) -> impl Iterator<Item = (usize, Self)> {
-        (0..table.entries).map(move |index| (index, self.entry(table, index)))
+    fn entries(self, region: &'a Region) -> impl Iterator<Item = (usize, Self)> {
+        (0..region.entries).map(move |index| (index, self.entry(region, index)))
     }
 }
 
-/// Where the tables are, by the header.
+/// Where the regions are, by the header.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tables {
-    pub(crate) names: Table,
-    pub(crate) comms: Table,
-    pub(crate) ops: Table,
-    pub(crate) waits: Table,
-    pub(crate) journal: Table,
+pub(crate) struct Regions {
+    pub(crate) names: Region,
+    pub(crate) comms: Region,
+    pub(crate) ops: Region,
+    pub(crate) waits: Region,
+    pub(crate) journal: Region,
     /// No entries in format 1.0.
-    pub(crate) calls: Table,
+    pub(crate) calls: Region,
 }
 
-impl Tables {
-    /// Reads the header and holds every table against the length.
+impl Regions {
+    /// Reads the header and holds every region against the length.
     pub(crate) fn of(words: Words<'_>) -> Result<Self, ParseError> {
         let bytes = words.0.len() as u64;
         if words.0.len() < HEADER.words * 8 {
@@ -106,26 +106,26 @@ impl Tables {
         if version >> 32 != MAJOR {
             return Err(ParseError::Version((version >> 32) as u32, version as u32));
         }
-        let table = |number: usize, word: usize, least: usize| {
+        let region = |number: usize, word: usize, least: usize| {
             let (at, size, entries) = (words.get(word), words.get(word + 1), words.get(word + 2));
             let fits = (1..=MOST_ENTRIES).contains(&entries)
                 // Entries may have got words at their end, never fewer.
                 && (least as u64..=4096).contains(&size)
                 && at >= HEADER.words as u64
                 && at.checked_add(size * entries).is_some_and(|end| end <= bytes / 8);
-            let table = Table { at: at as usize, words: size as usize, entries: entries as usize };
-            if fits { Ok(table) } else { Err(ParseError::Table(number)) }
+            let region = Region { at: at as usize, words: size as usize, entries: entries as usize };
+            if fits { Ok(region) } else { Err(ParseError::Region(number)) }
         };
-        let mut tables = TABLES;
-        for (number, (to, known)) in tables.iter_mut().zip(TABLES).enumerate() {
+        let mut regions = REGIONS;
+        for (number, (to, known)) in regions.iter_mut().zip(REGIONS).enumerate() {
             let least = if known == COMMS { COMM_WORDS_1_0 } else { known.words };
-            *to = table(number, head::TABLES + number * 3, least)?;
+            *to = region(number, head::REGIONS + number * 3, least)?;
         }
-        let [names, comms, ops, waits, journal] = tables;
+        let [names, comms, ops, waits, journal] = regions;
         let calls = if words.get(head::CALLS) == 0 {
-            Table { entries: 0, ..CALLS }
+            Region { entries: 0, ..CALLS }
         } else {
-            table(TABLES.len(), head::CALLS, CALLS.words)?
+            region(REGIONS.len(), head::CALLS, CALLS.words)?
         };
         Ok(Self { names, comms, ops, waits, journal, calls })
     }
@@ -137,7 +137,7 @@ fn one_less(word: u64) -> Option<u32> {
 
 struct Parser<'a> {
     words: Words<'a>,
-    tables: Tables,
+    regions: Regions,
     base_ns: u64,
     torn: u64,
 }
@@ -149,9 +149,9 @@ impl State {
     /// The bytes are no ring, a ring of another major version, or cut.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let words = Words(bytes);
-        let tables = Tables::of(words)?;
+        let regions = Regions::of(words)?;
         let parser =
-            Parser { words, tables, base_ns: words.get(head::MADE_MONO), torn: words.get(head::TORN) };
+            Parser { words, regions, base_ns: words.get(head::MADE_MONO), torn: words.get(head::TORN) };
         Ok(parser.state())
     }
 
@@ -159,19 +159,19 @@ impl State {
     /// the number, as in `Op` and `Done`. Empty for bytes that are no ring.
     pub fn places(bytes: &[u8]) -> BTreeMap<(u32, bool, u64), Range<u64>> {
         let words = Words(bytes);
-        let Ok(tables) = Tables::of(words) else { return BTreeMap::new() };
-        let mut parser = Parser { words, tables, base_ns: 0, torn: 0 };
+        let Ok(regions) = Regions::of(words) else { return BTreeMap::new() };
+        let mut parser = Parser { words, regions, base_ns: 0, torn: 0 };
         let comms = parser.comms();
         let mut places = BTreeMap::new();
-        let parts = [(tables.journal, done::COMM, done::NUMBER), (tables.ops, op::COMM, op::NUMBER)];
-        for (part, (table, comm, number)) in parts.into_iter().enumerate() {
-            for (index, entry) in words.entries(&table) {
+        let parts = [(regions.journal, done::COMM, done::NUMBER), (regions.ops, op::COMM, op::NUMBER)];
+        for (part, (region, comm, number)) in parts.into_iter().enumerate() {
+            for (index, entry) in words.entries(&region) {
                 let tag = entry.get(0);
                 let is_whole = if part == 0 { journal::place(tag).is_some() } else { slot::is_live(tag) };
                 let Some(found) = Found::by(&comms, entry.get(comm)).filter(|_| is_whole) else { continue };
                 let number = entry.get(number);
-                let start = (table.at + index * table.words) as u64 * 8;
-                let place = start..start + table.words as u64 * 8;
+                let start = (region.at + index * region.words) as u64 * 8;
+                let place = start..start + region.words as u64 * 8;
                 places.insert((found.comm.slot, number & P2P_BIT != 0, number & !P2P_BIT), place);
             }
         }
@@ -215,9 +215,9 @@ impl Parser<'_> {
             ops: words.get(head::LOST_OPS),
             waits: words.get(head::LOST_WAITS),
             records: words.get(head::LOST_RECORDS),
-            overwritten: [(head::JOURNAL_HEAD, self.tables.journal), (head::CALLS_HEAD, self.tables.calls)]
+            overwritten: [(head::JOURNAL_HEAD, self.regions.journal), (head::CALLS_HEAD, self.regions.calls)]
                 .iter()
-                .map(|(word, table)| words.get(*word).saturating_sub(table.entries as u64))
+                .map(|(word, region)| words.get(*word).saturating_sub(region.entries as u64))
                 .fold(0, u64::saturating_add),
             faults: words.get(head::FAULTS),
             torn: self.torn,
@@ -252,8 +252,8 @@ impl Parser<'_> {
 
     fn comms(&mut self) -> BTreeMap<usize, Found> {
         let mut comms = BTreeMap::new();
-        let table = self.tables.comms;
-        for (index, entry) in self.words.entries(&table) {
+        let region = self.regions.comms;
+        for (index, entry) in self.words.entries(&region) {
             let tag = entry.get(0);
             if !self.is_live(tag) {
                 continue;
@@ -300,8 +300,8 @@ impl Parser<'_> {
     fn waits(&mut self) -> (BTreeMap<u64, Vec<Wait>>, Vec<Foreign>) {
         let mut waits: BTreeMap<u64, Vec<Wait>> = BTreeMap::new();
         let mut foreign = Vec::new();
-        let table = self.tables.waits;
-        for (_, entry) in self.words.entries(&table) {
+        let region = self.regions.waits;
+        for (_, entry) in self.words.entries(&region) {
             if !self.is_live(entry.get(0)) {
                 continue;
             }
@@ -340,8 +340,8 @@ impl Parser<'_> {
 
     fn journal(&mut self, comms: &BTreeMap<usize, Found>) -> Vec<Done> {
         let mut recent = Vec::new();
-        let table = self.tables.journal;
-        for (_, entry) in self.words.entries(&table) {
+        let region = self.regions.journal;
+        for (_, entry) in self.words.entries(&region) {
             let sequence = entry.get(0);
             if journal::place(sequence).is_none() {
                 self.torn = self.torn.saturating_add(u64::from(sequence != 0));
@@ -378,8 +378,8 @@ impl Parser<'_> {
         waits: &mut BTreeMap<u64, Vec<Wait>>,
         recent: &mut Vec<Done>,
     ) {
-        let table = self.tables.ops;
-        for (index, entry) in self.words.entries(&table) {
+        let region = self.regions.ops;
+        for (index, entry) in self.words.entries(&region) {
             let tag = entry.get(0);
             if !self.is_live(tag) {
                 continue;
@@ -454,9 +454,9 @@ impl Parser<'_> {
     /// Calls that are not followed. Of those handed over the newest few of each communicator count as in flight, unless
     /// a kernel of a later call has started: what became of them nobody tells.
     fn calls(&mut self, comms: &mut BTreeMap<usize, Found>, recent: &mut Vec<Done>) {
-        let table = self.tables.calls;
+        let region = self.regions.calls;
         let mut places: Vec<(u64, Words<'_>)> = Vec::new();
-        for (_, entry) in self.words.entries(&table) {
+        for (_, entry) in self.words.entries(&region) {
             match journal::place(entry.get(0)) {
                 Some(place) => places.push((place, entry)),
                 None => self.torn = self.torn.saturating_add(u64::from(entry.get(0) != 0)),
@@ -469,12 +469,12 @@ impl Parser<'_> {
             }
         }
         // Others have called so much since that of the newest call no entry is left.
-        let table = self.tables.comms;
+        let region = self.regions.comms;
         for (index, found) in &mut *comms {
-            let entry = self.words.entry(&table, *index);
+            let entry = self.words.entry(&region, *index);
             let last = entry.get(comm::LAST_PLACE);
             let is_whole = entry.get(comm::LAST_BEGUN) == last;
-            if found.passed < last && is_whole && self.tables.calls.entries > 0 {
+            if found.passed < last && is_whole && self.regions.calls.entries > 0 {
                 self.passed(found, entry, comm::LAST, entry.get(comm::LAST_HANDED) == last, recent);
             }
         }
@@ -558,10 +558,10 @@ impl Parser<'_> {
     fn name(&self, kind: Kind, code: u8) -> String {
         if code >= OWN {
             let index = usize::from(code - OWN);
-            if index >= self.tables.names.entries {
+            if index >= self.regions.names.entries {
                 return String::new();
             }
-            let entry = self.words.entry(&self.tables.names, index);
+            let entry = self.words.entry(&self.regions.names, index);
             return if slot::is_live(entry.get(0)) { entry.text(1, 4) } else { String::new() };
         }
         let at = usize::from(code).checked_sub(1);

@@ -17,8 +17,8 @@ use rustix::fs::{self, CWD, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::clock::both_ns;
-use crate::layout::{Table, head};
-use crate::parse::{MOST_BYTES, ParseError, Tables, Words};
+use crate::layout::{Region, head};
+use crate::parse::{MOST_BYTES, ParseError, Regions, Words};
 use crate::state::State;
 use crate::{journal, slot};
 
@@ -56,7 +56,7 @@ pub struct Reader {
     file: File,
     path: PathBuf,
     bytes: usize,
-    tables: Tables,
+    regions: Regions,
 }
 
 impl Reader {
@@ -88,8 +88,8 @@ impl Reader {
         let bytes = size as usize;
         let mut whole = vec![0; bytes];
         copy(&file, path, 0, &mut whole)?;
-        let tables = Tables::of(Words(&whole)).map_err(content)?;
-        Ok(Self { file, path: path.to_owned(), bytes, tables })
+        let regions = Regions::of(Words(&whole)).map_err(content)?;
+        Ok(Self { file, path: path.to_owned(), bytes, regions })
     }
 
     /// Where the ring is.
@@ -126,10 +126,10 @@ impl Reader {
         let mut image = vec![0; self.bytes];
         copy(&self.file, &self.path, 0, &mut image)?;
         let mut torn = 0;
-        let Tables { names, comms, ops, waits, journal, calls } = self.tables;
-        for table in [names, comms, ops, waits] {
-            let mut copies = Copies::new(&table);
-            self.again(&table, &mut image, |at, bytes, words, again| {
+        let Regions { names, comms, ops, waits, journal, calls } = self.regions;
+        for region in [names, comms, ops, waits] {
+            let mut copies = Copies::new(&region);
+            self.again(&region, &mut image, |at, bytes, words, again| {
                 let (before, after) = (Words(bytes).get(0), Words(again).get(0));
                 if slot::is_free(before) {
                     return Ok(());
@@ -143,8 +143,8 @@ impl Reader {
                 Ok(())
             })?;
         }
-        for table in [journal, calls] {
-            self.again(&table, &mut image, |_, bytes, words, again| {
+        for region in [journal, calls] {
+            self.again(&region, &mut image, |_, bytes, words, again| {
                 let (before, after) = (Words(bytes).get(0), Words(again).get(0));
                 if before == after && journal::place(before).is_some() {
                     bytes.copy_from_slice(words);
@@ -168,19 +168,19 @@ impl Reader {
         Ok(image)
     }
 
-    /// Copies a table twice more, in pieces that stay in the processor's cache, and gives every entry as it is in the
+    /// Copies a region twice more, in pieces that stay in the processor's cache, and gives every entry as it is in the
     /// image and in both copies, with its place in bytes.
     fn again(
         &self,
-        table: &Table,
+        region: &Region,
         image: &mut [u8],
         mut each: impl FnMut(usize, &mut [u8], &[u8], &[u8]) -> Result<(), ReadError>,
     ) -> Result<(), ReadError> {
-        let size = table.words * 8;
+        let size = region.words * 8;
         let piece = (PIECE_BYTES / size).max(1) * size;
         let (mut words, mut again) = (vec![0; piece], vec![0; piece]);
-        let first = table.at * 8;
-        let image = image.get_mut(first..first + size * table.entries).unwrap_or_default();
+        let first = region.at * 8;
+        let image = image.get_mut(first..first + size * region.entries).unwrap_or_default();
         for (number, image) in image.chunks_mut(piece).enumerate() {
             let at = first + number * piece;
             for copied in [&mut words, &mut again] {
@@ -233,8 +233,8 @@ struct Copies {
 }
 
 impl Copies {
-    fn new(table: &Table) -> Self {
-        Self { words: vec![0; table.words * 8], again: vec![0; table.words * 8], tag: [0; 8] }
+    fn new(region: &Region) -> Self {
+        Self { words: vec![0; region.words * 8], again: vec![0; region.words * 8], tag: [0; 8] }
     }
 }
 

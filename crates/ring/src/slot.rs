@@ -1,4 +1,4 @@
-//! One entry of a table: taken, filled, shown and given back without a lock, and read by another process meanwhile.
+//! One entry of a region: taken, filled, shown and given back without a lock, and read by another process meanwhile.
 //!
 //! The tag holds a generation and a state. `FREE` (all zeros in a new file) becomes `CLAIMED` by compare-and-swap, the
 //! words are filled, and a release store of `LIVE` shows them. Giving back raises the generation. Words that stay as

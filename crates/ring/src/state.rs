@@ -67,7 +67,7 @@ impl Taken {
 /// One communicator of this process: one rank of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comm {
-    /// Place in the ring's table; `Op::comm` and `Done::comm` name it.
+    /// Place in the ring's region; `Op::comm` and `Done::comm` name it.
     pub slot: u32,
     /// What NCCL calls commId (interface 5 and later) or commHash (before; up to interface 3 from the
     /// first operation on, 0 until then). Equal on all ranks of the communicator.
@@ -220,7 +220,7 @@ pub enum Phase {
 /// An operation that has ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Done {
-    /// Place of its communicator in the table.
+    /// Place of its communicator in the region.
     pub comm: u32,
     /// As in `Op`.
     pub number: u64,

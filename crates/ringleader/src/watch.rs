@@ -6,7 +6,6 @@
 
 mod agent;
 mod args;
-mod attempts;
 mod child;
 mod events;
 mod hooks;
@@ -35,15 +34,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use ringleader_watch::digest::SeenBy;
 use ringleader_watch::engine::{Engine, Settings};
 use ringleader_watch::event::{Event, SeenRank, What};
+use ringleader_watch::membership::attempts::{self, Attempt};
 use ringleader_watch::tree;
 use ringleader_watch::view::JobState;
 
 use self::agent::{Agent, Target};
 pub(crate) use self::args::WatchArgs;
-use self::attempts::Attempt;
 use self::child::Running;
 use self::events::Teller;
-use self::incident::{Judged, Scene};
+use self::incident::{Judged, ToCollect};
 use self::nodes::Nodes;
 use self::picture::Picture;
 use self::stacks::Sampler;
@@ -370,7 +369,7 @@ impl Watch<'_> {
         self.last_incident.is_some_and(|at| at.elapsed() < limit)
     }
 
-    fn scene(&self, why: String) -> Scene {
+    fn wanted(&self, why: String) -> ToCollect {
         // What stands at this moment; a stall that has just been told is among it.
         let now_ns = now_ns();
         let view = self.engine.view();
@@ -394,7 +393,7 @@ impl Watch<'_> {
             .map(|what| Event::new(now_ns, what))
             .filter_map(|event| serde_json::to_string(&event).ok())
             .map(|line| line + "\n");
-        Scene {
+        ToCollect {
             why,
             events: lines.collect(),
             pids: self.agent.pids(),
@@ -415,7 +414,7 @@ impl Watch<'_> {
         self.last_incident = Some(Instant::now());
         self.n_under_way += 1;
         self.doing(Some("collecting evidence"));
-        let scene = self.scene(why);
+        let wanted = self.wanted(why);
         let (folder, sender) = (self.folder.clone(), self.sender.clone());
         let asker = self.nodes.as_ref().map(Nodes::asker);
         let hooks = (self.args.on_stall.clone(), self.args.webhook.clone());
@@ -425,8 +424,8 @@ impl Watch<'_> {
                 let _ = sender.send(Word::Said(what));
             };
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                let asked = asker.and_then(|asker| asker.ask(&scene.why));
-                let (bundle, failed) = incident::collect(&scene, &folder)?;
+                let asked = asker.and_then(|asker| asker.ask(&wanted.why));
+                let (bundle, failed) = incident::collect(&wanted, &folder)?;
                 if let Some(failed) = failed {
                     say(What::Note { text: failed.message().trim_end().to_owned() });
                 }
@@ -453,7 +452,7 @@ impl Watch<'_> {
                     let text = failure.message().trim_end().to_owned();
                     say(What::Note { text: text.clone() });
                     let _ = sender.send(Word::Unjudged);
-                    for text in pass_on_unjudged(&scene, &text, hooks) {
+                    for text in pass_on_unjudged(&wanted, &text, hooks) {
                         say(What::Note { text });
                     }
                 }
@@ -468,10 +467,10 @@ impl Watch<'_> {
 
     /// Another node judges and wants what is here.
     fn collect_for(&mut self, request: nodes::Asked) {
-        let (scene, folder, sender) = (self.scene(request.why()), self.folder.clone(), self.sender.clone());
+        let (wanted, folder, sender) = (self.wanted(request.why()), self.folder.clone(), self.sender.clone());
         self.n_under_way += 1;
         thread::spawn(move || {
-            let outcome = incident::collect(&scene, &folder).map(|(path, _)| path);
+            let outcome = incident::collect(&wanted, &folder).map(|(path, _)| path);
             if let Ok(path) = &outcome {
                 let _ = sender.send(Word::Said(What::Bundle { path: path.display().to_string() }));
             }
@@ -614,15 +613,19 @@ fn pass_on(judged: &Judged, hooks: (Option<String>, Option<String>)) -> Vec<Stri
 }
 
 /// The same where there is neither bundle nor report: what was seen, as events.
-fn pass_on_unjudged(scene: &Scene, failed: &str, hooks: (Option<String>, Option<String>)) -> Vec<String> {
+fn pass_on_unjudged(
+    wanted: &ToCollect,
+    failed: &str,
+    hooks: (Option<String>, Option<String>),
+) -> Vec<String> {
     let events: Vec<serde_json::Value> =
-        scene.events.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        wanted.events.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let body = serde_json::json!({
         "schema": ringleader_watch::event::SCHEMA,
         "event": "unjudged",
         "at": ringleader_watch::event::seconds(now_ns()),
         "host": ringleader_collect::follow::host(),
-        "text": format!("{}; no evidence could be kept: {failed}", scene.why),
+        "text": format!("{}; no evidence could be kept: {failed}", wanted.why),
         "events": events,
     });
     let body = body.to_string();

@@ -91,15 +91,15 @@ pub struct TcpDigest {
     /// Own addresses of these connections, at most [`MAX_ADDRESSES`].
     #[serde(rename = "a", skip_serializing_if = "is_default")]
     pub addresses: Vec<String>,
-    /// Those that carried something, at most [`MAX_WAYS`]: the busiest.
+    /// Those that carried something, at most [`MAX_FLOWS`]: the busiest.
     #[serde(rename = "w", skip_serializing_if = "is_default")]
-    pub ways: Vec<TcpWay>,
+    pub flows: Vec<TcpFlow>,
 }
 
 /// All of a process's connections from one address to another.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct TcpWay {
+pub struct TcpFlow {
     /// Own address.
     #[serde(rename = "f", skip_serializing_if = "is_default")]
     pub from: String,
@@ -118,7 +118,7 @@ pub struct TcpWay {
 /// Own addresses that a digest carries for each rank.
 pub const MAX_ADDRESSES: usize = 4;
 /// Ways that a digest carries for each rank.
-pub const MAX_WAYS: usize = 8;
+pub const MAX_FLOWS: usize = 8;
 
 /// State of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

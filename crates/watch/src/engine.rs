@@ -6,14 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::digest::{Digest, ProcessState, SeenBy};
 use crate::event::{CommProgress, Event, Lag, MAX_COMMS, Shape, Slowest, Stall, Straggler, What, seconds};
-use crate::graph::{Graph, Node, row_moved};
+use crate::history::History;
+use crate::ledger::{Group, Ledger, Stage};
 use crate::links::{SlowLink, slow_link};
-use crate::roll::Roll;
+use crate::roster::Roster;
 use crate::stall::{Still, stalls};
 use crate::start;
-use crate::table::{Circle, Stand, Table};
-use crate::track::Track;
 use crate::view::{JobState, View};
+use crate::waits::{Node, Waits, member_moved};
 
 /// Others that wait for a process which is stopped or gone wait in vain: no rhythm is needed to say so. Less would take the
 /// end of a job for one, whose processes do not go at once.
@@ -23,7 +23,7 @@ const ENDED_NS: i64 = 2_000_000_000;
 /// Communicators that are remembered though no digest speaks of them any more, for this long.
 const FORGET_NS: i64 = 600_000_000_000;
 /// And no more than this.
-const MAX_TRACKS: usize = 16_384;
+const MAX_HISTORIES: usize = 16_384;
 /// Communicators that carry less than this share of what the busiest carries say nothing of the job's step: one for
 /// evaluation may rest for hours.
 const BUSY_SHARE: f64 = 0.05;
@@ -75,13 +75,13 @@ impl Default for Settings {
 
 /// A stall that was told.
 #[derive(Debug)]
-struct Standing {
+struct ToldStall {
     stall: Stall,
     /// Its communicator had last moved then.
     moved_ns: i64,
 }
 
-/// What a look at the table found.
+/// What a look at the ledger found.
 #[derive(Default)]
 struct Found {
     stalls: Vec<Stall>,
@@ -93,9 +93,9 @@ struct Found {
 #[derive(Debug, Default)]
 pub struct Engine {
     settings: Settings,
-    roll: Roll,
-    tracks: BTreeMap<(String, u32), Track>,
-    standing: Vec<Standing>,
+    roster: Roster,
+    histories: BTreeMap<(String, u32), History>,
+    told_stalls: Vec<ToldStall>,
     told_stragglers: BTreeMap<u32, (i64, Straggler)>,
     slowest: Option<(i64, Slowest)>,
     /// The link that is slow by TCP's counts, and since when.
@@ -121,7 +121,7 @@ impl Engine {
     /// Takes an agent's word, which came at `now_ns` (nanoseconds since 1970 by the clock of the one who looks). An older
     /// one than is already known of that agent is dropped.
     pub fn take(&mut self, mut digest: Digest, now_ns: i64) {
-        if !self.roll.is_news(&digest) {
+        if !self.roster.is_news(&digest) {
             return;
         }
         for rank in &mut digest.ranks {
@@ -132,38 +132,38 @@ impl Engine {
                 if recent.is_empty() && period.is_none() {
                     continue;
                 }
-                if self.tracks.len() >= MAX_TRACKS {
+                if self.histories.len() >= MAX_HISTORIES {
                     break;
                 }
-                let track = self.tracks.entry((comm.id.clone(), comm.size)).or_default();
-                track.seen_ns = now_ns;
+                let history = self.histories.entry((comm.id.clone(), comm.size)).or_default();
+                history.seen_ns = now_ns;
                 // All ranks have the same step; the slowest word of it counts.
                 if period
                     .as_ref()
-                    .is_some_and(|p| track.period.as_ref().is_none_or(|o| o.step_ns < p.step_ns))
+                    .is_some_and(|p| history.period.as_ref().is_none_or(|o| o.step_ns < p.step_ns))
                 {
-                    track.period = period;
+                    history.period = period;
                 }
-                if let Some(member) = comm.rank {
-                    track.late.take(member, comm.size, &recent, &steps);
+                if let Some(comm_rank) = comm.rank {
+                    history.late.take(comm_rank, comm.size, &recent, &steps);
                 }
             }
         }
-        self.roll.take(digest, now_ns);
+        self.roster.take(digest, now_ns);
     }
 
     /// What has changed since the last look. Call it a few times a second, after the digests that have come.
     pub fn look(&mut self, now_ns: i64) -> Vec<Event> {
-        let table = Table::new(&self.roll, now_ns, self.settings.interval_ns);
-        let graph = Graph::new(&table);
-        let tracks = &mut self.tracks;
-        let found = judge(&self.settings, &table, &graph, tracks);
-        self.view = picture::view(&table, &graph, tracks, &found.stalls);
-        self.asks_stacks = start::asks_stacks(&table, &self.settings);
-        tracks.retain(|_, t| now_ns - t.seen_ns < FORGET_NS);
-        let link = slow_link(&table);
-        drop(graph);
-        drop(table);
+        let ledger = Ledger::new(&self.roster, now_ns, self.settings.interval_ns);
+        let waits = Waits::new(&ledger);
+        let histories = &mut self.histories;
+        let found = judge(&self.settings, &ledger, &waits, histories);
+        self.view = picture::view(&ledger, &waits, histories, &found.stalls);
+        self.asks_stacks = start::asks_stacks(&ledger, &self.settings);
+        histories.retain(|_, t| now_ns - t.seen_ns < FORGET_NS);
+        let link = slow_link(&ledger);
+        drop(waits);
+        drop(ledger);
         let since =
             self.slow_link.take().filter(|(_, old)| link.as_ref().is_some_and(|new| new.is_same(old)));
         self.told_link.take_if(|(at, _)| now_ns - *at > STRAGGLER_NS);
@@ -220,11 +220,11 @@ impl Engine {
 
     fn tell_stalls(&mut self, now_ns: i64, found: Found, events: &mut Vec<Event>) {
         // What moves again has recovered; what is gone with its job has not.
-        let still_stands = |s: &Standing| {
+        let still_stands = |s: &ToldStall| {
             found.stalls.iter().any(|f| is_same(&s.stall, f))
                 || found.moved.get(&s.stall.comm).is_some_and(|moved| *moved <= s.moved_ns)
         };
-        self.standing.retain(|s| {
+        self.told_stalls.retain(|s| {
             let stands = still_stands(s);
             // A communicator that was given up has not recovered.
             let moves = s.stall.comm.is_empty() || found.moved.contains_key(&s.stall.comm);
@@ -236,14 +236,14 @@ impl Engine {
         });
         for stall in found.stalls {
             let moved_ns = found.moved.get(&stall.comm).copied().unwrap_or(i64::MAX);
-            if let Some(old) = self.standing.iter_mut().find(|s| is_same(&s.stall, &stall)) {
+            if let Some(old) = self.told_stalls.iter_mut().find(|s| is_same(&s.stall, &stall)) {
                 old.stall = stall;
-            } else if self.standing.len() < MAX_STALLS {
+            } else if self.told_stalls.len() < MAX_STALLS {
                 events.push(Event::new(now_ns, What::Stall(Box::new(stall.clone()))));
-                self.standing.push(Standing { stall, moved_ns });
+                self.told_stalls.push(ToldStall { stall, moved_ns });
             }
         }
-        self.view.stalls = self.standing.iter().map(|s| s.stall.clone()).collect();
+        self.view.stalls = self.told_stalls.iter().map(|s| s.stall.clone()).collect();
         if found.is_ended {
             let since = *self.ended_since_ns.get_or_insert(now_ns);
             if now_ns - since >= ENDED_NS && !self.is_ended {
@@ -257,7 +257,7 @@ impl Engine {
         }
         self.view.job = if self.is_ended {
             JobState::Ended
-        } else if !self.standing.is_empty() {
+        } else if !self.told_stalls.is_empty() {
             JobState::Stalled
         } else {
             self.view.job
@@ -266,35 +266,35 @@ impl Engine {
 
     fn tell_stragglers(&mut self, now_ns: i64, events: &mut Vec<Event>) {
         let mut told: Vec<Straggler> = Vec::new();
-        for ((id, size), track) in &mut self.tracks {
+        for ((id, size), history) in &mut self.histories {
             let comm = self.view.comms.iter().find(|c| c.id == *id && c.size == *size);
-            let Some(comm) = comm.filter(|_| track.late.has_news()) else { continue };
+            let Some(comm) = comm.filter(|_| history.late.has_news()) else { continue };
             let job_rank = |rank: u32| {
                 let at = comm.members.binary_search_by_key(&rank, |m| m.rank).ok();
                 at.and_then(|at| comm.members.get(at)).map_or(rank, |m| self.view.rank_of(m))
             };
-            let straggler = track.late.straggler(id, job_rank);
+            let straggler = history.late.straggler(id, job_rank);
             let is_member = |rank: u32| comm.members.iter().any(|m| self.view.rank_of(m) == rank);
             let link = self.slow_link.as_ref().filter(|(since, link)| {
                 now_ns - since >= LINK_NS && is_member(link.rank) && link.peer.is_none_or(is_member)
             });
             let link = link.and_then(|(_, link)| {
-                Some(link.straggler(id, track.late.slowed_ms(link.other_rate.is_some())?))
+                Some(link.straggler(id, history.late.slowed_ms(link.other_rate.is_some())?))
             });
             // Ranks do not leave a collective together where the network is slow, and seem late without being it.
             let straggler = match (straggler, link) {
                 (Some(late), Some(link)) if late.late_ms > link.late_ms => Some(late),
                 (late, link) => link.or(late),
             };
-            let times = track.late.slowed().filter(|_| straggler.is_none());
+            let times = history.late.slowed().filter(|_| straggler.is_none());
             // Who is late, or whose link is slow, shows some seconds later than that it is slow.
-            let since = *track.slow_since_ns.get_or_insert(now_ns);
-            track.slow_since_ns = times.map(|_| since);
+            let since = *history.slow_since_ns.get_or_insert(now_ns);
+            history.slow_since_ns = times.map(|_| since);
             let is_due = now_ns - since >= SLOW_WAIT_NS
-                && track.slow_told_ns + SLOW_NS < now_ns
-                && !track.late.is_forming();
+                && history.slow_told_ns + SLOW_NS < now_ns
+                && !history.late.is_forming();
             if let Some(times) = times.filter(|_| is_due) {
-                track.slow_told_ns = now_ns;
+                history.slow_told_ns = now_ns;
                 let name = if comm.name.is_empty() { id } else { &comm.name };
                 let text = format!(
                     "collectives of {name} take {times:.1} times what they took at best, on all ranks alike: nobody is late"
@@ -343,87 +343,90 @@ fn is_same(a: &Stall, b: &Stall) -> bool {
 
 fn judge(
     settings: &Settings,
-    table: &Table<'_>,
-    graph: &Graph,
-    tracks: &mut BTreeMap<(String, u32), Track>,
+    ledger: &Ledger<'_>,
+    waits: &Waits,
+    histories: &mut BTreeMap<(String, u32), History>,
 ) -> Found {
-    let live = || table.circles.iter().enumerate().filter(|(_, c)| !c.is_ended);
-    let broken_since = |circle: usize| broken_since(table, graph, circle);
-    let busy: Vec<i64> = (0..table.rows.len()).map(|row| row_moved(table, row)).collect();
-    for (index, circle) in live() {
-        if tracks.len() >= MAX_TRACKS && !tracks.contains_key(&(circle.id.clone(), circle.size)) {
+    let live = || ledger.groups.iter().enumerate().filter(|(_, c)| !c.is_ended);
+    let broken_since = |group: usize| broken_since(ledger, waits, group);
+    let busy: Vec<i64> = (0..ledger.members.len()).map(|member| member_moved(ledger, member)).collect();
+    for (index, group) in live() {
+        if histories.len() >= MAX_HISTORIES && !histories.contains_key(&(group.id.clone(), group.size)) {
             continue;
         }
-        let moved = if circle.is_inside { graph.moved_ns(index) } else { circle.moved_ns };
-        let busy = circle.chairs.iter().filter_map(|c| busy.get(c.row).copied()).max().unwrap_or(0);
+        let moved = if group.is_inside { waits.moved_ns(index) } else { group.moved_ns };
+        let busy = group.tracks.iter().filter_map(|c| busy.get(c.member).copied()).max().unwrap_or(0);
         // Of whom nothing is heard no pause is known either.
-        let is_unseen = circle.chairs.iter().all(|c| c.stand == Stand::Unseen);
-        let is_excused = table.is_settling || is_unseen || circle.is_inside && broken_since(index).is_some();
-        let track = tracks.entry((circle.id.clone(), circle.size)).or_default();
-        track.look(table, circle, (moved, busy), is_excused);
-        track.late.settle();
+        let is_unseen = group.tracks.iter().all(|c| c.stage == Stage::Unseen);
+        let is_excused = ledger.is_settling || is_unseen || group.is_inside && broken_since(index).is_some();
+        let history = histories.entry((group.id.clone(), group.size)).or_default();
+        history.look(ledger, group, (moved, busy), is_excused);
+        history.late.settle();
     }
-    let usual_ns = job_usual_ns(live().map(|(_, c)| c), tracks);
+    let usual_ns = job_usual_ns(live().map(|(_, c)| c), histories);
     let mut still = Vec::new();
     let mut found = Found::default();
     let anyone_inside = live().any(|(_, c)| c.is_inside);
-    for (index, circle) in live() {
-        let Some(track) = tracks.get_mut(&(circle.id.clone(), circle.size)) else { continue };
-        let patience = track.rhythm.patience(
+    for (index, group) in live() {
+        let Some(history) = histories.get_mut(&(group.id.clone(), group.size)) else { continue };
+        let patience = history.rhythm.patience(
             settings.stall_factor,
             settings.stall_floor_ns,
             settings.first_floor_ns,
             usual_ns,
         );
-        track.patience = patience;
-        found.moved.insert(circle.id.clone(), circle.moved_ns);
-        if !circle.is_inside {
+        history.patience = patience;
+        found.moved.insert(group.id.clone(), group.moved_ns);
+        if !group.is_inside {
             continue;
         }
         let mut patience_ns = patience.inside_ns;
-        let mut moved_ns = graph.moved_ns(index);
+        let mut moved_ns = waits.moved_ns(index);
         if let Some(since) = broken_since(index) {
             patience_ns = patience_ns.min(BROKEN_NS);
-            moved_ns = circle.moved_ns.max(since);
-        } else if circle.chairs.iter().any(|c| c.stand == Stand::Different) {
+            moved_ns = group.moved_ns.max(since);
+        } else if group.tracks.iter().any(|c| c.stage == Stage::Different) {
             // No healthy program does this.
             patience_ns = patience_ns.min(settings.stall_floor_ns);
         }
-        let is_still = table.known_ns - moved_ns > patience_ns;
+        let is_still = ledger.known_ns - moved_ns > patience_ns;
         // Those that it waits for are busy with each other; for so long is too long.
         let own = patience.inside_ns.max(settings.first_floor_ns);
-        if is_still || table.known_ns - circle.moved_ns > own {
-            still.push(Still { circle: index, moved_ns: moved_ns.min(circle.moved_ns), patience_ns });
+        if is_still || ledger.known_ns - group.moved_ns > own {
+            still.push(Still { group: index, moved_ns: moved_ns.min(group.moved_ns), patience_ns });
         }
     }
-    found.stalls = stalls(table, graph, &still);
-    found.is_ended = !table.rows.is_empty() && table.rows.iter().all(crate::table::Row::is_over);
+    found.stalls = stalls(ledger, waits, &still);
+    found.is_ended = !ledger.members.is_empty() && ledger.members.iter().all(crate::ledger::Member::is_over);
     if !anyone_inside && !found.is_ended {
-        found.stalls.extend(picture::all_outside(table, tracks));
+        found.stalls.extend(picture::all_outside(ledger, histories));
     }
     if !found.is_ended {
-        found.stalls.extend(picture::broken_alone(table));
-        found.stalls.extend(start::stall(table, settings));
+        found.stalls.extend(picture::broken_alone(ledger));
+        found.stalls.extend(start::stall(ledger, settings));
     }
     found.stalls.truncate(MAX_STALLS);
     found
 }
 
-/// Since when something that a circle waits for is stopped, gone, or silent with its agent.
-fn broken_since(table: &Table<'_>, graph: &Graph, circle: usize) -> Option<i64> {
-    let rows = graph.ends(circle).iter().flat_map(|end| graph.members(*end)).filter_map(|n| match n {
-        Node::Row(row) => table.rows.get(row),
-        Node::Circle(_) => None,
+/// Since when something that a communicator waits for is stopped, gone, or silent with its agent.
+fn broken_since(ledger: &Ledger<'_>, waits: &Waits, group: usize) -> Option<i64> {
+    let members = waits.roots(group).iter().flat_map(|root| waits.nodes(*root)).filter_map(|n| match n {
+        Node::Member(member) => ledger.members.get(member),
+        Node::Group(_) => None,
     });
-    rows.filter(|row| !row.is_silent && row.is_broken(table.now_ns)).map(|row| row.seat.state_since_ns).min()
+    members
+        .filter(|member| !member.is_silent && member.is_broken(ledger.now_ns))
+        .map(|member| member.word.state_since_ns)
+        .min()
 }
 
 /// The longest pause that is usual in those communicators that carry the job.
 fn job_usual_ns<'a>(
-    live: impl Iterator<Item = &'a Circle<'a>> + Clone,
-    tracks: &BTreeMap<(String, u32), Track>,
+    live: impl Iterator<Item = &'a Group<'a>> + Clone,
+    histories: &BTreeMap<(String, u32), History>,
 ) -> i64 {
-    let of = |circle: &Circle<'_>| tracks.get(&(circle.id.clone(), circle.size));
+    let of = |group: &Group<'_>| histories.get(&(group.id.clone(), group.size));
     let busiest = live.clone().filter_map(of).map(|t| t.bytes).max().unwrap_or(0);
     live.filter_map(of)
         .filter(|t| busiest > 0 && t.bytes as f64 >= busiest as f64 * BUSY_SHARE)

@@ -263,8 +263,9 @@ pub enum Shape {
     /// A send without its receive, or the reverse: whose side is missing has gone on to later calls.
     UnmatchedP2p,
     /// Ranks wait for each other across communicators. Digests keep no order over communicators, so that they do not tell a
-    /// circle of calls in different orders from a call that one rank left out, or made too many.
-    Knot,
+    /// cycle of calls in different orders from a call that one rank left out, or made too many.
+    #[serde(rename = "knot")]
+    Cycle,
     /// All entered; on some ranks the kernel does not start: an earlier one is stuck on the GPU.
     NotStarted,
     /// All entered and started, and the proxies wait for the network.
@@ -287,7 +288,7 @@ pub struct RankState {
     pub host: String,
     /// Pid on it.
     pub pid: u32,
-    /// As [`crate::places::Place::name`].
+    /// As [`crate::standing::Standing::name`].
     pub state: String,
     /// In words.
     pub detail: String,

@@ -6,9 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::digest::TcpWay;
+use crate::digest::TcpFlow;
 use crate::event::{Confidence, Lag, Straggler};
-use crate::table::Table;
+use crate::ledger::Ledger;
 
 /// A way that is busy for less than this share of the time holds nobody up.
 const BUSY: f64 = 0.1;
@@ -85,7 +85,7 @@ impl SlowLink {
 
 /// All connections from one address to another.
 #[derive(Clone, Copy, Debug, Default)]
-struct Way<'a> {
+struct Flow<'a> {
     from: &'a str,
     to: &'a str,
     /// Share of the time.
@@ -96,26 +96,26 @@ struct Way<'a> {
 
 /// What may be slow.
 #[derive(Clone, Copy)]
-enum Place<'a> {
+enum Link<'a> {
     Host(&'a str),
     Between(&'a str, &'a str),
 }
 
-impl Place<'_> {
-    fn is_on(self, way: &Way<'_>) -> bool {
+impl Link<'_> {
+    fn is_on(self, flow: &Flow<'_>) -> bool {
         match self {
-            Self::Host(host) => way.from == host || way.to == host,
-            Self::Between(a, b) => (way.from, way.to) == (a, b) || (way.from, way.to) == (b, a),
+            Self::Host(host) => flow.from == host || flow.to == host,
+            Self::Between(a, b) => (flow.from, flow.to) == (a, b) || (flow.from, flow.to) == (b, a),
         }
     }
 }
 
 /// The first rank of each address, and the ways between addresses of ranks.
-fn ways<'a>(table: &Table<'a>) -> (BTreeMap<&'a str, u32>, Vec<Way<'a>>) {
-    let told = table.rows.iter().filter(|row| !row.is_silent).filter_map(|row| {
-        let seat = row.seat;
-        let tcp = seat.digest.tcp.as_ref().filter(|tcp| tcp.span_ms >= LEAST_SPAN_MS)?;
-        Some((seat.digest.rank?, tcp))
+fn flows<'a>(ledger: &Ledger<'a>) -> (BTreeMap<&'a str, u32>, Vec<Flow<'a>>) {
+    let told = ledger.members.iter().filter(|member| !member.is_silent).filter_map(|member| {
+        let word = member.word;
+        let tcp = word.digest.tcp.as_ref().filter(|tcp| tcp.span_ms >= LEAST_SPAN_MS)?;
+        Some((word.digest.rank?, tcp))
     });
     let mut owners: BTreeMap<&str, u32> = BTreeMap::new();
     for (rank, tcp) in told.clone() {
@@ -124,34 +124,34 @@ fn ways<'a>(table: &Table<'a>) -> (BTreeMap<&'a str, u32>, Vec<Way<'a>>) {
             *owner = rank.min(*owner);
         }
     }
-    let mut ways: BTreeMap<(&str, &str), Way<'_>> = BTreeMap::new();
+    let mut flows: BTreeMap<(&str, &str), Flow<'_>> = BTreeMap::new();
     for (_, tcp) in told {
         // Storage, and whatever else a rank talks to, is not the job's network.
-        let is_between = |way: &&TcpWay| {
-            way.from != way.to && owners.contains_key(&*way.from) && owners.contains_key(&*way.to)
+        let is_between = |flow: &&TcpFlow| {
+            flow.from != flow.to && owners.contains_key(&*flow.from) && owners.contains_key(&*flow.to)
         };
-        for way in tcp.ways.iter().filter(is_between) {
-            let new = Way { from: &way.from, to: &way.to, ..Way::default() };
-            let sum = ways.entry((new.from, new.to)).or_insert(new);
-            sum.busy = sum.busy.max(f64::from(way.busy_ms) / f64::from(tcp.span_ms));
-            sum.busy_s = sum.busy_s.max(f64::from(way.busy_ms) / 1e3);
-            sum.bytes += way.bytes as f64;
+        for flow in tcp.flows.iter().filter(is_between) {
+            let new = Flow { from: &flow.from, to: &flow.to, ..Flow::default() };
+            let sum = flows.entry((new.from, new.to)).or_insert(new);
+            sum.busy = sum.busy.max(f64::from(flow.busy_ms) / f64::from(tcp.span_ms));
+            sum.busy_s = sum.busy_s.max(f64::from(flow.busy_ms) / 1e3);
+            sum.bytes += flow.bytes as f64;
         }
     }
-    (owners, ways.into_values().collect())
+    (owners, flows.into_values().collect())
 }
 
 /// Bytes a second while busy; none where nothing was carried.
-fn rate<'a>(ways: impl Iterator<Item = &'a Way<'a>>) -> Option<f64> {
-    let (bytes, busy_s) = ways.fold((0.0, 0.0), |(n, s), way| (n + way.bytes, s + way.busy_s.max(1e-3)));
+fn rate<'a>(flows: impl Iterator<Item = &'a Flow<'a>>) -> Option<f64> {
+    let (bytes, busy_s) = flows.fold((0.0, 0.0), |(n, s), flow| (n + flow.bytes, s + flow.busy_s.max(1e-3)));
     (bytes > 0.0).then(|| bytes / busy_s)
 }
 
 /// The link that is slow, if one is, and not all alike.
-pub(crate) fn slow_link(table: &Table<'_>) -> Option<SlowLink> {
-    let (owners, ways) = ways(table);
-    let hosts: BTreeSet<&str> = ways.iter().flat_map(|way| [way.from, way.to]).collect();
-    let most = ways.iter().max_by(|a, b| a.busy.total_cmp(&b.busy))?;
+pub(crate) fn slow_link(ledger: &Ledger<'_>) -> Option<SlowLink> {
+    let (owners, flows) = flows(ledger);
+    let hosts: BTreeSet<&str> = flows.iter().flat_map(|flow| [flow.from, flow.to]).collect();
+    let most = flows.iter().max_by(|a, b| a.busy.total_cmp(&b.busy))?;
     let is_alone = hosts.len() <= 2;
     if most.busy < if is_alone { BUSY_ALONE } else { BUSY } {
         return None;
@@ -159,28 +159,28 @@ pub(crate) fn slow_link(table: &Table<'_>) -> Option<SlowLink> {
     // It is the link of an end of the busiest way if nothing is as busy away from that end. If that holds for both ends, only
     // the way between them is slow; if for none, it is not one link.
     let is_quiet_without = |host: &&str| {
-        ways.iter().filter(|way| !Place::Host(host).is_on(way)).all(|way| way.busy * TIMES <= most.busy)
+        flows.iter().filter(|flow| !Link::Host(host).is_on(flow)).all(|flow| flow.busy * TIMES <= most.busy)
     };
-    let place = match [most.from, most.to].into_iter().filter(is_quiet_without).collect::<Vec<_>>()[..] {
+    let link = match [most.from, most.to].into_iter().filter(is_quiet_without).collect::<Vec<_>>()[..] {
         [] => return None,
-        [host] => Place::Host(host),
-        _ => Place::Between(most.from, most.to),
+        [host] => Link::Host(host),
+        _ => Link::Between(most.from, most.to),
     };
-    let slow = ways.iter().filter(|way| place.is_on(way) && way.busy * TIMES > most.busy);
-    let others = ways.iter().filter(|way| !place.is_on(way) && way.bytes >= COMPARABLE * most.bytes);
+    let slow = flows.iter().filter(|flow| link.is_on(flow) && flow.busy * TIMES > most.busy);
+    let others = flows.iter().filter(|flow| !link.is_on(flow) && flow.bytes >= COMPARABLE * most.bytes);
     let (own_rate, other_rate) = (rate(slow.clone())?, rate(others));
     // One that carries more than all others is busier without being slower.
     if !is_alone && other_rate.is_none_or(|other| other < RATE_TIMES * own_rate) {
         return None;
     }
-    let (host, peer) = match place {
-        Place::Host(host) => (host, None),
+    let (host, peer) = match link {
+        Link::Host(host) => (host, None),
         // In both directions: the same one first at every look.
-        Place::Between(a, b) if slow.clone().count() > 1 => (a.min(b), owners.get(a.max(b)).copied()),
-        Place::Between(from, to) => (from, owners.get(to).copied()),
+        Link::Between(a, b) if slow.clone().count() > 1 => (a.min(b), owners.get(a.max(b)).copied()),
+        Link::Between(from, to) => (from, owners.get(to).copied()),
     };
     let peers: BTreeSet<&str> =
-        slow.flat_map(|way| [way.from, way.to]).filter(|other| *other != host).collect();
+        slow.flat_map(|flow| [flow.from, flow.to]).filter(|other| *other != host).collect();
     Some(SlowLink {
         rank: *owners.get(host)?,
         peer,

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use crate::digest::ProcessState;
 use crate::event::{MAX_STATES, RankState, Shape, Stall, StalledOp, seconds};
-use crate::graph::{Graph, Node, Partner, awaited, partner};
-use crate::places::{called, detail, job_rank, place};
-use crate::table::{Chair, Circle, Stand, Table, stand_of};
+use crate::ledger::{Group, Ledger, Stage, Track, stage_of};
+use crate::standing::{called, detail, job_rank, standing};
+use crate::waits::{Node, Partner, Waits, awaited, partner};
 
 /// Others of whom one rank waits for at most this share of them made a call too many, rather than that all are late.
 const FEW: usize = 4;
@@ -18,76 +18,76 @@ const MAX_VICTIMS: usize = 32;
 /// A communicator that stands still for too long.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Still {
-    pub(crate) circle: usize,
+    pub(crate) group: usize,
     pub(crate) moved_ns: i64,
     pub(crate) patience_ns: i64,
 }
 
 /// Stalls: communicators with a common cause are one.
-pub(crate) fn stalls(table: &Table<'_>, graph: &Graph, still: &[Still]) -> Vec<Stall> {
-    let mut groups: Vec<(BTreeSet<u32>, Vec<Still>)> = Vec::new();
+pub(crate) fn stalls(ledger: &Ledger<'_>, waits: &Waits, still: &[Still]) -> Vec<Stall> {
+    let mut causes: Vec<(BTreeSet<u32>, Vec<Still>)> = Vec::new();
     for one in still {
-        let mut ends: BTreeSet<u32> = graph.ends(one.circle).iter().copied().collect();
-        let mut members = vec![*one];
-        groups.retain_mut(|(other, list)| {
-            let apart = other.is_disjoint(&ends);
+        let mut roots: BTreeSet<u32> = waits.roots(one.group).iter().copied().collect();
+        let mut stills = vec![*one];
+        causes.retain_mut(|(other, list)| {
+            let apart = other.is_disjoint(&roots);
             if !apart {
-                ends.append(other);
-                members.append(list);
+                roots.append(other);
+                stills.append(list);
             }
             apart
         });
-        groups.push((ends, members));
+        causes.push((roots, stills));
     }
     let mut out: Vec<Stall> =
-        groups.iter().filter_map(|(ends, list)| stall(table, graph, ends, list)).collect();
+        causes.iter().filter_map(|(roots, list)| stall(ledger, waits, roots, list)).collect();
     out.sort_by(|a, b| a.since.total_cmp(&b.since).then_with(|| a.comm.cmp(&b.comm)));
     out
 }
 
-fn stall(table: &Table<'_>, graph: &Graph, ends: &BTreeSet<u32>, list: &[Still]) -> Option<Stall> {
+fn stall(ledger: &Ledger<'_>, waits: &Waits, roots: &BTreeSet<u32>, list: &[Still]) -> Option<Stall> {
     // The communicator next to what holds all up tells most of it: of several, the one that waits longest.
-    let direct = |circle: usize| ends.iter().any(|end| graph.leads_to(circle, *end));
-    let inside = (0..table.circles.len()).filter(|c| {
-        table.circles.get(*c).is_some_and(|c| c.is_inside)
-            && graph.ends(*c).iter().any(|end| ends.contains(end))
+    let direct = |group: usize| roots.iter().any(|root| waits.leads_to(group, *root));
+    let inside = (0..ledger.groups.len()).filter(|c| {
+        ledger.groups.get(*c).is_some_and(|c| c.is_inside)
+            && waits.roots(*c).iter().any(|root| roots.contains(root))
     });
     let waiting: Vec<usize> = inside.collect();
-    let since = |c: usize| table.circles.get(c).and_then(|c| c.front).map_or(i64::MAX, |f| f.since_ns);
+    let since = |c: usize| ledger.groups.get(c).and_then(|c| c.front).map_or(i64::MAX, |f| f.since_ns);
     let odd =
-        |c: usize| table.circles.get(c).is_some_and(|c| c.chairs.iter().any(|c| c.stand == Stand::Different));
-    let tripped = |c: usize| list.iter().any(|s| s.circle == c);
+        |c: usize| ledger.groups.get(c).is_some_and(|c| c.tracks.iter().any(|c| c.stage == Stage::Different));
+    let tripped = |c: usize| list.iter().any(|s| s.group == c);
     // Where some of those that it waits for wait elsewhere, elsewhere tells more.
-    let passes_on = |c: usize| awaits_others(table, graph, c, ends);
+    let passes_on = |c: usize| awaits_others(ledger, waits, c, roots);
     let at = waiting
         .iter()
         .copied()
         .filter(|c| direct(*c))
         .min_by_key(|c| (!odd(*c), !tripped(*c), passes_on(*c), since(*c), *c));
-    let at = at.or_else(|| list.iter().map(|s| s.circle).min())?;
-    let circle = table.circles.get(at)?;
+    let at = at.or_else(|| list.iter().map(|s| s.group).min())?;
+    let group = ledger.groups.get(at)?;
     let own = list
         .iter()
-        .find(|s| s.circle == at)
-        .or_else(|| list.iter().max_by_key(|s| table.known_ns - s.moved_ns - s.patience_ns))?;
-    let cause = cause(table, graph, ends, at, circle);
-    let op = circle.front.map(|f| StalledOp {
+        .find(|s| s.group == at)
+        .or_else(|| list.iter().max_by_key(|s| ledger.known_ns - s.moved_ns - s.patience_ns))?;
+    let cause = cause(ledger, waits, roots, at, group);
+    let op = group.front.map(|f| StalledOp {
         kind: f.op.map(|op| op.function.clone()).unwrap_or_default(),
         number: f.number,
     });
     let pair = || {
-        let op = circle.chairs.iter().find_map(|c| c.pairs().next());
+        let op = group.tracks.iter().find_map(|c| c.pairs().next());
         op.map(|op| StalledOp { kind: op.function.clone(), number: op.number })
     };
-    let (states, n_states) = states(table, circle, &cause.suspects);
+    let (states, n_states) = states(ledger, group, &cause.suspects);
     let victims =
-        waiting.iter().filter(|c| **c != at).filter_map(|c| table.circles.get(*c).map(|c| c.id.clone()));
+        waiting.iter().filter(|c| **c != at).filter_map(|c| ledger.groups.get(*c).map(|c| c.id.clone()));
     Some(Stall {
-        comm: circle.id.clone(),
-        comm_name: circle.name.to_owned(),
+        comm: group.id.clone(),
+        comm_name: group.name.to_owned(),
         op: op.or_else(pair).unwrap_or_default(),
         since: seconds(own.moved_ns),
-        after_s: seconds(table.now_ns - own.moved_ns),
+        after_s: seconds(ledger.now_ns - own.moved_ns),
         expected_s: seconds(own.patience_ns),
         shape: cause.shape,
         text: cause.text,
@@ -98,10 +98,10 @@ fn stall(table: &Table<'_>, graph: &Graph, ends: &BTreeSet<u32>, list: &[Still])
     })
 }
 
-/// Whether a circle also waits for ranks that are not what holds all up.
-fn awaits_others(table: &Table<'_>, graph: &Graph, circle: usize, ends: &BTreeSet<u32>) -> bool {
-    let awaited = table.circles.get(circle).map(|c| awaited(table, c)).unwrap_or_default();
-    awaited.iter().any(|c| !ends.contains(&graph.knot_of_row(c.row)))
+/// Whether a communicator also waits for ranks that are not what holds all up.
+fn awaits_others(ledger: &Ledger<'_>, waits: &Waits, group: usize, roots: &BTreeSet<u32>) -> bool {
+    let awaited = ledger.groups.get(group).map(|c| awaited(ledger, c)).unwrap_or_default();
+    awaited.iter().any(|c| !roots.contains(&waits.component_of_member(c.member)))
 }
 
 struct Cause {
@@ -110,34 +110,36 @@ struct Cause {
     text: String,
 }
 
-/// Rank of a row: in the job, else in the circle, else in any.
-fn rank_of_row(table: &Table<'_>, circle: &Circle<'_>, row: usize) -> u32 {
-    let seat = table.rows.get(row);
-    let chair = circle.chairs.iter().find(|c| c.row == row).map(|c| c.rank);
-    let any = || seat.and_then(|r| r.seat.digest.comms.first()?.rank);
-    seat.and_then(|r| r.seat.digest.rank).or(chair).or_else(any).unwrap_or_default()
+/// Rank of a member: in the job, else in the communicator, else in any.
+fn rank_of_member(ledger: &Ledger<'_>, group: &Group<'_>, member: usize) -> u32 {
+    let word = ledger.members.get(member);
+    let track = group.tracks.iter().find(|c| c.member == member).map(|c| c.rank);
+    let any = || word.and_then(|r| r.word.digest.comms.first()?.rank);
+    word.and_then(|r| r.word.digest.rank).or(track).or_else(any).unwrap_or_default()
 }
 
-fn cause(table: &Table<'_>, graph: &Graph, ends: &BTreeSet<u32>, at: usize, circle: &Circle<'_>) -> Cause {
-    let rows: Vec<usize> = ends
+fn cause(ledger: &Ledger<'_>, waits: &Waits, roots: &BTreeSet<u32>, at: usize, group: &Group<'_>) -> Cause {
+    let members: Vec<usize> = roots
         .iter()
-        .filter(|end| graph.knots.get(**end as usize).is_some_and(|k| k.len() == 1))
-        .flat_map(|end| graph.members(*end))
-        .filter_map(|node| if let Node::Row(row) = node { Some(row) } else { None })
+        .filter(|root| waits.components.get(**root as usize).is_some_and(|k| k.len() == 1))
+        .flat_map(|root| waits.nodes(*root))
+        .filter_map(|node| if let Node::Member(member) = node { Some(member) } else { None })
         .collect();
-    let ranks = |rows: &[usize]| -> Vec<u32> {
-        let set: BTreeSet<u32> = rows.iter().map(|r| rank_of_row(table, circle, *r)).collect();
+    let ranks = |members: &[usize]| -> Vec<u32> {
+        let set: BTreeSet<u32> = members.iter().map(|r| rank_of_member(ledger, group, *r)).collect();
         set.into_iter().collect()
     };
-    let state = |row: usize| table.rows.get(row).map(|r| r.seat.state);
-    let pick =
-        |keep: &dyn Fn(usize) -> bool| -> Vec<usize> { rows.iter().copied().filter(|r| keep(*r)).collect() };
-    let chair_of = |row: usize| circle.chairs.iter().find(|c| c.row == row);
-    let stands = |row: usize, stand: Stand| chair_of(row).is_some_and(|c| c.stand == stand);
-    let op = called_op(circle);
+    let state = |member: usize| ledger.members.get(member).map(|r| r.word.state);
+    let pick = |keep: &dyn Fn(usize) -> bool| -> Vec<usize> {
+        members.iter().copied().filter(|r| keep(*r)).collect()
+    };
+    let track_of = |member: usize| group.tracks.iter().find(|c| c.member == member);
+    let stands = |member: usize, stage: Stage| track_of(member).is_some_and(|c| c.stage == stage);
+    let op = called_op(group);
 
-    let broken =
-        pick(&|r| table.rows.get(r).is_some_and(|row| !row.is_silent && row.is_broken(table.now_ns)));
+    let broken = pick(&|r| {
+        ledger.members.get(r).is_some_and(|member| !member.is_silent && member.is_broken(ledger.now_ns))
+    });
     if let Some(first) = broken.first() {
         let how = match state(*first) {
             Some(ProcessState::Stopped) => "stopped",
@@ -149,21 +151,23 @@ fn cause(table: &Table<'_>, graph: &Graph, ends: &BTreeSet<u32>, at: usize, circ
         let text = format!("{} {how}; the others wait in {op}", are(&suspects));
         return Cause { shape: Shape::Process, suspects, text };
     }
-    let odd: Vec<&Chair<'_>> = circle.chairs.iter().filter(|c| c.stand == Stand::Different).collect();
+    let odd: Vec<&Track<'_>> = group.tracks.iter().filter(|c| c.stage == Stage::Different).collect();
     if !odd.is_empty() {
-        return mismatch(table, circle, &odd);
+        return mismatch(ledger, group, &odd);
     }
-    let is_silent = |r: usize| table.rows.get(r).is_some_and(|row| row.is_silent);
+    let is_silent = |r: usize| ledger.members.get(r).is_some_and(|member| member.is_silent);
     // Whoever is heard and has not come is known to hold the others up; of one that is not heard nothing is known.
-    let never_heard = pick(&|r| stands(r, Stand::Never) && !is_silent(r));
+    let never_heard = pick(&|r| stands(r, Stage::Never) && !is_silent(r));
     if !never_heard.is_empty() {
-        return missing(table, circle, &ranks(&never_heard), &op);
+        return missing(ledger, group, &ranks(&never_heard), &op);
     }
     let silent = pick(&is_silent);
     if !silent.is_empty() {
         let suspects = ranks(&silent);
-        let hosts: BTreeSet<&str> =
-            silent.iter().filter_map(|r| Some(table.nodes.get(table.rows.get(*r)?.node)?.name)).collect();
+        let hosts: BTreeSet<&str> = silent
+            .iter()
+            .filter_map(|r| Some(ledger.nodes.get(ledger.members.get(*r)?.node)?.name))
+            .collect();
         let hosts: Vec<&str> = hosts.into_iter().take(8).collect();
         let text = format!(
             "nothing is heard of {}, on {}; the others wait in {op}",
@@ -172,13 +176,13 @@ fn cause(table: &Table<'_>, graph: &Graph, ends: &BTreeSet<u32>, at: usize, circ
         );
         return Cause { shape: Shape::Silent, suspects, text };
     }
-    let never = pick(&|r| stands(r, Stand::Never));
+    let never = pick(&|r| stands(r, Stage::Never));
     if !never.is_empty() {
-        return missing(table, circle, &ranks(&never), &op);
+        return missing(ledger, group, &ranks(&never), &op);
     }
     let waits_for_gpu = |r: usize| {
-        let pair = |c: &Chair<'_>| c.pairs().any(|op| stand_of(op) == Stand::NotStarted);
-        stands(r, Stand::NotStarted) || chair_of(r).is_some_and(pair)
+        let pair = |c: &Track<'_>| c.pairs().any(|op| stage_of(op) == Stage::NotStarted);
+        stands(r, Stage::NotStarted) || track_of(r).is_some_and(pair)
     };
     let absent = pick(&|r| !waits_for_gpu(r));
     if !absent.is_empty() {
@@ -186,12 +190,13 @@ fn cause(table: &Table<'_>, graph: &Graph, ends: &BTreeSet<u32>, at: usize, circ
         let text = format!("{} not at the other end of {op}", are(&suspects));
         return Cause { shape: Shape::MissingPeer, suspects, text };
     }
-    let knot = ends.iter().find(|end| graph.knots.get(**end as usize).is_some_and(|k| k.len() > 1));
-    if let Some(knot) = knot {
-        return around(table, graph, circle, *knot);
+    let component =
+        roots.iter().find(|root| waits.components.get(**root as usize).is_some_and(|k| k.len() > 1));
+    if let Some(component) = component {
+        return around(ledger, waits, group, *component);
     }
-    if !rows.is_empty() {
-        let suspects = ranks(&rows);
+    if !members.is_empty() {
+        let suspects = ranks(&members);
         let text = format!(
             "the kernel of {op} does not start on {}: something earlier is stuck on the GPU",
             list(&suspects)
@@ -199,11 +204,11 @@ fn cause(table: &Table<'_>, graph: &Graph, ends: &BTreeSet<u32>, at: usize, circ
         return Cause { shape: Shape::NotStarted, suspects, text };
     }
     // The end is a communicator in which all that are seen have come.
-    let end = ends.iter().flat_map(|end| graph.members(*end)).find_map(|n| match n {
-        Node::Circle(c) => table.circles.get(c),
-        Node::Row(_) => None,
+    let root = roots.iter().flat_map(|root| waits.nodes(*root)).find_map(|n| match n {
+        Node::Group(c) => ledger.groups.get(c),
+        Node::Member(_) => None,
     });
-    crate::network::cause(table, end.unwrap_or(table.circles.get(at).unwrap_or(circle)))
+    crate::network::cause(ledger, root.unwrap_or(ledger.groups.get(at).unwrap_or(group)))
 }
 
 impl From<(Shape, Vec<u32>, String)> for Cause {
@@ -213,9 +218,9 @@ impl From<(Shape, Vec<u32>, String)> for Cause {
     }
 }
 
-fn missing(table: &Table<'_>, circle: &Circle<'_>, never: &[u32], op: &str) -> Cause {
+fn missing(ledger: &Ledger<'_>, group: &Group<'_>, never: &[u32], op: &str) -> Cause {
     let entered: BTreeSet<u32> =
-        circle.chairs.iter().filter(|c| c.stand.is_inside()).map(|c| table.rank_of(c)).collect();
+        group.tracks.iter().filter(|c| c.stage.is_inside()).map(|c| ledger.rank_of(c)).collect();
     let entered: Vec<u32> = entered.into_iter().collect();
     if entered.len() * FEW <= never.len() && !entered.is_empty() {
         let text = format!(
@@ -230,21 +235,21 @@ fn missing(table: &Table<'_>, circle: &Circle<'_>, never: &[u32], op: &str) -> C
         return (Shape::NeverEntered, entered, text).into();
     }
     let has = if never.len() == 1 { "has" } else { "have" };
-    let text = format!("{} {has} not entered {op}, in which {}", list(never), waits(&entered));
+    let text = format!("{} {has} not entered {op}, in which {}", list(never), who_waits(&entered));
     (Shape::NeverEntered, never.to_vec(), text).into()
 }
 
-fn mismatch(table: &Table<'_>, circle: &Circle<'_>, odd: &[&Chair<'_>]) -> Cause {
-    let number = circle.front.map_or(0, |f| f.number);
-    let usual: Vec<u32> = circle
-        .chairs
+fn mismatch(ledger: &Ledger<'_>, group: &Group<'_>, odd: &[&Track<'_>]) -> Cause {
+    let number = group.front.map_or(0, |f| f.number);
+    let usual: Vec<u32> = group
+        .tracks
         .iter()
-        .filter(|c| c.stand.is_inside() && c.stand != Stand::Different)
-        .map(|c| table.rank_of(c))
+        .filter(|c| c.stage.is_inside() && c.stage != Stage::Different)
+        .map(|c| ledger.rank_of(c))
         .collect();
-    let mut suspects: Vec<u32> = odd.iter().map(|c| table.rank_of(c)).collect();
-    let first = odd.first().and_then(|c| c.call(number)).map(crate::places::call).unwrap_or_default();
-    let others = circle.front.and_then(|f| f.op).map(crate::places::call).unwrap_or_default();
+    let mut suspects: Vec<u32> = odd.iter().map(|c| ledger.rank_of(c)).collect();
+    let first = odd.first().and_then(|c| c.call(number)).map(crate::standing::call).unwrap_or_default();
+    let others = group.front.and_then(|f| f.op).map(crate::standing::call).unwrap_or_default();
     let text = format!("call {number}: {} called {first}, {} called {others}", list(&suspects), list(&usual));
     // One against one: either may be wrong.
     if usual.len() <= odd.len() {
@@ -254,36 +259,36 @@ fn mismatch(table: &Table<'_>, circle: &Circle<'_>, odd: &[&Chair<'_>]) -> Cause
     (Shape::Mismatch, suspects, text).into()
 }
 
-/// Ranks that wait for each other around a circle.
-fn around(table: &Table<'_>, graph: &Graph, circle: &Circle<'_>, knot: u32) -> Cause {
-    let mut rows = BTreeSet::new();
-    let mut circles = BTreeSet::new();
-    for node in graph.members(knot) {
+/// Ranks that wait for each other in a cycle.
+fn around(ledger: &Ledger<'_>, waits: &Waits, group: &Group<'_>, component: u32) -> Cause {
+    let mut members = BTreeSet::new();
+    let mut groups = BTreeSet::new();
+    for node in waits.nodes(component) {
         match node {
-            Node::Row(row) => rows.insert(row),
-            Node::Circle(c) => circles.insert(c),
+            Node::Member(member) => members.insert(member),
+            Node::Group(c) => groups.insert(c),
         };
     }
     // A send or receive without its other side, while the one who owes it waits for something later.
     let (mut owing, mut waiting) = (BTreeSet::new(), BTreeSet::new());
-    for c in circles.iter().filter_map(|c| table.circles.get(*c)) {
-        for chair in &c.chairs {
-            for op in chair.pairs() {
-                if let Partner::Missing(row) = partner(c, chair, op) {
-                    owing.insert(row);
-                    waiting.insert(chair.row);
+    for c in groups.iter().filter_map(|c| ledger.groups.get(*c)) {
+        for track in &c.tracks {
+            for op in track.pairs() {
+                if let Partner::Missing(member) = partner(c, track, op) {
+                    owing.insert(member);
+                    waiting.insert(track.member);
                 }
             }
         }
     }
     // Who waits in vain itself passes on what it suffers.
-    owing.retain(|row| rows.contains(row) && !waiting.contains(row));
-    let of = |rows: &BTreeSet<usize>| -> Vec<u32> {
-        let set: BTreeSet<u32> = rows.iter().map(|r| rank_of_row(table, circle, *r)).collect();
+    owing.retain(|member| members.contains(member) && !waiting.contains(member));
+    let of = |members: &BTreeSet<usize>| -> Vec<u32> {
+        let set: BTreeSet<u32> = members.iter().map(|r| rank_of_member(ledger, group, *r)).collect();
         set.into_iter().collect()
     };
     let names: Vec<String> =
-        circles.iter().filter_map(|c| table.circles.get(*c)).map(called).take(4).collect();
+        groups.iter().filter_map(|c| ledger.groups.get(*c)).map(called).take(4).collect();
     if !owing.is_empty() {
         let suspects = of(&owing);
         let text = format!(
@@ -295,25 +300,25 @@ fn around(table: &Table<'_>, graph: &Graph, circle: &Circle<'_>, knot: u32) -> C
         );
         return (Shape::UnmatchedP2p, suspects, text).into();
     }
-    if rows.len() == 1 {
+    if members.len() == 1 {
         // One process with several GPUs: some of its ranks wait for others of its own.
-        let awaited = awaited(table, circle);
-        let ranks = |stand: Stand| -> Vec<u32> {
-            awaited.iter().filter(|c| c.stand == stand).map(|c| c.rank).collect()
+        let awaited = awaited(ledger, group);
+        let ranks = |stage: Stage| -> Vec<u32> {
+            awaited.iter().filter(|c| c.stage == stage).map(|c| c.rank).collect()
         };
-        let never = ranks(Stand::Never);
+        let never = ranks(Stage::Never);
         if !never.is_empty() {
-            return missing(table, circle, &never, &called_op(circle));
+            return missing(ledger, group, &never, &called_op(group));
         }
-        let stuck = ranks(Stand::NotStarted);
+        let stuck = ranks(Stage::NotStarted);
         if !stuck.is_empty() {
-            let text = format!("the kernel of {} does not start on {}", called_op(circle), list(&stuck));
+            let text = format!("the kernel of {} does not start on {}", called_op(group), list(&stuck));
             return (Shape::NotStarted, stuck, text).into();
         }
     }
-    let suspects = of(&rows);
+    let suspects = of(&members);
     if suspects.len() < 2 {
-        let text = format!("for whom {} in {} does not show", waits(&suspects), names.join(" and "));
+        let text = format!("for whom {} in {} does not show", who_waits(&suspects), names.join(" and "));
         return (Shape::Unclear, suspects, text).into();
     }
     let text = format!(
@@ -321,17 +326,17 @@ fn around(table: &Table<'_>, graph: &Graph, circle: &Circle<'_>, knot: u32) -> C
         list(&suspects),
         names.join(" and ")
     );
-    (Shape::Knot, suspects, text).into()
+    (Shape::Cycle, suspects, text).into()
 }
 
-/// The operation that a circle stands at, in words.
-pub(crate) fn called_op(circle: &Circle<'_>) -> String {
-    if let Some(front) = circle.front {
+/// The operation that a communicator stands at, in words.
+pub(crate) fn called_op(group: &Group<'_>) -> String {
+    if let Some(front) = group.front {
         let kind = front.op.map_or("call", |op| &*op.function);
-        return format!("{kind} {} of {}", front.number, called(circle));
+        return format!("{kind} {} of {}", front.number, called(group));
     }
-    let op = circle.chairs.iter().find_map(|c| c.pairs().next());
-    op.map_or_else(|| called(circle), |op| format!("{} {} of {}", op.function, op.number, called(circle)))
+    let op = group.tracks.iter().find_map(|c| c.pairs().next());
+    op.map_or_else(|| called(group), |op| format!("{} {} of {}", op.function, op.number, called(group)))
 }
 
 fn has(ranks: &[u32]) -> String {
@@ -347,7 +352,7 @@ pub(crate) fn verb(ranks: &[u32], one: &'static str, several: &'static str) -> &
     if ranks.len() == 1 { one } else { several }
 }
 
-fn waits(ranks: &[u32]) -> String {
+fn who_waits(ranks: &[u32]) -> String {
     format!("{} {}", list(ranks), if ranks.len() == 1 { "waits" } else { "wait" })
 }
 
@@ -356,58 +361,58 @@ pub(crate) fn list(ranks: &[u32]) -> String {
     format!("{} {}", if ranks.len() == 1 { "rank" } else { "ranks" }, crate::tree::ranges(ranks))
 }
 
-fn states(table: &Table<'_>, circle: &Circle<'_>, suspects: &[u32]) -> (Vec<RankState>, Vec<(String, u32)>) {
-    let awaited: BTreeSet<(u32, usize)> = awaited(table, circle).iter().map(|c| (c.rank, c.row)).collect();
+fn states(ledger: &Ledger<'_>, group: &Group<'_>, suspects: &[u32]) -> (Vec<RankState>, Vec<(String, u32)>) {
+    let awaited: BTreeSet<(u32, usize)> = awaited(ledger, group).iter().map(|c| (c.rank, c.member)).collect();
     let mut counts: std::collections::BTreeMap<&'static str, u32> = std::collections::BTreeMap::new();
-    let mut chairs: Vec<(u8, u32, &Chair<'_>)> = Vec::new();
-    for chair in &circle.chairs {
-        *counts.entry(place(table, circle, chair, false).name()).or_insert(0) += 1;
-        let rank = table.rank_of(chair);
+    let mut tracks: Vec<(u8, u32, &Track<'_>)> = Vec::new();
+    for track in &group.tracks {
+        *counts.entry(standing(ledger, group, track, false).name()).or_insert(0) += 1;
+        let rank = ledger.rank_of(track);
         let order = if suspects.contains(&rank) {
             0
         } else {
-            u8::from(!awaited.contains(&(chair.rank, chair.row))) + 1
+            u8::from(!awaited.contains(&(track.rank, track.member))) + 1
         };
-        chairs.push((order, rank, chair));
+        tracks.push((order, rank, track));
     }
-    chairs.sort_by_key(|(order, rank, _)| (*order, *rank));
-    let state = |rank: u32, chair: &Chair<'_>, circle: &Circle<'_>| {
-        let at = place(table, circle, chair, true);
-        let row = table.rows.get(chair.row);
+    tracks.sort_by_key(|(order, rank, _)| (*order, *rank));
+    let state = |rank: u32, track: &Track<'_>, group: &Group<'_>| {
+        let at = standing(ledger, group, track, true);
+        let member = ledger.members.get(track.member);
         RankState {
             rank,
-            host: row.and_then(|r| table.nodes.get(r.node)).map_or("", |n| n.name).to_owned(),
-            pid: row.map_or(0, |r| r.seat.digest.pid),
+            host: member.and_then(|r| ledger.nodes.get(r.node)).map_or("", |n| n.name).to_owned(),
+            pid: member.map_or(0, |r| r.word.digest.pid),
             state: at.name().to_owned(),
             detail: detail(&at),
         }
     };
     let mut out: Vec<RankState> = Vec::new();
     // Suspects of another communicator, as they stand there.
-    let here: BTreeSet<u32> = chairs.iter().map(|(_, rank, _)| *rank).collect();
+    let here: BTreeSet<u32> = tracks.iter().map(|(_, rank, _)| *rank).collect();
     for rank in suspects.iter().filter(|r| !here.contains(r)) {
-        let row = table.rows.iter().find(|r| r.seat.digest.rank == Some(*rank));
-        let chair = row.and_then(|r| {
+        let member = ledger.members.iter().find(|r| r.word.digest.rank == Some(*rank));
+        let track = member.and_then(|r| {
             let all = r
-                .chairs
+                .tracks
                 .iter()
-                .filter_map(|(c, i)| Some((table.circles.get(*c)?, table.circles.get(*c)?.chairs.get(*i)?)));
-            all.max_by_key(|(c, chair)| (chair.stand.is_inside(), c.size))
+                .filter_map(|(c, i)| Some((ledger.groups.get(*c)?, ledger.groups.get(*c)?.tracks.get(*i)?)));
+            all.max_by_key(|(c, track)| (track.stage.is_inside(), c.size))
         });
-        out.extend(chair.map(|(circle, chair)| state(*rank, chair, circle)));
+        out.extend(track.map(|(group, track)| state(*rank, track, group)));
     }
     out.extend(
-        chairs.iter().take(MAX_STATES.saturating_sub(out.len())).map(|(_, rank, c)| state(*rank, c, circle)),
+        tracks.iter().take(MAX_STATES.saturating_sub(out.len())).map(|(_, rank, c)| state(*rank, c, group)),
     );
     (out, counts.into_iter().map(|(name, n)| (name.to_owned(), n)).collect())
 }
 
-/// For the view: ranks of the job that a circle's front waits for.
-pub(crate) fn waiting_for(table: &Table<'_>, circle: &Circle<'_>, most: usize) -> Vec<u32> {
-    let mut out: BTreeSet<u32> = awaited(table, circle).iter().map(|c| table.rank_of(c)).collect();
-    if circle.front.is_none() && circle.is_inside {
-        let peers = circle.chairs.iter().flat_map(|c| c.pairs().filter_map(|op| op.peer));
-        out.extend(peers.map(|p| job_rank(table, circle, p)));
+/// For the view: ranks of the job that a communicator's front waits for.
+pub(crate) fn waiting_for(ledger: &Ledger<'_>, group: &Group<'_>, most: usize) -> Vec<u32> {
+    let mut out: BTreeSet<u32> = awaited(ledger, group).iter().map(|c| ledger.rank_of(c)).collect();
+    if group.front.is_none() && group.is_inside {
+        let peers = group.tracks.iter().flat_map(|c| c.pairs().filter_map(|op| op.peer));
+        out.extend(peers.map(|p| job_rank(ledger, group, p)));
     }
     out.into_iter().take(most).collect()
 }

@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::digest::{ProcessState, RankDigest};
 use crate::engine::Settings;
 use crate::event::{MAX_STATES, RankState, Shape, Stall, seconds};
+use crate::ledger::{Ledger, Member};
 use crate::outside;
 use crate::stall::{list, verb};
-use crate::table::{Row, Table};
 
 /// Over so much time a rank's use of the processor is taken, nanoseconds: the kernel counts in hundredths of a second.
 const WINDOW_NS: i64 = 2_000_000_000;
@@ -101,70 +101,70 @@ fn is_on_its_way(digest: &RankDigest) -> bool {
 }
 
 /// The live ranks of a job of several in which no live rank has had a communicator; none if it is no such job.
-fn ranks<'t, 'a>(table: &'t Table<'a>) -> Option<Vec<&'t Row<'a>>> {
-    let live = || table.rows.iter().filter(|row| !row.is_over() && !row.is_silent);
-    if table.circles.iter().any(|circle| !circle.is_ended)
-        || live().any(|row| row.seat.digest.is_ended || !row.seat.digest.comms.is_empty())
+fn ranks<'t, 'a>(ledger: &'t Ledger<'a>) -> Option<Vec<&'t Member<'a>>> {
+    let live = || ledger.members.iter().filter(|member| !member.is_over() && !member.is_silent);
+    if ledger.groups.iter().any(|group| !group.is_ended)
+        || live().any(|member| member.word.digest.is_ended || !member.word.digest.comms.is_empty())
     {
         return None;
     }
-    let rows: Vec<&Row<'_>> = live().filter(|row| row.seat.digest.rank.is_some()).collect();
-    let world = rows.iter().filter_map(|row| row.seat.digest.world_size).max();
-    let is_of_several = world.map_or(rows.len() > 1, |world| world > 1);
-    (is_of_several && !rows.is_empty()).then_some(rows)
+    let members: Vec<&Member<'_>> = live().filter(|member| member.word.digest.rank.is_some()).collect();
+    let world = members.iter().filter_map(|member| member.word.digest.world_size).max();
+    let is_of_several = world.map_or(members.len() > 1, |world| world > 1);
+    (is_of_several && !members.is_empty()).then_some(members)
 }
 
 /// Whether stacks of the ranks would tell whether they wait.
-pub(crate) fn asks_stacks(table: &Table<'_>, settings: &Settings) -> bool {
-    let Some(rows) = ranks(table) else { return false };
-    let newest = rows.iter().map(|row| row.seat.waiting.seen_ns).max().unwrap_or(table.now_ns);
-    let for_ns = table.now_ns - newest;
-    let would_show = rows.iter().all(|row| row.seat.digest.would_show);
+pub(crate) fn asks_stacks(ledger: &Ledger<'_>, settings: &Settings) -> bool {
+    let Some(members) = ranks(ledger) else { return false };
+    let newest = members.iter().map(|member| member.word.waiting.seen_ns).max().unwrap_or(ledger.now_ns);
+    let for_ns = ledger.now_ns - newest;
+    let would_show = members.iter().all(|member| member.word.digest.would_show);
     for_ns > settings.first_floor_ns / ASK_AFTER
         && (would_show || for_ns < settings.first_floor_ns.saturating_mul(ASK_UNTIL))
 }
 
 /// All ranks that are there have waited for too long.
-pub(crate) fn stall(table: &Table<'_>, settings: &Settings) -> Option<Stall> {
-    let rows = ranks(table)?;
+pub(crate) fn stall(ledger: &Ledger<'_>, settings: &Settings) -> Option<Stall> {
+    let members = ranks(ledger)?;
     let since: Option<Vec<i64>> =
-        rows.iter().map(|row| row.seat.waiting.since_ns(&row.seat.digest)).collect();
+        members.iter().map(|member| member.word.waiting.since_ns(&member.word.digest)).collect();
     // The last one to come, or to do something, counts.
     let since_ns = since?.into_iter().max()?;
-    if table.now_ns - since_ns <= settings.first_floor_ns {
+    if ledger.now_ns - since_ns <= settings.first_floor_ns {
         return None;
     }
-    let (suspects, why) = suspects(table, &rows);
-    let there: BTreeSet<u32> = rows.iter().filter_map(|row| row.seat.digest.rank).collect();
+    let (suspects, why) = suspects(ledger, &members);
+    let there: BTreeSet<u32> = members.iter().filter_map(|member| member.word.digest.rank).collect();
     let there: Vec<u32> = there.into_iter().collect();
     let mut text =
         format!("no communicator yet, and {} {} for it", list(&there), verb(&there, "waits", "wait"));
     if !why.is_empty() {
         text = format!("{text}; {why}");
     }
-    let states = rows.iter().take(MAX_STATES).map(|row| RankState {
-        rank: row.seat.digest.rank.unwrap_or_default(),
-        host: table.nodes.get(row.node).map_or("", |n| n.name).to_owned(),
-        pid: row.seat.digest.pid,
+    let states = members.iter().take(MAX_STATES).map(|member| RankState {
+        rank: member.word.digest.rank.unwrap_or_default(),
+        host: ledger.nodes.get(member.node).map_or("", |n| n.name).to_owned(),
+        pid: member.word.digest.pid,
         state: WAITS.to_owned(),
-        detail: row.seat.waiting.detail(&row.seat.digest, table.now_ns),
+        detail: member.word.waiting.detail(&member.word.digest, ledger.now_ns),
     });
     Some(Stall {
         since: seconds(since_ns),
-        after_s: seconds(table.now_ns - since_ns),
+        after_s: seconds(ledger.now_ns - since_ns),
         expected_s: seconds(settings.first_floor_ns),
         shape: Shape::Start,
         text,
         states: states.collect(),
-        n_states: vec![(WAITS.to_owned(), rows.len() as u32)],
+        n_states: vec![(WAITS.to_owned(), members.len() as u32)],
         suspects,
         ..Stall::default()
     })
 }
 
 /// Whom to look at first, and why: numbers that contradict each other, then ranks that ought to be there and are not.
-fn suspects(table: &Table<'_>, rows: &[&Row<'_>]) -> (Vec<u32>, String) {
-    let digests = || rows.iter().map(|row| &row.seat.digest);
+fn suspects(ledger: &Ledger<'_>, members: &[&Member<'_>]) -> (Vec<u32>, String) {
+    let digests = || members.iter().map(|member| &member.word.digest);
     let mut by_rank: BTreeMap<u32, u32> = BTreeMap::new();
     let mut by_world: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
     for digest in digests() {
@@ -193,10 +193,10 @@ fn suspects(table: &Table<'_>, rows: &[&Row<'_>]) -> (Vec<u32>, String) {
     }
     let world = by_world.keys().next().copied().unwrap_or_default().min(MAX_WORLD);
     let absent: BTreeSet<u32> = (0..world).filter(|rank| !by_rank.contains_key(rank)).collect();
-    let (due, knows) = due(table, rows);
+    let (due, knows) = due(ledger, members);
     let missing: Vec<u32> = if knows {
         absent.intersection(&due).copied().collect()
-    } else if table.nodes.len() == 1 {
+    } else if ledger.nodes.len() == 1 {
         // Nothing says how many belong on a node, and there is no other one in sight.
         absent.iter().copied().collect()
     } else {
@@ -213,22 +213,22 @@ fn suspects(table: &Table<'_>, rows: &[&Row<'_>]) -> (Vec<u32>, String) {
     let why =
         format!("{} of {world} {} on no node that is watched", list(&absent), verb(&absent, "is", "are"));
     // Most of the job is in sight, on several nodes: what is not has more likely not come than not been looked at.
-    let sees_most = n_places(rows) > 1 && absent.len() * 2 < world as usize;
+    let sees_most = n_places(members) > 1 && absent.len() * 2 < world as usize;
     (if sees_most { absent } else { Vec::new() }, why)
 }
 
 /// How many nodes the ranks in sight are on, by what each says of its place on its own.
-fn n_places(rows: &[&Row<'_>]) -> usize {
-    let first = |row: &&Row<'_>| row.seat.digest.rank?.checked_sub(row.seat.digest.local_rank?);
-    rows.iter().filter_map(first).collect::<BTreeSet<u32>>().len()
+fn n_places(members: &[&Member<'_>]) -> usize {
+    let first = |member: &&Member<'_>| member.word.digest.rank?.checked_sub(member.word.digest.local_rank?);
+    members.iter().filter_map(first).collect::<BTreeSet<u32>>().len()
 }
 
 /// Ranks that belong on the nodes in sight, by what each process says of its place on its node; and whether any says so.
-fn due(table: &Table<'_>, rows: &[&Row<'_>]) -> (BTreeSet<u32>, bool) {
+fn due(ledger: &Ledger<'_>, members: &[&Member<'_>]) -> (BTreeSet<u32>, bool) {
     let (mut due, mut knows) = (BTreeSet::new(), false);
-    for node in 0..table.nodes.len() {
-        for row in rows.iter().filter(|row| row.node == node) {
-            let digest = &row.seat.digest;
+    for node in 0..ledger.nodes.len() {
+        for member in members.iter().filter(|member| member.node == node) {
+            let digest = &member.word.digest;
             let (Some(rank), Some(local), Some(size)) = (
                 digest.rank,
                 digest.local_rank,

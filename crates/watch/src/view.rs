@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::{ProcessState, SeenBy};
 use crate::event::{Slowest, Stall};
-use crate::places::Place;
+use crate::standing::Standing;
 
 /// The whole job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -128,7 +128,7 @@ pub struct Comm {
     /// All ranks seen have finalized it, or are gone.
     pub is_ended: bool,
     /// Its ranks, by rank within it.
-    pub members: Vec<Member>,
+    pub members: Vec<CommRank>,
     /// Operations that every rank has ended (collectives); most sends and receives of one rank where it has no others.
     pub ops_done: u64,
     /// Operations a second.
@@ -185,7 +185,7 @@ pub struct Front {
 /// One rank of a communicator.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Member {
+pub struct CommRank {
     /// Rank within the communicator.
     pub rank: u32,
     /// Index into [`View::processes`].
@@ -197,7 +197,8 @@ pub struct Member {
     /// Sends and receives handed over.
     pub p2p: u64,
     /// Where it stands with regard to the communicator's front.
-    pub place: Place,
+    #[serde(rename = "place")]
+    pub standing: Standing,
     /// How late it enters in the mean, milliseconds, and its share of the last collectives in which it was the last.
     pub late_ms: Option<f64>,
     /// As above.
@@ -206,7 +207,7 @@ pub struct Member {
 
 impl View {
     /// The rank in the job of a member, else its rank within the communicator: what people call it.
-    pub fn rank_of(&self, member: &Member) -> u32 {
+    pub fn rank_of(&self, member: &CommRank) -> u32 {
         self.processes.get(member.process).and_then(|p| p.rank).unwrap_or(member.rank)
     }
 

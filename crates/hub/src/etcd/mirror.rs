@@ -27,17 +27,17 @@ pub(super) trait Sink {
 }
 
 /// Where the telling stands.
-struct Place {
+struct Position {
     /// The next revision.
     next: i64,
     cluster_id: u64,
 }
 
 pub(super) async fn mirror(client: Client, prefix: Vec<u8>, mut sink: impl Sink) {
-    let mut place: Option<Place> = None;
+    let mut position: Option<Position> = None;
     let mut backoff = Backoff::default();
     while !sink.is_closed() {
-        if let Err(failure) = follow(&client, &prefix, &mut sink, &mut place, &mut backoff).await {
+        if let Err(failure) = follow(&client, &prefix, &mut sink, &mut position, &mut backoff).await {
             sink.away(&failure.why);
             tokio::time::sleep(backoff.next()).await;
         }
@@ -49,20 +49,20 @@ async fn follow(
     client: &Client,
     prefix: &[u8],
     sink: &mut impl Sink,
-    place: &mut Option<Place>,
+    position: &mut Option<Position>,
     backoff: &mut Backoff,
 ) -> Result<(), Failure> {
-    if place.is_none() {
+    if position.is_none() {
         let (all, header) = client.list(prefix, false, LIST).await?;
         sink.list(all, header.revision);
-        *place = Some(Place { next: header.revision + 1, cluster_id: header.cluster_id });
+        *position = Some(Position { next: header.revision + 1, cluster_id: header.cluster_id });
     }
-    let Some(at) = place else { return Ok(()) };
+    let Some(at) = position else { return Ok(()) };
     let (mut answers, first) = client.watch(prefix, at.next, WATCH).await?;
     let header = first.header.clone().unwrap_or_default();
     // An etcd with less than we have seen is another one, or has lost its data: a watch from our place would be silent.
     if is_other(at, &header) {
-        *place = None;
+        *position = None;
         return Ok(());
     }
     backoff.reset();
@@ -75,7 +75,7 @@ async fn follow(
         client.saw(now.header.as_ref());
         if now.canceled {
             let is_forgotten = now.compact_revision > 0;
-            *place = None;
+            *position = None;
             if is_forgotten {
                 return Ok(());
             }
@@ -113,6 +113,6 @@ async fn follow(
     }
 }
 
-fn is_other(at: &Place, header: &ResponseHeader) -> bool {
+fn is_other(at: &Position, header: &ResponseHeader) -> bool {
     header.cluster_id != at.cluster_id || header.revision + 1 < at.next
 }

@@ -5,8 +5,8 @@
 //! `v1/incidents/NUMBER`.
 
 mod client;
-mod member;
 mod mirror;
+mod participant;
 mod proto;
 mod retry;
 
@@ -26,8 +26,8 @@ use crate::seat::{Seat, escape, unescape};
 use crate::{HubError, OpenError};
 
 use client::{Client, Failure};
-use member::Member;
 use mirror::{Sink, mirror};
+use participant::Participant;
 use proto::{Compare, KeyValue, Op, PutRequest};
 
 /// Attempts at a number that others take at the same moment.
@@ -160,14 +160,14 @@ impl Etcd {
         let client = core.clients[number % core.clients.len()].clone();
         let leave = Arc::new(Notify::new());
         let (done, left) = mpsc::channel();
-        let member = Member::new(
+        let participant = Participant::new(
             seat.clone(),
             client.clone(),
             core.keys.clone(),
             core.control.clone(),
             core.compact_after,
         );
-        core.runtime.spawn(member.run(leave.clone(), done));
+        core.runtime.spawn(participant.run(leave.clone(), done));
         Self { core, seat: seat.clone(), client, leave, left: std::sync::Mutex::new(left) }
     }
 

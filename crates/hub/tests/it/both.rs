@@ -6,7 +6,7 @@ use ringleader_hub::{
     Answer, Change, Hub, HubError, Incident, Link, MAX_INCIDENTS, Outcome, Published, Role,
 };
 
-use crate::{digest, is_digest, open, until, wait};
+use crate::{digest, is_digest, open, ttl, until, wait};
 
 /// Digests arrive, the newest alone counts; the dead are silent, who leaves has left, and who comes back is there.
 pub(crate) fn digests(address: &str) {
@@ -26,7 +26,7 @@ pub(crate) fn digests(address: &str) {
     let same = digest("a", 1, 8);
     a.publish(&same).unwrap();
     assert_eq!(a.publish(&same).unwrap(), Published::Unchanged);
-    assert!(feed.next(Duration::from_secs(5)).iter().all(|change| matches!(change, Change::Digest(_))));
+    assert!(feed.next(ttl(address)).iter().all(|change| matches!(change, Change::Digest(_))));
     assert_eq!(a.link(), Link::Up);
     for sequence in 2..=40 {
         a.publish(&digest("a", sequence, 8)).unwrap();
@@ -49,7 +49,7 @@ pub(crate) fn digests(address: &str) {
     let all = until(&mut feed, "a's goodbye", |change| *change == Change::Left { node: "a".to_owned() });
     assert!(!all.iter().any(|change| matches!(change, Change::Silent { .. })), "{all:?}");
     // The goodbye is all: no silence after it.
-    assert_eq!(feed.next(Duration::from_secs(7)), []);
+    assert_eq!(feed.next(ttl(address) * 7 / 5), []);
 }
 
 fn analysers(hubs: &[&Hub]) -> usize {
@@ -62,7 +62,7 @@ pub(crate) fn election(address: &str) {
     a.campaign(true);
     wait("a's election", || a.role().is_analyser());
     b.campaign(true);
-    let end = Instant::now() + Duration::from_secs(8);
+    let end = Instant::now() + ttl(address) * 8 / 5;
     while Instant::now() < end {
         assert_eq!(analysers(&[&a, &b, &c]), 1);
         std::thread::sleep(Duration::from_millis(50));

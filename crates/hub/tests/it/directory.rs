@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ringleader_hub::{Change, HubError, Link};
 
-use crate::{both, digest, is_digest, open, until, wait};
+use crate::{both, digest, is_digest, open, ttl, until, wait};
 
 fn folder() -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
@@ -12,19 +12,16 @@ fn folder() -> (tempfile::TempDir, String) {
     (folder, address)
 }
 
+/// All at once, each in a folder of its own: they mostly wait.
 #[test]
-fn digests() {
-    both::digests(&folder().1);
-}
-
-#[test]
-fn election() {
-    both::election(&folder().1);
-}
-
-#[test]
-fn records() {
-    both::records(&folder().1);
+fn digests_election_records() {
+    let folders = [folder(), folder(), folder()];
+    let [digests, election, records] = folders.each_ref().map(|(_, address)| address);
+    std::thread::scope(|scope| {
+        scope.spawn(|| both::digests(digests));
+        scope.spawn(|| both::election(election));
+        scope.spawn(|| both::records(records));
+    });
 }
 
 #[test]
@@ -91,7 +88,7 @@ fn a_digest_of_an_earlier_job_is_no_news() {
     b.publish(&digest("b", 1, 2)).unwrap();
     let all = until(&mut feed, "b's digest", |change| is_digest(change, "b", 1));
     assert_eq!(all.len(), 1, "{all:?}");
-    assert_eq!(feed.next(Duration::from_secs(7)), []);
+    assert_eq!(feed.next(ttl(&address) * 7 / 5), []);
     let a = open(&address, "a");
     a.publish(&digest("a", 5, 2)).unwrap();
     until(&mut feed, "a's new life", |change| is_digest(change, "a", 5));

@@ -194,7 +194,7 @@ fn a_member_that_is_dead_gives_way_to_the_next() {
     let Some(server) = Server::start() else { return };
     let address = format!("etcd://127.0.0.1:1,{}/job?connections=2", server.address());
     let a = open(&address, "a");
-    let b: Hub = a.beside(crate::options("b")).unwrap();
+    let b: Hub = a.beside(crate::options(&address, "b")).unwrap();
     let mut feed = b.follow();
     a.publish(&digest("a", 1, 2)).unwrap();
     b.publish(&digest("b", 1, 2)).unwrap();

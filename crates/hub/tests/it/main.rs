@@ -15,10 +15,14 @@ use ringleader_watch::digest::{
     CommDigest, Digest, DoneDigest, OpDigest, ProcessState, RankDigest, SCHEMA, SeenBy,
 };
 
-/// Times short enough for a test, and long enough for a busy machine.
-pub(crate) fn options(node: &str) -> Options {
+/// Time to silence: long enough for a busy machine, and longer than a feed holds back what it finds at first.
+pub(crate) fn ttl(address: &str) -> Duration {
+    Duration::from_millis(if address.starts_with("dir:") { 4000 } else { 5000 })
+}
+
+pub(crate) fn options(address: &str, node: &str) -> Options {
     Options {
-        ttl: Duration::from_secs(5),
+        ttl: ttl(address),
         deadline: Duration::from_secs(5),
         gap: Duration::from_millis(50),
         beat: Duration::from_millis(500),
@@ -94,5 +98,5 @@ pub(crate) fn wait(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 pub(crate) fn open(address: &str, node: &str) -> Hub {
-    Hub::open(address, options(node)).unwrap()
+    Hub::open(address, options(address, node)).unwrap()
 }

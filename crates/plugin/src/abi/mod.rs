@@ -41,10 +41,45 @@ unsafe impl<I, D, A> Sync for Profiler<I, D, A> {}
 /// `init` of interfaces 1 to 3.
 pub type Init1 = unsafe extern "C" fn(*mut *mut c_void, *mut c_int) -> c_int;
 
+/// `init` of interface 4.
+pub(crate) type Init4 = unsafe extern "C" fn(
+    *mut *mut c_void,
+    *mut c_int,
+    *const c_char,
+    u64,
+    c_int,
+    c_int,
+    c_int,
+    Option<Logger>,
+) -> c_int;
+
+/// `init` of interfaces 5 to 7.
+pub(crate) type Init5 = unsafe extern "C" fn(
+    *mut *mut c_void,
+    u64,
+    *mut c_int,
+    *const c_char,
+    c_int,
+    c_int,
+    c_int,
+    Option<Logger>,
+) -> c_int;
+
 const _: () = assert!(size_of::<Profiler<Init1, (), ()>>() == 48);
 
-/// The name in NCCL's log.
-pub(crate) const NAME: *const c_char = c"ringleader".as_ptr();
+/// `ncclProfilerEventDescr_vN_t`: what an event says. Interfaces 1 to 4 have a byte for its type, later ones 64 bits.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Descriptor<Kind, Of> {
+    /// Type of the event.
+    pub kind: Kind,
+    /// Parent: for operations a group before interface 5, the program's call from then on.
+    pub parent: *mut c_void,
+    /// Own rank.
+    pub rank: c_int,
+    /// The rest, by type.
+    pub of: Of,
+}
 
 /// `proxyOp` of a descriptor, in all versions.
 #[derive(Clone, Copy, Debug)]
@@ -102,8 +137,26 @@ const _: () = {
     assert!(std::mem::offset_of!(KernelCh, p_timer) == 8);
 };
 
-impl ProxyOp {
-    fn event(&self) -> Event {
+/// What all types of events have in common.
+pub(crate) struct Head {
+    pub(crate) parent: *mut c_void,
+    pub(crate) rank: c_int,
+}
+
+/// A part of a descriptor's union, translated.
+pub(crate) trait Part {
+    /// What it says.
+    fn event(&self, head: &Head) -> Event;
+
+    /// What it says if it is a call of the program.
+    #[inline]
+    fn quick(&self) -> Quick {
+        Quick::Other
+    }
+}
+
+impl Part for ProxyOp {
+    fn event(&self, _: &Head) -> Event {
         Event::ProxyOp {
             pid: self.pid,
             peer: self.peer,
@@ -114,17 +167,161 @@ impl ProxyOp {
     }
 }
 
-impl KernelCh {
-    fn event(self) -> Event {
+impl Part for ProxyStep {
+    fn event(&self, _: &Head) -> Event {
+        Event::ProxyStep(self.step)
+    }
+}
+
+impl Part for KernelCh {
+    fn event(&self, _: &Head) -> Event {
         Event::Kernel { channel: self.channel_id, gpu_ns: self.p_timer }
     }
+}
+
+impl Part for NetPlugin {
+    fn event(&self, _: &Head) -> Event {
+        Event::Net
+    }
+}
+
+/// `ncclProfilerEventStateArgs_vN_t`.
+pub(crate) trait StateArgs {
+    /// The GPU's timer at the stop of a channel's kernel, or 0 where the interface does not tell it.
+    #[inline]
+    fn gpu_ns(&self) -> u64 {
+        0
+    }
+}
+
+/// One version of the interface, described: its layouts, and which part of the union each type of event fills. The
+/// callbacks below are made from it. It is implemented for the union, by [`parts!`].
+pub(crate) trait Interface: Sized {
+    /// Its number.
+    const VERSION: u8;
+    /// Type of `kind` in a descriptor.
+    type Kind: Copy + Into<u64>;
+    /// Arguments of `recordEventState`.
+    type Args: StateArgs;
+
+    /// What an event of this type says.
+    ///
+    /// # Safety
+    /// The part of this type is filled.
+    unsafe fn event(&self, kind: u64, head: &Head) -> Event;
+
+    /// The same, if it is a call of the program or a group of calls: such a flood is looked at first.
+    ///
+    /// # Safety
+    /// As above.
+    unsafe fn quick(&self, kind: u64) -> Quick;
+}
+
+/// Describes the version of the file it stands in, whose types are called `Descriptor`, `Of` and `Args`: its number, and
+/// for each type of event the field of the union, or what lies in it.
+macro_rules! parts {
+    ($version:literal, $type:ty: $($kind:ident => $field:ident $(. $within:ident)?),+ $(,)?) => {
+        impl super::Interface for Of {
+            const VERSION: u8 = $version;
+            type Kind = $type;
+            type Args = Args;
+
+            #[inline]
+            unsafe fn event(&self, kind: u64, head: &super::Head) -> crate::core::Event {
+                use crate::core::events;
+                match kind {
+                    events::GROUP => crate::core::Event::Group,
+                    events::GROUP_API => crate::core::Event::GroupApi,
+                    $(
+                        // SAFETY: the caller's: NCCL fills this part for this type.
+                        events::$kind => super::Part::event(unsafe { &self.$field $(. $within)? }, head),
+                    )+
+                    _ => crate::core::Event::Other,
+                }
+            }
+
+            #[inline]
+            unsafe fn quick(&self, kind: u64) -> crate::core::Quick {
+                use crate::core::events;
+                match kind {
+                    events::GROUP_API => crate::core::Quick::GroupApi,
+                    $(
+                        // SAFETY: as above.
+                        events::$kind => super::Part::quick(unsafe { &self.$field $(. $within)? }),
+                    )+
+                    _ => crate::core::Quick::Other,
+                }
+            }
+        }
+    };
+}
+use parts;
+
+/// What NCCL finds, for one version.
+const fn profiler<V: Interface, I: Copy>(init: I) -> Profiler<I, Descriptor<V::Kind, V>, V::Args> {
+    Profiler {
+        name: c"ringleader".as_ptr(),
+        init,
+        start_event: start_event::<V>,
+        stop_event,
+        record_event_state: record_event_state::<V>,
+        finalize,
+    }
+}
+
+/// `init` of interfaces 1 to 3.
+///
+/// # Safety
+/// As NCCL calls it: pointers are null or good.
+unsafe extern "C" fn init1<V: Interface>(context: *mut *mut c_void, mask: *mut c_int) -> c_int {
+    let told = Init { version: V::VERSION, id: 0, name: std::ptr::null(), nodes: 0, size: 0, rank: -1 };
+    // SAFETY: NCCL's pointers, as they are.
+    unsafe { begin(context, mask, None, &told) }
+}
+
+/// `init` of interface 4.
+///
+/// # Safety
+/// As above.
+unsafe extern "C" fn init4<V: Interface>(
+    context: *mut *mut c_void,
+    mask: *mut c_int,
+    name: *const c_char,
+    id: u64,
+    nodes: c_int,
+    size: c_int,
+    rank: c_int,
+    logger: Option<Logger>,
+) -> c_int {
+    let told = Init { version: V::VERSION, id, name, nodes, size, rank };
+    // SAFETY: NCCL's pointers, as they are.
+    unsafe { begin(context, mask, logger, &told) }
+}
+
+/// `init` of interfaces 5 to 7.
+///
+/// # Safety
+/// As above.
+unsafe extern "C" fn init5<V: Interface>(
+    context: *mut *mut c_void,
+    id: u64,
+    mask: *mut c_int,
+    name: *const c_char,
+    nodes: c_int,
+    size: c_int,
+    rank: c_int,
+    logger: Option<Logger>,
+) -> c_int {
+    let told = Init { version: V::VERSION, id, name, nodes, size, rank };
+    // SAFETY: NCCL's pointers, as they are.
+    unsafe { begin(context, mask, logger, &told) }
 }
 
 /// Common end of every `init`.
 ///
 /// # Safety
 /// As NCCL calls it: pointers are null or good.
-unsafe fn init(context: *mut *mut c_void, mask: *mut c_int, logger: Option<Logger>, told: &Init) -> c_int {
+unsafe fn begin(context: *mut *mut c_void, mask: *mut c_int, logger: Option<Logger>, told: &Init) -> c_int {
     let put = |handle: *mut c_void| {
         // SAFETY: NCCL's place for the context, or null.
         if let Some(context) = unsafe { context.as_mut() } {
@@ -158,17 +355,14 @@ unsafe fn init(context: *mut *mut c_void, mask: *mut c_int, logger: Option<Logge
     })
 }
 
-/// Common end of every `startEvent`.
+/// `startEvent` of every version.
 ///
 /// # Safety
 /// As NCCL calls it: pointers are null or good, strings in the descriptor too.
-#[inline]
-unsafe fn start<D>(
+unsafe extern "C" fn start_event<V: Interface>(
     context: *mut c_void,
     handle: *mut *mut c_void,
-    descriptor: *mut D,
-    quick: impl FnOnce(&D) -> (*mut c_void, Quick),
-    event: impl FnOnce(&D) -> (*mut c_void, Event),
+    descriptor: *mut Descriptor<V::Kind, V>,
 ) -> c_int {
     // SAFETY: NCCL's place for the handle, or null.
     let Some(handle) = (unsafe { handle.as_mut() }) else { return SUCCESS };
@@ -176,26 +370,42 @@ unsafe fn start<D>(
     // SAFETY: NCCL's descriptor, or null.
     let Some(descriptor) = (unsafe { descriptor.as_ref() }) else { return SUCCESS };
     guarded(|core| {
-        let (parent, quick) = quick(descriptor);
+        let (kind, parent) = (descriptor.kind.into(), descriptor.parent);
+        // SAFETY: NCCL fills the part of this type.
+        let quick = unsafe { descriptor.of.quick(kind) };
         // SAFETY: the strings are NCCL's, or null.
         *handle = unsafe { core.pass(context, parent, &quick) }.unwrap_or_else(|| {
-            let (parent, event) = event(descriptor);
-            // SAFETY: as above.
+            let head = Head { parent, rank: descriptor.rank };
+            // SAFETY: NCCL fills the part of this type.
+            let event = unsafe { descriptor.of.event(kind, &head) };
+            // SAFETY: the strings are NCCL's, or null.
             unsafe { core.start(context, parent, &event) }
         });
     })
 }
 
-/// Interfaces before 5 do not tell the program's calls.
-fn no_calls<D>(_: &D) -> (*mut c_void, Quick) {
-    (std::ptr::null_mut(), Quick::Other)
+/// `recordEventState` of every version.
+///
+/// # Safety
+/// As NCCL calls it: a handle is a number, the arguments are null or good.
+unsafe extern "C" fn record_event_state<V: Interface>(
+    handle: *mut c_void,
+    state: c_int,
+    args: *mut V::Args,
+) -> c_int {
+    guarded(|core| {
+        core.record(handle, state, || {
+            // SAFETY: NCCL's arguments, or null.
+            unsafe { args.as_ref() }.map_or(0, StateArgs::gpu_ns)
+        });
+    })
 }
 
 /// `stopEvent` of every version.
 ///
 /// # Safety
 /// None: a handle is a number.
-pub(crate) unsafe extern "C" fn stop_event(handle: *mut c_void) -> c_int {
+unsafe extern "C" fn stop_event(handle: *mut c_void) -> c_int {
     guarded(|core| core.stop(handle))
 }
 
@@ -203,6 +413,6 @@ pub(crate) unsafe extern "C" fn stop_event(handle: *mut c_void) -> c_int {
 ///
 /// # Safety
 /// None: a context is a number.
-pub(crate) unsafe extern "C" fn finalize(context: *mut c_void) -> c_int {
+unsafe extern "C" fn finalize(context: *mut c_void) -> c_int {
     guarded(|core| core.end(context))
 }

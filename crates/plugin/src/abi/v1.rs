@@ -3,23 +3,11 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::offset_of;
 
-use super::{Init1, NAME, Profiler, ProxyOp, ProxyStep, finalize, stop_event};
-use crate::core::{Call, Event, Init, Name, events};
-use crate::guard::guarded;
+use super::{Head, Init1, Part, Profiler, ProxyOp, ProxyStep, StateArgs, init1, parts, profiler};
+use crate::core::{Call, Event, Name};
 
 /// `ncclProfilerEventDescr_v1_t`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct Descriptor {
-    /// Type of the event.
-    pub kind: u8,
-    /// Parent: a group for operations.
-    pub parent: *mut c_void,
-    /// Own rank.
-    pub rank: c_int,
-    /// The rest, by type.
-    pub of: Of,
-}
+pub type Descriptor = super::Descriptor<u8, Of>;
 
 /// The union of a descriptor.
 #[derive(Clone, Copy)]
@@ -107,70 +95,49 @@ pub struct Args {
 
 const _: () = assert!(size_of::<Args>() == 16);
 
+impl StateArgs for Args {}
+
+parts! {
+    1, u8:
+    COLL => coll,
+    P2P => p2p,
+    PROXY_OP => proxy_op,
+    PROXY_STEP => proxy_step,
+}
+
 /// What NCCL looks for.
 #[unsafe(no_mangle)]
-pub static ncclProfiler_v1: Profiler<Init1, Descriptor, Args> =
-    Profiler { name: NAME, init, start_event, stop_event, record_event_state, finalize };
+pub static ncclProfiler_v1: Profiler<Init1, Descriptor, Args> = profiler::<Of, _>(init1::<Of>);
 
-unsafe extern "C" fn init(context: *mut *mut c_void, mask: *mut c_int) -> c_int {
-    let told = Init { version: 1, id: 0, name: std::ptr::null(), nodes: 0, size: 0, rank: -1 };
-    // SAFETY: NCCL's pointers, as they are.
-    unsafe { super::init(context, mask, None, &told) }
+impl Part for Coll {
+    fn event(&self, head: &Head) -> Event {
+        let call = Call {
+            function: Name::Number(self.func),
+            datatype: Name::Number(self.datatype),
+            algorithm: Name::Number(self.algo),
+            protocol: Name::Number(self.proto),
+            sequence: Some(self.seq_number),
+            count: self.count,
+            root: self.root,
+            channels: self.n_max_channels,
+            comm: Some((self.comm_hash, head.rank)),
+            ..Call::NOTHING
+        };
+        Event::Launch { call, plan: head.parent }
+    }
 }
 
-unsafe extern "C" fn start_event(
-    context: *mut c_void,
-    handle: *mut *mut c_void,
-    descriptor: *mut Descriptor,
-) -> c_int {
-    // SAFETY: NCCL's pointers, as they are.
-    unsafe { super::start(context, handle, descriptor, super::no_calls, event) }
-}
-
-unsafe extern "C" fn record_event_state(handle: *mut c_void, state: c_int, _args: *mut Args) -> c_int {
-    guarded(|core| core.record(handle, state, || 0))
-}
-
-fn event(descriptor: &Descriptor) -> (*mut c_void, Event) {
-    let of = &descriptor.of;
-    let event = match u64::from(descriptor.kind) {
-        events::GROUP => Event::Group,
-        events::COLL => {
-            // SAFETY: NCCL fills this part for this type.
-            let coll = unsafe { &of.coll };
-            let call = Call {
-                function: Name::Number(coll.func),
-                datatype: Name::Number(coll.datatype),
-                algorithm: Name::Number(coll.algo),
-                protocol: Name::Number(coll.proto),
-                sequence: Some(coll.seq_number),
-                count: coll.count,
-                root: coll.root,
-                channels: coll.n_max_channels,
-                comm: Some((coll.comm_hash, descriptor.rank)),
-                ..Call::NOTHING
-            };
-            Event::Launch { call, plan: descriptor.parent }
-        }
-        events::P2P => {
-            // SAFETY: as above.
-            let p2p = unsafe { &of.p2p };
-            let call = Call {
-                function: Name::Number(p2p.func),
-                datatype: Name::Number(p2p.datatype),
-                is_p2p: true,
-                count: p2p.count,
-                peer: Some(p2p.peer),
-                comm: Some((p2p.comm_hash, descriptor.rank)),
-                ..Call::NOTHING
-            };
-            Event::Launch { call, plan: descriptor.parent }
-        }
-        // SAFETY: as above.
-        events::PROXY_OP => unsafe { &of.proxy_op }.event(),
-        // SAFETY: as above.
-        events::PROXY_STEP => Event::ProxyStep(unsafe { of.proxy_step }.step),
-        _ => Event::Other,
-    };
-    (descriptor.parent, event)
+impl Part for P2p {
+    fn event(&self, head: &Head) -> Event {
+        let call = Call {
+            function: Name::Number(self.func),
+            datatype: Name::Number(self.datatype),
+            is_p2p: true,
+            count: self.count,
+            peer: Some(self.peer),
+            comm: Some((self.comm_hash, head.rank)),
+            ..Call::NOTHING
+        };
+        Event::Launch { call, plan: head.parent }
+    }
 }

@@ -3,23 +3,13 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::offset_of;
 
-use super::{KernelCh, NAME, NetPlugin, Profiler, ProxyOp, ProxyStep, finalize, stop_event};
-use crate::core::{Call, Event, Init, Logger, Name, events};
-use crate::guard::guarded;
+use super::{
+    Head, Init4, KernelCh, NetPlugin, Part, Profiler, ProxyOp, ProxyStep, StateArgs, init4, parts, profiler,
+};
+use crate::core::{Call, Event, Name};
 
 /// `ncclProfilerEventDescr_v4_t`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct Descriptor {
-    /// Type of the event.
-    pub kind: u8,
-    /// Parent: a group for operations.
-    pub parent: *mut c_void,
-    /// Own rank.
-    pub rank: c_int,
-    /// The rest, by type.
-    pub of: Of,
-}
+pub type Descriptor = super::Descriptor<u8, Of>;
 
 /// The union of a descriptor.
 #[derive(Clone, Copy)]
@@ -99,81 +89,27 @@ const _: () = {
     assert!(offset_of!(P2p, n_channels) == 60 - 24);
 };
 
-/// `init` of interface 4.
-pub(crate) type Init4 = unsafe extern "C" fn(
-    *mut *mut c_void,
-    *mut c_int,
-    *const c_char,
-    u64,
-    c_int,
-    c_int,
-    c_int,
-    Option<Logger>,
-) -> c_int;
+impl StateArgs for Args {
+    #[inline]
+    fn gpu_ns(&self) -> u64 {
+        // SAFETY: asked for only in the state for which NCCL fills this part; any bytes are a number.
+        unsafe { self.p_timer }
+    }
+}
+
+parts! {
+    4, u8:
+    COLL => coll,
+    P2P => p2p,
+    PROXY_OP => proxy_op,
+    PROXY_STEP => proxy_step,
+    KERNEL_CH => kernel_ch,
+    NET_PLUGIN => net_plugin,
+}
 
 /// What NCCL looks for.
 #[unsafe(no_mangle)]
-pub static ncclProfiler_v4: Profiler<Init4, Descriptor, Args> =
-    Profiler { name: NAME, init, start_event, stop_event, record_event_state, finalize };
-
-unsafe extern "C" fn init(
-    context: *mut *mut c_void,
-    mask: *mut c_int,
-    name: *const c_char,
-    id: u64,
-    nodes: c_int,
-    size: c_int,
-    rank: c_int,
-    logger: Option<Logger>,
-) -> c_int {
-    let told = Init { version: 4, id, name, nodes, size, rank };
-    // SAFETY: NCCL's pointers, as they are.
-    unsafe { super::init(context, mask, logger, &told) }
-}
-
-unsafe extern "C" fn start_event(
-    context: *mut c_void,
-    handle: *mut *mut c_void,
-    descriptor: *mut Descriptor,
-) -> c_int {
-    // SAFETY: NCCL's pointers, as they are.
-    unsafe { super::start(context, handle, descriptor, super::no_calls, event) }
-}
-
-pub(super) unsafe extern "C" fn record_event_state(
-    handle: *mut c_void,
-    state: c_int,
-    args: *mut Args,
-) -> c_int {
-    guarded(|core| {
-        core.record(handle, state, || {
-            // SAFETY: NCCL's arguments, or null.
-            let args = unsafe { args.as_ref() };
-            // SAFETY: NCCL fills this part for the state that asks for it.
-            args.map_or(0, |args| unsafe { args.p_timer })
-        });
-    })
-}
-
-fn event(descriptor: &Descriptor) -> (*mut c_void, Event) {
-    let of = &descriptor.of;
-    let event = match u64::from(descriptor.kind) {
-        events::GROUP => Event::Group,
-        // SAFETY: NCCL fills this part for this type.
-        events::COLL => Event::Launch { call: unsafe { &of.coll }.call(), plan: descriptor.parent },
-        // SAFETY: as above.
-        events::P2P => Event::Launch { call: unsafe { &of.p2p }.call(), plan: descriptor.parent },
-        // SAFETY: as above.
-        events::PROXY_OP => unsafe { &of.proxy_op }.event(),
-        // SAFETY: as above.
-        events::PROXY_STEP => Event::ProxyStep(unsafe { of.proxy_step }.step),
-        // SAFETY: as above.
-        events::KERNEL_CH => unsafe { of.kernel_ch }.event(),
-        events::NET_PLUGIN => Event::Net,
-        _ => Event::Other,
-    };
-    (descriptor.parent, event)
-}
+pub static ncclProfiler_v4: Profiler<Init4, Descriptor, Args> = profiler::<Of, _>(init4::<Of>);
 
 impl Coll {
     pub(super) fn call(&self) -> Call {
@@ -202,5 +138,17 @@ impl P2p {
             channels: self.n_channels,
             ..Call::NOTHING
         }
+    }
+}
+
+impl Part for Coll {
+    fn event(&self, head: &Head) -> Event {
+        Event::Launch { call: self.call(), plan: head.parent }
+    }
+}
+
+impl Part for P2p {
+    fn event(&self, head: &Head) -> Event {
+        Event::Launch { call: self.call(), plan: head.parent }
     }
 }

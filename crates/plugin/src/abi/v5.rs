@@ -3,23 +3,14 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::offset_of;
 
-use super::v4::{Args, record_event_state};
-use super::{KernelCh, NAME, NetPlugin, Profiler, ProxyOp, ProxyStep, finalize, stop_event, v4};
-use crate::core::{ApiCall, Call, Event, Init, Logger, Name, Quick, events};
+pub use super::v4::Args;
+use super::{
+    Head, Init5, KernelCh, NetPlugin, Part, Profiler, ProxyOp, ProxyStep, init5, parts, profiler, v4,
+};
+use crate::core::{ApiCall, Event, Quick};
 
 /// `ncclProfilerEventDescr_v5_t`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct Descriptor {
-    /// Type of the event.
-    pub kind: u64,
-    /// Parent: the program's call for operations.
-    pub parent: *mut c_void,
-    /// Own rank.
-    pub rank: c_int,
-    /// The rest, by type.
-    pub of: Of,
-}
+pub type Descriptor = super::Descriptor<u64, Of>;
 
 /// The union of a descriptor.
 #[derive(Clone, Copy)]
@@ -106,140 +97,80 @@ const _: () = {
     assert!(offset_of!(P2p, parent_group) == 64 - 24);
 };
 
-/// `init` of interfaces 5 and 6.
-pub(crate) type Init5 = unsafe extern "C" fn(
-    *mut *mut c_void,
-    u64,
-    *mut c_int,
-    *const c_char,
-    c_int,
-    c_int,
-    c_int,
-    Option<Logger>,
-) -> c_int;
+parts! {
+    5, u64:
+    COLL => coll,
+    P2P => p2p,
+    PROXY_OP => proxy_op,
+    PROXY_STEP => proxy_step,
+    KERNEL_CH => kernel_ch,
+    NET_PLUGIN => net_plugin,
+    COLL_API => coll_api,
+    P2P_API => p2p_api,
+}
 
 /// What NCCL looks for.
 #[unsafe(no_mangle)]
-pub static ncclProfiler_v5: Profiler<Init5, Descriptor, Args> =
-    Profiler { name: NAME, init, start_event, stop_event, record_event_state, finalize };
-
-unsafe extern "C" fn init(
-    context: *mut *mut c_void,
-    id: u64,
-    mask: *mut c_int,
-    name: *const c_char,
-    nodes: c_int,
-    size: c_int,
-    rank: c_int,
-    logger: Option<Logger>,
-) -> c_int {
-    let told = Init { version: 5, id, name, nodes, size, rank };
-    // SAFETY: NCCL's pointers, as they are.
-    unsafe { super::init(context, mask, logger, &told) }
-}
-
-unsafe extern "C" fn start_event(
-    context: *mut c_void,
-    handle: *mut *mut c_void,
-    descriptor: *mut Descriptor,
-) -> c_int {
-    // SAFETY: NCCL's pointers, as they are.
-    unsafe { super::start(context, handle, descriptor, quick, event) }
-}
-
-fn quick(descriptor: &Descriptor) -> (*mut c_void, Quick) {
-    let quick = match descriptor.kind {
-        events::GROUP_API => Quick::GroupApi,
-        // SAFETY: NCCL fills this part for this type.
-        events::COLL_API => unsafe { &descriptor.of.coll_api }.quick(),
-        // SAFETY: as above.
-        events::P2P_API => unsafe { &descriptor.of.p2p_api }.quick(),
-        _ => Quick::Other,
-    };
-    (descriptor.parent, quick)
-}
-
-fn event(descriptor: &Descriptor) -> (*mut c_void, Event) {
-    let of = &descriptor.of;
-    let event = match descriptor.kind {
-        events::GROUP => Event::Group,
-        events::GROUP_API => Event::GroupApi,
-        // SAFETY: NCCL fills this part for this type.
-        events::COLL_API => unsafe { &of.coll_api }.event(),
-        // SAFETY: as above.
-        events::P2P_API => unsafe { &of.p2p_api }.event(),
-        // SAFETY: as above.
-        events::COLL => unsafe { &of.coll }.event(),
-        // SAFETY: as above.
-        events::P2P => unsafe { &of.p2p }.event(),
-        // SAFETY: as above.
-        events::PROXY_OP => unsafe { &of.proxy_op }.event(),
-        // SAFETY: as above.
-        events::PROXY_STEP => Event::ProxyStep(unsafe { of.proxy_step }.step),
-        // SAFETY: as above.
-        events::KERNEL_CH => unsafe { of.kernel_ch }.event(),
-        events::NET_PLUGIN => Event::Net,
-        _ => Event::Other,
-    };
-    (descriptor.parent, event)
-}
+pub static ncclProfiler_v5: Profiler<Init5, Descriptor, Args> = profiler::<Of, _>(init5::<Of>);
 
 impl CollApi {
-    pub(super) fn quick(&self) -> Quick {
-        Quick::Call(ApiCall {
+    #[inline]
+    fn call(&self) -> ApiCall {
+        ApiCall {
             function: self.func,
             datatype: self.datatype,
             count: self.count,
             root: self.root,
             is_p2p: false,
             is_captured: self.graph_captured != 0,
-        })
-    }
-
-    pub(super) fn event(&self) -> Event {
-        Event::Call(Call {
-            function: Name::Text(self.func),
-            datatype: Name::Text(self.datatype),
-            count: self.count,
-            root: self.root,
-            is_captured: self.graph_captured != 0,
-            ..Call::NOTHING
-        })
+        }
     }
 }
 
 impl P2pApi {
-    pub(super) fn quick(&self) -> Quick {
-        Quick::Call(ApiCall {
+    #[inline]
+    fn call(&self) -> ApiCall {
+        ApiCall {
             function: self.func,
             datatype: self.datatype,
             count: self.count,
             root: -1,
             is_p2p: true,
             is_captured: self.graph_captured != 0,
-        })
-    }
-
-    pub(super) fn event(&self) -> Event {
-        Event::Call(Call {
-            function: Name::Text(self.func),
-            datatype: Name::Text(self.datatype),
-            is_p2p: true,
-            count: self.count,
-            is_captured: self.graph_captured != 0,
-            ..Call::NOTHING
-        })
+        }
     }
 }
 
-impl Coll {
-    pub(super) fn event(&self) -> Event {
+impl Part for CollApi {
+    #[inline]
+    fn quick(&self) -> Quick {
+        Quick::Call(self.call())
+    }
+
+    fn event(&self, _: &Head) -> Event {
+        Event::Call(self.call().into())
+    }
+}
+
+impl Part for P2pApi {
+    #[inline]
+    fn quick(&self) -> Quick {
+        Quick::Call(self.call())
+    }
+
+    fn event(&self, _: &Head) -> Event {
+        Event::Call(self.call().into())
+    }
+}
+
+impl Part for Coll {
+    fn event(&self, _: &Head) -> Event {
         Event::Launch { call: self.coll.call(), plan: self.parent_group }
     }
 }
 
-impl P2p {
-    pub(super) fn event(&self) -> Event {
+impl Part for P2p {
+    fn event(&self, _: &Head) -> Event {
         Event::Launch { call: self.p2p.call(), plan: self.parent_group }
     }
 }

@@ -3,24 +3,13 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::offset_of;
 
-use super::v4::{Args, record_event_state};
-use super::v5::{Coll, CollApi, Init5, P2p, P2pApi};
-use super::{KernelCh, NAME, NetPlugin, Profiler, ProxyOp, ProxyStep, finalize, stop_event};
-use crate::core::{Call, Event, Init, Logger, Name, Quick, events};
+pub use super::v4::Args;
+use super::v5::{Coll, CollApi, P2p, P2pApi};
+use super::{Head, Init5, KernelCh, NetPlugin, Part, Profiler, ProxyOp, ProxyStep, init5, parts, profiler};
+use crate::core::{Call, Event, Name};
 
 /// `ncclProfilerEventDescr_v6_t`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct Descriptor {
-    /// Type of the event.
-    pub kind: u64,
-    /// Parent: the program's call for operations.
-    pub parent: *mut c_void,
-    /// Own rank.
-    pub rank: c_int,
-    /// The rest, by type.
-    pub of: Of,
-}
+pub type Descriptor = super::Descriptor<u64, Of>;
 
 /// The union of a descriptor.
 #[derive(Clone, Copy)]
@@ -82,77 +71,26 @@ const _: () = {
     assert!(offset_of!(CeColl, stream) == 104 - 24);
 };
 
+parts! {
+    6, u64:
+    COLL => coll,
+    P2P => p2p,
+    PROXY_OP => proxy_op,
+    PROXY_STEP => proxy_step,
+    KERNEL_CH => kernel_ch,
+    NET_PLUGIN => net_plugin,
+    COLL_API => coll_api,
+    P2P_API => p2p_api,
+    CE_COLL => ce_coll,
+}
+
 /// What NCCL looks for.
 #[unsafe(no_mangle)]
-pub static ncclProfiler_v6: Profiler<Init5, Descriptor, Args> =
-    Profiler { name: NAME, init, start_event, stop_event, record_event_state, finalize };
+pub static ncclProfiler_v6: Profiler<Init5, Descriptor, Args> = profiler::<Of, _>(init5::<Of>);
 
-unsafe extern "C" fn init(
-    context: *mut *mut c_void,
-    id: u64,
-    mask: *mut c_int,
-    name: *const c_char,
-    nodes: c_int,
-    size: c_int,
-    rank: c_int,
-    logger: Option<Logger>,
-) -> c_int {
-    let told = Init { version: 6, id, name, nodes, size, rank };
-    // SAFETY: NCCL's pointers, as they are.
-    unsafe { super::init(context, mask, logger, &told) }
-}
-
-unsafe extern "C" fn start_event(
-    context: *mut c_void,
-    handle: *mut *mut c_void,
-    descriptor: *mut Descriptor,
-) -> c_int {
-    // SAFETY: NCCL's pointers, as they are.
-    unsafe { super::start(context, handle, descriptor, quick, event) }
-}
-
-fn quick(descriptor: &Descriptor) -> (*mut c_void, Quick) {
-    let quick = match descriptor.kind {
-        events::GROUP_API => Quick::GroupApi,
-        // SAFETY: NCCL fills this part for this type.
-        events::COLL_API => unsafe { &descriptor.of.coll_api }.quick(),
-        // SAFETY: as above.
-        events::P2P_API => unsafe { &descriptor.of.p2p_api }.quick(),
-        _ => Quick::Other,
-    };
-    (descriptor.parent, quick)
-}
-
-fn event(descriptor: &Descriptor) -> (*mut c_void, Event) {
-    let of = &descriptor.of;
-    let event = match descriptor.kind {
-        events::GROUP => Event::Group,
-        events::GROUP_API => Event::GroupApi,
-        // SAFETY: NCCL fills this part for this type.
-        events::COLL_API => unsafe { &of.coll_api }.event(),
-        // SAFETY: as above.
-        events::P2P_API => unsafe { &of.p2p_api }.event(),
-        // SAFETY: as above.
-        events::COLL => unsafe { &of.coll }.event(),
-        // SAFETY: as above.
-        events::P2P => unsafe { &of.p2p }.event(),
-        // SAFETY: as above.
-        events::PROXY_OP => unsafe { &of.proxy_op }.event(),
-        // SAFETY: as above.
-        events::PROXY_STEP => Event::ProxyStep(unsafe { of.proxy_step }.step),
-        // SAFETY: as above.
-        events::KERNEL_CH => unsafe { of.kernel_ch }.event(),
-        events::NET_PLUGIN => Event::Net,
-        // SAFETY: as above.
-        events::CE_COLL => unsafe { &of.ce_coll }.event(),
-        _ => Event::Other,
-    };
-    (descriptor.parent, event)
-}
-
-impl CeColl {
-    /// Copies are queued and nobody tells of their end.
-    pub(super) fn event(&self) -> Event {
+impl Part for CeColl {
+    /// Copies are queued, and their end is not reported.
+    fn event(&self, _: &Head) -> Event {
         let call = Call {
             function: Name::Text(self.func),
             datatype: Name::Text(self.datatype),

@@ -2,28 +2,15 @@
 //!
 //! The newest header, that of NVIDIA/nccl at 889806836097; NCCL 2.32.3 asks for this interface.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::c_char;
 use std::mem::offset_of;
 
-use super::v4::{Args, record_event_state};
-use super::v5::{self, Init5};
+pub use super::v4::Args;
 use super::v6::CeColl as CeColl6;
-use super::{KernelCh, NAME, NetPlugin, Profiler, ProxyOp, ProxyStep, finalize, stop_event};
-use crate::core::{Event, Init, Logger, Quick, events};
+use super::{Init5, KernelCh, NetPlugin, Profiler, ProxyOp, ProxyStep, init5, parts, profiler, v5};
 
 /// `ncclProfilerEventDescr_v7_t`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct Descriptor {
-    /// Type of the event.
-    pub kind: u64,
-    /// Parent: the program's call for operations.
-    pub parent: *mut c_void,
-    /// Own rank.
-    pub rank: c_int,
-    /// The rest, by type.
-    pub of: Of,
-}
+pub type Descriptor = super::Descriptor<u64, Of>;
 
 /// The union of a descriptor.
 #[derive(Clone, Copy)]
@@ -117,70 +104,19 @@ const _: () = {
     assert!(offset_of!(CeColl, user_tag) == 112 - 24);
 };
 
+parts! {
+    7, u64:
+    COLL => coll.coll,
+    P2P => p2p.p2p,
+    PROXY_OP => proxy_op,
+    PROXY_STEP => proxy_step,
+    KERNEL_CH => kernel_ch,
+    NET_PLUGIN => net_plugin,
+    COLL_API => coll_api.api,
+    P2P_API => p2p_api.api,
+    CE_COLL => ce_coll.ce_coll,
+}
+
 /// What NCCL looks for.
 #[unsafe(no_mangle)]
-pub static ncclProfiler_v7: Profiler<Init5, Descriptor, Args> =
-    Profiler { name: NAME, init, start_event, stop_event, record_event_state, finalize };
-
-unsafe extern "C" fn init(
-    context: *mut *mut c_void,
-    id: u64,
-    mask: *mut c_int,
-    name: *const c_char,
-    nodes: c_int,
-    size: c_int,
-    rank: c_int,
-    logger: Option<Logger>,
-) -> c_int {
-    let told = Init { version: 7, id, name, nodes, size, rank };
-    // SAFETY: NCCL's pointers, as they are.
-    unsafe { super::init(context, mask, logger, &told) }
-}
-
-unsafe extern "C" fn start_event(
-    context: *mut c_void,
-    handle: *mut *mut c_void,
-    descriptor: *mut Descriptor,
-) -> c_int {
-    // SAFETY: NCCL's pointers, as they are.
-    unsafe { super::start(context, handle, descriptor, quick, event) }
-}
-
-fn quick(descriptor: &Descriptor) -> (*mut c_void, Quick) {
-    let quick = match descriptor.kind {
-        events::GROUP_API => Quick::GroupApi,
-        // SAFETY: NCCL fills this part for this type.
-        events::COLL_API => unsafe { &descriptor.of.coll_api }.api.quick(),
-        // SAFETY: as above.
-        events::P2P_API => unsafe { &descriptor.of.p2p_api }.api.quick(),
-        _ => Quick::Other,
-    };
-    (descriptor.parent, quick)
-}
-
-fn event(descriptor: &Descriptor) -> (*mut c_void, Event) {
-    let of = &descriptor.of;
-    let event = match descriptor.kind {
-        events::GROUP => Event::Group,
-        events::GROUP_API => Event::GroupApi,
-        // SAFETY: NCCL fills this part for this type.
-        events::COLL_API => unsafe { &of.coll_api }.api.event(),
-        // SAFETY: as above.
-        events::P2P_API => unsafe { &of.p2p_api }.api.event(),
-        // SAFETY: as above.
-        events::COLL => unsafe { &of.coll }.coll.event(),
-        // SAFETY: as above.
-        events::P2P => unsafe { &of.p2p }.p2p.event(),
-        // SAFETY: as above.
-        events::PROXY_OP => unsafe { &of.proxy_op }.event(),
-        // SAFETY: as above.
-        events::PROXY_STEP => Event::ProxyStep(unsafe { of.proxy_step }.step),
-        // SAFETY: as above.
-        events::KERNEL_CH => unsafe { of.kernel_ch }.event(),
-        events::NET_PLUGIN => Event::Net,
-        // SAFETY: as above.
-        events::CE_COLL => unsafe { &of.ce_coll }.ce_coll.event(),
-        _ => Event::Other,
-    };
-    (descriptor.parent, event)
-}
+pub static ncclProfiler_v7: Profiler<Init5, Descriptor, Args> = profiler::<Of, _>(init5::<Of>);

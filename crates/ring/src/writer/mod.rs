@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU8, AtomicU64};
 
 use crate::clock::mono_ns;
 use crate::file::{Map, OpenError, Options};
-use crate::groups::Groups;
+use crate::groups::OpenGroups;
 use crate::handle::{GENERATION, Handle, HandleKind};
 use crate::layout::{
-    COMMS, END_SEEN, JOURNAL, NAMES, OPS, P2P_BIT, PASSED_OVER, Table, comm, done, head, op, wait,
+    COMMS, END_SEEN, JOURNAL, NAMES, OPS, P2P_BIT, PASSED_OVER, Region, comm, done, head, op, wait,
 };
 use crate::names::{self, Kind};
 use crate::progress::{self, HANDED_OVER, LAUNCHED, PROXIED, Progress, Step};
@@ -92,7 +92,7 @@ fn one_more(number: Option<u32>) -> u64 {
     number.map_or(0, |number| u64::from(number.wrapping_add(1)))
 }
 
-/// One entry of a table, or nothing.
+/// One entry of a region, or nothing.
 #[derive(Clone, Copy)]
 struct Entry<'a>(&'a [AtomicU64]);
 
@@ -136,7 +136,7 @@ pub struct Writer {
     base_ns: u64,
     ops: Hint,
     waits: Hint,
-    groups: Groups,
+    groups: OpenGroups,
     /// Code of each kind of name that came last: programs call the same thing again and again.
     last_codes: [AtomicU8; 4],
 }
@@ -157,7 +157,7 @@ impl Writer {
             base_ns,
             ops: Hint::default(),
             waits: Hint::default(),
-            groups: Groups::default(),
+            groups: OpenGroups::default(),
             last_codes: [const { AtomicU8::new(0) }; 4],
         })
     }
@@ -181,9 +181,9 @@ impl Writer {
         self.map.words().get(at).unwrap_or(&NOWHERE)
     }
 
-    fn entry(&self, table: &Table, index: usize) -> Entry<'_> {
-        let at = table.entry(index);
-        Entry(self.map.words().get(at..at + table.words).unwrap_or(&[]))
+    fn entry(&self, region: &Region, index: usize) -> Entry<'_> {
+        let at = region.entry(index);
+        Entry(self.map.words().get(at..at + region.words).unwrap_or(&[]))
     }
 
     fn handle(&self, kind: HandleKind, index: usize, generation: u64, extra: u64) -> Handle {
@@ -196,11 +196,11 @@ impl Writer {
     }
 
     /// The entry of a handle, with its full generation, if it still is the one that the handle was made for.
-    fn live(&self, table: &Table, handle: Handle) -> Option<(Entry<'_>, u64)> {
-        if handle.index() >= table.entries {
+    fn live(&self, region: &Region, handle: Handle) -> Option<(Entry<'_>, u64)> {
+        if handle.index() >= region.entries {
             return None;
         }
-        let entry = self.entry(table, handle.index());
+        let entry = self.entry(region, handle.index());
         let tag = entry.tag().load(Acquire);
         let generation = slot::generation(tag);
         (slot::is_live(tag) && generation & GENERATION == self.named(handle)).then_some((entry, generation))
@@ -216,7 +216,7 @@ impl Writer {
         self.head(head::INTERFACE).store(u64::from(version), Relaxed);
     }
 
-    /// Code of a name; 0 for an empty one, or if the table of names is full.
+    /// Code of a name; 0 for an empty one, or if the region of names is full.
     pub fn code(&self, kind: Kind, name: &[u8]) -> u8 {
         self.code_of(kind, &names::key(name))
     }
@@ -259,7 +259,7 @@ impl Writer {
         0
     }
 
-    // Communicators: rare, so the whole table may be searched.
+    // Communicators: rare, so the whole region may be searched.
 
     /// A communicator begins. `NONE` if there is no place, which is counted.
     pub fn comm_begins(&self, new: &NewComm<'_>) -> Handle {
@@ -675,45 +675,45 @@ impl Writer {
 
     // Places.
 
-    /// A free entry of a table: near the one given back last, else further on, else one whose owner is gone.
+    /// A free entry of a region: near the one given back last, else further on, else one whose owner is gone.
     fn take(
         &self,
-        table: &Table,
+        region: &Region,
         hint: &Hint,
         may_take: fn(&Self, usize, Entry<'_>, u64) -> bool,
     ) -> Option<(usize, u64)> {
         let near = hint.near.load(Relaxed) as usize;
         for at in near..near.saturating_add(NEAR_PROBES) {
-            let index = at % table.entries;
-            if let Some(generation) = slot::claim(self.entry(table, index).tag()) {
+            let index = at % region.entries;
+            if let Some(generation) = slot::claim(self.entry(region, index).tag()) {
                 hint.near.store(index as u64 + 1, Relaxed);
                 return Some((index, generation));
             }
         }
-        self.take_far(table, hint, may_take)
+        self.take_far(region, hint, may_take)
     }
 
     #[cold]
     fn take_far(
         &self,
-        table: &Table,
+        region: &Region,
         hint: &Hint,
         may_take: fn(&Self, usize, Entry<'_>, u64) -> bool,
     ) -> Option<(usize, u64)> {
-        // Spread over the whole table: what is in flight lies side by side, and hundreds of it would fill a window.
-        let step = table.entries / FAR_PROBES + 1;
+        // Spread over the whole region: what is in flight lies side by side, and hundreds of it would fill a window.
+        let step = region.entries / FAR_PROBES + 1;
         let far = hint.far.fetch_add(1, Relaxed) as usize;
         for at in 0..FAR_PROBES {
-            let index = far.wrapping_add(at * step) % table.entries;
-            let entry = self.entry(table, index);
+            let index = far.wrapping_add(at * step) % region.entries;
+            let entry = self.entry(region, index);
             if let Some(generation) = slot::claim(entry.tag()) {
                 hint.near.store(index as u64 + 1, Relaxed);
                 return Some((index, generation));
             }
         }
         for at in 0..FAR_PROBES {
-            let index = far.wrapping_add(at * step) % table.entries;
-            let entry = self.entry(table, index);
+            let index = far.wrapping_add(at * step) % region.entries;
+            let entry = self.entry(region, index);
             let tag = entry.tag().load(Acquire);
             if slot::is_live(tag)
                 && may_take(self, index, entry, tag)

@@ -1,8 +1,6 @@
 //! What this node can see of the job, as a digest: who belongs to it, whether each process runs, and what the rings, or
 //! NCCL RAS, say of its operations. Looks, and changes nothing.
 
-mod jobs;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
@@ -10,12 +8,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ringleader_collect::collectors::RingImage;
-use ringleader_collect::follow::{self, Place, RingFile, Stat};
+use ringleader_collect::follow::{self, RankEnv, RingFile, Stat};
 use ringleader_ring::Reader;
 use ringleader_watch::digest::{Digest, ProcessState, RankDigest, SCHEMA, SeenBy, from_ring};
+use ringleader_watch::membership::jobs::{self, Writer};
+use ringleader_watch::membership::ranks::{self, Number, Parents};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use self::jobs::Writer;
 use crate::watch::ras::Ras;
 use crate::watch::tcp::Tcp;
 
@@ -52,12 +51,12 @@ const DESCRIPTORS: u64 = 65_536;
 /// One process that belongs to the job.
 struct Member {
     start_ticks: u64,
-    place: Option<Place>,
+    env: Option<RankEnv>,
     /// The process of the same rank that started it.
     under: Option<u32>,
     ring: Option<Ring>,
-    next_place: Instant,
-    place_pause: Duration,
+    next_env: Instant,
+    env_pause: Duration,
     next_try: Instant,
     pause: Duration,
     logs: BTreeSet<PathBuf>,
@@ -175,7 +174,7 @@ impl Agent {
             .members
             .iter()
             .filter(|(_, member)| member.is_rank && !member.sees() && !member.is_gone)
-            .map(|(pid, member)| (*pid, member.place.as_ref().and_then(|place| place.ras.clone())))
+            .map(|(pid, member)| (*pid, member.env.as_ref().and_then(|env| env.ras.clone())))
             .collect();
         let mut notes = self.notes();
         self.ras.ask(unseen);
@@ -208,7 +207,7 @@ impl Agent {
         // A rank whose launcher died is still of the job.
         let mut here: BTreeSet<u32> = self.members.keys().copied().filter(alive).collect();
         match self.target.clone() {
-            Target::Pids(roots) => here.extend(follow::with_descendants(all, &roots)),
+            Target::Pids(roots) => here.extend(ranks::with_descendants(&parents(all), &roots)),
             Target::Slurm(job) => {
                 if Instant::now() >= self.next_scan {
                     self.next_scan = Instant::now() + SCAN;
@@ -221,7 +220,7 @@ impl Agent {
                 }
                 let roots: Vec<u32> =
                     self.slurm.iter().filter(|(_, is_of)| **is_of).map(|((pid, _), _)| *pid).collect();
-                here.extend(follow::with_descendants(all, &roots));
+                here.extend(ranks::with_descendants(&parents(all), &roots));
             }
             Target::Rings => here.extend(self.by_rings(all)),
         }
@@ -229,8 +228,7 @@ impl Agent {
         here
     }
 
-    /// Live writers of rings. Of several jobs the one with most ranks, and the newest of those that have as many; once
-    /// one is followed, that one.
+    /// Live writers of rings, of one job.
     fn by_rings(&mut self, all: &BTreeMap<u32, Stat>) -> BTreeSet<u32> {
         let rings = self.folders.iter().flat_map(|folder| follow::rings_in(folder));
         let found: BTreeMap<u32, RingFile> =
@@ -238,21 +236,9 @@ impl Agent {
         let writers: Vec<Writer> =
             found.iter().filter_map(|(pid, ring)| Some(self.writer(all.get(pid)?, *pid, ring))).collect();
         self.others.retain(|(pid, ticks), _| all.get(pid).is_some_and(|stat| stat.started_ticks == *ticks));
-        let mut jobs = jobs::jobs(&writers);
-        let newest =
-            |pids: &BTreeSet<u32>| pids.iter().filter_map(|pid| Some(all.get(pid)?.started_ticks)).max();
-        let n_followed =
-            |pids: &BTreeSet<u32>| pids.iter().filter(|pid| self.members.contains_key(pid)).count();
-        let chosen = if self.had_ranks {
-            (0..jobs.len())
-                .rev()
-                .max_by_key(|at| n_followed(&jobs[*at]))
-                .filter(|at| n_followed(&jobs[*at]) > 0)
-        } else {
-            (0..jobs.len()).max_by_key(|at| (n_followed(&jobs[*at]), jobs[*at].len(), newest(&jobs[*at])))
-        };
-        self.n_other_jobs = jobs.len() - usize::from(chosen.is_some());
-        chosen.map(|at| jobs.swap_remove(at)).unwrap_or_default()
+        let (chosen, n_others) = jobs::choose(&writers, self.had_ranks);
+        self.n_other_jobs = n_others;
+        chosen
     }
 
     /// What a ring, and its process, say of the job they belong to. Read again and again, as communicators are made one after
@@ -263,9 +249,10 @@ impl Agent {
         let known = self.others.entry((pid, stat.started_ticks)).or_insert_with(|| Other {
             writer: Writer {
                 pid,
-                slurm_job: follow::place(proc, pid).and_then(|place| place.slurm_job),
+                slurm_job: follow::rank_env(proc, pid).and_then(|env| env.slurm_job),
                 session: stat.session,
                 parent: stat.ppid,
+                started_ticks: stat.started_ticks,
                 ..Writer::default()
             },
             next: now,
@@ -292,35 +279,37 @@ impl Agent {
             }
             None => {}
         }
+        known.writer.is_followed = self.members.contains_key(&pid);
         known.writer.clone()
     }
 
     /// Those of them that compute. Environments are read once for each process, and again where they told no rank.
     fn ranks(&mut self, all: &BTreeMap<u32, Stat>, here: &BTreeSet<u32>) {
         let now = Instant::now();
-        let mut places = BTreeMap::new();
+        let parents = parents(all);
+        let mut numbers = BTreeMap::new();
         for pid in here {
             let Some(stat) = all.get(pid).filter(|stat| !matches!(&*stat.state, "Z" | "X")) else { continue };
             let proc = self.proc.clone();
             let known = self.slot(*pid, stat);
             // A process has its parent's environment until it starts its own program.
             let is_settled =
-                known.place_pause > SETTLED && known.place.as_ref().is_some_and(|place| place.rank.is_some());
-            if !is_settled && known.next_place <= now {
-                known.place = follow::place(&proc, *pid).or_else(|| known.place.take());
-                known.next_place = now + known.place_pause;
-                known.place_pause = (known.place_pause * 2).min(RETRY_MOST);
+                known.env_pause > SETTLED && known.env.as_ref().is_some_and(|env| env.rank.is_some());
+            if !is_settled && known.next_env <= now {
+                known.env = follow::rank_env(&proc, *pid).or_else(|| known.env.take());
+                known.next_env = now + known.env_pause;
+                known.env_pause = (known.env_pause * 2).min(RETRY_MOST);
             }
-            if let Some(place) = known.place.clone().filter(|place| place.rank.is_some()) {
-                places.insert(*pid, place);
+            if let Some(env) = known.env.as_ref().filter(|env| env.rank.is_some()) {
+                numbers.insert(*pid, number(env));
             }
         }
-        self.leave_out_orphans(all, &mut places);
+        self.leave_out_orphans(&parents, &mut numbers);
         self.open_rings(all, here);
-        self.find_gpu_code(&places);
+        self.find_gpu_code(&numbers);
         let has_ring = |pid: &u32| self.members.get(pid).is_some_and(|member| member.ring.is_some());
         let has_gpu_code = |pid: &u32| self.members.get(pid).is_some_and(|member| member.has_gpu_code);
-        let mut ranks = follow::innermost(all, &places, |family| {
+        let mut ranks = ranks::innermost(&parents, &numbers, |family| {
             let rings: Vec<u32> = family.iter().copied().filter(has_ring).collect();
             // Workers of a loader have loaded the same.
             if rings.is_empty() {
@@ -329,11 +318,8 @@ impl Agent {
                 rings
             }
         });
-        let told: BTreeSet<_> = ranks
-            .iter()
-            .filter(|pid| has_ring(pid))
-            .filter_map(|pid| Some(number(places.get(pid)?)))
-            .collect();
+        let told: BTreeSet<Number> =
+            ranks.iter().filter(|pid| has_ring(pid)).filter_map(|pid| numbers.get(pid)).copied().collect();
         ranks.extend(self.members.iter().filter(|(_, m)| m.ring.is_some()).map(|(pid, _)| *pid));
         let is_late = self.began.elapsed() > UNNAMED;
         if ranks.is_empty()
@@ -341,23 +327,18 @@ impl Agent {
             && let Target::Pids(roots) = &self.target
         {
             // Nothing says who computes: what was named, or what it has started, is all there is to watch.
-            let below = follow::with_descendants(all, roots);
-            let parents: BTreeSet<u32> =
-                below.iter().filter_map(|pid| all.get(pid)).map(|stat| stat.ppid).collect();
-            let is_one =
-                |pid: &u32| if roots.len() > 1 { roots.contains(pid) } else { !parents.contains(pid) };
-            ranks.extend(below.into_iter().filter(is_one));
+            ranks.extend(ranks::unnamed(&parents, roots));
         }
         let is_known = |member: &Member| {
-            member.ring.is_some() || member.place.as_ref().is_some_and(|place| place.rank.is_some())
+            member.ring.is_some() || member.env.as_ref().is_some_and(|env| env.rank.is_some())
         };
         let has_known = ranks.iter().filter_map(|pid| self.members.get(pid)).any(is_known);
         self.members.retain(|pid, member| {
             member.is_rank |= ranks.contains(pid);
-            if let Some(place) = places.get(pid).filter(|_| !ranks.contains(pid)) {
+            if let Some(number) = numbers.get(pid).filter(|_| !ranks.contains(pid)) {
                 // It was taken for the rank before that one was there, or could be told from it.
                 member.is_rank = false;
-                member.is_beside |= told.contains(&number(place));
+                member.is_beside |= told.contains(number);
             }
             // What was taken for a rank for want of a better one is none.
             member.is_rank &= !has_known || is_known(member);
@@ -366,11 +347,11 @@ impl Agent {
     }
 
     /// Of several processes of one rank, those that compute have loaded what does it.
-    fn find_gpu_code(&mut self, places: &BTreeMap<u32, Place>) {
+    fn find_gpu_code(&mut self, numbers: &BTreeMap<u32, Number>) {
         let now = Instant::now();
         let mut by_number: BTreeMap<_, Vec<u32>> = BTreeMap::new();
-        for (pid, place) in places {
-            by_number.entry(number(place)).or_default().push(*pid);
+        for (pid, number) in numbers {
+            by_number.entry(*number).or_default().push(*pid);
         }
         let has_ring = |pid: &u32| self.members.get(pid).is_some_and(|member| member.ring.is_some());
         by_number.retain(|_, pids| pids.len() > 1 && !pids.iter().any(has_ring));
@@ -385,12 +366,10 @@ impl Agent {
 
     /// Workers of a data loader carry their rank's variables, and live on for some seconds when it dies; so may the shell
     /// around it.
-    fn leave_out_orphans(&mut self, all: &BTreeMap<u32, Stat>, places: &mut BTreeMap<u32, Place>) {
-        let same = |a: &Place, b: &Place| a.rank == b.rank && a.local_rank == b.local_rank;
+    fn leave_out_orphans(&mut self, parents: &Parents, numbers: &mut BTreeMap<u32, Number>) {
         let mut orphans = BTreeSet::new();
-        for (pid, place) in &*places {
-            let parent = all.get(pid).map(|stat| stat.ppid);
-            let parent = parent.filter(|parent| places.get(parent).is_some_and(|above| same(above, place)));
+        for pid in numbers.keys() {
+            let parent = ranks::parent_of_same(parents, numbers, *pid);
             let computes = |above: u32| self.members.get(&above).is_some_and(|m| m.ring.is_some());
             let Some(under) = self.members.get(pid).map(|member| parent.or(member.under)) else { continue };
             if parent.is_none() && under.is_some_and(computes) {
@@ -401,7 +380,7 @@ impl Agent {
             }
         }
         let is_beside = |pid: &u32| self.members.get(pid).is_some_and(|m| m.is_beside && m.ring.is_none());
-        places.retain(|pid, _| !orphans.contains(pid) && !is_beside(pid));
+        numbers.retain(|pid, _| !orphans.contains(pid) && !is_beside(pid));
     }
 
     fn slot(&mut self, pid: u32, stat: &Stat) -> &mut Member {
@@ -509,13 +488,13 @@ impl Agent {
             }
             None => RankDigest::default(),
         };
-        let place = member.place.clone().unwrap_or_default();
+        let env = member.env.clone().unwrap_or_default();
         digest.pid = pid;
-        digest.rank = digest.rank.or(place.rank);
-        digest.local_rank = digest.local_rank.or(place.local_rank);
-        digest.world_size = digest.world_size.or(place.world_size);
-        digest.local_world_size = place.local_world_size;
-        digest.would_show = place.has_plugin && !member.is_dumb();
+        digest.rank = digest.rank.or(env.rank);
+        digest.local_rank = digest.local_rank.or(env.local_rank);
+        digest.world_size = digest.world_size.or(env.world_size);
+        digest.local_world_size = env.local_world_size;
+        digest.would_show = env.has_plugin && !member.is_dumb();
         digest.process = process;
         digest.wchan = stat.and_then(|_| follow::wchan(&proc, pid));
         digest.cpu_ms = stat.map(|stat| stat.cpu_ticks * 1000 / follow::ticks_per_second());
@@ -697,11 +676,11 @@ impl Member {
         let now = Instant::now();
         Self {
             start_ticks: stat.started_ticks,
-            place: None,
+            env: None,
             under: None,
             ring: None,
-            next_place: now,
-            place_pause: RETRY,
+            next_env: now,
+            env_pause: RETRY,
             next_try: now,
             pause: RETRY,
             logs: BTreeSet::new(),
@@ -729,8 +708,13 @@ impl Member {
 }
 
 /// By what a process is one of the job's ranks.
-fn number(place: &Place) -> (Option<u32>, Option<u32>) {
-    (place.rank, place.local_rank)
+fn number(env: &RankEnv) -> Number {
+    Number { rank: env.rank, local_rank: env.local_rank }
+}
+
+/// The parent of each process.
+fn parents(all: &BTreeMap<u32, Stat>) -> Parents {
+    all.iter().map(|(pid, stat)| (*pid, stat.ppid)).collect()
 }
 
 /// `17, 18 and 4 more`.

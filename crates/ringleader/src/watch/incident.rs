@@ -20,7 +20,7 @@ const AGAIN_MS: u64 = 1_000;
 
 /// What is to be collected.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Scene {
+pub(crate) struct ToCollect {
     /// Why, a few words.
     pub(crate) why: String,
     /// What was seen of it, one event a line.
@@ -52,27 +52,27 @@ pub(crate) type Written = (PathBuf, Option<Failure>);
 ///
 /// # Errors
 /// If the bundle cannot be written anywhere: why it could not in `folder`.
-pub(crate) fn collect(scene: &Scene, folder: &Path) -> Result<Written, Failure> {
-    let failed = match collect_in(scene, folder) {
+pub(crate) fn collect(wanted: &ToCollect, folder: &Path) -> Result<Written, Failure> {
+    let failed = match collect_in(wanted, folder) {
         Ok(bundle) => return Ok((bundle, None)),
         Err(failed) => failed,
     };
     let others = [std::env::temp_dir(), PathBuf::from("/dev/shm")];
     for other in others.iter().filter(|other| *other != folder) {
-        if let Ok(bundle) = collect_in(scene, other) {
+        if let Ok(bundle) = collect_in(wanted, other) {
             return Ok((bundle, Some(failed)));
         }
     }
     Err(failed)
 }
 
-fn collect_in(scene: &Scene, folder: &Path) -> Result<PathBuf, Failure> {
+fn collect_in(wanted: &ToCollect, folder: &Path) -> Result<PathBuf, Failure> {
     let bundle = fresh(folder);
     // Under its own name once it is whole: whoever ends us meanwhile leaves no half of one.
     let mut part = bundle.clone().into_os_string();
     part.push(PART);
     let part = PathBuf::from(part);
-    let made = collect_into(scene, &part).and_then(|()| {
+    let made = collect_into(wanted, &part).and_then(|()| {
         std::fs::rename(&part, &bundle).map_err(|source| Failure::Create { path: bundle.clone(), source })
     });
     if made.is_err() {
@@ -82,13 +82,13 @@ fn collect_in(scene: &Scene, folder: &Path) -> Result<PathBuf, Failure> {
     made.map(|()| bundle)
 }
 
-fn collect_into(scene: &Scene, bundle: &Path) -> Result<(), Failure> {
-    let scene = scene.clone();
-    let mut paths = scene.output;
-    paths.extend(scene.logs);
+fn collect_into(wanted: &ToCollect, bundle: &Path) -> Result<(), Failure> {
+    let wanted = wanted.clone();
+    let mut paths = wanted.output;
+    paths.extend(wanted.logs);
     let ask = Ask {
         request: Request {
-            target: Target { pids: scene.pids, slurm_job: None, may_be_gone: true },
+            target: Target { pids: wanted.pids, slurm_job: None, may_be_gone: true },
             window_ms: WINDOW_MS,
             connect_ms: CONNECT_MS,
             ..Request::default()
@@ -98,11 +98,11 @@ fn collect_into(scene: &Scene, bundle: &Path) -> Result<(), Failure> {
         with_logs: true,
         stacks_again_ms: Some(AGAIN_MS),
         longest_ms: Some(LONGEST_MS),
-        rings: scene.rings,
-        watch_events: scene.events,
+        rings: wanted.rings,
+        watch_events: wanted.events,
         paths,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-        asked: vec!["watch".to_owned(), scene.why],
+        asked: vec!["watch".to_owned(), wanted.why],
         ..Ask::default()
     };
     collect::into_file(&ask, bundle, false).map(|_| ())

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use ringleader_watch::digest::ProcessState;
 use ringleader_watch::event::{Event, Stall, Straggler, What};
-use ringleader_watch::places::Place;
+use ringleader_watch::standing::Standing;
 use ringleader_watch::view::{JobState, Sees, View};
 use serde::Serialize;
 
@@ -90,7 +90,7 @@ pub(crate) struct RankRow {
     pub(crate) rank: Option<u32>,
     pub(crate) host: String,
     pub(crate) pid: u32,
-    /// A word: that of [`Place::name`], or the process's own state.
+    /// A word: that of [`Standing::name`], or the process's own state.
     pub(crate) state: String,
     /// The same in words.
     pub(crate) detail: String,
@@ -194,35 +194,35 @@ fn comms(view: &View) -> Vec<CommRow> {
 
 fn ranks(view: &View) -> Vec<RankRow> {
     // Where each process stands: the communicator that is stalled says most, then one with something in flight.
-    let mut places: Vec<Option<(u8, &Place, &str)>> = vec![None; view.processes.len()];
+    let mut standing: Vec<Option<(u8, &Standing, &str)>> = vec![None; view.processes.len()];
     for comm in &view.comms {
         for member in &comm.members {
-            let weight = match (&member.place, comm.is_stalled) {
+            let weight = match (&member.standing, comm.is_stalled) {
                 (_, true) => 2,
-                (Place::Idle | Place::Finished, false) => 0,
+                (Standing::Idle | Standing::Finished, false) => 0,
                 _ => 1,
             };
             let name = words::comm_name(&comm.name, &comm.id);
-            if let Some(place) = places.get_mut(member.process)
-                && place.is_none_or(|(known, ..)| known < weight)
+            if let Some(standing) = standing.get_mut(member.process)
+                && standing.is_none_or(|(known, ..)| known < weight)
             {
-                *place = Some((weight, &member.place, name));
+                *standing = Some((weight, &member.standing, name));
             }
         }
     }
     let mut rows: Vec<RankRow> = view
         .processes
         .iter()
-        .zip(places)
-        .map(|(process, place)| {
+        .zip(standing)
+        .map(|(process, standing)| {
             let told = process.rank.and_then(|rank| {
                 let states = view.stalls.iter().flat_map(|stall| &stall.states);
                 states.into_iter().find(|state| state.rank == rank && state.pid == process.pid)
             });
-            let (state, detail) = match (told, life(process.state), place) {
+            let (state, detail) = match (told, life(process.state), standing) {
                 (Some(told), ..) => (told.state.clone(), told.detail.clone()),
                 (None, Some(word), _) => (word.to_owned(), process.wchan.clone().unwrap_or_default()),
-                (None, None, Some((_, place, comm))) => (place.name().to_owned(), format!("in {comm}")),
+                (None, None, Some((_, standing, comm))) => (standing.name().to_owned(), format!("in {comm}")),
                 (None, None, None) => ("runs".to_owned(), String::new()),
             };
             let outside = process.outside.as_ref().map(|outside| outside.text.as_str()).unwrap_or_default();

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ringleader_collect::tcp::{self, Connection};
-use ringleader_watch::digest::{MAX_ADDRESSES, MAX_WAYS, TcpDigest, TcpWay};
+use ringleader_watch::digest::{MAX_ADDRESSES, MAX_FLOWS, TcpDigest, TcpFlow};
 
 /// Between two looks, at least.
 const EVERY: Duration = Duration::from_millis(1500);
@@ -110,7 +110,7 @@ fn is_here(address: IpAddr) -> bool {
 
 fn between(before: &BTreeMap<u64, Connection>, now: &BTreeMap<u64, Connection>, span: Duration) -> TcpDigest {
     let mut addresses: BTreeMap<IpAddr, u64> = BTreeMap::new();
-    let mut ways: BTreeMap<(IpAddr, IpAddr), (u64, u64)> = BTreeMap::new();
+    let mut flows: BTreeMap<(IpAddr, IpAddr), (u64, u64)> = BTreeMap::new();
     for (cookie, new) in now {
         let (busy_us, receiver_us, acked) =
             before.get(cookie).map_or((0, 0, 0), |old| (old.busy_us, old.receiver_us, old.acked));
@@ -118,16 +118,16 @@ fn between(before: &BTreeMap<u64, Connection>, now: &BTreeMap<u64, Connection>, 
         let busy_us = new.busy_us.saturating_sub(busy_us).saturating_sub(receiver_us);
         let bytes = new.acked.saturating_sub(acked);
         *addresses.entry(new.from).or_default() += bytes;
-        let way = ways.entry((new.from, new.to)).or_default();
-        *way = (way.0.max(busy_us), way.1 + bytes);
+        let flow = flows.entry((new.from, new.to)).or_default();
+        *flow = (flow.0.max(busy_us), flow.1 + bytes);
     }
     let mut addresses: Vec<(IpAddr, u64)> = addresses.into_iter().collect();
     addresses.sort_by_key(|(address, bytes)| (std::cmp::Reverse(*bytes), *address));
-    let mut ways: Vec<_> = ways
+    let mut flows: Vec<_> = flows
         .into_iter()
         .filter(|(_, (busy_us, bytes))| *busy_us >= LEAST_BUSY_US || *bytes >= LEAST_BYTES)
         .collect();
-    ways.sort_by_key(|(way, (busy_us, bytes))| (std::cmp::Reverse((*busy_us, *bytes)), *way));
+    flows.sort_by_key(|(flow, (busy_us, bytes))| (std::cmp::Reverse((*busy_us, *bytes)), *flow));
     TcpDigest {
         span_ms: span.as_millis() as u32,
         addresses: addresses
@@ -135,10 +135,10 @@ fn between(before: &BTreeMap<u64, Connection>, now: &BTreeMap<u64, Connection>, 
             .take(MAX_ADDRESSES)
             .map(|(address, _)| address.to_string())
             .collect(),
-        ways: ways
+        flows: flows
             .into_iter()
-            .take(MAX_WAYS)
-            .map(|((from, to), (busy_us, bytes))| TcpWay {
+            .take(MAX_FLOWS)
+            .map(|((from, to), (busy_us, bytes))| TcpFlow {
                 from: from.to_string(),
                 to: to.to_string(),
                 // A connection that was busy before it was first seen.
@@ -174,9 +174,9 @@ mod tests {
         ]
         .into();
         let said = between(&before, &now, Duration::from_secs(6));
-        let ways: Vec<(&str, u32, u64)> =
-            said.ways.iter().map(|way| (&*way.to, way.busy_ms, way.bytes)).collect();
-        assert_eq!(ways, [("10.0.0.2", 1500, 2_000_000), ("10.0.0.3", 4, 70_000)]);
+        let flows: Vec<(&str, u32, u64)> =
+            said.flows.iter().map(|flow| (&*flow.to, flow.busy_ms, flow.bytes)).collect();
+        assert_eq!(flows, [("10.0.0.2", 1500, 2_000_000), ("10.0.0.3", 4, 70_000)]);
         assert_eq!((said.span_ms, said.addresses), (6000, vec!["10.0.0.1".to_owned()]));
     }
 
@@ -188,7 +188,7 @@ mod tests {
             let ranks = [(7, [connection(1, 2, u64::from(n) * 500_000, 0, u64::from(n) * 1_000_000)].into())];
             tcp.take(Sample { at: begin + EVERY * n, took: Duration::ZERO, ranks: ranks.into() });
         }
-        let said = tcp.of(7).map(|said| (said.span_ms, said.ways[0].busy_ms, said.ways[0].bytes));
+        let said = tcp.of(7).map(|said| (said.span_ms, said.flows[0].busy_ms, said.flows[0].bytes));
         assert_eq!(said, Some((6000, 2000, 4_000_000)));
         assert_eq!(tcp.samples.len(), 5);
         assert_eq!(tcp.of(8), None);

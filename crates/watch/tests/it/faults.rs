@@ -329,7 +329,7 @@ fn a_circle_over_two_groups() {
         let told = watch(&mut sim, fault).unwrap();
         assert_eq!(
             (told.stall.shape, &*told.stall.suspects),
-            (Shape::Knot, &[0_u32, 1, 2, 3][..]),
+            (Shape::Cycle, &[0_u32, 1, 2, 3][..]),
             "{:#?}",
             told.stall
         );

@@ -3,7 +3,7 @@
 use ringleader_watch::engine::{Engine, Settings};
 use ringleader_watch::event::{Event, Stall, What};
 
-use crate::sim::{Act, Dice, Group, MS, Program, S, START, Sim};
+use crate::sim::{Act, Dice, MS, Program, S, START, Sim, SimComm};
 
 /// How a healthy job behaves.
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ pub(crate) fn job(
     let h = habits.clone();
     let all: Vec<usize> = (0..h.ranks).collect();
     let takes = (h.step / 50 / h.buckets as i64).max(20_000);
-    let group = |id: u64, name: &str, ranks: Vec<usize>| Group {
+    let group = |id: u64, name: &str, ranks: Vec<usize>| SimComm {
         id,
         name: name.to_owned(),
         ranks,

@@ -2,25 +2,25 @@
 
 use std::collections::BTreeMap;
 
-use ringleader_watch::digest::{Digest, TcpDigest, TcpWay};
+use ringleader_watch::digest::{Digest, TcpDigest, TcpFlow};
 use ringleader_watch::event::{Confidence, Event, Lag, Straggler, What};
 
 use crate::jobs::{Habits, engine, first_stall, job};
 use crate::sim::{MS, S, START};
 
 /// Milliseconds of 6000 for which the way between two addresses was busy, and what it carried.
-type Ways = BTreeMap<(u32, u32), (u32, u64)>;
+type Flows = BTreeMap<(u32, u32), (u32, u64)>;
 
 fn address(host: u32) -> String {
     format!("10.0.0.{host}")
 }
 
 /// What the digests of a job say of TCP, from the ways between its hosts; `per` ranks are on each.
-fn say(digest: &mut Digest, per: u32, ways: &Ways) {
+fn say(digest: &mut Digest, per: u32, flows: &Flows) {
     for rank in &mut digest.ranks {
         let host = rank.rank.unwrap() / per;
-        let own = ways.iter().filter(|((from, _), _)| *from == host);
-        let way = |(&(from, to), &(busy_ms, bytes)): (&(u32, u32), &(u32, u64))| TcpWay {
+        let own = flows.iter().filter(|((from, _), _)| *from == host);
+        let flow = |(&(from, to), &(busy_ms, bytes)): (&(u32, u32), &(u32, u64))| TcpFlow {
             from: address(from),
             to: address(to),
             busy_ms,
@@ -29,10 +29,10 @@ fn say(digest: &mut Digest, per: u32, ways: &Ways) {
         rank.tcp = Some(TcpDigest {
             span_ms: 6000,
             addresses: vec![address(host)],
-            ways: own
-                .map(way)
+            flows: own
+                .map(flow)
                 // An object store, which is nobody's rank.
-                .chain([TcpWay {
+                .chain([TcpFlow {
                     from: address(host),
                     to: "10.9.9.9".to_owned(),
                     busy_ms: 5900,
@@ -44,12 +44,12 @@ fn say(digest: &mut Digest, per: u32, ways: &Ways) {
 }
 
 /// A ring of so many hosts in which each way is busy for so long and carries 20 MB.
-fn ring(hosts: u32, busy_ms: impl Fn(u32, u32) -> u32) -> Ways {
+fn ring(hosts: u32, busy_ms: impl Fn(u32, u32) -> u32) -> Flows {
     (0..hosts).map(|h| ((h, (h + 1) % hosts), (busy_ms(h, (h + 1) % hosts), 20_000_000))).collect()
 }
 
 /// A job of four ranks on as many hosts whose collectives take `times` as long from 20 s on; what is said of stragglers.
-fn told(ranks: usize, times: i64, ways: &Ways) -> Vec<(i64, Straggler)> {
+fn told(ranks: usize, times: i64, flows: &Flows) -> Vec<(i64, Straggler)> {
     let habits = Habits { ranks, nodes: ranks, jitter: 0.05, ..Habits::plain() };
     let mut sim = job(&habits, 3, |_, _, _| {});
     let mut engine = engine();
@@ -69,7 +69,7 @@ fn told(ranks: usize, times: i64, ways: &Ways) -> Vec<(i64, Straggler)> {
             // Through the hub of a large job they come now and then.
             if t > onset + 3 * S {
                 if t % (4 * S) == 0 {
-                    say(&mut digest, 1, ways);
+                    say(&mut digest, 1, flows);
                 }
             } else {
                 say(&mut digest, 1, &ring(ranks as u32, |_, _| 100));
@@ -91,8 +91,8 @@ fn told(ranks: usize, times: i64, ways: &Ways) -> Vec<(i64, Straggler)> {
 #[test]
 fn the_link_of_one_host() {
     for slow in 0..4 {
-        let ways = ring(4, |a, b| if a == slow || b == slow { 5200 } else { 90 });
-        let (after, late) = told(4, 10, &ways).remove(0);
+        let flows = ring(4, |a, b| if a == slow || b == slow { 5200 } else { 90 });
+        let (after, late) = told(4, 10, &flows).remove(0);
         assert_eq!((late.rank, late.peer, late.of), (slow, None, Lag::Network), "{late:?}");
         assert_eq!((late.confidence, late.persistent), (Confidence::High, true), "{late:?}");
         assert!(after <= 10 * S && late.late_ms > 5.0, "{after} {late:?}");
@@ -102,8 +102,8 @@ fn the_link_of_one_host() {
 
 #[test]
 fn the_way_between_two_hosts() {
-    let ways = ring(4, |a, _| if a == 1 { 5200 } else { 90 });
-    let late = told(4, 10, &ways).remove(0).1;
+    let flows = ring(4, |a, _| if a == 1 { 5200 } else { 90 });
+    let late = told(4, 10, &flows).remove(0).1;
     assert_eq!((late.rank, late.peer, late.of), (1, Some(2), Lag::Network), "{late:?}");
     assert_eq!(late.confidence, Confidence::Medium);
     // Of two hosts nothing tells which end it is.
@@ -123,12 +123,12 @@ fn what_is_no_slow_link() {
     assert_eq!(told(6, 10, &ring(6, |a, _| if a == 1 || a == 4 { 5200 } else { 90 })), []);
     // Nobody is busy for long.
     assert_eq!(told(4, 10, &ring(4, |a, b| if a == 2 || b == 2 { 300 } else { 20 })), []);
-    assert_eq!(told(4, 10, &Ways::new()), []);
+    assert_eq!(told(4, 10, &Flows::new()), []);
     // A host that carries far more is busier, and its link as fast as others.
-    let mut ways = ring(4, |_, _| 90);
-    ways.insert((2, 0), (5200, 1_100_000_000));
-    ways.insert((2, 3), (5200, 1_100_000_000));
-    assert_eq!(told(4, 10, &ways), []);
+    let mut flows = ring(4, |_, _| 90);
+    flows.insert((2, 0), (5200, 1_100_000_000));
+    flows.insert((2, 3), (5200, 1_100_000_000));
+    assert_eq!(told(4, 10, &flows), []);
 }
 
 /// A digest of a version that knew nothing of TCP is read, and one that says more than is known too.

@@ -66,7 +66,7 @@ pub(crate) enum Act {
     End,
 }
 
-pub(crate) struct Group {
+pub(crate) struct SimComm {
     pub(crate) id: u64,
     pub(crate) name: String,
     pub(crate) ranks: Vec<usize>,
@@ -131,7 +131,7 @@ type Sides = (Option<(i64, usize)>, Option<(i64, usize)>);
 
 pub(crate) struct Sim {
     pub(crate) ranks: Vec<Rank>,
-    pub(crate) groups: Vec<Group>,
+    pub(crate) groups: Vec<SimComm>,
     meetings: BTreeMap<(usize, u64), Meeting>,
     pairs: BTreeMap<(usize, u32, u32, u64), Sides>,
     pub(crate) own_streams: bool,
@@ -145,7 +145,7 @@ pub(crate) struct Sim {
 }
 
 impl Sim {
-    pub(crate) fn new(n_nodes: usize, programs: Vec<Program>, groups: Vec<Group>, dice: &mut Dice) -> Self {
+    pub(crate) fn new(n_nodes: usize, programs: Vec<Program>, groups: Vec<SimComm>, dice: &mut Dice) -> Self {
         let per_node = programs.len().div_ceil(n_nodes);
         let world = programs.len() as u32;
         let interval = 500 * MS;

@@ -3,18 +3,49 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The job to follow, and how many others there are. Before any rank was followed it is the one with most ranks, and the
+/// newest of those that have as many; later the one that is followed, or none.
+pub fn choose(writers: &[Writer], had_ranks: bool) -> (BTreeSet<u32>, usize) {
+    let mut jobs = jobs(writers);
+    let of =
+        |pids: &BTreeSet<u32>| writers.iter().filter(|writer| pids.contains(&writer.pid)).collect::<Vec<_>>();
+    let newest = |pids: &BTreeSet<u32>| of(pids).iter().map(|writer| writer.started_ticks).max();
+    let n_followed = |pids: &BTreeSet<u32>| of(pids).iter().filter(|writer| writer.is_followed).count();
+    let followed: Vec<usize> = jobs.iter().map(n_followed).collect();
+    let chosen = if had_ranks {
+        (0..jobs.len())
+            .rev()
+            .max_by_key(|at| followed.get(*at))
+            .filter(|at| followed.get(*at).is_some_and(|n| *n > 0))
+    } else {
+        let worth = |at: &usize| jobs.get(*at).map(|job| (followed.get(*at), job.len(), newest(job)));
+        (0..jobs.len()).max_by_key(worth)
+    };
+    let n_others = jobs.len() - usize::from(chosen.is_some());
+    (chosen.map(|at| jobs.swap_remove(at)).unwrap_or_default(), n_others)
+}
+
 /// A live process that writes a ring.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Writer {
-    pub(super) pid: u32,
+pub struct Writer {
+    /// Pid.
+    pub pid: u32,
     /// Communicators of several ranks that it is or was in.
-    pub(super) comms: BTreeSet<String>,
-    pub(super) rank: Option<u32>,
-    pub(super) world_size: Option<u32>,
+    pub comms: BTreeSet<String>,
+    /// Rank in the job.
+    pub rank: Option<u32>,
+    /// Ranks of the job.
+    pub world_size: Option<u32>,
     /// Job of Slurm.
-    pub(super) slurm_job: Option<String>,
-    pub(super) session: u32,
-    pub(super) parent: u32,
+    pub slurm_job: Option<String>,
+    /// Session of the process.
+    pub session: u32,
+    /// Its parent.
+    pub parent: u32,
+    /// Start of the process, clock ticks since boot.
+    pub started_ticks: u64,
+    /// It is followed already.
+    pub is_followed: bool,
 }
 
 /// What writers have in common that speak of one launcher, and whether it says so by itself.
@@ -29,7 +60,7 @@ const TIES: [Tie; 3] = [
 
 /// Ranks of one job share communicators. Groups that share none, as those of a job that has only begun to make them, are one
 /// job if one launcher has started them and they do not contradict each other: a job has each rank once.
-pub(super) fn jobs(writers: &[Writer]) -> Vec<BTreeSet<u32>> {
+pub fn jobs(writers: &[Writer]) -> Vec<BTreeSet<u32>> {
     let mut groups: Vec<Vec<&Writer>> = Vec::new();
     for writer in writers {
         let shares = |group: &Vec<&Writer>| group.iter().any(|other| !other.comms.is_disjoint(&writer.comms));
@@ -86,6 +117,8 @@ mod tests {
             parent: 1000 + pid,
             session: 1000 + pid,
             slurm_job: None,
+            started_ticks: u64::from(pid),
+            is_followed: false,
         }
     }
 
@@ -137,5 +170,16 @@ mod tests {
             writer.slurm_job = Some("9".to_owned());
         }
         assert_eq!(of(&unknown), [[1, 2, 3, 4]]);
+    }
+
+    #[test]
+    fn the_job_that_is_followed_stays_the_one() {
+        let mut all =
+            [writer(1, 0, &["a"]), writer(2, 0, &["b"]), writer(3, 1, &["a"]), writer(4, 0, &["c"])];
+        assert_eq!(choose(&all, false), (BTreeSet::from([1, 3]), 2), "most ranks");
+        assert_eq!(choose(&all[1..], false), (BTreeSet::from([4]), 2), "the newest");
+        assert_eq!(choose(&all, true), (BTreeSet::new(), 3), "the one that was followed is gone");
+        all[1].is_followed = true;
+        assert_eq!(choose(&all, true), (BTreeSet::from([2]), 2));
     }
 }

@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::{OpDigest, ProcessState};
-use crate::table::{Chair, Circle, Stand, Table, stand_of};
+use crate::ledger::{Group, Ledger, Stage, Track, stage_of};
 
 /// Where one rank stands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
-pub enum Place {
+pub enum Standing {
     /// It has not called it.
     NeverEntered {
         /// Calls of this communicator that it has made.
@@ -63,13 +63,13 @@ pub enum Place {
     },
 }
 
-impl Default for Place {
+impl Default for Standing {
     fn default() -> Self {
         Self::Unknown { why: String::new() }
     }
 }
 
-impl Place {
+impl Standing {
     /// Name of the state, as events and pages show it.
     pub fn name(&self) -> &'static str {
         match self {
@@ -89,79 +89,79 @@ impl Place {
     }
 }
 
-/// Where a rank stands in a circle. `deep`: also what else it is in, which takes a look at all that it has.
-pub(crate) fn place(table: &Table<'_>, circle: &Circle<'_>, chair: &Chair<'_>, deep: bool) -> Place {
-    let Some(row) = table.rows.get(chair.row) else { return Place::default() };
-    if row.is_silent {
-        return Place::Unknown { why: "its agent is silent".to_owned() };
+/// Where a rank stands in a communicator. `deep`: also what else it is in, which takes a look at all that it has.
+pub(crate) fn standing(ledger: &Ledger<'_>, group: &Group<'_>, track: &Track<'_>, deep: bool) -> Standing {
+    let Some(member) = ledger.members.get(track.member) else { return Standing::default() };
+    if member.is_silent {
+        return Standing::Unknown { why: "its agent is silent".to_owned() };
     }
-    match row.seat.state {
+    match member.word.state {
         // The state of a process explains what it has not ended, and no more.
-        _ if chair.stand == Stand::Finished || !row.is_broken(table.now_ns) => {}
-        ProcessState::Stopped => return Place::Stopped,
-        ProcessState::Dead => return Place::Dead,
-        ProcessState::Zombie => return Place::Zombie,
+        _ if track.stage == Stage::Finished || !member.is_broken(ledger.now_ns) => {}
+        ProcessState::Stopped => return Standing::Stopped,
+        ProcessState::Dead => return Standing::Dead,
+        ProcessState::Zombie => return Standing::Zombie,
         ProcessState::Uninterruptible => {
-            return Place::Uninterruptible { wchan: row.seat.digest.wchan.clone() };
+            return Standing::Uninterruptible { wchan: member.word.digest.wchan.clone() };
         }
         ProcessState::Alive | ProcessState::Unknown => {}
     }
-    if circle.front.is_none()
-        && let Some(op) = chair.pairs().next()
+    if group.front.is_none()
+        && let Some(op) = track.pairs().next()
     {
-        return of_op(table, circle, op, stand_of(op), deep.then_some(chair));
+        return of_op(ledger, group, op, stage_of(op), deep.then_some(track));
     }
-    match chair.stand {
-        Stand::Unseen => Place::Unknown { why: "its operations cannot be seen".to_owned() },
-        Stand::Idle => Place::Idle,
-        Stand::Finished => Place::Finished,
-        Stand::Entered => Place::Entered,
-        Stand::Never => Place::NeverEntered {
-            calls: chair.digest.collectives,
-            elsewhere: if deep { elsewhere(table, circle, chair, false) } else { None },
+    match track.stage {
+        Stage::Unseen => Standing::Unknown { why: "its operations cannot be seen".to_owned() },
+        Stage::Idle => Standing::Idle,
+        Stage::Finished => Standing::Finished,
+        Stage::Entered => Standing::Entered,
+        Stage::Never => Standing::NeverEntered {
+            calls: track.digest.collectives,
+            elsewhere: if deep { elsewhere(ledger, group, track, false) } else { None },
         },
-        Stand::Different => {
-            let number = circle.front.map_or(0, |f| f.number);
-            Place::Different {
-                called: chair.call(number).map(call).unwrap_or_default(),
-                others: circle.front.and_then(|f| f.op).map(call).unwrap_or_default(),
+        Stage::Different => {
+            let number = group.front.map_or(0, |f| f.number);
+            Standing::Different {
+                called: track.call(number).map(call).unwrap_or_default(),
+                others: group.front.and_then(|f| f.op).map(call).unwrap_or_default(),
             }
         }
-        Stand::NotStarted | Stand::Started => {
-            let op = circle.front.and_then(|f| chair.call(f.number));
-            op.map_or(Place::Entered, |op| of_op(table, circle, op, chair.stand, deep.then_some(chair)))
+        Stage::NotStarted | Stage::Started => {
+            let op = group.front.and_then(|f| track.call(f.number));
+            op.map_or(Standing::Entered, |op| of_op(ledger, group, op, track.stage, deep.then_some(track)))
         }
     }
 }
 
 fn of_op(
-    table: &Table<'_>,
-    circle: &Circle<'_>,
+    ledger: &Ledger<'_>,
+    group: &Group<'_>,
     op: &OpDigest,
-    stand: Stand,
-    deep: Option<&Chair<'_>>,
-) -> Place {
-    match stand {
-        Stand::NotStarted => {
-            Place::NotStarted { behind: deep.and_then(|chair| elsewhere(table, circle, chair, true)) }
+    stage: Stage,
+    deep: Option<&Track<'_>>,
+) -> Standing {
+    match stage {
+        Stage::NotStarted => {
+            Standing::NotStarted { behind: deep.and_then(|track| elsewhere(ledger, group, track, true)) }
         }
-        Stand::Started => {
+        Stage::Started => {
             let wait = op.waits.first();
             let peer = wait.map(|w| w.peer).or(op.peer);
-            Place::Waiting {
-                peer: peer.map(|p| job_rank(table, circle, p)),
+            Standing::Waiting {
+                peer: peer.map(|p| job_rank(ledger, group, p)),
                 channel: wait.map(|w| w.channel),
                 phase: wait.map(|w| w.phase.clone()).unwrap_or_default(),
             }
         }
-        _ => Place::Entered,
+        _ => Standing::Entered,
     }
 }
 
-/// Rank in the job of a rank of a circle.
-pub(crate) fn job_rank(table: &Table<'_>, circle: &Circle<'_>, rank: u32) -> u32 {
-    let at = circle.chairs.binary_search_by_key(&rank, |c| c.rank);
-    at.ok().and_then(|at| circle.chairs.get(at)).map_or(rank, |c| table.rank_of(c))
+/// Rank in the job of a rank of a communicator.
+pub(crate) fn job_rank(ledger: &Ledger<'_>, group: &Group<'_>, rank: u32) -> u32 {
+    let at = group.tracks.binary_search_by_key(&rank, |c| c.rank);
+    at.ok().and_then(|at| group.tracks.get(at)).map_or(rank, |c| ledger.rank_of(c))
 }
 
 /// A call in words.
@@ -179,46 +179,46 @@ pub(crate) fn call(op: &OpDigest) -> String {
 
 /// The oldest operation that the same process is in elsewhere.
 fn elsewhere(
-    table: &Table<'_>,
-    here: &Circle<'_>,
-    chair: &Chair<'_>,
+    ledger: &Ledger<'_>,
+    here: &Group<'_>,
+    track: &Track<'_>,
     started: bool,
 ) -> Option<(String, String, u64)> {
-    let row = table.rows.get(chair.row)?;
-    let others = row.chairs.iter().filter_map(|(circle, at)| {
-        let circle = table.circles.get(*circle)?;
-        let other = circle.chairs.get(*at)?;
-        let is_other = circle.id != here.id || other.rank != chair.rank;
+    let member = ledger.members.get(track.member)?;
+    let others = member.tracks.iter().filter_map(|(group, at)| {
+        let group = ledger.groups.get(*group)?;
+        let other = group.tracks.get(*at)?;
+        let is_other = group.id != here.id || other.rank != track.rank;
         let ops = other.digest.in_flight.iter().filter(move |op| is_other || op.peer.is_some());
-        ops.filter(|op| !started || stand_of(op) == Stand::Started).map(move |op| (circle, other, op)).next()
+        ops.filter(|op| !started || stage_of(op) == Stage::Started).map(move |op| (group, other, op)).next()
     });
-    let (circle, _, op) = others.min_by_key(|(_, other, op)| other.here(op.enqueued_ns))?;
-    Some((called(circle), op.function.clone(), op.number))
+    let (group, _, op) = others.min_by_key(|(_, other, op)| other.here(op.enqueued_ns))?;
+    Some((called(group), op.function.clone(), op.number))
 }
 
 /// What people call a communicator.
-pub(crate) fn called(circle: &Circle<'_>) -> String {
-    if circle.name.is_empty() { circle.id.clone() } else { circle.name.to_owned() }
+pub(crate) fn called(group: &Group<'_>) -> String {
+    if group.name.is_empty() { group.id.clone() } else { group.name.to_owned() }
 }
 
 /// In words, for a line that begins with the rank.
-pub fn detail(place: &Place) -> String {
+pub fn detail(standing: &Standing) -> String {
     let op = |(comm, function, number): &(String, String, u64)| format!("{function} {number} of {comm}");
-    match place {
-        Place::NeverEntered { calls, elsewhere: None } => {
+    match standing {
+        Standing::NeverEntered { calls, elsewhere: None } => {
             format!("has not called it; made {calls} calls before")
         }
-        Place::NeverEntered { calls, elsewhere: Some(at) } => {
+        Standing::NeverEntered { calls, elsewhere: Some(at) } => {
             format!("has not called it; made {calls} calls before, and is in {}", op(at))
         }
-        Place::Different { called, others } => format!("called {called}, most others {others}"),
-        Place::NotStarted { behind: None } => {
+        Standing::Different { called, others } => format!("called {called}, most others {others}"),
+        Standing::NotStarted { behind: None } => {
             "has called it; its kernel does not start: something earlier runs on its GPU".to_owned()
         }
-        Place::NotStarted { behind: Some(at) } => {
+        Standing::NotStarted { behind: Some(at) } => {
             format!("has called it; its kernel does not start, {} runs on its GPU", op(at))
         }
-        Place::Waiting { peer, channel, phase } => {
+        Standing::Waiting { peer, channel, phase } => {
             let mut text = "its kernel runs".to_owned();
             if let Some(peer) = peer {
                 _ = write!(text, " and waits for rank {peer}");
@@ -237,17 +237,17 @@ pub fn detail(place: &Place) -> String {
             };
             text
         }
-        Place::Entered => "has called it".to_owned(),
-        Place::Finished => "has ended it".to_owned(),
-        Place::Idle => "has nothing in flight".to_owned(),
-        Place::Stopped => "its process is stopped".to_owned(),
-        Place::Dead => "its process is gone".to_owned(),
-        Place::Zombie => "its process has ended and was not collected".to_owned(),
-        Place::Uninterruptible { wchan: Some(wchan) } => {
+        Standing::Entered => "has called it".to_owned(),
+        Standing::Finished => "has ended it".to_owned(),
+        Standing::Idle => "has nothing in flight".to_owned(),
+        Standing::Stopped => "its process is stopped".to_owned(),
+        Standing::Dead => "its process is gone".to_owned(),
+        Standing::Zombie => "its process has ended and was not collected".to_owned(),
+        Standing::Uninterruptible { wchan: Some(wchan) } => {
             format!("its process hangs in the kernel, in {wchan}")
         }
-        Place::Uninterruptible { wchan: None } => "its process hangs in the kernel".to_owned(),
-        Place::Unknown { why } if why.is_empty() => "nothing is known of it".to_owned(),
-        Place::Unknown { why } => why.clone(),
+        Standing::Uninterruptible { wchan: None } => "its process hangs in the kernel".to_owned(),
+        Standing::Unknown { why } if why.is_empty() => "nothing is known of it".to_owned(),
+        Standing::Unknown { why } => why.clone(),
     }
 }

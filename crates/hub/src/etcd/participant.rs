@@ -21,7 +21,7 @@ const SLOW: u32 = 4;
 /// Goodbye takes no longer.
 const BYE: Duration = Duration::from_millis(400);
 
-pub(super) struct Member {
+pub(super) struct Participant {
     seat: Arc<Seat>,
     client: Client,
     keys: Keys,
@@ -52,7 +52,7 @@ struct Held {
     renewed: Instant,
 }
 
-impl Member {
+impl Participant {
     pub(super) fn new(
         seat: Arc<Seat>,
         client: Client,

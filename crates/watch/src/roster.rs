@@ -1,4 +1,4 @@
-//! What the agents have said last, and since when.
+//! The roster: what the agents have said last of each process, and since when.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use crate::digest::{CommDigest, Digest, OpDigest, ProcessState, RankDigest, is_p
 use crate::start::Waiting;
 
 /// Processes that are kept of one agent, those that are gone included.
-const MAX_SEATS: usize = 1024;
+const MAX_PROCESSES: usize = 1024;
 /// A process that is gone is told of for as long: those of earlier attempts of a job pile up.
 const GONE_NS: i64 = 3_600_000_000_000;
 /// An agent is silent after this many of its intervals: one digest may be lost, two hardly.
@@ -21,11 +21,11 @@ const CORRECTION_NS: i64 = 200_000_000;
 /// What TCP counts is not in every digest that comes through a hub; the last word of it is good for so long.
 const TCP_NS: i64 = 20_000_000_000;
 /// The quickest digest of this time and of as long before counts: clocks drift, and are set.
-const WAY_NS: i64 = 60_000_000_000;
+const DELAY_NS: i64 = 60_000_000_000;
 
 /// All agents.
 #[derive(Debug, Default)]
-pub(crate) struct Roll {
+pub(crate) struct Roster {
     pub(crate) agents: BTreeMap<String, Agent>,
 }
 
@@ -40,15 +40,15 @@ pub(crate) struct Agent {
     pub(crate) arrived_ns: i64,
     n_digests: u64,
     interval_ns: i64,
-    way: Way,
+    delay: Delay,
     pub(crate) notes: Vec<String>,
-    pub(crate) seats: BTreeMap<u32, Seat>,
+    pub(crate) processes: BTreeMap<u32, LastWord>,
 }
 
 /// The way of an agent's digests. The quickest one says how its clock stands to ours; what others take longer is the hub's
 /// doing, and no movement or pause of the job.
 #[derive(Debug, Default)]
-struct Way {
+struct Delay {
     /// From the making by the agent's clock to the coming by ours, the least.
     least_ns: i64,
     /// Since when it is taken, and the least since then.
@@ -58,11 +58,11 @@ struct Way {
     is_corrected: bool,
 }
 
-impl Way {
+impl Delay {
     fn take(&mut self, took_ns: i64, now_ns: i64) {
         let is_first = self.recent.is_none();
         let (since, mut least) = self.recent.unwrap_or((now_ns, took_ns));
-        if now_ns - since >= WAY_NS {
+        if now_ns - since >= DELAY_NS {
             self.before = Some(least);
             least = took_ns;
             self.recent = Some((now_ns, took_ns));
@@ -76,9 +76,9 @@ impl Way {
     }
 }
 
-/// One process.
+/// The last word of one process.
 #[derive(Debug, Default)]
-pub(crate) struct Seat {
+pub(crate) struct LastWord {
     /// The newest word of it, without what has ended.
     pub(crate) digest: RankDigest,
     pub(crate) state: ProcessState,
@@ -89,7 +89,7 @@ pub(crate) struct Seat {
     tcp_ns: i64,
 }
 
-impl Roll {
+impl Roster {
     /// Whether no newer digest of the same agent is known.
     pub(crate) fn is_news(&self, digest: &Digest) -> bool {
         self.agents.get(&digest.node).is_none_or(|agent| {
@@ -107,9 +107,9 @@ impl Roll {
         if agent.run != digest.agent {
             agent.n_digests = 0;
             agent.interval_ns = 0;
-            agent.way = Way::default();
+            agent.delay = Delay::default();
         }
-        agent.way.take(now_ns - digest.at_ns, now_ns);
+        agent.delay.take(now_ns - digest.at_ns, now_ns);
         let elapsed = digest.at_ns - agent.at_ns;
         if agent.n_digests > 0 && elapsed > 0 {
             // Of a few digests, the mean: one late one must not make silence of the next.
@@ -122,34 +122,43 @@ impl Roll {
         agent.at_ns = digest.at_ns;
         agent.arrived_ns = now_ns;
         agent.notes = digest.notes;
-        let mut before = std::mem::take(&mut agent.seats);
+        let mut before = std::mem::take(&mut agent.processes);
         let live = digest.ranks.iter().filter(|rank| rank.process != ProcessState::Dead);
         let live: BTreeSet<u32> = live.filter_map(|rank| rank.rank).collect();
         for rank in digest.ranks {
             let old = before.remove(&rank.pid);
-            let seat = seat(rank, old.as_ref(), digest.at_ns, elapsed, now_ns);
-            agent.seats.insert(seat.digest.pid, seat);
+            let word = word(rank, old.as_ref(), digest.at_ns, elapsed, now_ns);
+            agent.processes.insert(word.digest.pid, word);
         }
         // What its agent no longer lists is gone.
-        for (pid, mut seat) in before {
-            let is_old = seat.state == ProcessState::Dead && now_ns - seat.state_since_ns > GONE_NS;
+        for (pid, mut word) in before {
+            let is_old = word.state == ProcessState::Dead && now_ns - word.state_since_ns > GONE_NS;
             // Another process has turned out to be this rank, and this one to be a shell around it. Those that have died are
             // listed.
             let is_taken =
-                seat.digest.comms.is_empty() && seat.digest.rank.is_some_and(|rank| live.contains(&rank));
-            if is_old || is_taken && seat.state != ProcessState::Dead || agent.seats.len() >= MAX_SEATS {
+                word.digest.comms.is_empty() && word.digest.rank.is_some_and(|rank| live.contains(&rank));
+            if is_old
+                || is_taken && word.state != ProcessState::Dead
+                || agent.processes.len() >= MAX_PROCESSES
+            {
                 continue;
             }
-            if seat.state != ProcessState::Dead {
-                seat.state = ProcessState::Dead;
-                seat.state_since_ns = now_ns;
+            if word.state != ProcessState::Dead {
+                word.state = ProcessState::Dead;
+                word.state_since_ns = now_ns;
             }
-            agent.seats.insert(pid, seat);
+            agent.processes.insert(pid, word);
         }
     }
 }
 
-fn seat(mut digest: RankDigest, old: Option<&Seat>, at_ns: i64, elapsed_ns: i64, now_ns: i64) -> Seat {
+fn word(
+    mut digest: RankDigest,
+    old: Option<&LastWord>,
+    at_ns: i64,
+    elapsed_ns: i64,
+    now_ns: i64,
+) -> LastWord {
     let old = old.filter(|o| o.state != ProcessState::Dead || digest.process == ProcessState::Dead);
     for (index, comm) in digest.comms.iter_mut().enumerate() {
         // Mostly the same place in the list as before.
@@ -166,7 +175,7 @@ fn seat(mut digest: RankDigest, old: Option<&Seat>, at_ns: i64, elapsed_ns: i64,
         tcp_ns = old.tcp_ns;
     }
     let cpu = old.and_then(|o| Some((digest.cpu_ms?, o.digest.cpu_ms?))).filter(|_| elapsed_ns > 0);
-    Seat {
+    LastWord {
         state: digest.process,
         state_since_ns: old.filter(|o| o.state == digest.process).map_or(now_ns, |o| o.state_since_ns),
         waiting: old.map(|o| o.waiting).unwrap_or_default().take(&digest, at_ns, now_ns),
@@ -178,7 +187,7 @@ fn seat(mut digest: RankDigest, old: Option<&Seat>, at_ns: i64, elapsed_ns: i64,
 
 /// What a look shows of a communicator, without any moment. An agent maps the clock of its ring anew with every look, so that
 /// the same moment comes out a little different each time, and that is no movement.
-fn standing(comm: &CommDigest) -> impl PartialEq + use<> {
+fn shown(comm: &CommDigest) -> impl PartialEq + use<> {
     let since = |op: &OpDigest, ns: i64| ns - op.enqueued_ns;
     let op = |op: &OpDigest| {
         let waits: Vec<_> =
@@ -193,7 +202,7 @@ fn standing(comm: &CommDigest) -> impl PartialEq + use<> {
 /// When something last moved, by the node's clock. A call counts if the operation is the oldest there is: it then is what
 /// others may have waited for. Calls that queue up behind one that is stuck are no progress.
 fn moved(comm: &CommDigest, before: Option<&CommDigest>, at_ns: i64) -> i64 {
-    let same = before.filter(|before| standing(before) == standing(comm));
+    let same = before.filter(|before| shown(before) == shown(comm));
     same.map_or_else(|| moved_as_told(comm, before, at_ns), |before| before.moved_ns)
 }
 
@@ -232,28 +241,28 @@ impl Agent {
 
     /// To be added to a time of its clock.
     pub(crate) fn shift_ns(&self) -> i64 {
-        self.way.least_ns
+        self.delay.least_ns
     }
 
     /// When its newest digest was made, by the clock of the one who looks.
     pub(crate) fn made_ns(&self) -> i64 {
-        self.at_ns + self.way.least_ns
+        self.at_ns + self.delay.least_ns
     }
 
     /// Its times may still turn out to be earlier than they seem.
     pub(crate) fn is_settling(&self) -> bool {
-        self.n_digests < SETTLED || self.way.is_corrected
+        self.n_digests < SETTLED || self.delay.is_corrected
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Roll, Way};
+    use super::{Delay, Roster};
     use crate::digest::{CommDigest, Digest, OpDigest, ProcessState, RankDigest};
 
     #[test]
     fn a_shell_that_was_taken_for_the_rank_has_not_died() {
-        let mut roll = Roll::default();
+        let mut roster = Roster::default();
         let mut tell = |sequence: u64, pids: &[(u32, u32)]| {
             let process = ProcessState::Alive;
             let rank = |(pid, rank): &(u32, u32)| RankDigest {
@@ -264,8 +273,8 @@ mod tests {
             };
             let ranks = pids.iter().map(rank).collect();
             let at_ns = sequence as i64;
-            roll.take(Digest { sequence, at_ns, ranks, ..Digest::default() }, at_ns);
-            roll.agents[""].seats.iter().map(|(pid, seat)| (*pid, seat.state)).collect::<Vec<_>>()
+            roster.take(Digest { sequence, at_ns, ranks, ..Digest::default() }, at_ns);
+            roster.agents[""].processes.iter().map(|(pid, word)| (*pid, word.state)).collect::<Vec<_>>()
         };
         let (lives, is_dead) = (ProcessState::Alive, ProcessState::Dead);
         assert_eq!(tell(1, &[(10, 0), (20, 1)]), [(10, lives), (20, lives)]);
@@ -277,7 +286,7 @@ mod tests {
     /// Before anything has ended or started the only moment there is, is that of the call.
     #[test]
     fn a_first_call_that_is_told_anew_has_not_moved() {
-        let mut roll = Roll::default();
+        let mut roster = Roster::default();
         let mut tell = |sequence: u64, enqueued_ns: i64, number: u64| {
             let op =
                 OpDigest { number, function: "AllReduce".to_owned(), enqueued_ns, ..OpDigest::default() };
@@ -292,8 +301,8 @@ mod tests {
             let ranks =
                 vec![RankDigest { pid: 10, rank: Some(0), comms: vec![comm], ..RankDigest::default() }];
             let at_ns = sequence as i64 * 500_000_000;
-            roll.take(Digest { sequence, at_ns, ranks, ..Digest::default() }, at_ns);
-            roll.agents[""].seats[&10].digest.comms[0].moved_ns
+            roster.take(Digest { sequence, at_ns, ranks, ..Digest::default() }, at_ns);
+            roster.agents[""].processes[&10].digest.comms[0].moved_ns
         };
         let first = tell(1, 100_000_000, 1);
         assert_eq!(first, 100_000_000);
@@ -305,10 +314,10 @@ mod tests {
     #[test]
     fn the_quickest_digest_says_how_clocks_stand() {
         let second = 1_000_000_000;
-        let mut way = Way::default();
+        let mut delay = Delay::default();
         let mut least = |at: i64, took: i64| {
-            way.take(took, at * second);
-            (way.least_ns, way.is_corrected)
+            delay.take(took, at * second);
+            (delay.least_ns, delay.is_corrected)
         };
         assert_eq!(least(0, 9 * second), (9 * second, false));
         assert_eq!(least(1, second), (second, true));

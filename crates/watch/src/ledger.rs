@@ -3,24 +3,25 @@
 use std::collections::BTreeMap;
 
 use crate::digest::{CommDigest, OpDigest, ProcessState, SeenBy, is_p2p};
-use crate::roll::{Roll, Seat};
+use crate::roster::{LastWord, Roster};
 
 /// State D is common for moments; a process that stays in it as long hangs.
 pub(crate) const UNINTERRUPTIBLE_NS: i64 = 4_000_000_000;
 
-/// The joined job.
-pub(crate) struct Table<'a> {
+/// The joined job: its members, and its groups with a track for each rank.
+pub(crate) struct Ledger<'a> {
     pub(crate) now_ns: i64,
     /// The moment that all agents that still speak have told of.
     pub(crate) known_ns: i64,
     /// Times of an agent that still speaks may turn out to be earlier than they seem: nothing is learnt from pauses.
     pub(crate) is_settling: bool,
-    pub(crate) nodes: Vec<NodeRow<'a>>,
-    pub(crate) rows: Vec<Row<'a>>,
-    pub(crate) circles: Vec<Circle<'a>>,
+    pub(crate) nodes: Vec<AgentState<'a>>,
+    pub(crate) members: Vec<Member<'a>>,
+    pub(crate) groups: Vec<Group<'a>>,
 }
 
-pub(crate) struct NodeRow<'a> {
+/// What is known of a node.
+pub(crate) struct AgentState<'a> {
     pub(crate) name: &'a str,
     pub(crate) age_ns: i64,
     pub(crate) is_silent: bool,
@@ -28,21 +29,21 @@ pub(crate) struct NodeRow<'a> {
     pub(crate) n_processes: u32,
 }
 
-/// A process.
-pub(crate) struct Row<'a> {
+/// A process of the job.
+pub(crate) struct Member<'a> {
     pub(crate) node: usize,
-    pub(crate) seat: &'a Seat,
+    pub(crate) word: &'a LastWord,
     pub(crate) is_silent: bool,
-    /// Circle and place in it.
-    pub(crate) chairs: Vec<(usize, usize)>,
+    /// Index of a group, and of its track in it.
+    pub(crate) tracks: Vec<(usize, usize)>,
 }
 
-/// A communicator.
-pub(crate) struct Circle<'a> {
+/// A communicator, as the digests of its ranks describe it.
+pub(crate) struct Group<'a> {
     pub(crate) id: String,
     pub(crate) name: &'a str,
     pub(crate) size: u32,
-    pub(crate) chairs: Vec<Chair<'a>>,
+    pub(crate) tracks: Vec<Track<'a>>,
     pub(crate) is_ended: bool,
     /// The collective that it stands at.
     pub(crate) front: Option<Front<'a>>,
@@ -61,19 +62,19 @@ pub(crate) struct Front<'a> {
     pub(crate) since_ns: i64,
 }
 
-/// A rank of a communicator.
-pub(crate) struct Chair<'a> {
+/// One rank's operations in one group.
+pub(crate) struct Track<'a> {
     pub(crate) rank: u32,
-    pub(crate) row: usize,
+    pub(crate) member: usize,
     pub(crate) digest: &'a CommDigest,
-    pub(crate) stand: Stand,
+    pub(crate) stage: Stage,
     pub(crate) moved_ns: i64,
     shift_ns: i64,
 }
 
-/// Where a rank stands with regard to the front.
+/// How far a rank has come in the front of its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stand {
+pub(crate) enum Stage {
     /// Its agent is silent, or its operations cannot be seen.
     Unseen,
     /// There is no front.
@@ -88,29 +89,29 @@ pub(crate) enum Stand {
     Finished,
 }
 
-impl Stand {
+impl Stage {
     /// In the front, not through it.
     pub(crate) fn is_inside(self) -> bool {
         matches!(self, Self::Entered | Self::NotStarted | Self::Started | Self::Different)
     }
 }
 
-impl Row<'_> {
+impl Member<'_> {
     /// Stopped, gone, or hanging in the kernel: it will do nothing by itself.
     pub(crate) fn is_broken(&self, now_ns: i64) -> bool {
-        match self.seat.state {
+        match self.word.state {
             ProcessState::Stopped | ProcessState::Zombie | ProcessState::Dead => true,
-            ProcessState::Uninterruptible => now_ns - self.seat.state_since_ns >= UNINTERRUPTIBLE_NS,
+            ProcessState::Uninterruptible => now_ns - self.word.state_since_ns >= UNINTERRUPTIBLE_NS,
             ProcessState::Alive | ProcessState::Unknown => false,
         }
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        self.seat.digest.is_ended || matches!(self.seat.state, ProcessState::Dead | ProcessState::Zombie)
+        self.word.digest.is_ended || matches!(self.word.state, ProcessState::Dead | ProcessState::Zombie)
     }
 }
 
-impl<'a> Chair<'a> {
+impl<'a> Track<'a> {
     /// A time of its node's clock.
     pub(crate) fn here(&self, ns: i64) -> i64 {
         ns + self.shift_ns
@@ -145,13 +146,13 @@ impl<'a> Chair<'a> {
 }
 
 /// Whether the kernel has started, as far as it can be seen.
-pub(crate) fn stand_of(op: &OpDigest) -> Stand {
+pub(crate) fn stage_of(op: &OpDigest) -> Stage {
     if op.started_ns.is_some() || !op.waits.is_empty() {
-        Stand::Started
+        Stage::Started
     } else if op.is_start_visible {
-        Stand::NotStarted
+        Stage::NotStarted
     } else {
-        Stand::Entered
+        Stage::Entered
     }
 }
 
@@ -160,129 +161,129 @@ fn signature(op: &OpDigest) -> (&str, u64, &str, Option<u32>) {
     (&op.function, op.count, &op.datatype, op.root)
 }
 
-impl<'a> Table<'a> {
-    pub(crate) fn new(roll: &'a Roll, now_ns: i64, interval_ns: i64) -> Self {
-        let mut table = Self {
+impl<'a> Ledger<'a> {
+    pub(crate) fn new(roster: &'a Roster, now_ns: i64, interval_ns: i64) -> Self {
+        let mut ledger = Self {
             now_ns,
             known_ns: now_ns,
             is_settling: false,
             nodes: Vec::new(),
-            rows: Vec::new(),
-            circles: Vec::new(),
+            members: Vec::new(),
+            groups: Vec::new(),
         };
         let mut shifts = Vec::new();
         let (mut known, mut newest) = (None, None);
-        for (node, (name, agent)) in roll.agents.iter().enumerate() {
+        for (node, (name, agent)) in roster.agents.iter().enumerate() {
             let is_silent = agent.age_ns(now_ns) > agent.patience_ns(interval_ns);
-            table.nodes.push(NodeRow {
+            ledger.nodes.push(AgentState {
                 name,
                 age_ns: agent.age_ns(now_ns),
                 is_silent,
                 notes: &agent.notes,
-                n_processes: agent.seats.len() as u32,
+                n_processes: agent.processes.len() as u32,
             });
             shifts.push(agent.shift_ns());
-            if !is_silent && !agent.seats.is_empty() {
+            if !is_silent && !agent.processes.is_empty() {
                 let made_ns = agent.made_ns();
                 known = Some(known.map_or(made_ns, |k: i64| k.min(made_ns)));
-                table.is_settling |= agent.is_settling();
+                ledger.is_settling |= agent.is_settling();
             }
             newest = newest.max(Some(agent.made_ns()));
-            table.rows.extend(agent.seats.values().map(|seat| Row {
+            ledger.members.extend(agent.processes.values().map(|word| Member {
                 node,
-                seat,
+                word,
                 is_silent,
-                chairs: Vec::new(),
+                tracks: Vec::new(),
             }));
         }
         // When nobody speaks any more it is the hub, or we: nothing is known after the last word.
-        table.known_ns = known.or(newest).unwrap_or(now_ns);
-        table.rows.sort_by_key(|row| {
-            let rank = row.seat.digest.rank;
-            (rank.is_none(), rank, row.node, row.seat.digest.pid)
+        ledger.known_ns = known.or(newest).unwrap_or(now_ns);
+        ledger.members.sort_by_key(|member| {
+            let rank = member.word.digest.rank;
+            (rank.is_none(), rank, member.node, member.word.digest.pid)
         });
-        table.seat(&shifts);
-        table.fronts();
-        table
+        ledger.group(&shifts);
+        ledger.fronts();
+        ledger
     }
 
     /// Groups the ranks of each communicator.
-    fn seat(&mut self, shifts: &[i64]) {
+    fn group(&mut self, shifts: &[i64]) {
         let mut by_id: BTreeMap<(&'a str, u32), usize> = BTreeMap::new();
-        for (row_index, row) in self.rows.iter_mut().enumerate() {
-            let digest = &row.seat.digest;
-            let shift_ns = shifts.get(row.node).copied().unwrap_or(0);
+        for (member_index, member) in self.members.iter_mut().enumerate() {
+            let digest = &member.word.digest;
+            let shift_ns = shifts.get(member.node).copied().unwrap_or(0);
             for (index, comm) in digest.comms.iter().enumerate() {
-                let at = self.circles.len();
+                let at = self.groups.len();
                 // Without an identifier nothing says which ranks belong together.
-                let circle_index =
+                let group_index =
                     if comm.id.is_empty() { at } else { *by_id.entry((&comm.id, comm.size)).or_insert(at) };
-                if circle_index == at {
+                if group_index == at {
                     let id = if comm.id.is_empty() {
-                        let node = self.nodes.get(row.node).map_or("", |n| n.name);
+                        let node = self.nodes.get(member.node).map_or("", |n| n.name);
                         format!("?{node}:{}:{index}", digest.pid)
                     } else {
                         comm.id.clone()
                     };
-                    self.circles.push(Circle {
+                    self.groups.push(Group {
                         id,
                         name: &comm.name,
                         size: comm.size,
-                        chairs: Vec::new(),
+                        tracks: Vec::new(),
                         is_ended: false,
                         front: None,
                         is_inside: false,
                         moved_ns: 0,
                     });
                 }
-                let Some(circle) = self.circles.get_mut(circle_index) else { continue };
-                row.chairs.push((circle_index, circle.chairs.len()));
-                circle.chairs.push(Chair {
-                    rank: comm.rank.unwrap_or(circle.chairs.len() as u32),
-                    row: row_index,
+                let Some(group) = self.groups.get_mut(group_index) else { continue };
+                member.tracks.push((group_index, group.tracks.len()));
+                group.tracks.push(Track {
+                    rank: comm.rank.unwrap_or(group.tracks.len() as u32),
+                    member: member_index,
                     digest: comm,
-                    stand: Stand::Idle,
+                    stage: Stage::Idle,
                     moved_ns: comm.moved_ns + shift_ns,
                     shift_ns,
                 });
             }
         }
-        self.circles.sort_by(|a, b| {
-            let size = |c: &Circle<'_>| c.size.max(c.chairs.len() as u32);
+        self.groups.sort_by(|a, b| {
+            let size = |c: &Group<'_>| c.size.max(c.tracks.len() as u32);
             (size(b), &a.id, a.size).cmp(&(size(a), &b.id, b.size))
         });
-        for row in &mut self.rows {
-            row.chairs.clear();
+        for member in &mut self.members {
+            member.tracks.clear();
         }
-        for (circle_index, circle) in self.circles.iter_mut().enumerate() {
-            circle.chairs.sort_by_key(|c| (c.rank, c.row));
-            for (index, chair) in circle.chairs.iter().enumerate() {
-                if let Some(row) = self.rows.get_mut(chair.row) {
-                    row.chairs.push((circle_index, index));
+        for (group_index, group) in self.groups.iter_mut().enumerate() {
+            group.tracks.sort_by_key(|c| (c.rank, c.member));
+            for (index, track) in group.tracks.iter().enumerate() {
+                if let Some(member) = self.members.get_mut(track.member) {
+                    member.tracks.push((group_index, index));
                 }
             }
         }
     }
 
     fn fronts(&mut self) {
-        for circle in &mut self.circles {
-            let row = |c: &Chair<'_>| self.rows.get(c.row);
-            circle.moved_ns = circle.chairs.iter().map(|c| c.moved_ns).max().unwrap_or(0);
-            circle.is_ended =
-                circle.chairs.iter().all(|c| c.digest.is_ended || row(c).is_some_and(Row::is_over));
-            let unseen: Vec<bool> = circle
-                .chairs
+        for group in &mut self.groups {
+            let member = |c: &Track<'_>| self.members.get(c.member);
+            group.moved_ns = group.tracks.iter().map(|c| c.moved_ns).max().unwrap_or(0);
+            group.is_ended =
+                group.tracks.iter().all(|c| c.digest.is_ended || member(c).is_some_and(Member::is_over));
+            let unseen: Vec<bool> = group
+                .tracks
                 .iter()
-                .map(|c| row(c).is_none_or(|r| r.is_silent || r.seat.digest.seen_by == SeenBy::Process))
+                .map(|c| member(c).is_none_or(|r| r.is_silent || r.word.digest.seen_by == SeenBy::Process))
                 .collect();
-            let seen = || circle.chairs.iter().zip(&unseen).filter(|(_, unseen)| !**unseen).map(|(c, _)| c);
-            let Some(number) = seen().map(Chair::position).min() else {
-                for chair in &mut circle.chairs {
-                    chair.stand = Stand::Unseen;
+            let seen = || group.tracks.iter().zip(&unseen).filter(|(_, unseen)| !**unseen).map(|(c, _)| c);
+            let Some(number) = seen().map(Track::position).min() else {
+                for track in &mut group.tracks {
+                    track.stage = Stage::Unseen;
                 }
                 continue;
             };
-            let has_entered = |c: &Chair<'_>| c.digest.collectives > number;
+            let has_entered = |c: &Track<'_>| c.digest.collectives > number;
             let is_open = seen().any(|c| has_entered(c) && (c.digest.collectives_done.is_none() || c.call(number).is_some()))
                 // One is behind and the others have gone on: what it has not ended is still open.
                 || seen().any(|c| !has_entered(c)) && seen().any(|c| c.collective().is_some());
@@ -290,29 +291,29 @@ impl<'a> Table<'a> {
             let usual = most(&calls);
             let since = seen().filter_map(|c| c.call(number).map(|op| c.here(op.enqueued_ns))).min();
             if is_open {
-                circle.front = Some(Front { number, op: usual, since_ns: since.unwrap_or(circle.moved_ns) });
+                group.front = Some(Front { number, op: usual, since_ns: since.unwrap_or(group.moved_ns) });
             }
             let mut inside = false;
-            for (chair, unseen) in circle.chairs.iter_mut().zip(&unseen) {
-                chair.stand = match chair.call(number) {
-                    _ if *unseen => Stand::Unseen,
-                    _ if !is_open => Stand::Idle,
-                    Some(op) if usual.is_some_and(|u| signature(u) != signature(op)) => Stand::Different,
-                    Some(op) => stand_of(op),
-                    None if chair.digest.collectives <= number => Stand::Never,
+            for (track, unseen) in group.tracks.iter_mut().zip(&unseen) {
+                track.stage = match track.call(number) {
+                    _ if *unseen => Stage::Unseen,
+                    _ if !is_open => Stage::Idle,
+                    Some(op) if usual.is_some_and(|u| signature(u) != signature(op)) => Stage::Different,
+                    Some(op) => stage_of(op),
+                    None if track.digest.collectives <= number => Stage::Never,
                     // Counts of launches: one that has called may have gone through.
-                    None if chair.digest.collectives_done.is_none() => Stand::Entered,
-                    None => Stand::Finished,
+                    None if track.digest.collectives_done.is_none() => Stage::Entered,
+                    None => Stage::Finished,
                 };
-                inside |= chair.stand.is_inside() || !unseen && chair.pairs().next().is_some();
+                inside |= track.stage.is_inside() || !unseen && track.pairs().next().is_some();
             }
-            circle.is_inside = inside;
+            group.is_inside = inside;
         }
     }
 
     /// Rank in the job, else within the communicator.
-    pub(crate) fn rank_of(&self, chair: &Chair<'_>) -> u32 {
-        self.rows.get(chair.row).and_then(|r| r.seat.digest.rank).unwrap_or(chair.rank)
+    pub(crate) fn rank_of(&self, track: &Track<'_>) -> u32 {
+        self.members.get(track.member).and_then(|r| r.word.digest.rank).unwrap_or(track.rank)
     }
 }
 

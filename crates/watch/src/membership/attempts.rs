@@ -1,21 +1,24 @@
 //! A job that is started again has had several processes for each rank. What is said of a rank now is said of the newest.
 
-use ringleader_watch::digest::ProcessState;
-use ringleader_watch::event::SeenRank;
+use crate::digest::ProcessState;
+use crate::event::SeenRank;
 
 /// A process has been dead for up to so much longer than was seen, seconds.
 const SEEN_AFTER_S: f64 = 2.0;
 
 /// A process with a rank, and what tells whether another one has taken its place.
-pub(crate) struct Attempt {
-    pub(crate) seen: SeenRank,
+#[derive(Clone, Debug)]
+pub struct Attempt {
+    /// The process.
+    pub seen: SeenRank,
     /// Since when it is in its state, seconds since 1970.
-    pub(crate) since: f64,
-    pub(crate) has_ring: bool,
+    pub since: f64,
+    /// It has written a ring.
+    pub has_ring: bool,
 }
 
 /// Those that no later process of the same rank has followed.
-pub(crate) fn current(all: &[Attempt]) -> Vec<SeenRank> {
+pub fn current(all: &[Attempt]) -> Vec<SeenRank> {
     all.iter()
         .filter(|one| !all.iter().any(|other| follows(other, one)))
         .map(|one| one.seen.clone())

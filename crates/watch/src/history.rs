@@ -1,10 +1,10 @@
-//! What is remembered of a communicator from look to look.
+//! The history of a communicator: what is remembered of it from look to look.
 
 use std::collections::VecDeque;
 
 use crate::digest::PeriodDigest;
+use crate::ledger::{Group, Ledger, Stage};
 use crate::rhythm::{Glance, Patience, Rhythm, kind};
-use crate::table::{Circle, Stand, Table};
 
 /// Time over which rates are taken.
 const RATE_NS: i64 = 6_000_000_000;
@@ -13,7 +13,7 @@ const MAX_READINGS: usize = 16;
 
 /// One communicator's.
 #[derive(Debug, Default)]
-pub(crate) struct Track {
+pub(crate) struct History {
     pub(crate) rhythm: Rhythm,
     /// What the newest digest of any of its ranks said.
     pub(crate) period: Option<PeriodDigest>,
@@ -30,40 +30,40 @@ pub(crate) struct Track {
     pub(crate) slow_told_ns: i64,
 }
 
-impl Track {
+impl History {
     /// Takes what a look shows: when something that it waits for last moved, and when anything of its ranks did.
     pub(crate) fn look(
         &mut self,
-        table: &Table<'_>,
-        circle: &Circle<'_>,
+        ledger: &Ledger<'_>,
+        group: &Group<'_>,
         (moved_ns, busy_ns): (i64, i64),
         is_excused: bool,
     ) {
-        self.seen_ns = table.now_ns;
-        let done = circle.chairs.iter().filter(|c| c.stand != Stand::Unseen).map(|c| &c.digest);
+        self.seen_ns = ledger.now_ns;
+        let done = group.tracks.iter().filter(|c| c.stage != Stage::Unseen).map(|c| &c.digest);
         let collectives =
             done.clone().map(|d| d.collectives_done.unwrap_or(d.collectives)).min().unwrap_or(0);
         let pairs = done.clone().map(|d| d.p2p_done.unwrap_or(d.p2p)).max().unwrap_or(0);
         self.ops_done = collectives + pairs;
         let n = done.clone().count().max(1) as u64;
         self.bytes = done.map(|d| d.bytes_done / n).sum();
-        let reading = (table.known_ns, self.ops_done, self.bytes);
+        let reading = (ledger.known_ns, self.ops_done, self.bytes);
         if self.readings.back().is_none_or(|(at, ..)| at + RATE_NS / MAX_READINGS as i64 <= reading.0) {
             self.readings.push_back(reading);
         }
         while self.readings.len() > 2
             && (self.readings.len() > MAX_READINGS
-                || self.readings.get(1).is_some_and(|(at, ..)| at + RATE_NS < table.known_ns))
+                || self.readings.get(1).is_some_and(|(at, ..)| at + RATE_NS < ledger.known_ns))
         {
             self.readings.pop_front();
         }
         let op =
-            circle.front.and_then(|f| f.op).or_else(|| circle.chairs.iter().find_map(|c| c.pairs().next()));
+            group.front.and_then(|f| f.op).or_else(|| group.tracks.iter().find_map(|c| c.pairs().next()));
         self.rhythm.look(Glance {
             moved_ns,
             busy_ns,
-            known_ns: table.known_ns,
-            is_inside: circle.is_inside,
+            known_ns: ledger.known_ns,
+            is_inside: group.is_inside,
             kind: op.map_or(0, |op| kind(&op.function, op.count)),
             trains: op.is_some_and(|op| op.function.contains("Reduce") || op.peer.is_some()),
             is_excused,
@@ -71,7 +71,7 @@ impl Track {
         // After the pause that has just ended is known: where steps are quick, the one before the first of them.
         if let Some(period) = self.period.take() {
             // A look takes time, in which the job goes on: the newest movement may be later than the look says it was made.
-            self.rhythm.hear(&period, table.known_ns.max(moved_ns));
+            self.rhythm.hear(&period, ledger.known_ns.max(moved_ns));
         }
     }
 
