@@ -14,6 +14,7 @@ use crate::calls::mismatch::{self, Mismatch, Proof};
 use crate::calls::track::{Node, View};
 use crate::prepare::rings::rings;
 use crate::process::condition::{Condition, Conditions};
+use crate::process::fate::{Fate, Fates};
 use crate::said::kernel::KernelLogs;
 use crate::said::messages::Claims;
 use crate::said::watchdog::WatchdogLines;
@@ -48,6 +49,7 @@ pub struct Scene<'a> {
     ledger: Ledger<'a>,
     divergences: Vec<Divergence>,
     conditions: Conditions,
+    fates: Fates,
     mismatches: Vec<Mismatch>,
     waits: Vec<Waits>,
     suspects: Vec<Suspect>,
@@ -94,6 +96,7 @@ impl<'a> Scene<'a> {
         let divergences = align::divergences(&ledger);
         // Processes: alive and where, dead and how.
         let conditions = Conditions::new(case, &roster);
+        let fates = Fates::new(case, &roster, &tools, &kernel, &conditions);
         let proof = Proof { ledger: &ledger, conditions: &conditions, watchdog: &watchdog };
         let mismatches = mismatch::mismatches(proof, &divergences);
         // Waits: who waits for whom, and who holds the others up.
@@ -120,6 +123,7 @@ impl<'a> Scene<'a> {
             ledger,
             divergences,
             conditions,
+            fates,
             mismatches,
             waits,
             suspects,
@@ -219,6 +223,16 @@ impl<'a> Scene<'a> {
     /// Processes: alive and where, stopped, dead and how.
     pub fn conditions(&self) -> &Conditions {
         &self.conditions
+    }
+
+    /// What became of each rank.
+    pub fn fates(&self) -> &Fates {
+        &self.fates
+    }
+
+    /// What became of a rank; None if nothing tells of it.
+    pub fn fate(&self, rank: Rank) -> Option<&Fate> {
+        self.fates.get(rank)
     }
 
     /// Who waits for whom, per view that recorded anything: Flight Recorder first.

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ringleader_knowledge::signal::{SIGKILL, is_exit_by};
 use ringleader_model::{
     Case, Culprit, Evidence, Fact, Host, KernelCoverage, KernelEvent, KernelEventKind, Observation,
     PciAddress, Pid, ProcessTable, Rank, SourceId, SourceKind, TorchEvent, WallTime, Who,
@@ -273,7 +274,7 @@ impl<'r> Join<'r> {
         // Where several nodes have the same numbers only the launcher's table tells the rank.
         let in_table = |exit: &Who| {
             let mut ranks = case.observations.iter().filter(|o| {
-                matches!(o.fact, Fact::Torch(TorchEvent::ChildFailure { exit_code: -9 | 137, .. }))
+                matches!(o.fact, Fact::Torch(TorchEvent::ChildFailure { exit_code, .. }) if is_exit_by(exit_code, SIGKILL))
                     && o.who.rank.is_some()
                     && o.who.pid == exit.pid
             });
@@ -281,7 +282,7 @@ impl<'r> Join<'r> {
             ranks.all(|o| o.who.rank == first.who.rank).then(|| first.who.clone())
         };
         let killed = case.observations.iter().filter_map(|o| match &o.fact {
-            Fact::Torch(TorchEvent::ChildExit { exit_code: -9 | 137 }) => {
+            Fact::Torch(TorchEvent::ChildExit { exit_code }) if is_exit_by(*exit_code, SIGKILL) => {
                 let who = if o.who.rank.is_none() && o.who.pid.is_some() { in_table(&o.who) } else { None };
                 Some((who.unwrap_or_else(|| o.who.clone()), o.at?))
             }

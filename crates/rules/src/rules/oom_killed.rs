@@ -25,6 +25,7 @@
 //!
 //! Linux mm/oom_kill.c; slurmstepd task/cgroup; Ray memory monitor.
 
+use ringleader_knowledge::signal::{SIGKILL, is_exit_by};
 use ringleader_model::{Impact, KernelEventKind, OomKill, Rank, Severity, Weight};
 
 use crate::hardware::{Both, Seen};
@@ -72,7 +73,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let a_rank_was_killed = scene
             .conditions()
             .all()
-            .any(|(_, c)| c.exit.as_ref().is_some_and(|e| matches!(e.code, -9 | 137)));
+            .any(|(_, c)| c.exit.as_ref().is_some_and(|e| is_exit_by(e.code, SIGKILL)));
         draft = match (seen.bond(), a_rank_was_killed) {
             (Bond::Time, true) | (Bond::Untold, _) => draft.weight(Weight::Derived),
             (_, true) => draft.severity(Severity::Warning),

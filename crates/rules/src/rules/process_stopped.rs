@@ -22,7 +22,7 @@ use ringleader_model::{Confidence, Impact, Weight};
 use crate::drafting;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::process::condition::ProcessState;
+use ringleader_correlate::process::fate::{Fate, Life};
 
 /// The rule.
 pub(super) static RULE: Rule = Rule {
@@ -37,7 +37,9 @@ pub(super) static RULE: Rule = Rule {
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
     for (rank, condition) in scene.conditions().all() {
-        let Some((ProcessState::Stopped, seen)) = &condition.state else { continue };
+        if scene.fate(rank).map(Fate::life) != Some(Life::Stopped) {
+            continue;
+        }
         let suspect = scene.suspects().iter().find(|s| s.node.rank() == Some(rank));
         let place = condition.stand.as_ref().and_then(|s| s.place());
         let title = format!(
@@ -54,7 +56,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 &[ringleader_correlate::calls::track::Node::Rank(rank)],
                 place,
             ))
-            .evidence([seen.clone()])
+            .evidence(condition.state.iter().map(|(_, seen)| seen.clone()))
             .evidence(condition.stand_failure.iter().map(|(_, e)| e.clone()))
             .evidence(condition.stand.iter().map(|s| s.evidence.clone()));
         if let Some(suspect) = suspect {

@@ -26,7 +26,7 @@ use crate::hardware::{Seen, storage};
 use crate::health;
 use crate::rule::{Draft, Input, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::process::condition::ProcessState;
+use ringleader_correlate::process::fate::{Fate, Life};
 use ringleader_correlate::said::kernel::Bond;
 
 /// The rule.
@@ -42,7 +42,10 @@ pub(super) static RULE: Rule = Rule {
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
     for (rank, condition) in scene.conditions().all() {
-        let Some((ProcessState::Uninterruptible, seen)) = &condition.state else { continue };
+        if scene.fate(rank).map(Fate::life) != Some(Life::Blocked) {
+            continue;
+        }
+        let Some((_, seen)) = &condition.state else { continue };
         // One sample is ordinary during disk reads: somebody must wait for this rank.
         let Some(suspect) = scene.suspects().iter().find(|s| s.node.rank() == Some(rank)) else { continue };
         let place = condition.stand.as_ref().and_then(|s| s.place());

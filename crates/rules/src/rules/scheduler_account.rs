@@ -29,6 +29,7 @@
 
 use std::collections::BTreeSet;
 
+use ringleader_knowledge::signal::{SIGKILL, is_exit_by};
 use ringleader_model::{
     Confidence, Culprit, Evidence, Finding, Host, Impact, Need, Observation, SchedulerEvent, SchedulerKind,
     Severity, SourceKind, SystemFact, Weight, hostlist, plain_word,
@@ -51,8 +52,6 @@ pub(super) static RULE: Rule = Rule {
     check,
 };
 
-/// SIGKILL, as Python, a shell and Slurm count it.
-const KILLED: [i64; 2] = [-9, 137];
 /// Citations of one finding.
 const CITATIONS: usize = 4;
 
@@ -91,7 +90,8 @@ fn ended_by_signal(scene: &Scene<'_>) -> Option<Finding> {
         _ => false,
     };
     let (observation, event, host) = all_events(scene).find_map(|(o, e)| {
-        let is_killed = e.kind == SchedulerKind::Failed && e.exit_code == Some(137);
+        let is_killed = e.kind == SchedulerKind::Failed
+            && e.exit_code.is_some_and(|code| is_exit_by(code.into(), SIGKILL));
         let is_whole = e.scheduler.as_ref() == "Kubernetes" && e.n_containers.is_none_or(|n| n == 1);
         let is_ours = is_killed && is_whole && !is_after(e) && scene.precedes_job(e.ended_at) != Some(true);
         Some((o, e, host_of(scene, e).filter(|_| is_ours)?))
@@ -149,7 +149,7 @@ fn killed(scene: &Scene<'_>, host: Option<&Host>) -> Vec<(Culprit, Evidence)> {
         .conditions()
         .all()
         .filter_map(|(rank, c)| {
-            let exit = c.exit.as_ref().filter(|e| KILLED.contains(&e.code))?;
+            let exit = c.exit.as_ref().filter(|e| is_exit_by(e.code, SIGKILL))?;
             let culprit = scene.roster().culprit_rank(rank);
             scene.may_be_on(host, culprit.host.as_ref()).then(|| (culprit, exit.evidence.clone()))
         })

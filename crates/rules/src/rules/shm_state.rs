@@ -25,6 +25,7 @@
 //!
 //! NVIDIA/nccl src/misc/shmutils.cc (segments are unlinked once both sides have them); tmpfs(5); docker run --shm-size.
 
+use ringleader_knowledge::signal::{SIGBUS, is_exit_by};
 use ringleader_model::{
     Confidence, Culprit, Finding, Impact, ListedFile, Listing, Mount, Observation, Severity, SourceKind,
     SystemFact, Weight,
@@ -45,9 +46,6 @@ pub(super) static RULE: Rule = Rule {
     doc: include_str!("shm_state.rs"),
     check,
 };
-
-/// SIGBUS, as Python and as a shell count it: what a write into a full tmpfs ends with.
-const BUS_ERROR: [i64; 2] = [-7, 135];
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings: Vec<Finding> = Vec::new();
@@ -85,7 +83,8 @@ fn bus_errors<'s>(scene: &'s Scene<'_>) -> Vec<(Culprit, &'s ringleader_model::E
         .conditions()
         .all()
         .filter_map(|(rank, c)| {
-            let exit = c.exit.as_ref().filter(|e| BUS_ERROR.contains(&e.code))?;
+            // What a write into a full tmpfs ends with.
+            let exit = c.exit.as_ref().filter(|e| is_exit_by(e.code, SIGBUS))?;
             Some((scene.roster().culprit_rank(rank), &exit.evidence))
         })
         .collect()

@@ -24,7 +24,7 @@ use ringleader_model::{Impact, Weight};
 use crate::drafting;
 use crate::rule::{Input, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::process::condition::ProcessState;
+use ringleader_correlate::process::fate::Life;
 use ringleader_correlate::waits::suspects::Suspect;
 
 /// The rule.
@@ -41,12 +41,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
     for suspect in scene.suspects().iter().filter(|s| s.in_p2p) {
         let condition = suspect.node.rank().and_then(|r| scene.condition(r));
-        let gone = condition.is_some_and(|c| {
-            c.absent.is_some()
-                || c.crash.as_ref().is_some_and(|(reason, ..)| &**reason != "Aborted")
-                || c.ras_missing.is_some() && c.state.is_none() && c.stand.is_none()
-                || c.exit.as_ref().is_some_and(|e| !matches!(e.code, 0 | -15 | -6))
-                || matches!(c.state, Some((ProcessState::Stopped | ProcessState::Uninterruptible, _)))
+        let fate = suspect.node.rank().and_then(|r| scene.fate(r));
+        let has_stack = condition.is_some_and(|c| c.stand.is_some());
+        let gone = fate.is_some_and(|f| {
+            f.life() == Life::Absent || f.is_halted() || f.failed() || f.is_cut_off() && !has_stack
         });
         // A stack without the frames of native code shows nobody inside; what a rank has in flight does.
         let stands_elsewhere = !suspect.is_inside
