@@ -27,7 +27,13 @@ const EDGES: &[(&str, &[&str])] = &[
     ("ringleader-bundle", &[]),
     (
         "ringleader-collect",
-        &["ringleader-knowledge", "ringleader-node", "ringleader-bundle", "ringleader-ring"],
+        &[
+            "ringleader-model",
+            "ringleader-knowledge",
+            "ringleader-node",
+            "ringleader-bundle",
+            "ringleader-ring",
+        ],
     ),
     (
         "ringleader",
