@@ -7,6 +7,7 @@
 mod agent;
 mod args;
 mod child;
+mod columns;
 mod events;
 mod hooks;
 mod incident;
