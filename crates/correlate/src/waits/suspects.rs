@@ -244,6 +244,7 @@ fn waits_on_somebody(ledger: &Ledger<'_>, waits: &Waits, who: Node) -> bool {
     })
 }
 
+#[expect(clippy::too_many_lines, reason = "longer than the bound when it came; to be split")]
 fn describe(proof: Proof<'_, '_>, dumps: &[OwnedDump<'_>], waits: &Waits, root: &Root) -> Suspect {
     let mut suspect = Suspect {
         node: root.node,
