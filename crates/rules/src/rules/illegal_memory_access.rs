@@ -48,7 +48,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let machine = |root: &ringleader_model::KernelEvent| {
         is_lost_gpu(root) || is_xid(root, &[48, 74, 94, 95, 119, 120, 140, 149])
     };
-    let seen = Seen::own(scene, &RULE).and_then(|s| s.without(|e| follows(scene, e, NEXT_LAUNCHES_S, true, machine)));
+    let seen = Seen::own(scene, &RULE)
+        .and_then(|s| s.without(|e| follows(scene, e, NEXT_LAUNCHES_S, true, machine)));
     let told = Told::of(scene, Cause::IllegalMemoryAccess);
     // Without a word of the job's own it must be this job's fault for certain.
     if told.is_none() && seen.as_ref().is_some_and(|s| !s.is_bound()) {

@@ -31,8 +31,8 @@ use std::collections::BTreeSet;
 
 use ringleader_knowledge::signal::{SIGKILL, is_exit_by};
 use ringleader_model::{
-    Cause, Confidence, Culprit, Evidence, Finding, Host, Impact, Need, Observation, SchedulerEvent, SchedulerKind,
-    Severity, SourceKind, SystemFact, Weight, hostlist, plain_word,
+    Cause, Confidence, Culprit, Evidence, Finding, Host, Impact, Need, Observation, SchedulerEvent,
+    SchedulerKind, Severity, SourceKind, SystemFact, Weight, hostlist, plain_word,
 };
 
 use crate::health;
