@@ -154,7 +154,7 @@ mod tests {
             since_ns: 1_795_308_055_250_000_000,
             after_ns: 9_250_000_000,
             expected_ns: 8_000_000_000,
-            shape: StallShape::Other,
+            shape: ringleader_model::StallShape::Other,
             suspects: [3, 900_000].into_iter().map(ringleader_model::Rank).collect(),
             text: "rank 3 has not entered AllReduce 0".into(),
         };
