@@ -3,13 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use report::{Detail, Look, json::Report, markdown, quote, text};
 use ringleader_evidence::{Limits, Scratch, merge, read};
-
-// The face's own files, without the face: its network, screen and servers take most of a build and are not fuzzed.
-#[allow(dead_code, unfulfilled_lint_expectations, reason = "the command line uses the rest")]
-#[path = "../../crates/ringleader/src/report/mod.rs"]
-mod report;
+use ringleader_report::{Detail, Look, json::Report, markdown, quote, text};
 
 fuzz_target!(|bytes: &[u8]| {
     let limits = Limits { max_expanded_bytes: 16 << 20, max_dump_bytes: 16 << 20, ..Limits::default() };

@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-use ringleader::report::{Detail, Look, text};
+use ringleader_report::{Detail, Look, text};
 
 fn main() -> ExitCode {
     let task = std::env::args().nth(1);
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
 /// Writes every generated file. Tests of the face demand that this changes nothing.
 fn generate() -> io::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    std::fs::write(root.join("docs/report-v1.schema.json"), ringleader::report::json::schema())?;
+    std::fs::write(root.join("docs/report-v1.schema.json"), ringleader_report::json::schema())?;
     std::fs::write(root.join("docs/explain-v1.schema.json"), ringleader::explain::answer::schema())?;
     std::fs::write(root.join("docs/check-v1.schema.json"), ringleader::check::schema::check())?;
     std::fs::write(root.join("docs/fleet-v1.schema.json"), ringleader::check::schema::fleet())?;

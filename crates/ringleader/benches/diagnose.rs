@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ringleader::gather::gather;
-use ringleader::report::json::Report;
+use ringleader_report::json::Report;
 
 /// As in the program.
 #[global_allocator]

@@ -13,6 +13,7 @@ pub mod table;
 use std::fs::File;
 use std::io::{self, BufReader, Write as _};
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::builder::{FalseyValueParser, NonEmptyStringValueParser};
 use clap::{Args, ValueEnum};
@@ -20,13 +21,14 @@ use ringleader_check::fleet::Fleet;
 use ringleader_check::{Check, NodeReport, Options, Verdict, checks, judge};
 use ringleader_collect::{Peer, Probe, Request, Roots, Target};
 use ringleader_node::{FLEET_PEER, Node, Outcome};
+use ringleader_report::{Look, quote};
 
 use self::output::Out;
-use crate::cli::{Color, look};
+use crate::command::Subcommand;
 use crate::exit::Code;
 use crate::failure::Failure;
 use crate::fanout::nodes::NodesArgs;
-use crate::report::{Detail, Look, quote};
+use crate::terminal::{LookArgs, detail};
 
 /// Check this node, or many: GPUs, fabric, kernel log, shared memory, limits, processes, network, versions
 #[derive(Debug, Args)]
@@ -80,13 +82,8 @@ pub(crate) struct CheckArgs {
     /// End these processes, if they are orphans of an earlier job at this moment and yours
     #[arg(long, value_name = "PID", value_delimiter = ',')]
     kill_orphans: Vec<u32>,
-    /// Colour in the text report; auto obeys NO_COLOR
-    #[arg(long, value_enum, default_value_t = Color::Auto, value_name = "WHEN", env = "RINGLEADER_COLOR", hide_env = true)]
-    color: Color,
-    /// Columns of the text report, 40 to 400 [default: the terminal's, else 80]
-    #[arg(long, value_name = "COLUMNS", env = "RINGLEADER_WIDTH", hide_env = true,
-          value_parser = clap::value_parser!(u16).range(40..=400))]
-    width: Option<u16>,
+    #[command(flatten)]
+    look: LookArgs,
     /// Print counts and what is amiss, without reasons
     #[arg(long, short, env = "RINGLEADER_QUIET", hide_env = true, value_parser = FalseyValueParser::new(), conflicts_with = "verbose")]
     quiet: bool,
@@ -111,7 +108,7 @@ enum Purpose {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum CheckFormat {
     Text,
-    Json,
+    #[value(alias = "json")]
     JsonV1,
     Jsonl,
     Junit,
@@ -131,17 +128,14 @@ enum CheckFailOn {
 const WINDOW_MS: u64 = 400;
 const CONNECT_MS: u64 = 800;
 
-/// Checks, prints, and answers with the code to end with.
-pub(crate) fn run(args: &CheckArgs) -> Result<Code, Failure> {
-    let detail = match (args.quiet, args.verbose) {
-        (true, _) => Detail::Verdict,
-        (_, true) => Detail::Everything,
-        _ => Detail::Usual,
-    };
-    let look = look(args.color, args.width, detail);
-    // A wrong id is to be found here and not on each of a thousand nodes.
-    let chosen = choose(args)?;
-    if args.nodes.is_asked() { nodes::run(args, &look) } else { here(args, &chosen, &look) }
+impl Subcommand for CheckArgs {
+    fn run(&self) -> Result<ExitCode, Failure> {
+        let look = self.look.look(detail(self.quiet, self.verbose));
+        // A wrong id is to be found here and not on each of a thousand nodes.
+        let chosen = choose(self)?;
+        let code = if self.nodes.is_asked() { nodes::run(self, &look) } else { here(self, &chosen, &look) };
+        Ok(code?.into())
+    }
 }
 
 /// This node, or a recorded one.
@@ -174,7 +168,7 @@ fn here(args: &CheckArgs, chosen: &[&'static Check], look: &Look) -> Result<Code
         }
     }
     match args.format {
-        CheckFormat::Json | CheckFormat::JsonV1 => {
+        CheckFormat::JsonV1 => {
             out.write(&(serde_json::to_string_pretty(&report).map_err(Failure::Json)? + "\n"))?;
         }
         CheckFormat::Jsonl => out.write(&(serde_json::to_string(&report).map_err(Failure::Json)? + "\n"))?,
@@ -309,21 +303,4 @@ fn live(args: &CheckArgs, chosen: &[&'static Check]) -> Result<Node, Failure> {
     let patience =
         |probe: &Probe| args.deadline_ms.map_or(probe.deadline_ms, |longest| longest.min(probe.deadline_ms));
     Ok(ringleader_collect::take(&program, &names, &request, patience, env!("CARGO_PKG_VERSION")))
-}
-
-/// The process of one probe: reads a request from standard input, prints the answer.
-#[derive(Debug, Args)]
-pub(crate) struct ProbeArgs {
-    /// Which
-    name: String,
-}
-
-pub(crate) fn probe(args: &ProbeArgs) -> Result<Code, Failure> {
-    let Some(probe) = ringleader_collect::by_name(&args.name) else {
-        let known = ringleader_collect::probes::ALL.iter().map(|probe| probe.name.to_owned()).collect();
-        return Err(Failure::UnknownCheck { id: args.name.clone(), known });
-    };
-    ringleader_collect::answer(probe, &mut io::stdin().lock(), &mut io::stdout().lock())
-        .map_err(Failure::Write)?;
-    Ok(Code::NothingFound)
 }

@@ -7,17 +7,19 @@ use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use ringleader_bundle::{Caps, Item, Manifest, Origin, Outcome};
 use ringleader_collect::collectors::{self, Ask};
 use ringleader_collect::{Request, Roots, Target};
+use ringleader_report::quote;
 
+use crate::command::{Subcommand, print};
 use crate::exit::Code;
 use crate::failure::Failure;
 use crate::fanout::nodes::NodesArgs;
-use crate::report::quote;
 
 /// Collect logs, dumps, stacks, NCCL RAS and the state of this node, or of many, before it is gone
 #[derive(Debug, Args)]
@@ -68,11 +70,16 @@ pub(crate) struct CollectArgs {
 pub(crate) const WINDOW_MS: u64 = 400;
 pub(crate) const CONNECT_MS: u64 = 800;
 
-/// Collects, and says what came of it.
-pub(crate) fn run(args: &CollectArgs) -> Result<(String, Code), Failure> {
-    if args.nodes.is_asked() {
-        return nodes::run(args);
+impl Subcommand for CollectArgs {
+    fn run(&self) -> Result<ExitCode, Failure> {
+        let (text, code) = if self.nodes.is_asked() { nodes::run(self)? } else { here(self)? };
+        print(&text)?;
+        Ok(code.into())
     }
+}
+
+/// Collects on this node, and says what came of it.
+fn here(args: &CollectArgs) -> Result<(String, Code), Failure> {
     let output = args.output.clone().unwrap_or_else(default_name);
     let ask = Ask {
         request: Request {

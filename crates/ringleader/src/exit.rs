@@ -8,9 +8,9 @@ use std::process::ExitCode;
 pub enum Code {
     /// Nothing found at or above `--fail-on`; also when the reader of our output went away.
     NothingFound = 0,
-    /// A fault of ringleader itself.
+    /// A fault of ringleader itself, and nothing else.
     OurBug = 1,
-    /// The command line cannot be obeyed.
+    /// The command line, or what it names, cannot be obeyed.
     Usage = 2,
     /// Nothing in the given paths is evidence that ringleader knows, or nothing could be read.
     NoUsableEvidence = 3,
@@ -18,6 +18,21 @@ pub enum Code {
     Findings = 4,
     /// Something is wrong, or may be, and the evidence does not tell what.
     Undecided = 5,
+    /// The system refused: a full disk, no permission, not root.
+    Refused = 6,
+}
+
+impl Code {
+    /// Every code, in the order of its number.
+    pub const ALL: [Self; 7] = [
+        Self::NothingFound,
+        Self::OurBug,
+        Self::Usage,
+        Self::NoUsableEvidence,
+        Self::Findings,
+        Self::Undecided,
+        Self::Refused,
+    ];
 }
 
 impl From<Code> for ExitCode {

@@ -6,6 +6,7 @@
 
 pub mod answer;
 mod catalog;
+pub(crate) mod command;
 mod kernel;
 mod line;
 mod nearest;
@@ -16,11 +17,11 @@ mod topics;
 use ringleader_knowledge::{
     cause, cuda_error, event, nccl_result, nccl_warn, rate, saying, sxid, variable, xid,
 };
+use ringleader_report::quote::{plain, shorten};
 use ringleader_rules::rules;
 
 use crate::explain::answer::{Explanation, Kind, Schema, Topic};
 pub use crate::explain::catalog::{catalog, messages, names};
-use crate::report::quote::{plain, shorten};
 
 /// Text that is looked at; a log to be judged is a matter of `diagnose`.
 const MAX_BYTES: usize = 64 << 10;

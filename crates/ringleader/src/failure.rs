@@ -1,11 +1,14 @@
 //! What can stop a run, with its exit code and what to do about it.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
+use ringleader_bundle::Trouble;
+use ringleader_report::quote;
+
 use crate::exit::Code;
-use crate::report::quote;
 
 /// A run that ended without its report, or with one that says nothing.
 #[derive(Debug, thiserror::Error)]
@@ -103,7 +106,7 @@ pub enum Failure {
     },
     /// A bundle could not be written to its end.
     #[error("write the bundle")]
-    Bundle(#[source] ringleader_bundle::Trouble),
+    Bundle(#[source] Trouble),
     /// The evidence of a live job could not be put down.
     #[error("keep the evidence of the live job in {}", path.display())]
     Live {
@@ -113,6 +116,22 @@ pub enum Failure {
         is_named: bool,
         /// What failed.
         source: Box<Failure>,
+    },
+    /// The page and the metrics cannot be served.
+    #[error("serve at {address}")]
+    Serve {
+        /// Where.
+        address: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The command that was to be followed cannot be started.
+    #[error("start {program}")]
+    Start {
+        /// Its first word.
+        program: String,
+        /// Why not.
+        source: io::Error,
     },
     /// Standard input could not be read.
     #[error("read standard input")]
@@ -132,23 +151,23 @@ impl Failure {
             Self::Usage(error) if !error.use_stderr() => Code::NothingFound,
             Self::Live { source, .. } => source.exit_code(),
             Self::Usage(_)
-            | Self::NoSuchPath { .. }
-            | Self::NoSuchFile { .. }
             | Self::Unknown { .. }
             | Self::UnknownCheck { .. }
             | Self::Nodes { .. }
-            | Self::Baseline { .. }
-            | Self::Create { .. } => Code::Usage,
+            | Self::Baseline { .. } => Code::Usage,
+            Self::NoSuchPath { source, .. }
+            | Self::NoSuchFile { source, .. }
+            | Self::Create { source, .. }
+            | Self::CannotWrite { source, .. }
+            | Self::Serve { source, .. }
+            | Self::Start { source, .. } => of_system(source),
             Self::NoUsableEvidence { .. } | Self::Absent { .. } | Self::Snapshot { .. } | Self::Stdin(_) => {
                 Code::NoUsableEvidence
             }
             Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => Code::NothingFound,
-            // A full disk is no finding and no usage error; a script must not take it for either.
-            Self::Write(_)
-            | Self::CannotWrite { .. }
-            | Self::Json(_)
-            | Self::Program(_)
-            | Self::Bundle(_) => Code::OurBug,
+            // A full disk is no finding, no usage error and no bug; a script must not take it for one.
+            Self::Write(_) | Self::Program(_) | Self::Bundle(Trouble::Write(_)) => Code::Refused,
+            Self::Json(_) | Self::Bundle(Trouble::Manifest(_)) => Code::OurBug,
         }
     }
 
@@ -198,6 +217,10 @@ impl Failure {
             Self::CannotWrite { source, .. } => {
                 (source.to_string(), "does the folder exist, and is there room?")
             }
+            Self::Serve { source, .. } => (source.to_string(), "name a free port: --serve 8081"),
+            Self::Start { source, .. } => {
+                (source.to_string(), "is it a program that can be found? ringleader watch -- CMD ARGS…")
+            }
             Self::Program(error) => (error.to_string(), "was it deleted while it ran?"),
             Self::NoSuchPath { source, .. } => (
                 source.to_string(),
@@ -220,6 +243,22 @@ impl Failure {
         };
         let why = if why.is_empty() { why } else { format!(": {why}") };
         format!("error: failed to {}\n  help: {help}\n", quote::plain(&format!("{self}{why}")))
+    }
+}
+
+/// The code for what the system answered about a path or an address that was named: it is wrong, or it is refused.
+fn of_system(error: &io::Error) -> Code {
+    use io::ErrorKind as Kind;
+    match error.kind() {
+        Kind::NotFound
+        | Kind::AlreadyExists
+        | Kind::NotADirectory
+        | Kind::IsADirectory
+        | Kind::InvalidInput
+        | Kind::InvalidFilename
+        | Kind::AddrInUse
+        | Kind::AddrNotAvailable => Code::Usage,
+        _ => Code::Refused,
     }
 }
 
@@ -255,9 +294,40 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_wrong_is_told_from_what_is_refused() {
+        let code = |kind: io::ErrorKind| {
+            let path = PathBuf::from("/x");
+            let named = [
+                Failure::CannotWrite { path: path.clone(), source: kind.into() },
+                Failure::Create { path: path.clone(), source: kind.into() },
+                Failure::NoSuchFile { path, source: kind.into() },
+                Failure::Serve { address: ([127, 0, 0, 1], 80).into(), source: kind.into() },
+                Failure::Start { program: "x".to_owned(), source: kind.into() },
+            ];
+            let codes = named.map(|failure| failure.exit_code());
+            assert!(codes.iter().all(|code| *code == codes[0]), "{kind}: {codes:?}");
+            codes[0]
+        };
+        for kind in [io::ErrorKind::NotFound, io::ErrorKind::AlreadyExists, io::ErrorKind::AddrInUse] {
+            assert_eq!(code(kind), Code::Usage, "{kind}");
+        }
+        for kind in [
+            io::ErrorKind::StorageFull,
+            io::ErrorKind::QuotaExceeded,
+            io::ErrorKind::PermissionDenied,
+            io::ErrorKind::ReadOnlyFilesystem,
+        ] {
+            assert_eq!(code(kind), Code::Refused, "{kind}");
+            assert_eq!(Failure::Write(kind.into()).exit_code(), Code::Refused, "{kind}");
+            assert_eq!(Failure::Bundle(Trouble::Write(kind.into())).exit_code(), Code::Refused, "{kind}");
+        }
+        assert_eq!(Failure::Write(io::ErrorKind::BrokenPipe.into()).exit_code(), Code::NothingFound);
+    }
+
+    #[test]
     fn a_live_diagnosis_without_room_names_where_and_its_own_options() {
         let full = || io::Error::from(io::ErrorKind::StorageFull);
-        let no_room = || Failure::Bundle(ringleader_bundle::Trouble::Write(full()));
+        let no_room = || Failure::Bundle(Trouble::Write(full()));
         let no_folder = || Failure::Create { path: "/scratch".into(), source: full() };
         for source in [no_room(), no_folder()] {
             let code = source.exit_code();

@@ -1,34 +1,35 @@
 //! The long help: one topic, one text.
 
-use clap::CommandFactory;
-
 use crate::failure::Failure;
 
 /// Topics besides the commands themselves.
 const TOPICS: &[(&str, &str)] =
     &[("evidence", include_str!("help/evidence.txt")), ("exit-codes", include_str!("help/exit-codes.txt"))];
 
+/// What there is help on: the topics, and each command of `program` that is no secret.
+pub(crate) fn names(program: &clap::Command) -> Vec<&str> {
+    let commands = program.get_subcommands().filter(|command| !command.is_hide_set());
+    let commands = commands.map(clap::Command::get_name).filter(|name| *name != "help");
+    TOPICS.iter().map(|(name, _)| *name).chain(commands).collect()
+}
+
 /// The text of a topic or command; without one, the list of them.
-pub(crate) fn topic<C: CommandFactory>(name: Option<&str>) -> Result<String, Failure> {
-    let mut command = C::command();
+///
+/// # Errors
+/// If there is no help by that name.
+pub(crate) fn topic(mut program: clap::Command, name: Option<&str>) -> Result<String, Failure> {
     let Some(name) = name else {
         let names: Vec<&str> = TOPICS.iter().map(|(name, _)| *name).collect();
-        let help = command.render_help();
+        let help = program.render_help();
         return Ok(format!("{help}\nTopics: ringleader help {}\n", names.join(", ringleader help ")));
     };
     if let Some((_, text)) = TOPICS.iter().find(|(topic, _)| *topic == name) {
         return Ok((*text).to_owned());
     }
-    command.build();
-    if let Some(sub) = command.find_subcommand_mut(name) {
-        return Ok(sub.render_long_help().to_string());
+    program.build();
+    if let Some(command) = program.find_subcommand_mut(name) {
+        return Ok(command.render_long_help().to_string());
     }
-    let names = TOPICS
-        .iter()
-        .map(|(topic, _)| *topic)
-        .chain(["check", "collect", "diagnose", "explain", "watch"])
-        .collect::<Vec<_>>()
-        .join(", ");
-    let text = format!("no help on '{name}'; there is help on: {names}");
-    Err(Failure::Usage(command.error(clap::error::ErrorKind::InvalidValue, text)))
+    let text = format!("no help on '{name}'; there is help on: {}", names(&program).join(", "));
+    Err(Failure::Usage(program.error(clap::error::ErrorKind::InvalidValue, text)))
 }

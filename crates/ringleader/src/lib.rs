@@ -1,11 +1,14 @@
 //! The face of ringleader: reads evidence from disk, has it judged, prints the report.
 //!
 //! This crate is the only one that touches files, the terminal or the environment. It concludes nothing: what a
-//! report says comes from `ringleader_rules`, and what it quotes from `ringleader_evidence`.
+//! report says comes from `ringleader_rules`, what it quotes from `ringleader_evidence`, and its form from
+//! `ringleader_report`.
 
 pub mod check;
 mod cli;
 mod collect;
+mod command;
+mod diagnose;
 pub mod exit;
 pub mod explain;
 mod failure;
@@ -13,8 +16,9 @@ mod fanout;
 pub mod gather;
 mod help;
 mod pager;
+mod probe;
 mod progress;
-pub mod report;
+mod terminal;
 mod watch;
 
 use std::ffi::OsString;
@@ -23,6 +27,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use ringleader_model::{Case, Verdict};
+use ringleader_report::json::Report;
 
 pub use crate::failure::Failure;
 
@@ -37,8 +42,8 @@ pub struct Diagnosis {
 
 impl Diagnosis {
     /// The report.
-    pub fn report(&self) -> report::json::Report {
-        report::json::Report::new(&self.case, &self.verdict)
+    pub fn report(&self) -> Report {
+        Report::new(&self.case, &self.verdict)
     }
 }
 

@@ -213,49 +213,13 @@ fn try_plant(job: &mut Job, prng: &mut Prng, fault: Fault) -> Option<Plant> {
             program.remove(at);
         }
         Fault::ExtraCollective => {
-            let at = *pick(prng, &logic)?;
-            let group = group_of(program[at])?;
-            let n = prng.pick(&[1, 3, 7]);
-            let call = job.call(Call {
-                kind: Kind::AllReduce,
-                input: vec![n],
-                output: vec![n],
-                dtype: "Float",
-                root: 0,
-            });
-            let mut places = job.places.clone();
-            let name = places.names.log;
-            let place = places.in_user(places.entry("all_reduce"), name, 77);
-            let wait = places.in_user(vec![places.package("item", "torch/_tensor.py", 1_030)], name, 78);
-            job.places = places;
-            note_call(job, &mut plant, &program, at, "makes a call of its own before");
-            plant.place = Some(place);
-            program.insert(at, Act::Call { group, call, place, peer: None, wait: true });
-            if prng.chance(50) {
-                program.insert(at + 1, Act::Sync(wait));
-            }
+            extra_call(job, prng, &mut plant, &mut program, &logic)?;
         }
         Fault::OpMismatch | Fault::RootMismatch | Fault::ShapeMismatch | Fault::DtypeMismatch => {
             change_call(job, prng, &mut plant, &mut program, &logic)?;
         }
         Fault::OrderMismatch => {
-            let pairs: Vec<(usize, usize)> = logic
-                .iter()
-                .zip(logic.iter().skip(1))
-                .map(|(a, b)| (*a, *b))
-                .filter(|(a, b)| {
-                    let Act::Call { group: g, call: c, .. } = program[*a] else { return false };
-                    let Act::Call { group: h, call: d, .. } = program[*b] else { return false };
-                    let fits = job.calls[usize::from(c)].fits(&job.calls[usize::from(d)]);
-                    g == h && !fits && !program[*a..*b].iter().any(|x| matches!(x, Act::Sync(_)))
-                })
-                .collect();
-            let (a, b) = *pick(prng, &pairs)?;
-            note_call(job, &mut plant, &program, a, "swaps with the next call");
-            if let Act::Call { place, .. } = program[b] {
-                plant.other_place = Some(place);
-            }
-            program.swap(a, b);
+            swap_calls(job, prng, &mut plant, &mut program, &logic)?;
         }
         Fault::DeadlockCycle => return deadlock(job, prng, plant),
         Fault::MissingSend | Fault::MissingRecv => {
@@ -270,30 +234,7 @@ fn try_plant(job: &mut Job, prng: &mut Prng, fault: Fault) -> Option<Plant> {
             program.remove(at);
         }
         Fault::UnevenInputs => {
-            let mut places = job.places.clone();
-            let finish = places.names.finish;
-            let mut stack = places.entry("barrier");
-            stack.push(places.user(finish, 377));
-            stack.push(places.user(places.names.main, 404));
-            stack.push(places.user("<module>", 411));
-            let place = places.add(stack);
-            let mut stack = vec![places.package("synchronize", "torch/cuda/__init__.py", 1162)];
-            stack.push(places.user(finish, 378));
-            stack.push(places.user(places.names.main, 404));
-            stack.push(places.user("<module>", 411));
-            let wait = places.add(stack);
-            job.places = places;
-            let call = job.call(Call {
-                kind: Kind::Barrier,
-                input: vec![1],
-                output: vec![1],
-                dtype: "Float",
-                root: 0,
-            });
-            program.truncate(start + 1);
-            program.push(Act::Call { group: 0, call, place, peer: None, wait: true });
-            program.push(Act::Sync(wait));
-            plant.place = Some(place);
+            plant.place = Some(finish_early(job, &mut program, start));
             plant.story =
                 format!("rank {rank} has no batch for step {} and goes to the final barrier", plant.step);
             plant.print = Some(format!("epoch 0 finished after {} batches", plant.step));
@@ -352,6 +293,84 @@ fn try_plant(job: &mut Job, prng: &mut Prng, fault: Fault) -> Option<Plant> {
     plant.culprits = vec![plant.rank];
     plant.changed.insert(rank, program);
     Some(plant)
+}
+
+/// A call of its own before one of the others'.
+fn extra_call(
+    job: &mut Job,
+    prng: &mut Prng,
+    plant: &mut Plant,
+    program: &mut Vec<Act>,
+    logic: &[usize],
+) -> Option<()> {
+    let at = *pick(prng, logic)?;
+    let group = group_of(program[at])?;
+    let n = prng.pick(&[1, 3, 7]);
+    let call =
+        job.call(Call { kind: Kind::AllReduce, input: vec![n], output: vec![n], dtype: "Float", root: 0 });
+    let mut places = job.places.clone();
+    let name = places.names.log;
+    let place = places.in_user(places.entry("all_reduce"), name, 77);
+    let wait = places.in_user(vec![places.package("item", "torch/_tensor.py", 1_030)], name, 78);
+    job.places = places;
+    note_call(job, plant, program, at, "makes a call of its own before");
+    plant.place = Some(place);
+    program.insert(at, Act::Call { group, call, place, peer: None, wait: true });
+    if prng.chance(50) {
+        program.insert(at + 1, Act::Sync(wait));
+    }
+    Some(())
+}
+
+/// Two calls of one group in the other order.
+fn swap_calls(
+    job: &Job,
+    prng: &mut Prng,
+    plant: &mut Plant,
+    program: &mut [Act],
+    logic: &[usize],
+) -> Option<()> {
+    let pairs: Vec<(usize, usize)> = logic
+        .iter()
+        .zip(logic.iter().skip(1))
+        .map(|(a, b)| (*a, *b))
+        .filter(|(a, b)| {
+            let Act::Call { group: g, call: c, .. } = program[*a] else { return false };
+            let Act::Call { group: h, call: d, .. } = program[*b] else { return false };
+            let fits = job.calls[usize::from(c)].fits(&job.calls[usize::from(d)]);
+            g == h && !fits && !program[*a..*b].iter().any(|x| matches!(x, Act::Sync(_)))
+        })
+        .collect();
+    let (a, b) = *pick(prng, &pairs)?;
+    note_call(job, plant, program, a, "swaps with the next call");
+    if let Act::Call { place, .. } = program[b] {
+        plant.other_place = Some(place);
+    }
+    program.swap(a, b);
+    Some(())
+}
+
+/// Goes to the final barrier where the step at `start` begins; answers with the place of that call.
+fn finish_early(job: &mut Job, program: &mut Vec<Act>, start: usize) -> Place {
+    let mut places = job.places.clone();
+    let finish = places.names.finish;
+    let mut stack = places.entry("barrier");
+    stack.push(places.user(finish, 377));
+    stack.push(places.user(places.names.main, 404));
+    stack.push(places.user("<module>", 411));
+    let place = places.add(stack);
+    let mut stack = vec![places.package("synchronize", "torch/cuda/__init__.py", 1162)];
+    stack.push(places.user(finish, 378));
+    stack.push(places.user(places.names.main, 404));
+    stack.push(places.user("<module>", 411));
+    let wait = places.add(stack);
+    job.places = places;
+    let call =
+        job.call(Call { kind: Kind::Barrier, input: vec![1], output: vec![1], dtype: "Float", root: 0 });
+    program.truncate(start + 1);
+    program.push(Act::Call { group: 0, call, place, peer: None, wait: true });
+    program.push(Act::Sync(wait));
+    place
 }
 
 fn pick<'a, T>(prng: &mut Prng, items: &'a [T]) -> Option<&'a T> {

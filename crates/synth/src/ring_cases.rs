@@ -162,59 +162,42 @@ impl RingCase {
     }
 }
 
+/// What every rank is in when it stands still.
+const OPEN: &str = "AllReduce:1048576?";
+
+/// A job whose rank 2 does not come to what the others are in.
+fn not_entered() -> RingJob {
+    job(&[OPEN, OPEN, "", OPEN])
+}
+
 /// All of them.
 pub fn ring_cases() -> Vec<RingCase> {
-    let open = "AllReduce:1048576?";
-    let not_entered = || job(&[open, open, "", open]);
+    let mut all = stuck();
+    all.extend(different_calls());
+    all.extend(waits());
+    all.extend(healthy());
+    all
+}
+
+/// A rank that does not come, or is gone.
+fn stuck() -> Vec<RingCase> {
     let nodes = |mut job: RingJob| {
         job.hosts = (1..=4).map(|n| format!("node{n}")).collect();
         job
     };
     // The ring 0 > 1 > 2 > 3 > 0 over the network: what rank 1 sends does not reach rank 2.
-    let mut silent = nodes(job(&[open; 4]));
+    let mut silent = nodes(job(&[OPEN; 4]));
     for rank in 0..4_u32 {
         let (next, previous) = ((rank + 1) % 4, (rank + 3) % 4);
         let send = if rank == 1 { Phase::SendNet } else { Phase::SendGpu };
         silent.waits.extend([(rank, next, 0, send), (rank, previous, 0, Phase::RecvNet)]);
     }
-    let mut cycle = job(&["", "", "", ""]);
-    cycle.comms.push(("tp".to_owned(), vec![0, 1]));
-    cycle.comms.push(("dp".to_owned(), vec![0, 1]));
-    for (rank, script) in cycle.scripts.iter_mut().enumerate() {
-        match rank {
-            0 => script.push_str("tp/AllReduce:64*8 dp/AllReduce:32*8 tp/AllReduce:64?"),
-            1 => script.push_str("tp/AllReduce:64*8 dp/AllReduce:32*8 dp/AllReduce:32?"),
-            _ => {}
-        }
-    }
-    let mut killed = job(&[open, open, "", open]);
+    let mut killed = not_entered();
     killed.ends = vec![RingEnd::Gone; 4];
     let mut gone = not_entered();
     gone.ends[2] = RingEnd::Gone;
     let mut left = not_entered();
     left.ends[2] = RingEnd::Ended;
-    let mut slow = job(&["", "", "", ""]);
-    slow.late_us = vec![40, 0, 30_000, 55];
-    let mut at_work = job(&[open, "AllReduce:1048576 AllReduce:4096!", "", open]);
-    at_work.read_after_ms = 130;
-    // A step is 200 ms; the checkpoint has taken 600 ms so far.
-    let mut checkpoint = not_entered();
-    checkpoint.read_after_ms = 600;
-    let mut learnt = not_entered();
-    learnt.pauses = vec![(35, 9_000), (50, 9_000)];
-    learnt.read_after_ms = 8_000;
-    let mut compiles = RingJob::new(&[open, open, "", open]);
-    compiles.read_after_ms = 70_000;
-    let mut ended = job(&["", "", "", ""]);
-    ended.ends = vec![RingEnd::Ended; 4];
-    let mut pipe = RingJob::new(&["Send>1:8192*20 AllReduce:512?", "Recv<0:8192*20 Recv<0:8192?"]);
-    pipe.period_ns = 50_000_000;
-    let mut stopped = not_entered();
-    stopped.read_after_ms = 30_000;
-    let mut all_in =
-        case("ring-process-stopped", "process-stopped", &[2], "a rank is stopped before a collective")
-            .with(&stopped);
-    all_in.files.push(processes("R R T R"));
     vec![
         case(
             "ring-data-loader",
@@ -240,7 +223,7 @@ pub fn ring_cases() -> Vec<RingCase> {
             &[1],
             "an endless kernel runs before the collective on one GPU",
         )
-        .with(&job(&[open, "AllReduce:1048576! AllReduce:4096!", open, open]))
+        .with(&job(&[OPEN, "AllReduce:1048576! AllReduce:4096!", OPEN, OPEN]))
         .stacks(&[SYNC, LAUNCH, SYNC, SYNC])
         .place("spin_until_flag"),
         case(
@@ -249,7 +232,7 @@ pub fn ring_cases() -> Vec<RingCase> {
             &[3],
             "a program waits for an endless kernel of its own before it calls",
         )
-        .with(&job(&[open, open, open, ""]))
+        .with(&job(&[OPEN, OPEN, OPEN, ""]))
         .stacks(&[SYNC, SYNC, SYNC, OWN_KERNEL])
         .place("spin_until_flag"),
         case(
@@ -275,6 +258,12 @@ pub fn ring_cases() -> Vec<RingCase> {
             "the whole job was killed within a collective; rank 2 had not come to it",
         )
         .with(&killed),
+    ]
+}
+
+/// Ranks whose calls differ.
+fn different_calls() -> Vec<RingCase> {
+    vec![
         case("ring-skipped", "skipped-collective", &[1], "a rank leaves out one call and goes on").with(
             &job(&[
                 "AllReduce:512? AllGather:64! AllReduce:1048576!",
@@ -327,6 +316,32 @@ pub fn ring_cases() -> Vec<RingCase> {
             "Broadcast:512",
             "Broadcast:512",
         ])),
+    ]
+}
+
+/// Ranks that wait for each other, or for a slow one.
+fn waits() -> Vec<RingCase> {
+    let mut cycle = job(&["", "", "", ""]);
+    cycle.comms.push(("tp".to_owned(), vec![0, 1]));
+    cycle.comms.push(("dp".to_owned(), vec![0, 1]));
+    for (rank, script) in cycle.scripts.iter_mut().enumerate() {
+        match rank {
+            0 => script.push_str("tp/AllReduce:64*8 dp/AllReduce:32*8 tp/AllReduce:64?"),
+            1 => script.push_str("tp/AllReduce:64*8 dp/AllReduce:32*8 dp/AllReduce:32?"),
+            _ => {}
+        }
+    }
+    let mut slow = job(&["", "", "", ""]);
+    slow.late_us = vec![40, 0, 30_000, 55];
+    let mut pipe = RingJob::new(&["Send>1:8192*20 AllReduce:512?", "Recv<0:8192*20 Recv<0:8192?"]);
+    pipe.period_ns = 50_000_000;
+    let mut stopped = not_entered();
+    stopped.read_after_ms = 30_000;
+    let mut all_in =
+        case("ring-process-stopped", "process-stopped", &[2], "a rank is stopped before a collective")
+            .with(&stopped);
+    all_in.files.push(processes("R R T R"));
+    vec![
         case(
             "ring-circle",
             "deadlock-cycle",
@@ -337,6 +352,24 @@ pub fn ring_cases() -> Vec<RingCase> {
         case("ring-missing-send", "unmatched-p2p", &[0], "a stage of a pipeline never sends").with(&pipe),
         case("ring-slow-gpu", "straggler", &[2], "one GPU takes longer over every step").with(&slow),
         all_in,
+    ]
+}
+
+/// Jobs that are well and look as if they were not.
+fn healthy() -> Vec<RingCase> {
+    let mut at_work = job(&[OPEN, "AllReduce:1048576 AllReduce:4096!", "", OPEN]);
+    at_work.read_after_ms = 130;
+    // A step is 200 ms; the checkpoint has taken 600 ms so far.
+    let mut checkpoint = not_entered();
+    checkpoint.read_after_ms = 600;
+    let mut learnt = not_entered();
+    learnt.pauses = vec![(35, 9_000), (50, 9_000)];
+    learnt.read_after_ms = 8_000;
+    let mut compiles = RingJob::new(&[OPEN, OPEN, "", OPEN]);
+    compiles.read_after_ms = 70_000;
+    let mut ended = job(&["", "", "", ""]);
+    ended.ends = vec![RingEnd::Ended; 4];
+    vec![
         case("ring-healthy-at-work", "none", &[], "a job at work, read rank after rank").with(&at_work),
         case(
             "ring-healthy-checkpoint",

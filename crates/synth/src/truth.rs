@@ -174,19 +174,7 @@ pub(crate) fn truth(job: &Job, plant: &Plant, run: &Run, options: &Options) -> T
                 truth.also(&["stuck-outside-collective", "process-stopped", "undecided"]);
             }
         }
-        Fault::Killed | Fault::Crashed | Fault::Exception => {
-            if plant.fault != Fault::Exception {
-                truth.also(&["peer-process-died"]);
-            }
-            if !sight.ends {
-                truth.also(&SILENT);
-                if !emit.nccl {
-                    // The launcher ended the whole node: no rank of it left a dump.
-                    let node = job.node_of(plant.rank);
-                    truth.culprits_any = (node.first..node.first + node.n_ranks).collect();
-                }
-            }
-        }
+        Fault::Killed | Fault::Crashed | Fault::Exception => died(&mut truth, job, plant, emit, &sight),
         Fault::Stopped => {
             if !sight.processes && !sight.stacks {
                 truth.also(&SILENT);
@@ -231,6 +219,27 @@ pub(crate) fn truth(job: &Job, plant: &Plant, run: &Run, options: &Options) -> T
             }
         }
     }
+    functions(&mut truth, job, plant, run);
+    truth
+}
+
+/// A process that ended at once.
+fn died(truth: &mut Truth, job: &Job, plant: &Plant, emit: Emit, sight: &Sight) {
+    if plant.fault != Fault::Exception {
+        truth.also(&["peer-process-died"]);
+    }
+    if !sight.ends {
+        truth.also(&SILENT);
+        if !emit.nccl {
+            // The launcher ended the whole node: no rank of it left a dump.
+            let node = job.node_of(plant.rank);
+            truth.culprits_any = (node.first..node.first + node.n_ranks).collect();
+        }
+    }
+}
+
+/// Functions of the user's own code that may be named: of the planted calls, and where the culprit stands.
+fn functions(truth: &mut Truth, job: &Job, plant: &Plant, run: &Run) {
     let stands = match run.ranks[plant.rank as usize].end {
         End::Waiting(place) | End::Standing(_, place) | End::Failed(_, place) => Some(place),
         End::Finished | End::Exited => None,
@@ -247,7 +256,6 @@ pub(crate) fn truth(job: &Job, plant: &Plant, run: &Run, options: &Options) -> T
             }
         }
     }
-    truth
 }
 
 /// Takes in which dumps were really written.

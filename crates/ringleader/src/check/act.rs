@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use ringleader_check::NodeReport;
 use ringleader_node::{Node, Process};
+use ringleader_report::quote;
 use rustix::process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal};
 
 use crate::failure::Failure;
-use crate::report::quote;
 
 /// Time an ended process has to go away before the report.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -4,8 +4,7 @@ use std::fmt::Write as _;
 
 use ringleader_check::fleet::{Changed, Clocks, Difference, Failing, FleetReport, NotJudged, Silent};
 use ringleader_check::{Impact, Verdict};
-
-use crate::report::{Detail, Look, quote};
+use ringleader_report::{Detail, Look, quote};
 
 /// Lines of a section that are shown if nobody asked for all of them.
 const USUAL_LINES: usize = 20;

@@ -3,13 +3,13 @@
 use ringleader_check::fleet::{Fleet, FleetReport, Silence, SilentNode, SilentSchema};
 use ringleader_check::{NodeReport, SCHEMA, Verdict};
 use ringleader_model::plain_word;
+use ringleader_report::{Detail, Look};
 
 use super::output::Out;
 use super::{CheckArgs, CheckFailOn, CheckFormat, choose, fleet_table, junit, past, prometheus};
 use crate::exit::Code;
 use crate::failure::Failure;
 use crate::fanout::{Answer, Fanout, Ran};
-use crate::report::{Detail, Look};
 
 /// Bytes of one node's report. A node with everything amiss stays below a hundredth of it.
 const MAX_REPORT: u64 = 16 << 20;
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &CheckArgs, look: &Look) -> Result<Code, Failure> {
     let report = fleet.report();
     match args.format {
         CheckFormat::Text => out.write(&fleet_table::render(&report, look))?,
-        CheckFormat::Json | CheckFormat::JsonV1 => {
+        CheckFormat::JsonV1 => {
             out.write(&(serde_json::to_string_pretty(&report).map_err(Failure::Json)? + "\n"))?;
         }
         CheckFormat::Jsonl => {

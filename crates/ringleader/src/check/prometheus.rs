@@ -7,8 +7,7 @@ use std::fmt::Write as _;
 
 use ringleader_check::Verdict;
 use ringleader_check::fleet::Fleet;
-
-use crate::report::quote;
+use ringleader_report::quote;
 
 /// The metrics of all nodes.
 pub(crate) fn render(fleet: &Fleet) -> String {

@@ -4,8 +4,7 @@ use std::fmt::Write as _;
 
 use ringleader_check::ChangeKind;
 use ringleader_check::{CheckResult, Impact, NodeReport, Verdict};
-
-use crate::report::{Detail, Look, quote};
+use ringleader_report::{Detail, Look, quote};
 
 /// One line for each check; under a bad one what is not well, and what to do.
 pub fn render(report: &NodeReport, look: &Look) -> String {

@@ -10,13 +10,13 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ringleader_check::fleet::{Fleet, Silence, SilenceKind, SilentNode, SilentSchema};
 use ringleader_collect::collectors::LOGS_REMARK;
+use ringleader_report::quote;
 
 use super::CollectArgs;
 use crate::exit::Code;
 use crate::failure::Failure;
 use crate::fanout::spool::{Spool, Spooled};
 use crate::fanout::{Answer, Fanout, Ran, Transport};
-use crate::report::quote;
 
 /// How a bundle begins: a frame of zstd (RFC 8878, 3.1.1).
 const MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];

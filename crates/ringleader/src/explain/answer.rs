@@ -1,10 +1,9 @@
 //! An explanation, version 1. These types are the format: the schema in `docs/explain-v1.schema.json` is generated from
 //! them. Within version 1 fields are only added.
 
+use ringleader_report::json::{self, Action};
 use schemars::JsonSchema;
 use serde::Serialize;
-
-use crate::report::json::{self, Action};
 
 /// The answer to one question.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]

@@ -3,12 +3,12 @@
 use ringleader_knowledge::{
     cause, cuda_error, event, nccl_result, nccl_warn, rate, saying, sxid, variable, xid,
 };
+use ringleader_report::Look;
+use ringleader_report::page::Page;
 use ringleader_rules::rules;
 
 use crate::explain::answer::Topic;
 use crate::explain::topics;
-use crate::report::Look;
-use crate::report::page::Page;
 
 /// Every topic with a name that people type: all but texts of messages.
 pub(super) fn topics() -> impl Iterator<Item = Topic> {
@@ -57,7 +57,7 @@ pub fn messages() -> impl Iterator<Item = String> {
 
 /// The page that lists what can be explained.
 pub fn catalog(look: &Look) -> String {
-    let mut page = Page { out: String::new(), look: *look };
+    let mut page = Page::new(*look);
     page.item("", "What can be explained, and how to ask for it:");
     let rows: [(&str, String, &str); 11] = [
         ("causes", format!("{}, by what a verdict names", cause::all().len()), "skipped-collective"),

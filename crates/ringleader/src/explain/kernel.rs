@@ -1,7 +1,9 @@
 //! Lines of the kernel's log, with sub-codes of Xids decoded.
 
 use ringleader_knowledge::{sxid, xid};
-use ringleader_model::{KernelEvent, KernelEventKind, LinkState, OomKill, PcieSeverity, Xid};
+use ringleader_model::{
+    KernelEvent, KernelEventKind, LinkState, OomKill, PcieError, PcieSeverity, Sxid, Xid,
+};
 
 use crate::explain::answer::{Detail, Topic};
 use crate::explain::topics;
@@ -16,137 +18,108 @@ pub(super) fn explained(event: &KernelEvent) -> Option<Topic> {
 }
 
 fn of_kind(kind: &KernelEventKind) -> Option<Topic> {
-    let of = |id: &str| topics::of_event(id);
-    let topic = match kind {
-        KernelEventKind::Xid(xid) => return Some(of_xid(xid)),
-        KernelEventKind::Sxid(event) => {
-            let mut topic =
-                sxid::get(event.code).map_or_else(|| topics::unknown_code("SXid", event.code), topics::sxid);
-            topic.read("text", &*event.text);
-            topic.read("switch", event.switch.to_string());
-            topic.read("port", event.link.map(|l| l.to_string()).unwrap_or_default());
-            topic.read(
-                "severity",
-                event.fatal.map(|f| if f { "Fatal" } else { "Non-fatal" }).unwrap_or_default(),
-            );
-            if event.first {
-                topic.read("first", "the first of its burst: trust it over those that follow");
-            }
-            topic
+    use KernelEventKind as Kind;
+    let word = |text: Option<&str>| text.unwrap_or_default().to_owned();
+    match kind {
+        Kind::Xid(xid) => Some(of_xid(xid)),
+        Kind::Sxid(event) => Some(of_sxid(event)),
+        Kind::GpuLost => event("gpu-lost", []),
+        Kind::GpuInitFailed { code } => event("gpu-init-failed", [("code", word(code.as_deref()))]),
+        Kind::GspSilent => event("gsp-silent", []),
+        Kind::DriverAssertion => event("driver-assertion", []),
+        Kind::DriverMismatch { client, module, .. } => event(
+            "driver-mismatch",
+            [("library", word(client.as_deref())), ("module", word(module.as_deref()))],
+        ),
+        Kind::DriverLoaded { version } => event("driver-loaded", [("version", version.to_string())]),
+        Kind::PcieError(error) => of_pcie(error),
+        Kind::PcieLinkDown => event("pcie-link-down", []),
+        Kind::IommuFault => event("iommu-fault", []),
+        Kind::MachineCheck { uncorrected } => {
+            event("machine-check", [("corrected", if *uncorrected { "no" } else { "yes" }.to_owned())])
         }
-        KernelEventKind::GpuLost => of("gpu-lost")?,
-        KernelEventKind::GpuInitFailed { code } => {
-            let mut topic = of("gpu-init-failed")?;
-            topic.read("code", code.as_deref().unwrap_or_default());
-            topic
+        Kind::MemoryErrors { count, uncorrected, place } => {
+            let what = if *uncorrected { "not corrected" } else { "corrected" };
+            event("memory-errors", [("errors", format!("{count}, {what}")), ("place", place.to_string())])
         }
-        KernelEventKind::GspSilent => of("gsp-silent")?,
-        KernelEventKind::DriverAssertion => of("driver-assertion")?,
-        KernelEventKind::DriverMismatch { client, module, .. } => {
-            let mut topic = of("driver-mismatch")?;
-            topic.read("library", client.as_deref().unwrap_or_default());
-            topic.read("module", module.as_deref().unwrap_or_default());
-            topic
-        }
-        KernelEventKind::DriverLoaded { version } => {
-            let mut topic = of("driver-loaded")?;
-            topic.read("version", &**version);
-            topic
-        }
-        KernelEventKind::PcieError(error) => {
-            let mut topic = of("pcie-report")?;
-            topic.read(
-                "severity",
-                match error.severity {
-                    PcieSeverity::Corrected => "corrected: sent again, nothing was lost",
-                    PcieSeverity::NonFatal => "not fatal: a transaction was lost",
-                    PcieSeverity::Fatal => "fatal: the link cannot be trusted any more",
-                },
-            );
-            topic.read("reported by", &*error.driver);
-            topic.read("layer", &*error.layer);
-            topic.read("bits", error.bits.join(", "));
-            if error.unrecovered {
-                topic.read("recovery", "failed");
-            }
-            topic
-        }
-        KernelEventKind::PcieLinkDown => of("pcie-link-down")?,
-        KernelEventKind::IommuFault => of("iommu-fault")?,
-        KernelEventKind::MachineCheck { uncorrected } => {
-            let mut topic = of("machine-check")?;
-            topic.read("corrected", if *uncorrected { "no" } else { "yes" });
-            topic
-        }
-        KernelEventKind::MemoryErrors { count, uncorrected, place } => {
-            let mut topic = of("memory-errors")?;
-            topic.read(
-                "errors",
-                format!("{count}, {}", if *uncorrected { "not corrected" } else { "corrected" }),
-            );
-            topic.read("place", &**place);
-            topic
-        }
-        KernelEventKind::MemoryFailure { name, .. } => {
-            let mut topic = of("memory-failure")?;
-            topic.read("program", &**name);
-            topic
-        }
-        KernelEventKind::OomKill(kill) => {
-            let mut topic = of("oom-kill")?;
+        Kind::MemoryFailure { name, .. } => event("memory-failure", [("program", name.to_string())]),
+        Kind::OomKill(kill) => {
+            let mut topic = event("oom-kill", [])?;
             oom(&mut topic, kill);
-            topic
+            Some(topic)
         }
-        KernelEventKind::NicTrouble { driver, interface, trouble } => {
-            let mut topic = of("nic-trouble")?;
-            topic.read("driver", &**driver);
-            topic.read("interface", interface.as_deref().unwrap_or_default());
-            topic.read("trouble", format!("{trouble:?}"));
-            topic
+        Kind::NicTrouble { driver, interface, trouble } => event(
+            "nic-trouble",
+            [
+                ("driver", driver.to_string()),
+                ("interface", word(interface.as_deref())),
+                ("trouble", format!("{trouble:?}")),
+            ],
+        ),
+        Kind::Link { interface, state, .. } => {
+            let became = match state {
+                LinkState::Up => "up",
+                LinkState::Down => "down",
+                LinkState::Removed => "removed",
+            };
+            event("link-change", [("interface", interface.to_string()), ("became", became.to_owned())])
         }
-        KernelEventKind::Link { interface, state, .. } => {
-            let mut topic = of("link-change")?;
-            topic.read("interface", &**interface);
-            topic.read(
-                "became",
-                match state {
-                    LinkState::Up => "up",
-                    LinkState::Down => "down",
-                    LinkState::Removed => "removed",
-                },
-            );
-            topic
+        Kind::HungTask { name, seconds, .. } => {
+            event("hung-task", [("program", name.to_string()), ("for", format!("{seconds} s"))])
         }
-        KernelEventKind::HungTask { name, seconds, .. } => {
-            let mut topic = of("hung-task")?;
-            topic.read("program", &**name);
-            topic.read("for", format!("{seconds} s"));
-            topic
+        Kind::Lockup { name, seconds, .. } => {
+            let seconds = seconds.map(|s| format!("{s} s")).unwrap_or_default();
+            event("lockup", [("program", name.to_string()), ("for", seconds)])
         }
-        KernelEventKind::Lockup { name, seconds, .. } => {
-            let mut topic = of("lockup")?;
-            topic.read("program", &**name);
-            topic.read("for", seconds.map(|s| format!("{s} s")).unwrap_or_default());
-            topic
+        Kind::Crash { name, what, object, .. } => event(
+            "segfault",
+            [("program", name.to_string()), ("what", what.to_string()), ("in", word(object.as_deref()))],
+        ),
+        Kind::Storage { name, trouble } => {
+            event("storage-trouble", [("device", name.to_string()), ("trouble", format!("{trouble:?}"))])
         }
-        KernelEventKind::Crash { name, what, object, .. } => {
-            let mut topic = of("segfault")?;
-            topic.read("program", &**name);
-            topic.read("what", &**what);
-            topic.read("in", object.as_deref().unwrap_or_default());
-            topic
-        }
-        KernelEventKind::Storage { name, trouble } => {
-            let mut topic = of("storage-trouble")?;
-            topic.read("device", &**name);
-            topic.read("trouble", format!("{trouble:?}"));
-            topic
-        }
-        KernelEventKind::FileLimit => of("file-limit")?,
-        KernelEventKind::Throttled => of("processor-throttled")?,
-        KernelEventKind::Panic => of("kernel-panic")?,
-        KernelEventKind::Covers(_) => return None,
+        Kind::FileLimit => event("file-limit", []),
+        Kind::Throttled => event("processor-throttled", []),
+        Kind::Panic => event("kernel-panic", []),
+        Kind::Covers(_) => None,
+    }
+}
+
+/// An event of the table with what was read of it in the line.
+fn event<const N: usize>(id: &str, read: [(&str, String); N]) -> Option<Topic> {
+    let mut topic = topics::of_event(id)?;
+    for (name, value) in read {
+        topic.read(name, value);
+    }
+    Some(topic)
+}
+
+fn of_sxid(event: &Sxid) -> Topic {
+    let mut topic =
+        sxid::get(event.code).map_or_else(|| topics::unknown_code("SXid", event.code), topics::sxid);
+    topic.read("text", &*event.text);
+    topic.read("switch", event.switch.to_string());
+    topic.read("port", event.link.map(|l| l.to_string()).unwrap_or_default());
+    topic.read("severity", event.fatal.map(|f| if f { "Fatal" } else { "Non-fatal" }).unwrap_or_default());
+    if event.first {
+        topic.read("first", "the first of its burst: trust it over those that follow");
+    }
+    topic
+}
+
+fn of_pcie(error: &PcieError) -> Option<Topic> {
+    let severity = match error.severity {
+        PcieSeverity::Corrected => "corrected: sent again, nothing was lost",
+        PcieSeverity::NonFatal => "not fatal: a transaction was lost",
+        PcieSeverity::Fatal => "fatal: the link cannot be trusted any more",
     };
+    let mut topic = event("pcie-report", [("severity", severity.to_owned())])?;
+    topic.read("reported by", &*error.driver);
+    topic.read("layer", &*error.layer);
+    topic.read("bits", error.bits.join(", "));
+    if error.unrecovered {
+        topic.read("recovery", "failed");
+    }
     Some(topic)
 }
 

@@ -2,10 +2,10 @@
 
 use ringleader_knowledge::variable::{self, misread};
 use ringleader_knowledge::version::NcclVersion;
+use ringleader_report::json::{Action, Impact};
 
 use crate::explain::answer::Topic;
 use crate::explain::topics;
-use crate::report::json::{Action, Impact};
 
 /// Settings in one text.
 const MAX_SETTINGS: usize = 40;

@@ -13,9 +13,9 @@ use ringleader_knowledge::rate::{self, Link};
 use ringleader_knowledge::saying::{self, Role, Saying};
 use ringleader_knowledge::{cause, event};
 use ringleader_model::Impact;
+use ringleader_report::json::Action;
 
 use crate::explain::answer::{Kind, Topic};
-use crate::report::json::Action;
 
 pub(super) use machine::{instead, sxid, unknown_code, xid};
 pub(super) use rules::{of_cause, of_rule};

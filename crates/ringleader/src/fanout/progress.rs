@@ -36,7 +36,7 @@ impl Progress {
             return;
         }
         if !has_answered {
-            self.bar.set_message(format!("silent: {}", crate::report::quote::plain(host)));
+            self.bar.set_message(format!("silent: {}", ringleader_report::quote::plain(host)));
         }
         self.bar.inc(1);
         if self.started.elapsed() >= QUIET_FOR {

@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ringleader_report::quote::{plain, plain_lines};
+use ringleader_report::{Detail, text};
 use ringleader_watch::engine;
 use ringleader_watch::event::{Event, What};
 use ringleader_watch::view::View;
 
-use crate::cli::{self, Color};
-use crate::report::quote::{plain, plain_lines};
-use crate::report::{Detail, text};
+use crate::terminal::{self, Color};
 use crate::watch::incident::Judged;
 use crate::watch::picture::Picture;
 use crate::watch::{now_ns, print, table, words};
@@ -61,12 +61,12 @@ impl Teller {
     /// The answer: as an event, and for people the report as `diagnose` prints it.
     pub(crate) fn verdict(&self, judged: &Judged) {
         let report = serde_json::from_str(&judged.json).unwrap_or_default();
-        let shown = text::render(&judged.report, &cli::look(Color::Never, None, Detail::Usual));
+        let shown = text::render(&judged.report, &terminal::look(Color::Never, None, Detail::Usual));
         self.picture.lock().unwrap_or_else(PoisonError::into_inner).verdict_text = Some(shown);
         let event = Event::new(now_ns(), What::Verdict { report });
         let Form::Lines { to_error } = self.form else { return self.say(&event) };
         self.picture.lock().unwrap_or_else(PoisonError::into_inner).hear(&event);
-        let look = cli::look(Color::Auto, None, Detail::Usual);
+        let look = terminal::look(Color::Auto, None, Detail::Usual);
         print(&format!("\n{}\n", text::render(&judged.report, &look)), to_error);
         let stacks = self.picture.lock().unwrap_or_else(PoisonError::into_inner).stacks.clone();
         if let Some(stacks) = stacks {

@@ -6,10 +6,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ringleader_collect::collectors::{Ask, RingImage};
 use ringleader_collect::{Request, Target};
+use ringleader_report::json::Report;
 
 use crate::collect::{self, CONNECT_MS, WINDOW_MS};
 use crate::failure::Failure;
-use crate::report::json::Report;
 
 /// No part of the evidence is waited for longer: the answer should be there within seconds.
 const LONGEST_MS: u64 = 2_500;

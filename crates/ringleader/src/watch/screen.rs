@@ -11,9 +11,9 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize as _};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Block, Cell, Paragraph, Row, Table};
+use ringleader_report::quote::{plain, plain_lines, wrap};
 use ringleader_watch::view::JobState;
 
-use crate::report::quote::{plain, plain_lines, wrap};
 use crate::watch::picture::{CommRow, Picture, RankRow};
 use crate::watch::words;
 

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
+use ringleader_report::quote::{columns, plain};
 use ringleader_watch::view::JobState;
 
-use crate::report::quote::{columns, plain};
 use crate::watch::picture::Picture;
 use crate::watch::words;
 

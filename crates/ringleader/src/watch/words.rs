@@ -2,10 +2,9 @@
 
 use std::fmt::Write as _;
 
+use ringleader_report::quote::plain;
 use ringleader_watch::event::{CommProgress, Confidence, Event, Lag, Slowest, Stall, What};
 use ringleader_watch::view::Sees;
-
-use crate::report::quote::plain;
 
 /// Ranks that a stall in words tells of; JSON has more.
 const MAX_STATES: usize = 16;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use ringleader::diagnose;
-use ringleader::report::json::Report;
-use ringleader::report::{Detail, Look, markdown, text};
+use ringleader_report::json::Report;
+use ringleader_report::{Detail, Look, markdown, text};
 
 use crate::Judged;
 use crate::report::{fits, valid};

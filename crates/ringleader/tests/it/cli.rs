@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use ringleader::exit::Code;
+
 /// The program with nothing inherited that changes its output.
 pub(crate) fn ringleader() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ringleader"));
@@ -55,9 +57,21 @@ fn help_topics() {
     }
     // The topic names every code by its number, and only these.
     let text = help(&["help", "exit-codes"]);
-    for code in 0..=5 {
-        assert!(text.lines().any(|row| row.starts_with(&format!("  {code}  "))), "{code}");
+    let named: Vec<u8> = text.lines().filter_map(|row| row.get(..5)?.trim().parse().ok()).collect();
+    assert_eq!(named, Code::ALL.map(|code| code as u8));
+}
+
+/// What there is help on is made of the list of subcommands: each is named, and each has a text.
+#[test]
+fn help_names_each_subcommand_once() {
+    let output = ringleader().args(["help", "nothing"]).output().unwrap();
+    let said = err(&output).lines().find_map(|row| row.split_once("there is help on: ")).unwrap().1;
+    let shown = help(&["help"]).split_whitespace().collect::<Vec<_>>().join(" ");
+    for name in said.split(", ") {
+        assert!(!help(&["help", name]).is_empty(), "{name}");
+        assert_eq!(shown.matches(&format!("`help {name}`")).count(), 1, "{name}: {shown}");
     }
+    assert!(!said.contains("probe") && said.contains("diagnose"), "{said}");
 }
 
 /// Each kind that a report says is missing is explained, and the other way round.
@@ -65,7 +79,7 @@ fn help_topics() {
 fn help_on_evidence_lists_what_reports_ask_for() {
     let text = help(&["help", "evidence"]);
     let empty = ringleader_model::Case::default();
-    let report = ringleader::report::json::Report::new(&empty, &crate::hand_made::healthy());
+    let report = ringleader_report::json::Report::new(&empty, &crate::hand_made::healthy());
     for missing in &report.not_looked_at {
         assert!(text.lines().any(|row| row.starts_with(&format!("  {} ", missing.kind))), "{}", missing.kind);
     }
@@ -90,6 +104,44 @@ fn what_cannot_be_obeyed_is_2() {
     error: failed to find /nope/nowhere: No such file or directory (os error 2)
       help: name a folder, files, or - for standard input: ringleader diagnose PATH…
     ");
+}
+
+/// `/dev/full` stands for a full disk, wherever the report goes.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_6() {
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let log = case("skipped-allreduce").join("stderr.log");
+    let log = log.to_str().unwrap();
+    for args in [
+        &["diagnose", log][..],
+        &["diagnose", "--format", "json", log],
+        &["explain", "xid", "79"],
+        &["help", "exit-codes"],
+        &["--help"],
+        &["collect", "--no-stacks", "--no-ras", "--no-logs", "-o", "-"],
+    ] {
+        let output = ringleader().args(args).stdout(full()).output().unwrap();
+        assert_eq!(output.status.code(), Some(Code::Refused as i32), "{args:?}: {}", err(&output));
+        assert!(err(&output).contains("No space left"), "{args:?}: {}", err(&output));
+    }
+}
+
+/// `json` and `json-v1` are one format, whatever prints it.
+#[test]
+fn json_is_json_v1() {
+    for args in [&["diagnose", case("segfault").to_str().unwrap()][..], &["explain", "xid", "79"]] {
+        let print =
+            |format: &str| ringleader().args(args).args(["--format", format]).output().unwrap().stdout;
+        assert!(print("json").starts_with(b"{\n  \"schema\": \"ringleader."), "{args:?}");
+        assert_eq!(print("json"), print("json-v1"), "{args:?}");
+    }
+    // A node has values of the moment: only that it is understood.
+    let from = ["check", "--from", "/nowhere", "--format"];
+    for format in ["json", "json-v1"] {
+        let output = ringleader().args(from).arg(format).output().unwrap();
+        assert!(err(&output).contains("read /nowhere"), "{}", err(&output));
+    }
 }
 
 #[test]

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use ringleader::explain::answer::{Explanation, Kind, schema};
 use ringleader::explain::{catalog, explain, messages, names, text};
-use ringleader::report::{Detail, Look};
+use ringleader_report::{Detail, Look};
 
 use crate::cli::{err, out, ringleader};
 use crate::report::{fits, uncoloured};
+use crate::schema::Schema;
 
 const PLAIN: Look = Look { width: 80, color: false, detail: Detail::Usual };
 
@@ -221,7 +222,7 @@ fn the_page_of_all_that_is_known() {
 
 #[test]
 fn every_row_of_every_table_is_found_by_its_name() {
-    let validator = jsonschema::validator_for(&serde_json::from_str(&schema()).unwrap()).unwrap();
+    let validator = Schema::new(&schema());
     let names = names();
     assert!(names.len() > 1_000, "{} names", names.len());
     for name in names.iter().cloned().chain(messages()) {
@@ -245,7 +246,7 @@ fn every_row_of_every_table_is_found_by_its_name() {
             assert!(first.name.eq_ignore_ascii_case(&name), "{name} gives {}", first.name);
         }
         let value = serde_json::from_str(&answer.to_json().unwrap()).unwrap();
-        assert!(validator.is_valid(&value), "{name} does not fit the schema");
+        assert!(validator.fits(&value), "{name} does not fit the schema");
         for width in [40, 80] {
             let shown = text::render(&answer, &Look { width, ..PLAIN });
             fits(&without_commands(&shown), width);
@@ -273,9 +274,9 @@ fn without_commands(text: &str) -> String {
 fn the_committed_schema_is_the_one_of_the_types() {
     let committed = std::fs::read_to_string(crate::root().join("docs/explain-v1.schema.json")).unwrap();
     assert!(committed == schema(), "run: cargo xtask gen");
-    let validator = jsonschema::validator_for(&serde_json::from_str(&schema()).unwrap()).unwrap();
+    let validator = Schema::new(&schema());
     let good = serde_json::to_value(explain("xid 79")).unwrap();
-    assert!(validator.is_valid(&good));
+    assert!(validator.fits(&good));
     for (pointer, bad) in [
         ("/schema", serde_json::json!("ringleader.explain.v2")),
         ("/topics/0/kind", serde_json::json!("gpu")),
@@ -284,7 +285,7 @@ fn the_committed_schema_is_the_one_of_the_types() {
     ] {
         let mut answer = good.clone();
         *answer.pointer_mut(pointer).unwrap() = bad;
-        assert!(!validator.is_valid(&answer), "{pointer}");
+        assert!(!validator.fits(&answer), "{pointer}");
     }
 }
 
@@ -355,7 +356,7 @@ fn harmless(query: &str) {
     let shown = text::render(&answer, &PLAIN);
     let json = answer.to_json().unwrap();
     for text in [&shown, &json] {
-        let active = text.chars().find(|&c| c != '\n' && ringleader::report::quote::is_active(c));
+        let active = text.chars().find(|&c| c != '\n' && ringleader_report::quote::is_active(c));
         assert_eq!(active, None, "{query:?}");
     }
     fits(&shown, 80);

@@ -17,6 +17,7 @@ mod machine_faults;
 mod modules;
 mod recorded;
 mod report;
+mod schema;
 mod stub;
 mod tidy;
 mod truth;

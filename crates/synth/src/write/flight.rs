@@ -140,72 +140,101 @@ pub(crate) fn dump(scene: &Scene<'_>, rank: u32) -> (Vec<u8>, Vec<ExpectedOp>) {
     // Work that ended is retired when the watchdog comes round; dumps through the pipe often come first.
     let retired_until =
         if healthy { dumped_ns - 400_000_000 + prng.below(300_000_000) as i64 } else { i64::MAX };
-    let mut groups: Vec<u16> = job.groups_of[rank as usize].clone();
-    let local_id =
-        |group: u16| job.groups_of[rank as usize].iter().position(|g| *g == group).unwrap_or(0) as i64;
+    let dump = Dump { scene, rank, dumped_ns, poll_phase, retired_until };
     let mut p = Pickle::default();
     p.raw(b"\x80\x02}(");
     p.key_str("version", "2.10");
-    p.str("pg_config");
-    p.raw(b"}(");
-    // A std::map keyed by name: "10" stands before "2".
-    groups.sort_by(|a, b| job.group(*a).name.cmp(&job.group(*b).name));
-    for group in &groups {
-        let group = job.group(*group);
-        p.str(&group.name);
-        p.raw(b"}(");
-        p.key_str("name", &group.name);
-        p.key_str("desc", group.desc);
-        let ranks: Vec<String> = group.ranks.iter().map(ToString::to_string).collect();
-        p.key_str("ranks", &format!("[{}]", ranks.join(", ")));
-        p.raw(b"u");
-    }
-    p.raw(b"u");
-    p.key_str("comm_lib_version", "2.28.9");
-    p.str("pg_status");
-    p.raw(b"}(");
-    for group in &job.groups_of[rank as usize] {
-        let last = |done: bool| {
-            let of = made
-                .iter()
-                .filter(|m| m.group == *group && (!done || m.done_ns.is_some_and(|d| d < retired_until)));
-            of.map(|m| i64::from(work_seq(m))).next_back().unwrap_or(-1)
-        };
-        p.str(&local_id(*group).to_string());
-        p.raw(b"}(");
-        p.key_int("last_enqueued_collective", last(false));
-        p.key_int("last_started_collective", -1);
-        p.key_int("last_completed_collective", last(true));
-        p.raw(b"u");
-    }
-    p.raw(b"u");
+    dump.groups(&mut p, made);
     p.str("entries");
     p.raw(b"](");
     let mut expected = Vec::new();
     let skip = made.len().saturating_sub(job.ring);
     let mut op_ids: BTreeMap<u16, i64> = BTreeMap::new();
-    let info = job.info(rank);
     for (record, m) in made.iter().enumerate() {
         let op_id = op_ids.entry(m.group).or_default();
         *op_id += 1;
-        if record < skip {
-            continue;
+        if record >= skip {
+            expected.push(dump.entry(&mut p, record, *op_id, m));
         }
-        let op_id = *op_id;
+    }
+    p.raw(b"eu.");
+    (p.out, expected)
+}
+
+/// The dump of one rank in the making.
+struct Dump<'a> {
+    scene: &'a Scene<'a>,
+    rank: u32,
+    dumped_ns: i64,
+    /// When in a tenth of a second the watchdog looks.
+    poll_phase: i64,
+    /// What ended before this is retired.
+    retired_until: i64,
+}
+
+impl Dump<'_> {
+    fn local_id(&self, group: u16) -> i64 {
+        let groups = &self.scene.job.groups_of[self.rank as usize];
+        groups.iter().position(|g| *g == group).unwrap_or(0) as i64
+    }
+
+    /// The groups of the rank, and how far each is.
+    fn groups(&self, p: &mut Pickle, made: &[Made]) {
+        let job = self.scene.job;
+        let mut groups: Vec<u16> = job.groups_of[self.rank as usize].clone();
+        p.str("pg_config");
+        p.raw(b"}(");
+        // A std::map keyed by name: "10" stands before "2".
+        groups.sort_by(|a, b| job.group(*a).name.cmp(&job.group(*b).name));
+        for group in &groups {
+            let group = job.group(*group);
+            p.str(&group.name);
+            p.raw(b"}(");
+            p.key_str("name", &group.name);
+            p.key_str("desc", group.desc);
+            let ranks: Vec<String> = group.ranks.iter().map(ToString::to_string).collect();
+            p.key_str("ranks", &format!("[{}]", ranks.join(", ")));
+            p.raw(b"u");
+        }
+        p.raw(b"u");
+        p.key_str("comm_lib_version", "2.28.9");
+        p.str("pg_status");
+        p.raw(b"}(");
+        for group in &job.groups_of[self.rank as usize] {
+            let last = |done: bool| {
+                let of = made.iter().filter(|m| {
+                    m.group == *group && (!done || m.done_ns.is_some_and(|d| d < self.retired_until))
+                });
+                of.map(|m| i64::from(work_seq(m))).next_back().unwrap_or(-1)
+            };
+            p.str(&self.local_id(*group).to_string());
+            p.raw(b"}(");
+            p.key_int("last_enqueued_collective", last(false));
+            p.key_int("last_started_collective", -1);
+            p.key_int("last_completed_collective", last(true));
+            p.raw(b"u");
+        }
+        p.raw(b"u");
+    }
+
+    /// One entry, the `record`-th call of the rank and the `op_id`-th of its group.
+    fn entry(&self, p: &mut Pickle, record: usize, op_id: i64, m: &Made) -> ExpectedOp {
+        let job = self.scene.job;
+        let info = job.info(self.rank);
         let call = &job.calls[usize::from(m.call)];
         let group = job.group(m.group);
-        let me = group.rank_of(rank).unwrap_or(0);
+        let me = group.rank_of(self.rank).unwrap_or(0);
         let name = profiling_name(call.kind, me, u32::from(m.peer.unwrap_or(0)));
         let stack = job.places.stack(m.place);
         p.raw(b"}(");
         p.str("frames");
         p.raw(b"](");
         for at in 0..stack.len() {
-            p.frame(scene, m.place, at);
+            p.frame(self.scene, m.place, at);
         }
         p.raw(b"e");
         p.key_int("record_id", record as i64);
-        p.key_int("pg_id", local_id(m.group));
+        p.key_int("pg_id", self.local_id(m.group));
         p.str("process_group");
         p.str(&group.name);
         p.str(group.desc);
@@ -218,7 +247,7 @@ pub(crate) fn dump(scene: &Scene<'_>, rank: u32) -> (Vec<u8>, Vec<ExpectedOp>) {
         p.key_int("p2p_seq_id", i64::from(m.p2p_seq));
         p.key_int("op_id", op_id);
         p.key_str("profiling_name", &format!("nccl:{name}"));
-        let created_ns = scene.wall(rank, m.at_ns);
+        let created_ns = self.scene.wall(self.rank, m.at_ns);
         p.key_int("time_created_ns", created_ns);
         p.str("input_sizes");
         p.shape(&call.input);
@@ -239,19 +268,20 @@ pub(crate) fn dump(scene: &Scene<'_>, rank: u32) -> (Vec<u8>, Vec<ExpectedOp>) {
         match m.done_ns {
             Some(done) => {
                 // The watchdog polls ten times a second.
-                let seen =
-                    (done - poll_phase).div_euclid(100_000_000) * 100_000_000 + 100_000_000 + poll_phase;
-                let seen = seen.min(dumped_ns - 1_000).max(done) + record as i64 % 97 * 1_450;
-                p.int(scene.wall(rank, seen));
+                let seen = (done - self.poll_phase).div_euclid(100_000_000) * 100_000_000
+                    + 100_000_000
+                    + self.poll_phase;
+                let seen = seen.min(self.dumped_ns - 1_000).max(done) + record as i64 % 97 * 1_450;
+                p.int(self.scene.wall(self.rank, seen));
             }
             None => p.raw(b"N"),
         }
         p.str("retired");
-        p.raw(if m.done_ns.is_some_and(|d| d < retired_until) { b"\x88" } else { b"\x89" });
+        p.raw(if m.done_ns.is_some_and(|d| d < self.retired_until) { b"\x88" } else { b"\x89" });
         p.key_int("timeout_ms", i64::from(job.timeout_ms));
         p.str("is_p2p");
         p.raw(if m.peer.is_some() { b"\x88u" } else { b"\x89u" });
-        expected.push(ExpectedOp {
+        ExpectedOp {
             group: group.name.clone(),
             members: group.ranks.clone(),
             seq: m.coll_seq,
@@ -265,8 +295,6 @@ pub(crate) fn dump(scene: &Scene<'_>, rank: u32) -> (Vec<u8>, Vec<ExpectedOp>) {
             is_p2p: m.peer.is_some(),
             created_ns,
             functions: stack.iter().map(|f| f.function.clone()).collect(),
-        });
+        }
     }
-    p.raw(b"eu.");
-    (p.out, expected)
 }

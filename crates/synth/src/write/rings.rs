@@ -35,7 +35,6 @@ fn ticks(scene: &Scene<'_>, rank: u32) -> u64 {
 /// The state of a rank's ring, and whether its process lived when it was read; None if the file was left behind.
 fn state(scene: &Scene<'_>, rank: u32) -> (State, Option<bool>) {
     let job = scene.job;
-    let node = job.node_of(rank);
     let run = &scene.run.ranks[rank as usize];
     let mono = |ns: i64| (ns + UP_NS + BEFORE_NS).max(1) as u64;
     let looked = scene.line.looked_ns.filter(|_| scene.line.outcome == Outcome::TimedOut);
@@ -47,21 +46,7 @@ fn state(scene: &Scene<'_>, rank: u32) -> (State, Option<bool>) {
         _ => run.end == End::Exited,
     };
     let mut state = State {
-        process: Process {
-            pid: job.info(rank).pid,
-            start_ticks: ticks(scene, rank),
-            boot_id: format!(
-                "{:032x}",
-                u128::from(job.groups.first().map_or(0, |g| g.hash)) << 8 | u128::from(job.info(rank).node)
-            ),
-            host: node.host.clone(),
-            rank: Some(rank),
-            local_rank: Some(job.info(rank).local),
-            world_size: Some(job.n),
-            interface: 5,
-            is_ended,
-            kernels_ended_ns: None,
-        },
+        process: process(scene, rank, is_ended),
         taken: Taken {
             mono_ns: mono(until),
             unix_ns: scene.wall(rank, until).max(0) as u64,
@@ -138,6 +123,25 @@ fn state(scene: &Scene<'_>, rank: u32) -> (State, Option<bool>) {
     }
     state.recent.sort_by_key(|done| done.ended_ns);
     (state, lives.map(|_| true))
+}
+
+fn process(scene: &Scene<'_>, rank: u32, is_ended: bool) -> Process {
+    let job = scene.job;
+    Process {
+        pid: job.info(rank).pid,
+        start_ticks: ticks(scene, rank),
+        boot_id: format!(
+            "{:032x}",
+            u128::from(job.groups.first().map_or(0, |g| g.hash)) << 8 | u128::from(job.info(rank).node)
+        ),
+        host: job.node_of(rank).host.clone(),
+        rank: Some(rank),
+        local_rank: Some(job.info(rank).local),
+        world_size: Some(job.n),
+        interface: 5,
+        is_ended,
+        kernels_ended_ns: None,
+    }
 }
 
 fn call(scene: &Scene<'_>, made: &Made) -> Call {

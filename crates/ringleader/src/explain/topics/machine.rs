@@ -4,10 +4,10 @@ use ringleader_knowledge::remedy::{Exclude, Kills, Move};
 use ringleader_knowledge::sxid::{Guide, Print, Sxid};
 use ringleader_knowledge::xid::{self, Xid};
 use ringleader_model::Impact;
+use ringleader_report::json::Action;
 
 use crate::explain::answer::{Kind, Topic};
 use crate::explain::topics::{action, sentence};
-use crate::report::json::Action;
 
 /// What a move costs, and what to type for it.
 fn step(step: Move, before: &str) -> Action {

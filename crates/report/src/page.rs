@@ -1,27 +1,41 @@
 //! Rows of a terminal page: headings, items under a label, commands that can be copied, actions with what they cost.
 
-use crate::report::Look;
-use crate::report::json::{Action, Impact};
-use crate::report::quote::{columns, fold_command, plain, plain_lines, wrap};
+use crate::Look;
+use crate::json::{Action, Impact};
+use crate::quote::{columns, fold_command, plain, plain_lines, wrap};
 
 /// Colours, by what they say.
-#[derive(Clone, Copy)]
-pub(crate) enum Style {
+#[derive(Clone, Copy, Debug)]
+pub enum Style {
+    /// Headings and commands.
     Bold,
+    /// Errors, and actions that destroy something.
     Red,
+    /// Warnings, open questions, and actions that disrupt something.
     Yellow,
+    /// Nothing wrong.
     Green,
+    /// Bars beside quotes, counts of what is not shown.
     Dim,
 }
 
 /// A page in the making.
-pub(crate) struct Page {
-    pub(crate) out: String,
-    pub(crate) look: Look,
+#[derive(Debug)]
+pub struct Page {
+    /// The text so far.
+    pub out: String,
+    /// Width, colour and amount.
+    pub look: Look,
 }
 
 impl Page {
-    pub(crate) fn paint(&self, style: Style, text: &str) -> String {
+    /// An empty page.
+    pub fn new(look: Look) -> Self {
+        Self { out: String::new(), look }
+    }
+
+    /// The text in a colour, if colour is wanted.
+    pub fn paint(&self, style: Style, text: &str) -> String {
         if !self.look.color {
             return text.to_owned();
         }
@@ -35,19 +49,21 @@ impl Page {
         format!("\x1b[{code}m{text}\x1b[0m")
     }
 
-    pub(crate) fn row(&mut self, text: &str) {
+    /// A row as it is, without spaces at its end.
+    pub fn row(&mut self, text: &str) {
         self.out.push_str(text.trim_end());
         self.out.push('\n');
     }
 
-    pub(crate) fn heading(&mut self, text: &str) {
+    /// An empty row and a title.
+    pub fn heading(&mut self, text: &str) {
         self.out.push('\n');
         let text = self.paint(Style::Bold, text);
         self.row(&text);
     }
 
     /// Prose after a label, continued under its first word.
-    pub(crate) fn item(&mut self, label: &str, text: &str) {
+    pub fn item(&mut self, label: &str, text: &str) {
         let indent = columns(label);
         let rows = wrap(text, self.look.width.saturating_sub(indent));
         for (n, row) in rows.iter().enumerate() {
@@ -60,7 +76,7 @@ impl Page {
     }
 
     /// A command after a label, folded so that it can be copied.
-    pub(crate) fn command(&mut self, label: &str, command: &str) {
+    pub fn command(&mut self, label: &str, command: &str) {
         let indent = columns(label);
         let mut label = label.to_owned();
         for line in plain_lines(command) {
@@ -74,7 +90,8 @@ impl Page {
         }
     }
 
-    pub(crate) fn action(&mut self, label: &str, action: &Action) {
+    /// An action with its impact at the end of the sentence, its command below.
+    pub fn action(&mut self, label: &str, action: &Action) {
         let impact = format!("[{}]", action.impact.name());
         // The impact stands at the end of the sentence, and in colour only once it is placed.
         self.item(label, &format!("{} {impact}", plain(&action.text)));
@@ -96,7 +113,8 @@ impl Page {
         self.out.push('\n');
     }
 
-    pub(crate) fn more(&mut self, label: &str, n_left: usize, what: &str) {
+    /// How many items are not shown, if there are any.
+    pub fn more(&mut self, label: &str, n_left: usize, what: &str) {
         if n_left > 0 {
             let text = format!("and {n_left} more {what}: --verbose shows them");
             let text = self.paint(Style::Dim, &text);

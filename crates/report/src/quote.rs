@@ -70,7 +70,7 @@ pub fn shorten(text: &str, width: usize) -> String {
 }
 
 /// Splits at the last character boundary at which the first part takes at most `width` columns.
-pub(crate) fn split_columns(text: &str, width: usize) -> (&str, &str) {
+pub fn split_columns(text: &str, width: usize) -> (&str, &str) {
     let mut taken = 0;
     for (at, c) in text.char_indices() {
         taken += columns(c.encode_utf8(&mut [0; 4]));
@@ -87,7 +87,7 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
 }
 
 /// Fills rows of at most `width` columns with words that may hold spaces; a longer one is cut.
-pub(crate) fn wrap_words<'a>(words: impl Iterator<Item = &'a str>, width: usize) -> Vec<String> {
+pub fn wrap_words<'a>(words: impl Iterator<Item = &'a str>, width: usize) -> Vec<String> {
     let width = width.max(8);
     let mut rows = Vec::new();
     let mut row = String::new();

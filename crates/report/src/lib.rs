@@ -1,12 +1,12 @@
-//! The report. `json` holds its content as plain types; `text` and `markdown` are two ways to show the same.
+//! The report. `json` holds its content as plain types and their schema; `text` and `markdown` show the same content.
 //!
-//! Nothing here concludes. Evidence is quoted through `quote`, since a log line may hold escape sequences that would
+//! Pure, and nothing here concludes: a case and its verdict go in, words come out. Evidence is quoted through `quote`, since a log line may hold escape sequences that would
 //! act on the terminal of whoever reads about them.
 
 pub mod json;
 pub mod markdown;
 mod missing;
-pub(crate) mod page;
+pub mod page;
 pub mod quote;
 pub mod text;
 

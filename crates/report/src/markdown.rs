@@ -3,10 +3,10 @@
 
 use std::fmt::Write as _;
 
-use crate::report::Detail;
-use crate::report::json::{Action, Evidence, Report};
-use crate::report::quote::{plain, plain_lines, wrap};
-use crate::report::text::{citation, decider, headline, notes, others, place, ranks, tally, who};
+use crate::Detail;
+use crate::json::{Action, Evidence, Report};
+use crate::quote::{plain, plain_lines, wrap};
+use crate::text::{citation, decider, headline, notes, others, place, ranks, tally, who};
 
 /// Citations shown of one finding unless everything is asked for.
 const MAX_CITATIONS: usize = 8;

@@ -8,7 +8,7 @@ use ringleader_model as model;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::report::missing;
+use crate::missing;
 
 /// A diagnosis.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -260,7 +260,10 @@ impl Report {
 }
 
 /// As printed: indented, characters that act on a terminal escaped, a newline at the end.
-pub(crate) fn print(value: &impl Serialize) -> Result<String, serde_json::Error> {
+///
+/// # Errors
+/// If the value has a map whose keys are not strings.
+pub fn print(value: &impl Serialize) -> Result<String, serde_json::Error> {
     let mut bytes = Vec::new();
     let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, Escaping::default());
     value.serialize(&mut serializer)?;
@@ -429,7 +432,7 @@ impl serde_json::ser::Formatter for Escaping {
         fragment: &str,
     ) -> io::Result<()> {
         let mut rest = fragment;
-        while let Some(at) = rest.find(crate::report::quote::is_active) {
+        while let Some(at) = rest.find(crate::quote::is_active) {
             let (before, from) = rest.split_at(at);
             writer.write_all(before.as_bytes())?;
             let mut chars = from.chars();

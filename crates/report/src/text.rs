@@ -1,10 +1,10 @@
 //! The report for a terminal: verdict, proof, what to do, what else was found, what was not looked at, notes.
 
-use crate::report::json::{Action, Culprit, Evidence, Finding, LookedAt, Report, Severity};
-use crate::report::missing::NOT_GIVEN;
-use crate::report::page::{Page, Style};
-use crate::report::quote::{columns, fold, plain, plain_lines, shorten, wrap, wrap_words};
-use crate::report::{Detail, Look};
+use crate::json::{Action, Culprit, Evidence, Finding, LookedAt, Report, Severity};
+use crate::missing::NOT_GIVEN;
+use crate::page::{Page, Style};
+use crate::quote::{columns, fold, plain, plain_lines, shorten, wrap, wrap_words};
+use crate::{Detail, Look};
 
 /// Citations shown of one finding unless everything is asked for.
 const MAX_CITATIONS: usize = 8;
@@ -18,7 +18,7 @@ const MAX_OTHERS: usize = 10;
 
 /// The whole report as text, a newline at its end.
 pub fn render(report: &Report, look: &Look) -> String {
-    let mut page = Page { out: String::new(), look: *look };
+    let mut page = Page::new(*look);
     page.verdict(report);
     if look.detail > Detail::Verdict {
         page.proof(report);

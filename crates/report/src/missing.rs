@@ -2,7 +2,7 @@
 
 use ringleader_model::{Case, Fact, SourceKind, TorchEvent};
 
-use crate::report::json::NotLookedAt;
+use crate::json::NotLookedAt;
 
 /// The usual reason.
 pub(crate) const NOT_GIVEN: &str = "not in the evidence";

@@ -1,0 +1,79 @@
+//! `ringleader explain`: the question from the command line, the answer onto the terminal.
+
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::process::ExitCode;
+
+use clap::builder::FalseyValueParser;
+use clap::{Args, ValueEnum};
+use ringleader_report::Detail;
+
+use crate::command::{Subcommand, print};
+use crate::exit::Code;
+use crate::explain::{catalog, explain, text};
+use crate::failure::Failure;
+use crate::pager;
+use crate::terminal::LookArgs;
+
+/// Bytes of a question that are read from standard input.
+const MAX_STDIN: u64 = 1 << 20;
+
+/// Say what a cause, an Xid, a variable or a log line means, and what to do
+#[derive(Debug, Args)]
+#[command(after_long_help = include_str!("../help/explain.txt"))]
+pub(crate) struct ExplainArgs {
+    /// A name, a number, a setting, a message, or a line of a log; `-` reads it from standard input; nothing lists
+    /// what is known
+    #[arg(value_name = "WHAT", allow_negative_numbers = true)]
+    what: Vec<OsString>,
+    /// Form of the answer; json is json-v1
+    #[arg(long, value_enum, default_value_t = Format::Text, env = "RINGLEADER_FORMAT", hide_env = true)]
+    format: Format,
+    #[command(flatten)]
+    look: LookArgs,
+    /// If it may be several things, print all of each
+    #[arg(long, short, env = "RINGLEADER_VERBOSE", hide_env = true, value_parser = FalseyValueParser::new())]
+    verbose: bool,
+    /// Do not page on a terminal
+    #[arg(long, env = "RINGLEADER_NO_PAGER", hide_env = true, value_parser = FalseyValueParser::new())]
+    no_pager: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    #[value(alias = "json")]
+    JsonV1,
+}
+
+impl Subcommand for ExplainArgs {
+    fn run(&self) -> Result<ExitCode, Failure> {
+        let look = self.look.look(if self.verbose { Detail::Everything } else { Detail::Usual });
+        let show = |text: &str| pager::print(text, !self.no_pager).map_err(Failure::Write);
+        if self.what.is_empty() {
+            show(&catalog(&look))?;
+            return Ok(Code::NothingFound.into());
+        }
+        let answer = explain(&self.question()?);
+        match self.format {
+            Format::JsonV1 => print(&answer.to_json().map_err(Failure::Json)?)?,
+            Format::Text if answer.topics.is_empty() => {}
+            Format::Text => show(&text::render(&answer, &look))?,
+        }
+        if answer.topics.is_empty() {
+            return Err(Failure::Unknown { query: answer.query, nearest: answer.nearest });
+        }
+        Ok(Code::NothingFound.into())
+    }
+}
+
+impl ExplainArgs {
+    fn question(&self) -> Result<String, Failure> {
+        if self.what == ["-"] {
+            let mut bytes = Vec::new();
+            io::stdin().lock().take(MAX_STDIN).read_to_end(&mut bytes).map_err(Failure::Stdin)?;
+            return Ok(String::from_utf8_lossy(&bytes).into_owned());
+        }
+        Ok(self.what.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" "))
+    }
+}
