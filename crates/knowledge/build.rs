@@ -24,6 +24,8 @@ mod machine;
 mod messages;
 #[path = "build/places.rs"]
 mod places;
+#[path = "build/programs.rs"]
+mod programs;
 #[path = "build/settings.rs"]
 mod settings;
 
@@ -47,6 +49,7 @@ fn main() {
     figures::write(&mut out, &causes);
     machine::write(&mut out);
     places::write(&mut out);
+    programs::write(&mut out);
     let dir = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
     messages::write(&mut out, Path::new(&dir));
     fs::write(Path::new(&dir).join("tables.rs"), out).expect("OUT_DIR can be written");

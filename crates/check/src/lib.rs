@@ -9,7 +9,6 @@ pub mod baseline;
 pub mod checks;
 pub mod fleet;
 mod gpus;
-pub mod hostlist;
 pub mod jobs;
 mod report;
 pub mod rule;

@@ -4,7 +4,5 @@ pub mod align;
 pub mod ledger;
 pub mod mismatch;
 pub mod moments;
-pub mod operation;
 pub mod pattern;
 pub mod rhythm;
-pub mod track;

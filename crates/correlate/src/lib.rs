@@ -5,23 +5,30 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`prepare`] | copies left out, sizes of communicators completed, several jobs told apart |
+//! | [`prepare`] | copies left out, sizes of communicators completed, several jobs and rings of earlier ones told apart |
 //! | [`who`] | ranks, processes, hosts and GPUs joined; whose dump, whose tool |
-//! | [`when`] | the time that the job spans, its failure, clocks of other zones |
-//! | [`said`] | what messages, kernels, watchdogs and a watcher state |
+//! | [`said`] | what messages, watchdogs and a watcher state |
+//! | [`when`] | the time that the job spans, and its failure |
+//! | [`machine`] | kernel logs and what they have to do with the job |
+//! | [`process`] | processes: alive and where, stopped, dead and how |
 //! | [`calls`] | each rank's operations per group, and where ranks part ways |
 //! | [`waits`] | who waits for whom, and who holds the others up |
-//! | [`process`] | processes: alive and where, stopped, dead and how |
+//!
+//! A module sees only those above it, and [`track`] and [`operation`], the words of the ledger. [`Scene::new`] is the one
+//! place that knows all.
 //!
 //! Everything here is a pure function of the case. It concludes nothing: rules do.
 
 pub mod calls;
+pub mod machine;
+pub mod operation;
 pub mod prepare;
 pub mod process;
 pub mod said;
 mod scene;
 #[cfg(any(test, feature = "staging"))]
 pub mod staging;
+pub mod track;
 pub mod waits;
 pub mod when;
 pub mod who;

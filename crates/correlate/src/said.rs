@@ -1,8 +1,6 @@
-//! What was said: messages of the job, kernel logs, torch's watchdog, and a watcher of this program.
+//! What was said: messages of the job, torch's watchdog, and a watcher of this program.
 
 pub mod gid;
-pub mod kernel;
-pub mod links;
 pub mod messages;
 pub mod statements;
 pub mod watchdog;

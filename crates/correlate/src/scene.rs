@@ -11,18 +11,19 @@ use ringleader_model::{
 use crate::calls::align::{self, Divergence};
 use crate::calls::ledger::Ledger;
 use crate::calls::mismatch::{self, Mismatch, Proof};
-use crate::calls::track::{Node, View};
+use crate::machine::clocks::{self, Shifted};
+use crate::machine::kernel::KernelLogs;
 use crate::prepare::rings::rings;
 use crate::process::condition::{Condition, Conditions};
-use crate::said::kernel::KernelLogs;
+use crate::process::fate::{Fate, Fates};
 use crate::said::messages::Claims;
 use crate::said::statements::Statements;
 use crate::said::watchdog::WatchdogLines;
 use crate::said::watcher::{self, StandStill};
+use crate::track::{Node, View};
 use crate::waits::graph::{self, Waits};
 use crate::waits::inside::{self, Last};
 use crate::waits::suspects::{self, Suspect};
-use crate::when::clocks::{self, Shifted};
 use crate::when::failure::Failure;
 use crate::when::window::{Lies, Window, has_job};
 use crate::who::culprits::add_culprit;
@@ -50,6 +51,7 @@ pub struct Scene<'a> {
     ledger: Ledger<'a>,
     divergences: Vec<Divergence>,
     conditions: Conditions,
+    fates: Fates,
     mismatches: Vec<Mismatch>,
     waits: Vec<Waits>,
     suspects: Vec<Suspect>,
@@ -97,6 +99,7 @@ impl<'a> Scene<'a> {
         let divergences = align::divergences(&ledger);
         // Processes: alive and where, dead and how.
         let conditions = Conditions::new(case, &roster);
+        let fates = Fates::new(case, &roster, &tools, &kernel, &conditions);
         let proof = Proof { ledger: &ledger, conditions: &conditions, watchdog: &watchdog };
         let mismatches = mismatch::mismatches(proof, &divergences);
         // Waits: who waits for whom, and who holds the others up.
@@ -124,6 +127,7 @@ impl<'a> Scene<'a> {
             ledger,
             divergences,
             conditions,
+            fates,
             mismatches,
             waits,
             suspects,
@@ -228,6 +232,16 @@ impl<'a> Scene<'a> {
     /// Processes: alive and where, stopped, dead and how.
     pub fn conditions(&self) -> &Conditions {
         &self.conditions
+    }
+
+    /// What became of each rank.
+    pub fn fates(&self) -> &Fates {
+        &self.fates
+    }
+
+    /// What became of a rank; None if nothing tells of it.
+    pub fn fate(&self, rank: Rank) -> Option<&Fate> {
+        self.fates.get(rank)
     }
 
     /// Who waits for whom, per view that recorded anything: Flight Recorder first.

@@ -1,6 +1,5 @@
-//! When: the time that the job spans, whether and when it failed, and clocks that are of another zone.
+//! When: the time that the job spans, and whether and when it failed.
 
-pub mod clocks;
 pub mod failure;
 pub mod window;
 pub mod year;

@@ -99,7 +99,7 @@ fn xids(out: &mut String) {
             "crate::xid::Xid {{ code: {code}, mnemonic: {:?}, header_names: &{:?}, name: {:?}, meaning: {:?}, \
              class: crate::remedy::Class::{class}, severity: crate::remedy::Grade::{severity}, action: {}, \
              then: {}, kills_job: {}, exclude_node: {}, nvidia_immediate: {:?}, nvidia_investigate: {:?}, \
-             may_be: &{:?}, unused: {}, message: {:?}, note: {:?}, workflow: {:?}, cite: &{:?} }},",
+             may_be: &{:?}, unused: {}, rule: {:?}, message: {:?}, note: {:?}, workflow: {:?}, cite: &{:?} }},",
             text(row, "mnemonic"),
             list(row, "header_names"),
             text(row, "name"),
@@ -112,6 +112,7 @@ fn xids(out: &mut String) {
             optional(row, "nvidia_investigate"),
             list(row, "r555_causes"),
             flag(row, "unused"),
+            optional(row, "rule"),
             optional(row, "message"),
             optional(row, "note"),
             optional(row, "workflow"),

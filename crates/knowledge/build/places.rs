@@ -27,7 +27,8 @@ pub(super) fn write(out: &mut String) {
             assert!(wait.len() > 2 && patterns.insert(format!("kernel {wait}")), "{wait} shows two places");
             let _ = write!(out, "{wait:?}, ");
         }
-        let _ = writeln!(out, "], source: {:?} }},", text(row, "source"));
+        let file_work = list(row, "file_work");
+        let _ = writeln!(out, "], file_work: &{file_work:?}, source: {:?} }},", text(row, "source"));
     }
     out.push_str("];\n");
 }

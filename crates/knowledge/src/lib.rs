@@ -3,6 +3,7 @@
 //! The tables are static Rust made by `build.rs`, so that nothing is parsed when the program runs.
 
 pub mod cause;
+pub mod collecting;
 pub mod conflict;
 pub mod cuda_error;
 pub mod errno;
@@ -13,6 +14,7 @@ pub mod message;
 pub mod nccl_result;
 pub mod nccl_warn;
 pub mod place;
+pub mod program;
 pub mod progress;
 pub mod rate;
 pub mod remedy;

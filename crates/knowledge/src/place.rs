@@ -13,6 +13,9 @@ pub struct Place {
     pub frames: &'static [(&'static str, &'static str)],
     /// Functions of the kernel that show it.
     pub waits: &'static [&'static str],
+    /// Parts of names of functions that work on files: not enough to say that a rank does this, and enough to look at the
+    /// storage below it.
+    pub file_work: &'static [&'static str],
     /// Where the names are known from.
     pub source: &'static str,
 }
@@ -36,6 +39,12 @@ pub fn of_wait(wchan: &str) -> Option<&'static Place> {
     PLACES.iter().find(|place| place.waits.iter().any(|pattern| is_name(pattern, wchan)))
 }
 
+/// Functions of Python, torch and its loaders that read or write files, or wait for those that do, by a part of their name.
+pub fn is_file_work(function: &str) -> bool {
+    let name = function.to_ascii_lowercase();
+    PLACES.iter().any(|place| place.file_work.iter().any(|part| name.contains(part)))
+}
+
 impl Place {
     /// Whether a frame shows it.
     pub fn is_frame(&self, function: &str, file: &str) -> bool {
@@ -43,7 +52,8 @@ impl Place {
     }
 }
 
-fn is_name(pattern: &str, name: &str) -> bool {
+/// Whether a name matches a pattern: `*` at its end or start stands for anything.
+pub(crate) fn is_name(pattern: &str, name: &str) -> bool {
     match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
         _ if pattern.is_empty() => true,
         (Some(rest), Some(_)) => name.contains(rest.trim_end_matches('*')),

@@ -29,6 +29,33 @@ pub enum Exit {
     Code(i64),
 }
 
+/// Code for another processor, or damaged code.
+pub const SIGILL: u8 = 4;
+/// `abort()`: a process ends itself, or its watchdog does.
+pub const SIGABRT: u8 = 6;
+/// A mapped page was not there.
+pub const SIGBUS: u8 = 7;
+/// A division by zero in native code.
+pub const SIGFPE: u8 = 8;
+/// Ends a process at once; it cannot be caught.
+pub const SIGKILL: u8 = 9;
+/// A bad pointer in native code.
+pub const SIGSEGV: u8 = 11;
+/// Asks a process to end.
+pub const SIGTERM: u8 = 15;
+
+impl Signal {
+    /// A process brings it on itself: by an instruction of its own, or by its own abort. Others come from outside.
+    pub fn is_own(&self) -> bool {
+        matches!(self.number, SIGILL | SIGABRT | SIGBUS | SIGFPE | SIGSEGV)
+    }
+
+    /// The word with which a crash report begins to tell of it: programs differ in what follows.
+    pub fn first_word(&self) -> &'static str {
+        self.text.split(' ').next().unwrap_or(self.text)
+    }
+}
+
 /// Codes below 128 with a meaning of their own.
 const KNOWN: &[(i64, &str)] = &[
     (1, "the program ended by itself: an exception nobody caught, or its own exit(1)"),
@@ -198,6 +225,19 @@ pub fn exit(code: i64) -> Exit {
         256..=65535 if code % 256 == 0 => exit(code / 256),
         _ => own(),
     }
+}
+
+/// The signal that an exit code tells of.
+pub fn of_exit(code: i64) -> Option<&'static Signal> {
+    match exit(code) {
+        Exit::Signal(signal) => Some(signal),
+        Exit::Normal | Exit::Known(..) | Exit::Code(_) => None,
+    }
+}
+
+/// Whether an exit code tells of the signal with this number.
+pub fn is_exit_by(code: i64, number: u8) -> bool {
+    of_exit(code).is_some_and(|signal| signal.number == number)
 }
 
 #[cfg(test)]

@@ -41,6 +41,8 @@ pub struct Xid {
     pub may_be: &'static [&'static str],
     /// Not used on Ampere and newer.
     pub unused: bool,
+    /// Id of the rule that reads the number by itself; empty where none does.
+    pub rule: &'static str,
     /// How the line's body reads and what its words tell; may be empty.
     pub message: &'static str,
     /// More; may be empty.

@@ -28,6 +28,16 @@ pub struct WatchedLink {
     pub text: Box<str>,
 }
 
+/// What a stall looks like, as far as conclusions differ by it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StallShape {
+    /// No communicator has come about, and all ranks that are there wait.
+    Start,
+    /// Any other, including one of a newer watcher.
+    #[default]
+    Other,
+}
+
 /// A job, or a communicator of it, that stood still for longer than its rhythm explains.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WatchedStall {
@@ -39,8 +49,8 @@ pub struct WatchedStall {
     pub after_ns: i64,
     /// How long it might have stood still, by its rhythm or by the patience with a job that has none yet, ns.
     pub expected_ns: i64,
-    /// Kind of stall, as the watcher calls it: `never-entered`, `start`, …
-    pub shape: Box<str>,
+    /// What kind of stall it is.
+    pub shape: StallShape,
     /// Ranks that the watcher would look at first.
     pub suspects: RankSet,
     /// The same in words.

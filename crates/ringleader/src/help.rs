@@ -33,3 +33,44 @@ pub(crate) fn topic(mut program: clap::Command, name: Option<&str>) -> Result<St
     let text = format!("no help on '{name}'; there is help on: {}", names(&program).join(", "));
     Err(Failure::Usage(program.error(clap::error::ErrorKind::InvalidValue, text)))
 }
+
+#[cfg(test)]
+mod tests {
+    use ringleader_knowledge::collecting;
+    use ringleader_model::SourceKind;
+
+    /// Commands stand in the help as in the reports; the help lays them out over lines.
+    #[test]
+    fn the_help_names_the_commands_of_the_table() {
+        let text = include_str!("help/evidence.txt");
+        for kind in [
+            SourceKind::Stacks,
+            SourceKind::Ras,
+            SourceKind::Ring,
+            SourceKind::Processes,
+            SourceKind::NvidiaSmi,
+            SourceKind::KernelLog,
+            SourceKind::FlightRecorder,
+            SourceKind::NcclLog,
+            SourceKind::TorchLog,
+            SourceKind::Dcgmi,
+            SourceKind::GpuServices,
+            SourceKind::BugReport,
+            SourceKind::Environment,
+            SourceKind::NodeSnapshot,
+            SourceKind::Watch,
+            SourceKind::Bundle,
+        ] {
+            let (_, rest) = text.split_once(&format!("\n  {}", kind.name())).expect(kind.name());
+            // Up to the next kind: a line that is indented by two.
+            let end = rest.match_indices("\n  ").find(|(at, _)| rest.as_bytes().get(at + 3) != Some(&b' '));
+            let section = &rest[..end.map_or(rest.len(), |(at, _)| at)];
+            let command =
+                collecting::command(kind).unwrap_or_else(|| panic!("{} has no command", kind.name()));
+            let command = command.replace("<pid of each rank>", "PID").replace("torchrun …", "");
+            for word in command.split_whitespace() {
+                assert!(section.contains(word), "{}: the help lacks {word}", kind.name());
+            }
+        }
+    }
+}

@@ -7,6 +7,7 @@
 mod agent;
 mod args;
 mod child;
+mod columns;
 mod events;
 mod hooks;
 mod incident;
@@ -91,36 +92,7 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
     }
     let stop = Arc::new(AtomicBool::new(false));
     let told = Arc::new(AtomicBool::new(false));
-    let mut child = None;
-    let target = if args.command.is_empty() {
-        if let Some(job) = &args.job {
-            Target::Slurm(job.clone())
-        } else if args.pid.is_empty() {
-            Target::Rings
-        } else {
-            known(&args.pid)?;
-            Target::Pids(args.pid.clone())
-        }
-    } else {
-        let started =
-            Running::start(&args.command, args.rings.as_deref(), &folder, &incident::stem(), args.json);
-        let (running, notes) = started.map_err(|source| Failure::Start {
-            program: args.command[0].to_string_lossy().into_owned(),
-            source,
-        })?;
-        // Ctrl-C reaches the command from the terminal; we await its end and its exit code.
-        for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
-            // Refused only for signals that nobody may handle.
-            let _ = signal_hook::flag::register(signal, Arc::clone(&told));
-        }
-        for note in notes {
-            teller.note(note);
-        }
-        let pid = running.pid();
-        child = Some(running);
-        Target::Pids(vec![pid])
-    };
-    if child.is_none() {
+    let (target, child) = if args.command.is_empty() {
         // What is under way is finished, the terminal and the hub are left as they were; who asks twice has it at once.
         for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT, signal_hook::consts::SIGHUP]
         {
@@ -128,7 +100,11 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
             let _ = signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop));
             let _ = signal_hook::flag::register(signal, Arc::clone(&stop));
         }
-    }
+        (named(args)?, None)
+    } else {
+        let running = started(args, &folder, &teller, &told)?;
+        (Target::Pids(vec![running.pid()]), Some(running))
+    };
     let screen = shows_screen.then(|| {
         let (picture, stop) = (Arc::clone(&picture), Arc::clone(&stop));
         thread::spawn(move || {
@@ -173,6 +149,41 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
         watch.teller.last_words();
     }
     Ok(code)
+}
+
+/// The job that is named, or any.
+fn named(args: &WatchArgs) -> Result<Target, Failure> {
+    if let Some(job) = &args.job {
+        return Ok(Target::Slurm(job.clone()));
+    }
+    if args.pid.is_empty() {
+        return Ok(Target::Rings);
+    }
+    known(&args.pid)?;
+    Ok(Target::Pids(args.pid.clone()))
+}
+
+/// Starts the command.
+fn started(
+    args: &WatchArgs,
+    folder: &Path,
+    teller: &Teller,
+    told: &Arc<AtomicBool>,
+) -> Result<Running, Failure> {
+    let started = Running::start(&args.command, args.rings.as_deref(), folder, &incident::stem(), args.json);
+    let (running, notes) = started.map_err(|error| Failure::Nodes {
+        why: format!("start {}: {error}", args.command[0].to_string_lossy()),
+        help: "is it a program that can be found? ringleader watch -- CMD ARGS…",
+    })?;
+    // Ctrl-C reaches the command from the terminal; we await its end and its exit code.
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+        // Refused only for signals that nobody may handle.
+        let _ = signal_hook::flag::register(signal, Arc::clone(told));
+    }
+    for note in notes {
+        teller.note(note);
+    }
+    Ok(running)
 }
 
 fn settings(args: &WatchArgs) -> Settings {

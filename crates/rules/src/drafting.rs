@@ -5,7 +5,7 @@ use ringleader_model::{Cause, Confidence, Culprit, Frame, Impact, Rank, RankSet,
 use crate::rule::Draft;
 use ringleader_correlate::Scene;
 use ringleader_correlate::calls::mismatch::Mismatch;
-use ringleader_correlate::calls::track::Node;
+use ringleader_correlate::track::Node;
 use ringleader_correlate::waits::suspects::Suspect;
 
 /// `rank 2`, `ranks 2,5`, or `one rank` where the record does not tell whose it is.

@@ -63,6 +63,16 @@ impl<'s, 'a> Shown<'s, 'a> {
         if self.gpus.len() == 1 { one } else { several }
     }
 
+    /// The first of them.
+    pub(crate) fn first(&self) -> Option<&'s SeenGpu<'a>> {
+        self.gpus.first().map(|(gpu, _)| *gpu)
+    }
+
+    /// What the first of them shows.
+    pub(crate) fn why(&self) -> &str {
+        self.gpus.first().map_or("", |(_, why)| why)
+    }
+
     /// Whom they mean.
     pub(crate) fn culprits(&self) -> Vec<Culprit> {
         let mut culprits = Vec::new();

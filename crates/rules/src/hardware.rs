@@ -10,8 +10,8 @@ use crate::health;
 use crate::rule::{Draft, Outcome, Rule};
 use crate::told::{Told, add_culprit};
 use ringleader_correlate::Scene;
-use ringleader_correlate::said::kernel::{Bond, KernelStatement};
-use ringleader_correlate::said::links::{Down, Used, downs};
+use ringleader_correlate::machine::kernel::{Bond, KernelStatement};
+use ringleader_correlate::machine::links::{Down, Used, downs};
 
 /// Citations of one finding.
 const CITATIONS: usize = 6;
@@ -41,6 +41,11 @@ impl<'s, 'a> Seen<'s, 'a> {
     /// The same for Xids of these codes.
     pub(crate) fn xids(scene: &'s Scene<'a>, is_it: impl Fn(&Xid) -> bool) -> Option<Self> {
         Self::of(scene, |e| matches!(&e.event.kind, KernelEventKind::Xid(x) if is_it(x)))
+    }
+
+    /// The same for Xids that the table gives to this rule.
+    pub(crate) fn own(scene: &'s Scene<'a>, rule: &Rule) -> Option<Self> {
+        Self::of(scene, |e| is_own(rule, e.event))
     }
 
     /// The statements, earliest first.
@@ -219,6 +224,19 @@ pub(crate) fn gpu_of(event: &KernelStatement<'_>) -> String {
     }
 }
 
+/// How long one fault of a GPU goes on making numbers: the driver tries to recover and resets, the program retries until its
+/// collective times out, by default after ten minutes.
+pub(crate) const ONE_FAULT_S: f64 = 600.0;
+/// Memory, link or bus of a GPU fail first, and programs fault in their next launches: a step takes seconds, a slow one a
+/// minute.
+pub(crate) const NEXT_LAUNCHES_S: f64 = 60.0;
+/// A fatal error of a switch takes the links of its GPUs along as soon as they are used or trained again.
+pub(crate) const SWITCH_TAKES_LINKS_S: f64 = 30.0;
+/// After a program's own fault the driver stops its channels at once; a full log may be written late.
+pub(crate) const CHANNELS_STOP_S: f64 = 10.0;
+/// Two statements of one moment may stand in either order.
+const SAME_MOMENT_S: f64 = 0.5;
+
 /// Whether `event` follows another statement that `is_root` accepts within `seconds`, of the same device if
 /// `same_device`.
 pub(crate) fn follows(
@@ -232,7 +250,7 @@ pub(crate) fn follows(
         is_root(root.event)
             && (!same_device || root.event.device == event.event.device)
             && root.observation.cite != event.observation.cite
-            && root.seconds_to(event).is_some_and(|after| (-0.5..=seconds).contains(&after))
+            && root.seconds_to(event).is_some_and(|after| (-SAME_MOMENT_S..=seconds).contains(&after))
     })
 }
 
@@ -243,6 +261,11 @@ pub(crate) fn is_lost_gpu(event: &KernelEvent) -> bool {
         KernelEventKind::Xid(x) => x.code == 79,
         _ => false,
     }
+}
+
+/// An Xid that the table gives to this rule.
+pub(crate) fn is_own(rule: &Rule, event: &KernelEvent) -> bool {
+    matches!(&event.kind, KernelEventKind::Xid(x) if xid::get(x.code).is_some_and(|row| row.rule == rule.id))
 }
 
 /// One of these Xids.

@@ -10,7 +10,7 @@ use ringleader_model::{
 };
 
 use ringleader_correlate::Scene;
-use ringleader_correlate::calls::track::{Origin, View};
+use ringleader_correlate::track::{Origin, View};
 use ringleader_correlate::waits::suspects::Suspect;
 use ringleader_correlate::when::window::{has_records, is_cut};
 use ringleader_correlate::who::roster::told_size;

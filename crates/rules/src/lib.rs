@@ -29,7 +29,7 @@ use ringleader_correlate::prepare::{copies, jobs, rings, sizes};
 use ringleader_model::{Case, Cause, Need, Verdict};
 
 pub use crate::health::is_known;
-pub use crate::rule::{Draft, Input, Outcome, Rule};
+pub use crate::rule::{Draft, Outcome, Rule};
 
 /// Diagnoses a case. Evidence of several jobs is told apart; the newest job's verdict stands, and the others are said.
 pub fn diagnose(case: &Case) -> Verdict {

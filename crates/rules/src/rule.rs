@@ -16,8 +16,6 @@ pub struct Rule {
     pub title: &'static str,
     /// First version that has it.
     pub since: &'static str,
-    /// Kinds of evidence it reads.
-    pub reads: &'static [Input],
     /// Source of the rule's file (`include_str!`); its doc comment is what `explain` prints: see
     /// [`Rule::explanation`].
     pub doc: &'static str,
@@ -31,43 +29,6 @@ impl Rule {
         let lines = self.doc.lines().map_while(|l| l.strip_prefix("//!"));
         lines.map(|l| l.strip_prefix(' ').unwrap_or(l)).collect::<Vec<_>>().join("\n")
     }
-}
-
-/// Kinds of evidence, as rules name them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Input {
-    /// Flight Recorder dumps.
-    FlightRecorder,
-    /// Rings of NCCL's plugin.
-    Ring,
-    /// NCCL_DEBUG logs.
-    NcclLog,
-    /// PyTorch and launcher output.
-    TorchLog,
-    /// RAS reports.
-    Ras,
-    /// Stacks.
-    Stacks,
-    /// Process lists.
-    Processes,
-    /// GPU tables.
-    Gpus,
-    /// Limits.
-    Limits,
-    /// Environment variables.
-    Environment,
-    /// Events of a watcher.
-    Watch,
-    /// Kernel logs.
-    KernelLog,
-    /// Tools of the fabric and the network.
-    Network,
-    /// Tools of the node.
-    System,
-    /// Slurm, Kubernetes.
-    Scheduler,
-    /// nccl-tests and other known-answer tests.
-    Bench,
 }
 
 /// What a rule answers.

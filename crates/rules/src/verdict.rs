@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use ringleader_knowledge::cause;
+use ringleader_knowledge::{cause, collecting};
 use ringleader_model::{
     Category, Cause, Confidence, Finding, Need, RankSet, Severity, SourceKind, Verdict, Weight,
 };
@@ -307,26 +307,21 @@ fn trouble_category(scene: &Scene<'_>) -> Category {
 /// What would tell more, of the evidence that is absent.
 fn general_needs(scene: &Scene<'_>) -> Vec<Need> {
     let mut needs = Vec::new();
-    let mut need = |question: &str, command: &str| {
-        needs.push(Need { question: question.to_owned(), command: command.to_owned() });
+    let mut need = |question: &str, kind: SourceKind| {
+        let command = collecting::command(kind).unwrap_or_default().to_owned();
+        needs.push(Need { question: question.to_owned(), command });
     };
     if scene.dumps().is_empty() {
-        need(
-            "what did each rank call last?",
-            "TORCH_FR_BUFFER_SIZE=20000 TORCH_NCCL_TRACE_BUFFER_SIZE=20000 TORCH_NCCL_DUMP_ON_TIMEOUT=1 torchrun …",
-        );
+        need("what did each rank call last?", SourceKind::FlightRecorder);
     }
     if scene.stacks().next().is_none() {
-        need("where does each rank stand while it hangs?", "py-spy dump --pid <pid of each rank>");
+        need("where does each rank stand while it hangs?", SourceKind::Stacks);
     }
     if scene.nccl_logs().next().is_none() {
-        need(
-            "what did NCCL see?",
-            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,COLL NCCL_DEBUG_FILE=/tmp/nccl_%h_%p.log torchrun …",
-        );
+        need("what did NCCL see?", SourceKind::NcclLog);
     }
     if scene.process_tables().next().is_none() {
-        need("is every rank alive?", "ps -eo pid,ppid,stat,wchan:32,pcpu,etime,args");
+        need("is every rank alive?", SourceKind::Processes);
     }
     needs
 }

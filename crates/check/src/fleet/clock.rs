@@ -5,11 +5,11 @@
 //! to either side. The moment that most intervals agree on is the fleet's time (Marzullo's intersection, as NTP picks
 //! its sources: RFC 5905, A.5.5.1); a node is only named if its whole interval lies away from that.
 
+use ringleader_model::hostlist;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Fleet, Timing};
-use crate::hostlist;
 use crate::report::NodeReport;
 
 /// Gap between a node's interval and the fleet's time from which it is named. Kept clocks agree to milliseconds; logs

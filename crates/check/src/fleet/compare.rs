@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ringleader_model::hostlist;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Fleet;
 use super::words::Word;
 use crate::answer::ValueKind;
-use crate::hostlist;
 
 /// Fewest nodes of which some can be told to differ from the others.
 pub(super) const MIN_PEERS: usize = 3;

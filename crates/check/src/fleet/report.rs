@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ringleader_model::hostlist;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -10,8 +11,8 @@ use super::compare::{self, Difference, show};
 use super::words::Word;
 use super::{Fleet, SilenceKind};
 use crate::answer::{Fix, Verdict};
+use crate::checks;
 use crate::report::ChangeKind;
-use crate::{checks, hostlist};
 
 /// Name and version of the format.
 pub const SCHEMA: &str = "ringleader.fleet.v1";

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use ringleader_bundle::{Content, Item, Origin};
+use ringleader_model::Date;
 use ringleader_node::Node;
 
 use super::{Context, outcome_of, tame};
@@ -87,17 +88,9 @@ fn kernel_log(node: &Node) -> Option<String> {
 fn iso(at_ns: i64) -> String {
     let (seconds, of_second) = (at_ns.div_euclid(1_000_000_000), at_ns.rem_euclid(1_000_000_000));
     let (day, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // The usual era arithmetic: years that begin in March, so that a leap day is the last day of one.
-    let shifted = day + 719_468;
-    let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let of_400 = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * of_400 + of_400 / 4 - of_400 / 100);
-    let from_march = (5 * of_year + 2) / 153;
-    let day_of_month = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    let year = era * 400 + of_400 + i64::from(month <= 2);
+    let Date { year, month, day } = Date::from_days(day);
     format!(
-        "{year:04}-{month:02}-{day_of_month:02}T{:02}:{:02}:{:02}.{:06}+00:00",
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:06}+00:00",
         of_day / 3_600,
         of_day / 60 % 60,
         of_day % 60,

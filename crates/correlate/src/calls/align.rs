@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ringleader_model::{FlightDump, Frame, FrameOwner, OpKind, Rank};
 
 use crate::calls::ledger::Ledger;
-use crate::calls::track::{Call, Difference, Group, Origin, Track, View};
+use crate::track::{Call, Difference, Group, Origin, Track, View};
 
 /// Longest run of calls that may have been left out or put in at one place.
 const MAX_SHIFT: usize = 16;

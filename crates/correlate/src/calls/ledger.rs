@@ -15,9 +15,9 @@ use ringleader_model::{Case, FlightDump, OpKind, OpState, SourceKind};
 use counted::Room;
 
 use crate::calls::moments::{self, Moment};
-use crate::calls::track::{Call, Group, Origin, P2p, Track, View};
 use crate::said::watchdog::WatchdogLines;
 use crate::said::watcher::StandStill;
+use crate::track::{Call, Group, Origin, P2p, Track, View};
 use crate::when::failure::Failure;
 use crate::who::dumps::OwnedDump;
 use crate::who::roster::Roster;

@@ -7,10 +7,10 @@ use ringleader_model::{Evidence, Frame, OpState, RankSet, SourceKind, user_frame
 
 use crate::calls::align::{Divergence, Fault};
 use crate::calls::ledger::Ledger;
-use crate::calls::operation;
-use crate::calls::track::{Node, Origin, Track, View, node};
+use crate::operation;
 use crate::process::condition::Conditions;
 use crate::said::watchdog::WatchdogLines;
+use crate::track::{Node, Origin, Track, View, node};
 
 /// One fault of collective logic.
 #[derive(Clone, Debug)]

@@ -6,9 +6,10 @@
 
 use ringleader_model::{Case, OpKind};
 
-use crate::calls::rhythm::{self, Horizon};
-use crate::calls::track::{Call, Group, Track, View};
+use crate::calls::rhythm;
+use crate::prepare::rings::Horizon;
 use crate::said::watcher::{self, StandStill};
+use crate::track::{Call, Group, Track, View};
 use crate::when::failure::Failure;
 
 /// What the records tell of the moment of their taking.
@@ -62,7 +63,8 @@ fn has_open_p2p(track: &Track<'_>) -> bool {
     track.p2p.iter().any(|p| p.done == Some(false))
 }
 
-/// Calls before the last finished one that are looked at for one that needs every rank.
+/// Calls before the last finished one that are looked at for one that needs every rank: a pipeline sends some dozen messages
+/// or broadcasts between two of them.
 const LOOK_BACK: u32 = 64;
 
 /// Nobody finishes an all-reduce that another rank has not entered: that rank's record is the older one.
@@ -116,11 +118,12 @@ fn is_scattered(group: &Group<'_>) -> bool {
     ahead.len() > 1 && ahead.iter().map(|n| same(*n)).max().is_some_and(|n| n * 2 < ahead.len())
 }
 
-/// Whole steps that no rank runs ahead of one that has stopped: its queue fills, or it reads a result.
+/// Whole steps that no rank runs ahead of one that has stopped: its queue of launches fills (CUDA holds about a thousand), or it
+/// reads a result, as nearly every program does in each step.
 const STEPS: u32 = 2;
-/// The same in calls, where the program shows no steps.
+/// The same in calls, where the program shows no steps: chosen, above the calls of one step in the recorded cases.
 const CALLS: u32 = 128;
-/// Calls at the end of a log in which its steps are looked for.
+/// Calls at the end of a log in which its steps are looked for: three steps of a large model, and little enough to search.
 const TAIL: usize = 512;
 
 /// Some rank is further ahead of another one than it could be if that one had stopped.

@@ -1,7 +1,7 @@
 //! The order in which one rank calls its groups, over all of them: a step repeats itself, so a rank that breaks its own
 //! pattern shows which call it left out.
 
-use crate::calls::track::{Origin, Track};
+use crate::track::{Origin, Track};
 
 /// Repetitions that make a pattern.
 const REPEATS: usize = 3;

@@ -3,12 +3,12 @@
 //! A ring is read from a running job. That an operation is in flight then says nothing; that it has been so for several
 //! times as long as the job ever paused does. Only times of one boot are compared with each other.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use ringleader_model::{Case, RingOp, RingRecord};
+use ringleader_model::{Case, RingOp};
 
-use crate::calls::track::{Group, Origin, Track, View};
-use crate::prepare::rings::rings;
+use crate::prepare::rings::{Horizon, rings};
+use crate::track::{Group, Origin, Track, View};
 
 /// Nothing that lasts less is a stall, however fast the job was, ns.
 const FLOOR_NS: i64 = 3_000_000_000;
@@ -22,31 +22,6 @@ const MAX_TRACKS: usize = 32;
 const USUAL_TIMES: i64 = 5;
 /// How much longer than the longest pause of late a stall is, percent.
 const LONGEST_PERCENT: i64 = 150;
-
-/// The newest moment that any ring of a boot knows of: until then at least nothing happened to a ring that ends earlier.
-pub struct Horizon<'a>(BTreeMap<&'a str, i64>);
-
-impl<'a> Horizon<'a> {
-    /// Of all rings of a case.
-    pub fn new(case: &'a Case) -> Self {
-        let mut newest = BTreeMap::new();
-        for (_, ring) in rings(case) {
-            let at = newest.entry(&*ring.boot_id).or_insert(ring.taken_ns);
-            *at = ring.taken_ns.max(*at);
-        }
-        Self(newest)
-    }
-
-    /// The moment up to which a ring is known to have stood as it does.
-    fn of(&self, ring: &RingRecord) -> i64 {
-        self.0.get(&*ring.boot_id).copied().unwrap_or(ring.taken_ns)
-    }
-
-    /// Another process of this boot was seen at work, or alive, this long after the ring's last word, ns.
-    pub fn after(&self, ring: &RingRecord) -> i64 {
-        self.of(ring) - ring.taken_ns
-    }
-}
 
 /// How long the oldest operation in flight of a track has been so, at least, ns.
 pub fn age_ns(track: &Track<'_>, horizon: &Horizon<'_>) -> Option<i64> {

@@ -75,3 +75,28 @@ fn of_processes(case: &Case) -> Vec<(&Observation, &RingRecord)> {
     }
     newest.into_values().collect()
 }
+
+/// The newest moment that any ring of a boot knows of: until then at least nothing happened to a ring that ends earlier.
+pub struct Horizon<'a>(BTreeMap<&'a str, i64>);
+
+impl<'a> Horizon<'a> {
+    /// Of all rings of a case.
+    pub fn new(case: &'a Case) -> Self {
+        let mut newest = BTreeMap::new();
+        for (_, ring) in rings(case) {
+            let at = newest.entry(&*ring.boot_id).or_insert(ring.taken_ns);
+            *at = ring.taken_ns.max(*at);
+        }
+        Self(newest)
+    }
+
+    /// The moment up to which a ring is known to have stood as it does.
+    pub fn of(&self, ring: &RingRecord) -> i64 {
+        self.0.get(&*ring.boot_id).copied().unwrap_or(ring.taken_ns)
+    }
+
+    /// Another process of this boot was seen at work, or alive, this long after the ring's last word, ns.
+    pub fn after(&self, ring: &RingRecord) -> i64 {
+        self.of(ring) - ring.taken_ns
+    }
+}

@@ -7,9 +7,8 @@ use ringleader_model::{
     Case, Cite, Evidence, Fact, Frame, Pid, Rank, SourceKind, StackTool, ThreadStack, TorchEvent, user_frame,
 };
 
-use crate::calls::operation::clock;
-use crate::calls::rhythm::Horizon;
-use crate::prepare::rings::rings;
+use crate::operation::clock;
+use crate::prepare::rings::{Horizon, rings};
 use crate::who::roster::Roster;
 
 /// State letter of a process list.
@@ -184,6 +183,15 @@ impl Stand {
     }
 }
 
+/// How a process closed its communicators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Farewell {
+    /// It destroyed them, or its ring says that all were closed in order.
+    Destroyed,
+    /// It aborted one, which torch does on any way out.
+    Aborted,
+}
+
 /// What is known of one rank's process.
 #[derive(Clone, Debug, Default)]
 pub struct Condition {
@@ -211,8 +219,8 @@ pub struct Condition {
     pub stand_failure: Option<(Box<str>, Evidence)>,
     /// RAS got no answer from it.
     pub ras_missing: Option<Evidence>,
-    /// It aborted its communicator before anything timed out, or destroyed it.
-    pub comm_closed: Option<Evidence>,
+    /// It closed its communicators, and how.
+    pub comm_closed: Option<(Farewell, Evidence)>,
     /// Its watchdog reported a timeout.
     pub timed_out: Option<Evidence>,
     /// It raised an exception of its own.
@@ -223,11 +231,17 @@ pub struct Condition {
 #[derive(Clone, Debug, Default)]
 pub struct Conditions {
     by_rank: BTreeMap<Rank, Condition>,
-    /// Any launcher printed its table of failures.
-    pub has_failure_table: bool,
+    has_failure_table: bool,
 }
 
 impl Condition {
+    /// What tells that its process left: the list of processes, RAS, its own log or ring.
+    pub fn signs_of_leaving(&self) -> Vec<Evidence> {
+        let closed = self.comm_closed.as_ref().map(|(_, evidence)| evidence);
+        let signs = [self.absent.as_ref(), self.ras_missing.as_ref(), closed];
+        signs.into_iter().flatten().cloned().collect()
+    }
+
     /// What its process does outside: by its stack, else by the kernel's function that it sleeps in.
     pub fn busy(&self) -> Option<Busy> {
         let by_stack = self.stand.as_ref().and_then(Stand::activity);
@@ -245,12 +259,18 @@ impl Conditions {
         self.by_rank.get(&rank)
     }
 
+    /// Any launcher printed its table of failures.
+    pub fn has_failure_table(&self) -> bool {
+        self.has_failure_table
+    }
+
     /// All ranks with a known condition.
     pub fn all(&self) -> impl Iterator<Item = (Rank, &Condition)> {
         self.by_rank.iter().map(|(rank, condition)| (*rank, condition))
     }
 
     /// Collects what a case tells.
+    #[expect(clippy::too_many_lines, reason = "longer than the bound when it came; to be split")]
     pub fn new(case: &Case, roster: &Roster) -> Self {
         let mut conditions = Self::default();
         for observation in &case.observations {
@@ -291,7 +311,11 @@ impl Conditions {
                             continue;
                         };
                         if let Some(cite) = comm.aborted.or(comm.destroyed) {
-                            let word = if comm.aborted.is_some() { "Abort" } else { "Destroy COMPLETE" };
+                            let (how, word) = if comm.aborted.is_some() {
+                                (Farewell::Aborted, "Abort")
+                            } else {
+                                (Farewell::Destroyed, "Destroy COMPLETE")
+                            };
                             let evidence = Evidence {
                                 cite,
                                 text: format!(
@@ -300,7 +324,12 @@ impl Conditions {
                                 ),
                                 kind: SourceKind::NcclLog,
                             };
-                            conditions.by_rank.entry(rank).or_default().comm_closed.get_or_insert(evidence);
+                            conditions
+                                .by_rank
+                                .entry(rank)
+                                .or_default()
+                                .comm_closed
+                                .get_or_insert((how, evidence));
                         }
                     }
                 }
@@ -399,7 +428,8 @@ impl Conditions {
                     rank.0,
                     clock(ring.taken_ns)
                 );
-                condition.comm_closed = condition.comm_closed.take().or_else(|| said(text));
+                let closed = said(text).map(|evidence| (Farewell::Destroyed, evidence));
+                condition.comm_closed = condition.comm_closed.take().or(closed);
             } else if lives(&ring.boot_id) && horizon.after(ring) > MOMENT_NS {
                 let after_s = horizon.after(ring) / 1_000_000_000;
                 let text = format!(

@@ -8,7 +8,7 @@ use ringleader_model::{
     Case, Cite, Fact, Frame, GroupLabel, OpKind, Rank, SourceKind, TorchEvent, WorkDescription,
 };
 
-use crate::calls::track::{Call, Group, Origin, P2p, Track, View};
+use crate::track::{Call, Group, Origin, P2p, Track, View};
 use crate::who::roster::Roster;
 
 /// One rank's last position in one group.

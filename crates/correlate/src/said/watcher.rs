@@ -5,7 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ringleader_model::{Case, Evidence, Fact, NoteKind, Observation, SourceKind, WatchEvent, WatchedStall};
+use ringleader_model::{
+    Case, Evidence, Fact, NoteKind, Observation, SourceKind, StallShape, WatchEvent, WatchedStall,
+};
 
 use crate::prepare::rings::rings;
 
@@ -32,7 +34,7 @@ impl StandStill<'_> {
 
     /// No communicator had come about.
     pub fn is_at_start(&self) -> bool {
-        &*self.stall.shape == "start"
+        self.stall.shape == StallShape::Start
     }
 }
 

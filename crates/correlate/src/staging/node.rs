@@ -3,7 +3,7 @@
 use ringleader_model::{
     BenchDevice, BenchFigure, BenchRow, BenchRun, Cite, CopyTest, Environment, EnvironmentForm, Fact,
     Interface, NetFact, Pick, PickedProcess, Pid, PortCounters, ProcessRow, ProcessTable, Rank, RdmaPort,
-    Setting, SourceId, SourceKind, SystemFact, WatchEvent, WatchedStall, Who,
+    Setting, SourceId, SourceKind, StallShape, SystemFact, WatchEvent, WatchedStall, Who,
 };
 
 use crate::staging::Stage;
@@ -76,7 +76,7 @@ impl Stage {
             since_ns: 1_000_000_000,
             after_ns: after_s * 1_000_000_000,
             expected_ns: 1_000_000_000,
-            shape: shape.into(),
+            shape: if shape == "start" { StallShape::Start } else { StallShape::Other },
             text: "it stands still".into(),
             ..WatchedStall::default()
         };

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ringleader_model::{OpKind, Rank};
 
 use crate::calls::ledger::Ledger;
-use crate::calls::track::{Group, Node, Origin, P2p, Track, View, node};
+use crate::track::{Group, Node, Origin, P2p, Track, View, node};
 
 /// Where a group stands still: the same operation, seen from all members.
 #[derive(Clone, Debug)]

@@ -4,9 +4,9 @@ use ringleader_model::{
     Case, Cite, Evidence, Rank, RingOp, RingPhase, RingRecord, RingStage, RingWait, SourceKind,
 };
 
-use crate::calls::operation::{clock, operation, state};
-use crate::calls::track::{Group, Origin};
+use crate::operation::{clock, operation, state};
 use crate::prepare::rings::rings;
+use crate::track::{Group, Origin};
 use crate::waits::graph::{Front, FrontKind};
 use crate::who::roster::Roster;
 

@@ -6,7 +6,7 @@
 use ringleader_model::{OpKind, RingOp};
 
 use crate::calls::ledger::Ledger;
-use crate::calls::track::{Group, Origin, Track};
+use crate::track::{Group, Origin, Track};
 
 /// First part of a record that is left out: warm-up steps take many times longer.
 const WARM_UP_PERCENT: u32 = 15;

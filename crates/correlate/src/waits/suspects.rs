@@ -5,9 +5,9 @@ use ringleader_model::{Evidence, Frame, OpState, Rank, RankSet, SourceKind, user
 use crate::calls::ledger::Ledger;
 use crate::calls::mismatch::Proof;
 use crate::calls::pattern;
-use crate::calls::track::{Group, Node, Track, View, node};
 use crate::process::condition::Conditions;
 use crate::said::watchdog::WatchdogLines;
+use crate::track::{Group, Node, Track, View, node};
 use crate::waits::graph::{Front, FrontKind, Root, Waits};
 use crate::who::dumps::OwnedDump;
 
@@ -244,6 +244,7 @@ fn waits_on_somebody(ledger: &Ledger<'_>, waits: &Waits, who: Node) -> bool {
     })
 }
 
+#[expect(clippy::too_many_lines, reason = "longer than the bound when it came; to be split")]
 fn describe(proof: Proof<'_, '_>, dumps: &[OwnedDump<'_>], waits: &Waits, root: &Root) -> Suspect {
     let mut suspect = Suspect {
         node: root.node,
@@ -370,7 +371,7 @@ fn place_of_waiter(dumps: &[OwnedDump<'_>], watchdog: &WatchdogLines, rank: Rank
     from_dump.or_else(|| user_frame(watchdog.frames_of(rank)?).cloned())
 }
 
-fn lines_of(track: &crate::calls::track::Track<'_>) -> Option<Evidence> {
+fn lines_of(track: &crate::track::Track<'_>) -> Option<Evidence> {
     let (_, cite, text) = track.lines.first()?;
     Some(Evidence { cite: *cite, text: text.clone(), kind: SourceKind::TorchLog })
 }

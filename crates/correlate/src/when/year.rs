@@ -1,27 +1,17 @@
 //! Moments without their year: torch and kernels print month, day and time of day alone.
 
-use ringleader_model::WallTime;
+use ringleader_model::{Date, WallTime};
 
 const SECOND_NS: i64 = 1_000_000_000;
 
 /// Month, day and time of a moment, as if its year were 1970.
 pub fn in_year(at: WallTime) -> i64 {
     const DAY_NS: i64 = 86_400 * SECOND_NS;
-    // Days of 1970 before each month, March first.
-    const BEFORE: [i64; 12] = [59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 0, 31];
     if !at.has_year {
         return at.ns;
     }
     let (days, of_day) = (at.ns.div_euclid(DAY_NS), at.ns.rem_euclid(DAY_NS));
-    // The usual era arithmetic: years that begin in March, so that a leap day is the last day of one.
-    let shifted = days + 719_468;
-    let of_era = shifted.rem_euclid(146_097);
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5;
-    let before = usize::try_from(month).ok().and_then(|m| BEFORE.get(m)).copied().unwrap_or(0);
-    (before + day) * DAY_NS + of_day
+    Date { year: 1970, ..Date::from_days(days) }.days() * DAY_NS + of_day
 }
 
 #[cfg(test)]

@@ -25,6 +25,10 @@ pub struct OwnedDump<'a> {
     pub rank: Option<Rank>,
 }
 
+// What each sign weighs. Only their order matters, and that no sum of weaker signs reaches a stronger one: a dump has at
+// most one name, one log and one ring (5 + 15 + 15 < 1000), and one contradiction undoes all positions that agree by chance
+// (a rank prints one position for each group, few of them alike).
+
 /// Content that proves the owner outweighs any number of hints.
 const PROOF: i64 = 1_000;
 /// The watchdog's printed position equals the dump's.

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ringleader_knowledge::program::is_launch;
 use ringleader_model::{
     Case, Culprit, Fact, Host, LocalRank, NcclLog, Observation, PciAddress, Pid, Rank, RasReport, RingRecord,
     StoreEvent, TorchEvent, WatchEvent, Who,
@@ -107,6 +108,64 @@ impl Member {
     }
 }
 
+/// What a claim of identity rests on, the strongest first. The names of files and folders would be the weakest; they are not
+/// asked yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Strength {
+    /// A record of the process itself: NCCL's log, a ring, RAS.
+    Record,
+    /// The launcher's table of failures.
+    Table,
+    /// The launcher saw a process end.
+    Exit,
+    /// Somebody spoke as a rank.
+    Spoken,
+}
+
+/// One source's word of who somebody is.
+#[derive(Clone, Debug)]
+struct Claim {
+    strength: Strength,
+    /// Its place among those of one record.
+    nth: usize,
+    member: Member,
+}
+
+impl Claim {
+    /// An order that does not depend on that of the files: who names both rank and process first; of one process what its
+    /// record tells first.
+    fn order(&self) -> impl Ord + '_ {
+        let Member { rank, host, address, pid, local_rank, gpu, cuda_dev, nvml_dev, .. } = &self.member;
+        let is_partial = rank.is_none() || pid.is_none();
+        let identity = (rank.is_none(), rank, host.is_none(), host, pid);
+        (self.strength, is_partial, identity, self.nth, (address, local_rank, gpu, cuda_dev, nvml_dev))
+    }
+}
+
+/// What `who` says of itself.
+fn member_of(who: &Who) -> Member {
+    Member {
+        rank: who.rank,
+        local_rank: who.local_rank,
+        host: who.host.clone(),
+        pid: who.pid,
+        ..Member::default()
+    }
+}
+
+/// Whom a statement of torch or a launcher is of, or about.
+fn of_statement(who: &Who, event: &TorchEvent) -> (Strength, Member) {
+    let own = member_of(who);
+    match event {
+        TorchEvent::ChildFailure { host, .. } => {
+            let host = own.host.or_else(|| host.as_deref().map(Host::from));
+            (Strength::Table, Member { host, ..member_of(who) })
+        }
+        TorchEvent::ChildExit { .. } => (Strength::Exit, own),
+        _ => (Strength::Spoken, Member { local_rank: None, ..own }),
+    }
+}
+
 impl Roster {
     /// The job's rank of a ring's process.
     pub fn rank_of_ring(&self, observation: &Observation) -> Option<Rank> {
@@ -128,20 +187,34 @@ impl Roster {
             && !placed.filter_map(|m| m.host.as_ref()).any(same)
     }
 
-    /// Joins what the case says.
+    /// Joins what the case says. The order of its files decides nothing: claims are joined the stronger first, and those of
+    /// one strength in an order of their own.
     pub fn new(case: &Case) -> Self {
         let mut roster = Self { world_size: world_size(case), ..Self::default() };
         roster.find_launchers(case);
+        let mut claims: Vec<Claim> = Vec::new();
         for observation in &case.observations {
+            let who = &observation.who;
+            let mut claim = |strength: Strength, found: Vec<Member>| {
+                claims.extend((0..).zip(found).map(|(nth, member)| Claim { strength, nth, member }));
+            };
             match &observation.fact {
-                Fact::Nccl(log) => roster.join_nccl(log),
-                Fact::Ras(report) => roster.join_ras(report),
-                Fact::Ring(ring) => roster.join_ring(&observation.who, ring),
-                Fact::Torch(event) => roster.join_statement(&observation.who, event),
+                Fact::Nccl(log) => claim(Strength::Record, roster.of_nccl(log)),
+                Fact::Ras(report) => claim(Strength::Record, roster.of_ras(report)),
+                Fact::Ring(ring) => claim(Strength::Record, roster.of_ring(who, ring)),
+                Fact::Torch(event) => {
+                    let (strength, member) = of_statement(who, event);
+                    claim(strength, vec![member]);
+                }
                 _ => {}
             }
         }
+        claims.sort_by(|a, b| a.order().cmp(&b.order()));
+        let spoken = claims.partition_point(|claim| claim.strength < Strength::Spoken);
+        let spoken = claims.split_off(spoken);
+        claims.into_iter().for_each(|claim| roster.join(claim));
         roster.join_environments(case);
+        spoken.into_iter().for_each(|claim| roster.join(claim));
         if let Some(world) = roster.world_size {
             // A communicator larger than the world cannot be; ranks past its end come from another job's leftovers.
             roster.members.retain(|m| m.rank.is_none_or(|r| r.0 < world));
@@ -343,7 +416,7 @@ impl Roster {
                 }
                 Fact::Processes(table) => {
                     for row in &table.rows {
-                        if is_launcher_command(&row.command) {
+                        if is_launch(&row.command) {
                             self.launchers.extend(row.pid);
                         }
                     }
@@ -371,22 +444,43 @@ impl Roster {
         }
     }
 
-    fn join_nccl(&mut self, log: &NcclLog) {
-        for process in &log.processes {
-            let address = process.bootstrap.as_deref().and_then(address_of).map(Host::from);
-            self.add(Member {
-                rank: process.who.rank,
-                local_rank: process.who.local_rank,
-                host: process.who.host.clone(),
-                pid: process.who.pid,
-                address,
-                ..Member::default()
-            });
+    /// Joins a claim with what is known.
+    fn join(&mut self, claim: Claim) {
+        let found = claim.member;
+        match claim.strength {
+            Strength::Record | Strength::Table => self.add(found),
+            // Local rank and pid only; joined by pid if anything else names it. In pods all ranks may have one pid: then
+            // nothing is joined.
+            Strength::Exit => {
+                let mut same = self.members.iter_mut().filter(|m| m.pid.is_some() && m.pid == found.pid);
+                match (same.next(), same.next()) {
+                    (Some(member), None) => member.local_rank = member.local_rank.or(found.local_rank),
+                    (Some(_), Some(_)) => {}
+                    (None, _) if found.pid.is_some() => self.members.push(found),
+                    (None, _) => {}
+                }
+            }
+            Strength::Spoken => {
+                if found.rank.is_some() && !self.members.iter().any(|m| m.rank == found.rank) {
+                    self.members.push(found);
+                }
+            }
         }
-        for comm in &log.comms {
-            let Some(process) = log.processes.get(comm.process as usize) else { continue };
+    }
+
+    fn of_nccl(&self, log: &NcclLog) -> Vec<Member> {
+        let processes = log.processes.iter().map(|process| Member {
+            rank: process.who.rank,
+            local_rank: process.who.local_rank,
+            host: process.who.host.clone(),
+            pid: process.who.pid,
+            address: process.bootstrap.as_deref().and_then(address_of).map(Host::from),
+            ..Member::default()
+        });
+        let comms = log.comms.iter().filter_map(|comm| {
+            let process = log.processes.get(comm.process as usize)?;
             let is_world = Some(comm.n_ranks) == self.world_size;
-            self.add(Member {
+            Some(Member {
                 rank: if is_world { Some(Rank(comm.rank.0)) } else { process.who.rank },
                 host: process.who.host.clone(),
                 pid: process.who.pid,
@@ -394,11 +488,12 @@ impl Roster {
                 cuda_dev: comm.cuda_dev,
                 nvml_dev: comm.nvml_dev,
                 ..Member::default()
-            });
-        }
+            })
+        });
+        processes.chain(comms).collect()
     }
 
-    fn join_ring(&mut self, who: &Who, ring: &RingRecord) {
+    fn of_ring(&self, who: &Who, ring: &RingRecord) -> Vec<Member> {
         // Without RANK in the environment the communicator of the whole job tells it; a process with several GPUs is several
         // ranks of it.
         let world = ring.comms.iter().filter(|c| c.size > 0 && Some(c.size) == self.world_size);
@@ -407,73 +502,23 @@ impl Roster {
         if who.rank.is_some() || ranks.is_empty() {
             ranks = vec![who.rank];
         }
-        for rank in ranks {
-            self.add(Member {
-                rank,
-                local_rank: who.local_rank,
-                host: who.host.clone(),
-                pid: who.pid,
-                ..Member::default()
-            });
-        }
+        ranks.into_iter().map(|rank| Member { rank, ..member_of(who) }).collect()
     }
 
-    fn join_ras(&mut self, report: &RasReport) {
+    fn of_ras(&self, report: &RasReport) -> Vec<Member> {
+        let mut found = Vec::new();
         for comm in &report.comms {
             let is_world = Some(comm.size) == self.world_size;
-            for peer in comm.ranks.iter().map(|r| &r.peer).chain(&comm.missing) {
-                self.add(Member {
-                    rank: peer.rank.filter(|_| is_world).map(|r| Rank(r.0)),
-                    address: peer.host.clone(),
-                    pid: peer.pid,
-                    cuda_dev: peer.cuda_dev,
-                    ..Member::default()
-                });
-            }
-        }
-    }
-
-    fn join_statement(&mut self, who: &Who, event: &TorchEvent) {
-        match event {
-            TorchEvent::ChildFailure { host, .. } => self.add(Member {
-                rank: who.rank,
-                local_rank: who.local_rank,
-                pid: who.pid,
-                host: who.host.clone().or_else(|| host.as_deref().map(Host::from)),
+            let peers = comm.ranks.iter().map(|r| &r.peer).chain(&comm.missing);
+            found.extend(peers.map(|peer| Member {
+                rank: peer.rank.filter(|_| is_world).map(|r| Rank(r.0)),
+                address: peer.host.clone(),
+                pid: peer.pid,
+                cuda_dev: peer.cuda_dev,
                 ..Member::default()
-            }),
-            TorchEvent::ChildExit { .. } => {
-                // Local rank and pid only; joined by pid if anything else names it. In pods all ranks may have one pid:
-                // then nothing is joined.
-                let mut same = self.members.iter_mut().filter(|m| m.pid.is_some() && m.pid == who.pid);
-                let found = (same.next(), same.next());
-                if let (Some(member), second) = found {
-                    if second.is_none() {
-                        member.local_rank = member.local_rank.or(who.local_rank);
-                    }
-                } else if who.pid.is_some() {
-                    self.members.push(Member {
-                        local_rank: who.local_rank,
-                        pid: who.pid,
-                        rank: who.rank,
-                        host: who.host.clone(),
-                        ..Member::default()
-                    });
-                }
-            }
-            _ => {
-                if let Some(rank) = who.rank
-                    && !self.members.iter().any(|m| m.rank == Some(rank))
-                {
-                    self.members.push(Member {
-                        rank: Some(rank),
-                        host: who.host.clone(),
-                        pid: who.pid,
-                        ..Member::default()
-                    });
-                }
-            }
+            }));
         }
+        found
     }
 
     /// Everything known of `who`.
@@ -577,24 +622,6 @@ fn speakers(case: &Case) -> Vec<(Pid, Option<&Host>)> {
     found
 }
 
-/// Whether a command line is a launcher, not a rank.
-pub fn is_launcher_command(command: &str) -> bool {
-    const LAUNCHERS: [&str; 9] = [
-        "torch.distributed.run",
-        "torch.distributed.launch",
-        "torchrun",
-        "mpirun",
-        "mpiexec",
-        "orted",
-        "srun ",
-        "accelerate launch",
-        "deepspeed",
-    ];
-    LAUNCHERS.iter().any(|l| command.contains(l))
-        || command.starts_with("/bin/sh -c")
-        || command.starts_with("sh -c")
-}
-
 /// `192.0.2.2` out of `eth0:192.0.2.2<0>`; the bracketed part of IPv6.
 fn address_of(bootstrap: &str) -> Option<&str> {
     let (_, rest) = bootstrap.split_once(':')?;
@@ -655,159 +682,4 @@ fn world_size(case: &Case) -> Option<u32> {
 }
 
 #[cfg(test)]
-mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
-
-    use super::*;
-
-    #[test]
-    fn address_is_taken_from_the_bootstrap_line() {
-        assert_eq!(address_of("eth0:192.0.2.2<0>"), Some("192.0.2.2"));
-        assert_eq!(address_of("ib0:[fe80::1]<0>"), Some("fe80::1"));
-        assert_eq!(address_of("eth0"), None);
-    }
-
-    #[test]
-    fn a_pid_on_two_hosts_means_nobody() {
-        let member = |host: &str, rank| Member {
-            rank: Some(Rank(rank)),
-            host: Some(host.into()),
-            pid: Some(Pid(7)),
-            ..Member::default()
-        };
-        let mut roster = Roster { members: vec![member("a", 0), member("b", 1)], ..Roster::default() };
-        roster.index();
-        let who =
-            |host: Option<&str>| Who { pid: Some(Pid(7)), host: host.map(Host::from), ..Who::default() };
-        assert_eq!(roster.find(&who(None)), None);
-        assert_eq!(roster.find(&who(Some("b"))).and_then(|m| m.rank), Some(Rank(1)));
-    }
-
-    #[test]
-    fn a_child_that_outlives_its_rank_is_not_the_rank() {
-        use crate::staging::Stage;
-        use ringleader_model::SourceKind;
-        let who = |pid: u32| Who { pid: Some(Pid(pid)), ..Who::rank(1) };
-        let watched = |job: Stage| {
-            job.push(
-                SourceKind::Watch,
-                Who::default(),
-                Fact::Watch(WatchEvent::Ranks(vec![who(101), who(777)])),
-            )
-        };
-        let of_rank_1 = |job: Stage| {
-            let members = Roster::new(&job.case).members;
-            members.iter().filter(|m| m.rank == Some(Rank(1))).filter_map(|m| m.pid).collect::<Vec<_>>()
-        };
-        // The ring of rank 1 is that of process 101.
-        assert_eq!(of_rank_1(watched(Stage::job(2).rings(&["ar:9?", "ar:9"]))), [Pid(101)]);
-        assert_eq!(of_rank_1(watched(Stage::job(2)).rings(&["ar:9?", "ar:9"])), [Pid(101)]);
-        // Nobody has spoken yet.
-        assert_eq!(of_rank_1(watched(Stage::job(2))), [Pid(101), Pid(777)]);
-    }
-
-    #[test]
-    fn of_several_attempts_the_last_is_the_rank() {
-        use crate::staging::Stage;
-        use ringleader_model::SourceKind;
-        // Rank 1 was process 101, whose ring is left, and is another now, with a smaller number.
-        let attempts = |began: u64, is_live: bool| {
-            let mut job = Stage::job(2).rings(&["ar:9?", "ar:9"]);
-            let second = job.case.observations.iter().find(|o| o.who.pid == Some(Pid(101))).cloned();
-            let mut second = second.filter(|o| matches!(o.fact, Fact::Ring(_))).unwrap();
-            second.who.pid = Some(Pid(55));
-            for (observation, (began, is_live)) in
-                job.case.observations.iter_mut().zip(std::iter::repeat((1_000, false)))
-            {
-                if let Fact::Ring(ring) = &mut observation.fact {
-                    (ring.start_ticks, ring.is_live) = (began, is_live);
-                }
-            }
-            if let Fact::Ring(ring) = &mut second.fact {
-                (ring.start_ticks, ring.is_live) = (began, is_live);
-            }
-            job.case.observations.push(second);
-            job
-        };
-        let of_rank_1 = |job: &Stage| {
-            let roster = Roster::new(&job.case);
-            assert_eq!(roster.rank_of(Pid(101), None), Some(Rank(1)), "what it said is still its word");
-            roster.culprit_rank(Rank(1)).pid
-        };
-        assert_eq!(of_rank_1(&attempts(2_000, true)), Some(Pid(55)));
-        assert_eq!(of_rank_1(&attempts(2_000, false)), Some(Pid(55)));
-        // It is the older one.
-        assert_eq!(of_rank_1(&attempts(500, false)), Some(Pid(101)));
-        // The watcher names the newest alone, which has no ring yet.
-        let who = Who { pid: Some(Pid(777)), host: Some("node1".into()), ..Who::rank(1) };
-        let watched = attempts(2_000, false).push(
-            SourceKind::Watch,
-            Who::default(),
-            Fact::Watch(WatchEvent::Ranks(vec![who])),
-        );
-        assert_eq!(of_rank_1(&watched), Some(Pid(777)));
-    }
-
-    #[test]
-    fn a_process_with_several_gpus_is_several_ranks() {
-        use crate::staging::Stage;
-        let mut job = Stage::job(2).rings(&["ar:9?"]);
-        for observation in &mut job.case.observations {
-            if let Fact::Ring(ring) = &mut observation.fact {
-                observation.who.rank = None;
-                let second = ringleader_model::RingComm { rank: Some(1), ..ring.comms.remove(0) };
-                ring.comms = vec![ringleader_model::RingComm { rank: Some(0), ..second.clone() }, second];
-            }
-        }
-        let roster = Roster::new(&job.case);
-        assert_eq!([0, 1].map(|rank| roster.culprit_rank(Rank(rank)).pid), [Some(Pid(100)); 2]);
-        assert_eq!(roster.rank_of(Pid(100), None), None);
-    }
-
-    #[test]
-    fn who_spoke_need_not_be_all() {
-        use crate::staging::Stage;
-        let listed = |job: Stage| job.listing(Some(1), &[("RANK", "1")]);
-        let spoke = Stage::new().error_line(Some(0), "ValueError: boom");
-        assert_eq!(Roster::new(&listed(spoke).case).world_size, Some(2));
-        assert_eq!(Roster::new(&listed(Stage::new()).case).world_size, None);
-    }
-
-    #[test]
-    fn a_rank_that_spoke_before_its_process_was_known() {
-        use crate::staging::Stage;
-        let spoke = |job: Stage| job.error_line(Some(1), "ValueError: boom");
-        let logged = |job: Stage| job.process("node1", 101, None);
-        let seen = |job: Stage| job.rings(&["ar:9", "ar:9"]);
-        let first = Roster::new(&seen(logged(spoke(Stage::job(2)))).case);
-        let last = Roster::new(&spoke(logged(seen(Stage::job(2)))).case);
-        assert_eq!(first.members, last.members);
-        assert_eq!(first.members.len(), 2);
-        assert_eq!(first.by_rank(Rank(1)).and_then(|m| m.pid), Some(Pid(101)));
-    }
-
-    #[test]
-    fn children_inherit_the_rank() {
-        use crate::staging::Stage;
-        use ringleader_model::{Environment, EnvironmentForm, SourceKind};
-        let started = |job: Stage, rank, pid| {
-            let settings = Vec::new();
-            let environment =
-                Environment { form: EnvironmentForm::Process, settings, n_left_out: 0, is_whole: true };
-            let who = Who {
-                rank: Some(Rank(rank)),
-                host: Some("node1".into()),
-                pid: Some(Pid(pid)),
-                ..Who::default()
-            };
-            job.push(SourceKind::Environment, who, Fact::Environment(Box::new(environment)))
-        };
-        let of = |job: Stage| Roster::new(&job.case).rank_of(Pid(555), None);
-        let rings = || Stage::job(2).rings(&["ar:9", "ar:9"]);
-        // The rank itself is gone; its worker lives.
-        assert_eq!(of(started(started(rings(), 0, 100), 1, 555)), None);
-        // Rings of an attempt that is over; no rings at all.
-        assert_eq!(of(started(rings(), 1, 555)), Some(Rank(1)));
-        assert_eq!(of(started(started(Stage::job(2), 0, 100), 1, 555)), Some(Rank(1)));
-    }
-}
+mod tests;

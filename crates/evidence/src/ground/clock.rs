@@ -1,6 +1,6 @@
 //! Stamps of one whole second, as tools print them.
 
-use ringleader_model::WallTime;
+use ringleader_model::{Date, WallTime};
 
 use super::stamp;
 
@@ -22,11 +22,8 @@ pub(crate) fn ctime(text: &str) -> Option<WallTime> {
     }
     // The stamp counts from 1970 as if that were its year, which had no leap day.
     let day = at.ns.div_euclid(86_400 * SECOND_NS);
-    let (month, day_of_month) = (1..=12).rev().find_map(|month| {
-        let first = stamp::days_from_civil(1970, month, 1);
-        (first <= day).then_some((month, day - first + 1))
-    })?;
-    let moved = stamp::days_from_civil(year, month, day_of_month) - day;
+    let date = Date::from_days(day);
+    let moved = Date { year, ..date }.days() - day;
     Some(WallTime { ns: at.ns + moved * 86_400 * SECOND_NS, has_year: true, ..at })
 }
 

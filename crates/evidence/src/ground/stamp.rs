@@ -1,18 +1,8 @@
 //! Time stamps of log lines: ISO 8601 with a blank or a `T`, with or without fraction and zone, and syslog's.
 
-use ringleader_model::WallTime;
+use ringleader_model::{Date, WallTime};
 
 const NS_PER_S: i64 = 1_000_000_000;
-
-/// Days from 1970-01-01 to a date of the proleptic Gregorian calendar (the usual era arithmetic).
-pub(crate) fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let of_era = year.rem_euclid(400);
-    let of_year = (153 * (month + if month > 2 { -3 } else { 9 }) + 2) / 5 + day - 1;
-    let days = of_era * 365 + of_era / 4 - of_era / 100 + of_year;
-    era * 146_097 + days - 719_468
-}
 
 fn two(bytes: &[u8]) -> Option<i64> {
     match bytes {
@@ -58,7 +48,7 @@ pub(crate) fn date_time(bytes: &[u8], between: u8) -> Option<(WallTime, &[u8])> 
     let seconds = clock(bytes.get(11..)?)?;
     let (ns, error_ns, rest) = fraction(bytes.get(19..)?);
     // Nanoseconds end in the year 2262: a later one is no time stamp.
-    let ns = (days_from_civil(year, month, day) * 86_400 + seconds).checked_mul(NS_PER_S)?.checked_add(ns)?;
+    let ns = (Date { year, month, day }.days() * 86_400 + seconds).checked_mul(NS_PER_S)?.checked_add(ns)?;
     Some((WallTime { ns, error_ns, has_year: true }, rest))
 }
 
@@ -83,6 +73,6 @@ pub(crate) fn syslog(bytes: &[u8]) -> Option<(WallTime, &[u8])> {
     };
     let seconds = clock(bytes.get(7..)?)?;
     let (ns, error_ns, rest) = fraction(bytes.get(15..)?);
-    let ns = (days_from_civil(1970, month, day) * 86_400 + seconds) * NS_PER_S + ns;
+    let ns = (Date { year: 1970, month, day }.days() * 86_400 + seconds) * NS_PER_S + ns;
     Some((WallTime { ns, error_ns, has_year: false }, rest))
 }

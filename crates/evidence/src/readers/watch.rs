@@ -11,7 +11,8 @@
 //! Ranks that are late show in the rings, too.
 
 use ringleader_model::{
-    Fact, LocalRank, NoteKind, Pid, Rank, SourceKind, WallTime, WatchEvent, WatchedLink, WatchedStall, Who,
+    Fact, LocalRank, NoteKind, Pid, Rank, SourceKind, StallShape, WallTime, WatchEvent, WatchedLink,
+    WatchedStall, Who,
 };
 use serde_json::Value;
 
@@ -51,7 +52,10 @@ pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
                 since_ns,
                 after_ns,
                 expected_ns: seconds("expected_s").unwrap_or_default(),
-                shape: bounded_text(word("shape").as_bytes(), limit).into(),
+                shape: match word("shape") {
+                    "start" => StallShape::Start,
+                    _ => StallShape::Other,
+                },
                 suspects: suspects.take(MAX_SUSPECTS).collect(),
                 text: bounded_text(word("text").as_bytes(), limit).into(),
             }))
@@ -122,7 +126,7 @@ fn ns(seconds: f64) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use ringleader_model::{Fact, NoteKind, SourceKind, WatchEvent, WatchedStall};
+    use ringleader_model::{Fact, NoteKind, SourceKind, StallShape, WatchEvent, WatchedStall};
 
     use crate::{Extract, Limits, Scratch};
 
@@ -150,7 +154,7 @@ mod tests {
             since_ns: 1_795_308_055_250_000_000,
             after_ns: 9_250_000_000,
             expected_ns: 8_000_000_000,
-            shape: "never-entered".into(),
+            shape: ringleader_model::StallShape::Other,
             suspects: [3, 900_000].into_iter().map(ringleader_model::Rank).collect(),
             text: "rank 3 has not entered AllReduce 0".into(),
         };

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use ringleader_check::hostlist;
+use ringleader_model::hostlist;
 
 use super::Transport;
 use super::copy::Program;

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use ringleader_check::fleet::{Silence, SilenceKind};
-use ringleader_check::hostlist;
+use ringleader_model::hostlist;
 
 use super::process::{self, End};
 use super::spool::Output;

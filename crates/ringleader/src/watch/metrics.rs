@@ -7,7 +7,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 use std::sync::atomic::AtomicU64;
 
-use crate::watch::picture::Picture;
+use crate::watch::columns::{COMMS, Column, Metric, RANKS, Value};
+use crate::watch::picture::{CommRow, Picture, RankRow};
 use crate::watch::words;
 
 /// Its media type.
@@ -85,54 +86,68 @@ pub(crate) fn render(picture: &Picture) -> String {
     out
 }
 
-fn comms(registry: &mut Registry, picture: &Picture) {
-    let done = Family::<OfComm, Counter>::default();
-    let [rate, bus, in_flight, still, stalled, bytes] = std::array::from_fn(|_| Numbers::<OfComm>::default());
-    for comm in &picture.comms {
-        let labels = OfComm { comm: comm.id.clone(), name: comm.name.clone() };
-        done.get_or_create(&labels).inc_by(comm.ops_done);
-        rate.get_or_create(&labels).set(comm.ops_per_s);
-        bytes.get_or_create(&labels).set(comm.bytes_per_s);
-        if let Some(gbs) = comm.busbw_gbs {
-            bus.get_or_create(&labels).set(gbs * 1e9);
+/// The metrics of a list's columns.
+fn list<R, L>(registry: &mut Registry, columns: &[Column<R>], rows: &[R], labels: fn(&R) -> L)
+where
+    L: EncodeLabelSet + Clone + std::fmt::Debug + Eq + std::hash::Hash + Send + Sync + 'static,
+{
+    for metric in columns.iter().filter_map(|column| column.metric.as_ref()) {
+        match &metric.value {
+            Value::Counter(value) => {
+                let family = Family::<L, Counter>::default();
+                for row in rows {
+                    family.get_or_create(&labels(row)).inc_by(value(row));
+                }
+                register(registry, metric, family);
+            }
+            Value::Gauge(value) => {
+                let family = Numbers::<L>::default();
+                for row in rows {
+                    if let Some(value) = value(row) {
+                        family.get_or_create(&labels(row)).set(value);
+                    }
+                }
+                register(registry, metric, family);
+            }
         }
-        in_flight.get_or_create(&labels).set(f64::from(comm.in_flight));
-        still.get_or_create(&labels).set(comm.still_s);
-        stalled.get_or_create(&labels).set(f64::from(u8::from(comm.is_stalled)));
     }
-    registry.register("comm_operations", "Operations that every rank has ended", done);
-    registry.register("comm_operations_per_second", "Operations ended a second", rate);
-    registry.register("comm_bytes_per_second", "Bytes that the calls of a rank carry a second", bytes);
-    registry.register(
-        "comm_bus_bandwidth_bytes_per_second",
-        "Bus bandwidth while collectives run, as nccl-tests define it",
-        bus,
-    );
-    registry.register("comm_in_flight", "Operations in flight on the rank that has most", in_flight);
-    registry.register_with_unit("comm_still", "Time for which nothing has moved", Unit::Seconds, still);
+}
+
+fn register<R>(
+    registry: &mut Registry,
+    metric: &Metric<R>,
+    family: impl prometheus_client::registry::Metric,
+) {
+    if metric.is_seconds {
+        registry.register_with_unit(metric.name, metric.help, Unit::Seconds, family);
+    } else {
+        registry.register(metric.name, metric.help, family);
+    }
+}
+
+fn comms(registry: &mut Registry, picture: &Picture) {
+    let of = |comm: &CommRow| OfComm { comm: comm.id.clone(), name: comm.name.clone() };
+    list(registry, &COMMS, &picture.comms, of);
+    let stalled = Numbers::<OfComm>::default();
+    for comm in &picture.comms {
+        stalled.get_or_create(&of(comm)).set(f64::from(u8::from(comm.is_stalled)));
+    }
     registry.register("comm_stalled", "Whether a stall stands in it", stalled);
 }
 
 fn ranks(registry: &mut Registry, picture: &Picture) {
-    let late = Numbers::<OfRank>::default();
+    let of = |row: &RankRow| OfRank {
+        rank: row.rank.map_or_else(|| format!("pid {}", row.pid), |rank| rank.to_string()),
+        host: row.host.clone(),
+    };
+    list(registry, &RANKS, &picture.ranks, of);
     let state = Numbers::<StateOfRank>::default();
     let suspect = Numbers::<OfRank>::default();
     for row in &picture.ranks {
-        let rank = row.rank.map_or_else(|| format!("pid {}", row.pid), |rank| rank.to_string());
-        let labels = OfRank { rank: rank.clone(), host: row.host.clone() };
-        if let Some(ms) = row.late_ms {
-            late.get_or_create(&labels).set(ms / 1e3);
-        }
-        suspect.get_or_create(&labels).set(f64::from(u8::from(row.is_suspect)));
-        let labels = StateOfRank { rank, host: row.host.clone(), state: row.state.clone() };
-        state.get_or_create(&labels).set(1.0);
+        suspect.get_or_create(&of(row)).set(f64::from(u8::from(row.is_suspect)));
+        let OfRank { rank, host } = of(row);
+        state.get_or_create(&StateOfRank { rank, host, state: row.state.clone() }).set(1.0);
     }
-    registry.register_with_unit(
-        "rank_late",
-        "How late it enters collectives in the mean",
-        Unit::Seconds,
-        late,
-    );
     registry.register("rank_suspect", "Whether a stall points at it", suspect);
     registry.register("rank_state", "State of a rank, always 1", state);
     let stragglers = Numbers::<Late>::default();

@@ -14,7 +14,8 @@ use ratatui::widgets::{Block, Cell, Paragraph, Row, Table};
 use ringleader_report::quote::{plain, plain_lines, wrap};
 use ringleader_watch::view::JobState;
 
-use crate::watch::picture::{CommRow, Picture, RankRow};
+use crate::watch::columns::{self, COMMS, Column, RANKS, Width};
+use crate::watch::picture::Picture;
 use crate::watch::words;
 
 /// Between two drawings.
@@ -151,79 +152,37 @@ fn header(picture: &Picture) -> Paragraph<'static> {
 }
 
 fn draw_comms(frame: &mut Frame<'_>, area: Rect, picture: &Picture) {
-    let heads =
-        ["communicator", "ranks", "ended", "op/s", "GB/s", "bus GB/s", "in flight", "now", "waits for"];
-    let rows = picture.comms.iter().map(comm_row);
-    let widths = [
-        Constraint::Fill(2),
-        Constraint::Length(9),
-        Constraint::Length(8),
-        Constraint::Length(7),
-        Constraint::Length(6),
-        Constraint::Length(8),
-        Constraint::Length(9),
-        Constraint::Fill(4),
-        Constraint::Fill(2),
-    ];
-    let table = Table::new(rows, widths)
-        .header(Row::new(heads).style(DIM))
-        .block(Block::bordered().title(" communicators "));
-    frame.render_widget(table, area);
-}
-
-fn comm_row(comm: &CommRow) -> Row<'static> {
-    let number = |value: f64| if value > 0.0 { format!("{value:.1}") } else { "-".to_owned() };
-    let front = comm.front.as_ref().map(|front| {
-        format!("{} {}/{} in, {:.0} s", plain(front), comm.entered, comm.ranks_seen, comm.still_s.max(0.0))
-    });
-    let cells = vec![
-        Cell::from(plain(words::comm_name(&comm.name, &comm.id))),
-        Cell::from(format!("{}/{}", comm.ranks_seen, comm.size)),
-        Cell::from(comm.ops_done.to_string()),
-        Cell::from(number(comm.ops_per_s)),
-        Cell::from(number(comm.bytes_per_s / 1e9)),
-        Cell::from(comm.busbw_gbs.map_or_else(|| "-".to_owned(), number)),
-        Cell::from(comm.in_flight.to_string()),
-        Cell::from(front.unwrap_or_default()),
-        Cell::from(if comm.waiting_for.is_empty() {
-            String::new()
-        } else {
-            words::rank_list(&comm.waiting_for)
-        }),
-    ];
-    Row::new(cells).style(if comm.is_stalled { BAD } else { Style::new() })
+    let rows = picture
+        .comms
+        .iter()
+        .map(|comm| row(&COMMS, comm).style(if comm.is_stalled { BAD } else { Style::new() }));
+    let block = Block::bordered().title(" communicators ");
+    frame.render_widget(list(&COMMS, rows.collect()).block(block), area);
 }
 
 fn draw_ranks(frame: &mut Frame<'_>, area: Rect, picture: &Picture, scroll: &mut Scroll) {
     let room = area.height.saturating_sub(3) as usize;
     scroll.ranks = scroll.ranks.min(picture.ranks.len().saturating_sub(room));
-    let rows = picture.ranks.iter().skip(scroll.ranks).take(room).map(rank_row);
-    let widths = [
-        Constraint::Length(6),
-        Constraint::Length(18),
-        Constraint::Length(8),
-        Constraint::Length(16),
-        Constraint::Length(8),
-        Constraint::Length(5),
-        Constraint::Fill(1),
-    ];
-    let table = Table::new(rows, widths)
-        .header(Row::new(["rank", "host", "pid", "state", "late ms", "cpu", "what"]).style(DIM))
-        .block(Block::bordered().title(" ranks ").border_style(mark(!scroll.on_verdict)));
-    frame.render_widget(table, area);
+    let rows = picture
+        .ranks
+        .iter()
+        .skip(scroll.ranks)
+        .take(room)
+        .map(|rank| row(&RANKS, rank).style(if rank.is_suspect { BAD } else { Style::new() }));
+    let block = Block::bordered().title(" ranks ").border_style(mark(!scroll.on_verdict));
+    frame.render_widget(list(&RANKS, rows.collect()).block(block), area);
 }
 
-fn rank_row(rank: &RankRow) -> Row<'static> {
-    let cells = vec![
-        Cell::from(rank.rank.map_or_else(|| "?".to_owned(), |rank| rank.to_string())),
-        Cell::from(plain(&rank.host)),
-        Cell::from(rank.pid.to_string()),
-        Cell::from(plain(&rank.state)),
-        Cell::from(rank.late_ms.map_or_else(String::new, |late| format!("{late:.1}"))),
-        Cell::from(rank.cpu.map_or_else(String::new, |cpu| format!("{:.0}%", cpu * 100.0))),
-        Cell::from(plain(&rank.detail)),
-    ];
-    Row::new(cells).style(if rank.is_suspect { BAD } else { Style::new() })
+fn list<R>(columns: &[Column<R>], rows: Vec<Row<'static>>) -> Table<'static> {
+    let widths = columns.iter().map(|column| match column.width {
+        Width::Cells(cells) => Constraint::Length(cells),
+        Width::Share(share) => Constraint::Fill(share),
+    });
+    Table::new(rows, widths).header(Row::new(columns.iter().map(|column| column.head)).style(DIM))
+}
+
+fn row<R>(columns: &[Column<R>], of: &R) -> Row<'static> {
+    Row::new(columns::cells(columns, of).iter().map(|cell| Cell::from(plain(cell))))
 }
 
 fn mark(is_active: bool) -> Style {

@@ -15,11 +15,13 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
+use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
 
+use crate::watch::columns::Lists;
 use crate::watch::metrics;
 use crate::watch::picture::Picture;
 
@@ -191,10 +193,18 @@ fn app(picture: Shared, is_loopback: bool) -> Router {
     app.layer(middleware::from_fn(guarded))
 }
 
+/// The picture, and its lists as they are shown.
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    picture: &'a Picture,
+    lists: Lists,
+}
+
 async fn state(State(picture): State<Shared>) -> Response {
     let json = {
         let picture = picture.lock().unwrap_or_else(PoisonError::into_inner);
-        serde_json::to_string(&*picture)
+        serde_json::to_string(&Shown { picture: &picture, lists: Lists::new(&picture) })
     };
     match json {
         Ok(json) => ([(header::CONTENT_TYPE, "application/json")], json).into_response(),

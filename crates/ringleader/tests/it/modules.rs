@@ -14,8 +14,6 @@ use crate::tidy::{rust_files, test_modules, without_tests};
 const CIRCLES: &[(&str, usize)] = &[
     // The words of a live job are to be those of a finished one.
     ("watch", 13),
-    // Stages of the scene that still read the whole of it.
-    ("correlate", 7),
     // `cli` holds arguments that commands define, and prints what they need.
     ("ringleader", 5),
     // A fault is planned and planted by what it is a part of.

@@ -18,7 +18,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("ringleader-correlate", &["ringleader-model", "ringleader-knowledge"]),
     ("ringleader-rules", &["ringleader-model", "ringleader-knowledge", "ringleader-correlate"]),
-    ("ringleader-report", &["ringleader-model"]),
+    ("ringleader-report", &["ringleader-knowledge", "ringleader-model"]),
     ("ringleader-node", &[]),
     (
         "ringleader-check",
@@ -27,7 +27,13 @@ const EDGES: &[(&str, &[&str])] = &[
     ("ringleader-bundle", &[]),
     (
         "ringleader-collect",
-        &["ringleader-knowledge", "ringleader-node", "ringleader-bundle", "ringleader-ring"],
+        &[
+            "ringleader-model",
+            "ringleader-knowledge",
+            "ringleader-node",
+            "ringleader-bundle",
+            "ringleader-ring",
+        ],
     ),
     (
         "ringleader",

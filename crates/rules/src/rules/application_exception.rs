@@ -33,7 +33,7 @@ use std::collections::BTreeMap;
 use ringleader_model::{Cause, Confidence, Culprit, Evidence, Impact, Severity, Weight};
 
 use crate::hardware::storage;
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use crate::told::{add_culprit, ended_in_order, who};
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::messages::{OwnException, names_cause};
@@ -43,7 +43,6 @@ pub(super) static RULE: Rule = Rule {
     id: "application-exception",
     title: "the program itself failed",
     since: "0.1",
-    reads: &[Input::TorchLog, Input::NcclLog, Input::KernelLog],
     doc: include_str!("application_exception.rs"),
     check,
 };

@@ -23,7 +23,7 @@
 use ringleader_model::{Cause, Impact};
 
 use crate::drafting;
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::calls::align::Fault;
 
@@ -32,7 +32,6 @@ pub(super) static RULE: Rule = Rule {
     id: "collective-order-mismatch",
     title: "ranks call the same collectives in different orders",
     since: "0.1",
-    reads: &[Input::FlightRecorder, Input::Ring, Input::NcclLog, Input::TorchLog],
     doc: include_str!("collective_order_mismatch.rs"),
     check,
 };

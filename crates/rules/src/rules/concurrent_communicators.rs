@@ -23,10 +23,10 @@
 use ringleader_model::{Cause, Evidence, Impact, Rank, RankSet, Weight};
 
 use crate::drafting;
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::calls::track::View;
-use ringleader_correlate::calls::track::{Node, node};
+use ringleader_correlate::track::View;
+use ringleader_correlate::track::{Node, node};
 use ringleader_correlate::waits::graph::{Front, FrontKind, Waits};
 
 /// The rule.
@@ -34,7 +34,6 @@ pub(super) static RULE: Rule = Rule {
     id: "concurrent-communicators",
     title: "two communicators used at once with no common order",
     since: "0.1",
-    reads: &[Input::Stacks, Input::FlightRecorder, Input::NcclLog],
     doc: include_str!("concurrent_communicators.rs"),
     check,
 };

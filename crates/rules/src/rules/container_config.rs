@@ -29,7 +29,7 @@
 use ringleader_model::{Cause, Cite, Confidence, Impact, SourceKind, Weight};
 
 use crate::gpu_state::{Proof, graded};
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use crate::told::{Told, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::gpus::Use;
@@ -39,7 +39,6 @@ pub(super) static RULE: Rule = Rule {
     id: "container-config",
     title: "the container lacks something",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog, Input::Gpus],
     doc: include_str!("container_config.rs"),
     check,
 };

@@ -25,7 +25,7 @@
 
 use ringleader_model::{Cause, Impact};
 
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Outcome, Rule};
 use crate::told::{Told, found};
 use ringleader_correlate::Scene;
 
@@ -34,7 +34,6 @@ pub(super) static RULE: Rule = Rule {
     id: "cumem-config",
     title: "the cuMem allocation path fails",
     since: "0.1",
-    reads: &[Input::NcclLog],
     doc: include_str!("cumem_config.rs"),
     check,
 };

@@ -25,7 +25,7 @@
 
 use ringleader_model::{Cause, Impact};
 
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Outcome, Rule};
 use crate::told::Told;
 use ringleader_correlate::Scene;
 
@@ -34,7 +34,6 @@ pub(super) static RULE: Rule = Rule {
     id: "data-loader-worker-died",
     title: "a data-loader worker died",
     since: "0.1",
-    reads: &[Input::TorchLog],
     doc: include_str!("data_loader_worker_died.rs"),
     check,
 };

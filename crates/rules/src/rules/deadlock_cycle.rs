@@ -19,10 +19,10 @@
 use ringleader_model::{Cause, Confidence, Impact, RankSet, Weight};
 
 use crate::drafting;
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::calls::track::View;
-use ringleader_correlate::calls::track::{Node, node};
+use ringleader_correlate::track::View;
+use ringleader_correlate::track::{Node, node};
 use ringleader_correlate::waits::graph::FrontKind;
 use ringleader_correlate::waits::suspects;
 
@@ -31,7 +31,6 @@ pub(super) static RULE: Rule = Rule {
     id: "deadlock-cycle",
     title: "ranks wait for each other across process groups",
     since: "0.1",
-    reads: &[Input::FlightRecorder, Input::Ring, Input::NcclLog, Input::Ras],
     doc: include_str!("deadlock_cycle.rs"),
     check,
 };

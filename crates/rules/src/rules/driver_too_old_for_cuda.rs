@@ -30,7 +30,7 @@ use ringleader_model::{Cause, Confidence, Impact, KernelEventKind, Severity, Wei
 
 use crate::gpu_state::{Proof, graded};
 use crate::hardware::{Seen, outcome};
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use crate::told::{Told, found, got_going};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::gpus::Use;
@@ -40,7 +40,6 @@ pub(super) static RULE: Rule = Rule {
     id: "driver-too-old-for-cuda",
     title: "the driver is older than CUDA or NCCL needs",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog, Input::Gpus, Input::KernelLog],
     doc: include_str!("driver_too_old_for_cuda.rs"),
     check,
 };

@@ -21,7 +21,7 @@
 use ringleader_model::{Cause, Impact};
 
 use crate::drafting;
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::calls::align::Fault;
 
@@ -30,7 +30,6 @@ pub(super) static RULE: Rule = Rule {
     id: "dtype-mismatch",
     title: "ranks call the same collective with different types",
     since: "0.1",
-    reads: &[Input::FlightRecorder, Input::Ring, Input::NcclLog, Input::TorchLog],
     doc: include_str!("dtype_mismatch.rs"),
     check,
 };

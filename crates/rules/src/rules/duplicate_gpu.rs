@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ringleader_model::{Cause, Culprit, Impact, PciAddress, Rank, Who};
 
 use crate::launch::{self, Started};
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Outcome, Rule};
 use crate::told::{Told, add_culprit, found, reads_variable, who};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::gpus::SeenGpu;
@@ -39,7 +39,6 @@ pub(super) static RULE: Rule = Rule {
     id: "duplicate-gpu",
     title: "two ranks on one GPU",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog, Input::Gpus, Input::Environment],
     doc: include_str!("duplicate_gpu.rs"),
     check,
 };

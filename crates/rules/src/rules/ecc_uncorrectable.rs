@@ -29,27 +29,22 @@ use ringleader_model::{Cause, Impact};
 
 use crate::gpu_state::{Proof, Shown, failed_test, with};
 use crate::hardware::{Both, Seen};
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Outcome, Rule};
 use crate::told::{Told, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::gpus::SeenGpu;
-
-/// Double-bit error, contained and uncontained memory errors, unrecovered error. A remapped row (63), a high rate of
-/// corrected errors (92) and the details of a double-bit error (171, 172) kill nothing by themselves.
-const CODES: [u16; 4] = [48, 94, 95, 140];
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
     id: "ecc-uncorrectable",
     title: "uncorrectable GPU memory error",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog, Input::KernelLog, Input::Gpus],
     doc: include_str!("ecc_uncorrectable.rs"),
     check,
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let seen = Seen::xids(scene, |x| CODES.contains(&x.code));
+    let seen = Seen::own(scene, &RULE);
     let counted = counted(scene);
     let Some(both) = Both::of(Told::of(scene, Cause::EccUncorrectable), seen) else {
         let draft = counted.map(|shown| {

@@ -33,7 +33,7 @@
 use ringleader_model::{Cause, Cite, Fact, Impact, SourceKind};
 
 use crate::gpu_state::{Proof, Shown, failed_test, graded, is_card, with};
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use crate::told::{Told, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::gpus::Use;
@@ -43,7 +43,6 @@ pub(super) static RULE: Rule = Rule {
     id: "fabric-manager-down",
     title: "the NVSwitch fabric is not ready",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog, Input::Gpus],
     doc: include_str!("fabric_manager_down.rs"),
     check,
 };

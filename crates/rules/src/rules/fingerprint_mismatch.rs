@@ -30,7 +30,7 @@ use ringleader_model::{
     Cause, Confidence, Culprit, Fingerprint, Impact, Rank, RankSet, TorchEvent, Weight, Who,
 };
 
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use crate::told::who;
 use ringleader_correlate::{Scene, Statement};
 
@@ -39,7 +39,6 @@ pub(super) static RULE: Rule = Rule {
     id: "fingerprint-mismatch",
     title: "torch compared the calls: they differ",
     since: "0.1",
-    reads: &[Input::TorchLog],
     doc: include_str!("fingerprint_mismatch.rs"),
     check,
 };

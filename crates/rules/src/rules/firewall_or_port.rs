@@ -29,7 +29,7 @@ use ringleader_model::{
     Cause, Confidence, Finding, Impact, Need, SourceKind, StoreEvent, TorchEvent, Weight, plain_word,
 };
 
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use crate::told::{Told, got_going, who};
 use ringleader_correlate::who::tools::shown;
 use ringleader_correlate::{Scene, Statement};
@@ -39,7 +39,6 @@ pub(super) static RULE: Rule = Rule {
     id: "firewall-or-port",
     title: "packets are filtered",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog, Input::Network],
     doc: include_str!("firewall_or_port.rs"),
     check,
 };

@@ -32,7 +32,7 @@ use ringleader_model::{
     SystemFact, Weight,
 };
 
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use crate::told::{Told, add_culprit, who};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::tools::shown;
@@ -42,7 +42,6 @@ pub(super) static RULE: Rule = Rule {
     id: "gdr-peermem-missing",
     title: "GPUDirect RDMA is off",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::System],
     doc: include_str!("gdr_peermem_missing.rs"),
     check,
 };

@@ -27,7 +27,7 @@ use ringleader_model::{
     Cause, Confidence, GidEntry, Impact, NetFact, Observation, Severity, SourceKind, Weight,
 };
 
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use crate::told::found;
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::tools::{shown, verbs_devices};
@@ -37,7 +37,6 @@ pub(super) static RULE: Rule = Rule {
     id: "gid-table",
     title: "the GID index fits no RoCE v2 address",
     since: "0.1",
-    reads: &[Input::Network, Input::NcclLog],
     doc: include_str!("gid_table.rs"),
     check,
 };

@@ -29,8 +29,8 @@
 use ringleader_knowledge::xid::{self, Class, Kills};
 use ringleader_model::{Cause, Confidence, Impact, KernelEventKind, Need, Weight};
 
-use crate::hardware::{Seen, follows, is_lost_gpu, is_xid, outcome};
-use crate::rule::{Input, Outcome, Rule};
+use crate::hardware::{ONE_FAULT_S, Seen, follows, is_lost_gpu, is_own, is_xid, outcome};
+use crate::rule::{Outcome, Rule};
 use ringleader_correlate::Scene;
 
 /// See the module.
@@ -38,22 +38,20 @@ pub(super) static RULE: Rule = Rule {
     id: "gpu-driver-bug",
     title: "the NVIDIA driver failed",
     since: "0.1",
-    reads: &[Input::KernelLog],
     doc: include_str!("gpu_driver_bug.rs"),
     check,
 };
 
-/// Hardware or firmware that stopped, by the catalogue; no cause of the list is theirs.
-const STOPPED: [u16; 6] = [62, 109, 110, 143, 158, 169];
-/// The GPU stopped and recovery failed: its list of causes holds nothing but the driver.
+/// The GPU stopped and recovery failed: its list of causes holds nothing but the driver. The other numbers that the table
+/// gives to this rule are hardware or firmware that stopped; no cause of the list is theirs.
 const RECOVERY_FAILED: u16 = 46;
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let by_driver = |code: u16| {
         // The GSP's silence has a rule of its own.
-        !matches!(code, 119 | 120)
-            && xid::get(code)
-                .is_some_and(|x| x.class == Class::Driver && x.kills_job == Kills::Yes && !x.unused)
+        xid::get(code).is_some_and(|x| {
+            x.rule.is_empty() && x.class == Class::Driver && x.kills_job == Kills::Yes && !x.unused
+        })
     };
     let consequence = |root: &ringleader_model::KernelEvent| {
         is_lost_gpu(root) || is_xid(root, &[13, 31, 48, 74, 94, 95, 119, 120])
@@ -67,7 +65,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     }
     let unrecovered = Seen::xids(scene, |x| x.code == RECOVERY_FAILED)
         .filter(Seen::is_bound)
-        .and_then(|s| s.without(|e| follows(scene, e, 600.0, true, consequence)));
+        .and_then(|s| s.without(|e| follows(scene, e, ONE_FAULT_S, true, consequence)));
     if let Some(seen) = unrecovered {
         let title = format!("{} stopped, and the driver could not recover it", seen.gpu());
         let draft = seen
@@ -78,10 +76,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
         return outcome([seen.advise_by_table(draft)]);
     }
     let stopped = Seen::of(scene, |e| {
-        is_xid(e.event, &STOPPED) || matches!(e.event.kind, KernelEventKind::GpuInitFailed { .. })
+        is_own(&RULE, e.event) && !is_xid(e.event, &[RECOVERY_FAILED])
+            || matches!(e.event.kind, KernelEventKind::GpuInitFailed { .. })
     })
     .filter(Seen::is_bound)
-    .and_then(|s| s.without(|e| follows(scene, e, 600.0, true, consequence)));
+    .and_then(|s| s.without(|e| follows(scene, e, ONE_FAULT_S, true, consequence)));
     let Some(seen) = stopped else { return Outcome::Clear };
     let row = match seen.first().map(|e| &e.event.kind) {
         Some(KernelEventKind::Xid(x)) => xid::get(x.code),

@@ -31,7 +31,7 @@ use ringleader_model::{
 
 use crate::gpu_state::{Proof, Shown, graded, with};
 use crate::hardware::{Both, Seen, is_lost_gpu};
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use crate::told::{Told, add_culprit, found};
 use ringleader_correlate::Member;
 use ringleader_correlate::Scene;
@@ -42,7 +42,6 @@ pub(super) static RULE: Rule = Rule {
     id: "gpu-fallen-off-bus",
     title: "the GPU is gone from PCIe",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog, Input::KernelLog, Input::Gpus, Input::Processes],
     doc: include_str!("gpu_fallen_off_bus.rs"),
     check,
 };
@@ -69,8 +68,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
             matches!(&e.event.kind, KernelEventKind::PcieError(p) if p.severity != ringleader_model::PcieSeverity::Corrected)
                 && e.seconds_to(lost).is_some_and(|s| (0.0..=60.0).contains(&s))
         });
-        draft =
-            draft.evidence(before.take(2).map(ringleader_correlate::said::kernel::KernelStatement::evidence));
+        draft = draft
+            .evidence(before.take(2).map(ringleader_correlate::machine::kernel::KernelStatement::evidence));
     }
     if both.seen().is_none() {
         draft = confirm(draft);

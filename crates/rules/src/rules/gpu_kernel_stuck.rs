@@ -26,14 +26,14 @@ use ringleader_model::{
 };
 
 use crate::drafting;
-use crate::hardware::{follows, is_lost_gpu, is_xid};
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::hardware::{ONE_FAULT_S, follows, is_lost_gpu, is_xid};
+use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::calls::operation;
-use ringleader_correlate::calls::track::Node;
-use ringleader_correlate::calls::track::{Group, View};
+use ringleader_correlate::machine::kernel::Bond;
+use ringleader_correlate::operation;
 use ringleader_correlate::process::condition::{Condition, ProcessState};
-use ringleader_correlate::said::kernel::Bond;
+use ringleader_correlate::track::Node;
+use ringleader_correlate::track::{Group, View};
 use ringleader_correlate::waits::graph::{Front, FrontKind};
 use ringleader_correlate::waits::inside::{self, Inside};
 
@@ -42,15 +42,6 @@ pub(super) static RULE: Rule = Rule {
     id: "gpu-kernel-stuck",
     title: "a kernel before the collective never ends on one GPU",
     since: "0.1",
-    reads: &[
-        Input::Ring,
-        Input::FlightRecorder,
-        Input::Gpus,
-        Input::Stacks,
-        Input::Ras,
-        Input::NcclLog,
-        Input::KernelLog,
-    ],
     doc: include_str!("gpu_kernel_stuck.rs"),
     check,
 };
@@ -341,7 +332,7 @@ fn named_by_kernel(scene: &Scene<'_>) -> Option<(Rank, Vec<Evidence>)> {
         .near()
         .filter(|e| is_xid(e.event, &[CONTEXT_SWITCH_TIMEOUT]) && e.bond >= Bond::Device)
         // After a program's own fault it is a consequence.
-        .filter(|e| !follows(scene, e, 600.0, true, is_fault))
+        .filter(|e| !follows(scene, e, ONE_FAULT_S, true, is_fault))
         .filter_map(|e| Some((e.culprit.rank?, e.evidence())))
         .collect();
     let rank = said.first()?.0;

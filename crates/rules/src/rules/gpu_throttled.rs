@@ -29,7 +29,7 @@ use ringleader_model::{Category, Cause, ClockReasons, GpuRow, Impact};
 
 use crate::gpu_state::{Proof, Shown, failed_test, median};
 use crate::hardware::outcome;
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::gpus::SeenGpu;
 
@@ -38,7 +38,6 @@ pub(super) static RULE: Rule = Rule {
     id: "gpu-throttled",
     title: "heat or power slows one GPU",
     since: "0.1",
-    reads: &[Input::Gpus],
     doc: include_str!("gpu_throttled.rs"),
     check,
 };
@@ -70,15 +69,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
     }
     let draft = match Shown::from(scene, all) {
         Some(shown) => {
-            let why = shown.evidence().next().map_or(String::new(), |e| e.text);
-            let why = why.split_once(": ").map_or("", |(_, why)| why);
-            let title = format!("{} {} slowed down: {why}", shown.who(), shown.word("is", "are"));
-            let is_long = title.chars().count() > 108;
-            let title = if is_long {
-                format!("{} {} slowed down", shown.who(), shown.word("is", "are"))
-            } else {
-                title
-            };
+            let short = format!("{} {} slowed down", shown.who(), shown.word("is", "are"));
+            let title = format!("{short}: {}", shown.why());
+            let title = if title.chars().count() > 108 { short } else { title };
             Some(shown.draft(&RULE, Cause::GpuThrottled, Proof::Slow, title))
         }
         None => failed_test(scene, &RULE, Cause::GpuThrottled, Proof::Slow, |_, warnings| {

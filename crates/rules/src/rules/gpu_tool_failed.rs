@@ -28,7 +28,7 @@
 use ringleader_model::{GpuTable, Host, Need, Observation};
 
 use crate::health;
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Outcome, Rule};
 use crate::rules::gpu_fallen_off_bus::NO_ANSWER;
 use ringleader_correlate::Scene;
 
@@ -37,7 +37,6 @@ pub(super) static RULE: Rule = Rule {
     id: "gpu-tool-failed",
     title: "nvidia-smi shows no GPU",
     since: "0.1",
-    reads: &[Input::Gpus],
     doc: include_str!("gpu_tool_failed.rs"),
     check,
 };

@@ -25,8 +25,8 @@
 
 use ringleader_model::{Cause, Impact, KernelEventKind, Weight};
 
-use crate::hardware::{Seen, follows, is_lost_gpu, is_xid, outcome};
-use crate::rule::{Input, Outcome, Rule};
+use crate::hardware::{ONE_FAULT_S, Seen, follows, is_lost_gpu, is_own, is_xid, outcome};
+use crate::rule::{Outcome, Rule};
 use ringleader_correlate::Scene;
 
 /// See the module.
@@ -34,14 +34,13 @@ pub(super) static RULE: Rule = Rule {
     id: "gsp-timeout",
     title: "the GPU's own processor does not answer",
     since: "0.1",
-    reads: &[Input::KernelLog],
     doc: include_str!("gsp_timeout.rs"),
     check,
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let is_it = |event: &ringleader_model::KernelEvent| {
-        is_xid(event, &[119, 120]) || matches!(event.kind, KernelEventKind::GspSilent)
+        is_own(&RULE, event) || matches!(event.kind, KernelEventKind::GspSilent)
     };
     let Some(seen) = Seen::of(scene, |e| is_it(e.event)) else { return Outcome::Clear };
     let Some(first) = seen.first() else { return Outcome::Clear };
@@ -50,7 +49,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         Cause::GspTimeout,
         format!("{} does not answer: its own processor (GSP) is silent", seen.gpu()),
     );
-    if follows(scene, first, 600.0, true, is_lost_gpu) {
+    if follows(scene, first, ONE_FAULT_S, true, is_lost_gpu) {
         draft = draft.weight(Weight::Echo);
     }
     let draft = draft

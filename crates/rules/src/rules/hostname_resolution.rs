@@ -27,7 +27,7 @@
 
 use ringleader_model::{Cause, Culprit, Impact, StoreEvent, TorchEvent, plain_word};
 
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Outcome, Rule};
 use crate::settings;
 use crate::told::{Told, add_culprit, found, got_going, who};
 use ringleader_correlate::Scene;
@@ -38,7 +38,6 @@ pub(super) static RULE: Rule = Rule {
     id: "hostname-resolution",
     title: "a host name does not resolve",
     since: "0.1",
-    reads: &[Input::TorchLog, Input::NcclLog],
     doc: include_str!("hostname_resolution.rs"),
     check,
 };

@@ -27,7 +27,7 @@
 
 use ringleader_model::{Cause, Confidence, Impact, Weight};
 
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Outcome, Rule};
 use crate::told::{Told, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::gid;
@@ -37,7 +37,6 @@ pub(super) static RULE: Rule = Rule {
     id: "ib-gid-or-roce-config",
     title: "wrong GID index or RoCE settings",
     since: "0.1",
-    reads: &[Input::NcclLog],
     doc: include_str!("ib_gid_or_roce_config.rs"),
     check,
 };

@@ -28,7 +28,7 @@
 use ringleader_model::{Cause, Impact, Severity};
 
 use crate::hardware::link_down;
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use crate::told::{Told, found};
 use ringleader_correlate::Scene;
 
@@ -37,7 +37,6 @@ pub(super) static RULE: Rule = Rule {
     id: "ib-link-down",
     title: "an InfiniBand or RoCE port went down",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::KernelLog],
     doc: include_str!("ib_link_down.rs"),
     check,
 };

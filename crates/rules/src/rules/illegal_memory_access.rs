@@ -29,8 +29,8 @@
 
 use ringleader_model::{Cause, Confidence, Impact, Severity, Weight};
 
-use crate::hardware::{Both, Seen, follows, is_lost_gpu, is_xid};
-use crate::rule::{Input, Outcome, Rule};
+use crate::hardware::{Both, NEXT_LAUNCHES_S, Seen, follows, is_lost_gpu, is_xid};
+use crate::rule::{Outcome, Rule};
 use crate::told::{Told, found};
 use ringleader_correlate::Scene;
 
@@ -39,7 +39,6 @@ pub(super) static RULE: Rule = Rule {
     id: "illegal-memory-access",
     title: "a kernel touched bad memory",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog, Input::KernelLog],
     doc: include_str!("illegal_memory_access.rs"),
     check,
 };
@@ -49,8 +48,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let machine = |root: &ringleader_model::KernelEvent| {
         is_lost_gpu(root) || is_xid(root, &[48, 74, 94, 95, 119, 120, 140, 149])
     };
-    let seen = Seen::xids(scene, |x| matches!(x.code, 13 | 31))
-        .and_then(|s| s.without(|e| follows(scene, e, 60.0, true, machine)));
+    let seen = Seen::own(scene, &RULE)
+        .and_then(|s| s.without(|e| follows(scene, e, NEXT_LAUNCHES_S, true, machine)));
     let told = Told::of(scene, Cause::IllegalMemoryAccess);
     // Without a word of the job's own it must be this job's fault for certain.
     if told.is_none() && seen.as_ref().is_some_and(|s| !s.is_bound()) {

@@ -33,7 +33,7 @@ use ringleader_model::{
     SourceKind, Weight, plain_word,
 };
 
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::tools::{shown, uses};
 
@@ -42,7 +42,6 @@ pub(super) static RULE: Rule = Rule {
     id: "interface-state",
     title: "the interface in use is down or differs",
     since: "0.1",
-    reads: &[Input::Network, Input::NcclLog],
     doc: include_str!("interface_state.rs"),
     check,
 };

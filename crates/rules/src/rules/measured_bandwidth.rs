@@ -30,7 +30,7 @@ use ringleader_model::{
     BenchRun, Cause, Confidence, Culprit, Evidence, Finding, Impact, Observation, Severity, SourceKind,
 };
 
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::tools::shown;
 
@@ -39,7 +39,6 @@ pub(super) static RULE: Rule = Rule {
     id: "measured-bandwidth",
     title: "nccl-tests measured too little",
     since: "0.1",
-    reads: &[Input::Bench],
     doc: include_str!("measured_bandwidth.rs"),
     check,
 };

@@ -25,7 +25,7 @@
 
 use ringleader_model::{Cause, Cite, Confidence, Evidence, Impact, LimitKind, NetFact, Severity, SourceKind};
 
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use crate::told::{Told, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::tools::shown;
@@ -35,7 +35,6 @@ pub(super) static RULE: Rule = Rule {
     id: "memlock-limit",
     title: "the locked-memory limit is too low",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog, Input::Limits, Input::Network],
     doc: include_str!("memlock_limit.rs"),
     check,
 };

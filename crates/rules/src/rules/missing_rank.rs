@@ -26,9 +26,9 @@ use ringleader_model::{
 };
 
 use crate::drafting;
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::calls::track::View;
+use ringleader_correlate::track::View;
 use ringleader_correlate::who::tools::shown;
 
 /// The rule.
@@ -36,7 +36,6 @@ pub(super) static RULE: Rule = Rule {
     id: "missing-rank",
     title: "a rank or node never joined",
     since: "0.1",
-    reads: &[Input::TorchLog, Input::NcclLog, Input::Scheduler],
     doc: include_str!("missing_rank.rs"),
     check,
 };

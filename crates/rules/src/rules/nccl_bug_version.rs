@@ -28,7 +28,7 @@ use std::collections::BTreeSet;
 use ringleader_knowledge::version::NcclVersion;
 use ringleader_model::{Cause, Impact, Who};
 
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Outcome, Rule};
 use crate::told::{Told, found, nccl_version};
 use ringleader_correlate::Scene;
 
@@ -37,7 +37,6 @@ pub(super) static RULE: Rule = Rule {
     id: "nccl-bug-version",
     title: "a known bug of this NCCL",
     since: "0.1",
-    reads: &[Input::NcclLog],
     doc: include_str!("nccl_bug_version.rs"),
     check,
 };

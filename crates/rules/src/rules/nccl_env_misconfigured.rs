@@ -34,7 +34,7 @@ use ringleader_model::{
     SourceKind, Weight,
 };
 
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use crate::settings::{self, Remark};
 use crate::told::{Told, add_culprit, got_going, who};
 use ringleader_correlate::Scene;
@@ -44,7 +44,6 @@ pub(super) static RULE: Rule = Rule {
     id: "nccl-env-misconfigured",
     title: "a variable is set to something harmful",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog, Input::Environment],
     doc: include_str!("nccl_env_misconfigured.rs"),
     check,
 };

@@ -33,7 +33,7 @@ use ringleader_model::{
 };
 
 use crate::health;
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use crate::settings;
 use crate::told::{add_culprit, who};
 use ringleader_correlate::Scene;
@@ -43,7 +43,6 @@ pub(super) static RULE: Rule = Rule {
     id: "nccl-env-mismatch",
     title: "ranks run with different settings",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::Environment],
     doc: include_str!("nccl_env_mismatch.rs"),
     check,
 };

@@ -32,7 +32,7 @@ use ringleader_model::{
     Cause, Confidence, Culprit, Evidence, Finding, Impact, NcclProcess, SourceKind, Weight,
 };
 
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use crate::told::{Told, add_culprit, who};
 use ringleader_correlate::Scene;
 
@@ -41,7 +41,6 @@ pub(super) static RULE: Rule = Rule {
     id: "nccl-version-mismatch",
     title: "ranks load different NCCL releases",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog],
     doc: include_str!("nccl_version_mismatch.rs"),
     check,
 };

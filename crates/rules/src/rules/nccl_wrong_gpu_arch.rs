@@ -24,7 +24,7 @@
 
 use ringleader_model::{Cause, Impact};
 
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Outcome, Rule};
 use crate::told::{Told, found};
 use ringleader_correlate::Scene;
 
@@ -33,7 +33,6 @@ pub(super) static RULE: Rule = Rule {
     id: "nccl-wrong-gpu-arch",
     title: "no code for this GPU",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog],
     doc: include_str!("nccl_wrong_gpu_arch.rs"),
     check,
 };

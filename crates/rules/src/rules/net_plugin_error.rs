@@ -26,7 +26,7 @@
 
 use ringleader_model::{Cause, Impact};
 
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Outcome, Rule};
 use crate::told::{Told, found};
 use ringleader_correlate::Scene;
 
@@ -35,7 +35,6 @@ pub(super) static RULE: Rule = Rule {
     id: "net-plugin-error",
     title: "the network plugin fails",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog],
     doc: include_str!("net_plugin_error.rs"),
     check,
 };

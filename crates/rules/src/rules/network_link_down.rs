@@ -23,7 +23,7 @@ use ringleader_model::{Cause, Confidence, Impact, RankSet, Weight};
 
 use crate::drafting;
 use crate::hardware::link_down;
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::{NcclLine, Scene};
 
 /// The rule.
@@ -31,7 +31,6 @@ pub(super) static RULE: Rule = Rule {
     id: "network-link-down",
     title: "a node's interface lost its link in mid-run",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::Ring, Input::FlightRecorder, Input::Ras, Input::KernelLog],
     doc: include_str!("network_link_down.rs"),
     check,
 };

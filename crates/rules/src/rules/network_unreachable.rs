@@ -22,9 +22,10 @@ use ringleader_model::{
 };
 
 use crate::drafting;
-use crate::rule::{Draft, Input, Outcome, Rule};
-use ringleader_correlate::calls::track::View;
+use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::process::condition::ProcessState;
+use ringleader_correlate::process::fate::Fate;
+use ringleader_correlate::track::View;
 use ringleader_correlate::waits::inside::{self, Broken};
 use ringleader_correlate::{Member, Scene};
 
@@ -33,14 +34,6 @@ pub(super) static RULE: Rule = Rule {
     id: "network-unreachable",
     title: "a node stopped answering on the network",
     since: "0.1",
-    reads: &[
-        Input::Ring,
-        Input::Ras,
-        Input::TorchLog,
-        Input::Processes,
-        Input::NcclLog,
-        Input::FlightRecorder,
-    ],
     doc: include_str!("network_unreachable.rs"),
     check,
 };
@@ -106,12 +99,9 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
     for front in waits.all_in.iter().filter_map(|at| waits.fronts.get(*at)) {
         let Some(group) = scene.ledger().groups().get(front.group) else { continue };
         let answers = |member: usize| {
-            let condition = group.rank(member).and_then(|r| scene.condition(r));
-            condition.is_none_or(|c| {
-                let stands =
-                    matches!(c.state, Some((ProcessState::Stopped | ProcessState::Uninterruptible, _)));
-                !stands && c.absent.is_none() && c.exit.is_none()
-            })
+            let Some(rank) = group.rank(member) else { return true };
+            let is_halted = scene.fate(rank).is_some_and(Fate::is_halted);
+            !is_halted && scene.condition(rank).is_none_or(|c| c.absent.is_none() && c.exit.is_none())
         };
         let launched = inside::members(group, front).iter().any(|i| i.op.stage() == RingStage::Launched);
         let broken: Vec<Broken> = inside::broken_pairs(group, front)

@@ -34,7 +34,7 @@ use ringleader_model::{
     StoreEvent, TorchEvent, Weight,
 };
 
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use crate::told::{add_culprit, found, who};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::tools::shown;
@@ -44,7 +44,6 @@ pub(super) static RULE: Rule = Rule {
     id: "no-route",
     title: "no route to a peer",
     since: "0.1",
-    reads: &[Input::Network, Input::NcclLog, Input::TorchLog],
     doc: include_str!("no_route.rs"),
     check,
 };

@@ -31,8 +31,8 @@ use ringleader_knowledge::xid;
 use ringleader_model::{Cause, Cite, Confidence, Impact, KernelEventKind, SourceKind, Weight, Xid};
 
 use crate::gpu_state::{Proof, Shown, failed_test, graded, is_card, with};
-use crate::hardware::{Both, Seen, follows};
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::hardware::{Both, SWITCH_TAKES_LINKS_S, Seen, follows};
+use crate::rule::{Draft, Outcome, Rule};
 use crate::told::{Told, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::gpus::{SeenGpu, Use};
@@ -42,7 +42,6 @@ pub(super) static RULE: Rule = Rule {
     id: "nvlink-error",
     title: "NVLink failed",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog, Input::KernelLog, Input::Gpus],
     doc: include_str!("nvlink_error.rs"),
     check,
 };
@@ -67,7 +66,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     if let Some(first) = both.seen().and_then(Seen::first) {
         // A switch that fails takes the links of its GPUs along.
         let by_switch = |e: &ringleader_model::KernelEvent| matches!(&e.kind, KernelEventKind::Sxid(s) if s.fatal == Some(true));
-        if follows(scene, first, 30.0, false, by_switch) {
+        if follows(scene, first, SWITCH_TAKES_LINKS_S, false, by_switch) {
             draft = draft.weight(Weight::Echo);
         }
         if far_end(first.event) {
@@ -97,6 +96,7 @@ fn advise(draft: Draft) -> Draft {
 /// GPUs with fewer links up than others of their kind in the same output.
 fn fewer_links(scene: &Scene<'_>) -> Option<Draft> {
     let mut all: Vec<(&SeenGpu<'_>, String)> = Vec::new();
+    let mut counts: Vec<(&SeenGpu<'_>, String)> = Vec::new();
     let n_up = |g: &SeenGpu<'_>| g.row.links.iter().filter(|l| l.active == Some(true)).count();
     let tells = |g: &SeenGpu<'_>| g.row.links.iter().any(|l| l.active.is_some());
     for gpus in scene.gpus().tables() {
@@ -121,15 +121,17 @@ fn fewer_links(scene: &Scene<'_>) -> Option<Draft> {
                     [one] => format!(" (link {one} is inactive)"),
                     some => format!(" (links {} are inactive)", some.join(", ")),
                 };
-                all.push((gpu, format!("{mine} NVLinks are up, its peers have {most}{which}")));
+                let count = format!("{mine} NVLinks are up, its peers have {most}");
+                all.push((gpu, format!("{count}{which}")));
+                counts.push((gpu, count));
             }
         }
     }
     let shown = Shown::from(scene, all)?;
-    let why = shown.evidence().next().map_or(String::new(), |e| e.text);
-    let why =
-        why.split_once(": ").map_or("", |(_, why)| why).split(" (").next().unwrap_or_default().to_owned();
-    Some(shown.draft(&RULE, Cause::NvlinkError, Proof::Broken, format!("{}: {why}", shown.who())))
+    // Which links are down stands in the citation.
+    let first = counts.iter().find(|(gpu, _)| shown.first().is_some_and(|first| std::ptr::eq(first, *gpu)));
+    let title = format!("{}: {}", shown.who(), first.map_or("", |(_, count)| count));
+    Some(shown.draft(&RULE, Cause::NvlinkError, Proof::Broken, title))
 }
 
 /// One GPU that reaches none of the others as they reach each other (`topo -m`).

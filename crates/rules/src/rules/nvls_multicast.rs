@@ -27,7 +27,7 @@
 
 use ringleader_model::{Cause, Impact};
 
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Outcome, Rule};
 use crate::told::{Told, found};
 use ringleader_correlate::Scene;
 
@@ -36,7 +36,6 @@ pub(super) static RULE: Rule = Rule {
     id: "nvls-multicast",
     title: "NVLink SHARP multicast failed",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog],
     doc: include_str!("nvls_multicast.rs"),
     check,
 };

@@ -29,7 +29,7 @@ use ringleader_model::{Cause, Cite, Evidence, Fact, Impact, KernelEventKind, Sou
 
 use crate::gpu_state::{Proof, graded};
 use crate::hardware::{Seen, outcome};
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::gpus::Use;
 
@@ -38,7 +38,6 @@ pub(super) static RULE: Rule = Rule {
     id: "nvswitch-error",
     title: "an NVSwitch failed",
     since: "0.1",
-    reads: &[Input::KernelLog, Input::Gpus],
     doc: include_str!("nvswitch_error.rs"),
     check,
 };

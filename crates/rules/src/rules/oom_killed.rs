@@ -25,20 +25,21 @@
 //!
 //! Linux mm/oom_kill.c; slurmstepd task/cgroup; Ray memory monitor.
 
+use ringleader_knowledge::program::launches;
+use ringleader_knowledge::signal::{SIGKILL, is_exit_by};
 use ringleader_model::{Cause, Impact, KernelEventKind, OomKill, Rank, Severity, Weight};
 
 use crate::hardware::{Both, Seen};
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Outcome, Rule};
 use crate::told::{Told, found};
 use ringleader_correlate::Scene;
-use ringleader_correlate::said::kernel::Bond;
+use ringleader_correlate::machine::kernel::Bond;
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
     id: "oom-killed",
     title: "host memory ran out",
     since: "0.1",
-    reads: &[Input::TorchLog, Input::KernelLog],
     doc: include_str!("oom_killed.rs"),
     check,
 };
@@ -72,7 +73,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let a_rank_was_killed = scene
             .conditions()
             .all()
-            .any(|(_, c)| c.exit.as_ref().is_some_and(|e| matches!(e.code, -9 | 137)));
+            .any(|(_, c)| c.exit.as_ref().is_some_and(|e| is_exit_by(e.code, SIGKILL)));
         draft = match (seen.bond(), a_rank_was_killed) {
             (Bond::Time, true) | (Bond::Untold, _) => draft.weight(Weight::Derived),
             (_, true) => draft.severity(Severity::Warning),
@@ -102,9 +103,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
     found(draft)
 }
 
-fn is_launcher(event: &ringleader_correlate::said::kernel::KernelStatement<'_>) -> bool {
-    let launchers = ["torchrun", "deepspeed", "accelerate", "srun", "slurmstepd", "mpirun"];
-    matches!(&event.event.kind, KernelEventKind::OomKill(k) if launchers.contains(&&*k.name))
+fn is_launcher(event: &ringleader_correlate::machine::kernel::KernelStatement<'_>) -> bool {
+    matches!(&event.event.kind, KernelEventKind::OomKill(k) if launches(&k.name))
 }
 
 /// `rank 1 (python3, pid 7) at the memory limit of its cgroup, with 64.0 GiB`.

@@ -22,7 +22,7 @@
 use ringleader_model::{Cause, Impact};
 
 use crate::drafting;
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::calls::align::Fault;
 
@@ -31,7 +31,6 @@ pub(super) static RULE: Rule = Rule {
     id: "op-mismatch",
     title: "ranks call different kinds of collective at the same place",
     since: "0.1",
-    reads: &[Input::FlightRecorder, Input::Ring, Input::NcclLog, Input::TorchLog],
     doc: include_str!("op_mismatch.rs"),
     check,
 };

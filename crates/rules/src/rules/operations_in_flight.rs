@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use ringleader_model::{Cause, Confidence, Impact, RankSet, Severity, Weight};
 
 use crate::drafting;
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 
 /// The rule.
@@ -31,7 +31,6 @@ pub(super) static RULE: Rule = Rule {
     id: "operations-in-flight",
     title: "what every rank was in at the end",
     since: "0.3",
-    reads: &[Input::Ring],
     doc: include_str!("operations_in_flight.rs"),
     check,
 };

@@ -32,27 +32,21 @@ use std::fmt::Write as _;
 use ringleader_knowledge::xid::{self, Class, Grade, Kills};
 use ringleader_model::{Cause, Confidence, KernelEvent, KernelEventKind, Need, Weight, Xid};
 
-use crate::hardware::{Seen, follows, gpu_of, outcome};
+use crate::hardware::{ONE_FAULT_S, Seen, follows, gpu_of, outcome};
 use crate::health;
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::said::kernel::{Bond, KernelStatement};
+use ringleader_correlate::machine::kernel::{Bond, KernelStatement};
 
 /// See the module.
 pub(super) static RULE: Rule = Rule {
     id: "other-xid",
     title: "an Xid that ends a job and has no rule of its own",
     since: "0.1",
-    reads: &[Input::KernelLog],
     doc: include_str!("other_xid.rs"),
     check,
 };
 
-/// Numbers that other rules read.
-const OF_OTHER_RULES: [u16; 22] =
-    [13, 31, 32, 46, 48, 62, 64, 74, 79, 80, 94, 95, 109, 110, 119, 120, 140, 143, 155, 158, 161, 167];
-/// Stopped hardware, which has a rule too.
-const SEC2_HALT: u16 = 169;
 /// NVLink 5: what they mean stands in a sub-code.
 const NVLINK5: std::ops::RangeInclusive<u16> = 144..=150;
 /// The driver says what the GPU needs now.
@@ -66,15 +60,13 @@ static CAUSES: [(u16, Cause, &str); 4] = [
 ];
 /// `Channel stopped`: what is left when a program is ended, for whatever reason.
 const CHANNEL_STOPPED: u16 = 43;
-/// How long one fault makes numbers.
-const FOLLOWS_S: f64 = 600.0;
 /// Questions of one job.
 const MAX_NEEDS: usize = 4;
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let Some(seen) = Seen::xids(scene, ends_a_job)
         .filter(Seen::is_bound)
-        .and_then(|s| s.without(|e| follows(scene, e, FOLLOWS_S, true, |root| is_root_of(root, e.event))))
+        .and_then(|s| s.without(|e| follows(scene, e, ONE_FAULT_S, true, |root| is_root_of(root, e.event))))
     else {
         return Outcome::Clear;
     };
@@ -122,8 +114,7 @@ fn code(event: &KernelEvent) -> Option<u16> {
 
 /// An Xid without a rule of its own after which a job does not go on, or a device is not as it must be.
 fn ends_a_job(x: &Xid) -> bool {
-    if OF_OTHER_RULES.contains(&x.code)
-        || x.code == SEC2_HALT
+    if xid::get(x.code).is_some_and(|row| !row.rule.is_empty())
         || x.fatal == Some(false)
         || x.caused_by.is_some()
     {
@@ -162,7 +153,7 @@ fn is_root_of(root: &KernelEvent, event: &KernelEvent) -> bool {
 }
 
 fn has_rule(n: u16) -> bool {
-    OF_OTHER_RULES.contains(&n) || n == SEC2_HALT || CAUSES.iter().any(|(own, ..)| *own == n)
+    xid::get(n).is_some_and(|row| !row.rule.is_empty()) || CAUSES.iter().any(|(own, ..)| *own == n)
 }
 
 /// What the table says of it, as an open question.

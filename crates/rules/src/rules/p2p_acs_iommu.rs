@@ -28,7 +28,7 @@ use std::collections::BTreeSet;
 use ringleader_model::{Cause, Impact, KernelEventKind, PciAddress};
 
 use crate::hardware::{Both, Seen};
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Outcome, Rule};
 use crate::told::{Told, found};
 use ringleader_correlate::Scene;
 
@@ -37,7 +37,6 @@ pub(super) static RULE: Rule = Rule {
     id: "p2p-acs-iommu",
     title: "peer memory cannot be mapped",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog, Input::KernelLog],
     doc: include_str!("p2p_acs_iommu.rs"),
     check,
 };

@@ -28,7 +28,7 @@
 
 use ringleader_model::{Category, Cause, Confidence, Evidence, Impact, Severity};
 
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use crate::told::{Told, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::gpus;
@@ -38,7 +38,6 @@ pub(super) static RULE: Rule = Rule {
     id: "p2p-unsupported",
     title: "GPUs without peer access",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog, Input::Gpus],
     doc: include_str!("p2p_unsupported.rs"),
     check,
 };

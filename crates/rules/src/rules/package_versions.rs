@@ -32,7 +32,7 @@ use ringleader_model::{
 };
 
 use crate::health;
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use crate::told::found;
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::tools::shown;
@@ -42,7 +42,6 @@ pub(super) static RULE: Rule = Rule {
     id: "package-versions",
     title: "hosts have different releases of NCCL installed",
     since: "0.1",
-    reads: &[Input::System, Input::NcclLog],
     doc: include_str!("package_versions.rs"),
     check,
 };

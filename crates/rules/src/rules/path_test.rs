@@ -30,7 +30,7 @@ use ringleader_model::{
     Weight,
 };
 
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use crate::told::{found, got_going};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::tools::shown;
@@ -40,7 +40,6 @@ pub(super) static RULE: Rule = Rule {
     id: "path-test",
     title: "a host of the job cannot be reached",
     since: "0.1",
-    reads: &[Input::Network, Input::NcclLog, Input::TorchLog],
     doc: include_str!("path_test.rs"),
     check,
 };

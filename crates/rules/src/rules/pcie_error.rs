@@ -35,10 +35,10 @@ use ringleader_model::{
 };
 
 use crate::gpu_state::{Proof, Shown, failed_test, with};
-use crate::hardware::{Seen, follows, is_lost_gpu, is_xid, outcome};
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::hardware::{CHANNELS_STOP_S, Seen, follows, is_lost_gpu, is_own, is_xid, outcome};
+use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::said::kernel::{Bond, KernelStatement};
+use ringleader_correlate::machine::kernel::{Bond, KernelStatement};
 use ringleader_correlate::who::gpus::SeenGpu;
 
 /// See the module.
@@ -46,12 +46,9 @@ pub(super) static RULE: Rule = Rule {
     id: "pcie-error",
     title: "PCIe lost data or a link",
     since: "0.1",
-    reads: &[Input::KernelLog, Input::Gpus],
     doc: include_str!("pcie_error.rs"),
     check,
 };
-
-const CODES: [u16; 3] = [32, 80, 167];
 
 fn check(scene: &Scene<'_>) -> Outcome {
     with(said_by_kernel(scene), degraded(scene).or_else(|| replaying(scene)).into_iter().chain(tested(scene)))
@@ -64,9 +61,7 @@ fn degraded(scene: &Scene<'_>) -> Option<Draft> {
         all.extend(gpus.iter().filter_map(|gpu| Some((gpu, less_than_peers(gpu.row, gpus)?))));
     }
     let shown = Shown::from(scene, all)?;
-    let why = shown.evidence().next().map_or(String::new(), |e| e.text);
-    let why = why.split_once(": ").map_or("", |(_, why)| why).to_owned();
-    let title = format!("the PCIe link of {}: {why}", shown.who());
+    let title = format!("the PCIe link of {}: {}", shown.who(), shown.why());
     let draft = shown.draft(&RULE, Cause::PcieError, Proof::Slow, title).category(Category::Performance);
     Some(advise_link(draft))
 }
@@ -211,11 +206,13 @@ fn said_by_kernel(scene: &Scene<'_>) -> Outcome {
             error.severity != PcieSeverity::Corrected && !error.bits.iter().any(|b| &**b == "ACSViol")
         }
         KernelEventKind::PcieLinkDown => true,
-        _ => is_xid(e.event, &CODES),
+        _ => is_own(&RULE, e.event),
     });
     // A program's own fault stops its channels with such numbers too.
     let Some(seen) = seen.and_then(|s| {
-        s.without(|e| is_xid(e.event, &[32]) && follows(scene, e, 10.0, true, |root| is_xid(root, &[13, 31])))
+        s.without(|e| {
+            is_xid(e.event, &[32]) && follows(scene, e, CHANNELS_STOP_S, true, |root| is_xid(root, &[13, 31]))
+        })
     }) else {
         return Outcome::Clear;
     };

@@ -25,7 +25,7 @@
 
 use ringleader_model::{Cause, Confidence, Finding, Impact, PciDevice, Severity, SourceKind, SystemFact};
 
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use crate::told::add_culprit;
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::tools::shown;
@@ -35,7 +35,6 @@ pub(super) static RULE: Rule = Rule {
     id: "pcie-width",
     title: "a device has lost PCIe lanes",
     since: "0.1",
-    reads: &[Input::System, Input::NcclLog],
     doc: include_str!("pcie_width.rs"),
     check,
 };

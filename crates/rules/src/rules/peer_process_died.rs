@@ -24,8 +24,9 @@ use ringleader_model::{
 };
 
 use crate::drafting;
-use crate::rule::{Draft, Input, Outcome, Rule};
-use ringleader_correlate::process::condition::ProcessState;
+use crate::rule::{Draft, Outcome, Rule};
+use ringleader_correlate::process::condition::{Condition, ProcessState};
+use ringleader_correlate::process::fate::Fate;
 use ringleader_correlate::{Member, Scene};
 
 /// The rule.
@@ -33,7 +34,6 @@ pub(super) static RULE: Rule = Rule {
     id: "peer-process-died",
     title: "a rank is gone and nothing tells why",
     since: "0.1",
-    reads: &[Input::TorchLog, Input::NcclLog, Input::Ras, Input::FlightRecorder],
     doc: include_str!("peer_process_died.rs"),
     check,
 };
@@ -138,14 +138,9 @@ fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
     for suspect in scene.suspects() {
         let Some(rank) = suspect.node.rank() else { continue };
         let condition = scene.condition(rank);
-        let dead =
-            condition.and_then(|c| c.state.as_ref()).filter(|(state, _)| *state == ProcessState::Zombie);
-        let gone = dead.is_some()
-            || condition.is_some_and(|c| {
-                c.absent.is_some()
-                    || c.comm_closed.is_some() && c.stand.is_none()
-                    || c.ras_missing.is_some() && c.state.is_none()
-            });
+        let fate = scene.fate(rank);
+        let is_seen_gone = fate.is_some_and(Fate::is_gone);
+        let gone = is_seen_gone || fate.is_some_and(Fate::is_cut_off);
         let silent = suspect.weak
             && condition.is_none_or(|c| {
                 c.state.is_none() && c.stand.is_none() && c.timed_out.is_none() && c.exit.is_none()
@@ -158,18 +153,13 @@ fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
             continue;
         }
         // RAS calls exited, stopped and cut-off processes all the same.
-        let seen_to_be_gone = dead.is_some()
-            || condition.is_some_and(|c| c.absent.is_some() || c.comm_closed.is_some() && c.stand.is_none());
-        let how = match (seen_to_be_gone, gone) {
+        let how = match (is_seen_gone, gone) {
             (true, _) => "is gone",
             (false, true) => "does not answer RAS: it has exited, is stopped or is cut off",
             (false, false) => "left no record",
         };
-        let signs = condition
-            .into_iter()
-            .flat_map(|c| [&c.absent, &c.ras_missing, &c.comm_closed])
-            .flatten()
-            .cloned();
+        let signs = condition.map(Condition::signs_of_leaving).unwrap_or_default();
+        let dead = condition.and_then(|c| c.state.as_ref()).filter(|(s, _)| *s == ProcessState::Zombie);
         findings.extend(
             drafting::from_suspect(
                 scene,
@@ -184,7 +174,7 @@ fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
                     suspect.awaited_in
                 ),
             )
-            .at_most(if seen_to_be_gone { Confidence::High } else { Confidence::Medium })
+            .at_most(if is_seen_gone { Confidence::High } else { Confidence::Medium })
             .weight(Weight::Symptom)
             .confidence(if gone { Confidence::Medium } else { Confidence::Low })
             .evidence(signs)
@@ -235,7 +225,7 @@ fn gone_within(scene: &Scene<'_>) -> Vec<Finding> {
 
 /// `ChildFailedError` without a table: some rank failed, and which is not told.
 fn bare_launcher_failure(scene: &Scene<'_>) -> Option<Finding> {
-    if scene.conditions().has_failure_table {
+    if scene.conditions().has_failure_table() {
         return None;
     }
     let statement = scene.statements().find(|s| matches!(s.event, TorchEvent::LauncherFailed { .. }))?;

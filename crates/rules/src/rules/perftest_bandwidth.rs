@@ -28,7 +28,7 @@ use ringleader_model::{
     Cause, Confidence, Host, Impact, NetFact, Perftest, Severity, SourceKind, plain_word,
 };
 
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::tools::shown;
 
@@ -37,7 +37,6 @@ pub(super) static RULE: Rule = Rule {
     id: "perftest-bandwidth",
     title: "an RDMA path is slower than its port",
     since: "0.1",
-    reads: &[Input::Network, Input::NcclLog],
     doc: include_str!("perftest_bandwidth.rs"),
     check,
 };

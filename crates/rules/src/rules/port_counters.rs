@@ -31,7 +31,7 @@ use ringleader_model::{
     SourceKind, Weight,
 };
 
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::tools::{shown, uses};
 
@@ -40,7 +40,6 @@ pub(super) static RULE: Rule = Rule {
     id: "port-counters",
     title: "errors of a port grow",
     since: "0.1",
-    reads: &[Input::Network, Input::NcclLog],
     doc: include_str!("port_counters.rs"),
     check,
 };

@@ -30,7 +30,7 @@ use ringleader_model::{
     Cause, Cite, Culprit, Evidence, Impact, Pid, SourceKind, StoreEvent, TorchEvent, Who,
 };
 
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Outcome, Rule};
 use crate::told::{Told, add_culprit, found, who};
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::messages::{Claim, Voice};
@@ -41,7 +41,6 @@ pub(super) static RULE: Rule = Rule {
     id: "port-in-use",
     title: "the rendezvous port is taken",
     since: "0.1",
-    reads: &[Input::TorchLog, Input::NcclLog, Input::Network, Input::Processes],
     doc: include_str!("port_in_use.rs"),
     check,
 };

@@ -31,7 +31,7 @@ use ringleader_model::{
     plain_word,
 };
 
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::tools::{VerbsUser, shown, uses};
 
@@ -40,7 +40,6 @@ pub(super) static RULE: Rule = Rule {
     id: "port-state",
     title: "a port in use is down or slow",
     since: "0.1",
-    reads: &[Input::Network, Input::NcclLog],
     doc: include_str!("port_state.rs"),
     check,
 };

@@ -18,6 +18,8 @@
 //! # References
 //! Python faulthandler; signal(7).
 
+use ringleader_knowledge::program::trains;
+use ringleader_knowledge::signal::{SIGABRT, SIGBUS, Signal};
 use ringleader_model::{
     Cause, Confidence, Evidence, Fact, Impact, KernelEventKind, Need, Rank, SourceKind, ThreadStack,
     TorchEvent, Weight,
@@ -25,51 +27,38 @@ use ringleader_model::{
 
 use crate::drafting;
 use crate::hardware::Seen;
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::calls::track::Node;
+use ringleader_correlate::machine::kernel::Bond;
 use ringleader_correlate::process::condition;
-use ringleader_correlate::said::kernel::Bond;
+use ringleader_correlate::process::fate::End;
+use ringleader_correlate::track::Node;
 
 /// The rule.
 pub(super) static RULE: Rule = Rule {
     id: "process-crashed",
     title: "a rank crashed by itself",
     since: "0.1",
-    reads: &[Input::TorchLog, Input::KernelLog],
     doc: include_str!("process_crashed.rs"),
     check,
 };
-
-/// Signals that a process brings on itself, with the words a crash report uses for them.
-const OWN_SIGNALS: [(i64, &str, &str); 5] = [
-    (11, "SIGSEGV", "Segmentation fault"),
-    (7, "SIGBUS", "Bus error"),
-    (8, "SIGFPE", "Floating"),
-    (4, "SIGILL", "Illegal instruction"),
-    (6, "SIGABRT", "Aborted"),
-];
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
     let seen = Seen::of(scene, |e| match &e.event.kind {
         // Any program of a machine may crash: without a rank only one that could be of a job counts.
         KernelEventKind::Crash { name, .. } | KernelEventKind::MemoryFailure { name, .. } => {
-            e.culprit.rank.is_some() || e.bond == Bond::Alone && may_be_of_a_job(name)
+            e.culprit.rank.is_some() || e.bond == Bond::Alone && trains(name)
         }
         _ => false,
     });
     let kernels: Vec<_> = seen.filter(Seen::is_bound).map_or_else(Vec::new, |s| s.events().to_vec());
     let of_rank = |rank| kernels.iter().find(move |e| e.culprit.rank == rank);
-    for (rank, condition) in scene.conditions().all() {
-        let Some(exit) = &condition.exit else { continue };
-        let signal = if exit.code < 0 { exit.code.saturating_neg() } else { exit.code - 128 };
-        let Some((number, name, words)) = OWN_SIGNALS.iter().find(|(n, ..)| *n == signal) else { continue };
-        // The watchdog aborts its own process: that is what a timeout looks like from outside.
-        if *number == 6 && (condition.timed_out.is_some() || anybody_timed_out(scene)) {
-            continue;
-        }
-        let report = crash_report(scene, rank, words, *number == 6);
+    for (rank, fate) in scene.fates().all() {
+        let End::Crashed(signal) = fate.end() else { continue };
+        let name = signal.name;
+        let is_root = scene.condition(rank).and_then(|c| c.exit.as_ref()).is_some_and(|e| e.is_root);
+        let report = crash_report(scene, rank, signal);
         let frames = report.as_ref().map(|(threads, _)| condition::crash_frames(threads)).unwrap_or_default();
         let place = ringleader_model::user_frame(frames);
         let mut draft = Draft::new(
@@ -78,14 +67,14 @@ fn check(scene: &Scene<'_>) -> Outcome {
             format!("{} crashed with {name}{}", drafting::rank(rank), drafting::at(place)),
         )
         .weight(Weight::Stated)
-        .confidence(if exit.is_root || report.is_some() { Confidence::High } else { Confidence::Medium })
+        .confidence(if is_root || report.is_some() { Confidence::High } else { Confidence::Medium })
         .culprits(drafting::culprits(scene, &[Node::Rank(rank)], place))
-        .evidence([exit.evidence.clone()]);
+        .evidence(fate.evidence().iter().cloned());
         if let Some((_, evidence)) = report {
             draft = draft.evidence([evidence.clone()]);
         }
         draft = draft.evidence(of_rank(Some(rank)).map(|e| e.evidence()));
-        if *number == 7 {
+        if signal.number == SIGBUS {
             // A write into shared memory that is not there: shm-full has the proof.
             if scene.has_tight_shm(scene.roster().culprit_rank(rank).host.as_ref()) {
                 draft = draft.weight(Weight::Derived);
@@ -168,33 +157,21 @@ fn host_failed(scene: &Scene<'_>) -> Outcome {
     }])
 }
 
-/// Names of programs that ranks run as, at most 15 characters.
-fn may_be_of_a_job(name: &str) -> bool {
-    ["python", "pt_", "ray", "torch", "nccl", "cuda", "mpi", "train", "all_reduce", "vllm"]
-        .iter()
-        .any(|p| name.to_ascii_lowercase().starts_with(p))
-}
-
-fn anybody_timed_out(scene: &Scene<'_>) -> bool {
-    scene.conditions().all().any(|(_, c)| c.timed_out.is_some())
-}
-
 /// The crash report of a rank: its own, or the only one of its kind that names no rank.
 fn crash_report<'s>(
     scene: &'s Scene<'_>,
     rank: Rank,
-    words: &str,
-    is_abort: bool,
+    signal: &Signal,
 ) -> Option<(&'s [ThreadStack], Evidence)> {
     if let Some((_, threads, evidence)) = &scene.condition(rank)?.crash {
         return Some((threads, evidence.clone()));
     }
-    if is_abort {
+    if signal.number == SIGABRT {
         return None;
     }
     let mut unclaimed = scene.case().observations.iter().filter_map(|o| match &o.fact {
         Fact::Torch(TorchEvent::Crash { reason, threads, .. })
-            if o.who.rank.is_none() && reason.contains(words) =>
+            if o.who.rank.is_none() && reason.contains(signal.first_word()) =>
         {
             let evidence = Evidence { cite: o.cite, text: o.text.to_string(), kind: SourceKind::TorchLog };
             Some((threads.as_slice(), evidence))

@@ -20,44 +20,31 @@
 //! # References
 //! torch elastic error table; signal(7).
 
+use ringleader_knowledge::signal::{SIGKILL, is_exit_by};
 use ringleader_model::{
     Cause, Confidence, Evidence, Finding, Impact, Rank, SourceKind, TorchEvent, WallTime, Weight,
 };
 
 use crate::drafting;
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::said::kernel::Coverage;
+use ringleader_correlate::machine::kernel::Coverage;
+use ringleader_correlate::process::fate::{End, Killer, has_escalated};
 
 /// The rule.
 pub(super) static RULE: Rule = Rule {
     id: "process-killed",
     title: "a rank was killed from outside",
     since: "0.1",
-    reads: &[Input::TorchLog, Input::KernelLog, Input::System],
     doc: include_str!("process_killed.rs"),
     check,
 };
 
-/// SIGKILL, as Python and as a shell count it.
-const KILLED: [i64; 2] = [-9, 137];
-
 fn check(scene: &Scene<'_>) -> Outcome {
-    // A launcher that loses patience kills by itself: then somebody else failed first.
-    let escalated = scene
-        .statements()
-        .any(|s| matches!(s.event, TorchEvent::ClosingSignal { signal, .. } if signal.contains("KILL")));
     let mut findings = Vec::new();
-    for (rank, condition) in scene.conditions().all() {
-        let Some(exit) = condition.exit.as_ref().filter(|e| KILLED.contains(&e.code)) else { continue };
-        // Then the kernel's out-of-memory killer did it, which is a cause of its own.
+    for (rank, fate) in scene.fates().all() {
+        let End::Killed { by: Killer::Outside, is_root } = fate.end() else { continue };
         let host = scene.roster().culprit_rank(rank).host;
-        if escalated && !exit.is_root
-            || scene.kernel().oom_killed(rank)
-            || scene.group_kills(host.as_ref()).next().is_some()
-        {
-            continue;
-        }
         let kernel = killed_at(scene, rank).and_then(|at| scene.kernel().coverage(host.as_ref(), at));
         let ends_before = kernel.and_then(|k| k.missing());
         let pid = drafting::pid_of(scene, rank);
@@ -68,10 +55,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 format!("{} was killed with SIGKILL from outside", drafting::rank(rank)),
             )
             .weight(Weight::Stated)
-            .confidence(if exit.is_root { Confidence::High } else { Confidence::Medium })
+            .confidence(if is_root { Confidence::High } else { Confidence::Medium })
             .at_most(if ends_before.is_some() { Confidence::Medium } else { Confidence::High })
             .culprit(scene.roster().culprit_rank(rank))
-            .evidence([exit.evidence.clone()])
+            .evidence(fate.evidence().iter().cloned())
             .evidence(kernel.filter(Coverage::reaches_past).map(silence))
             .evidence(
                 scene
@@ -99,7 +86,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             .build(),
         );
     }
-    if findings.is_empty() && !escalated {
+    if findings.is_empty() && !has_escalated(scene.case()) {
         findings.extend(nameless(scene));
     }
     Outcome::from_findings(findings)
@@ -109,7 +96,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
 /// pid.
 fn nameless(scene: &Scene<'_>) -> Option<Finding> {
     let exit = scene.statements().find(|s| {
-        let is_killed = matches!(s.event, TorchEvent::ChildExit { exit_code } if KILLED.contains(exit_code));
+        let is_killed =
+            matches!(s.event, TorchEvent::ChildExit { exit_code } if is_exit_by(*exit_code, SIGKILL));
         is_killed && scene.roster().culprit(&s.observation.who).rank.is_none()
     })?;
     let who = &exit.observation.who;
@@ -136,7 +124,7 @@ fn killed_at(scene: &Scene<'_>, rank: Rank) -> Option<WallTime> {
     scene.statements().find_map(|s| {
         let killed = match s.event {
             TorchEvent::ChildExit { exit_code } | TorchEvent::ChildFailure { exit_code, .. } => {
-                KILLED.contains(exit_code)
+                is_exit_by(*exit_code, SIGKILL)
             }
             _ => false,
         };

@@ -20,16 +20,15 @@
 use ringleader_model::{Cause, Confidence, Impact, Weight};
 
 use crate::drafting;
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::process::condition::ProcessState;
+use ringleader_correlate::process::fate::{Fate, Life};
 
 /// The rule.
 pub(super) static RULE: Rule = Rule {
     id: "process-stopped",
     title: "a rank is stopped",
     since: "0.1",
-    reads: &[Input::Processes, Input::FlightRecorder, Input::Ras, Input::Stacks],
     doc: include_str!("process_stopped.rs"),
     check,
 };
@@ -37,7 +36,9 @@ pub(super) static RULE: Rule = Rule {
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
     for (rank, condition) in scene.conditions().all() {
-        let Some((ProcessState::Stopped, seen)) = &condition.state else { continue };
+        if scene.fate(rank).map(Fate::life) != Some(Life::Stopped) {
+            continue;
+        }
         let suspect = scene.suspects().iter().find(|s| s.node.rank() == Some(rank));
         let place = condition.stand.as_ref().and_then(|s| s.place());
         let title = format!(
@@ -49,12 +50,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let mut draft = Draft::new(RULE.id, Cause::ProcessStopped, title)
             .weight(Weight::Stated)
             .confidence(if suspect.is_some() { Confidence::High } else { Confidence::Medium })
-            .culprits(drafting::culprits(
-                scene,
-                &[ringleader_correlate::calls::track::Node::Rank(rank)],
-                place,
-            ))
-            .evidence([seen.clone()])
+            .culprits(drafting::culprits(scene, &[ringleader_correlate::track::Node::Rank(rank)], place))
+            .evidence(condition.state.iter().map(|(_, seen)| seen.clone()))
             .evidence(condition.stand_failure.iter().map(|(_, e)| e.clone()))
             .evidence(condition.stand.iter().map(|s| s.evidence.clone()));
         if let Some(suspect) = suspect {

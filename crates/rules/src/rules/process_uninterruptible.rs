@@ -24,17 +24,16 @@ use ringleader_model::{Cause, Confidence, Host, Impact, KernelEventKind, Need, S
 use crate::drafting;
 use crate::hardware::{Seen, storage};
 use crate::health;
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::process::condition::ProcessState;
-use ringleader_correlate::said::kernel::Bond;
+use ringleader_correlate::machine::kernel::Bond;
+use ringleader_correlate::process::fate::{Fate, Life};
 
 /// The rule.
 pub(super) static RULE: Rule = Rule {
     id: "process-uninterruptible",
     title: "a rank hangs in the kernel",
     since: "0.1",
-    reads: &[Input::Processes, Input::FlightRecorder, Input::Ras, Input::Stacks, Input::KernelLog],
     doc: include_str!("process_uninterruptible.rs"),
     check,
 };
@@ -42,7 +41,10 @@ pub(super) static RULE: Rule = Rule {
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
     for (rank, condition) in scene.conditions().all() {
-        let Some((ProcessState::Uninterruptible, seen)) = &condition.state else { continue };
+        if scene.fate(rank).map(Fate::life) != Some(Life::Blocked) {
+            continue;
+        }
+        let Some((_, seen)) = &condition.state else { continue };
         // One sample is ordinary during disk reads: somebody must wait for this rank.
         let Some(suspect) = scene.suspects().iter().find(|s| s.node.rank() == Some(rank)) else { continue };
         let place = condition.stand.as_ref().and_then(|s| s.place());
@@ -55,11 +57,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let draft = Draft::new(RULE.id, Cause::ProcessUninterruptible, title)
             .weight(Weight::Stated)
             .confidence(Confidence::High)
-            .culprits(drafting::culprits(
-                scene,
-                &[ringleader_correlate::calls::track::Node::Rank(rank)],
-                place,
-            ))
+            .culprits(drafting::culprits(scene, &[ringleader_correlate::track::Node::Rank(rank)], place))
             .evidence([seen.clone()])
             .evidence(condition.stand_failure.iter().map(|(_, e)| e.clone()))
             .evidence(condition.stand.iter().map(|s| s.evidence.clone()))
@@ -109,7 +107,7 @@ fn stays(scene: &Scene<'_>) -> Option<ringleader_model::Finding> {
     let draft = Draft::new(RULE.id, Cause::ProcessUninterruptible, title)
         .weight(Weight::Derived)
         .at_most(Confidence::Medium)
-        .culprits(drafting::culprits(scene, &[ringleader_correlate::calls::track::Node::Rank(rank)], None))
+        .culprits(drafting::culprits(scene, &[ringleader_correlate::track::Node::Rank(rank)], None))
         .evidence([seen.clone(), still.evidence()]);
     let host = scene.roster().culprit_rank(rank).host;
     with_storage(scene, draft, host.as_ref())

@@ -31,7 +31,7 @@ use ringleader_model::{Cause, Confidence, Culprit, Impact, Rank, RankSet, Weight
 
 use crate::drafting;
 use crate::launch::{self, Contradiction};
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use crate::told::Told;
 use ringleader_correlate::said::watcher::StandStill;
 use ringleader_correlate::{Claim, Scene};
@@ -43,7 +43,6 @@ pub(super) static RULE: Rule = Rule {
     id: "rank-env-misconfigured",
     title: "ranks and process counts do not fit",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog, Input::Environment, Input::Watch],
     doc: include_str!("rank_env_misconfigured.rs"),
     check,
 };

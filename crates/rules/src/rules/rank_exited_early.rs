@@ -19,25 +19,18 @@
 //! # References
 //! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide.
 
-use ringleader_model::{Cause, Confidence, Impact, Rank, SourceKind, Weight};
+use ringleader_model::{Cause, Confidence, Impact, Weight};
 
 use crate::drafting;
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Outcome, Rule};
 use ringleader_correlate::Scene;
+use ringleader_correlate::process::fate::End;
 
 /// The rule.
 pub(super) static RULE: Rule = Rule {
     id: "rank-exited-early",
     title: "a rank ended normally while its peers still communicate",
     since: "0.1",
-    reads: &[
-        Input::Ring,
-        Input::Processes,
-        Input::Ras,
-        Input::NcclLog,
-        Input::TorchLog,
-        Input::FlightRecorder,
-    ],
     doc: include_str!("rank_exited_early.rs"),
     check,
 };
@@ -46,34 +39,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
     for suspect in scene.suspects() {
         let Some(rank) = suspect.node.rank() else { continue };
-        let Some(condition) = scene.condition(rank) else { continue };
-        if condition.exit.as_ref().is_some_and(|e| e.code != 0)
-            || condition.crash.is_some()
-            || condition.exception.is_some()
-        {
-            continue;
-        }
-        if condition.state.is_some() || condition.stand.is_some() || condition.timed_out.is_some() {
-            continue;
-        }
-        let unlisted = scene.conditions().has_failure_table && peers_are_listed(scene, rank);
-        // Its end must be seen by someone: the process list, RAS, or its own log; and nothing may call it a failure.
-        let signs: Vec<_> = [&condition.absent, &condition.ras_missing, &condition.comm_closed]
-            .into_iter()
-            .flatten()
-            .cloned()
-            .collect();
-        // An abort alone is what torch does on any way out, an exception's too.
-        let destroyed = condition
-            .comm_closed
-            .as_ref()
-            .is_some_and(|e| e.kind == SourceKind::Ring || e.text.contains("Destroy"));
-        let orderly = destroyed
-            || unlisted && !signs.is_empty()
-            || condition.comm_closed.is_some() && condition.absent.is_some();
-        if signs.is_empty() || !orderly {
-            continue;
-        }
+        let Some(fate) = scene.fate(rank).filter(|fate| fate.end() == End::InOrder) else { continue };
         let place = suspect.last_place.as_ref();
         findings.extend(
             drafting::from_suspect(
@@ -91,7 +57,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             )
             .weight(Weight::Stated)
             .confidence(Confidence::Medium)
-            .evidence(signs)
+            .evidence(fate.evidence().iter().cloned())
             .advise(
                 Impact::Harmless,
                 "let the ranks agree on stopping (all_reduce a flag) before any of them leaves the loop",
@@ -100,16 +66,6 @@ fn check(scene: &Scene<'_>) -> Outcome {
         );
     }
     Outcome::from_findings(findings)
-}
-
-/// The launcher of its node listed others, so it would have listed this rank had it failed.
-fn peers_are_listed(scene: &Scene<'_>, rank: Rank) -> bool {
-    let host = scene.roster().by_rank(rank).and_then(|m| m.host.clone());
-    scene.conditions().all().any(|(other, c)| {
-        other != rank
-            && c.exit.is_some()
-            && (host.is_none() || scene.roster().by_rank(other).and_then(|m| m.host.clone()) == host)
-    })
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ use ringleader_model::{
 
 use crate::drafting;
 use crate::launch::{self, CITATIONS, Differs, MAX_LOCAL, MAX_WORLD, Started, differs};
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::watcher::StandStill;
 
@@ -38,7 +38,6 @@ pub(super) static RULE: Rule = Rule {
     id: "ranks-never-met",
     title: "ranks that wait for each other at the start cannot meet",
     since: "0.3",
-    reads: &[Input::Watch, Input::Environment],
     doc: include_str!("ranks_never_met.rs"),
     check,
 };
@@ -234,7 +233,7 @@ fn other_interface(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Starte
 
 #[cfg(test)]
 mod tests {
-    use ringleader_model::{Cause, Fact, Pid, SourceKind, WatchEvent, WatchedStall, Who};
+    use ringleader_model::{Cause, Fact, Pid, SourceKind, StallShape, WatchEvent, WatchedStall, Who};
 
     use super::RULE;
     use crate::diagnose;
@@ -251,7 +250,7 @@ mod tests {
             since_ns: START_NS,
             after_ns: 610_000_000_000,
             expected_ns: 600_000_000_000,
-            shape: shape.into(),
+            shape: if shape == "start" { StallShape::Start } else { StallShape::Other },
             text: "no communicator yet".into(),
             suspects: suspects.iter().copied().map(ringleader_model::Rank).collect(),
             ..WatchedStall::default()

@@ -26,7 +26,7 @@
 
 use ringleader_model::{Cause, Confidence, Impact, Weight};
 
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Outcome, Rule};
 use crate::told::{Told, found, reads_variable};
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::gid;
@@ -36,7 +36,6 @@ pub(super) static RULE: Rule = Rule {
     id: "routing-or-rail",
     title: "no path between two NICs",
     since: "0.1",
-    reads: &[Input::NcclLog],
     doc: include_str!("routing_or_rail.rs"),
     check,
 };

@@ -28,7 +28,7 @@ use ringleader_model::{Cause, GpuRow, Impact};
 
 use crate::gpu_state::{Proof, Shown, failed_test};
 use crate::hardware::{Seen, outcome};
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 
 /// See the module.
@@ -36,16 +36,13 @@ pub(super) static RULE: Rule = Rule {
     id: "row-remap-failure",
     title: "the GPU cannot replace a bad row of its memory",
     since: "0.1",
-    reads: &[Input::KernelLog, Input::Gpus],
     doc: include_str!("row_remap_failure.rs"),
     check,
 };
 
-const CODES: [u16; 2] = [64, 161];
-
 fn check(scene: &Scene<'_>) -> Outcome {
     let shown = Shown::of(scene, |gpu| beyond_repair(gpu.row));
-    let draft = match (Seen::xids(scene, |x| CODES.contains(&x.code)), shown) {
+    let draft = match (Seen::own(scene, &RULE), shown) {
         (Some(seen), shown) => {
             let title = format!("{} could not remap a bad row of its memory", seen.gpu());
             let draft = seen.draft(&RULE, Cause::RowRemapFailure, title);

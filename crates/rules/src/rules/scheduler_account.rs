@@ -29,13 +29,14 @@
 
 use std::collections::BTreeSet;
 
+use ringleader_knowledge::signal::{SIGKILL, is_exit_by};
 use ringleader_model::{
     Cause, Confidence, Culprit, Evidence, Finding, Host, Impact, Need, Observation, SchedulerEvent,
-    SchedulerKind, Severity, SourceKind, SystemFact, Weight, plain_word,
+    SchedulerKind, Severity, SourceKind, SystemFact, Weight, hostlist, plain_word,
 };
 
 use crate::health;
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use crate::told;
 use ringleader_correlate::Scene;
 use ringleader_correlate::when::year::in_year;
@@ -46,13 +47,10 @@ pub(super) static RULE: Rule = Rule {
     id: "scheduler-account",
     title: "the scheduler ended the job",
     since: "0.1",
-    reads: &[Input::Scheduler, Input::System, Input::TorchLog],
     doc: include_str!("scheduler_account.rs"),
     check,
 };
 
-/// SIGKILL, as Python, a shell and Slurm count it.
-const KILLED: [i64; 2] = [-9, 137];
 /// Citations of one finding.
 const CITATIONS: usize = 4;
 
@@ -91,7 +89,8 @@ fn ended_by_signal(scene: &Scene<'_>) -> Option<Finding> {
         _ => false,
     };
     let (observation, event, host) = all_events(scene).find_map(|(o, e)| {
-        let is_killed = e.kind == SchedulerKind::Failed && e.exit_code == Some(137);
+        let is_killed = e.kind == SchedulerKind::Failed
+            && e.exit_code.is_some_and(|code| is_exit_by(code.into(), SIGKILL));
         let is_whole = e.scheduler.as_ref() == "Kubernetes" && e.n_containers.is_none_or(|n| n == 1);
         let is_ours = is_killed && is_whole && !is_after(e) && scene.precedes_job(e.ended_at) != Some(true);
         Some((o, e, host_of(scene, e).filter(|_| is_ours)?))
@@ -122,7 +121,9 @@ fn out_of_time(scene: &Scene<'_>) -> Outcome {
     let hosts = scene.hosts();
     let limit = all_events(scene).map(|(_, e)| e).find(|e| {
         let is_here = hosts.is_empty()
-            || e.node.as_deref().is_some_and(|nodes| hosts.iter().all(|host| is_in(nodes, host)));
+            || e.node
+                .as_deref()
+                .is_some_and(|nodes| hosts.iter().all(|host| hostlist::contains(nodes, host)));
         e.kind == SchedulerKind::TimeLimit
             && is_here
             && !of_other_jobs.contains(job_of(&e.subject))
@@ -147,7 +148,7 @@ fn killed(scene: &Scene<'_>, host: Option<&Host>) -> Vec<(Culprit, Evidence)> {
         .conditions()
         .all()
         .filter_map(|(rank, c)| {
-            let exit = c.exit.as_ref().filter(|e| KILLED.contains(&e.code))?;
+            let exit = c.exit.as_ref().filter(|e| is_exit_by(e.code, SIGKILL))?;
             let culprit = scene.roster().culprit_rank(rank);
             scene.may_be_on(host, culprit.host.as_ref()).then(|| (culprit, exit.evidence.clone()))
         })
@@ -176,7 +177,7 @@ fn other_jobs<'a>(scene: &Scene<'a>) -> BTreeSet<&'a str> {
         .filter(|e| e.scheduler.as_ref() == "Slurm" && !e.subject.is_empty() && !e.subject.contains('.'));
     let with_nodes: Vec<(&str, &str)> =
         jobs.filter_map(|e| Some((&*e.subject, e.node.as_deref()?))).collect();
-    let fits = |nodes: &str| !hosts.is_empty() && hosts.iter().all(|host| is_in(nodes, host));
+    let fits = |nodes: &str| !hosts.is_empty() && hosts.iter().all(|host| hostlist::contains(nodes, host));
     let number = |id: &str| {
         let digits = id.bytes().take_while(u8::is_ascii_digit).count();
         id.get(..digits).and_then(|d| d.parse::<u64>().ok())
@@ -189,37 +190,6 @@ fn other_jobs<'a>(scene: &Scene<'a>) -> BTreeSet<&'a str> {
         .map(|(_, e)| job_of(&e.subject))
         .filter(|id| !id.is_empty() && *id != newest)
         .collect()
-}
-
-/// Whether a list of nodes, `node[0-1,7],gpu3`, has a host, with or without its domain.
-fn is_in(nodes: &str, host: &str) -> bool {
-    let host = host.split('.').next().unwrap_or(host);
-    let mut depth = 0_u32;
-    let mut parts = nodes.split(|c: char| {
-        match c {
-            '[' => depth += 1,
-            ']' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        c == ',' && depth == 0
-    });
-    parts.any(|part| {
-        let Some((prefix, rest)) = part.split_once('[') else { return part == host };
-        let Some((ranges, suffix)) = rest.split_once(']') else { return false };
-        let Some(middle) = host.strip_prefix(prefix).and_then(|h| h.strip_suffix(suffix)) else {
-            return false;
-        };
-        ranges.split(',').any(|range| {
-            let (from, to) = range.split_once('-').unwrap_or((range, range));
-            let number = |n: &str| n.parse::<u64>().ok();
-            // `node[08-12]` keeps its zeros.
-            let is_wide = middle.len() >= from.len() && (from.starts_with('0') || !middle.starts_with('0'));
-            match (number(from), number(middle), number(to)) {
-                (Some(from), Some(n), Some(to)) => (is_wide || middle == "0") && (from..=to).contains(&n),
-                _ => false,
-            }
-        })
-    })
 }
 
 /// The host of the job that an event names: its node, or a pod whose name is its host's.
@@ -362,7 +332,7 @@ fn group_killed(scene: &Scene<'_>) -> Option<Finding> {
 mod tests {
     use ringleader_model::{MemoryGroup, SchedulerEvent, SchedulerKind, Severity, SystemFact, WallTime};
 
-    use super::{RULE, is_in};
+    use super::RULE;
     use crate::rule::Outcome;
     use crate::trial::{Stage, Trial as _};
     use ringleader_correlate::Scene;
@@ -484,22 +454,6 @@ mod tests {
         };
         assert!(asks(SchedulerKind::TimeLimit));
         assert!(!asks(SchedulerKind::Completed));
-    }
-
-    #[test]
-    fn lists_of_nodes() {
-        for (nodes, host, expected) in [
-            ("node[0-1]", "node1", true),
-            ("node[0-1]", "node1.cluster", true),
-            ("node[0-1]", "node2", false),
-            ("gpu[08-12,20],cpu1", "gpu09", true),
-            ("gpu[08-12,20],cpu1", "gpu20", true),
-            ("gpu[08-12,20],cpu1", "gpu9", false),
-            ("gpu[08-12,20],cpu1", "cpu1", true),
-            ("node1", "node10", false),
-        ] {
-            assert_eq!(is_in(nodes, host), expected, "{nodes} {host}");
-        }
     }
 
     #[test]

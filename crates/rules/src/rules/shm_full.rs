@@ -26,19 +26,13 @@
 
 use ringleader_model::{Cause, Impact};
 
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Outcome, Rule};
 use crate::told::{Told, found};
 use ringleader_correlate::Scene;
 
 /// See the module.
-pub(super) static RULE: Rule = Rule {
-    id: "shm-full",
-    title: "/dev/shm is full",
-    since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog],
-    doc: include_str!("shm_full.rs"),
-    check,
-};
+pub(super) static RULE: Rule =
+    Rule { id: "shm-full", title: "/dev/shm is full", since: "0.1", doc: include_str!("shm_full.rs"), check };
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let Some(told) = Told::of(scene, Cause::ShmFull) else { return Outcome::Clear };

@@ -24,7 +24,7 @@
 
 use ringleader_model::{Cause, Impact};
 
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Outcome, Rule};
 use crate::told::{Told, found};
 use ringleader_correlate::Scene;
 
@@ -33,7 +33,6 @@ pub(super) static RULE: Rule = Rule {
     id: "shm-permission",
     title: "/dev/shm may not be written",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog],
     doc: include_str!("shm_permission.rs"),
     check,
 };

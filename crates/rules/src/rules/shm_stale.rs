@@ -25,7 +25,7 @@
 use ringleader_model::Cause;
 
 use crate::drafting;
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Outcome, Rule};
 use crate::told::{Told, found};
 use ringleader_correlate::Scene;
 
@@ -34,7 +34,6 @@ pub(super) static RULE: Rule = Rule {
     id: "shm-stale",
     title: "left-over shared-memory segments",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog],
     doc: include_str!("shm_stale.rs"),
     check,
 };

@@ -25,13 +25,14 @@
 //!
 //! NVIDIA/nccl src/misc/shmutils.cc (segments are unlinked once both sides have them); tmpfs(5); docker run --shm-size.
 
+use ringleader_knowledge::signal::{SIGBUS, is_exit_by};
 use ringleader_model::{
     Cause, Confidence, Culprit, Finding, Impact, ListedFile, Listing, Mount, Observation, Severity,
     SourceKind, SystemFact, Weight,
 };
 
 use crate::drafting;
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use crate::told::got_going;
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::tools::{is_full, is_small, shown};
@@ -41,13 +42,9 @@ pub(super) static RULE: Rule = Rule {
     id: "shm-state",
     title: "/dev/shm is full or closed",
     since: "0.1",
-    reads: &[Input::System],
     doc: include_str!("shm_state.rs"),
     check,
 };
-
-/// SIGBUS, as Python and as a shell count it: what a write into a full tmpfs ends with.
-const BUS_ERROR: [i64; 2] = [-7, 135];
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings: Vec<Finding> = Vec::new();
@@ -85,7 +82,8 @@ fn bus_errors<'s>(scene: &'s Scene<'_>) -> Vec<(Culprit, &'s ringleader_model::E
         .conditions()
         .all()
         .filter_map(|(rank, c)| {
-            let exit = c.exit.as_ref().filter(|e| BUS_ERROR.contains(&e.code))?;
+            // What a write into a full tmpfs ends with.
+            let exit = c.exit.as_ref().filter(|e| is_exit_by(e.code, SIGBUS))?;
             Some((scene.roster().culprit_rank(rank), &exit.evidence))
         })
         .collect()

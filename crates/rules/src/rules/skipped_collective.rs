@@ -26,11 +26,11 @@
 use ringleader_model::{Cause, Confidence, Evidence, Finding, Impact, RankSet, SourceKind, Weight};
 
 use crate::drafting;
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::calls::align::Fault;
-use ringleader_correlate::calls::track::{Group, View};
-use ringleader_correlate::calls::track::{Node, node};
+use ringleader_correlate::track::{Group, View};
+use ringleader_correlate::track::{Node, node};
 use ringleader_correlate::waits::graph::FrontKind;
 use ringleader_correlate::waits::suspects;
 
@@ -39,7 +39,6 @@ pub(super) static RULE: Rule = Rule {
     id: "skipped-collective",
     title: "a rank left out a collective that its peers call",
     since: "0.1",
-    reads: &[Input::FlightRecorder, Input::Ring, Input::NcclLog, Input::TorchLog],
     doc: include_str!("skipped_collective.rs"),
     check,
 };

@@ -20,14 +20,16 @@
 //! # References
 //! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide.
 
+use ringleader_knowledge::place::is_file_work;
 use ringleader_model::{Cause, Confidence, Impact, Need, Rank, Weight};
 
 use crate::drafting;
 use crate::hardware::storage;
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::calls::track::{self, View};
 use ringleader_correlate::process::condition::{Busy, Condition, ProcessState};
+use ringleader_correlate::process::fate::Fate;
+use ringleader_correlate::track::{self, View};
 use ringleader_correlate::waits::graph::Waits;
 use ringleader_correlate::waits::suspects::Suspect;
 
@@ -36,7 +38,6 @@ pub(super) static RULE: Rule = Rule {
     id: "stuck-outside-collective",
     title: "a rank is alive but stands outside any collective",
     since: "0.1",
-    reads: &[Input::Stacks, Input::Ring, Input::FlightRecorder, Input::Ras, Input::NcclLog, Input::KernelLog],
     doc: include_str!("stuck_outside_collective.rs"),
     check,
 };
@@ -47,18 +48,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
     for suspect in scene.suspects() {
         let Some(rank) = suspect.node.rank() else { continue };
         let condition = scene.condition(rank);
-        let dead = condition.is_some_and(|c| {
-            c.absent.is_some()
-                || c.comm_closed.is_some() && c.stand.is_none()
-                || c.exit
-                    .as_ref()
-                    .is_some_and(|e| !matches!(e.code, -15 | -6 | -9) || e.code == -9 && e.is_root)
-                || c.crash.as_ref().is_some_and(|(reason, ..)| &**reason != "Aborted")
-                || matches!(
-                    c.state,
-                    Some((ProcessState::Stopped | ProcessState::Zombie | ProcessState::Uninterruptible, _))
-                )
-        });
+        let fate = scene.fate(rank);
+        let dead = fate.is_some_and(|f| f.is_gone() || f.is_halted() || f.failed_by_itself());
         if dead || scene.has_parted(suspect.node) {
             continue;
         }
@@ -71,8 +62,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             continue;
         }
         // Ended only by the launcher, after the others had failed: it lived until then.
-        let outlived =
-            condition.and_then(|c| c.exit.as_ref()).is_some_and(|e| matches!(e.code, -15 | -9) && !e.is_root);
+        let outlived = fate.is_some_and(Fate::outlived_others);
         let alive = stand.is_some()
             || outlived
             || condition.is_some_and(|c| c.state.is_some() || c.timed_out.is_some() || c.ring_live.is_some());
@@ -166,14 +156,6 @@ fn counts_alone_say_so(scene: &Scene<'_>, suspect: &Suspect) -> bool {
     answers
         && !suspect.views.iter().any(|view| view.knows_ends())
         && scene.waits().iter().filter(|w| w.view.knows_ends()).any(in_flight)
-}
-
-/// Functions of Python, torch and its loaders that read or write files, or wait for those that do.
-fn is_file_work(function: &str) -> bool {
-    let parts =
-        ["load", "save", "read", "write", "open", "fsync", "checkpoint", "fetch", "get_batch", "_next_data"];
-    let name = function.to_ascii_lowercase();
-    parts.iter().any(|part| name.contains(part))
 }
 
 /// Ranks inside a collective spin; one that sleeps while all that wait for it spin is not in it.

@@ -26,7 +26,7 @@
 use ringleader_model::{Cause, Cite, Impact, KernelEventKind, LimitKind, SourceKind};
 
 use crate::hardware::{Both, Seen};
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Outcome, Rule};
 use crate::told::{Told, found};
 use ringleader_correlate::Scene;
 
@@ -35,7 +35,6 @@ pub(super) static RULE: Rule = Rule {
     id: "too-many-open-files",
     title: "the open-files limit is too low",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog, Input::Limits, Input::KernelLog],
     doc: include_str!("too_many_open_files.rs"),
     check,
 };

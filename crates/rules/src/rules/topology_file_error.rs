@@ -24,7 +24,7 @@
 
 use ringleader_model::{Cause, Impact};
 
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Outcome, Rule};
 use crate::told::{Told, found};
 use ringleader_correlate::Scene;
 
@@ -33,7 +33,6 @@ pub(super) static RULE: Rule = Rule {
     id: "topology-file-error",
     title: "a topology XML is wrong",
     since: "0.1",
-    reads: &[Input::NcclLog],
     doc: include_str!("topology_file_error.rs"),
     check,
 };

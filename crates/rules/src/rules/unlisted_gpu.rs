@@ -31,7 +31,7 @@ use ringleader_model::{
 };
 
 use crate::gpu_state::{Proof, graded};
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use crate::told::add_culprit;
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::gpus::{SeenGpu, Use, of_address};
@@ -41,7 +41,6 @@ pub(super) static RULE: Rule = Rule {
     id: "unlisted-gpu",
     title: "a GPU on the bus that does not work",
     since: "0.1",
-    reads: &[Input::System, Input::Gpus, Input::KernelLog, Input::NcclLog],
     doc: include_str!("unlisted_gpu.rs"),
     check,
 };
@@ -128,7 +127,7 @@ fn unlisted(scene: &Scene<'_>, gpus: &[OnBus<'_>]) -> Option<Draft> {
         .culprit(Culprit { host, gpu: Some(first.address), ..Culprit::default() })
         .evidence(gone.iter().take(4).map(|g| g.evidence()))
         .evidence(list.first().map(|row| row.evidence(text)))
-        .evidence(not_started.take(2).map(ringleader_correlate::said::kernel::KernelStatement::evidence));
+        .evidence(not_started.take(2).map(ringleader_correlate::machine::kernel::KernelStatement::evidence));
     Some(advise(draft))
 }
 

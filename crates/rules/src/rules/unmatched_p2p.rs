@@ -22,9 +22,9 @@
 use ringleader_model::{Cause, Impact, Weight};
 
 use crate::drafting;
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::process::condition::ProcessState;
+use ringleader_correlate::process::fate::Life;
 use ringleader_correlate::waits::suspects::Suspect;
 
 /// The rule.
@@ -32,7 +32,6 @@ pub(super) static RULE: Rule = Rule {
     id: "unmatched-p2p",
     title: "a send without its receive, or the reverse",
     since: "0.1",
-    reads: &[Input::FlightRecorder, Input::Ring, Input::NcclLog, Input::TorchLog],
     doc: include_str!("unmatched_p2p.rs"),
     check,
 };
@@ -41,12 +40,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
     for suspect in scene.suspects().iter().filter(|s| s.in_p2p) {
         let condition = suspect.node.rank().and_then(|r| scene.condition(r));
-        let gone = condition.is_some_and(|c| {
-            c.absent.is_some()
-                || c.crash.as_ref().is_some_and(|(reason, ..)| &**reason != "Aborted")
-                || c.ras_missing.is_some() && c.state.is_none() && c.stand.is_none()
-                || c.exit.as_ref().is_some_and(|e| !matches!(e.code, 0 | -15 | -6))
-                || matches!(c.state, Some((ProcessState::Stopped | ProcessState::Uninterruptible, _)))
+        let fate = suspect.node.rank().and_then(|r| scene.fate(r));
+        let has_stack = condition.is_some_and(|c| c.stand.is_some());
+        let gone = fate.is_some_and(|f| {
+            f.life() == Life::Absent || f.is_halted() || f.failed() || f.is_cut_off() && !has_stack
         });
         // A stack without the frames of native code shows nobody inside; what a rank has in flight does.
         let stands_elsewhere = !suspect.is_inside

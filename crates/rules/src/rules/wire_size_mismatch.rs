@@ -27,7 +27,7 @@
 
 use ringleader_model::{Cause, Impact, Weight};
 
-use crate::rule::{Input, Outcome, Rule};
+use crate::rule::{Outcome, Rule};
 use crate::told::{Told, found};
 use ringleader_correlate::Scene;
 
@@ -36,7 +36,6 @@ pub(super) static RULE: Rule = Rule {
     id: "wire-size-mismatch",
     title: "the ends of a transfer disagree on its size",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog],
     doc: include_str!("wire_size_mismatch.rs"),
     check,
 };

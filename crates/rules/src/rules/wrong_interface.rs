@@ -33,7 +33,7 @@ use ringleader_model::{
     Weight,
 };
 
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use crate::told::{Told, add_culprit, got_going, who};
 use ringleader_correlate::{Scene, Statement};
 
@@ -42,7 +42,6 @@ pub(super) static RULE: Rule = Rule {
     id: "wrong-interface",
     title: "an interface that does not reach the peers",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::TorchLog],
     doc: include_str!("wrong_interface.rs"),
     check,
 };
@@ -136,7 +135,8 @@ fn gloo_text<'a>(statement: &Statement<'a>) -> Option<&'a str> {
     };
     let whole =
         if statement.observation.text.len() > text.len() { &*statement.observation.text } else { text };
-    (whole.contains("loo") || whole.contains("SO_ERROR")).then_some(whole)
+    let is_gloo = ["gloo", "Gloo", "GLOO", "loopback", "SO_ERROR"].iter().any(|word| whole.contains(word));
+    is_gloo.then_some(whole)
 }
 
 fn failed_on_loopback(text: &str) -> bool {

@@ -31,7 +31,7 @@ use ringleader_model::{
     BenchRun, Cause, Confidence, Evidence, Impact, Observation, SourceKind, SystemFact, Weight,
 };
 
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use crate::told::found;
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::tools::shown;
@@ -41,7 +41,6 @@ pub(super) static RULE: Rule = Rule {
     id: "wrong-results",
     title: "a known-answer test came out wrong",
     since: "0.1",
-    reads: &[Input::Bench, Input::System],
     doc: include_str!("wrong_results.rs"),
     check,
 };

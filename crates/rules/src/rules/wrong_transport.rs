@@ -35,7 +35,7 @@ use ringleader_model::{
     Severity, SourceKind, Weight,
 };
 
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use crate::told::{add_culprit, who};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::gpus;
@@ -45,7 +45,6 @@ pub(super) static RULE: Rule = Rule {
     id: "wrong-transport",
     title: "a slower transport than the hardware offers",
     since: "0.1",
-    reads: &[Input::NcclLog, Input::Gpus],
     doc: include_str!("wrong_transport.rs"),
     check,
 };

@@ -1,5 +1,7 @@
 //! Wall clock times as programs print them.
 
+use ringleader_model::Date;
+
 /// A moment, taken apart.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamp {
@@ -17,18 +19,11 @@ pub(crate) fn stamp(ns: i64) -> Stamp {
     let seconds = ns.div_euclid(1_000_000_000);
     let days = seconds.div_euclid(86_400);
     let of_day = seconds.rem_euclid(86_400) as u32;
-    // Days since 0000-03-01, in eras of 400 years.
-    let z = days + 719_468;
-    let era = z.div_euclid(146_097);
-    let doe = z.rem_euclid(146_097);
-    let yoe = (doe - doe / 1_460 + doe / 36_524 - doe / 146_096) / 365;
-    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
-    let mp = (5 * doy + 2) / 153;
-    let month = if mp < 10 { mp + 3 } else { mp - 9 };
+    let Date { year, month, day } = Date::from_days(days);
     Stamp {
-        year: yoe + era * 400 + i64::from(month <= 2),
+        year,
         month: month as u32,
-        day: (doy - (153 * mp + 2) / 5 + 1) as u32,
+        day: day as u32,
         hour: of_day / 3_600,
         minute: of_day / 60 % 60,
         second: of_day % 60,

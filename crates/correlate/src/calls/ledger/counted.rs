@@ -7,7 +7,7 @@ use ringleader_model::{
 };
 
 use super::Calls;
-use crate::calls::track::{Call, Group, Origin, P2p, Track, View};
+use crate::track::{Call, Group, Origin, P2p, Track, View};
 use crate::who::roster::Roster;
 
 /// Room for the members of all groups of one view together. A log may claim communicators of any size; those that find

@@ -6,8 +6,8 @@ use ringleader_model::{Case, Observation, OpKind, RingComm, RingRecord, SourceKi
 
 use super::Calls;
 use super::counted::{Room, name_world_ranks};
-use crate::calls::track::{Call, Group, Origin, P2p, Track, View};
 use crate::prepare::rings::rings;
+use crate::track::{Call, Group, Origin, P2p, Track, View};
 use crate::who::roster::Roster;
 
 pub(super) fn ring_groups<'a>(

@@ -88,6 +88,7 @@ impl<'a> Machine<'a> {
     }
 
     /// One opcode; false at STOP.
+    #[expect(clippy::too_many_lines, reason = "one arm for each opcode of the format")]
     fn step(&mut self) -> Result<bool, End> {
         let op = u8::from_le_bytes(self.take()?);
         let was_closed = std::mem::take(&mut self.is_closed);

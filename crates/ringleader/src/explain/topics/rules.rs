@@ -41,21 +41,7 @@ fn document(topic: &mut Topic, rule: &Rule) {
     topic.is_not.extend(section(&text, "What looks like it but is not"));
     topic.advice.extend(section(&text, "What to do"));
     topic.sources.extend(section(&text, "References"));
-    let reads: Vec<String> = rule.reads.iter().map(|input| words(&format!("{input:?}"))).collect();
-    topic.detail("read from", reads.join(", "));
     topic.detail("rule since", rule.since);
-}
-
-/// `FlightRecorder` as `flight recorder`.
-fn words(name: &str) -> String {
-    let mut out = String::new();
-    for c in name.chars() {
-        if c.is_uppercase() && !out.is_empty() {
-            out.push(' ');
-        }
-        out.extend(c.to_lowercase());
-    }
-    out
 }
 
 pub(in crate::explain) fn of_cause(cause: &cause::Row) -> Topic {

@@ -10,7 +10,7 @@ use super::RULE;
 use crate::drafting;
 use crate::rule::Draft;
 use ringleader_correlate::Scene;
-use ringleader_correlate::calls::track::Node;
+use ringleader_correlate::track::Node;
 
 /// One finding for each link, however often it was told of.
 pub(super) fn findings(scene: &Scene<'_>) -> Vec<Finding> {

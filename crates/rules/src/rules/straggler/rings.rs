@@ -2,20 +2,16 @@
 
 use ringleader_model::{Cause, Confidence, Evidence, Finding, Impact, Severity, SourceKind, Weight};
 
-use super::RULE;
+use super::{MIN_HABIT, MIN_LOST_SHARE, RULE};
 use crate::drafting;
 use crate::rule::Draft;
 use ringleader_correlate::Scene;
-use ringleader_correlate::calls::track::Node;
-use ringleader_correlate::calls::track::{Group, Track, View};
+use ringleader_correlate::track::Node;
+use ringleader_correlate::track::{Group, Track, View};
 use ringleader_correlate::waits::lateness::{self, Late, Of};
 
 /// Fewer late collectives than this are chance.
 const MIN_LATE: usize = 8;
-/// Share of them in which it is the same rank.
-const MIN_HABIT: f64 = 0.7;
-/// Share of their time that peers lose to it before it is worth a verdict.
-const MIN_LOST_SHARE: f64 = 0.15;
 
 /// The late rank of each group, if one is late by habit.
 pub(super) fn findings(scene: &Scene<'_>) -> Vec<Finding> {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use ringleader_model::{Evidence, RingOp, RingRecord, RingStage, SourceKind};
 
-use crate::calls::track::{Origin, Track};
+use crate::track::{Origin, Track};
 
 /// `12:03:04.1`, UTC.
 pub fn clock(ns: i64) -> String {

@@ -109,6 +109,37 @@ fn numbers(part: &str, inside: &str) -> Result<Vec<String>, String> {
     Ok(out)
 }
 
+/// Whether a list of nodes, `node[0-1,7],gpu3`, has a host, with or without its domain.
+pub fn contains(list: &str, host: &str) -> bool {
+    let host = host.split('.').next().unwrap_or(host);
+    let mut depth = 0_u32;
+    let mut parts = list.split(|c: char| {
+        match c {
+            '[' => depth += 1,
+            ']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    });
+    parts.any(|part| {
+        let Some((prefix, rest)) = part.split_once('[') else { return part == host };
+        let Some((ranges, suffix)) = rest.split_once(']') else { return false };
+        let Some(middle) = host.strip_prefix(prefix).and_then(|h| h.strip_suffix(suffix)) else {
+            return false;
+        };
+        ranges.split(',').any(|range| {
+            let (from, to) = range.split_once('-').unwrap_or((range, range));
+            let number = |n: &str| n.parse::<u64>().ok();
+            // `node[08-12]` keeps its zeros.
+            let is_wide = middle.len() >= from.len() && (from.starts_with('0') || !middle.starts_with('0'));
+            match (number(from), number(middle), number(to)) {
+                (Some(from), Some(n), Some(to)) => (is_wide || middle == "0") && (from..=to).contains(&n),
+                _ => false,
+            }
+        })
+    })
+}
+
 /// A name cut at one of its numbers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Frame<'a> {
@@ -198,7 +229,7 @@ fn ranges(numbers: &[(u64, &str)]) -> String {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 mod tests {
-    use super::{MAX_HOSTS, parse, print};
+    use super::{MAX_HOSTS, contains, parse, print};
 
     #[test]
     fn lists_are_taken_apart_as_slurm_does() {
@@ -230,6 +261,29 @@ mod tests {
             assert!(error.contains(why), "{text}: {error}");
         }
         assert_eq!(parse(&format!("n[1-{MAX_HOSTS}]")).unwrap().len(), MAX_HOSTS);
+    }
+
+    #[test]
+    fn a_list_has_its_hosts_with_or_without_their_domain() {
+        for (list, host, has) in [
+            ("node[0-1,7],gpu3", "node1", true),
+            ("node[0-1,7],gpu3", "node2", false),
+            ("node[0-1,7],gpu3", "gpu3.cluster", true),
+            ("node[08-12]", "node09", true),
+            ("node[08-12]", "node9", false),
+            ("node[0-1]", "node1", true),
+            ("node[0-1]", "node1.cluster", true),
+            ("node[0-1]", "node2", false),
+            ("gpu[08-12,20],cpu1", "gpu09", true),
+            ("gpu[08-12,20],cpu1", "gpu20", true),
+            ("gpu[08-12,20],cpu1", "gpu9", false),
+            ("gpu[08-12,20],cpu1", "cpu1", true),
+            ("node1", "node10", false),
+            ("n[8-12]-ib", "n10-ib", true),
+            ("n[8-12", "n10", false),
+        ] {
+            assert_eq!(contains(list, host), has, "{list} {host}");
+        }
     }
 
     #[test]

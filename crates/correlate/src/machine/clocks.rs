@@ -2,10 +2,11 @@
 //!
 //! It may be chance, hence a question and nothing more.
 
+use ringleader_knowledge::program::trains;
 use ringleader_knowledge::xid::{self, Kills};
 use ringleader_model::{KernelEventKind, PciAddress};
 
-use crate::said::kernel::{Bond, KernelLogs, KernelStatement, trains};
+use crate::machine::kernel::{Bond, KernelLogs, KernelStatement};
 use crate::when::failure::Failure;
 use crate::when::year::in_year;
 use crate::who::roster::Roster;

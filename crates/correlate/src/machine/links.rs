@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{Case, Fact, KernelEventKind, LinkMedium, LinkState, NetFact, NicTrouble, SourceId};
 
-use crate::said::kernel::{Bond, KernelLogs, KernelStatement};
+use crate::machine::kernel::{Bond, KernelLogs, KernelStatement};
 
 /// Uptime below which a link that was never up is still being set up, seconds.
 const SETTING_UP_US: u64 = 300_000_000;

@@ -6,6 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ringleader_knowledge::program::{is_beside, trains};
+use ringleader_knowledge::signal::{SIGKILL, is_exit_by};
 use ringleader_model::{
     Case, Culprit, Evidence, Fact, Host, KernelCoverage, KernelEvent, KernelEventKind, Observation,
     PciAddress, Pid, ProcessTable, Rank, SourceId, SourceKind, TorchEvent, WallTime, Who,
@@ -273,7 +275,7 @@ impl<'r> Join<'r> {
         // Where several nodes have the same numbers only the launcher's table tells the rank.
         let in_table = |exit: &Who| {
             let mut ranks = case.observations.iter().filter(|o| {
-                matches!(o.fact, Fact::Torch(TorchEvent::ChildFailure { exit_code: -9 | 137, .. }))
+                matches!(o.fact, Fact::Torch(TorchEvent::ChildFailure { exit_code, .. }) if is_exit_by(exit_code, SIGKILL))
                     && o.who.rank.is_some()
                     && o.who.pid == exit.pid
             });
@@ -281,7 +283,7 @@ impl<'r> Join<'r> {
             ranks.all(|o| o.who.rank == first.who.rank).then(|| first.who.clone())
         };
         let killed = case.observations.iter().filter_map(|o| match &o.fact {
-            Fact::Torch(TorchEvent::ChildExit { exit_code: -9 | 137 }) => {
+            Fact::Torch(TorchEvent::ChildExit { exit_code }) if is_exit_by(*exit_code, SIGKILL) => {
                 let who = if o.who.rank.is_none() && o.who.pid.is_some() { in_table(&o.who) } else { None };
                 Some((who.unwrap_or_else(|| o.who.clone()), o.at?))
             }
@@ -571,15 +573,6 @@ fn name_of(kind: &KernelEventKind) -> Option<&str> {
     (!name.is_empty() && !name.starts_with('<')).then_some(name)
 }
 
-/// Whether a process of that name may be a rank or its helper: Python and what its frameworks call their threads, and
-/// the programs of NCCL's own tests.
-pub(crate) fn trains(name: &str) -> bool {
-    const HEADS: &[&str] =
-        &["python", "pt_", "torchrun", "ray", "conda", "uv", "deepspeed", "accelerate", "jax", "cuda"];
-    let name = name.to_ascii_lowercase();
-    HEADS.iter().any(|head| name.starts_with(head)) || name.ends_with("_perf") || name.contains("train")
-}
-
 /// The process that an Xid names made the fault itself; of others it is whoever happened to ask or to suffer.
 fn names_culprit(kind: &KernelEventKind) -> bool {
     match kind {
@@ -589,28 +582,10 @@ fn names_culprit(kind: &KernelEventKind) -> bool {
     }
 }
 
-/// Programs that use a GPU beside a job, at most 15 characters.
-const BESIDE_JOBS: [&str; 14] = [
-    "Xorg",
-    "Xwayland",
-    "gnome-",
-    "kwin",
-    "plasmashell",
-    "firefox",
-    "chrome",
-    "jupyter",
-    "nvidia-smi",
-    "nvidia-persist",
-    "dcgm",
-    "nv-hostengine",
-    "nvtop",
-    "nvitop",
-];
-
 /// A fault that a display server, a browser or a monitor made itself.
 fn is_of_desktop(kind: &KernelEventKind) -> bool {
     let KernelEventKind::Xid(xid) = kind else { return false };
-    xid.name.as_deref().is_some_and(|name| BESIDE_JOBS.iter().any(|own| name.starts_with(own)))
+    xid.name.as_deref().is_some_and(is_beside)
 }
 
 fn is_of_gpu(kind: &KernelEventKind) -> bool {

@@ -1,0 +1,163 @@
+//! Members joined from whatever names two of their names together.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use super::*;
+use crate::staging::Stage;
+
+#[test]
+fn address_is_taken_from_the_bootstrap_line() {
+    assert_eq!(address_of("eth0:192.0.2.2<0>"), Some("192.0.2.2"));
+    assert_eq!(address_of("ib0:[fe80::1]<0>"), Some("fe80::1"));
+    assert_eq!(address_of("eth0"), None);
+}
+
+#[test]
+fn a_pid_on_two_hosts_means_nobody() {
+    let member = |host: &str, rank| Member {
+        rank: Some(Rank(rank)),
+        host: Some(host.into()),
+        pid: Some(Pid(7)),
+        ..Member::default()
+    };
+    let mut roster = Roster { members: vec![member("a", 0), member("b", 1)], ..Roster::default() };
+    roster.index();
+    let who = |host: Option<&str>| Who { pid: Some(Pid(7)), host: host.map(Host::from), ..Who::default() };
+    assert_eq!(roster.find(&who(None)), None);
+    assert_eq!(roster.find(&who(Some("b"))).and_then(|m| m.rank), Some(Rank(1)));
+}
+
+#[test]
+fn a_child_that_outlives_its_rank_is_not_the_rank() {
+    use ringleader_model::SourceKind;
+    let who = |pid: u32| Who { pid: Some(Pid(pid)), ..Who::rank(1) };
+    let watched = |job: Stage| {
+        job.push(SourceKind::Watch, Who::default(), Fact::Watch(WatchEvent::Ranks(vec![who(101), who(777)])))
+    };
+    let of_rank_1 = |job: Stage| {
+        let members = Roster::new(&job.case).members;
+        members.iter().filter(|m| m.rank == Some(Rank(1))).filter_map(|m| m.pid).collect::<Vec<_>>()
+    };
+    // The ring of rank 1 is that of process 101.
+    assert_eq!(of_rank_1(watched(Stage::job(2).rings(&["ar:9?", "ar:9"]))), [Pid(101)]);
+    assert_eq!(of_rank_1(watched(Stage::job(2)).rings(&["ar:9?", "ar:9"])), [Pid(101)]);
+    // Nobody has spoken yet.
+    assert_eq!(of_rank_1(watched(Stage::job(2))), [Pid(101), Pid(777)]);
+}
+
+#[test]
+fn of_several_attempts_the_last_is_the_rank() {
+    use ringleader_model::SourceKind;
+    // Rank 1 was process 101, whose ring is left, and is another now, with a smaller number.
+    let attempts = |began: u64, is_live: bool| {
+        let mut job = Stage::job(2).rings(&["ar:9?", "ar:9"]);
+        let second = job.case.observations.iter().find(|o| o.who.pid == Some(Pid(101))).cloned();
+        let mut second = second.filter(|o| matches!(o.fact, Fact::Ring(_))).unwrap();
+        second.who.pid = Some(Pid(55));
+        for (observation, (began, is_live)) in
+            job.case.observations.iter_mut().zip(std::iter::repeat((1_000, false)))
+        {
+            if let Fact::Ring(ring) = &mut observation.fact {
+                (ring.start_ticks, ring.is_live) = (began, is_live);
+            }
+        }
+        if let Fact::Ring(ring) = &mut second.fact {
+            (ring.start_ticks, ring.is_live) = (began, is_live);
+        }
+        job.case.observations.push(second);
+        job
+    };
+    let of_rank_1 = |job: &Stage| {
+        let roster = Roster::new(&job.case);
+        assert_eq!(roster.rank_of(Pid(101), None), Some(Rank(1)), "what it said is still its word");
+        roster.culprit_rank(Rank(1)).pid
+    };
+    assert_eq!(of_rank_1(&attempts(2_000, true)), Some(Pid(55)));
+    assert_eq!(of_rank_1(&attempts(2_000, false)), Some(Pid(55)));
+    // It is the older one.
+    assert_eq!(of_rank_1(&attempts(500, false)), Some(Pid(101)));
+    // The watcher names the newest alone, which has no ring yet.
+    let who = Who { pid: Some(Pid(777)), host: Some("node1".into()), ..Who::rank(1) };
+    let watched = attempts(2_000, false).push(
+        SourceKind::Watch,
+        Who::default(),
+        Fact::Watch(WatchEvent::Ranks(vec![who])),
+    );
+    assert_eq!(of_rank_1(&watched), Some(Pid(777)));
+}
+
+#[test]
+fn a_process_with_several_gpus_is_several_ranks() {
+    let mut job = Stage::job(2).rings(&["ar:9?"]);
+    for observation in &mut job.case.observations {
+        if let Fact::Ring(ring) = &mut observation.fact {
+            observation.who.rank = None;
+            let second = ringleader_model::RingComm { rank: Some(1), ..ring.comms.remove(0) };
+            ring.comms = vec![ringleader_model::RingComm { rank: Some(0), ..second.clone() }, second];
+        }
+    }
+    let roster = Roster::new(&job.case);
+    assert_eq!([0, 1].map(|rank| roster.culprit_rank(Rank(rank)).pid), [Some(Pid(100)); 2]);
+    assert_eq!(roster.rank_of(Pid(100), None), None);
+}
+
+#[test]
+fn who_spoke_need_not_be_all() {
+    let listed = |job: Stage| job.listing(Some(1), &[("RANK", "1")]);
+    let spoke = Stage::new().error_line(Some(0), "ValueError: boom");
+    assert_eq!(Roster::new(&listed(spoke).case).world_size, Some(2));
+    assert_eq!(Roster::new(&listed(Stage::new()).case).world_size, None);
+}
+
+#[test]
+fn a_rank_that_spoke_before_its_process_was_known() {
+    let spoke = |job: Stage| job.error_line(Some(1), "ValueError: boom");
+    let logged = |job: Stage| job.process("node1", 101, None);
+    let seen = |job: Stage| job.rings(&["ar:9", "ar:9"]);
+    let first = Roster::new(&seen(logged(spoke(Stage::job(2)))).case);
+    let last = Roster::new(&spoke(logged(seen(Stage::job(2)))).case);
+    assert_eq!(first.members, last.members);
+    assert_eq!(first.members.len(), 2);
+    assert_eq!(first.by_rank(Rank(1)).and_then(|m| m.pid), Some(Pid(101)));
+}
+
+#[test]
+fn children_inherit_the_rank() {
+    use ringleader_model::{Environment, EnvironmentForm, SourceKind};
+    let started = |job: Stage, rank, pid| {
+        let settings = Vec::new();
+        let environment =
+            Environment { form: EnvironmentForm::Process, settings, n_left_out: 0, is_whole: true };
+        let who =
+            Who { rank: Some(Rank(rank)), host: Some("node1".into()), pid: Some(Pid(pid)), ..Who::default() };
+        job.push(SourceKind::Environment, who, Fact::Environment(Box::new(environment)))
+    };
+    let of = |job: Stage| Roster::new(&job.case).rank_of(Pid(555), None);
+    let rings = || Stage::job(2).rings(&["ar:9", "ar:9"]);
+    // The rank itself is gone; its worker lives.
+    assert_eq!(of(started(started(rings(), 0, 100), 1, 555)), None);
+    // Rings of an attempt that is over; no rings at all.
+    assert_eq!(of(started(rings(), 1, 555)), Some(Rank(1)));
+    assert_eq!(of(started(started(Stage::job(2), 0, 100), 1, 555)), Some(Rank(1)));
+}
+
+#[test]
+fn the_order_of_files_decides_nothing() {
+    let job = Stage::job(3)
+        .process("node0", 100, Some(0))
+        .comm(0, 3, 0x1a, true)
+        .process("node0", 101, None)
+        .comm(1, 3, 0x3b, true)
+        .failed(2, -9, true)
+        .raised(Some(1), "KeyError", "'x'", &[])
+        .raised(Some(2), "KeyError", "'y'", &[])
+        .listing(Some(2), &[("RANK", "2")]);
+    let forward = Roster::new(&job.case);
+    let mut case = job.case;
+    case.observations.reverse();
+    let backward = Roster::new(&case);
+    assert_eq!(forward.members, backward.members);
+    assert!(forward.members.len() >= 3, "{:#?}", forward.members);
+    case.observations.rotate_left(2);
+    assert_eq!(forward.members, Roster::new(&case).members);
+}
