@@ -158,7 +158,9 @@ fn of_statement(who: &Who, event: &TorchEvent) -> (Strength, Member) {
     let own = member_of(who);
     match event {
         TorchEvent::ChildFailure { host, .. } => {
-            let host = own.host.or_else(|| host.as_deref().map(Host::from));
+            // `localhost` names no host: it would tell a machine from itself.
+            let named = own.host.or_else(|| host.as_deref().map(Host::from));
+            let host = telling_host(named.as_ref()).cloned();
             (Strength::Table, Member { host, ..member_of(who) })
         }
         TorchEvent::ChildExit { .. } => (Strength::Exit, own),
