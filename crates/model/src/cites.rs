@@ -44,8 +44,8 @@ fn of_said(said: &mut Said, visit: &mut impl FnMut(&mut Cite)) {
 }
 
 fn of_progress(progress: &mut Progress, visit: &mut impl FnMut(&mut Cite)) {
-    let Progress { last, ended, n_lines: _, n_steps: _, last_at: _ } = progress;
-    last.iter_mut().chain(ended).for_each(visit);
+    let Progress { before_last, last, ended, n_lines: _, n_steps: _, last_at: _ } = progress;
+    before_last.iter_mut().chain(last).chain(ended).for_each(visit);
 }
 
 fn of_environment(environment: &mut Environment, visit: &mut impl FnMut(&mut Cite)) {

@@ -77,6 +77,8 @@ pub struct Progress {
     pub n_lines: u32,
     /// Distinct steps among them, at most 2: one line repeated is no progress.
     pub n_steps: u32,
+    /// The step before the last one: what stands before it was followed by two steps.
+    pub before_last: Option<Cite>,
     /// The last of them.
     pub last: Option<Cite>,
     /// When it was printed.

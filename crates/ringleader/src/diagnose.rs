@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
-use ringleader_model::{Severity, Verdict};
+use ringleader_model::{Fact, Observation, Severity, Verdict};
 use ringleader_report::{markdown, text};
 use tempfile::TempDir;
 
@@ -87,7 +87,10 @@ impl Subcommand for DiagnoseArgs {
             Format::Text => text::render(&report, &self.look.look(detail)),
         };
         print(&text)?;
-        if !case.sources.iter().any(ringleader_rules::is_known) {
+        // Error statements and signs of progress are understood in text of any program.
+        let is_understood = |o: &Observation| matches!(o.fact, Fact::Said(_) | Fact::Progress(_));
+        let is_known = case.sources.iter().any(ringleader_rules::is_known);
+        if !is_known && !case.observations.iter().any(is_understood) {
             let n_files = case.sources.iter().filter(|source| !source.kinds.is_empty()).count();
             return Err(Failure::NoUsableEvidence { n_files });
         }

@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::statements::Stated;
 use ringleader_knowledge::message::Role;
-use ringleader_model::{Category, Cause, Cite, Fact, Finding, FormWeight, Need, Severity, Weight};
+use ringleader_model::{
+    Category, Cause, Cite, Fact, Finding, FormWeight, Need, Severity, SourceKind, Weight,
+};
 
 /// Statements that a report shows.
 const SHOWN: usize = 5;
@@ -46,6 +48,15 @@ pub(crate) fn unexplained<'s, 'a>(scene: &'s Scene<'a>, findings: &[Finding]) ->
     open
 }
 
+/// What is missing for a clean bill, in words.
+pub(crate) fn unproven(scene: &Scene<'_>) -> &'static str {
+    if scene.stacks().next().is_some() {
+        "stacks were taken, and nothing shows that the job goes on"
+    } else {
+        "nothing here was understood: no line speaks of failure, and none shows that a job goes on"
+    }
+}
+
 /// How one statement ends.
 pub(crate) fn account(scene: &Scene<'_>, stated: &Stated<'_>, findings: &[Finding]) -> Account {
     let decisive = |f: &&Finding| f.weight > Weight::Echo && f.severity > Severity::Info;
@@ -62,7 +73,7 @@ pub(crate) fn account(scene: &Scene<'_>, stated: &Stated<'_>, findings: &[Findin
     }
     // A word in a line of a low level, which no row knows, is chatter.
     let is_chatter = stated.rows.is_empty() && (stated.weight() < FormWeight::Strong || stated.is_warning());
-    if is_chatter || benign_claim(scene, stated) {
+    if is_chatter || benign_claim(scene, stated) || stated.was_overcome(scene.case()) {
         return Account::Harmless;
     }
     if findings.iter().filter(decisive).any(|f| f.severity == Severity::Error && follows(scene, stated, f)) {
@@ -156,12 +167,22 @@ fn line(stated: &Stated<'_>) -> String {
 }
 
 /// Signs that the job went on or ended well: steps that advance, or its own word that it is done; tables and logs of
-/// known kinds speak for themselves.
+/// known kinds speak for themselves. Stacks do not: they are taken of a job that somebody thinks hangs.
 pub(crate) fn shows_health(scene: &Scene<'_>) -> bool {
-    let is_known = scene.case().sources.iter().any(crate::health::is_known);
-    is_known
-        || scene.case().observations.iter().any(|o| match &o.fact {
-            Fact::Progress(progress) => progress.n_steps > 1 || progress.ended.is_some(),
-            _ => false,
-        })
+    let case = scene.case();
+    let goes_on = case.observations.iter().any(|o| match &o.fact {
+        Fact::Progress(progress) => progress.n_steps > 1 || progress.ended.is_some(),
+        _ => false,
+    });
+    let has = |kind| case.sources.iter().any(|s| s.kinds.contains(&kind));
+    // Records of operations tell by themselves whether the job goes on; `has_records` counts any log of NCCL's.
+    let has_calls = case.observations.iter().any(|o| match &o.fact {
+        Fact::Flight(_) | Fact::Ring(_) => true,
+        Fact::Nccl(log) => !log.calls.is_empty(),
+        _ => false,
+    });
+    if has(SourceKind::Stacks) && !has(SourceKind::NodeSnapshot) && !has_calls {
+        return case.observations.iter().any(|o| matches!(&o.fact, Fact::Progress(p) if p.ended.is_some()));
+    }
+    goes_on || case.sources.iter().any(crate::health::is_known)
 }

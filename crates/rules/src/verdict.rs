@@ -246,9 +246,7 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
             None if reported => {
                 "the kernel reports a fault of the machine, and nothing tells whether it is the job's".to_owned()
             }
-            None if unproven && open.is_empty() => {
-                "nothing here was understood: no line speaks of failure, and none shows that a job goes on".to_owned()
-            }
+            None if unproven && open.is_empty() => unexplained::unproven(scene).to_owned(),
             None => unexplained::summary(&open)
                 .unwrap_or_else(|| "the evidence does not single out a cause".to_owned()),
         },

@@ -283,7 +283,7 @@ impl<'a> Reader<'a> {
         }
         match strongest(heard) {
             Some((saying, text)) => self.push(observation, saying, text, Voice::Exception(exception)),
-            None if is_known(&own_text) => {}
+            None if is_known(&own_text) && !is_raised_by_user(exception) => {}
             None => {
                 self.own.push(OwnException {
                     observation,
@@ -339,6 +339,11 @@ fn is_known(text: &str) -> bool {
             }
         }
     })
+}
+
+/// The program's own code raised it: whatever its text is like, that is what failed.
+fn is_raised_by_user(exception: &PythonException) -> bool {
+    exception.frames.get(..1).and_then(user_frame).is_some()
 }
 
 /// Lines of an exception's text that are looked up.

@@ -185,6 +185,23 @@ impl<'a> Stated<'a> {
         })
     }
 
+    /// The job went on after the last of its lines in each source: two more steps, or an orderly end. What is wrong with
+    /// results or speed does not stop a job, so that proves nothing there.
+    pub fn was_overcome(&self, case: &Case) -> bool {
+        if matches!(self.category(), Category::Corruption | Category::Performance) {
+            return false;
+        }
+        self.utterances.iter().all(|u| {
+            let last = u.said.last;
+            let beyond =
+                |cite: Option<Cite>| cite.is_some_and(|c| c.source == last.source && c.start > last.start);
+            case.observations.iter().any(|o| match &o.fact {
+                Fact::Progress(progress) => beyond(progress.before_last) || beyond(progress.ended),
+                _ => false,
+            })
+        })
+    }
+
     /// Whether one of its lines lies within this citation.
     pub fn is_within(&self, cite: Cite) -> bool {
         self.utterances.iter().any(|u| {

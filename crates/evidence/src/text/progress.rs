@@ -42,6 +42,7 @@ impl ProgressReader {
                 if self.last_step != Some(step) {
                     self.seen.n_steps = (self.seen.n_steps + 1).min(2);
                     self.last_step = Some(step);
+                    self.seen.before_last = self.seen.last;
                 }
                 (self.seen.last, self.seen.last_at) = (Some(cite), line.tag.at);
             }

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 use ringleader_knowledge::form::{self, Form, Level};
-use ringleader_knowledge::message::{self, About, Hole, Match, Role};
+use ringleader_knowledge::message::{self, About, Hole, Match};
 use ringleader_model::{
     Cite, Fact, FormWeight, Host, Named, NoteKind, Pid, Rank, Said, SaidForm, WallTime, Who,
 };
@@ -54,23 +54,19 @@ impl SaidReader {
         let body = line.body.get(..MAX_BYTES).unwrap_or(line.body);
         let offered = Offered::of(taken);
         if offered == Offered::Nothing
-            || message::wanted(body, 0).is_none()
-                && (offered == Offered::Rows || form::wanted(body, 0).is_none())
+            || message::wanted(body, 0).is_none() && form::wanted(body, 0).is_none()
         {
             return;
         }
-        self.look(line, body, offered, taken.is_some(), sink);
+        self.look(line, body, taken.is_some(), sink);
     }
 
-    fn look(&mut self, line: &Line<'_>, body: &[u8], offered: Offered, is_read: bool, sink: &Sink<'_>) {
+    fn look(&mut self, line: &Line<'_>, body: &[u8], is_read: bool, sink: &Sink<'_>) {
         let text = lossy(body);
         let text = last_update(&text);
         let mut rows = Vec::new();
         message::classify(text, &mut rows);
-        if offered == Offered::Rows {
-            rows.retain(|m| matches!(m.row.role(), Role::States | Role::Suggests));
-        }
-        let form = if offered == Offered::All { form::of(text) } else { None };
+        let form = form::of(text);
         if rows.is_empty() && form.is_none() {
             return;
         }
@@ -136,8 +132,6 @@ impl SaidReader {
 enum Offered {
     /// Its form and the table.
     All,
-    /// Rows that name a cause: its reader knows what else the lines of its format mean.
-    Rows,
     /// Nothing: it is a table of values.
     Nothing,
 }
@@ -146,9 +140,11 @@ impl Offered {
     fn of(taken: Option<Name>) -> Self {
         match taken {
             None | Some(Name::torch | Name::nccl) => Self::All,
-            Some(Name::kernel | Name::system) => Self::Rows,
             Some(
-                Name::stacks
+                // What a kernel or a scheduler says counts by process, job and time: rules of their own weigh that.
+                Name::kernel
+                | Name::system
+                | Name::stacks
                 | Name::ras
                 | Name::gpu
                 | Name::tables

@@ -25,7 +25,7 @@
 
 use ringleader_model::{Cause, Impact, KernelEventKind, Weight};
 
-use crate::hardware::{ONE_FAULT_S, Seen, follows, is_lost_gpu, is_own, is_xid, outcome};
+use crate::hardware::{ONE_FAULT_S, Seen, follows, is_lost_gpu, is_own, outcome};
 use crate::rule::{Outcome, Rule};
 use ringleader_correlate::Scene;
 

@@ -30,7 +30,7 @@ use ringleader_correlate::said::statements::Stated;
 use ringleader_knowledge::message::{Role, Row};
 use ringleader_model::{Cause, Confidence, Finding, Impact, Weight};
 
-use crate::rule::{Draft, Input, Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use crate::told::who;
 
 /// See the module.
@@ -38,13 +38,16 @@ pub(crate) static RULE: Rule = Rule {
     id: "message-names-cause",
     title: "a message names its cause",
     since: "0.2",
-    reads: &[Input::TorchLog, Input::NcclLog],
     doc: include_str!("message_names_cause.rs"),
     check,
 };
 
 /// Citations of one statement.
 const CITATIONS: usize = 4;
+/// Causes that a message may suggest and still name the first.
+const MOST_SUGGESTED: usize = 2;
+/// Causes whose rules weigh a message against the machine: whether its GPUs need that service at all.
+const WEIGHED: [Cause; 1] = [Cause::FabricManagerDown];
 /// Findings at most, one for each cause.
 const FINDINGS: usize = 8;
 
@@ -53,9 +56,13 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .stated()
         .all()
         .iter()
+        .filter(|stated| !stated.was_overcome(scene.case()))
         .filter_map(|stated| {
             let row = stated.row().filter(|r| matches!(r.role(), Role::States | Role::Suggests))?;
-            let cause = stated.causes().first().copied()?;
+            let causes = stated.causes();
+            // What fits three causes names none: it stays an open question with its candidates.
+            let is_open = row.role() == Role::Suggests && causes.len() > MOST_SUGGESTED;
+            let cause = causes.first().copied().filter(|cause| !is_open && !WEIGHED.contains(cause))?;
             Some((cause, stated, row))
         })
         .collect();
@@ -80,6 +87,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
 
 fn finding(scene: &Scene<'_>, cause: Cause, stated: &Stated<'_>, row: Row) -> Option<Finding> {
     let (weight, confidence) = match row.role() {
+        // The wide word for everything that a program does wrong yields to all others.
+        _ if cause == Cause::ApplicationException => (Weight::Echo, Confidence::Low),
         Role::States => (Weight::Derived, Confidence::Medium),
         _ => (Weight::Symptom, Confidence::Low),
     };
