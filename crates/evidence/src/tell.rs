@@ -10,8 +10,16 @@ use ringleader_model::{Fact, GpuTable, OpKind, RasPeer, RasReport};
 
 use crate::{Extract, Limits, Scratch};
 
-/// Reads bytes as a file of this name.
+/// Reads bytes as a file of this name: what the readers of formats find. Statements and signs of progress, which any text
+/// holds, have tests of their own ([`read_all`]).
 pub(crate) fn read(path: &str, bytes: &[u8]) -> Extract {
+    let mut extract = read_all(path, bytes);
+    extract.observations.retain(|o| !matches!(o.fact, Fact::Said(_) | Fact::Progress(_)));
+    extract
+}
+
+/// The same with statements and signs of progress.
+pub(crate) fn read_all(path: &str, bytes: &[u8]) -> Extract {
     crate::read(path, &mut &*bytes, &mut Scratch::default(), &Limits::default())
 }
 
@@ -49,8 +57,6 @@ fn is_block(fact: &Fact) -> bool {
             | Fact::Net(_)
             | Fact::System(_)
             | Fact::Watch(_)
-            | Fact::Said(_)
-            | Fact::Progress(_)
     )
 }
 

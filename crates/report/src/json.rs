@@ -248,7 +248,14 @@ impl Report {
                 .map(|need| Undecided { question: need.question.clone(), command: need.command.clone() })
                 .collect(),
             looked_at: looked_at(case),
-            not_looked_at: missing::not_looked_at(case),
+            not_looked_at: missing::not_looked_at(case)
+                .into_iter()
+                .map(|(kind, why, command)| NotLookedAt {
+                    kind: kind.name().to_owned(),
+                    why: why.to_owned(),
+                    command: command.to_owned(),
+                })
+                .collect(),
         }
     }
 

@@ -3,8 +3,6 @@
 use ringleader_knowledge::collecting;
 use ringleader_model::{Case, Fact, SourceKind, TorchEvent};
 
-use crate::json::NotLookedAt;
-
 /// The usual reason.
 pub(crate) const NOT_GIVEN: &str = "not in the evidence";
 
@@ -24,17 +22,13 @@ const WANTED: &[(SourceKind, &[SourceKind])] = &[
     (SourceKind::TorchLog, &[SourceKind::ElasticError]),
 ];
 
-/// Each kind that no source of the case holds.
-pub(crate) fn not_looked_at(case: &Case) -> Vec<NotLookedAt> {
+/// Each kind that no source of the case holds, with why and the command that collects it.
+pub(crate) fn not_looked_at(case: &Case) -> Vec<(SourceKind, &'static str, &'static str)> {
     let seen = |kind: &SourceKind| case.sources.iter().any(|source| source.kinds.contains(kind));
     WANTED
         .iter()
         .filter(|(kind, also)| !seen(kind) && !also.iter().any(seen))
-        .map(|(kind, _)| NotLookedAt {
-            kind: kind.name().to_owned(),
-            why: why(case, *kind).to_owned(),
-            command: collecting::command(*kind).unwrap_or_default().to_owned(),
-        })
+        .map(|(kind, _)| (*kind, why(case, *kind), collecting::command(*kind).unwrap_or_default()))
         .collect()
 }
 

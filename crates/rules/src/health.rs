@@ -275,8 +275,8 @@ mod tests {
     fn text_alone_says_little_and_what_could_not_be_read_nothing() {
         let mut stage = Stage::new();
         stage.source(SourceKind::PlainText);
-        // It may be the quiet output of a job that is well.
-        says(&stage, "none, low");
+        // It may be the quiet output of a job that is well, and nothing shows that it is.
+        says(&stage, "undecided, low");
         noted(&mut stage, SourceId(0), NoteKind::Unreadable);
         says(&stage, "undecided, low");
         let mut other = Stage::new();

@@ -181,7 +181,8 @@ pub(crate) fn shows_health(scene: &Scene<'_>) -> bool {
         Fact::Nccl(log) => !log.calls.is_empty(),
         _ => false,
     });
-    if has(SourceKind::Stacks) && !has(SourceKind::NodeSnapshot) && !has_calls {
+    let is_watched = has(SourceKind::NodeSnapshot) || has(SourceKind::Ring);
+    if has(SourceKind::Stacks) && !is_watched && !has_calls {
         return case.observations.iter().any(|o| matches!(&o.fact, Fact::Progress(p) if p.ended.is_some()));
     }
     goes_on || case.sources.iter().any(crate::health::is_known)

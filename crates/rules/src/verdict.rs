@@ -275,7 +275,9 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
     Verdict {
         cause,
         category: if undecided {
-            unexplained::category(&open).unwrap_or_else(|| trouble_category(scene))
+            // What the readers understood of the failure says more than the words of what they did not.
+            let by_words = if scene.failure().is_stated() { None } else { unexplained::category(&open) };
+            by_words.unwrap_or_else(|| trouble_category(scene))
         } else {
             cause::category(Cause::None)
         },

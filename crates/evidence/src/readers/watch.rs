@@ -126,7 +126,7 @@ fn ns(seconds: f64) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use ringleader_model::{Fact, NoteKind, SourceKind, StallShape, WatchEvent, WatchedStall};
+    use ringleader_model::{Fact, NoteKind, SourceKind, WatchEvent, WatchedStall};
 
     use crate::{Extract, Limits, Scratch};
 

@@ -220,3 +220,7 @@ fn shown(form: &Form<'_>) -> SaidForm {
         is_end: form.ended.is_some(),
     }
 }
+
+#[cfg(test)]
+#[path = "said_tests.rs"]
+mod tests;

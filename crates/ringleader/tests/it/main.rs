@@ -27,8 +27,8 @@ mod zoo;
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rayon::prelude::*;
 use ringleader::Diagnosis;
 
 /// The root of the repository.
@@ -51,14 +51,23 @@ fn judged() -> &'static [Judged] {
             .map(|entry| entry.unwrap().path())
             .filter(|folder| folder.join("evidence").is_dir())
             .collect();
-        let mut judged: Vec<Judged> = folders
-            .into_par_iter()
-            .map(|folder| Judged {
+        // Threads of their own: a worker of the pool that reads the files of one case would begin other cases while it waits,
+        // one on top of the other, until its stack is full.
+        let next = AtomicUsize::new(0);
+        let judge = || {
+            let mine = std::iter::from_fn(|| folders.get(next.fetch_add(1, Ordering::Relaxed)));
+            mine.map(|folder| Judged {
                 name: folder.file_name().unwrap().to_str().unwrap().to_owned(),
                 diagnosis: ringleader::diagnose(&[folder.join("evidence")], false).unwrap(),
-                folder,
+                folder: folder.clone(),
             })
-            .collect();
+            .collect::<Vec<Judged>>()
+        };
+        let n_threads = std::thread::available_parallelism().map_or(2, usize::from);
+        let mut judged: Vec<Judged> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..n_threads).map(|_| scope.spawn(judge)).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
         judged.sort_by(|a, b| a.name.cmp(&b.name));
         assert!(judged.len() > 40, "the recorded cases are gone");
         judged

@@ -28,10 +28,11 @@
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::statements::Stated;
 use ringleader_knowledge::message::{Role, Row};
-use ringleader_model::{Cause, Confidence, Finding, Impact, Weight};
+use ringleader_model::{Category, Cause, Confidence, Finding, Impact, TorchEvent, Weight};
 
 use crate::rule::{Draft, Outcome, Rule};
 use crate::told::who;
+use ringleader_correlate::when::failure::Way;
 
 /// See the module.
 pub(crate) static RULE: Rule = Rule {
@@ -46,12 +47,20 @@ pub(crate) static RULE: Rule = Rule {
 const CITATIONS: usize = 4;
 /// Causes that a message may suggest and still name the first.
 const MOST_SUGGESTED: usize = 2;
-/// Causes whose rules weigh a message against the machine: whether its GPUs need that service at all.
-const WEIGHED: [Cause; 1] = [Cause::FabricManagerDown];
 /// Findings at most, one for each cause.
 const FINDINGS: usize = 8;
 
 fn check(scene: &Scene<'_>) -> Outcome {
+    // Who ends a job that hangs is no cause of it: torchrun's own word for SIGTERM names nobody, and a watchdog that aborts its
+    // process is no crash.
+    let was_ended = scene.statements().any(|s| matches!(s.event, TorchEvent::LauncherKilled { .. }));
+    let has_waited = scene.failure().has(Way::TimedOut) || scene.failure().has(Way::Stuck);
+    let is_weighed = |cause: &Cause| match cause {
+        Cause::FabricManagerDown => true,
+        Cause::StoppedFromOutside => was_ended,
+        Cause::ProcessCrashed => has_waited,
+        _ => false,
+    };
     let mut named: Vec<(Cause, &Stated<'_>, Row)> = scene
         .stated()
         .all()
@@ -60,9 +69,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .filter_map(|stated| {
             let row = stated.row().filter(|r| matches!(r.role(), Role::States | Role::Suggests))?;
             let causes = stated.causes();
-            // What fits three causes names none: it stays an open question with its candidates.
-            let is_open = row.role() == Role::Suggests && causes.len() > MOST_SUGGESTED;
-            let cause = causes.first().copied().filter(|cause| !is_open && !WEIGHED.contains(cause))?;
+            // What a waiting rank says of others names none, and what fits three causes neither: it stays an open question.
+            let is_wait = row.category() == Category::Hang || causes.first() == Some(&Cause::PeerProcessDied);
+            let is_open = row.role() == Role::Suggests && (is_wait || causes.len() > MOST_SUGGESTED);
+            let cause = causes.first().copied().filter(|cause| !is_open && !is_weighed(cause))?;
             Some((cause, stated, row))
         })
         .collect();
@@ -105,9 +115,12 @@ fn finding(scene: &Scene<'_>, cause: Cause, stated: &Stated<'_>, row: Row) -> Op
         .culprits(culprits)
         .at(stated.at_ns())
         .evidence(stated.evidence(CITATIONS));
-    if !row.action().is_empty() {
-        draft = draft.advise(Impact::Harmless, row.action());
-    }
+    draft = if row.action().is_empty() {
+        let command = format!("ringleader explain {}", cause.id());
+        draft.advise_made(Impact::Harmless, "read what is known of this cause", Some(command))
+    } else {
+        draft.advise(Impact::Harmless, row.action())
+    };
     draft.build()
 }
 

@@ -14,7 +14,7 @@ use crate::ground::Limits;
 use crate::{Extract, Scratch};
 
 fn read_bytes(bytes: &[u8]) -> Extract {
-    crate::read("stderr.log", &mut &*bytes, &mut Scratch::default(), &Limits::default())
+    crate::tell::read("stderr.log", bytes)
 }
 
 /// What torch's reader tells of `bytes`, whatever other readers make of the same lines.
