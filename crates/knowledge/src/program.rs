@@ -48,7 +48,7 @@ pub fn is_launch(command: &str) -> bool {
         Some(start) => command.starts_with(start),
         None => command.contains(*part),
     };
-    PROGRAMS.iter().filter(|p| p.does == Does::Launches).any(|p| p.commands.iter().any(|part| matches(&part)))
+    PROGRAMS.iter().filter(|p| p.does == Does::Launches).any(|p| p.commands.iter().any(&matches))
 }
 
 fn is_named(does: Does, name: &str) -> bool {

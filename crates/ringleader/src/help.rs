@@ -61,7 +61,8 @@ mod tests {
             SourceKind::Watch,
             SourceKind::Bundle,
         ] {
-            let (_, rest) = text.split_once(&format!("\n  {}", kind.name())).expect(kind.name());
+            let (_, rest) =
+                text.split_once(&format!("\n  {}", kind.name())).unwrap_or_else(|| panic!("{}", kind.name()));
             // Up to the next kind: a line that is indented by two.
             let end = rest.match_indices("\n  ").find(|(at, _)| rest.as_bytes().get(at + 3) != Some(&b' '));
             let section = &rest[..end.map_or(rest.len(), |(at, _)| at)];

@@ -130,7 +130,8 @@ pub(crate) fn needs(open: &[&Stated<'_>]) -> Vec<Need> {
         .map(|stated| {
             let known = stated.row().map_or_else(String::new, |row| format!(": {}", row.says()));
             let n = if stated.count() > 1 { format!(" ({} times)", stated.count()) } else { String::new() };
-            let action = stated.row().map(|r| r.action()).filter(|a| !a.is_empty());
+            let action =
+                stated.row().map(ringleader_knowledge::message::Row::action).filter(|a| !a.is_empty());
             Need {
                 question: format!("nothing explains this line{n}: {}{known}", line(stated)),
                 command: action.map_or_else(|| "ringleader explain '<the line>'".to_owned(), str::to_owned),

@@ -139,7 +139,7 @@ fn describe(proof: Proof<'_, '_>, divergence: &Divergence) -> Option<Mismatch> {
     };
     let place = divergence.odd.iter().find_map(|at| place(*at));
     let odd: Vec<Node> = divergence.odd.iter().filter_map(|at| node(group, *at)).collect();
-    let usual: RankSet = divergence.usual_ranks(&proof.ledger).into_iter().collect();
+    let usual: RankSet = divergence.usual_ranks(proof.ledger).into_iter().collect();
     let victims = group.ranks.iter().copied().flatten().filter(|r| !odd.contains(&Node::Rank(*r))).collect();
     Some(Mismatch {
         fault: divergence.fault,

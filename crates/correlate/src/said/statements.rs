@@ -48,13 +48,12 @@ impl<'a> Statements<'a> {
             let Fact::Said(said) = &observation.fact else { continue };
             let rank = observation.who.rank.or_else(|| roster.find(&observation.who)?.rank);
             let utterance = Utterance { observation, said, rank };
-            match index.get(&*said.template).and_then(|at| all.get_mut(*at)) {
-                Some(known) => known.utterances.push(utterance),
-                None => {
-                    index.insert(&said.template, all.len());
-                    let rows = said.rows.iter().filter_map(|id| message::get(id)).collect();
-                    all.push(Stated { utterances: vec![utterance], rows });
-                }
+            if let Some(known) = index.get(&*said.template).and_then(|at| all.get_mut(*at)) {
+                known.utterances.push(utterance);
+            } else {
+                index.insert(&said.template, all.len());
+                let rows = said.rows.iter().filter_map(|id| message::get(id)).collect();
+                all.push(Stated { utterances: vec![utterance], rows });
             }
         }
         Self { all }

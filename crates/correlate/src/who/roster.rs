@@ -214,9 +214,13 @@ impl Roster {
         claims.sort_by(|a, b| a.order().cmp(&b.order()));
         let spoken = claims.partition_point(|claim| claim.strength < Strength::Spoken);
         let spoken = claims.split_off(spoken);
-        claims.into_iter().for_each(|claim| roster.join(claim));
+        for claim in claims {
+            roster.join(claim);
+        }
         roster.join_environments(case);
-        spoken.into_iter().for_each(|claim| roster.join(claim));
+        for claim in spoken {
+            roster.join(claim);
+        }
         if let Some(world) = roster.world_size {
             // A communicator larger than the world cannot be; ranks past its end come from another job's leftovers.
             roster.members.retain(|m| m.rank.is_none_or(|r| r.0 < world));

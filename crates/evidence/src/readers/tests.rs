@@ -1,7 +1,5 @@
 //! What the list promises.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
-
 use serde_json::Value;
 
 use super::*;

@@ -1,3 +1,7 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::fmt::Write as _;
+
 use proptest::prelude::*;
 use ringleader_model::{Fact, Host, Pid, Progress, Rank, Said};
 
@@ -71,7 +75,7 @@ fn floods_of_templates_are_bounded_and_said() {
     let mut text = String::new();
     for n in 0..MAX_TEMPLATES + 40 {
         let word: String = n.to_string().bytes().map(|b| char::from(b'a' + (b - b'0'))).collect();
-        text += &format!("fatal error: {word} is broken\n");
+        let _ = writeln!(text, "fatal error: {word} is broken");
     }
     let extract = tell::read_all("x", text.as_bytes());
     let n = extract.observations.iter().filter(|o| matches!(o.fact, Fact::Said(_))).count();

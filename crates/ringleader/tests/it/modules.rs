@@ -282,6 +282,10 @@ impl Crate {
     /// Modules that stand in circles, each circle with the edges of it.
     fn circles(&self) -> Vec<(BTreeSet<Name>, Vec<String>)> {
         let edges = self.edges();
+        #[expect(
+            clippy::type_complexity,
+            reason = "one use: a circle is its modules and the imports that close it"
+        )]
         let mut between: BTreeMap<&[String], BTreeMap<(&[String], &[String]), String>> = BTreeMap::new();
         for (from, to) in &edges {
             let n = from.iter().zip(to).take_while(|(a, b)| a == b).count();

@@ -45,10 +45,10 @@ impl Schema {
                     fails(value.as_str().is_none_or(|text| pattern.is_match(text)));
                 }
                 "minItems" => {
-                    fails(value.as_array().is_none_or(|all| all.len() as u64 >= want.as_u64().unwrap()))
+                    fails(value.as_array().is_none_or(|all| all.len() as u64 >= want.as_u64().unwrap()));
                 }
                 "maxItems" => {
-                    fails(value.as_array().is_none_or(|all| all.len() as u64 <= want.as_u64().unwrap()))
+                    fails(value.as_array().is_none_or(|all| all.len() as u64 <= want.as_u64().unwrap()));
                 }
                 "required" => {
                     let has = |name: &Value| value.get(name.as_str().unwrap()).is_some();

@@ -89,8 +89,8 @@ fn ended_by_signal(scene: &Scene<'_>) -> Option<Finding> {
         _ => false,
     };
     let (observation, event, host) = all_events(scene).find_map(|(o, e)| {
-        let is_killed = e.kind == SchedulerKind::Failed
-            && e.exit_code.is_some_and(|code| is_exit_by(code.into(), SIGKILL));
+        let is_killed =
+            e.kind == SchedulerKind::Failed && e.exit_code.is_some_and(|code| is_exit_by(code, SIGKILL));
         let is_whole = e.scheduler.as_ref() == "Kubernetes" && e.n_containers.is_none_or(|n| n == 1);
         let is_ours = is_killed && is_whole && !is_after(e) && scene.precedes_job(e.ended_at) != Some(true);
         Some((o, e, host_of(scene, e).filter(|_| is_ours)?))

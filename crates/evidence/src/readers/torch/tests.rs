@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 use ringleader_model::{Fact, Frame, GlooEvent, Observation, StoreEvent, TorchEvent, Who, user_frame};
 
+use crate::Extract;
 use crate::ground::Limits;
-use crate::{Extract, Scratch};
 
 fn read_bytes(bytes: &[u8]) -> Extract {
     crate::tell::read("stderr.log", bytes)
