@@ -28,7 +28,7 @@
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::statements::Stated;
 use ringleader_knowledge::message::{Role, Row};
-use ringleader_model::{Category, Cause, Confidence, Finding, Impact, TorchEvent, Weight};
+use ringleader_model::{Cause, Confidence, Finding, Impact, TorchEvent, Weight};
 
 use crate::rule::{Draft, Outcome, Rule};
 use crate::told::who;
@@ -69,9 +69,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .filter_map(|stated| {
             let row = stated.row().filter(|r| matches!(r.role(), Role::States | Role::Suggests))?;
             let causes = stated.causes();
-            // What a waiting rank says of others names none, and what fits three causes neither: it stays an open question.
-            let is_wait = row.category() == Category::Hang || causes.first() == Some(&Cause::PeerProcessDied);
-            let is_open = row.role() == Role::Suggests && (is_wait || causes.len() > MOST_SUGGESTED);
+            // What fits three causes names none, and that a peer is gone is what every survivor says: open questions.
+            let is_survivors = causes.first() == Some(&Cause::PeerProcessDied);
+            let is_open = row.role() == Role::Suggests && (is_survivors || causes.len() > MOST_SUGGESTED);
             let cause = causes.first().copied().filter(|cause| !is_open && !is_weighed(cause))?;
             Some((cause, stated, row))
         })
