@@ -1,6 +1,6 @@
 //! From bytes to observations. One module per format; content decides which reads what, never a file's name.
 //!
-//! A reader never fails: what it cannot read becomes a [`Note`] with its place, and what came before stays. It opens
+//! A reader never fails: what it cannot read becomes a [`Note`](ringleader_model::Note) with its place, and what came before stays. It opens
 //! no file: the caller hands it a stream, so that archives, bundles and standard input take the same path.
 
 mod archive;

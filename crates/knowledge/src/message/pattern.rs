@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-/// Characters that may fill a hole, in the order of [`super::holes::CLASSES`].
+/// Characters that may fill a hole, in the order of `CLASSES` of `build`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// `0` to `9`.
