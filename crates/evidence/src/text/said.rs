@@ -52,10 +52,12 @@ impl SaidReader {
     #[inline]
     pub(super) fn line(&mut self, line: &Line<'_>, taken: Option<Name>, sink: &Sink<'_>) {
         let body = line.body.get(..MAX_BYTES).unwrap_or(line.body);
-        let offered = Offered::of(taken);
-        if offered == Offered::Nothing
-            || message::wanted(body, 0).is_none() && form::wanted(body, 0).is_none()
-        {
+        let is_offered = match Offered::of(taken) {
+            Offered::All => true,
+            Offered::Warnings => memchr::memmem::find(body, b"WARN").is_some(),
+            Offered::Nothing => false,
+        };
+        if !is_offered || message::wanted(body, 0).is_none() && form::wanted(body, 0).is_none() {
             return;
         }
         self.look(line, body, taken.is_some(), sink);
@@ -132,6 +134,8 @@ impl SaidReader {
 enum Offered {
     /// Its form and the table.
     All,
+    /// Its warnings alone: nearly all lines of NCCL's log say what is well, and there are very many of them.
+    Warnings,
     /// Nothing: it is a table of values.
     Nothing,
 }
@@ -139,7 +143,8 @@ enum Offered {
 impl Offered {
     fn of(taken: Option<Name>) -> Self {
         match taken {
-            None | Some(Name::torch | Name::nccl) => Self::All,
+            None | Some(Name::torch) => Self::All,
+            Some(Name::nccl) => Self::Warnings,
             Some(
                 // What a kernel or a scheduler says counts by process, job and time: rules of their own weigh that.
                 Name::kernel
