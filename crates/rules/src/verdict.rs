@@ -340,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_kernel_log_that_ends_before_the_failure_is_asked_for_again() {
-        let exit = TorchEvent::ChildExit { exit_code: -9 };
+        let exit = TorchEvent::ChildExit { exit_code: -9, is_first: false };
         let job = |last_s: i64| {
             let stage = Stage::new().two_ranks().torch(Some(1), exit.clone(), "failed (exitcode: -9)");
             let stage = stage.at_s(BEGAN_S + 600).failed(1, -9, true).covers(BEGAN_S + last_s);
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn a_kernel_log_of_another_zone_is_a_question() {
-        let exit = TorchEvent::ChildExit { exit_code: -9 };
+        let exit = TorchEvent::ChildExit { exit_code: -9, is_first: false };
         let stage = Stage::new().two_ranks().torch(Some(1), exit, "failed (exitcode: -9)");
         let stage = stage.at_s(BEGAN_S + 600).failed(1, -9, true);
         let stage = stage.oom(77_123, "pt_main_thread").at_s(BEGAN_S + 598 - 8 * 3_600);

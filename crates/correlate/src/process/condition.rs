@@ -354,10 +354,7 @@ impl Conditions {
                 }
                 Fact::Torch(event) => {
                     conditions.has_failure_table |= matches!(event, TorchEvent::ChildFailure { .. });
-                    let Some(rank) = observation.who.rank.or_else(|| roster.find(&observation.who)?.rank)
-                    else {
-                        continue;
-                    };
+                    let Some(rank) = roster.speaker(observation) else { continue };
                     let condition = conditions.by_rank.entry(rank).or_default();
                     match event {
                         TorchEvent::ChildFailure { exit_code, is_root, .. } => {
@@ -370,10 +367,10 @@ impl Conditions {
                                 condition.exit = Some(exit);
                             }
                         }
-                        TorchEvent::ChildExit { exit_code } => {
+                        TorchEvent::ChildExit { exit_code, is_first } => {
                             let exit = Exit {
                                 code: *exit_code,
-                                is_root: false,
+                                is_root: *is_first,
                                 evidence: said(SourceKind::TorchLog),
                             };
                             condition.exit.get_or_insert(exit);

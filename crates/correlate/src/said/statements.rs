@@ -46,7 +46,7 @@ impl<'a> Statements<'a> {
         let mut all: Vec<Stated<'a>> = Vec::new();
         for observation in &case.observations {
             let Fact::Said(said) = &observation.fact else { continue };
-            let rank = observation.who.rank.or_else(|| roster.find(&observation.who)?.rank);
+            let rank = roster.speaker(observation);
             let utterance = Utterance { observation, said, rank };
             if let Some(known) = index.get(&*said.template).and_then(|at| all.get_mut(*at)) {
                 known.utterances.push(utterance);

@@ -97,7 +97,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 fn nameless(scene: &Scene<'_>) -> Option<Finding> {
     let exit = scene.statements().find(|s| {
         let is_killed =
-            matches!(s.event, TorchEvent::ChildExit { exit_code } if is_exit_by(*exit_code, SIGKILL));
+            matches!(s.event, TorchEvent::ChildExit { exit_code, .. } if is_exit_by(*exit_code, SIGKILL));
         is_killed && scene.roster().culprit(&s.observation.who).rank.is_none()
     })?;
     let who = &exit.observation.who;
@@ -123,7 +123,7 @@ fn nameless(scene: &Scene<'_>) -> Option<Finding> {
 fn killed_at(scene: &Scene<'_>, rank: Rank) -> Option<WallTime> {
     scene.statements().find_map(|s| {
         let killed = match s.event {
-            TorchEvent::ChildExit { exit_code } | TorchEvent::ChildFailure { exit_code, .. } => {
+            TorchEvent::ChildExit { exit_code, .. } | TorchEvent::ChildFailure { exit_code, .. } => {
                 is_exit_by(*exit_code, SIGKILL)
             }
             _ => false,
@@ -169,7 +169,7 @@ mod tests {
     /// Rank 1 dies of SIGKILL 600 s after the job began; its host's kernel log ends so many seconds after the beginning.
     fn with_kernel_log(last_s: i64) -> Stage {
         use ringleader_correlate::staging::kernel::BEGAN_S;
-        let exit = TorchEvent::ChildExit { exit_code: -9 };
+        let exit = TorchEvent::ChildExit { exit_code: -9, is_first: false };
         let stage =
             Stage::new().two_ranks().torch(Some(1), exit, "failed (exitcode: -9)").at_s(BEGAN_S + 600);
         stage.failed(1, -9, true).covers(BEGAN_S + last_s)
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn one_of_several_with_the_same_number() {
-        let gone = TorchEvent::ChildExit { exit_code: -9 };
+        let gone = TorchEvent::ChildExit { exit_code: -9, is_first: false };
         let stage =
             Stage::new().process("node0", 7, Some(0)).process("node1", 7, Some(1)).torch(None, gone, "gone");
         let mut stage = stage;
