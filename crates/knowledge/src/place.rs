@@ -16,6 +16,10 @@ pub struct Place {
     /// Parts of names of functions that work on files: not enough to say that a rank does this, and enough to look at the
     /// storage below it.
     pub file_work: &'static [&'static str],
+    /// Who is here waits for other ranks.
+    pub waits_for_ranks: bool,
+    /// It does not end by itself.
+    pub is_endless: bool,
     /// Where the names are known from.
     pub source: &'static str,
 }
@@ -48,6 +52,8 @@ pub fn is_file_work(function: &str) -> bool {
 impl Place {
     /// Whether a frame shows it.
     pub fn is_frame(&self, function: &str, file: &str) -> bool {
+        // `Queue.get`: tools of newer interpreters give the class, too.
+        let function = function.rsplit('.').next().unwrap_or(function);
         self.frames.iter().any(|(name, path)| is_name(name, function) && is_path(path, file))
     }
 }

@@ -10,7 +10,7 @@ mod weak;
 use ringleader_knowledge::program::is_launch;
 use ringleader_model::{
     Case, Culprit, Fact, Host, LocalRank, NcclLog, Observation, PciAddress, Pid, Rank, RasReport, RingRecord,
-    SourceId, StoreEvent, TorchEvent, WatchEvent, Who,
+    StoreEvent, TorchEvent, WatchEvent, Who,
 };
 
 /// One process of the job.
@@ -59,8 +59,6 @@ pub struct Roster {
     /// Members of each pid, of the container and of the node, by their places in `members`: snapshots of many nodes ask by
     /// the row.
     places: BTreeMap<Pid, BTreeSet<usize>>,
-    /// Ranks whose output a source holds, by its name.
-    speakers: BTreeMap<SourceId, Rank>,
 }
 
 /// Processes that one observation says were started as ranks.
@@ -213,6 +211,9 @@ impl Roster {
                     let (strength, member) = of_statement(who, event);
                     claim(strength, vec![member]);
                 }
+                Fact::Said(_) | Fact::Progress(_) if who.rank.is_some() => {
+                    claim(Strength::Spoken, vec![Member { local_rank: None, ..member_of(who) }]);
+                }
                 _ => {}
             }
         }
@@ -241,7 +242,8 @@ impl Roster {
 
     /// Claims that are used where nothing stronger speaks, and what is left by elimination.
     fn join_weak(&mut self, case: &Case) {
-        let hosts: BTreeSet<&Host> = self.members.iter().filter_map(|m| telling_host(m.host.as_ref())).collect();
+        let hosts: BTreeSet<&Host> =
+            self.members.iter().filter_map(|m| telling_host(m.host.as_ref())).collect();
         let differs = |m: &Member| m.rank.zip(m.local_rank).is_some_and(|(rank, local)| rank.0 != local.0);
         let is_one_node = hosts.len() < 2 && !self.members.iter().any(differs);
         if is_one_node {
@@ -253,8 +255,8 @@ impl Roster {
         for (_, who) in weak::claims(case, is_one_node) {
             self.join_weak_claim(&who);
         }
+        self.join_order_of_ends(case);
         self.eliminate();
-        self.speakers = weak::speakers(case);
     }
 
     fn join_weak_claim(&mut self, who: &Who) {
@@ -262,7 +264,9 @@ impl Roster {
         if self.launchers.iter().any(|pid| Some(*pid) == found.pid) {
             return;
         }
-        let has_pid = |m: &Member| m.pid.is_some() && m.pid == found.pid && hosts_agree(m.host.as_ref(), found.host.as_ref());
+        let has_pid = |m: &Member| {
+            m.pid.is_some() && m.pid == found.pid && hosts_agree(m.host.as_ref(), found.host.as_ref())
+        };
         let is_taken = found.rank.is_some_and(|rank| {
             self.members.iter().any(|m| m.rank == Some(rank) && m.pid.is_some() && m.pid != found.pid)
         });
@@ -279,7 +283,8 @@ impl Roster {
     /// One process without a rank and one rank that nobody has are the same.
     fn eliminate(&mut self) {
         let world = self.world_size.unwrap_or(0);
-        let with_pid: BTreeSet<Rank> = self.members.iter().filter(|m| m.pid.is_some()).filter_map(|m| m.rank).collect();
+        let with_pid: BTreeSet<Rank> =
+            self.members.iter().filter(|m| m.pid.is_some()).filter_map(|m| m.rank).collect();
         if world < 2 || with_pid.len() + 1 != world as usize {
             return;
         }
@@ -292,11 +297,34 @@ impl Roster {
         }
     }
 
-    /// The rank that speaks in an observation: its own word, else its process, else the name of the file.
+    /// The rank that speaks in an observation: its own word, else its process.
     pub fn speaker(&self, observation: &Observation) -> Option<Rank> {
-        let by_process = || self.find(&observation.who)?.rank;
-        let by_name = || self.speakers.get(&observation.cite.source).copied();
-        observation.who.rank.or_else(by_process).or_else(by_name)
+        observation.who.rank.or_else(|| self.find(&observation.who)?.rank)
+    }
+
+    /// A shell tells how each of the processes that it started ended, by pid alone: if they are as many as there are ranks,
+    /// they were started in the order of their ranks.
+    fn join_order_of_ends(&mut self, case: &Case) {
+        if self.members.iter().any(|m| m.rank.is_some() && m.pid.is_some()) {
+            return;
+        }
+        let pid_of_end = |o: &Observation| match &o.fact {
+            Fact::Torch(TorchEvent::ChildExit { .. })
+                if o.who.rank.is_none() && o.who.local_rank.is_none() =>
+            {
+                o.who.pid
+            }
+            _ => None,
+        };
+        let pids: BTreeSet<Pid> = case.observations.iter().filter_map(pid_of_end).collect();
+        let n_spoken = self.members.iter().filter_map(|m| m.rank).map(|r| r.0 + 1).max();
+        let world = self.world_size.max(n_spoken).unwrap_or(0);
+        if pids.len() < 2 || pids.len() != world as usize {
+            return;
+        }
+        for (rank, pid) in (0..).map(Rank).zip(pids) {
+            self.join_weak_claim(&Who { rank: Some(rank), pid: Some(pid), ..Who::default() });
+        }
     }
 
     fn index(&mut self) {
@@ -750,7 +778,9 @@ fn world_size(case: &Case) -> Option<u32> {
             _ => {}
         }
         started_max = started_max.max(started(observation).iter().filter_map(|who| who.rank).max());
-        if let (Fact::Torch(_), Some(rank)) = (&observation.fact, observation.who.rank) {
+        if let (Fact::Torch(_) | Fact::Said(_) | Fact::Progress(_), Some(rank)) =
+            (&observation.fact, observation.who.rank)
+        {
             table_max = table_max.max(Some(rank.0.saturating_add(1)));
         }
     }

@@ -49,7 +49,9 @@ impl Ends {
         };
         let before = self.named.take().filter(|(.., at)| line.number - at <= MAX_BETWEEN);
         let Some(exit_code) = code else { return };
-        let whom = if whom.is_empty() { before.into_iter().map(|(w, f, _)| (w, f)).collect() } else {
+        let whom = if whom.is_empty() {
+            before.into_iter().map(|(w, f, _)| (w, f)).collect()
+        } else {
             whom.into_iter().map(|w| (w, is_first)).collect::<Vec<_>>()
         };
         for (who, is_first) in whom {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_knowledge::program::is_launch;
-use ringleader_model::{Case, Fact, Host, LocalRank, Observation, Pid, ProcessRow, Rank, SourceId, Who};
+use ringleader_model::{Case, Fact, Host, LocalRank, Observation, Pid, ProcessRow, Rank, Who, rank_in_path};
 
 /// A claim and where it is from, the stronger first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,49 +34,14 @@ fn option(command: &str, names: &[&str]) -> Option<u32> {
             Some((name, value)) => (name, Some(value)),
             None => (word.trim_start_matches('-'), words.peek().copied()),
         };
-        let is_it = names.iter().any(|known| known.bytes().eq(name.bytes().map(|b| if b == b'-' { b'_' } else { b })));
+        let is_it = names
+            .iter()
+            .any(|known| known.bytes().eq(name.bytes().map(|b| if b == b'-' { b'_' } else { b })));
         if is_it && let Some(number) = value.and_then(|v| v.trim_matches(['"', '\'']).parse().ok()) {
             return Some(number);
         }
     }
     None
-}
-
-/// The rank that a path names: `rank3.log`, `py-spy-rank-3.txt`, `rank.3/stdout`. Not `local_rank3`.
-pub(super) fn rank_in(path: &str) -> Option<Rank> {
-    let lower = path.to_ascii_lowercase();
-    let mut found = None;
-    for (at, word) in lower.match_indices("rank") {
-        let before = lower.get(..at)?;
-        let is_word = !before.ends_with(|c: char| c.is_ascii_alphanumeric());
-        let is_local = before.trim_end_matches(['_', '-', '.']).ends_with("local");
-        let rest = lower.get(at + word.len()..)?;
-        let rest = rest.strip_prefix(['_', '-', '.', '=']).unwrap_or(rest);
-        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-        let ends = !rest.get(digits.len()..)?.starts_with(|c: char| c.is_ascii_alphabetic());
-        if is_word && !is_local && ends && digits.len() < 6 {
-            found = digits.parse().ok().map(Rank).or(found);
-        }
-    }
-    found
-}
-
-/// Ranks that the names of text sources give their speakers: a source in which another rank speaks is nobody's.
-pub(super) fn speakers(case: &Case) -> BTreeMap<SourceId, Rank> {
-    let named = (0u32..).zip(&case.sources).filter_map(|(id, source)| Some((SourceId(id), rank_in(&source.path)?)));
-    let mut speakers: BTreeMap<SourceId, Rank> = named.collect();
-    if speakers.is_empty() {
-        return speakers;
-    }
-    for observation in &case.observations {
-        let is_other = |own: &Rank| observation.who.rank.is_some_and(|rank| rank != *own);
-        if speakers.get(&observation.cite.source).is_some_and(is_other)
-            && !matches!(&observation.fact, Fact::Torch(ringleader_model::TorchEvent::ChildFailure { .. }))
-        {
-            speakers.remove(&observation.cite.source);
-        }
-    }
-    speakers
 }
 
 /// World sizes that command lines give.
@@ -111,7 +76,7 @@ pub(super) fn claims(case: &Case, is_one_node: bool) -> Vec<(Basis, Who)> {
                     found.extend(of_command(command, is_one_node).map(|(r, l)| (Basis::Command, who(r, l))));
                 }
                 let path = case.sources.get(observation.cite.source.0 as usize).map_or("", |s| &s.path);
-                found.extend(rank_in(path).map(|rank| (Basis::FileName, who(Some(rank), None))));
+                found.extend(rank_in_path(path).map(|rank| (Basis::FileName, who(Some(rank), None))));
             }
             _ => {}
         }
@@ -131,7 +96,12 @@ fn of_command(command: &str, is_one_node: bool) -> Option<(Option<Rank>, Option<
     (rank.is_some() || local.is_some()).then_some((rank, local))
 }
 
-fn of_table(rows: &[ProcessRow], observation: &Observation, is_one_node: bool, found: &mut Vec<(Basis, Who)>) {
+fn of_table(
+    rows: &[ProcessRow],
+    observation: &Observation,
+    is_one_node: bool,
+    found: &mut Vec<(Basis, Who)>,
+) {
     let by_pid: BTreeMap<Pid, &ProcessRow> = rows.iter().filter_map(|r| Some((r.pid?, r))).collect();
     // A child with its parent's command line is a helper of it: a worker of a data loader.
     let is_helper = |row: &ProcessRow| {
@@ -148,7 +118,8 @@ fn of_table(rows: &[ProcessRow], observation: &Observation, is_one_node: bool, f
         };
         if let Some((rank, local)) = of_command(&row.command, is_one_node) {
             found.push((Basis::Command, who(rank, local)));
-        } else if let Some(parent) = row.ppid.filter(|p| by_pid.get(p).is_some_and(|p| is_launch(&p.command))) {
+        } else if let Some(parent) = row.ppid.filter(|p| by_pid.get(p).is_some_and(|p| is_launch(&p.command)))
+        {
             siblings.entry(parent).or_default().push(row);
         }
     }
@@ -176,9 +147,7 @@ fn of_table(rows: &[ProcessRow], observation: &Observation, is_one_node: bool, f
 
 #[cfg(test)]
 mod tests {
-    use ringleader_model::Rank;
-
-    use super::{LOCAL_RANK, RANK, option, rank_in};
+    use super::{LOCAL_RANK, RANK, option};
 
     #[test]
     fn numbers_of_options() {
@@ -186,15 +155,5 @@ mod tests {
         assert_eq!(option("python train.py --local-rank 3", LOCAL_RANK), Some(3));
         assert_eq!(option("python train.py --lora-rank 16 --rank=x", RANK), None);
         assert_eq!(option("python train.py rank 5", RANK), None);
-    }
-
-    #[test]
-    fn ranks_in_names() {
-        for path in ["rank3.log", "logs/py-spy-rank-3.txt", "1/rank.3/stdout", "Rank_3.out", "out.rank=3"] {
-            assert_eq!(rank_in(path), Some(Rank(3)), "{path}");
-        }
-        for path in ["local_rank3.log", "frank3.log", "ranking.txt", "rank.log", "node3.log", "rank3b"] {
-            assert_eq!(rank_in(path), None, "{path}");
-        }
     }
 }

@@ -112,6 +112,7 @@ fn event(event: &TorchEvent) -> String {
             short(message.as_deref().unwrap_or("-"))
         ),
         TorchEvent::ChildExit { exit_code, .. } => format!("child exit {exit_code}"),
+        TorchEvent::Started => "started".to_owned(),
         TorchEvent::LauncherFailed { script } => format!("launcher failed {script:?}"),
         TorchEvent::ClosingSignal { pid, signal } => format!("closing {} {signal}", pid.0),
         TorchEvent::LauncherKilled { signal } => format!("launcher killed {signal}"),

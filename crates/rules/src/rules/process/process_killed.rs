@@ -30,6 +30,7 @@ use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::machine::kernel::Coverage;
 use ringleader_correlate::process::fate::{End, Killer, has_escalated};
+use ringleader_correlate::when::failure::Way;
 
 /// The rule.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -86,10 +87,40 @@ fn check(scene: &Scene<'_>) -> Outcome {
             .build(),
         );
     }
+    if findings.is_empty() {
+        findings.extend(terminated(scene));
+    }
     if findings.is_empty() && !has_escalated(scene.case()) {
         findings.extend(nameless(scene));
     }
     Outcome::from_findings(findings)
+}
+
+/// The first rank that ended did so by SIGTERM, and nobody had told the launcher to stop: the signal was for that rank.
+fn terminated(scene: &Scene<'_>) -> Option<Finding> {
+    let was_told = scene.statements().any(|s| matches!(s.event, TorchEvent::LauncherKilled { .. }));
+    if was_told || scene.failure().has(Way::TimedOut) {
+        return None;
+    }
+    let is_first = |rank: Rank| {
+        let exit = scene.condition(rank).and_then(|c| c.exit.as_ref());
+        exit.is_some_and(|e| e.is_root) && scene.condition(rank).is_some_and(|c| c.exception.is_none())
+    };
+    let (rank, fate) = scene.fates().all().find(|(rank, f)| f.end() == End::Terminated && is_first(*rank))?;
+    Draft::new(
+        RULE.id,
+        Cause::ProcessKilled,
+        format!("{} got SIGTERM before any other ended", drafting::rank(rank)),
+    )
+    .weight(Weight::Derived)
+    .confidence(Confidence::Medium)
+    .culprit(scene.roster().culprit_rank(rank))
+    .evidence(fate.evidence().iter().cloned())
+    .advise(
+        Impact::Harmless,
+        "see who sent the signal: the scheduler's log, a health agent, an operator's shell",
+    )
+    .build()
 }
 
 /// A launcher saw one of its ranks end by SIGKILL, and nothing tells which rank of the job that is: several have its
