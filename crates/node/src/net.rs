@@ -161,7 +161,7 @@ pub struct Reach {
     pub target: String,
     /// The name or address alone.
     pub host: String,
-    /// Port that was tried.
+    /// Port that is meant. One of a job is not tried: [`Reach::seen`] tells what the kernel shows of it.
     pub port: Option<u16>,
     /// Processes whose environment names it.
     pub asked_by: Vec<u32>,
@@ -177,8 +177,10 @@ pub struct Reach {
     pub from: Option<String>,
     /// Milliseconds until it answered.
     pub answered_ms: Option<f64>,
-    /// The peer refused: it is there, and nobody listens.
+    /// Nobody listens: the peer refused, or it is this node and the kernel shows no such socket.
     pub is_refused: bool,
+    /// What the kernel's tables show of a port that was not tried.
+    pub seen: Option<PortSeen>,
     /// Why not: `name does not resolve`, `no route to host`, `timed out after 500 ms`.
     pub failure: Option<String>,
     /// The kind of it.
@@ -187,6 +189,19 @@ pub struct Reach {
     pub path_mtu: Option<u32>,
     /// Packets as large as the interface allows were lost without a word, smaller ones were not.
     pub large_vanish: bool,
+}
+
+/// What the tables of this node's kernel show of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PortSeen {
+    /// It is of this node, and somebody listens.
+    Listening,
+    /// A process that names it is connected to it.
+    Connected,
+    /// Anything else.
+    #[serde(other)]
+    Other,
 }
 
 /// Why something was not reached.
