@@ -3,6 +3,7 @@
 //! The tables are static Rust made by `build.rs`, so that nothing is parsed when the program runs.
 
 pub mod cause;
+pub mod claim;
 pub mod collecting;
 pub mod conflict;
 pub mod cuda_error;

@@ -94,21 +94,6 @@ pub(crate) fn from_suspect(
         .at(suspect.since_ns)
 }
 
-/// How to get rid of shared-memory segments that a dead job left.
-pub(crate) fn advise_removal_of_segments(draft: Draft) -> Draft {
-    draft
-        .advise_command(
-            Impact::Harmless,
-            "list segments and who has them open",
-            "ls -la /dev/shm/nccl-*; fuser -v /dev/shm/nccl-*",
-        )
-        .advise_command(
-            Impact::Destructive,
-            "remove those that no process has open",
-            "fuser -s /dev/shm/nccl-XXXXXX || rm /dev/shm/nccl-XXXXXX",
-        )
-}
-
 /// How sure a finding may be that rests on who waits for whom at one moment: where nothing says that the job failed, it
 /// may go on in the next.
 pub(crate) fn surest_of_one_moment(scene: &Scene<'_>) -> Confidence {
