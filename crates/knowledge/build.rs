@@ -16,6 +16,8 @@ use std::{env, fs};
 
 use toml::{Table, Value};
 
+#[path = "build/claims.rs"]
+mod claims;
 #[path = "build/figures.rs"]
 mod figures;
 #[path = "build/machine.rs"]
@@ -45,6 +47,7 @@ fn main() {
     warns(&mut out);
     groups(&mut out, &causes);
     sayings(&mut out, &causes);
+    claims::write(&mut out, &causes);
     settings::write(&mut out);
     figures::write(&mut out, &causes);
     machine::write(&mut out);

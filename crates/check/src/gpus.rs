@@ -40,13 +40,6 @@ pub(crate) fn peers<'a>(gpu: &'a Gpu, gpus: &'a Gpus) -> impl Iterator<Item = &'
     gpus.gpus.iter().filter(move |other| other.index != gpu.index && other.name == gpu.name)
 }
 
-/// The median; of two values in the middle the upper one.
-pub(crate) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
-}
-
 /// NVIDIA's GPUs on the bus.
 pub(crate) fn on_bus(pci: &Pci) -> impl Iterator<Item = &PciDevice> {
     pci.devices.iter().filter(|device| device.vendor == 0x10de && device.class >> 16 == 0x03)

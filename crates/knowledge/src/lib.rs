@@ -3,6 +3,7 @@
 //! `build.rs` generates static Rust from them, so the program parses nothing when it runs.
 
 pub mod cause;
+pub mod claim;
 pub mod collecting;
 pub mod conflict;
 pub mod cuda_error;

@@ -16,6 +16,7 @@ mod gpu;
 pub mod hostlist;
 mod ids;
 mod kernel;
+pub mod median;
 mod nccl;
 mod net;
 mod process;

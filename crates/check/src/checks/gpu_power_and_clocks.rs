@@ -17,11 +17,11 @@
 //!
 //! NVML API, clocks event reasons; NVIDIA, GPU debug guidelines.
 
-use ringleader_model::ClockReasons;
+use ringleader_model::{ClockReasons, median};
 use ringleader_node::{Gpu, Gpus};
 
 use crate::answer::{Answer, Impact, ValueKind, Verdict};
-use crate::gpus::{count, is_busy, item, median, of, peers};
+use crate::gpus::{count, is_busy, item, of, peers};
 use crate::rule::{Area, Check, Probe};
 use crate::view::View;
 
@@ -119,7 +119,7 @@ fn held_down(gpu: &Gpu, gpus: &Gpus) -> Option<(Verdict, String)> {
 
 fn limited(gpu: &Gpu, gpus: &Gpus) -> Option<(Verdict, String)> {
     let limit = gpu.power_limit_w?;
-    let usual = median(peers(gpu, gpus).filter_map(|peer| peer.power_limit_w))?;
+    let usual = median::upper(peers(gpu, gpus).filter_map(|peer| peer.power_limit_w))?;
     (limit < usual * LIMIT_RATIO)
         .then(|| (Verdict::Warn, format!("its power limit is {limit:.0} W, its peers' {usual:.0} W")))
 }
@@ -128,7 +128,7 @@ fn limited(gpu: &Gpu, gpus: &Gpus) -> Option<(Verdict, String)> {
 fn slower(gpu: &Gpu, gpus: &Gpus) -> Option<String> {
     let own = f64::from(gpu.sm_clock_mhz.filter(|_| is_busy(gpu) == Some(true))?);
     let busy = peers(gpu, gpus).filter(|peer| is_busy(peer) == Some(true));
-    let usual = median(busy.filter_map(|peer| peer.sm_clock_mhz.map(f64::from)))?;
+    let usual = median::upper(busy.filter_map(|peer| peer.sm_clock_mhz.map(f64::from)))?;
     (own < usual * SLOW_RATIO).then(|| format!(", {own:.0} MHz where its peers run at {usual:.0}"))
 }
 

@@ -15,10 +15,11 @@
 //!
 //! NVML API, nvmlDeviceGetTemperature, nvmlDeviceGetMarginTemperature, NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT.
 
+use ringleader_model::median;
 use ringleader_node::{Gpu, Gpus};
 
 use crate::answer::{Answer, Impact, ValueKind, Verdict};
-use crate::gpus::{is_busy, item, median, of, peers};
+use crate::gpus::{is_busy, item, of, peers};
 use crate::rule::{Area, Check, Probe};
 use crate::view::View;
 
@@ -99,7 +100,7 @@ fn judge(gpu: &Gpu, gpus: &Gpus) -> Option<(Verdict, String)> {
     if temperatures.len() < 3 || degrees < WARM_C {
         return None;
     }
-    let usual = median(temperatures.into_iter())?;
+    let usual = median::upper(temperatures)?;
     (f64::from(degrees) - usual >= HOTTER_C)
         .then(|| (Verdict::Warn, format!("{degrees} C, its peers have {usual:.0} C at the same work")))
 }

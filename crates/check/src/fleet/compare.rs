@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ringleader_model::hostlist;
+use ringleader_model::{hostlist, median};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -152,8 +152,8 @@ fn near(fleet: &Fleet, key: &str, values: &[(&str, Word)]) -> Option<Difference>
     if n < 2 {
         return None;
     }
-    let middle = median(numbers.iter().map(|(number, ..)| *number).collect());
-    let deviation = median(numbers.iter().map(|(number, ..)| (number - middle).abs()).collect());
+    let middle = median::between(numbers.iter().map(|(number, ..)| *number))?;
+    let deviation = median::between(numbers.iter().map(|(number, ..)| (number - middle).abs()))?;
     let floor = (middle.abs() * LEAST_SHARE).max(LEAST);
     numbers.sort_by(|a, b| (b.0 - middle).abs().total_cmp(&(a.0 - middle).abs()).then_with(|| a.1.cmp(b.1)));
     if n < MIN_PEERS {
@@ -201,14 +201,4 @@ fn holder((_, name, text): &(f64, &str, &str)) -> Holder {
 pub(super) fn show(number: f64) -> String {
     let text = format!("{number:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-fn median(mut numbers: Vec<f64>) -> f64 {
-    numbers.sort_by(f64::total_cmp);
-    let n = numbers.len();
-    match n {
-        0 => 0.0,
-        n if n % 2 == 1 => numbers[n / 2],
-        n => f64::midpoint(numbers[n / 2 - 1], numbers[n / 2]),
-    }
 }

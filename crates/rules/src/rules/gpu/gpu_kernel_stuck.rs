@@ -22,7 +22,7 @@
 
 use ringleader_model::{
     Cause, Cite, Confidence, Evidence, Finding, Impact, KernelEvent, Need, Rank, RankSet, RingStage,
-    SourceKind, Weight,
+    SourceKind, Weight, median,
 };
 
 use crate::drafting;
@@ -308,9 +308,7 @@ fn power_outliers(scene: &Scene<'_>) -> Option<(Rank, Vec<Evidence>)> {
     if rows.len() < 3 {
         return None;
     }
-    let mut powers: Vec<f32> = rows.iter().map(|(_, p, _)| *p).collect();
-    powers.sort_by(f32::total_cmp);
-    let median = powers.get(powers.len() / 2).copied().unwrap_or(0.0);
+    let median = median::upper(rows.iter().map(|(_, power, _)| *power))?;
     let far = |p: f32| p < median * OUTLIER_RATIO || p * OUTLIER_RATIO > median;
     let mut odd = rows.iter().filter(|(_, p, _)| far(*p));
     let (Some((rank, power, cite)), None) = (odd.next(), odd.next()) else { return None };

@@ -25,13 +25,13 @@
 //!
 //! NVIDIA/nccl src/misc/shmutils.cc (segments are unlinked once both sides have them); tmpfs(5); docker run --shm-size.
 
+use ringleader_knowledge::claim;
 use ringleader_knowledge::signal::{SIGBUS, is_exit_by};
 use ringleader_model::{
     Cause, Confidence, Culprit, Finding, Impact, ListedFile, Listing, Mount, Observation, Severity,
     SourceKind, SystemFact, Weight,
 };
 
-use crate::drafting;
 use crate::rule::{Draft, Outcome, Rule};
 use crate::told::got_going;
 use ringleader_correlate::Scene;
@@ -45,6 +45,9 @@ pub(in crate::rules) static RULE: Rule = Rule {
     doc: include_str!("shm_state.rs"),
     check,
 };
+
+/// How to get rid of segments that a dead job left.
+const LEFT_OVER: &claim::Row = claim::at(claim::place("shm-stale"));
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings: Vec<Finding> = Vec::new();
@@ -146,7 +149,7 @@ fn full(
         draft = draft.culprit(Culprit { host: Some(host), ..Culprit::default() });
     }
     if is_stale {
-        draft = drafting::advise_removal_of_segments(draft);
+        draft = draft.advise_all(LEFT_OVER.advice);
     }
     draft
         .advise_command(Impact::Harmless, "see what fills it", "df -h /dev/shm; ls -laS /dev/shm | head -30")
@@ -204,7 +207,7 @@ fn left_over(observation: &Observation, listing: &Listing) -> Option<Finding> {
         .severity(Severity::Info)
         .confidence(Confidence::Low)
         .evidence(segments.iter().take(3).map(|f| segment(observation, f)));
-    drafting::advise_removal_of_segments(draft).build()
+    draft.advise_all(LEFT_OVER.advice).build()
 }
 
 #[cfg(test)]
