@@ -364,7 +364,8 @@ fn open_logs(proc: &Path, pid: u32) -> Vec<Open> {
         let path = fs::read_link(&link).ok()?;
         let is_named = path.extension().is_some_and(|end| LOGS.iter().any(|log| end == *log));
         let is_output = matches!(&*number, "1" | "2");
-        if !is_output && !(is_named && procfs::is_written(&at.join("fdinfo").join(&number))) {
+        let is_written = || procfs::is_written(&at.join("fdinfo").join(&number));
+        if !(is_output || is_named && is_written()) {
             return None;
         }
         // The same path must be the same file here: a container has files of its own.

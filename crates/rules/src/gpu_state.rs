@@ -194,9 +194,3 @@ pub(crate) fn with(
 pub(crate) fn is_card(name: &str) -> bool {
     ["PCI", "NVL", "RTX", "GeForce"].iter().any(|sort| name.contains(sort))
 }
-
-/// The middle of some numbers; None without any.
-pub(crate) fn median(mut values: Vec<f32>) -> Option<f32> {
-    values.sort_by(f32::total_cmp);
-    values.get(values.len() / 2).copied()
-}
