@@ -1,11 +1,11 @@
-//! The table of rules that need nothing but a message.
+//! The table of rules that need only a message.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::{advice, read, text, variant};
 
-/// Headings of a rule's documentation, in their order, with the field that holds the text.
+/// Headings of a rule's documentation in order, each with the field that has its text.
 const HEADINGS: [(&str, &str); 6] = [
     ("What it shows", "shows"),
     ("Why it happens", "why"),

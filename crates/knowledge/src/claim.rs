@@ -1,6 +1,6 @@
-//! Rules that need nothing but a message: which cause, what the finding says, what to do.
+//! Rules that need only a message: their cause, the text of their finding, and the recommended actions.
 //!
-//! Which messages mean the cause is in [`crate::saying`].
+//! [`crate::saying`] lists the messages of each cause.
 
 use ringleader_model::Cause;
 
@@ -10,19 +10,19 @@ use crate::tables::CLAIMS;
 /// One rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// What it finds.
+    /// The cause that it finds.
     pub cause: Cause,
     /// Id of the rule, the same as that of the cause.
     pub id: &'static str,
-    /// What the rule is called, in a few words.
+    /// Short name of the rule.
     pub rule: &'static str,
     /// First version that has it.
     pub since: &'static str,
     /// Title of its finding, with `{who}` for the processes that printed the message.
     pub(crate) title: &'static str,
-    /// What to do.
+    /// Recommended actions.
     pub advice: &'static [Advice],
-    /// Documentation, below the headings of every rule.
+    /// Documentation, with the headings of every rule.
     pub doc: &'static str,
 }
 
@@ -38,16 +38,16 @@ pub fn all() -> &'static [Row] {
     CLAIMS
 }
 
-/// The row at this place; does not compile beyond the table.
+/// The row at this index; an index beyond the table does not compile in a constant.
 pub const fn at(place: usize) -> &'static Row {
     &CLAIMS[place]
 }
 
-/// The place of a rule in the table.
+/// The index of a rule in the table.
 ///
 /// # Panics
 ///
-/// If no row has this id: where the id is a constant, the program does not compile.
+/// If no row has this id; if the id is a constant, the program does not compile.
 pub const fn place(id: &str) -> usize {
     let mut place = 0;
     while place < CLAIMS.len() {
@@ -59,7 +59,7 @@ pub const fn place(id: &str) -> usize {
     panic!("no rule of a message has this id")
 }
 
-/// Equality of bytes, for constants.
+/// Equality of bytes in constants.
 const fn is_same(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
         return false;

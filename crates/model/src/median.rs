@@ -1,10 +1,10 @@
-//! Medians: of an even count, which of the two in the middle, or what lies between them.
+//! Medians. They differ for an even count: the upper or the lower middle value, or the mean of both.
 
 use std::cmp::Ordering;
 
 /// A number with a total order.
 pub trait Number: Copy {
-    /// Which is the larger.
+    /// Compares two numbers.
     fn order(&self, other: &Self) -> Ordering;
 }
 
@@ -26,22 +26,22 @@ impl Number for f64 {
     }
 }
 
-/// The median; of two in the middle the upper. None without any number.
+/// The median; of two middle values the upper one. None if there are no values.
 ///
-/// It is the value of one of the numbers, and at least half of them do not exceed it: what is compared with peers is not
-/// called odd because it is one of two.
+/// It is one of the values, and at least half of the values do not exceed it, so neither of two peers counts
+/// as odd.
 pub fn upper<N: Number>(values: impl IntoIterator<Item = N>) -> Option<N> {
     at(values, |n| n / 2)
 }
 
-/// The median; of two in the middle the lower. None without any number.
+/// The median; of two middle values the lower one. None if there are no values.
 ///
-/// For what is usual where late or large values are the exception.
+/// For usual values where late or large values are the exception.
 pub fn lower<N: Number>(values: impl IntoIterator<Item = N>) -> Option<N> {
     at(values, |n| n.saturating_sub(1) / 2)
 }
 
-/// The median; of two in the middle what lies halfway between them. None without any number.
+/// The median; of two middle values their mean. None if there are no values.
 pub fn between(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let values: Vec<f64> = values.into_iter().collect();
     let low = lower(values.iter().copied())?;

@@ -235,7 +235,7 @@ impl Map {
     pub(crate) fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping is `FILE_WORDS` words long (checked against the file before it was mapped), begins on a
         // page, lives as long as `self`, and is only ever used as atomics: the file's other users map it read-only or
-        // read it. The file cannot shrink but by its owner's hand.
+        // read it. Only the file's owner could truncate it.
         unsafe { std::slice::from_raw_parts(self.raw.as_ptr().cast::<AtomicU64>(), FILE_WORDS) }
     }
 
