@@ -1,11 +1,17 @@
 //! Findings drafted from what `correlate` joined: one way of saying who, where and with what proof.
 
+pub(crate) mod claims;
+pub(crate) mod gpus;
+pub(crate) mod kernel;
+
 use ringleader_model::{Cause, Confidence, Culprit, Frame, Rank, RankSet, Severity};
 
 use crate::rule::Draft;
 use ringleader_correlate::Scene;
 use ringleader_correlate::track::Node;
 use ringleader_correlate::waits::suspects::Suspect;
+
+pub(crate) use ringleader_correlate::who::culprits::ranks;
 
 /// `rank 2`, `ranks 2,5`, or `one rank` where the record does not tell whose it is.
 pub(crate) fn who(nodes: &[Node]) -> String {
@@ -15,15 +21,6 @@ pub(crate) fn who(nodes: &[Node]) -> String {
         (0, n) => format!("{n} ranks (their records do not say which)"),
         (1, _) => format!("rank {ranks}"),
         _ => format!("ranks {ranks}"),
-    }
-}
-
-/// `ranks 0-1,3`.
-pub(crate) fn ranks(set: &RankSet) -> String {
-    match set.len() {
-        0 => "the other ranks".to_owned(),
-        1 => format!("rank {set}"),
-        _ => format!("ranks {set}"),
     }
 }
 

@@ -78,7 +78,7 @@ fn known_trouble(scene: &Scene<'_>) -> Option<&'static str> {
     {
         return Some("RAS gets no answer from some ranks");
     }
-    if scene.process_tables().any(|(_, t)| t.rows.iter().any(is_stopped_worker)) {
+    if scene.fates().any_stopped() {
         return Some("a process of the job is stopped");
     }
     if scene.case().sources.iter().any(|s| s.kinds.contains(&SourceKind::ElasticError)) {
@@ -189,12 +189,6 @@ fn has_unfinished(scene: &Scene<'_>) -> bool {
         .flat_map(|g| g.tracks.iter().flatten())
         .filter(|t| matches!(t.origin, Origin::Dump(_) | Origin::Ring(_)))
         .any(|t| t.finished.is_some_and(|finished| finished < t.entered))
-}
-
-/// A Python program or its launcher in state T.
-fn is_stopped_worker(row: &ringleader_model::ProcessRow) -> bool {
-    let python = ["python", "torchrun"].iter().any(|word| row.command.contains(word));
-    python && row.state.starts_with(['T', 't'])
 }
 
 /// Health is as sure as the evidence that would have shown a fault: the records of every rank.

@@ -50,6 +50,30 @@ impl Outcome {
     pub fn from_findings(findings: Vec<Finding>) -> Self {
         if findings.is_empty() { Self::Clear } else { Self::Found(findings) }
     }
+
+    /// Found if a draft has evidence, else clear.
+    pub fn from_drafts(drafts: impl IntoIterator<Item = Draft>) -> Self {
+        Self::from_findings(drafts.into_iter().filter_map(Draft::build).collect())
+    }
+
+    /// Findings of drafts, after those of this outcome.
+    #[must_use]
+    pub fn with(self, drafts: impl IntoIterator<Item = Draft>) -> Self {
+        let more: Vec<Finding> = drafts.into_iter().filter_map(Draft::build).collect();
+        match self {
+            Self::Found(mut findings) => {
+                findings.extend(more);
+                Self::Found(findings)
+            }
+            Self::Undecided(needs) if more.is_empty() => Self::Undecided(needs),
+            Self::Clear | Self::Undecided(_) => Self::from_findings(more),
+        }
+    }
+}
+
+/// One finding or none.
+pub(crate) fn found(draft: Draft) -> Outcome {
+    Outcome::from_drafts([draft])
 }
 
 /// A finding in the making. [`Draft::build`] refuses one without evidence.

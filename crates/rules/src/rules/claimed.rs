@@ -3,8 +3,8 @@
 use ringleader_correlate::Scene;
 use ringleader_knowledge::claim;
 
-use crate::rule::{Outcome, Rule};
-use crate::told::{Told, found};
+use crate::drafting::claims::Told;
+use crate::rule::{Outcome, Rule, found};
 
 /// The rule of one row.
 pub(super) const fn rule<const ROW: usize>() -> Rule {

@@ -8,3 +8,4 @@ pub(super) mod nccl_env_mismatch;
 pub(super) mod nccl_version_mismatch;
 pub(super) mod package_versions;
 pub(super) mod rank_env_misconfigured;
+mod remarks;

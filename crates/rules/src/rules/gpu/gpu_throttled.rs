@@ -27,8 +27,7 @@
 
 use ringleader_model::{Category, Cause, ClockReasons, GpuRow, Impact, median};
 
-use crate::gpu_state::{Proof, Shown, failed_test};
-use crate::hardware::outcome;
+use crate::drafting::gpus::{Proof, Shown, failed_test};
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::gpus::SeenGpu;
@@ -78,7 +77,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             WORDS.iter().any(|w| warnings.contains(w))
         }),
     };
-    outcome(draft.map(advise))
+    Outcome::from_drafts(draft.map(advise))
 }
 
 fn advise(draft: Draft) -> Draft {

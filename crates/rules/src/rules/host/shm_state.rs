@@ -33,7 +33,6 @@ use ringleader_model::{
 };
 
 use crate::rule::{Draft, Outcome, Rule};
-use crate::told::got_going;
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::tools::{is_full, is_small, shown};
 
@@ -126,7 +125,7 @@ fn full(
     };
     let row = format!("{} of {} MiB used at {}", mount.used >> 20, size, mount.at);
     // Once its communicators are up a job has what NCCL needs; a data loader that then lacks room dies of SIGBUS.
-    let is_past = dead.is_empty() && got_going(scene, []);
+    let is_past = dead.is_empty() && scene.got_going([]);
     let tied = failed && (is_full || !dead.is_empty()) && !is_past;
     let mut draft = Draft::new(RULE.id, cause, title)
         .severity(match (tied, is_past) {
