@@ -1,4 +1,4 @@
-//! What shows in ordinary output that a job makes progress, or that it ended as it should.
+//! Signs in ordinary output that a job makes progress, or that it ended successfully.
 //!
 //! ```text
 //! [rank3]: [2026-11-20 10:00:01,532] [INFO] [train.py:120] step 812 loss 2.31 lr 3.0e-4
@@ -7,19 +7,19 @@
 //! `Trainer.fit` stopped: `max_epochs=3` reached.
 //! ```
 
-/// What a line shows.
+/// A sign of progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
     /// A step, epoch or bar, by its number.
     Step(u64),
-    /// The job says that it is done.
+    /// The job reports that it is done.
     Done,
 }
 
 /// Words before the number of a step.
 const COUNTERS: &[&str] =
     &["global_step", "step", "iteration", "iter", "epoch", "batch", "update", "round", "generation"];
-/// Words that make a line with a number one of a training loop.
+/// Words that make a line with a number part of a training loop.
 const METRICS: &[&str] = &[
     "loss",
     "it/s",
@@ -47,7 +47,7 @@ const METRICS: &[&str] = &[
     "seconds",
     "sec",
 ];
-/// Words with which programs say that they ended as they should.
+/// Words of programs that ended successfully.
 const DONE: &[&str] = &[
     "training completed",
     "training complete",
@@ -70,16 +70,16 @@ const DONE: &[&str] = &[
     "process group destroyed",
     "training succeeded",
 ];
-/// What makes such words speak of a failure after all.
+/// Words that turn such text into a failure.
 const NOT_DONE: &[&str] = &["not ", "fail", "error", "before ", "until ", "if ", "when ", "0 succeeded"];
 
-/// Whether a line may show progress: cheap, for every line of a source.
+/// Whether a line may show progress: a cheap test for every line of a source.
 #[inline]
 pub fn may_show(line: &[u8]) -> bool {
     line.iter().any(u8::is_ascii_digit) || line.len() >= 8 && line.len() < 400
 }
 
-/// What `line` shows, if anything.
+/// The sign in `line`, if there is one.
 pub fn of(line: &str) -> Option<Sign> {
     let lower = line.to_ascii_lowercase();
     if let Some(done) = DONE.iter().find_map(|words| lower.find(words)) {
@@ -96,7 +96,7 @@ fn bar(line: &str) -> Option<u64> {
     let at = line.rfind("%|")?;
     let behind = line.get(at + 2..)?.split('|').nth(1)?;
     let n = number(behind.trim_start())?;
-    // A bar that has not begun is no progress.
+    // A bar at zero is no progress.
     (n > 0).then_some(n)
 }
 
@@ -135,7 +135,7 @@ fn number(text: &str) -> Option<u64> {
     text.get(..n)?.parse().ok()
 }
 
-/// Whether `word` stands in `line` with no letter before or behind it.
+/// Whether `line` contains `word` without a letter before or after it.
 fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line.get(..at).and_then(|b| b.chars().next_back());

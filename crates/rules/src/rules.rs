@@ -1,6 +1,7 @@
 //! One rule a file, in the folder of its family; one line here.
 
 mod calls;
+mod claimed;
 mod fabric;
 mod gpu;
 mod host;
@@ -10,6 +11,13 @@ pub(crate) mod program;
 mod settings;
 
 use crate::rule::Rule;
+
+/// The rule of a message, by the id of its row.
+macro_rules! claimed {
+    ($id:literal) => {
+        &claimed::rule::<{ ringleader_knowledge::claim::place($id) }>()
+    };
+}
 
 /// All rules, one entry each. `verdict` orders their findings; this order only breaks ties.
 pub static ALL: &[&Rule] = &[
@@ -41,24 +49,24 @@ pub static ALL: &[&Rule] = &[
     &calls::straggler::RULE,
     &gpu::gpu_throttled::RULE,
     &host::container_config::RULE,
-    &program::cuda_oom::RULE,
-    &fabric::cumem_config::RULE,
-    &program::device_assert::RULE,
+    claimed!("cuda-oom"),
+    claimed!("cumem-config"),
+    claimed!("device-assert"),
     &gpu::ecc_uncorrectable::RULE,
     &fabric::fabric_manager_down::RULE,
-    &settings::framework_build_without_nccl::RULE,
+    claimed!("framework-build-without-nccl"),
     &gpu::gpu_driver_bug::RULE,
     &gpu::gpu_fallen_off_bus::RULE,
     &gpu::gsp_timeout::RULE,
-    &fabric::ib_errors::RULE,
+    claimed!("ib-errors"),
     &fabric::ib_link_down::RULE,
     &program::illegal_memory_access::RULE,
-    &fabric::mtu_or_pfc::RULE,
-    &program::nan_loss::RULE,
-    &settings::nccl_wrong_gpu_arch::RULE,
-    &fabric::net_plugin_error::RULE,
+    claimed!("mtu-or-pfc"),
+    claimed!("nan-loss"),
+    claimed!("nccl-wrong-gpu-arch"),
+    claimed!("net-plugin-error"),
     &fabric::nvlink_error::RULE,
-    &fabric::nvls_multicast::RULE,
+    claimed!("nvls-multicast"),
     &fabric::nvswitch_error::RULE,
     &process::oom_killed::RULE,
     &fabric::p2p_acs_iommu::RULE,
@@ -66,10 +74,10 @@ pub static ALL: &[&Rule] = &[
     &gpu::row_remap_failure::RULE,
     &fabric::p2p_unsupported::RULE,
     &settings::rank_env_misconfigured::RULE,
-    &host::shm_full::RULE,
-    &host::shm_permission::RULE,
-    &host::shm_stale::RULE,
-    &fabric::topology_file_error::RULE,
+    claimed!("shm-full"),
+    claimed!("shm-permission"),
+    claimed!("shm-stale"),
+    claimed!("topology-file-error"),
     &calls::wire_size_mismatch::RULE,
     &program::application_exception::RULE,
     &program::data_loader_worker_died::RULE,

@@ -493,7 +493,7 @@ impl Conditions {
         let is_last = roster.world_size.is_some_and(|n| n as usize == present.len() + 1) && one_list_of_all;
         for member in &roster.members {
             let Some(rank) = member.rank.filter(|r| !present.contains(r)) else { continue };
-            if member.pid.is_none() {
+            let Some(pid) = member.pid else {
                 // It has spoken, and this list has all ranks but it.
                 if is_last {
                     let text =
@@ -501,6 +501,10 @@ impl Conditions {
                     let evidence = Evidence { cite, text, kind: SourceKind::Processes };
                     self.by_rank.entry(rank).or_default().absent.get_or_insert(evidence);
                 }
+                continue;
+            };
+            // Whoever picked the job's processes saw it and did not know it for one of them: it is there.
+            if table.pick.as_ref().is_some_and(|pick| pick.others.contains(&pid)) {
                 continue;
             }
             let same_node = match &member.host {

@@ -1,25 +1,25 @@
-//! Which rows a text may hold: one look at every fourth place of it.
+//! Finds the rows that a text may contain, by looking once at every fourth place of it.
 //!
-//! Each row is found by one stretch of its literal text, chosen by the build to be rare. Of that stretch the grams at
-//! four neighbouring places are in a static table, so a search that steps by four bytes meets one of them. A bitmap of
-//! 32 KB turns most places away; no table is built at run time.
+//! Each row is found by one stretch of its literal text that the build chose because it is rare. The grams at four
+//! neighbouring places of that stretch are in a static table, so a search in steps of four bytes meets one of them. A
+//! bitmap of 32 KB rejects most places; no table is built at run time.
 
 use super::Row;
 use super::hash::{BITMAP_BITS, BUCKET_BITS, GRAM_BYTES, SHORT_GRAM_BYTES, STRIDE, hash};
 use super::pattern::Part;
 use crate::tables::{LONG_BITS, LONG_GRAMS, LONG_STARTS, SHORT_BITS, SHORT_GRAMS, SHORT_STARTS};
 
-/// Bytes of a block that are looked at before the next look at what is wanted.
+/// Bytes that are examined at once.
 const HEAD: usize = GRAM_BYTES;
 
-/// Rows that a text may hold.
+/// Rows that a text may contain.
 #[derive(Clone, Debug, Default)]
 pub struct Candidates {
     rows: Vec<Row>,
 }
 
 impl Candidates {
-    /// Adds the rows that `text` may hold.
+    /// Adds the rows that `text` may contain.
     pub fn look(&mut self, text: &[u8]) {
         places(text, |at, key, long| {
             for &(_, row) in grams(key, long) {
@@ -31,18 +31,18 @@ impl Candidates {
         });
     }
 
-    /// The rows, in the order in which they were met.
+    /// The rows, in the order in which they were found.
     pub fn rows(&self) -> impl Iterator<Item = Row> {
         self.rows.iter().copied()
     }
 }
 
-/// The first place at or after `from` near which a row may match: within a line or a block of many lines. The match
-/// itself begins before it. None if the rest holds nothing of any row.
+/// The first place at or after `from` near which a row may match, in a line or a block of many lines. The match itself
+/// begins before it. None if the rest contains nothing of any row.
 ///
-/// A reader calls this for a whole block and classifies only the lines that it is led to.
+/// A reader calls this for a whole block and classifies only the lines that it finds.
 pub fn wanted(block: &[u8], from: usize) -> Option<usize> {
-    // Places are counted from the start of the block, so that a stretch is met wherever the search begins.
+    // Places are counted from the start of the block, so that a stretch is found wherever the search begins.
     let start = from - from % STRIDE;
     let text = block.get(start..)?;
     let place = places(text, |at, key, long| {
@@ -51,7 +51,7 @@ pub fn wanted(block: &[u8], from: usize) -> Option<usize> {
     Some(start + place)
 }
 
-/// Calls `visit` for each place whose gram may be of a row, until it says no; that place.
+/// Calls `visit` for each place whose gram may belong to a row, until it returns false, and returns that place.
 #[inline]
 fn places(text: &[u8], mut visit: impl FnMut(usize, u64, bool) -> bool) -> Option<usize> {
     let mut at = 0;
@@ -77,7 +77,7 @@ fn places(text: &[u8], mut visit: impl FnMut(usize, u64, bool) -> bool) -> Optio
 }
 
 impl Row {
-    /// Whether a whole literal of the row stands where one of its grams was met.
+    /// Whether a whole literal of the row is where one of its grams was found.
     #[cold]
     fn stands_around(self, text: &[u8], at: usize, long: bool) -> bool {
         let n = if long { GRAM_BYTES } else { SHORT_GRAM_BYTES };
@@ -99,7 +99,7 @@ fn bit(bits: &[u64; 1 << (BITMAP_BITS - 6)], key: u64) -> bool {
     bits[bit >> 6] >> (bit & 63) & 1 == 1
 }
 
-/// The rows of this very gram.
+/// The rows with exactly this gram.
 fn grams(key: u64, long: bool) -> &'static [(u64, u16)] {
     let bucket = (hash(key) >> (64 - BUCKET_BITS)) as usize;
     let (starts, entries) =

@@ -2,8 +2,5 @@
 
 pub(super) mod container_config;
 pub(super) mod memlock_limit;
-pub(super) mod shm_full;
-pub(super) mod shm_permission;
-pub(super) mod shm_stale;
 pub(super) mod shm_state;
 pub(super) mod too_many_open_files;

@@ -2,11 +2,10 @@
 
 pub(super) mod driver_too_old_for_cuda;
 pub(super) mod duplicate_gpu;
-pub(super) mod framework_build_without_nccl;
 pub(super) mod nccl_bug_version;
 pub(super) mod nccl_env_misconfigured;
 pub(super) mod nccl_env_mismatch;
 pub(super) mod nccl_version_mismatch;
-pub(super) mod nccl_wrong_gpu_arch;
 pub(super) mod package_versions;
 pub(super) mod rank_env_misconfigured;
+mod remarks;

@@ -20,10 +20,11 @@
 //! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide, collective communication
 //! semantics.
 
-use ringleader_model::{Cause, Impact};
+use ringleader_model::Cause;
 
 use crate::drafting;
 use crate::rule::{Outcome, Rule};
+use crate::rules::calls::mismatch::outcome;
 use ringleader_correlate::Scene;
 use ringleader_correlate::calls::align::Fault;
 
@@ -37,19 +38,19 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let findings = scene
-        .mismatches()
-        .iter()
-        .filter_map(|m| {
-            let Fault::Order = m.fault else { return None };
-            let (odd, usual) = (drafting::who(&m.odd), drafting::ranks(&m.usual));
-            let title = format!("{odd} called {} before {} (#{} of {}); {usual} the other way round", m.odd_call, m.usual_call, m.seq, m.group);
-            drafting::from_mismatch(scene, RULE.id, Cause::CollectiveOrderMismatch, m, title)
-                .advise(Impact::Harmless, format!("issue the two calls in one order on all ranks{}: no iteration over sets or unordered dicts, no race between threads", drafting::at(m.place.as_ref())))
-                .build()
-        })
-        .collect();
-    Outcome::from_findings(findings)
+    outcome(scene, &RULE, Cause::CollectiveOrderMismatch, |m| {
+        let Fault::Order = m.fault else { return None };
+        let (odd, usual) = (drafting::who(&m.odd), drafting::ranks(&m.usual));
+        let title = format!(
+            "{odd} called {} before {} (#{} of {}); {usual} the other way round",
+            m.odd_call, m.usual_call, m.seq, m.group
+        );
+        let place = drafting::at(m.place.as_ref());
+        let advice = format!(
+            "issue the two calls in one order on all ranks{place}: no iteration over sets or unordered dicts, no race between threads"
+        );
+        Some((title, vec![advice]))
+    })
 }
 
 #[cfg(test)]

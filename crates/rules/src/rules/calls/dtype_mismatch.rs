@@ -18,10 +18,11 @@
 //! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide, collective communication
 //! semantics.
 
-use ringleader_model::{Cause, Impact};
+use ringleader_model::Cause;
 
 use crate::drafting;
 use crate::rule::{Outcome, Rule};
+use crate::rules::calls::mismatch::{instead, outcome};
 use ringleader_correlate::Scene;
 use ringleader_correlate::calls::align::Fault;
 
@@ -35,25 +36,11 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let findings = scene
-        .mismatches()
-        .iter()
-        .filter_map(|m| {
-            let Fault::Type = m.fault else { return None };
-            let (odd, usual) = (drafting::who(&m.odd), drafting::ranks(&m.usual));
-            let title = format!(
-                "{odd} called {} where {usual} called {} (#{} of {})",
-                m.odd_call, m.usual_call, m.seq, m.group
-            );
-            drafting::from_mismatch(scene, RULE.id, Cause::DtypeMismatch, m, title)
-                .advise(
-                    Impact::Harmless,
-                    format!("give the tensor the same type on all ranks{}", drafting::at(m.place.as_ref())),
-                )
-                .build()
-        })
-        .collect();
-    Outcome::from_findings(findings)
+    outcome(scene, &RULE, Cause::DtypeMismatch, |m| {
+        let Fault::Type = m.fault else { return None };
+        let place = drafting::at(m.place.as_ref());
+        Some((instead(m), vec![format!("give the tensor the same type on all ranks{place}")]))
+    })
 }
 
 #[cfg(test)]

@@ -20,10 +20,11 @@
 //! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide, collective communication
 //! semantics.
 
-use ringleader_model::{Cause, Impact};
+use ringleader_model::Cause;
 
 use crate::drafting;
 use crate::rule::{Outcome, Rule};
+use crate::rules::calls::mismatch::{and_more, outcome};
 use ringleader_correlate::Scene;
 use ringleader_correlate::calls::align::Fault;
 
@@ -37,25 +38,22 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let findings = scene
-        .mismatches()
-        .iter()
-        .filter_map(|m| {
-            let Fault::Extra(n) = m.fault else { return None };
-            let (odd, usual) = (drafting::who(&m.odd), drafting::ranks(&m.usual));
-            let title = format!(
-                "{odd} called {} #{} of {}{}, a call that {usual} never made",
-                m.odd_call,
-                m.seq,
-                m.group,
-                if n > 1 { format!(" and {} more", n - 1) } else { String::new() }
-            );
-            drafting::from_mismatch(scene, RULE.id, Cause::ExtraCollective, m, title)
-                .advise(Impact::Harmless, format!("move the call{} out of the branch that only this rank takes, or give it a group of its own", drafting::at(m.place.as_ref())))
-                .build()
-        })
-        .collect();
-    Outcome::from_findings(findings)
+    outcome(scene, &RULE, Cause::ExtraCollective, |m| {
+        let Fault::Extra(n) = m.fault else { return None };
+        let (odd, usual) = (drafting::who(&m.odd), drafting::ranks(&m.usual));
+        let title = format!(
+            "{odd} called {} #{} of {}{}, a call that {usual} never made",
+            m.odd_call,
+            m.seq,
+            m.group,
+            and_more(n)
+        );
+        let place = drafting::at(m.place.as_ref());
+        let advice = format!(
+            "move the call{place} out of the branch that only this rank takes, or give it a group of its own"
+        );
+        Some((title, vec![advice]))
+    })
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ use ringleader_model::{
 };
 
 use crate::rule::{Draft, Outcome, Rule};
-use crate::told::who;
+use ringleader_correlate::who::culprits::who;
 use ringleader_correlate::{Scene, Statement};
 
 /// See the module.

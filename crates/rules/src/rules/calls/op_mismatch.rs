@@ -19,10 +19,11 @@
 //! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide, collective communication
 //! semantics.
 
-use ringleader_model::{Cause, Impact};
+use ringleader_model::Cause;
 
 use crate::drafting;
 use crate::rule::{Outcome, Rule};
+use crate::rules::calls::mismatch::{instead, outcome};
 use ringleader_correlate::Scene;
 use ringleader_correlate::calls::align::Fault;
 
@@ -36,31 +37,11 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let findings = scene
-        .mismatches()
-        .iter()
-        .filter_map(|m| {
-            let Fault::Operation(difference) = m.fault else { return None };
-            let (odd, usual) = (drafting::who(&m.odd), drafting::ranks(&m.usual));
-            let title = {
-                let _ = difference;
-                format!(
-                    "{odd} called {} where {usual} called {} (#{} of {})",
-                    m.odd_call, m.usual_call, m.seq, m.group
-                )
-            };
-            drafting::from_mismatch(scene, RULE.id, Cause::OpMismatch, m, title)
-                .advise(
-                    Impact::Harmless,
-                    format!(
-                        "make all ranks call the same operation with the same root and reduction{}",
-                        drafting::at(m.place.as_ref())
-                    ),
-                )
-                .build()
-        })
-        .collect();
-    Outcome::from_findings(findings)
+    outcome(scene, &RULE, Cause::OpMismatch, |m| {
+        let Fault::Operation(_) = m.fault else { return None };
+        let advice = "make all ranks call the same operation with the same root and reduction";
+        Some((instead(m), vec![format!("{advice}{}", drafting::at(m.place.as_ref()))]))
+    })
 }
 
 #[cfg(test)]

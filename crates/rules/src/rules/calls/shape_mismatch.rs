@@ -19,10 +19,11 @@
 //! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide, collective communication
 //! semantics.
 
-use ringleader_model::{Cause, Impact};
+use ringleader_model::Cause;
 
 use crate::drafting;
 use crate::rule::{Outcome, Rule};
+use crate::rules::calls::mismatch::{instead, outcome};
 use ringleader_correlate::Scene;
 use ringleader_correlate::calls::align::Fault;
 
@@ -36,19 +37,14 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let findings = scene
-        .mismatches()
-        .iter()
-        .filter_map(|m| {
-            let Fault::Size = m.fault else { return None };
-            let (odd, usual) = (drafting::who(&m.odd), drafting::ranks(&m.usual));
-            let title = format!("{odd} called {} where {usual} called {} (#{} of {})", m.odd_call, m.usual_call, m.seq, m.group);
-            drafting::from_mismatch(scene, RULE.id, Cause::ShapeMismatch, m, title)
-                .advise(Impact::Harmless, format!("make the size the same on all ranks{}: pad the last batch, or gather the sizes first", drafting::at(m.place.as_ref())))
-                .build()
-        })
-        .collect();
-    Outcome::from_findings(findings)
+    outcome(scene, &RULE, Cause::ShapeMismatch, |m| {
+        let Fault::Size = m.fault else { return None };
+        let place = drafting::at(m.place.as_ref());
+        let advice = format!(
+            "make the size the same on all ranks{place}: pad the last batch, or gather the sizes first"
+        );
+        Some((instead(m), vec![advice]))
+    })
 }
 
 #[cfg(test)]

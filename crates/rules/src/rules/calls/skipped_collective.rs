@@ -27,6 +27,7 @@ use ringleader_model::{Cause, Confidence, Evidence, Finding, Impact, RankSet, So
 
 use crate::drafting;
 use crate::rule::{Draft, Outcome, Rule};
+use crate::rules::calls::mismatch::{and_more, findings};
 use ringleader_correlate::Scene;
 use ringleader_correlate::calls::align::Fault;
 use ringleader_correlate::track::{Group, View};
@@ -47,29 +48,28 @@ pub(in crate::rules) static RULE: Rule = Rule {
 const OTHER_ORDER: &str = "no later call of that rank shows: if it makes the missing one afterwards, its calls only come in another order (collective-order-mismatch)";
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let mut findings: Vec<_> = scene
-        .mismatches()
-        .iter()
-        .filter_map(|m| {
-            let Fault::Skipped(n) = m.fault else { return None };
-            let (odd, waiting) = (drafting::who(&m.odd), drafting::waiting(&m.usual));
-            let title = format!(
-                "{odd} left out {} #{} of {}{}; {waiting} in it",
-                m.usual_call,
-                m.seq,
-                m.group,
-                if n > 1 { format!(" and {} more", n - 1) } else { String::new() }
-            );
-            let draft = drafting::from_mismatch(scene, RULE.id, Cause::SkippedCollective, m, title)
-                .advise(Impact::Harmless, format!("make every rank reach the call{}: look for a branch on the rank, on data, or on a local error around it", drafting::at(m.place.as_ref())));
-            let alone = m.n_confirmed == 0;
-            let draft = if alone { draft.advise(Impact::Harmless, OTHER_ORDER) } else { draft };
-            draft.build()
-        })
-        .collect();
-    findings.extend(gone_on(scene));
-    findings.extend(run_ahead(scene));
-    Outcome::from_findings(findings)
+    let mut found = findings(scene, &RULE, Cause::SkippedCollective, |m| {
+        let Fault::Skipped(n) = m.fault else { return None };
+        let (odd, waiting) = (drafting::who(&m.odd), drafting::waiting(&m.usual));
+        let title = format!(
+            "{odd} left out {} #{} of {}{}; {waiting} in it",
+            m.usual_call,
+            m.seq,
+            m.group,
+            and_more(n)
+        );
+        let place = drafting::at(m.place.as_ref());
+        let mut advice = vec![format!(
+            "make every rank reach the call{place}: look for a branch on the rank, on data, or on a local error around it"
+        )];
+        if m.n_confirmed == 0 {
+            advice.push(OTHER_ORDER.to_owned());
+        }
+        Some((title, advice))
+    });
+    found.extend(gone_on(scene));
+    found.extend(run_ahead(scene));
+    Outcome::from_findings(found)
 }
 
 /// The calls of a group are all alike, so the records do not differ; but all its other ranks wait for one that waits

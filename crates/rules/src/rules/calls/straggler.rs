@@ -27,7 +27,7 @@ mod rings;
 use rayon::prelude::*;
 use ringleader_model::{
     Cause, Confidence, Evidence, Finding, FlightDump, FlightOp, Impact, Rank, Severity, SourceKind,
-    SystemFact, Weight,
+    SystemFact, Weight, median,
 };
 
 use crate::drafting;
@@ -111,19 +111,16 @@ fn slowest(scene: &Scene<'_>, group: &Group<'_>) -> Option<Finding> {
     let medians: Vec<f64> = tracks
         .iter()
         .map(|(_, track, dump)| {
-            let mut waits: Vec<i64> =
-                rows.used.iter().filter_map(|seq| spent(dump, track.op(*seq)?)).collect();
-            median(&mut waits)
+            let waits = rows.used.iter().filter_map(|seq| spent(dump, track.op(*seq)?));
+            median::upper(waits).unwrap_or(0) as f64
         })
         .collect();
     let at = (0..medians.len())
         .min_by(|a, b| medians.get(*a).unwrap_or(&0.0).total_cmp(medians.get(*b).unwrap_or(&0.0)))?;
     let mine = *medians.get(at)?;
-    let mut others: Vec<f64> =
-        medians.iter().enumerate().filter(|(m, _)| *m != at).map(|(_, v)| *v).collect();
-    others.sort_by(f64::total_cmp);
-    let theirs = *others.get(others.len() / 2)?;
-    let lowest_other = *others.first()?;
+    let others = medians.iter().enumerate().filter(|(m, _)| *m != at).map(|(_, v)| *v);
+    let theirs = median::upper(others.clone())?;
+    let lowest_other = others.min_by(f64::total_cmp)?;
     let (member, track, dump) = tracks.get(at)?;
     let created = |seq: u32| Some(dump.ops.get(track.op(seq)? as usize)?.created_ns);
     let span = created(to)?.saturating_sub(created(from)?) as f64;
@@ -305,11 +302,6 @@ fn add_track(rows: &mut [Option<Row>], by: usize, track: &Track<'_>, dump: &Flig
         }
         before = op;
     }
-}
-
-fn median(values: &mut [i64]) -> f64 {
-    values.sort_unstable();
-    values.get(values.len() / 2).copied().unwrap_or(0) as f64
 }
 
 #[cfg(test)]

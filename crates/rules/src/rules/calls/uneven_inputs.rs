@@ -18,10 +18,11 @@
 //! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide, collective communication
 //! semantics.
 
-use ringleader_model::{Cause, Impact};
+use ringleader_model::Cause;
 
 use crate::drafting;
 use crate::rule::{Outcome, Rule};
+use crate::rules::calls::mismatch::outcome;
 use ringleader_correlate::Scene;
 use ringleader_correlate::calls::align::Fault;
 
@@ -35,19 +36,19 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let findings = scene
-        .mismatches()
-        .iter()
-        .filter_map(|m| {
-            let Fault::LeftEarly = m.fault else { return None };
-            let (odd, usual) = (drafting::who(&m.odd), drafting::ranks(&m.usual));
-            let title = format!("{odd} left the loop early and waits in {} (#{} of {}){}; still in it: {usual}", m.odd_call, m.seq, m.group, drafting::at(m.place.as_ref()));
-            drafting::from_mismatch(scene, RULE.id, Cause::UnevenInputs, m, title)
-                .advise(Impact::Harmless, format!("give all ranks the same number of batches (drop_last, an even sampler), or use torch.distributed.algorithms.join; {odd} stands{}", drafting::at(m.place.as_ref())))
-                .build()
-        })
-        .collect();
-    Outcome::from_findings(findings)
+    outcome(scene, &RULE, Cause::UnevenInputs, |m| {
+        let Fault::LeftEarly = m.fault else { return None };
+        let (odd, usual) = (drafting::who(&m.odd), drafting::ranks(&m.usual));
+        let place = drafting::at(m.place.as_ref());
+        let title = format!(
+            "{odd} left the loop early and waits in {} (#{} of {}){place}; still in it: {usual}",
+            m.odd_call, m.seq, m.group
+        );
+        let advice = format!(
+            "give all ranks the same number of batches (drop_last, an even sampler), or use torch.distributed.algorithms.join; {odd} stands{place}"
+        );
+        Some((title, vec![advice]))
+    })
 }
 
 #[cfg(test)]

@@ -32,11 +32,12 @@
 
 use ringleader_model::{Cause, Cite, Fact, Impact, SourceKind};
 
-use crate::gpu_state::{Proof, Shown, failed_test, graded, is_card, with};
-use crate::rule::{Draft, Outcome, Rule};
-use crate::told::{Told, found};
+use crate::drafting::claims::Told;
+use crate::drafting::gpus::{Proof, Shown, failed_test, graded};
+use crate::rule::{Draft, Outcome, Rule, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::gpus::Use;
+use ringleader_correlate::who::gpus::is_card;
 
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -55,7 +56,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 name.contains("fabric manager") || warnings.contains("fabric manager")
             })
         });
-        return with(Outcome::Clear, draft.map(advise));
+        return Outcome::from_drafts(draft.map(advise));
     };
     let title = format!("{who}: the NVSwitch fabric is not ready (Fabric Manager)", who = told.who());
     let more = shown.into_iter().chain(service(scene, true)).filter_map(Draft::build);

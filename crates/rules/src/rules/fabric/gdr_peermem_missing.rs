@@ -32,9 +32,10 @@ use ringleader_model::{
     SystemFact, Weight,
 };
 
+use crate::drafting::claims::Told;
 use crate::rule::{Draft, Outcome, Rule};
-use crate::told::{Told, add_culprit, who};
 use ringleader_correlate::Scene;
+use ringleader_correlate::who::culprits::{add_culprit, who};
 use ringleader_correlate::who::tools::shown;
 
 /// See the module.

@@ -27,8 +27,7 @@ use ringleader_model::{
     Cause, Confidence, GidEntry, Impact, NetFact, Observation, Severity, SourceKind, Weight,
 };
 
-use crate::rule::{Draft, Outcome, Rule};
-use crate::told::found;
+use crate::rule::{Draft, Outcome, Rule, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::tools::{shown, verbs_devices};
 

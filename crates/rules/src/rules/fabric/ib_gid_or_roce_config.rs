@@ -27,8 +27,8 @@
 
 use ringleader_model::{Cause, Confidence, Impact, Weight};
 
-use crate::rule::{Outcome, Rule};
-use crate::told::{Told, found};
+use crate::drafting::claims::Told;
+use crate::rule::{Outcome, Rule, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::gid;
 

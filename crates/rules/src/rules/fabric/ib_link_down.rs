@@ -27,9 +27,9 @@
 
 use ringleader_model::{Cause, Impact, Severity};
 
-use crate::hardware::link_down;
-use crate::rule::{Draft, Outcome, Rule};
-use crate::told::{Told, found};
+use crate::drafting::claims::Told;
+use crate::drafting::kernel::link_down;
+use crate::rule::{Draft, Outcome, Rule, found};
 use ringleader_correlate::Scene;
 
 /// See the module.

@@ -28,6 +28,7 @@ use std::collections::BTreeMap;
 
 use ringleader_model::{
     BenchRun, Cause, Confidence, Culprit, Evidence, Finding, Impact, Observation, Severity, SourceKind,
+    median,
 };
 
 use crate::rule::{Draft, Outcome, Rule};
@@ -154,7 +155,7 @@ fn against_peers(scene: &Scene<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for ((name, ..), mut runs) in sorts {
         runs.sort_by(|a, b| b.2.2.total_cmp(&a.2.2));
-        let (true, Some(median)) = (runs.len() >= 3, runs.get(runs.len() / 2).map(|r| r.2.2)) else {
+        let (true, Some(median)) = (runs.len() >= 3, median::lower(runs.iter().map(|r| r.2.2))) else {
             continue;
         };
         for (observation, run, figure) in runs.iter().filter(|r| r.2.2 < PEER_SHARE * median) {

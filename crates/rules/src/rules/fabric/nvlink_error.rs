@@ -30,11 +30,13 @@
 use ringleader_knowledge::xid;
 use ringleader_model::{Cause, Cite, Confidence, Impact, KernelEventKind, SourceKind, Weight, Xid};
 
-use crate::gpu_state::{Proof, Shown, failed_test, graded, is_card, with};
-use crate::hardware::{Both, SWITCH_TAKES_LINKS_S, Seen, follows};
-use crate::rule::{Draft, Outcome, Rule};
-use crate::told::{Told, found};
+use crate::drafting::claims::Told;
+use crate::drafting::gpus::{Proof, Shown, failed_test, graded};
+use crate::drafting::kernel::{Both, Seen};
+use crate::rule::{Draft, Outcome, Rule, found};
 use ringleader_correlate::Scene;
+use ringleader_correlate::machine::faults::{SWITCH_TAKES_LINKS_S, follows};
+use ringleader_correlate::who::gpus::is_card;
 use ringleader_correlate::who::gpus::{SeenGpu, Use};
 
 /// See the module.
@@ -55,7 +57,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 name.contains("nvlink") || warnings.contains("nvlink") && !warnings.contains("p2p")
             })
         };
-        return with(Outcome::Clear, shown.or_else(|| grown(scene)).or_else(tested).map(advise));
+        return Outcome::from_drafts(shown.or_else(|| grown(scene)).or_else(tested).map(advise));
     };
     let mut draft = both.draft(
         &RULE,
@@ -66,7 +68,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     if let Some(first) = both.seen().and_then(Seen::first) {
         // A switch that fails takes the links of its GPUs along.
         let by_switch = |e: &ringleader_model::KernelEvent| matches!(&e.kind, KernelEventKind::Sxid(s) if s.fatal == Some(true));
-        if follows(scene, first, SWITCH_TAKES_LINKS_S, false, by_switch) {
+        if follows(scene.kernel(), first, SWITCH_TAKES_LINKS_S, false, by_switch) {
             draft = draft.weight(Weight::Echo);
         }
         if far_end(first.event) {

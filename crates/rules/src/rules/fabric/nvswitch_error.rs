@@ -27,8 +27,8 @@
 use ringleader_knowledge::sxid;
 use ringleader_model::{Cause, Cite, Evidence, Fact, Impact, KernelEventKind, SourceKind};
 
-use crate::gpu_state::{Proof, graded};
-use crate::hardware::{Seen, outcome};
+use crate::drafting::gpus::{Proof, graded};
+use crate::drafting::kernel::Seen;
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::gpus::Use;
@@ -58,7 +58,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let used = if scene.has_job() { Use::Unknown } else { Use::Alone };
         let title = format!("the Fabric Manager saw an NVSwitch fail: SXid {code}{unit}");
         let draft = graded(scene, &RULE, Cause::NvswitchError, Proof::Happened, used, title);
-        return outcome([advise(draft.evidence(said))]);
+        return Outcome::from_drafts([advise(draft.evidence(said))]);
     };
     let (mut port, mut unit) = (String::new(), "");
     if let Some(KernelEventKind::Sxid(first)) = seen.first().map(|e| &e.event.kind) {
@@ -71,7 +71,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     }
     let title = if unit.is_empty() { port } else { format!("{port} ({unit})") };
     let said = manager.into_iter().flat_map(|(_, said)| said);
-    outcome([advise(seen.draft(&RULE, Cause::NvswitchError, title).evidence(said))])
+    Outcome::from_drafts([advise(seen.draft(&RULE, Cause::NvswitchError, title).evidence(said))])
 }
 
 /// Fatal errors of a switch in the Fabric Manager's log since the job began: the first one's number, and the lines.

@@ -27,9 +27,9 @@ use std::collections::BTreeSet;
 
 use ringleader_model::{Cause, Impact, KernelEventKind, PciAddress};
 
-use crate::hardware::{Both, Seen};
-use crate::rule::{Outcome, Rule};
-use crate::told::{Told, found};
+use crate::drafting::claims::Told;
+use crate::drafting::kernel::{Both, Seen};
+use crate::rule::{Outcome, Rule, found};
 use ringleader_correlate::Scene;
 
 /// See the module.

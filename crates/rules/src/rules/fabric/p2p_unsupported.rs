@@ -28,8 +28,8 @@
 
 use ringleader_model::{Category, Cause, Confidence, Evidence, Impact, Severity};
 
-use crate::rule::{Draft, Outcome, Rule};
-use crate::told::{Told, found};
+use crate::drafting::claims::Told;
+use crate::rule::{Draft, Outcome, Rule, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::gpus;
 

@@ -28,7 +28,7 @@ use std::collections::BTreeSet;
 
 use ringleader_model::{
     Cause, Confidence, Finding, Host, Impact, NetFact, Observation, RdmaPort, Severity, SourceKind, Weight,
-    plain_word,
+    median, plain_word,
 };
 
 use crate::rule::{Draft, Outcome, Rule};
@@ -141,23 +141,23 @@ fn slower(scene: &Scene<'_>, all: &[Seen<'_>]) -> Option<Finding> {
         let namesakes = rates(&|s| s.port.device == of.port.device && s.port.port == of.port.port);
         if namesakes.len() >= 3 { namesakes } else { rates(&|_| true) }
     };
-    let mut median = 0.0;
+    let mut typical = 0.0;
     let mut slow: Vec<&&Seen<'_>> = Vec::new();
     for port in &used {
         let peers = peers(port);
-        let Some(usual) = peers.get(peers.len() / 2) else { continue };
+        let Some(usual) = median::upper(peers.iter().copied()) else { continue };
         let is_slow = |rate: f64| rate < 0.9 * usual;
         // Half of them being slower is how the machines are built.
         let n_slow = peers.iter().filter(|r| is_slow(**r)).count();
         if n_slow * 2 < peers.len() && port.port.rate_gbps.is_some_and(is_slow) {
-            median = *usual;
+            typical = usual;
             slow.push(port);
         }
     }
     let first = slow.first()?;
-    let peer = used.iter().find(|s| s.port.rate_gbps.is_some_and(|r| r >= median));
+    let peer = used.iter().find(|s| s.port.rate_gbps.is_some_and(|r| r >= typical));
     let title = format!(
-        "port {}/{} of {} runs at {} Gb/s, its peers at {median} Gb/s",
+        "port {}/{} of {} runs at {} Gb/s, its peers at {typical} Gb/s",
         first.port.device,
         first.port.port,
         first.host.as_deref().unwrap_or_default(),

@@ -26,8 +26,8 @@
 
 use ringleader_model::{Cause, Confidence, Impact, Weight};
 
-use crate::rule::{Outcome, Rule};
-use crate::told::{Told, found, reads_variable};
+use crate::drafting::claims::Told;
+use crate::rule::{Outcome, Rule, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::gid;
 
@@ -69,7 +69,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             "test the path between these two NICs",
             "ib_write_bw -d <device> -x <gid index> on both hosts; ping -I <interface> <address>",
         );
-    let draft = if reads_variable(scene, "NCCL_CROSS_NIC") {
+    let draft = if scene.reads_variable("NCCL_CROSS_NIC") {
         draft.advise_command(Impact::Disruptive, "keep every ring on one rail", "NCCL_CROSS_NIC=0")
     } else {
         draft

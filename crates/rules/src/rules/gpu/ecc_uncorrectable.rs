@@ -27,10 +27,10 @@
 
 use ringleader_model::{Cause, Impact};
 
-use crate::gpu_state::{Proof, Shown, failed_test, with};
-use crate::hardware::{Both, Seen};
-use crate::rule::{Outcome, Rule};
-use crate::told::{Told, found};
+use crate::drafting::claims::Told;
+use crate::drafting::gpus::{Proof, Shown, failed_test};
+use crate::drafting::kernel::{Both, Seen};
+use crate::rule::{Outcome, Rule, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::gpus::SeenGpu;
 
@@ -52,13 +52,14 @@ fn check(scene: &Scene<'_>) -> Outcome {
             advise(shown.draft(&RULE, Cause::EccUncorrectable, Proof::Happened, title))
         });
         let tested = failed_test(scene, &RULE, Cause::EccUncorrectable, Proof::Broken, is_memory_test);
-        return match with(Outcome::Clear, draft.into_iter().chain(tested.map(advise))) {
+        return match Outcome::from_drafts(draft.into_iter().chain(tested.map(advise))) {
             Outcome::Clear => reset_wanted(scene),
             found => found,
         };
     };
-    let contained =
-        both.seen().is_some_and(|s| s.events().iter().all(|e| crate::hardware::is_xid(e.event, &[94])));
+    let contained = both.seen().is_some_and(|s| {
+        s.events().iter().all(|e| ringleader_correlate::machine::faults::is_xid(e.event, &[94]))
+    });
     let draft = both.draft(
         &RULE,
         Cause::EccUncorrectable,

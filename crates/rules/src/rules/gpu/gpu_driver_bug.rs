@@ -29,9 +29,10 @@
 use ringleader_knowledge::xid::{self, Class, Kills};
 use ringleader_model::{Cause, Confidence, Impact, KernelEventKind, Need, Weight};
 
-use crate::hardware::{ONE_FAULT_S, Seen, follows, is_lost_gpu, is_own, is_xid, outcome};
+use crate::drafting::kernel::{Seen, is_own};
 use crate::rule::{Outcome, Rule};
 use ringleader_correlate::Scene;
+use ringleader_correlate::machine::faults::{ONE_FAULT_S, follows, is_lost_gpu, is_xid};
 
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -61,11 +62,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
             .draft(&RULE, Cause::GpuDriverBug, format!("the NVIDIA driver failed on {}", seen.gpu()))
             .weight(if seen.is_bound() { Weight::Stated } else { Weight::Derived })
             .advise(Impact::Disruptive, "update the driver to the latest release of its branch");
-        return outcome([seen.advise_by_table(draft)]);
+        return Outcome::from_drafts([seen.advise_by_table(draft)]);
     }
     let unrecovered = Seen::xids(scene, |x| x.code == RECOVERY_FAILED)
         .filter(Seen::is_bound)
-        .and_then(|s| s.without(|e| follows(scene, e, ONE_FAULT_S, true, consequence)));
+        .and_then(|s| s.without(|e| follows(scene.kernel(), e, ONE_FAULT_S, true, consequence)));
     if let Some(seen) = unrecovered {
         let title = format!("{} stopped, and the driver could not recover it", seen.gpu());
         let draft = seen
@@ -73,14 +74,14 @@ fn check(scene: &Scene<'_>) -> Outcome {
             .weight(Weight::Derived)
             .confidence(Confidence::Medium)
             .advise(Impact::Disruptive, "update the driver to the latest release of its branch");
-        return outcome([seen.advise_by_table(draft)]);
+        return Outcome::from_drafts([seen.advise_by_table(draft)]);
     }
     let stopped = Seen::of(scene, |e| {
         is_own(&RULE, e.event) && !is_xid(e.event, &[RECOVERY_FAILED])
             || matches!(e.event.kind, KernelEventKind::GpuInitFailed { .. })
     })
     .filter(Seen::is_bound)
-    .and_then(|s| s.without(|e| follows(scene, e, ONE_FAULT_S, true, consequence)));
+    .and_then(|s| s.without(|e| follows(scene.kernel(), e, ONE_FAULT_S, true, consequence)));
     let Some(seen) = stopped else { return Outcome::Clear };
     let row = match seen.first().map(|e| &e.event.kind) {
         Some(KernelEventKind::Xid(x)) => xid::get(x.code),

@@ -29,12 +29,14 @@ use ringleader_model::{
     SourceKind, Who,
 };
 
-use crate::gpu_state::{Proof, Shown, graded, with};
-use crate::hardware::{Both, Seen, is_lost_gpu};
-use crate::rule::{Draft, Outcome, Rule};
-use crate::told::{Told, add_culprit, found};
+use crate::drafting::claims::Told;
+use crate::drafting::gpus::{Proof, Shown, graded};
+use crate::drafting::kernel::{Both, Seen};
+use crate::rule::{Draft, Outcome, Rule, found};
 use ringleader_correlate::Member;
 use ringleader_correlate::Scene;
+use ringleader_correlate::machine::faults::is_lost_gpu;
+use ringleader_correlate::who::culprits::add_culprit;
 use ringleader_correlate::who::gpus::{Use, of_address};
 
 /// See the module.
@@ -51,7 +53,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let shown = refused(scene).or_else(|| mute(scene)).or_else(|| missing(scene));
     let Some(both) = Both::of(Told::of(scene, Cause::GpuFallenOffBus), seen) else {
         let draft = shown.map(|d| confirm(take_out(d.evidence(hanging_tool(scene).map(|(e, _)| e)))));
-        return match with(Outcome::Clear, draft) {
+        return match Outcome::from_drafts(draft) {
             Outcome::Clear => asks_about_tool(scene),
             found => found,
         };

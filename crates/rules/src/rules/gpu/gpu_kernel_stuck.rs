@@ -22,16 +22,16 @@
 
 use ringleader_model::{
     Cause, Cite, Confidence, Evidence, Finding, Impact, KernelEvent, Need, Rank, RankSet, RingStage,
-    SourceKind, Weight,
+    SourceKind, Weight, median,
 };
 
 use crate::drafting;
-use crate::hardware::{ONE_FAULT_S, follows, is_lost_gpu, is_xid};
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
+use ringleader_correlate::machine::faults::{ONE_FAULT_S, follows, is_lost_gpu, is_xid};
 use ringleader_correlate::machine::kernel::Bond;
 use ringleader_correlate::operation;
-use ringleader_correlate::process::condition::{Condition, ProcessState};
+use ringleader_correlate::process::fate::Fate;
 use ringleader_correlate::track::Node;
 use ringleader_correlate::track::{Group, View};
 use ringleader_correlate::waits::graph::{Front, FrontKind};
@@ -159,8 +159,9 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
         // Where it is one against several, or one against one, that GPU is not there; where several are not, each is
         // kept by something of its own, or one of them keeps the others by something that is not NCCL's.
         let gone = |i: &&Inside<'_>| {
-            let rank = group.rank(i.member).and_then(|r| scene.condition(r));
-            rank.is_some_and(|c| c.ring_gone.is_some() || is_stopped(c))
+            let rank = group.rank(i.member);
+            rank.and_then(|r| scene.condition(r)).is_some_and(|c| c.ring_gone.is_some())
+                || rank.and_then(|r| scene.fate(r)).is_some_and(Fate::is_halted)
         };
         let waiting: Vec<&Inside<'_>> = waiting.into_iter().filter(|i| !gone(i)).collect();
         if running.is_empty() || waiting.is_empty() || waiting.len() > running.len() {
@@ -199,11 +200,13 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
     }
     for suspect in scene.suspects().iter().filter(|s| s.views.contains(&View::Ring) && !s.weak && !s.in_p2p) {
         let Some(rank) = suspect.node.rank().filter(|r| !named.contains(r)) else { continue };
-        let Some(condition) = scene.condition(rank).filter(|c| !is_stopped(c) && c.absent.is_none()) else {
+        if scene.has_parted(suspect.node)
+            || scene.fate(rank).is_some_and(|fate| fate.is_halted() || fate.is_gone())
+        {
             continue;
-        };
-        let parted = scene.has_parted(suspect.node);
-        let Some(stand) = condition.stand.as_ref().filter(|s| s.waits_for_gpu() && !parted) else { continue };
+        }
+        let stand = scene.condition(rank).and_then(|c| c.stand.as_ref());
+        let Some(stand) = stand.filter(|s| s.waits_for_gpu()) else { continue };
         let title = format!(
             "{} waits for its GPU{}: a kernel of its own does not end",
             drafting::rank(rank),
@@ -216,10 +219,6 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
         findings.extend(advise(scene, draft, rank).build());
     }
     findings
-}
-
-fn is_stopped(condition: &Condition) -> bool {
-    matches!(condition.state, Some((ProcessState::Stopped | ProcessState::Uninterruptible, _)))
 }
 
 fn advise(scene: &Scene<'_>, draft: Draft, rank: Rank) -> Draft {
@@ -308,9 +307,7 @@ fn power_outliers(scene: &Scene<'_>) -> Option<(Rank, Vec<Evidence>)> {
     if rows.len() < 3 {
         return None;
     }
-    let mut powers: Vec<f32> = rows.iter().map(|(_, p, _)| *p).collect();
-    powers.sort_by(f32::total_cmp);
-    let median = powers.get(powers.len() / 2).copied().unwrap_or(0.0);
+    let median = median::upper(rows.iter().map(|(_, power, _)| *power))?;
     let far = |p: f32| p < median * OUTLIER_RATIO || p * OUTLIER_RATIO > median;
     let mut odd = rows.iter().filter(|(_, p, _)| far(*p));
     let (Some((rank, power, cite)), None) = (odd.next(), odd.next()) else { return None };
@@ -332,7 +329,7 @@ fn named_by_kernel(scene: &Scene<'_>) -> Option<(Rank, Vec<Evidence>)> {
         .near()
         .filter(|e| is_xid(e.event, &[CONTEXT_SWITCH_TIMEOUT]) && e.bond >= Bond::Device)
         // After a program's own fault it is a consequence.
-        .filter(|e| !follows(scene, e, ONE_FAULT_S, true, is_fault))
+        .filter(|e| !follows(scene.kernel(), e, ONE_FAULT_S, true, is_fault))
         .filter_map(|e| Some((e.culprit.rank?, e.evidence())))
         .collect();
     let rank = said.first()?.0;

@@ -25,10 +25,9 @@
 //!
 //! NVML reference, clocks event reasons; NVIDIA, GPU debug guidelines.
 
-use ringleader_model::{Category, Cause, ClockReasons, GpuRow, Impact};
+use ringleader_model::{Category, Cause, ClockReasons, GpuRow, Impact, median};
 
-use crate::gpu_state::{Proof, Shown, failed_test, median};
-use crate::hardware::outcome;
+use crate::drafting::gpus::{Proof, Shown, failed_test};
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::gpus::SeenGpu;
@@ -78,7 +77,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             WORDS.iter().any(|w| warnings.contains(w))
         }),
     };
-    outcome(draft.map(advise))
+    Outcome::from_drafts(draft.map(advise))
 }
 
 fn advise(draft: Draft) -> Draft {
@@ -128,7 +127,7 @@ fn held_down(gpu: &SeenGpu<'_>, table: &[SeenGpu<'_>]) -> Option<String> {
         return Some(format!("SW Thermal Slowdown is active{heat}{slower}"));
     }
     let limits: Vec<f32> = peers(row, table).iter().filter_map(|r| r.power_limit_w).collect();
-    let (limit, usual) = (row.power_limit_w?, median(limits)?);
+    let (limit, usual) = (row.power_limit_w?, median::upper(limits)?);
     (limit < usual * LIMIT_RATIO)
         .then(|| format!("its power limit is {limit:.0} W, its peers' {usual:.0} W{slower}"))
 }
@@ -142,7 +141,7 @@ fn peers<'t>(row: &GpuRow, table: &[SeenGpu<'t>]) -> Vec<&'t GpuRow> {
 
 fn is_far_slower(row: &GpuRow, table: &[SeenGpu<'_>]) -> bool {
     let peers = peers(row, table);
-    let usual = median(peers.iter().filter_map(|r| r.sm_clock_mhz.map(|c| c as f32)).collect());
+    let usual = median::upper(peers.iter().filter_map(|r| r.sm_clock_mhz.map(|c| c as f32)));
     let is_slow = |usual: f32| row.sm_clock_mhz.is_some_and(|own| (own as f32) < usual * FAR_RATIO);
     peers.len() > 1 && row.utilization_pct.is_some() && usual.is_some_and(is_slow)
 }
@@ -150,7 +149,7 @@ fn is_far_slower(row: &GpuRow, table: &[SeenGpu<'_>]) -> bool {
 /// `, 1100 MHz where its peers run at 1980`, if it is far slower than they are.
 fn clock(row: &GpuRow, table: &[SeenGpu<'_>]) -> Option<String> {
     let own = row.sm_clock_mhz? as f32;
-    let usual = median(peers(row, table).iter().filter_map(|r| r.sm_clock_mhz.map(|c| c as f32)).collect())?;
+    let usual = median::upper(peers(row, table).iter().filter_map(|r| r.sm_clock_mhz.map(|c| c as f32)))?;
     (own < usual * SLOW_RATIO).then(|| format!(", {own:.0} MHz where its peers run at {usual:.0}"))
 }
 

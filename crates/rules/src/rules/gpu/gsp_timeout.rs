@@ -25,9 +25,10 @@
 
 use ringleader_model::{Cause, Impact, KernelEventKind, Weight};
 
-use crate::hardware::{ONE_FAULT_S, Seen, follows, is_lost_gpu, is_own, outcome};
+use crate::drafting::kernel::{Seen, is_own};
 use crate::rule::{Outcome, Rule};
 use ringleader_correlate::Scene;
+use ringleader_correlate::machine::faults::{ONE_FAULT_S, follows, is_lost_gpu};
 
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -49,7 +50,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         Cause::GspTimeout,
         format!("{} does not answer: its own processor (GSP) is silent", seen.gpu()),
     );
-    if follows(scene, first, ONE_FAULT_S, true, is_lost_gpu) {
+    if follows(scene.kernel(), first, ONE_FAULT_S, true, is_lost_gpu) {
         draft = draft.weight(Weight::Echo);
     }
     let draft = draft
@@ -60,7 +61,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             "nvidia-bug-report.sh",
         )
         .advise(Impact::Disruptive, "if it comes again on the same GPU, take the node out and run field diagnostics");
-    outcome([draft])
+    Outcome::from_drafts([draft])
 }
 
 #[cfg(test)]

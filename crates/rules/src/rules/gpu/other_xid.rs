@@ -32,10 +32,11 @@ use std::fmt::Write as _;
 use ringleader_knowledge::xid::{self, Class, Grade, Kills};
 use ringleader_model::{Cause, Confidence, KernelEvent, KernelEventKind, Need, Weight, Xid};
 
-use crate::hardware::{ONE_FAULT_S, Seen, follows, gpu_of, outcome};
+use crate::drafting::kernel::Seen;
 use crate::health;
 use crate::rule::{Outcome, Rule};
 use ringleader_correlate::Scene;
+use ringleader_correlate::machine::faults::{ONE_FAULT_S, follows, gpu_of};
 use ringleader_correlate::machine::kernel::{Bond, KernelStatement};
 
 /// See the module.
@@ -64,10 +65,9 @@ const CHANNEL_STOPPED: u16 = 43;
 const MAX_NEEDS: usize = 4;
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(seen) = Seen::xids(scene, ends_a_job)
-        .filter(Seen::is_bound)
-        .and_then(|s| s.without(|e| follows(scene, e, ONE_FAULT_S, true, |root| is_root_of(root, e.event))))
-    else {
+    let Some(seen) = Seen::xids(scene, ends_a_job).filter(Seen::is_bound).and_then(|s| {
+        s.without(|e| follows(scene.kernel(), e, ONE_FAULT_S, true, |root| is_root_of(root, e.event)))
+    }) else {
         return Outcome::Clear;
     };
     let named = |event: &KernelStatement<'_>| {
@@ -76,7 +76,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     };
     if let Some(&(_, cause, what)) = seen.events().iter().find_map(|e| named(e)) {
         let seen = seen.without(|e| named(e).is_none_or(|(_, of, _)| *of != cause));
-        return outcome(seen.map(|seen| {
+        return Outcome::from_drafts(seen.map(|seen| {
             let draft = seen
                 .draft(&RULE, cause, format!("{}: {what}", seen.gpu()))
                 .weight(Weight::Derived)

@@ -34,10 +34,11 @@ use ringleader_model::{
     Category, Cause, Confidence, GpuRow, Impact, KernelEventKind, PcieSeverity, Severity, Weight, plain_word,
 };
 
-use crate::gpu_state::{Proof, Shown, failed_test, with};
-use crate::hardware::{CHANNELS_STOP_S, Seen, follows, is_lost_gpu, is_own, is_xid, outcome};
+use crate::drafting::gpus::{Proof, Shown, failed_test};
+use crate::drafting::kernel::{Seen, is_own};
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
+use ringleader_correlate::machine::faults::{CHANNELS_STOP_S, follows, is_lost_gpu, is_xid};
 use ringleader_correlate::machine::kernel::{Bond, KernelStatement};
 use ringleader_correlate::who::gpus::SeenGpu;
 
@@ -51,7 +52,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    with(said_by_kernel(scene), degraded(scene).or_else(|| replaying(scene)).into_iter().chain(tested(scene)))
+    said_by_kernel(scene).with(degraded(scene).or_else(|| replaying(scene)).into_iter().chain(tested(scene)))
 }
 
 /// GPUs whose link is narrower or slower than that of their peers.
@@ -211,7 +212,8 @@ fn said_by_kernel(scene: &Scene<'_>) -> Outcome {
     // A program's own fault stops its channels with such numbers too.
     let Some(seen) = seen.and_then(|s| {
         s.without(|e| {
-            is_xid(e.event, &[32]) && follows(scene, e, CHANNELS_STOP_S, true, |root| is_xid(root, &[13, 31]))
+            is_xid(e.event, &[32])
+                && follows(scene.kernel(), e, CHANNELS_STOP_S, true, |root| is_xid(root, &[13, 31]))
         })
     }) else {
         return Outcome::Clear;
@@ -256,7 +258,7 @@ fn said_by_kernel(scene: &Scene<'_>) -> Outcome {
             Impact::Disruptive,
             "drain the node, reseat the card and its riser or retimer; replace what reports again",
         );
-    outcome([draft])
+    Outcome::from_drafts([draft])
 }
 
 #[cfg(test)]

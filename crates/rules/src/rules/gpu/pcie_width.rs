@@ -26,8 +26,8 @@
 use ringleader_model::{Cause, Confidence, Finding, Impact, PciDevice, Severity, SourceKind, SystemFact};
 
 use crate::rule::{Draft, Outcome, Rule};
-use crate::told::add_culprit;
 use ringleader_correlate::Scene;
+use ringleader_correlate::who::culprits::add_culprit;
 use ringleader_correlate::who::tools::shown;
 
 /// See the module.

@@ -26,8 +26,8 @@
 
 use ringleader_model::{Cause, GpuRow, Impact};
 
-use crate::gpu_state::{Proof, Shown, failed_test};
-use crate::hardware::{Seen, outcome};
+use crate::drafting::gpus::{Proof, Shown, failed_test};
+use crate::drafting::kernel::Seen;
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 
@@ -56,7 +56,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             warnings.contains("row remap") && warnings.contains("fail")
         }),
     };
-    outcome(draft.map(advise))
+    Outcome::from_drafts(draft.map(advise))
 }
 
 /// Retired pages at which NVIDIA takes a GPU back (those before Ampere).

@@ -30,10 +30,10 @@ use ringleader_model::{
     PciAddress, PciDevice, Severity, SourceKind, SystemFact, Weight,
 };
 
-use crate::gpu_state::{Proof, graded};
+use crate::drafting::gpus::{Proof, graded};
 use crate::rule::{Draft, Outcome, Rule};
-use crate::told::add_culprit;
 use ringleader_correlate::Scene;
+use ringleader_correlate::who::culprits::add_culprit;
 use ringleader_correlate::who::gpus::{SeenGpu, Use, of_address};
 
 /// See the module.

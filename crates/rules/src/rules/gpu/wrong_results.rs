@@ -31,8 +31,7 @@ use ringleader_model::{
     BenchRun, Cause, Confidence, Evidence, Impact, Observation, SourceKind, SystemFact, Weight,
 };
 
-use crate::rule::{Draft, Outcome, Rule};
-use crate::told::found;
+use crate::rule::{Draft, Outcome, Rule, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::tools::shown;
 

@@ -28,9 +28,9 @@
 
 use ringleader_model::{Cause, Cite, Confidence, Impact, SourceKind, Weight};
 
-use crate::gpu_state::{Proof, graded};
-use crate::rule::{Draft, Outcome, Rule};
-use crate::told::{Told, found};
+use crate::drafting::claims::Told;
+use crate::drafting::gpus::{Proof, graded};
+use crate::rule::{Draft, Outcome, Rule, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::gpus::Use;
 

@@ -25,8 +25,8 @@
 
 use ringleader_model::{Cause, Cite, Confidence, Evidence, Impact, LimitKind, NetFact, Severity, SourceKind};
 
-use crate::rule::{Draft, Outcome, Rule};
-use crate::told::{Told, found};
+use crate::drafting::claims::Told;
+use crate::rule::{Draft, Outcome, Rule, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::tools::shown;
 

@@ -25,15 +25,14 @@
 //!
 //! NVIDIA/nccl src/misc/shmutils.cc (segments are unlinked once both sides have them); tmpfs(5); docker run --shm-size.
 
+use ringleader_knowledge::claim;
 use ringleader_knowledge::signal::{SIGBUS, is_exit_by};
 use ringleader_model::{
     Cause, Confidence, Culprit, Finding, Impact, ListedFile, Listing, Mount, Observation, Severity,
     SourceKind, SystemFact, Weight,
 };
 
-use crate::drafting;
 use crate::rule::{Draft, Outcome, Rule};
-use crate::told::got_going;
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::tools::{is_full, is_small, shown};
 
@@ -45,6 +44,9 @@ pub(in crate::rules) static RULE: Rule = Rule {
     doc: include_str!("shm_state.rs"),
     check,
 };
+
+/// How to get rid of segments that a dead job left.
+const LEFT_OVER: &claim::Row = claim::at(claim::place("shm-stale"));
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings: Vec<Finding> = Vec::new();
@@ -123,7 +125,7 @@ fn full(
     };
     let row = format!("{} of {} MiB used at {}", mount.used >> 20, size, mount.at);
     // Once its communicators are up a job has what NCCL needs; a data loader that then lacks room dies of SIGBUS.
-    let is_past = dead.is_empty() && got_going(scene, []);
+    let is_past = dead.is_empty() && scene.got_going([]);
     let tied = failed && (is_full || !dead.is_empty()) && !is_past;
     let mut draft = Draft::new(RULE.id, cause, title)
         .severity(match (tied, is_past) {
@@ -146,7 +148,7 @@ fn full(
         draft = draft.culprit(Culprit { host: Some(host), ..Culprit::default() });
     }
     if is_stale {
-        draft = drafting::advise_removal_of_segments(draft);
+        draft = draft.advise_all(LEFT_OVER.advice);
     }
     draft
         .advise_command(Impact::Harmless, "see what fills it", "df -h /dev/shm; ls -laS /dev/shm | head -30")
@@ -204,7 +206,7 @@ fn left_over(observation: &Observation, listing: &Listing) -> Option<Finding> {
         .severity(Severity::Info)
         .confidence(Confidence::Low)
         .evidence(segments.iter().take(3).map(|f| segment(observation, f)));
-    drafting::advise_removal_of_segments(draft).build()
+    draft.advise_all(LEFT_OVER.advice).build()
 }
 
 #[cfg(test)]

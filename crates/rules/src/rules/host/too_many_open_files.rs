@@ -25,9 +25,9 @@
 
 use ringleader_model::{Cause, Cite, Impact, KernelEventKind, LimitKind, SourceKind};
 
-use crate::hardware::{Both, Seen};
-use crate::rule::{Outcome, Rule};
-use crate::told::{Told, found};
+use crate::drafting::claims::Told;
+use crate::drafting::kernel::{Both, Seen};
+use crate::rule::{Outcome, Rule, found};
 use ringleader_correlate::Scene;
 
 /// See the module.

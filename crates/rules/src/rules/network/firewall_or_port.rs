@@ -29,8 +29,9 @@ use ringleader_model::{
     Cause, Confidence, Finding, Impact, Need, SourceKind, StoreEvent, TorchEvent, Weight, plain_word,
 };
 
+use crate::drafting::claims::Told;
 use crate::rule::{Draft, Outcome, Rule};
-use crate::told::{Told, got_going, who};
+use ringleader_correlate::who::culprits::who;
 use ringleader_correlate::who::tools::shown;
 use ringleader_correlate::{Scene, Statement};
 
@@ -48,7 +49,7 @@ const FILTERED: [i32; 2] = [110, 113];
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let told = Told::of(scene, Cause::FirewallOrPort);
-    if got_going(scene, told.iter().flat_map(Told::cites)) {
+    if scene.got_going(told.iter().flat_map(Told::cites)) {
         // Ports were open when the communicators were made: a later failure is of another kind.
         return Outcome::Clear;
     }

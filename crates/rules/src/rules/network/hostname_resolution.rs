@@ -27,11 +27,12 @@
 
 use ringleader_model::{Cause, Culprit, Impact, StoreEvent, TorchEvent, plain_word};
 
-use crate::rule::{Outcome, Rule};
-use crate::settings;
-use crate::told::{Told, add_culprit, found, got_going, who};
+use crate::drafting::claims::Told;
+use crate::rule::{Outcome, Rule, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::messages::Voice;
+use ringleader_correlate::who::culprits::{add_culprit, who};
+use ringleader_correlate::who::settings;
 
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -45,7 +46,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 fn check(scene: &Scene<'_>) -> Outcome {
     let Some(told) = Told::of(scene, Cause::HostnameResolution) else { return Outcome::Clear };
     let raised = told.claims().iter().any(|c| matches!(c.voice, Voice::Exception(_)));
-    if !raised && got_going(scene, told.cites()) {
+    if !raised && scene.got_going(told.cites()) {
         return Outcome::Clear;
     }
     let name = told.claims().iter().find_map(|c| match c.voice {
@@ -80,7 +81,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 
 /// Ranks whose environment names this host as the meeting place.
 fn told_to_ask(scene: &Scene<'_>, name: &str) -> Vec<Culprit> {
-    let listings = settings::of(scene).into_iter().filter(|s| s.who.rank.is_some());
+    let listings = settings::of(scene.case()).into_iter().filter(|s| s.who.rank.is_some());
     listings.filter(|s| s.get("MASTER_ADDR") == Some(name)).fold(Vec::new(), |mut all, s| {
         add_culprit(&mut all, scene.culprit(s.who));
         all

@@ -22,7 +22,7 @@
 use ringleader_model::{Cause, Confidence, Impact, RankSet, Weight};
 
 use crate::drafting;
-use crate::hardware::link_down;
+use crate::drafting::kernel::link_down;
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::{NcclLine, Scene};
 

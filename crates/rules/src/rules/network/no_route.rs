@@ -34,9 +34,9 @@ use ringleader_model::{
     StoreEvent, TorchEvent, Weight,
 };
 
-use crate::rule::{Draft, Outcome, Rule};
-use crate::told::{add_culprit, found, who};
+use crate::rule::{Draft, Outcome, Rule, found};
 use ringleader_correlate::Scene;
+use ringleader_correlate::who::culprits::{add_culprit, who};
 use ringleader_correlate::who::tools::shown;
 
 /// See the module.

@@ -30,8 +30,7 @@ use ringleader_model::{
     Weight,
 };
 
-use crate::rule::{Draft, Outcome, Rule};
-use crate::told::{found, got_going};
+use crate::rule::{Draft, Outcome, Rule, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::tools::shown;
 
@@ -62,7 +61,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         })
         .collect();
     let Some((_, first)) = unanswered.first() else { return Outcome::Clear };
-    if got_going(scene, []) {
+    if scene.got_going([]) {
         return Outcome::Clear;
     }
     let echoes = tests.iter().find(|(_, r)| r.host == first.host && r.outcome == ReachOutcome::Answers);

@@ -30,10 +30,11 @@ use ringleader_model::{
     Cause, Cite, Culprit, Evidence, Impact, Pid, SourceKind, StoreEvent, TorchEvent, Who,
 };
 
-use crate::rule::{Outcome, Rule};
-use crate::told::{Told, add_culprit, found, who};
+use crate::drafting::claims::Told;
+use crate::rule::{Outcome, Rule, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::messages::{Claim, Voice};
+use ringleader_correlate::who::culprits::{add_culprit, who};
 use ringleader_correlate::who::tools::shown;
 
 /// See the module.

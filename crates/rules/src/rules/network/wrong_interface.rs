@@ -33,8 +33,9 @@ use ringleader_model::{
     Weight,
 };
 
+use crate::drafting::claims::Told;
 use crate::rule::{Draft, Outcome, Rule};
-use crate::told::{Told, add_culprit, got_going, who};
+use ringleader_correlate::who::culprits::{add_culprit, who};
 use ringleader_correlate::{Scene, Statement};
 
 /// See the module.
@@ -61,7 +62,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     if findings.is_empty() {
         findings.extend(gloo_on_loopback(scene));
     }
-    if findings.is_empty() && !got_going(scene, []) {
+    if findings.is_empty() && !scene.got_going([]) {
         findings.extend(bootstrap_on_local_interface(scene));
     }
     Outcome::from_findings(findings)

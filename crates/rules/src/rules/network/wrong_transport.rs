@@ -36,8 +36,8 @@ use ringleader_model::{
 };
 
 use crate::rule::{Draft, Outcome, Rule};
-use crate::told::{add_culprit, who};
 use ringleader_correlate::Scene;
+use ringleader_correlate::who::culprits::{add_culprit, who};
 use ringleader_correlate::who::gpus;
 
 /// See the module.

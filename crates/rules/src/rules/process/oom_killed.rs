@@ -29,9 +29,9 @@ use ringleader_knowledge::program::launches;
 use ringleader_knowledge::signal::{SIGKILL, is_exit_by};
 use ringleader_model::{Cause, Impact, KernelEventKind, OomKill, Rank, Severity, Weight};
 
-use crate::hardware::{Both, Seen};
-use crate::rule::{Outcome, Rule};
-use crate::told::{Told, found};
+use crate::drafting::claims::Told;
+use crate::drafting::kernel::{Both, Seen};
+use crate::rule::{Outcome, Rule, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::machine::kernel::Bond;
 

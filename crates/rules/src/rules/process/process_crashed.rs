@@ -26,7 +26,7 @@ use ringleader_model::{
 };
 
 use crate::drafting;
-use crate::hardware::Seen;
+use crate::drafting::kernel::Seen;
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::machine::kernel::Bond;

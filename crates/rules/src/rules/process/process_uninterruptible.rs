@@ -22,10 +22,11 @@
 use ringleader_model::{Cause, Confidence, Host, Impact, KernelEventKind, Need, StorageTrouble, Weight};
 
 use crate::drafting;
-use crate::hardware::{Seen, storage};
+use crate::drafting::kernel::Seen;
 use crate::health;
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
+use ringleader_correlate::machine::faults::storage;
 use ringleader_correlate::machine::kernel::Bond;
 use ringleader_correlate::process::fate::{Fate, Life};
 
@@ -121,7 +122,7 @@ fn stays(scene: &Scene<'_>) -> Option<ringleader_model::Finding> {
 
 /// What a rank in the kernel most likely waits for, if the kernel says so.
 fn with_storage(scene: &Scene<'_>, draft: Draft, host: Option<&Host>) -> Draft {
-    let Some((what, evidence)) = storage(scene, host, |t| t != StorageTrouble::ReadOnly) else {
+    let Some((what, evidence)) = storage(scene.kernel(), host, |t| t != StorageTrouble::ReadOnly) else {
         return draft;
     };
     draft.evidence(evidence).advise(
@@ -135,7 +136,7 @@ fn asks_about_storage(scene: &Scene<'_>) -> Outcome {
     if scene.suspects().is_empty() || scene.process_tables().next().is_some() {
         return Outcome::Clear;
     }
-    let Some((what, _)) = storage(scene, None, |t| t != StorageTrouble::ReadOnly) else {
+    let Some((what, _)) = storage(scene.kernel(), None, |t| t != StorageTrouble::ReadOnly) else {
         return Outcome::Clear;
     };
     Outcome::Undecided(vec![Need {

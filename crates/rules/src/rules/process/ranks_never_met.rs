@@ -28,10 +28,10 @@ use ringleader_model::{
 };
 
 use crate::drafting;
-use crate::launch::{self, CITATIONS, Differs, MAX_LOCAL, MAX_WORLD, Started, differs};
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::watcher::StandStill;
+use ringleader_correlate::who::launch::{self, CITATIONS, Differs, MAX_LOCAL, MAX_WORLD, Started, differs};
 
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -44,9 +44,9 @@ pub(in crate::rules) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let Some(stands) = scene.stood_still().iter().find(|s| s.is_at_start()) else { return Outcome::Clear };
-    let started = launch::started(scene);
+    let started = launch::started(scene.case());
     // Numbers that contradict each other are why, and a cause of their own.
-    if launch::contradiction(scene, &started, &stands.stall.suspects).is_some() {
+    if launch::contradiction(scene.roster(), &started, &stands.stall.suspects).is_some() {
         return Outcome::Clear;
     }
     let found = other_master(scene, stands, &started)

@@ -37,9 +37,9 @@ use ringleader_model::{
 
 use crate::health;
 use crate::rule::{Draft, Outcome, Rule};
-use crate::told;
 use ringleader_correlate::Scene;
 use ringleader_correlate::when::year::in_year;
+use ringleader_correlate::who::culprits;
 use ringleader_correlate::who::tools::shown;
 
 /// See the module.
@@ -241,7 +241,7 @@ fn told_of(scene: &Scene<'_>, kind: SchedulerKind) -> Option<Finding> {
     };
     let mut culprits: Vec<Culprit> = Vec::new();
     for (culprit, _) in &dead {
-        told::add_culprit(&mut culprits, culprit.clone());
+        culprits::add_culprit(&mut culprits, culprit.clone());
     }
     if culprits.is_empty() {
         for (.., host) in events.iter().filter(|_| is_bound) {
@@ -256,10 +256,10 @@ fn told_of(scene: &Scene<'_>, kind: SchedulerKind) -> Option<Finding> {
             let all_go = kind != SchedulerKind::OutOfMemory;
             if all_go || on_host.len() == 1 {
                 for culprit in on_host {
-                    told::add_culprit(&mut culprits, culprit);
+                    culprits::add_culprit(&mut culprits, culprit);
                 }
             } else {
-                told::add_culprit(&mut culprits, Culprit { host: host.clone(), ..Culprit::default() });
+                culprits::add_culprit(&mut culprits, Culprit { host: host.clone(), ..Culprit::default() });
             }
         }
     }

@@ -24,9 +24,9 @@ use ringleader_knowledge::place::is_file_work;
 use ringleader_model::{Cause, Confidence, Impact, Need, Rank, Weight};
 
 use crate::drafting;
-use crate::hardware::storage;
 use crate::rule::{Outcome, Rule};
 use ringleader_correlate::Scene;
+use ringleader_correlate::machine::faults::storage;
 use ringleader_correlate::process::condition::{Busy, Condition, ProcessState};
 use ringleader_correlate::process::fate::Fate;
 use ringleader_correlate::track::{self, View};
@@ -119,7 +119,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let host = scene.roster().culprit_rank(rank).host;
         if (busy.as_ref().is_some_and(Busy::is_on_files)
             || stand.is_some_and(|s| s.frames.iter().any(|f| !f.is_native() && is_file_work(&f.function))))
-            && let Some((what, evidence)) = storage(scene, host.as_ref(), |_| true)
+            && let Some((what, evidence)) = storage(scene.kernel(), host.as_ref(), |_| true)
         {
             draft = draft
                 .evidence(evidence)

@@ -32,11 +32,11 @@ use std::collections::BTreeMap;
 
 use ringleader_model::{Cause, Confidence, Culprit, Evidence, Impact, Severity, Weight};
 
-use crate::hardware::storage;
 use crate::rule::{Draft, Outcome, Rule};
-use crate::told::{add_culprit, ended_in_order, who};
 use ringleader_correlate::Scene;
+use ringleader_correlate::machine::faults::storage;
 use ringleader_correlate::said::messages::{OwnException, names_cause};
+use ringleader_correlate::who::culprits::{add_culprit, who};
 
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -94,7 +94,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             culprits.extend(first.place().map(|p| Culprit { place: Some(p.clone()), ..Culprit::default() }));
         }
         let (weight, confidence, severity) =
-            if group.members.iter().all(|own| ended_in_order(scene, own.observation.cite)) {
+            if group.members.iter().all(|own| scene.ended_in_order(own.observation.cite)) {
                 (Weight::Symptom, Confidence::Low, Severity::Warning)
             } else if n > 0 || explained_already(scene, group) {
                 (Weight::Symptom, Confidence::Low, Severity::Error)
@@ -129,7 +129,7 @@ fn failed_storage(scene: &Scene<'_>, group: &Group<'_, '_>, headline: &str) -> V
         return Vec::new();
     }
     let host = group.members.iter().find_map(|m| scene.culprit(&m.observation.who).host);
-    storage(scene, host.as_ref(), |_| true).map_or_else(Vec::new, |(_, evidence)| evidence)
+    storage(scene.kernel(), host.as_ref(), |_| true).map_or_else(Vec::new, |(_, evidence)| evidence)
 }
 
 /// Equal for one exception on several ranks: numbers in its text differ (ranks, addresses, sizes).

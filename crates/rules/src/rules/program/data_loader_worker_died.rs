@@ -25,8 +25,8 @@
 
 use ringleader_model::{Cause, Impact};
 
+use crate::drafting::claims::Told;
 use crate::rule::{Outcome, Rule};
-use crate::told::Told;
 use ringleader_correlate::Scene;
 
 /// See the module.

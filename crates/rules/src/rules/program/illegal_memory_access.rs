@@ -29,10 +29,11 @@
 
 use ringleader_model::{Cause, Confidence, Impact, Severity, Weight};
 
-use crate::hardware::{Both, NEXT_LAUNCHES_S, Seen, follows, is_lost_gpu, is_xid};
-use crate::rule::{Outcome, Rule};
-use crate::told::{Told, found};
+use crate::drafting::claims::Told;
+use crate::drafting::kernel::{Both, Seen};
+use crate::rule::{Outcome, Rule, found};
 use ringleader_correlate::Scene;
+use ringleader_correlate::machine::faults::{NEXT_LAUNCHES_S, follows, is_lost_gpu, is_xid};
 
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -49,7 +50,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         is_lost_gpu(root) || is_xid(root, &[48, 74, 94, 95, 119, 120, 140, 149])
     };
     let seen = Seen::own(scene, &RULE)
-        .and_then(|s| s.without(|e| follows(scene, e, NEXT_LAUNCHES_S, true, machine)));
+        .and_then(|s| s.without(|e| follows(scene.kernel(), e, NEXT_LAUNCHES_S, true, machine)));
     let told = Told::of(scene, Cause::IllegalMemoryAccess);
     // Without a word of the job's own it must be this job's fault for certain.
     if told.is_none() && seen.as_ref().is_some_and(|s| !s.is_bound()) {

@@ -31,8 +31,8 @@ use ringleader_knowledge::message::{Role, Row};
 use ringleader_model::{Cause, Confidence, Finding, Impact, TorchEvent, Weight};
 
 use crate::rule::{Draft, Outcome, Rule};
-use crate::told::who;
 use ringleader_correlate::when::failure::Way;
+use ringleader_correlate::who::culprits::who;
 
 /// See the module.
 pub(crate) static RULE: Rule = Rule {

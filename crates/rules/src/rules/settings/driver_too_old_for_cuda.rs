@@ -28,10 +28,10 @@ use ringleader_knowledge::saying::Role;
 use ringleader_knowledge::version::{cuda_of_build, cuda_of_code};
 use ringleader_model::{Cause, Confidence, Impact, KernelEventKind, Severity, Weight};
 
-use crate::gpu_state::{Proof, graded};
-use crate::hardware::{Seen, outcome};
-use crate::rule::{Draft, Outcome, Rule};
-use crate::told::{Told, found, got_going};
+use crate::drafting::claims::Told;
+use crate::drafting::gpus::{Proof, graded};
+use crate::drafting::kernel::Seen;
+use crate::rule::{Draft, Outcome, Rule, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::gpus::Use;
 
@@ -128,7 +128,7 @@ fn two_versions(scene: &Scene<'_>) -> Outcome {
     });
     let (client, module) = versions.unwrap_or_default();
     let title = format!("the driver's library is {client}, its kernel module {module}");
-    outcome([advise_reload(seen.draft(&RULE, Cause::DriverTooOldForCuda, title))])
+    Outcome::from_drafts([advise_reload(seen.draft(&RULE, Cause::DriverTooOldForCuda, title))])
 }
 
 /// nvidia-smi itself is refused for that reason.
@@ -141,7 +141,7 @@ fn refused(scene: &Scene<'_>) -> Outcome {
     let Some((cite, text)) = said else { return Outcome::Clear };
     let used = if scene.has_job() { Use::Unknown } else { Use::Alone };
     let title = "the driver's library and its kernel module have two versions".to_owned();
-    if got_going(scene, []) {
+    if scene.got_going([]) {
         // The job started with the driver that is loaded: the packages were updated under it, and only what starts
         // from now on fails.
         let draft =
@@ -149,10 +149,14 @@ fn refused(scene: &Scene<'_>) -> Outcome {
                 .severity(Severity::Info)
                 .weight(Weight::Derived)
                 .confidence(Confidence::Low);
-        return outcome([advise_reload(draft.cite(cite, ringleader_model::SourceKind::NvidiaSmi, text))]);
+        return Outcome::from_drafts([advise_reload(draft.cite(
+            cite,
+            ringleader_model::SourceKind::NvidiaSmi,
+            text,
+        ))]);
     }
     let draft = graded(scene, &RULE, Cause::DriverTooOldForCuda, Proof::Broken, used, title);
-    outcome([advise_reload(draft.cite(cite, ringleader_model::SourceKind::NvidiaSmi, text))])
+    Outcome::from_drafts([advise_reload(draft.cite(cite, ringleader_model::SourceKind::NvidiaSmi, text))])
 }
 
 fn advise_reload(draft: crate::rule::Draft) -> crate::rule::Draft {

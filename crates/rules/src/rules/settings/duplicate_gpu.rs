@@ -28,11 +28,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{Cause, Culprit, Impact, PciAddress, Rank, Who};
 
-use crate::launch::{self, Started};
-use crate::rule::{Outcome, Rule};
-use crate::told::{Told, add_culprit, found, reads_variable, who};
+use crate::drafting::claims::Told;
+use crate::rule::{Outcome, Rule, found};
 use ringleader_correlate::Scene;
+use ringleader_correlate::who::culprits::{add_culprit, who};
 use ringleader_correlate::who::gpus::SeenGpu;
+use ringleader_correlate::who::launch::{self, Started};
 
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -88,7 +89,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             "check that local ranks differ and that each process sees the GPUs it should",
             "env | grep -E 'LOCAL_RANK|LOCALID|CUDA_VISIBLE_DEVICES'",
         );
-    if reads_variable(scene, "NCCL_MULTI_RANK_GPU_ENABLE")
+    if scene.reads_variable("NCCL_MULTI_RANK_GPU_ENABLE")
         && told.claims().iter().any(|c| c.text.contains("Multi"))
     {
         draft = draft.advise_command(
@@ -112,7 +113,7 @@ fn astray(scene: &Scene<'_>, sharing: &[Culprit], gpu: PciAddress) -> Option<(Ve
     };
     if !is_one
         || sharing.iter().any(|c| c.local_rank.is_none())
-        || launch::started(scene).iter().any(narrowed)
+        || launch::started(scene.case()).iter().any(narrowed)
     {
         return None;
     }

@@ -28,8 +28,8 @@ use std::collections::BTreeSet;
 use ringleader_knowledge::version::NcclVersion;
 use ringleader_model::{Cause, Impact, Who};
 
-use crate::rule::{Outcome, Rule};
-use crate::told::{Told, found, nccl_version};
+use crate::drafting::claims::Told;
+use crate::rule::{Outcome, Rule, found};
 use ringleader_correlate::Scene;
 
 /// See the module.
@@ -47,7 +47,7 @@ const LAST: NcclVersion = NcclVersion { major: 2, minor: 28, patch: 9 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let Some(told) = Told::of(scene, Cause::NcclBugVersion) else { return Outcome::Clear };
-    let Some(version) = nccl_version(scene).filter(|v| (FIRST..=LAST).contains(v)) else {
+    let Some(version) = scene.nccl_version().filter(|v| (FIRST..=LAST).contains(v)) else {
         return Outcome::Clear;
     };
     let fell_back: BTreeSet<&Who> = told.claims().iter().map(|c| &c.who).collect();

@@ -34,10 +34,11 @@ use ringleader_model::{
     SourceKind, Weight,
 };
 
+use crate::drafting::claims::Told;
 use crate::rule::{Draft, Outcome, Rule};
-use crate::settings::{self, Remark};
-use crate::told::{Told, add_culprit, got_going, who};
+use crate::rules::settings::remarks::{self, Remark};
 use ringleader_correlate::Scene;
+use ringleader_correlate::who::culprits::{add_culprit, who};
 
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -65,7 +66,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 "unset NCCL_ALGO NCCL_PROTO NCCL_NET",
             );
         // NCCL that went on to work was not stopped by it.
-        let draft = if !told.is_stated() && got_going(scene, told.cites()) {
+        let draft = if !told.is_stated() && scene.got_going(told.cites()) {
             draft.weight(Weight::Symptom).severity(Severity::Warning).confidence(Confidence::Low)
         } else {
             draft
@@ -79,7 +80,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     findings.extend(forbids(scene, "NCCL_IB_DISABLE", "InfiniBand", |log, s| {
         log.links.iter().any(|l| l.process == s.process && l.transport.starts_with("NET/Socket"))
     }));
-    findings.extend(settings::remarks(scene).into_iter().filter_map(remark));
+    findings.extend(remarks::remarks(scene).into_iter().filter_map(remark));
     Outcome::from_findings(findings)
 }
 

@@ -34,9 +34,9 @@ use ringleader_model::{
 
 use crate::health;
 use crate::rule::{Draft, Outcome, Rule};
-use crate::settings;
-use crate::told::{add_culprit, who};
 use ringleader_correlate::Scene;
+use ringleader_correlate::who::culprits::{add_culprit, who};
+use ringleader_correlate::who::settings;
 
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -107,7 +107,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     }
     // Listings of ranks that meet at one place are of one job.
     let mut meetings: BTreeMap<(&str, &str), Vec<Member<'_>>> = BTreeMap::new();
-    for listing in settings::of(scene).into_iter().filter(|s| s.kind == SourceKind::Environment) {
+    for listing in settings::of(scene.case()).into_iter().filter(|s| s.kind == SourceKind::Environment) {
         let place =
             (listing.get("MASTER_ADDR").unwrap_or_default(), listing.get("MASTER_PORT").unwrap_or_default());
         let Some(first) = listing.sets.first().filter(|_| listing.who.rank.is_some()) else { continue };

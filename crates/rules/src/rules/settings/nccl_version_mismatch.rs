@@ -32,9 +32,10 @@ use ringleader_model::{
     Cause, Confidence, Culprit, Evidence, Finding, Impact, NcclProcess, SourceKind, Weight,
 };
 
+use crate::drafting::claims::Told;
 use crate::rule::{Draft, Outcome, Rule};
-use crate::told::{Told, add_culprit, who};
 use ringleader_correlate::Scene;
+use ringleader_correlate::who::culprits::{add_culprit, who};
 
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {

@@ -32,8 +32,7 @@ use ringleader_model::{
 };
 
 use crate::health;
-use crate::rule::{Draft, Outcome, Rule};
-use crate::told::found;
+use crate::rule::{Draft, Outcome, Rule, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::tools::shown;
 

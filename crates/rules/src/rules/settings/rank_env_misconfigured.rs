@@ -30,10 +30,10 @@
 use ringleader_model::{Cause, Confidence, Culprit, Impact, Rank, RankSet, Weight};
 
 use crate::drafting;
-use crate::launch::{self, Contradiction};
+use crate::drafting::claims::Told;
 use crate::rule::{Draft, Outcome, Rule};
-use crate::told::Told;
 use ringleader_correlate::said::watcher::StandStill;
+use ringleader_correlate::who::launch::{self, Contradiction};
 use ringleader_correlate::{Claim, Scene};
 
 const CAUSE: Cause = Cause::RankEnvMisconfigured;
@@ -78,7 +78,7 @@ fn contradicting(scene: &Scene<'_>, heard: Option<Told<'_, '_>>) -> Option<Draft
         return None;
     }
     let suspects = stands.map_or_else(RankSet::default, |stands| stands.stall.suspects.clone());
-    let shown = launch::contradiction(scene, &launch::started(scene), &suspects);
+    let shown = launch::contradiction(scene.roster(), &launch::started(scene.case()), &suspects);
     let Contradiction { title, culprits, evidence } =
         shown.or_else(|| heard.as_ref()?.claims().iter().find_map(|claim| as_said(&claim.text)))?;
     let draft = match heard {

@@ -3,21 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{
-    Culprit, Evidence, Fact, Host, LocalRank, Observation, Pid, Rank, RankSet, Setting, SourceKind,
+    Case, Culprit, Evidence, Fact, Host, LocalRank, Observation, Pid, Rank, RankSet, Setting, SourceKind,
 };
 
-use crate::drafting;
-use ringleader_correlate::Scene;
+use crate::who::culprits;
+use crate::who::roster::Roster;
 
 /// Citations of one finding.
-pub(crate) const CITATIONS: usize = 6;
+pub const CITATIONS: usize = 6;
 /// Larger worlds are not searched for ranks that are not there.
-pub(crate) const MAX_WORLD: u32 = 1 << 20;
+pub const MAX_WORLD: u32 = 1 << 20;
 /// More processes than a node has ranks.
-pub(crate) const MAX_LOCAL: u32 = 1024;
+pub const MAX_LOCAL: u32 = 1024;
 
 /// A process with a rank, and what it was started with.
-pub(crate) struct Started<'a> {
+pub struct Started<'a> {
     observation: &'a Observation,
     settings: &'a [Setting],
 }
@@ -27,23 +27,28 @@ impl<'a> Started<'a> {
         self.settings.iter().find(|s| &*s.name == name)
     }
 
-    pub(crate) fn text(&self, name: &str) -> Option<&'a str> {
+    /// The value of a variable.
+    pub fn text(&self, name: &str) -> Option<&'a str> {
         self.set(name).map(|s| s.value.trim())
     }
 
-    pub(crate) fn number(&self, name: &str) -> Option<u32> {
+    /// The value of a variable as a number.
+    pub fn number(&self, name: &str) -> Option<u32> {
         self.text(name)?.parse().ok()
     }
 
-    pub(crate) fn rank(&self) -> Option<Rank> {
+    /// Its rank.
+    pub fn rank(&self) -> Option<Rank> {
         self.observation.who.rank
     }
 
-    pub(crate) fn pid(&self) -> Option<Pid> {
+    /// Its process.
+    pub fn pid(&self) -> Option<Pid> {
         self.observation.who.pid
     }
 
-    pub(crate) fn host(&self) -> Option<&'a Host> {
+    /// Its host.
+    pub fn host(&self) -> Option<&'a Host> {
         self.observation.who.host.as_ref()
     }
 
@@ -65,7 +70,8 @@ impl<'a> Started<'a> {
         }
     }
 
-    pub(crate) fn evidence(&self, name: &str) -> Option<Evidence> {
+    /// A variable as cited evidence.
+    pub fn evidence(&self, name: &str) -> Option<Evidence> {
         let set = self.set(name)?;
         let whose = match (self.rank(), self.pid()) {
             (Some(rank), Some(pid)) => format!("rank {}, pid {}", rank.0, pid.0),
@@ -78,8 +84,8 @@ impl<'a> Started<'a> {
 }
 
 /// Processes with a rank whose environments are known.
-pub(crate) fn started<'a>(scene: &Scene<'a>) -> Vec<Started<'a>> {
-    let ranked = scene.case().observations.iter().filter(|observation| observation.who.rank.is_some());
+pub fn started(case: &Case) -> Vec<Started<'_>> {
+    let ranked = case.observations.iter().filter(|observation| observation.who.rank.is_some());
     ranked
         .filter_map(|observation| match &observation.fact {
             Fact::Environment(listing) => Some(Started { observation, settings: &listing.settings }),
@@ -89,22 +95,18 @@ pub(crate) fn started<'a>(scene: &Scene<'a>) -> Vec<Started<'a>> {
 }
 
 /// What processes were given that cannot be right together.
-pub(crate) struct Contradiction {
+pub struct Contradiction {
     /// In words.
-    pub(crate) title: String,
+    pub title: String,
     /// Whose numbers are wrong.
-    pub(crate) culprits: Vec<Culprit>,
+    pub culprits: Vec<Culprit>,
     /// The numbers.
-    pub(crate) evidence: Vec<Evidence>,
+    pub evidence: Vec<Evidence>,
 }
 
 /// Ranks that were given twice, or numbers of ranks that differ. `suspects`: whom one who saw all processes would blame.
-pub(crate) fn contradiction(
-    scene: &Scene<'_>,
-    started: &[Started<'_>],
-    suspects: &RankSet,
-) -> Option<Contradiction> {
-    twice(started).or_else(|| other_world(scene, started, suspects))
+pub fn contradiction(roster: &Roster, started: &[Started<'_>], suspects: &RankSet) -> Option<Contradiction> {
+    twice(started).or_else(|| other_world(roster, started, suspects))
 }
 
 /// Two processes that say that they are the same rank.
@@ -120,7 +122,7 @@ fn twice(started: &[Started<'_>]) -> Option<Contradiction> {
     let (_, processes) = by_rank.first_key_value()?;
     let ranks: RankSet = by_rank.keys().copied().collect();
     let world = started.iter().filter_map(|one| one.number("WORLD_SIZE")).max().unwrap_or_default();
-    let mut title = format!("{} processes have {}", processes.len(), drafting::ranks(&ranks));
+    let mut title = format!("{} processes have {}", processes.len(), culprits::ranks(&ranks));
     // Which of them is wrong its place on the node tells: nobody has the rank that belongs there.
     let should_have = |one: &Started<'_>| {
         let rank = firsts.get(&one.host())?.checked_add(one.number("LOCAL_RANK")?)?;
@@ -142,7 +144,7 @@ fn twice(started: &[Started<'_>]) -> Option<Contradiction> {
     }
     let without: RankSet = (0..world.min(MAX_WORLD)).filter(|r| !seen.contains(r)).map(Rank).collect();
     if !without.is_empty() && without.len() <= by_rank.len() {
-        title = format!("{title}, and nobody has {}", drafting::ranks(&without));
+        title = format!("{title}, and nobody has {}", culprits::ranks(&without));
     }
     let evidence = by_rank.values().flat_map(BTreeMap::values).filter_map(|one| one.evidence("RANK"));
     Some(Contradiction { title, culprits, evidence: evidence.take(CITATIONS).collect() })
@@ -170,7 +172,7 @@ fn first_of_nodes<'s, 'a: 's>(
 }
 
 /// Processes that were told different numbers of ranks.
-fn other_world(scene: &Scene<'_>, started: &[Started<'_>], suspects: &RankSet) -> Option<Contradiction> {
+fn other_world(roster: &Roster, started: &[Started<'_>], suspects: &RankSet) -> Option<Contradiction> {
     let mut differs = differs(started, "WORLD_SIZE")?;
     // One against one: nodes have as many ranks each, so that a number that they do not divide is wrong.
     let uneven = |one: &&Started<'_>| {
@@ -188,21 +190,22 @@ fn other_world(scene: &Scene<'_>, started: &[Started<'_>], suspects: &RankSet) -
     }
     Some(Contradiction {
         title: format!("{} in WORLD_SIZE: {}", differs.subject(), differs.values()),
-        culprits: differs.odd.ranks().iter().map(|rank| scene.roster().culprit_rank(*rank)).collect(),
+        culprits: differs.odd.ranks().iter().map(|rank| roster.culprit_rank(*rank)).collect(),
         evidence: differs.evidence("WORLD_SIZE"),
     })
 }
 
 /// Values of one variable by the ranks that have them, where there are several.
-pub(crate) struct Differs<'s, 'a> {
+pub struct Differs<'s, 'a> {
     by_value: BTreeMap<Option<&'a str>, Vec<&'s Started<'a>>>,
     /// Ranks of the lesser part; of all where no part is the larger.
-    pub(crate) odd: RankSet,
+    pub odd: RankSet,
     /// No part is the larger.
-    pub(crate) is_tied: bool,
+    pub is_tied: bool,
 }
 
-pub(crate) fn differs<'s, 'a>(started: &'s [Started<'a>], name: &str) -> Option<Differs<'s, 'a>> {
+/// Who has another value of a variable than the others; None where all have the same.
+pub fn differs<'s, 'a>(started: &'s [Started<'a>], name: &str) -> Option<Differs<'s, 'a>> {
     let mut by_value: BTreeMap<Option<&'a str>, Vec<&'s Started<'a>>> = BTreeMap::new();
     for one in started {
         by_value.entry(one.text(name)).or_default().push(one);
@@ -218,21 +221,23 @@ pub(crate) fn differs<'s, 'a>(started: &'s [Started<'a>], name: &str) -> Option<
 }
 
 impl Differs<'_, '_> {
-    pub(crate) fn subject(&self) -> String {
+    /// `rank 1 differs`, `ranks 1,3 differ`.
+    pub fn subject(&self) -> String {
         let verb = if self.odd.len() == 1 { "differs" } else { "differ" };
-        format!("{} {verb}", drafting::ranks(&self.odd))
+        format!("{} {verb}", culprits::ranks(&self.odd))
     }
 
     /// `4 on ranks 0,2-3, 5 on rank 1`.
-    pub(crate) fn values(&self) -> String {
-        let told = self.by_value.iter().take(4).map(|(value, members)| {
+    pub fn values(&self) -> String {
+        let parts = self.by_value.iter().take(4).map(|(value, members)| {
             let ranks: RankSet = members.iter().filter_map(|one| one.rank()).collect();
-            format!("{} on {}", value.unwrap_or("unset"), drafting::ranks(&ranks))
+            format!("{} on {}", value.unwrap_or("unset"), culprits::ranks(&ranks))
         });
-        told.collect::<Vec<_>>().join(", ")
+        parts.collect::<Vec<_>>().join(", ")
     }
 
-    pub(crate) fn evidence(&self, name: &str) -> Vec<Evidence> {
+    /// One value of each part, the lesser part first.
+    pub fn evidence(&self, name: &str) -> Vec<Evidence> {
         // The lesser part first.
         let mut members: Vec<_> = self.by_value.values().collect();
         members.sort_by_key(|members| members.len());

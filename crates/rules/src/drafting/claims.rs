@@ -1,14 +1,11 @@
 //! From claims to a finding: who said it, when, with which words.
 
 use ringleader_knowledge::saying::Role;
-use ringleader_knowledge::variable;
-use ringleader_knowledge::version::NcclVersion;
 use ringleader_model::{Cause, Cite, Confidence, Culprit, Severity, Weight};
 
 use crate::rule::{Draft, Rule};
+use ringleader_correlate::who::culprits::{add_culprit, who};
 use ringleader_correlate::{Claim, Scene};
-
-pub(crate) use ringleader_correlate::who::culprits::{add_culprit, who};
 
 /// Citations of one finding: more lines of the same kind prove nothing more.
 const CITATIONS: usize = 6;
@@ -39,7 +36,7 @@ impl<'s, 'a> Told<'s, 'a> {
 
     /// Whether the job went on to its end in spite of what was said.
     fn ended_in_order(&self) -> bool {
-        self.claims.iter().all(|c| ended_in_order(self.scene, c.cite))
+        self.claims.iter().all(|c| self.scene.ended_in_order(c.cite))
     }
 
     /// Where the claims stand.
@@ -112,42 +109,4 @@ impl<'s, 'a> Told<'s, 'a> {
             .culprits(culprits)
             .evidence(cited.iter().map(|c| c.evidence()))
     }
-}
-
-/// The oldest NCCL release that a process of the case says it runs.
-pub(crate) fn nccl_version(scene: &Scene<'_>) -> Option<NcclVersion> {
-    let processes = scene.nccl_logs().flat_map(|(_, log)| &log.processes);
-    processes.filter_map(|p| p.nccl_version.as_deref().and_then(NcclVersion::parse)).min()
-}
-
-/// Whether advice to set this variable makes sense here: true unless the release is known and does not read it.
-pub(crate) fn reads_variable(scene: &Scene<'_>, name: &str) -> bool {
-    variable::is_read_by(name, nccl_version(scene)) != Some(false)
-}
-
-/// Whether a communicator was ever ready beside these statements: the job that they are of got going.
-pub(crate) fn got_going(scene: &Scene<'_>, beside: impl IntoIterator<Item = Cite>) -> bool {
-    let folders: Vec<&str> = beside.into_iter().map(|cite| scene.folder(cite)).collect();
-    scene.nccl_logs().any(|(observation, log)| {
-        // Logs of another folder may be of another attempt.
-        let near = folders.is_empty() || folders.contains(&scene.folder(observation.cite));
-        near && log.comms.iter().any(|c| c.completed.is_some())
-    })
-}
-
-/// Every communicator beside this statement was destroyed in order, and no process is known to have failed.
-pub(crate) fn ended_in_order(scene: &Scene<'_>, beside: Cite) -> bool {
-    let folder = scene.folder(beside);
-    let mut comms = scene
-        .nccl_logs()
-        .filter(|(log_of, _)| scene.folder(log_of.cite) == folder)
-        .flat_map(|(_, log)| &log.comms)
-        .filter(|c| c.completed.is_some())
-        .peekable();
-    !scene.failure().ended_process() && comms.peek().is_some() && comms.all(|c| c.destroyed.is_some())
-}
-
-/// One finding or none.
-pub(crate) fn found(draft: Draft) -> crate::rule::Outcome {
-    crate::rule::Outcome::from_findings(draft.build().into_iter().collect())
 }

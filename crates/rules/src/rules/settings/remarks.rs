@@ -1,133 +1,40 @@
-//! What each process and each listing had set, and what is wrong with it by itself: values that are read as something
-//! else, names that nothing reads, settings that cancel each other. None of it is a cause by itself.
+//! What is wrong with a setting by itself: a value that is read as something else, a name that nothing reads, settings that
+//! cancel each other. None of it is a cause by itself.
 
 use std::collections::BTreeMap;
 
+use ringleader_correlate::Scene;
+use ringleader_correlate::who::culprits::add_culprit;
+use ringleader_correlate::who::settings::{self, Set, Settings};
 use ringleader_knowledge::conflict;
 use ringleader_knowledge::variable::{self, Status, misread};
 use ringleader_knowledge::version::NcclVersion;
-use ringleader_model::{Cite, Culprit, EnvironmentForm, Evidence, Fact, SourceKind, Who, plain_word};
-
-use crate::told::{add_culprit, nccl_version};
-use ringleader_correlate::Scene;
+use ringleader_model::{Culprit, Evidence, SourceKind, plain_word};
 
 /// Citations of one remark.
 const CITATIONS: usize = 4;
 /// Remarks of one case.
 const MAX_REMARKS: usize = 40;
 
-/// One variable as it was set.
-#[derive(Clone, Copy)]
-pub(crate) struct Set<'a> {
-    /// The name that its reader gives it today.
-    pub(crate) name: &'a str,
-    /// The name as it was written.
-    written: &'a str,
-    /// The value; of NCCL's log the one that was read, else the text.
-    pub(crate) value: &'a str,
-    /// Where it stands.
-    pub(crate) cite: Cite,
-}
-
-/// What one process, or one listing, had set.
-pub(crate) struct Settings<'a> {
-    /// Whose.
-    pub(crate) who: &'a Who,
-    /// NCCL's log, or a listing.
-    pub(crate) kind: SourceKind,
-    /// In their order.
-    pub(crate) sets: Vec<Set<'a>>,
-    /// What is not there was not set.
-    pub(crate) is_whole: bool,
-    /// A configuration file of NCCL: the environment goes before it.
-    pub(crate) is_conf: bool,
-    /// NCCL of the process, if it said so.
-    version: Option<NcclVersion>,
-}
-
-impl<'a> Settings<'a> {
-    /// The value of a variable by its name of today.
-    pub(crate) fn get(&self, name: &str) -> Option<&'a str> {
-        self.sets.iter().find(|s| s.name == name).map(|s| s.value)
-    }
-
-    fn number(&self, name: &str) -> Option<i64> {
-        self.get(name)?.trim().parse().ok()
-    }
-
-    fn evidence(&self, set: &Set<'_>) -> Evidence {
-        let text = match self.kind {
-            SourceKind::NcclLog => format!("{} set by environment to {}", set.written, set.value),
-            _ => format!("{}={}", set.written, set.value),
-        };
-        Evidence { cite: set.cite, text, kind: self.kind }
-    }
-}
-
-/// All settings of a case, one entry for each process of a log and each listing.
-pub(crate) fn of<'a>(scene: &Scene<'a>) -> Vec<Settings<'a>> {
-    let mut all = Vec::new();
-    let today = |written: &'a str| variable::get(written).map_or(written, |v| v.name);
-    for (_, log) in scene.nccl_logs() {
-        for (index, process) in log.processes.iter().enumerate() {
-            let own = log.settings.iter().filter(|s| s.process as usize == index);
-            let sets: Vec<Set<'_>> = own
-                .map(|s| Set {
-                    name: today(&s.name),
-                    written: &s.name,
-                    value: s.value.trim_end_matches('.'),
-                    cite: s.cite,
-                })
-                .collect();
-            if !sets.is_empty() {
-                let version = process.nccl_version.as_deref().and_then(NcclVersion::parse);
-                let kind = SourceKind::NcclLog;
-                all.push(Settings {
-                    who: &process.who,
-                    kind,
-                    sets,
-                    is_whole: false,
-                    is_conf: false,
-                    version,
-                });
-            }
-        }
-    }
-    for observation in &scene.case().observations {
-        let Fact::Environment(listing) = &observation.fact else { continue };
-        let own = listing.settings.iter();
-        let sets = own.map(|s| Set { name: today(&s.name), written: &s.name, value: &s.value, cite: s.cite });
-        all.push(Settings {
-            who: &observation.who,
-            kind: SourceKind::Environment,
-            sets: sets.collect(),
-            is_whole: listing.is_whole,
-            is_conf: listing.form == EnvironmentForm::ConfFile,
-            version: None,
-        });
-    }
-    all
-}
-
 /// Something about settings that is worth a word.
-pub(crate) struct Remark {
+pub(super) struct Remark {
     /// One line.
-    pub(crate) title: String,
+    pub(super) title: String,
     /// What to do.
-    pub(crate) advice: String,
+    pub(super) advice: String,
     /// It makes the job slow, or takes a guard away that was asked for; else it is merely without effect.
-    pub(crate) hurts: bool,
+    pub(super) hurts: bool,
     /// Who has it so.
-    pub(crate) culprits: Vec<Culprit>,
+    pub(super) culprits: Vec<Culprit>,
     /// Where.
-    pub(crate) evidence: Vec<Evidence>,
+    pub(super) evidence: Vec<Evidence>,
 }
 
 /// All remarks on a case: one for each thing, whoever and how many have it so.
-pub(crate) fn remarks(scene: &Scene<'_>) -> Vec<Remark> {
-    let all = of(scene);
+pub(super) fn remarks(scene: &Scene<'_>) -> Vec<Remark> {
+    let all = settings::of(scene.case());
     // A listing names no release: the job's own logs do.
-    let version = nccl_version(scene);
+    let version = scene.nccl_version();
     let mut found: BTreeMap<String, Remark> = BTreeMap::new();
     for settings in &all {
         let version = settings.version.or(version);

@@ -2,16 +2,17 @@
 
 use ringleader_knowledge::xid;
 use ringleader_model::{
-    Cause, Confidence, Culprit, Evidence, Finding, Host, Impact, KernelEvent, KernelEventKind, Severity,
-    StorageTrouble, Weight, Xid,
+    Cause, Confidence, Culprit, Impact, KernelEvent, KernelEventKind, Severity, Weight, Xid,
 };
 
+use crate::drafting::claims::Told;
 use crate::health;
-use crate::rule::{Draft, Outcome, Rule};
-use crate::told::{Told, add_culprit};
+use crate::rule::{Draft, Rule};
 use ringleader_correlate::Scene;
+use ringleader_correlate::machine::faults::gpu_of;
 use ringleader_correlate::machine::kernel::{Bond, KernelStatement};
-use ringleader_correlate::machine::links::{Down, Used, downs};
+use ringleader_correlate::machine::links::{Up, Used, downs, up_before_failure};
+use ringleader_correlate::who::culprits::add_culprit;
 
 /// Citations of one finding.
 const CITATIONS: usize = 6;
@@ -214,93 +215,9 @@ impl<'s, 'a> Both<'s, 'a> {
     }
 }
 
-/// `GPU 0000:3b:00.0 of rank 2`, `a GPU on node7`.
-pub(crate) fn gpu_of(event: &KernelStatement<'_>) -> String {
-    let name = event.event.device.map_or_else(|| "a GPU".to_owned(), |d| format!("GPU {d}"));
-    match (event.culprit.rank, &event.culprit.host) {
-        (Some(rank), _) => format!("{name} of rank {}", rank.0),
-        (None, Some(host)) => format!("{name} on {host}"),
-        (None, None) => name,
-    }
-}
-
-/// How long one fault of a GPU goes on making numbers: the driver tries to recover and resets, the program retries until its
-/// collective times out, by default after ten minutes.
-pub(crate) const ONE_FAULT_S: f64 = 600.0;
-/// Memory, link or bus of a GPU fail first, and programs fault in their next launches: a step takes seconds, a slow one a
-/// minute.
-pub(crate) const NEXT_LAUNCHES_S: f64 = 60.0;
-/// A fatal error of a switch takes the links of its GPUs along as soon as they are used or trained again.
-pub(crate) const SWITCH_TAKES_LINKS_S: f64 = 30.0;
-/// After a program's own fault the driver stops its channels at once; a full log may be written late.
-pub(crate) const CHANNELS_STOP_S: f64 = 10.0;
-/// Two statements of one moment may stand in either order.
-const SAME_MOMENT_S: f64 = 0.5;
-
-/// Whether `event` follows another statement that `is_root` accepts within `seconds`, of the same device if
-/// `same_device`.
-pub(crate) fn follows(
-    scene: &Scene<'_>,
-    event: &KernelStatement<'_>,
-    seconds: f64,
-    same_device: bool,
-    is_root: impl Fn(&KernelEvent) -> bool,
-) -> bool {
-    scene.kernel().all().iter().any(|root| {
-        is_root(root.event)
-            && (!same_device || root.event.device == event.event.device)
-            && root.observation.cite != event.observation.cite
-            && root.seconds_to(event).is_some_and(|after| (-SAME_MOMENT_S..=seconds).contains(&after))
-    })
-}
-
-/// A GPU that is gone, with its number or without.
-pub(crate) fn is_lost_gpu(event: &KernelEvent) -> bool {
-    match &event.kind {
-        KernelEventKind::GpuLost => true,
-        KernelEventKind::Xid(x) => x.code == 79,
-        _ => false,
-    }
-}
-
 /// An Xid that the table gives to this rule.
 pub(crate) fn is_own(rule: &Rule, event: &KernelEvent) -> bool {
     matches!(&event.kind, KernelEventKind::Xid(x) if xid::get(x.code).is_some_and(|row| row.rule == rule.id))
-}
-
-/// One of these Xids.
-pub(crate) fn is_xid(event: &KernelEvent, codes: &[u16]) -> bool {
-    matches!(&event.kind, KernelEventKind::Xid(x) if codes.contains(&x.code))
-}
-
-/// Storage of a host that failed or did not answer while the job ran: what it is, and the kernel's words.
-pub(crate) fn storage(
-    scene: &Scene<'_>,
-    host: Option<&Host>,
-    is_it: impl Fn(StorageTrouble) -> bool,
-) -> Option<(String, Vec<Evidence>)> {
-    let mut first = None;
-    let mut evidence = Vec::new();
-    for event in scene.kernel().near() {
-        let KernelEventKind::Storage { name, trouble } = &event.event.kind else { continue };
-        // What nothing ties to the job's time or host may be of any day.
-        if !is_it(*trouble)
-            || event.bond < Bond::Untold
-            || !scene.may_be_on(event.observation.who.host.as_ref(), host)
-        {
-            continue;
-        }
-        let does = match trouble {
-            StorageTrouble::ReadOnly => "turned read-only",
-            StorageTrouble::IoError => "has I/O errors",
-            StorageTrouble::NotResponding => "does not answer",
-        };
-        first.get_or_insert_with(|| format!("{name} {does}"));
-        if evidence.len() < 2 {
-            evidence.push(event.evidence());
-        }
-    }
-    Some((first?, evidence))
 }
 
 /// A link that went down in mid-run: a draft, if there is such a link. `infiniband` picks the sort.
@@ -329,28 +246,15 @@ pub(crate) fn link_down(scene: &Scene<'_>, rule: &Rule, cause: Cause, infiniband
     if downs.iter().all(|d| d.is_guess) {
         draft = draft.at_most(Confidence::Low);
     }
-    Some(over_before_failure(scene, &downs, draft))
-}
-
-/// How long a connection survives a dead link: TCP sends again for 15 minutes and a half (tcp_retries2 = 15), verbs
-/// for less.
-const SURVIVES_NS: i64 = 1_000_000_000_000;
-
-/// Links that came back and were up for longer than any connection would have waited before the first thing failed.
-fn over_before_failure(scene: &Scene<'_>, downs: &[&Down<'_, '_>], draft: Draft) -> Draft {
-    let gaps: Option<Vec<(i64, bool)>> =
-        downs.iter().map(|d| scene.failure().after(d.up_again?.observation.at)).collect();
-    let Some((gap, is_start)) = gaps.and_then(|g| g.into_iter().min()) else { return draft };
-    if gap < SURVIVES_NS {
-        return draft;
-    }
     // A process that was killed may have hung since then; a watchdog says since when it has waited.
-    let severity = if is_start { Severity::Info } else { Severity::Warning };
-    draft.severity(severity).weight(Weight::Derived).confidence(Confidence::Low)
+    Some(match up_before_failure(&downs, scene.failure()) {
+        Some(Up::BeforeStart) => past(draft).severity(Severity::Info),
+        Some(Up::BeforeEnd) => past(draft).severity(Severity::Warning),
+        None => draft,
+    })
 }
 
-/// Findings of drafts.
-pub(crate) fn outcome(drafts: impl IntoIterator<Item = Draft>) -> Outcome {
-    let findings: Vec<Finding> = drafts.into_iter().filter_map(Draft::build).collect();
-    Outcome::from_findings(findings)
+/// What was over long before the job failed: no cause to be sure of.
+fn past(draft: Draft) -> Draft {
+    draft.weight(Weight::Derived).confidence(Confidence::Low)
 }

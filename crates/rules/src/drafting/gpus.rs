@@ -1,12 +1,12 @@
 //! From what a tool shows of a GPU to a finding: whose GPU it is, and how far a state or a counter may be believed.
 
-use ringleader_model::{Cause, Confidence, Culprit, Evidence, Finding, Severity, SourceKind, Weight};
+use ringleader_model::{Cause, Confidence, Culprit, Evidence, Severity, Weight};
 
 use crate::health;
 use crate::rule::{Draft, Rule};
-use crate::told::add_culprit;
 use ringleader_correlate::Scene;
-use ringleader_correlate::who::gpus::{SeenGpu, Use, failed_tests};
+use ringleader_correlate::who::culprits::add_culprit;
+use ringleader_correlate::who::gpus::{SeenGpu, Use};
 
 /// Citations of one finding.
 const CITATIONS: usize = 6;
@@ -133,70 +133,12 @@ pub(crate) fn failed_test(
     proof: Proof,
     is_it: impl Fn(&str, &str) -> bool,
 ) -> Option<Draft> {
-    let mut used = None;
-    let mut culprits = Vec::new();
-    let mut evidence = Vec::new();
-    let mut name = "";
-    for (observation, _, test) in failed_tests(scene.case()) {
-        let warnings = test.warnings.join(" ").to_ascii_lowercase();
-        if !is_it(&test.name.to_ascii_lowercase(), &warnings) {
-            continue;
-        }
-        let gpu = test.gpu.and_then(|index| scene.gpus().by_index(observation, index));
-        let mine = match gpu {
-            Some(gpu) => gpu.used,
-            None if scene.has_job() => Use::Unknown,
-            None => Use::Alone,
-        };
-        used = used.max(Some(mine));
-        if let Some(gpu) = gpu {
-            add_culprit(&mut culprits, gpu.culprit.clone());
-        }
-        if evidence.len() < CITATIONS {
-            let of = test.gpu.map_or(String::new(), |g| format!(" on GPU {g}"));
-            let warning = test.warnings.first().map_or(String::new(), |w| format!(": {w}"));
-            let mut cite = observation.cite;
-            if test.line > 0 {
-                cite.line = test.line;
-            }
-            let text = format!("dcgmi's test {} fails{of}{warning}", test.name);
-            evidence.push(Evidence { cite, text, kind: SourceKind::Dcgmi });
-            name = &test.name;
-        }
-    }
-    let title = format!("dcgmi's test {name} fails");
-    let title = match evidence.as_slice() {
+    let failed = scene.gpus().failed_tests(scene.case(), scene.has_job(), is_it)?;
+    let title = match failed.evidence.as_slice() {
         [one] => one.text.chars().take(100).collect(),
-        _ => title,
+        _ => format!("dcgmi's test {} fails", failed.name),
     };
     // A test that was made says what is, as surely as the driver itself.
-    Some(graded(scene, rule, cause, proof, used?, title).culprits(culprits).evidence(evidence))
-}
-
-/// Findings of drafts, after those that a rule has already.
-pub(crate) fn with(
-    found: crate::rule::Outcome,
-    drafts: impl IntoIterator<Item = Draft>,
-) -> crate::rule::Outcome {
-    use crate::rule::Outcome;
-    let more: Vec<Finding> = drafts.into_iter().filter_map(Draft::build).collect();
-    match found {
-        Outcome::Found(mut findings) => {
-            findings.extend(more);
-            Outcome::Found(findings)
-        }
-        Outcome::Undecided(needs) if more.is_empty() => Outcome::Undecided(needs),
-        Outcome::Clear | Outcome::Undecided(_) => Outcome::from_findings(more),
-    }
-}
-
-/// A card that plugs into PCIe, alone or bridged to a neighbour, by its name: no NVSwitch is behind it.
-pub(crate) fn is_card(name: &str) -> bool {
-    ["PCI", "NVL", "RTX", "GeForce"].iter().any(|sort| name.contains(sort))
-}
-
-/// The middle of some numbers; None without any.
-pub(crate) fn median(mut values: Vec<f32>) -> Option<f32> {
-    values.sort_by(f32::total_cmp);
-    values.get(values.len() / 2).copied()
+    let draft = graded(scene, rule, cause, proof, failed.used, title);
+    Some(draft.culprits(failed.culprits).evidence(failed.evidence))
 }
