@@ -308,6 +308,7 @@ fn process(id: &str, row: &Table) -> u32 {
             "exit-code" => 2,
             "signal" => 3,
             "started" => 5,
+            "joins" => 6,
             other => panic!("message {id}: process {other}?"),
         },
         Some(Value::Integer(code)) if (-64..=255).contains(code) => 4 | ((code + 256) as u32) << 3,

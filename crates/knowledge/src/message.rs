@@ -71,6 +71,8 @@ pub enum Process {
     EndedWith(i64),
     /// Its launcher started it.
     Started,
+    /// It says which rank of the job it is.
+    Joins,
 }
 
 /// What a hole of a pattern contains.
@@ -281,6 +283,7 @@ impl Row {
             3 => Some(Process::Signal),
             4 => Some(Process::EndedWith(i64::from(bits >> 3) - 256)),
             5 => Some(Process::Started),
+            6 => Some(Process::Joins),
             _ => None,
         }
     }

@@ -48,6 +48,7 @@ pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
     needs.sort();
     needs.dedup();
     yield_to_rules(&mut findings);
+    yield_to_machines(&mut findings);
     order(&mut findings);
     drop_repeats(&mut findings);
     if findings.first().is_none_or(|f| SILENCE_MATTERS.contains(&f.cause)) {
@@ -86,6 +87,21 @@ fn yield_to_rules(findings: &mut Vec<Finding>) {
     let by_table = rules::program::message_names_cause::RULE.id;
     let found: Vec<Cause> = findings.iter().filter(|f| f.rule != by_table).map(|f| f.cause).collect();
     findings.retain(|f| f.rule != by_table || !found.contains(&f.cause));
+}
+
+/// An exception that a broken machine may have brought about yields to what is known to be broken.
+fn yield_to_machines(findings: &mut [Finding]) {
+    let is_broken = |f: &Finding| {
+        cause::class(f.cause) == Some(ringleader_model::Class::Node)
+            && f.severity == Severity::Error
+            && f.weight > Weight::Echo
+            && f.confidence > Confidence::Low
+    };
+    if findings.iter().any(is_broken) {
+        let unsure =
+            |f: &&mut Finding| f.cause == Cause::ApplicationException && f.confidence < Confidence::High;
+        findings.iter_mut().filter(unsure).for_each(|f| f.weight = f.weight.min(Weight::Echo));
+    }
 }
 
 /// Causes that rest on what the kernel did not say as well.

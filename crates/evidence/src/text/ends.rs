@@ -8,7 +8,7 @@
 //! The rows of the message table say what each line tells (`process`). Some launchers name the process in one line and
 //! its end in a line below.
 
-use ringleader_knowledge::message::{Hole, Match, Process};
+use ringleader_knowledge::message::{Hole, Match, Process, Role};
 use ringleader_knowledge::signal;
 use ringleader_model::{Fact, LocalRank, Pid, Rank, SourceKind, TorchEvent, Who};
 
@@ -43,18 +43,23 @@ impl Ends {
                 }
                 return;
             }
+            Process::Joins => return,
             Process::ExitCode => found.number(Hole::Code),
             Process::Signal => found.of(Hole::Signal).and_then(signal::number_of).map(|n| -i64::from(n)),
             Process::EndedWith(code) => Some(code),
         };
         let before = self.named.take().filter(|(.., at)| line.number - at <= MAX_BETWEEN);
         let Some(exit_code) = code else { return };
-        let whom = if whom.is_empty() {
-            before.into_iter().map(|(w, f, _)| (w, f)).collect()
-        } else {
-            whom.into_iter().map(|w| (w, is_first)).collect::<Vec<_>>()
-        };
-        for (who, is_first) in whom {
+        let mut ended: Vec<(Who, bool)> = whom.into_iter().map(|who| (who, is_first)).collect();
+        if ended.is_empty() {
+            ended.extend(before.map(|(who, is_first, _)| (who, is_first)));
+        }
+        // A launcher that does not say which: the job has lost a process all the same.
+        if ended.is_empty() && process == Process::ExitCode && exit_code != 0 && found.row.role() > Role::Echo
+        {
+            ended.push((Who::default(), false));
+        }
+        for (who, is_first) in ended {
             push(line, who, TorchEvent::ChildExit { exit_code, is_first }, text, sink);
         }
     }
