@@ -410,6 +410,11 @@ impl<'a> Scene<'a> {
         course::ended_in_order(self.case, &self.failure, beside)
     }
 
+    /// The program said behind this statement that it is done, and nothing failed.
+    pub fn was_done_after(&self, cite: Cite) -> bool {
+        course::was_done_after(self.case, &self.failure, cite)
+    }
+
     /// The oldest NCCL release that a process says it runs.
     pub fn nccl_version(&self) -> Option<NcclVersion> {
         settings::nccl_version(self.case)

@@ -64,6 +64,10 @@ const DONE: &[&str] = &[
     "finished successfully",
     "exited with code 0",
     "exit code 0",
+    "exit status 0",
+    "exit status: 0",
+    "exited (codes: 0",
+    "returned 0 after",
     "succeeded",
     "state: finished",
     "all done",
@@ -88,11 +92,46 @@ pub fn of(line: &str) -> Option<Sign> {
             return Some(Sign::Done);
         }
     }
-    bar(&lower).or_else(|| counted(&lower)).or_else(|| dictionary(&lower)).map(Sign::Step)
+    if is_last_word(&lower) {
+        return Some(Sign::Done);
+    }
+    let served = || served(&lower);
+    bar(&lower).or_else(|| counted(&lower)).or_else(|| dictionary(&lower)).or_else(served).map(Sign::Step)
 }
 
-/// `45%|████▌     | 450/1000 [05:12<06:22,  1.44it/s]`: the last bar of a line.
+/// `process 0 finished`, `[rank 3] done`: a few words of a worker that say that it is at its end.
+fn is_last_word(line: &str) -> bool {
+    const MAX_WORDS: usize = 4;
+    let text = line.trim().trim_end_matches(['.', '!']);
+    let ends = text.ends_with(" finished") || text.ends_with(" done");
+    let subjects = ["process", "rank", "worker", "training"];
+    ends && text.split_whitespace().count() <= MAX_WORDS && subjects.iter().any(|word| text.contains(word))
+}
+
+/// A server that answers: `"POST /v1/completions HTTP/1.1" 200 OK`, `Avg generation throughput: 91.4 tokens/s`.
+fn served(line: &str) -> Option<u64> {
+    const RATE: &str = "generation throughput";
+    let is_answer = line.contains("\"post ") && line.contains("http/1.1\" 200");
+    let rate = line.find(RATE).and_then(|at| line.get(at + RATE.len()..));
+    let is_rate = rate.is_some_and(|rest| {
+        let number: String =
+            rest.chars().skip_while(|c| !c.is_ascii_digit()).take_while(|c| *c != ' ').collect();
+        number.bytes().any(|b| (b'1'..=b'9').contains(&b))
+    });
+    (is_answer || is_rate)
+        .then(|| line.bytes().fold(11, |hash: u64, b| hash.wrapping_mul(31).wrapping_add(u64::from(b))))
+}
+
+/// `45%|████▌     | 450/1000 [05:12<06:22,  1.44it/s]`, `390/390 [====…] - 61s 156ms/step`: the last bar of a line.
 fn bar(line: &str) -> Option<u64> {
+    if let Some((head, rest)) = line.split_once(" [===")
+        && rest.contains('s')
+    {
+        let (done, _) = head.rsplit(|c: char| c.is_whitespace()).next()?.split_once('/')?;
+        // The rest of the line tells one epoch from the next.
+        let tail = rest.bytes().fold(0, |hash: u64, b| hash.wrapping_mul(31).wrapping_add(u64::from(b)));
+        return number(done).filter(|n| *n > 0).map(|n| n.wrapping_add(tail));
+    }
     let at = line.rfind("%|")?;
     let behind = line.get(at + 2..)?.split('|').nth(1)?;
     let n = number(behind.trim_start())?;

@@ -73,7 +73,8 @@ pub(crate) fn account(scene: &Scene<'_>, stated: &Stated<'_>, findings: &[Findin
     }
     // A word in a line of a low level, which no row knows, is chatter.
     let is_chatter = stated.rows.is_empty() && (stated.weight() < FormWeight::Strong || stated.is_warning());
-    if is_chatter || benign_claim(scene, stated) || stated.was_overcome(scene.case()) {
+    let is_late = stated.is_after_the_end(scene.case()) && !stated.is_an_end();
+    if is_chatter || is_late || benign_claim(scene, stated) || stated.was_overcome(scene.case()) {
         return Account::Harmless;
     }
     if findings.iter().filter(decisive).any(|f| f.severity == Severity::Error && follows(scene, stated, f)) {

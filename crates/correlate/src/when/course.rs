@@ -34,3 +34,13 @@ pub fn ended_in_order(case: &Case, failure: &Failure, beside: Cite) -> bool {
     let mut ready = comms(case, &folder).filter(|c| c.completed.is_some()).peekable();
     !failure.ended_process() && ready.peek().is_some() && ready.all(|c| c.destroyed.is_some())
 }
+
+/// The program said behind this statement, in the same source, that it is done, and no process is known to have failed.
+pub fn was_done_after(case: &Case, failure: &Failure, cite: Cite) -> bool {
+    let is_behind = |end: Cite| end.source == cite.source && end.start > cite.start;
+    !failure.ended_process()
+        && case
+            .observations
+            .iter()
+            .any(|o| matches!(&o.fact, Fact::Progress(progress) if progress.ended.is_some_and(is_behind)))
+}

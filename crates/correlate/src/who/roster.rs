@@ -317,7 +317,7 @@ impl Roster {
             _ => None,
         };
         let pids: BTreeSet<Pid> = case.observations.iter().filter_map(pid_of_end).collect();
-        let n_spoken = self.members.iter().filter_map(|m| m.rank).map(|r| r.0 + 1).max();
+        let n_spoken = self.members.iter().filter_map(|m| m.rank).map(|r| r.0.saturating_add(1)).max();
         let world = self.world_size.max(n_spoken).unwrap_or(0);
         if pids.len() < 2 || pids.len() != world as usize {
             return;

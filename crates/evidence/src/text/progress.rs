@@ -16,6 +16,8 @@ pub(super) struct ProgressReader {
     at: Option<WallTime>,
     text: Vec<u8>,
     last_step: Option<u64>,
+    /// The line before asked for the exit code of a command.
+    has_asked: bool,
     seen: Progress,
 }
 
@@ -24,13 +26,21 @@ impl ProgressReader {
     #[inline]
     pub(super) fn line(&mut self, line: &Line<'_>, sink: &Sink<'_>) {
         let body = line.body.get(..MAX_BYTES).unwrap_or(line.body);
-        if progress::may_show(body) {
+        // `$ echo $?` and, in the next line, `0`.
+        if std::mem::replace(&mut self.has_asked, body.ends_with(b"echo $?")) && body.trim_ascii() == b"0" {
+            self.add(Sign::Done, line, sink);
+        } else if progress::may_show(body) {
             self.look(line, body, sink);
         }
     }
 
     fn look(&mut self, line: &Line<'_>, body: &[u8], sink: &Sink<'_>) {
-        let Some(sign) = progress::of(&lossy(body)) else { return };
+        if let Some(sign) = progress::of(&lossy(body)) {
+            self.add(sign, line, sink);
+        }
+    }
+
+    fn add(&mut self, sign: Sign, line: &Line<'_>, sink: &Sink<'_>) {
         let cite = sink.cite(line.number, line.offset, line.end());
         if self.first.is_none() {
             (self.first, self.at) = (Some(cite), line.tag.at);

@@ -55,9 +55,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
     }
     let found = by_group.values().find_map(|stands| {
         let behind = stands.iter().min_by_key(|(rank, s)| (s.seq, *rank))?;
-        // It has finished the call that the other one waits in.
-        let ahead =
-            stands.iter().find(|(_, s)| s.last_completed.is_some() && s.last_completed >= behind.1.seq)?;
+        // It has finished the call that the other one waits in: a watchdog reports the oldest call that is unfinished.
+        let ahead = stands.iter().find(|(_, s)| match s.last_completed {
+            Some(completed) => Some(completed) >= behind.1.seq,
+            None => s.work.is_some() && s.seq > behind.1.seq,
+        })?;
         finding(scene, stands, *behind, *ahead)
     });
     Outcome::from_findings(found.into_iter().collect())
@@ -71,11 +73,11 @@ fn finding(
 ) -> Option<ringleader_model::Finding> {
     let call = |(_, stand): (Rank, &Stand)| {
         let work = stand.work.as_ref()?;
-        Some(format!("{} #{} of {} elements", work.kind.name(), stand.seq?, work.numel_in.unwrap_or(0)))
+        Some(format!("{} #{} ({} elements)", work.kind.name(), stand.seq?, work.numel_in.unwrap_or(0)))
     };
     let odd = odd_one(stands, behind, ahead);
     let title = format!(
-        "{} waits in {}, which {} has finished: that one waits in {}",
+        "{} waits in {}, {} past it in {}",
         drafting::rank(behind.0),
         call(behind)?,
         drafting::rank(ahead.0),

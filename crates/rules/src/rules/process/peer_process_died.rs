@@ -20,13 +20,14 @@
 //! NCCL user guide, troubleshooting; ncclRemoteError.
 
 use ringleader_model::{
-    Cause, Confidence, Finding, GlooEvent, Impact, Rank, RankSet, StoreEvent, TorchEvent, Weight,
+    Cause, Cite, Confidence, Finding, GlooEvent, Impact, Rank, RankSet, StoreEvent, TorchEvent, Weight,
 };
 
 use crate::drafting;
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::process::condition::{Condition, ProcessState};
 use ringleader_correlate::process::fate::Fate;
+use ringleader_correlate::when::failure::Way;
 use ringleader_correlate::{Member, Scene};
 
 /// The rule.
@@ -68,7 +69,16 @@ fn closed_connections(scene: &Scene<'_>) -> Option<Finding> {
             .confidence(Confidence::Medium);
     let mut any = false;
     let mut peers: Vec<String> = Vec::new();
-    for statement in scene.statements() {
+    // A watchdog that ends its process closes its connections: what peers say of that afterwards is no death before it.
+    let timeouts: Vec<Cite> = scene
+        .statements()
+        .filter(|s| matches!(s.event, TorchEvent::WatchdogTimeout { .. }))
+        .map(|s| s.observation.cite)
+        .collect();
+    let follows_timeout =
+        |cite: Cite| timeouts.iter().any(|t| t.source == cite.source && t.start < cite.start);
+    let counts = |cite: Cite| !scene.was_done_after(cite) && !follows_timeout(cite);
+    for statement in scene.statements().filter(|s| counts(s.observation.cite)) {
         let text = match statement.event {
             TorchEvent::AsyncError { error, last_error, .. } => last_error.as_ref().unwrap_or(error),
             TorchEvent::Exception(exception) => {
@@ -145,7 +155,9 @@ fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
             && condition.is_none_or(|c| {
                 c.state.is_none() && c.stand.is_none() && c.timed_out.is_none() && c.exit.is_none()
             });
-        if !gone && !silent {
+        // Its launcher reports those that fail: a rank that is not among them lived until the others had timed out.
+        let has_outlived = scene.conditions().has_failure_table() && scene.failure().has(Way::TimedOut);
+        if !gone && (!silent || has_outlived) {
             continue;
         }
         // Silence of one tells; of several, it may be their files that are missing.

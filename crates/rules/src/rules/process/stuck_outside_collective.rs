@@ -32,6 +32,7 @@ use ringleader_correlate::process::fate::Fate;
 use ringleader_correlate::track::{self, View};
 use ringleader_correlate::waits::graph::Waits;
 use ringleader_correlate::waits::suspects::Suspect;
+use ringleader_correlate::when::failure::Way;
 
 /// The rule.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -62,7 +63,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
             continue;
         }
         // Ended only by the launcher, after the others had failed: it lived until then.
-        let outlived = fate.is_some_and(Fate::outlived_others);
+        let is_unlisted = scene.conditions().has_failure_table()
+            && scene.failure().has(Way::TimedOut)
+            && condition.is_none_or(|c| c.exit.is_none());
+        let outlived = is_unlisted || fate.is_some_and(Fate::outlived_others);
         let alive = stand.is_some()
             || outlived
             || condition.is_some_and(|c| c.state.is_some() || c.timed_out.is_some() || c.ring_live.is_some());
