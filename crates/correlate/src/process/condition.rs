@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use ringleader_knowledge::place::{self, Place};
 use ringleader_model::{
-    Case, Cite, Evidence, Fact, Frame, Pid, Rank, SourceKind, StackTool, ThreadStack, TorchEvent, user_frame,
+    Case, Cite, Evidence, Fact, Frame, NcclLog, Observation, Pid, ProcessStacks, ProcessTable, Rank,
+    RasReport, SourceKind, StackTool, ThreadStack, TorchEvent, user_frame,
 };
 
 use crate::operation::clock;
@@ -270,130 +271,15 @@ impl Conditions {
     }
 
     /// Collects what a case tells.
-    #[expect(clippy::too_many_lines, reason = "longer than the bound when it came; to be split")]
     pub fn new(case: &Case, roster: &Roster) -> Self {
         let mut conditions = Self::default();
         for observation in &case.observations {
-            let said = |kind| Evidence { cite: observation.cite, text: observation.text.to_string(), kind };
             match &observation.fact {
                 Fact::Processes(table) => conditions.join_processes(roster, table, observation.cite),
-                Fact::Stacks(stacks) => {
-                    let Some(pid) = stacks.pid else { continue };
-                    let Some(rank) = roster.rank_of(pid, observation.who.host.as_ref()) else { continue };
-                    let condition = conditions.by_rank.entry(rank).or_default();
-                    if let Some(failure) = &stacks.failure {
-                        condition.stand_failure.get_or_insert((failure.clone(), said(SourceKind::Stacks)));
-                    }
-                    let inside: Vec<String> = stacks.threads.iter().filter_map(stand_in_collective).collect();
-                    if inside.len() > 1 {
-                        let text =
-                            format!("threads of rank {} inside collectives: {}", rank.0, inside.join("; "));
-                        condition.two_inside.get_or_insert(Evidence {
-                            cite: observation.cite,
-                            text,
-                            kind: SourceKind::Stacks,
-                        });
-                    }
-                    if condition.stand.is_none()
-                        && let Some(thread) = main_thread(&stacks.threads, pid, stacks.tool)
-                        && !is_of_worker(thread)
-                    {
-                        let mut stand = stand_of(thread, observation.cite);
-                        stand.gil_holder = gil_holder(&stacks.threads, thread, observation.cite);
-                        condition.stand = Some(stand);
-                    }
-                }
-                Fact::Nccl(log) => {
-                    for comm in &log.comms {
-                        let Some(rank) =
-                            log.processes.get(comm.process as usize).and_then(|p| roster.find(&p.who)?.rank)
-                        else {
-                            continue;
-                        };
-                        if let Some(cite) = comm.aborted.or(comm.destroyed) {
-                            let (how, word) = if comm.aborted.is_some() {
-                                (Farewell::Aborted, "Abort")
-                            } else {
-                                (Farewell::Destroyed, "Destroy COMPLETE")
-                            };
-                            let evidence = Evidence {
-                                cite,
-                                text: format!(
-                                    "comm {:#x} rank {} nranks {} - {word}",
-                                    comm.ptr, comm.rank.0, comm.n_ranks
-                                ),
-                                kind: SourceKind::NcclLog,
-                            };
-                            conditions
-                                .by_rank
-                                .entry(rank)
-                                .or_default()
-                                .comm_closed
-                                .get_or_insert((how, evidence));
-                        }
-                    }
-                }
-                Fact::Ras(report) => {
-                    // A rank without either mark did answer: it has left that communicator.
-                    let no_answer =
-                        report.comms.iter().flat_map(|c| &c.missing).filter(|p| p.unresponsive || p.dead);
-                    let peers = report.missing_processes.iter().chain(no_answer);
-                    for peer in peers {
-                        let Some(rank) = peer.pid.and_then(|pid| roster.rank_of(pid, peer.host.as_ref()))
-                        else {
-                            continue;
-                        };
-                        let text = format!(
-                            "RAS got no answer from process {}{}",
-                            peer.pid.map_or(0, |p| p.0),
-                            peer.host.as_ref().map_or(String::new(), |h| format!(" on node {h}"))
-                        );
-                        let evidence = Evidence { cite: observation.cite, text, kind: SourceKind::Ras };
-                        conditions.by_rank.entry(rank).or_default().ras_missing.get_or_insert(evidence);
-                    }
-                }
-                Fact::Torch(event) => {
-                    conditions.has_failure_table |= matches!(event, TorchEvent::ChildFailure { .. });
-                    let Some(rank) = observation.who.rank.or_else(|| roster.find(&observation.who)?.rank)
-                    else {
-                        continue;
-                    };
-                    let condition = conditions.by_rank.entry(rank).or_default();
-                    match event {
-                        TorchEvent::ChildFailure { exit_code, is_root, .. } => {
-                            let exit = Exit {
-                                code: *exit_code,
-                                is_root: *is_root,
-                                evidence: said(SourceKind::TorchLog),
-                            };
-                            if condition.exit.as_ref().is_none_or(|e| !e.is_root) {
-                                condition.exit = Some(exit);
-                            }
-                        }
-                        TorchEvent::ChildExit { exit_code } => {
-                            let exit = Exit {
-                                code: *exit_code,
-                                is_root: false,
-                                evidence: said(SourceKind::TorchLog),
-                            };
-                            condition.exit.get_or_insert(exit);
-                        }
-                        TorchEvent::Crash { reason, threads, .. } => {
-                            condition.crash.get_or_insert((
-                                reason.clone(),
-                                threads.clone(),
-                                said(SourceKind::TorchLog),
-                            ));
-                        }
-                        TorchEvent::WatchdogTimeout { .. } => {
-                            condition.timed_out.get_or_insert(said(SourceKind::TorchLog));
-                        }
-                        TorchEvent::Exception(_) => {
-                            condition.exception.get_or_insert(said(SourceKind::TorchLog));
-                        }
-                        _ => {}
-                    }
-                }
+                Fact::Stacks(stacks) => conditions.join_stacks(roster, stacks, observation),
+                Fact::Nccl(log) => conditions.join_nccl(roster, log),
+                Fact::Ras(report) => conditions.join_ras(roster, report, observation.cite),
+                Fact::Torch(event) => conditions.join_torch(roster, event, observation),
                 _ => {}
             }
         }
@@ -404,6 +290,92 @@ impl Conditions {
             condition.ring_gone = None;
         }
         conditions
+    }
+
+    /// Where a process stands; or why its stack could not be taken.
+    fn join_stacks(&mut self, roster: &Roster, stacks: &ProcessStacks, observation: &Observation) {
+        let Some(pid) = stacks.pid else { return };
+        let Some(rank) = roster.rank_of(pid, observation.who.host.as_ref()) else { return };
+        let cite = observation.cite;
+        let evidence = |text| Evidence { cite, text, kind: SourceKind::Stacks };
+        let condition = self.by_rank.entry(rank).or_default();
+        if let Some(failure) = &stacks.failure {
+            let said = evidence(observation.text.to_string());
+            condition.stand_failure.get_or_insert((failure.clone(), said));
+        }
+        let inside: Vec<String> = stacks.threads.iter().filter_map(stand_in_collective).collect();
+        if inside.len() > 1 {
+            let text = format!("threads of rank {} inside collectives: {}", rank.0, inside.join("; "));
+            condition.two_inside.get_or_insert(evidence(text));
+        }
+        if condition.stand.is_none()
+            && let Some(thread) = main_thread(&stacks.threads, pid, stacks.tool)
+            && !is_of_worker(thread)
+        {
+            let mut stand = stand_of(thread, cite);
+            stand.gil_holder = gil_holder(&stacks.threads, thread, cite);
+            condition.stand = Some(stand);
+        }
+    }
+
+    /// Communicators that a process closed.
+    fn join_nccl(&mut self, roster: &Roster, log: &NcclLog) {
+        for comm in &log.comms {
+            let process = log.processes.get(comm.process as usize);
+            let Some(rank) = process.and_then(|p| roster.find(&p.who)?.rank) else { continue };
+            let (how, word, cite) = match (comm.aborted, comm.destroyed) {
+                (Some(cite), _) => (Farewell::Aborted, "Abort", cite),
+                (None, Some(cite)) => (Farewell::Destroyed, "Destroy COMPLETE", cite),
+                (None, None) => continue,
+            };
+            let text = format!("comm {:#x} rank {} nranks {} - {word}", comm.ptr, comm.rank.0, comm.n_ranks);
+            let evidence = Evidence { cite, text, kind: SourceKind::NcclLog };
+            self.by_rank.entry(rank).or_default().comm_closed.get_or_insert((how, evidence));
+        }
+    }
+
+    /// Processes from which RAS got no answer.
+    fn join_ras(&mut self, roster: &Roster, report: &RasReport, cite: Cite) {
+        // A rank without either mark did answer: it has left that communicator.
+        let no_answer = report.comms.iter().flat_map(|c| &c.missing).filter(|p| p.unresponsive || p.dead);
+        for peer in report.missing_processes.iter().chain(no_answer) {
+            let Some(pid) = peer.pid else { continue };
+            let Some(rank) = roster.rank_of(pid, peer.host.as_ref()) else { continue };
+            let host = peer.host.as_ref().map_or(String::new(), |h| format!(" on node {h}"));
+            let text = format!("RAS got no answer from process {}{host}", pid.0);
+            let evidence = Evidence { cite, text, kind: SourceKind::Ras };
+            self.by_rank.entry(rank).or_default().ras_missing.get_or_insert(evidence);
+        }
+    }
+
+    /// How a process ended or what it waited for, by torch and its launcher.
+    fn join_torch(&mut self, roster: &Roster, event: &TorchEvent, observation: &Observation) {
+        self.has_failure_table |= matches!(event, TorchEvent::ChildFailure { .. });
+        let rank = observation.who.rank.or_else(|| roster.find(&observation.who)?.rank);
+        let Some(rank) = rank else { return };
+        let condition = self.by_rank.entry(rank).or_default();
+        let (cite, text) = (observation.cite, observation.text.to_string());
+        let evidence = Evidence { cite, text, kind: SourceKind::TorchLog };
+        match event {
+            TorchEvent::ChildFailure { exit_code, is_root, .. } => {
+                if condition.exit.as_ref().is_none_or(|e| !e.is_root) {
+                    condition.exit = Some(Exit { code: *exit_code, is_root: *is_root, evidence });
+                }
+            }
+            TorchEvent::ChildExit { exit_code } => {
+                condition.exit.get_or_insert(Exit { code: *exit_code, is_root: false, evidence });
+            }
+            TorchEvent::Crash { reason, threads, .. } => {
+                condition.crash.get_or_insert((reason.clone(), threads.clone(), evidence));
+            }
+            TorchEvent::WatchdogTimeout { .. } => {
+                condition.timed_out.get_or_insert(evidence);
+            }
+            TorchEvent::Exception(_) => {
+                condition.exception.get_or_insert(evidence);
+            }
+            _ => {}
+        }
     }
 
     /// Processes whose rings were read while they lived, and those of which only the ring was left.
@@ -443,7 +415,7 @@ impl Conditions {
         }
     }
 
-    fn join_processes(&mut self, roster: &Roster, table: &ringleader_model::ProcessTable, cite: Cite) {
+    fn join_processes(&mut self, roster: &Roster, table: &ProcessTable, cite: Cite) {
         let mut present: Vec<Rank> = Vec::new();
         for row in &table.rows {
             let Some(rank) = row.pid.and_then(|pid| roster.rank_of(pid, None)) else { continue };
