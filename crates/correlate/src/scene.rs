@@ -18,7 +18,9 @@ use crate::machine::kernel::KernelLogs;
 use crate::prepare::rings::rings;
 use crate::process::condition::{Condition, Conditions};
 use crate::process::fate::{Fate, Fates};
+use crate::said::closed::{self, Closed};
 use crate::said::messages::Claims;
+use crate::said::scheduler::Schedulers;
 use crate::said::statements::Statements;
 use crate::said::watchdog::WatchdogLines;
 use crate::said::watcher::{self, StandStill};
@@ -378,6 +380,20 @@ impl<'a> Scene<'a> {
     /// What tools of the node say, in source order.
     pub fn system(&self) -> impl Iterator<Item = (&'a Observation, &'a SystemFact)> + use<'a> {
         self.tools.system()
+    }
+
+    /// What schedulers say, and which of it is of this job.
+    pub fn schedulers(&self) -> Schedulers<'_, 'a> {
+        let events = self.system().filter_map(|(observation, fact)| match fact {
+            SystemFact::Scheduler(event) => Some((observation, event)),
+            _ => None,
+        });
+        Schedulers::new(events, self.hosts())
+    }
+
+    /// Connections that peers closed, as their victims report it.
+    pub fn closed_connections(&self) -> Option<Closed> {
+        closed::closed(self.case, &self.roster)
     }
 
     /// Who listens on a port, with the process that holds it, if it was told.

@@ -42,11 +42,8 @@ impl Used {
             for text in [&process.bootstrap, &process.socket_devices].into_iter().flatten() {
                 used.interfaces.extend(names(text));
             }
-            // `[0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]; OOB eth0:192.0.2.2<0>`
-            if let Some(text) = &process.ib_devices {
-                used.devices.extend(names(text.split(';').next().unwrap_or(text)));
-                used.has_roce |= text.to_ascii_lowercase().contains("/roce");
-            }
+            used.devices.extend(process.verbs_ports().map(|port| port.device.to_owned()));
+            used.has_roce |= process.verbs_ports().any(|port| port.is_roce());
         }
         for observation in &case.observations {
             let Fact::Net(fact) = &observation.fact else { continue };

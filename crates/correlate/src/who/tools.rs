@@ -90,9 +90,9 @@ impl<'a> Tools<'a> {
 
     fn add_log(&mut self, log: &'a NcclLog) {
         for (index, process) in log.processes.iter().enumerate() {
-            for (slot, port) in verbs_devices(process).into_iter().enumerate() {
+            for (slot, port) in process.verbs_ports().enumerate() {
                 let user = VerbsUser { log, index: index as u32, process, slot };
-                self.verbs.entry(port).or_default().push(user);
+                self.verbs.entry((port.device, port.port)).or_default().push(user);
             }
             let Some(first) = process.first else { continue };
             let bootstrap =
@@ -250,21 +250,6 @@ pub fn is_full(mount: &Mount) -> bool {
 /// A mount is as small as that of a container by default.
 pub fn is_small(mount: &Mount) -> bool {
     !mount.is_inodes && mount.size > 0 && mount.size <= SMALL_BYTES
-}
-
-/// Devices of `NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]; OOB eth0:…`: name and port.
-pub fn verbs_devices(process: &NcclProcess) -> Vec<(&str, u32)> {
-    let list = process.ib_devices.as_deref().unwrap_or_default();
-    let list = list.split(';').next().unwrap_or_default();
-    list.split('[')
-        .filter_map(|part| {
-            let (number, device) = part.split_once(']')?;
-            number.parse::<u32>().ok()?;
-            let (name, rest) = device.trim().split_once(':')?;
-            let port = rest.split('/').next()?.trim();
-            Some((name, port.parse().ok()?))
-        })
-        .collect()
 }
 
 /// What a tool printed, as cited evidence.

@@ -24,6 +24,7 @@
 //!
 //! NVML reference, nvmlReturn_t 15; kernel log Xid 79.
 
+use ringleader_knowledge::wording::{self, ToolFailure};
 use ringleader_model::{
     Cause, Cite, Culprit, Evidence, GpuForm, GpuRow, Impact, KernelEventKind, Need, PciAddress, Pid,
     SourceKind, Who,
@@ -95,9 +96,6 @@ fn take_out(draft: Draft) -> Draft {
     )
 }
 
-/// What a probe of ours says of a GPU that keeps it waiting.
-pub(super) const NO_ANSWER: &str = "no answer within";
-
 /// nvidia-smi names a GPU that it cannot get hold of.
 fn refused(scene: &Scene<'_>) -> Option<Draft> {
     let mut used: Option<Use> = None;
@@ -105,21 +103,13 @@ fn refused(scene: &Scene<'_>) -> Option<Draft> {
     let mut evidence = Vec::new();
     for (observation, table) in scene.gpu_tables() {
         for (line, text) in &table.failures {
-            let refuses =
-                text.contains("Unable to determine the device handle") || text.contains("GPU is lost");
-            // A user who may not ask, a module that is not loaded: nothing is known of the GPU.
-            if !refuses || text.contains("Permission") || text.contains("Not Loaded") {
-                continue;
-            }
-            // The driver is busy, or stuck: on a node under load some GPUs answer in time and some do not.
-            if text.contains(NO_ANSWER) {
+            // A user who may not ask, a module that is not loaded: nothing is known of the GPU. No answer: the driver is
+            // busy, or stuck; on a node under load some GPUs answer in time and some do not.
+            if wording::tool_failure(text) != ToolFailure::Lost {
                 continue;
             }
             let host = observation.who.host.as_ref();
-            let address = text.split_ascii_whitespace().find_map(|w| {
-                let w = w.trim_start_matches("GPU").trim_end_matches([':', '.', ',']);
-                w.contains(':').then(|| PciAddress::parse(w))?
-            });
+            let address = wording::gpu_address(text);
             let nobody = Culprit { host: host.cloned(), ..Culprit::default() };
             let (mine, culprit) = match address {
                 Some(pci) => of_address(scene.roster(), scene.has_job(), pci, host),

@@ -20,6 +20,7 @@
 //! # References
 //! PyTorch docs, distributed rendezvous and TCPStore.
 
+use ringleader_correlate::said::scheduler;
 use ringleader_model::{
     Cause, Confidence, Culprit, Evidence, Impact, Rank, RankSet, SchedulerKind, SourceKind, StoreEvent,
     SystemFact, TorchEvent, Weight, plain_word,
@@ -108,9 +109,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 /// `worker-1` has no place, and the others ask for `worker-0`.
 fn never_placed(scene: &Scene<'_>) -> Option<Draft> {
     let waits = scene.statements().find_map(|s| match s.event {
-        TorchEvent::Store(
-            StoreEvent::ConnectTimeout { address, .. } | StoreEvent::ConnectFailed { address, .. },
-        ) => Some((s, address)),
+        TorchEvent::Store(event) => Some((s, event.unreached()?)),
         _ => None,
     });
     let (waits, address) = waits?;
@@ -118,11 +117,10 @@ fn never_placed(scene: &Scene<'_>) -> Option<Draft> {
     let stem = |name: &str| name.trim_end_matches(|c: char| c.is_ascii_digit()).to_owned();
     let (observation, pod) = scene.system().find_map(|(o, fact)| {
         let SystemFact::Scheduler(event) = fact else { return None };
-        let pod = event
-            .subject
-            .rsplit('/')
-            .next()
-            .filter(|p| event.kind == SchedulerKind::Unschedulable && !p.is_empty())?;
+        let pod = scheduler::pod(event);
+        if event.kind != SchedulerKind::Unschedulable || pod.is_empty() {
+            return None;
+        }
         let stem = stem(pod);
         let is_ours = stem.len() > 2
             && stem != pod

@@ -75,10 +75,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
     }
     findings.extend(refused_values(scene));
     findings.extend(forbids(scene, "NCCL_P2P_DISABLE", "direct access between GPUs", |log, s| {
-        log.links.iter().any(|l| l.process == s.process && l.transport.starts_with("SHM"))
+        log.links.iter().any(|l| l.process == s.process && l.is_shared_memory())
     }));
     findings.extend(forbids(scene, "NCCL_IB_DISABLE", "InfiniBand", |log, s| {
-        log.links.iter().any(|l| l.process == s.process && l.transport.starts_with("NET/Socket"))
+        log.links.iter().any(|l| l.process == s.process && l.is_sockets())
     }));
     findings.extend(remarks::remarks(scene).into_iter().filter_map(remark));
     Outcome::from_findings(findings)
