@@ -64,6 +64,8 @@ pub struct Pick {
     pub n_hidden: u32,
     /// Why there are no rows, if the list could not be read.
     pub unread: Option<Box<str>>,
+    /// Others that were there and may be ranks, though nothing has joined them to the job.
+    pub others: Vec<Pid>,
 }
 
 /// One process of a listing.

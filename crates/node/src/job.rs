@@ -16,6 +16,9 @@ pub struct Jobs {
     pub n_hidden: u32,
     /// Why processes of other users cannot even be counted (`hidepid` of /proc).
     pub unseen: Option<String>,
+    /// Other processes that carry a rank, use a GPU or could not be looked into, as they count themselves: of another job, or
+    /// not found to be of this one. They are there.
+    pub others: Vec<u32>,
 }
 
 impl Jobs {
@@ -101,6 +104,10 @@ pub struct Process {
     pub net_namespace: Option<u64>,
     /// Why it could not be read.
     pub hidden: Option<String>,
+    /// It stands above the job and is not of it: told for the tree alone.
+    pub is_above: bool,
+    /// Files that a process of another job writes as well: whose they are cannot be told.
+    pub contested: Vec<String>,
 }
 
 /// Programs that start ranks: name of their file or module, and the name used for them.
@@ -255,7 +262,7 @@ impl Process {
 
     /// Global rank, from the launcher's variables.
     pub fn rank(&self) -> Option<u32> {
-        ["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"]
+        ["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "JAX_PROCESS_ID", "SLURM_PROCID"]
             .iter()
             .find_map(|name| self.number(name))
     }
@@ -269,7 +276,7 @@ impl Process {
 
     /// World size, from the launcher's variables.
     pub fn world_size(&self) -> Option<u32> {
-        ["WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"]
+        ["WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "JAX_NUM_PROCESSES", "SLURM_NTASKS"]
             .iter()
             .find_map(|name| self.number(name))
     }

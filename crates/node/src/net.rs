@@ -161,7 +161,7 @@ pub struct Reach {
     pub target: String,
     /// The name or address without port.
     pub host: String,
-    /// Port tested.
+    /// Port. A port of a job is never tested: [`Reach::seen`] holds what the kernel shows of it.
     pub port: Option<u16>,
     /// Processes whose environment contains the target.
     pub asked_by: Vec<u32>,
@@ -177,8 +177,10 @@ pub struct Reach {
     pub from: Option<String>,
     /// Time to the answer, milliseconds.
     pub answered_ms: Option<f64>,
-    /// Whether the peer refused: it is there, but nothing listens.
+    /// Whether nothing listens: the peer refused, or the kernel of this node shows no such socket.
     pub is_refused: bool,
+    /// What the socket tables of this node show of a port that was not tested.
+    pub seen: Option<PortSeen>,
     /// Why it failed: `name does not resolve`, `no route to host`, `timed out after 500 ms`.
     pub failure: Option<String>,
     /// The kind of failure.
@@ -187,6 +189,19 @@ pub struct Reach {
     pub path_mtu: Option<u32>,
     /// Whether packets of the interface's MTU were lost silently while smaller ones passed.
     pub large_vanish: bool,
+}
+
+/// What the socket tables of this node show of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PortSeen {
+    /// The address is of this node, and a socket listens.
+    Listening,
+    /// A process whose environment contains the target is connected to it.
+    Connected,
+    /// Anything else.
+    #[serde(other)]
+    Other,
 }
 
 /// Why a target was not reached.

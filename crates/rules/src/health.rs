@@ -290,9 +290,12 @@ mod tests {
         says(&hidden().process("node0", 100, Some(0)).process("node0", 101, Some(1)), "none, low");
         let list =
             |pick| Stage::new().picked(Vec::new(), pick).system("node0", SystemFact::Modules(Vec::new()));
-        says(&list(Pick { n_hidden: 1, unread: None }), "none, low");
-        says(&list(Pick { n_hidden: 200, unread: None }), "undecided, low");
-        says(&list(Pick { n_hidden: 0, unread: Some("no answer within 5000 ms".into()) }), "undecided, low");
+        says(&list(Pick { n_hidden: 1, ..Pick::default() }), "none, low");
+        says(&list(Pick { n_hidden: 200, ..Pick::default() }), "undecided, low");
+        says(
+            &list(Pick { unread: Some("no answer within 5000 ms".into()), ..Pick::default() }),
+            "undecided, low",
+        );
     }
 
     #[test]

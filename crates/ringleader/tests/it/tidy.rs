@@ -33,6 +33,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "ringleader-node",
             "ringleader-bundle",
             "ringleader-ring",
+            "ringleader-watch",
         ],
     ),
     (
