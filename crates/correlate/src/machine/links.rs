@@ -1,4 +1,4 @@
-//! Links that went down while something ran, as kernels tell it: neither the downs of setting up nor those of tearing
+//! Links that went down while something ran, by kernel logs: neither the downs of setting up nor those of tearing
 //! down.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -124,7 +124,7 @@ impl<'s, 'a> Life<'s, 'a> {
     }
 }
 
-/// The first of `all` that stands behind `event`: a log is in the order of time.
+/// The first of `all` after `event`: a log is in the order of time.
 fn next<'s, 'a>(
     all: &[&'s KernelStatement<'a>],
     event: &KernelStatement<'_>,

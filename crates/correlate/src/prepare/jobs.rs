@@ -1,8 +1,9 @@
-//! Evidence of two jobs, or of two attempts of one, in one folder: told apart before anything is joined.
+//! Evidence of two jobs, or of two attempts of one, in one folder: separated before anything is joined. Evidence that
+//! nothing ties to one of them is in all of them.
 //!
-//! Old dumps and logs often lie beside new ones. What tells them apart is that two records claim the same rank: two
+//! Old dumps and logs often lie beside new ones. Two jobs are in the evidence if two records claim the same rank: two
 //! dumps of rank 3, two processes that are rank 3 of communicators that share no member, or default groups of
-//! different sizes. Time alone tells nothing: the clocks of one job's nodes may differ by minutes.
+//! different sizes. Time alone shows nothing: the clocks of one job's nodes may differ by minutes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -105,8 +106,8 @@ impl<'a> Parts<'a> {
         Some(parts)
     }
 
-    /// Which parts make up one job. Dumps that nothing ties to processes are judged apart: a pid of another job would be
-    /// worse than none.
+    /// Which parts make up one job. Dumps that nothing ties to processes are judged apart: a pid of another job would
+    /// be worse than none.
     fn shares(&self) -> Vec<Share> {
         let pairs =
             pairs::pairs(self.case, (&self.of_dumps, self.n_dumps), (&self.of_processes, self.n_processes));

@@ -1,4 +1,4 @@
-//! In what condition each rank's process is: alive and where, stopped, dead and how.
+//! The condition of each rank's process: alive and where, stopped, dead and how.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,10 @@ pub struct Exit {
     pub evidence: Evidence,
 }
 
-/// Where a process stands.
+/// Frames of Python within which a wait for the GPU is the wait of the innermost call: wrappers of torch are fewer.
+const NEAR_FRAMES: u32 = 12;
+
+/// Where a process is in its program.
 #[derive(Clone, Debug)]
 pub struct Stand {
     /// Frames of the main thread, innermost first.
@@ -58,7 +61,7 @@ pub struct Busy {
     pub place: &'static Place,
     /// The thread that holds Python's lock.
     pub holder: Option<Box<str>>,
-    /// The frame that says so, unless it is the one where the thread stands; or the thread that holds the lock.
+    /// The frame that says so, unless it is the thread's innermost one; or the thread that holds the lock.
     pub evidence: Option<Evidence>,
 }
 
@@ -71,7 +74,7 @@ impl Busy {
         }
     }
 
-    /// It stands still with the storage below it.
+    /// It stalls with the storage below it.
     pub fn is_on_files(&self) -> bool {
         matches!(self.place.id, "data-loader" | "checkpoint" | "storage")
     }
@@ -91,8 +94,8 @@ const GPU_WAITS: [&str; 7] = [
 impl Stand {
     /// Innermost frame of the user's own code.
     pub fn place(&self) -> Option<&Frame> {
-        // Stacks name installed files by a path below their package directory, as they do a program's own files. What is
-        // known to be a library is none of the program's.
+        // Stacks name installed files by a path below their package directory, as they do a program's own files. What
+        // is known to be a library is none of the program's.
         let library = place::of_stack(&self.names()).filter(|(_, at)| {
             self.frames.get(*at).is_some_and(|f| f.file.contains('/') && !f.file.starts_with('/'))
         });
@@ -119,7 +122,7 @@ impl Stand {
         self.frames.iter().map(|f| (&*f.function, &*f.file)).collect()
     }
 
-    /// What it does there, told from its frames.
+    /// What it does there, by its frames.
     pub fn activity(&self) -> Option<Busy> {
         let told = place::of_stack(&self.names());
         // Who waits without a sign for what, while another thread holds Python's lock, waits for that.
@@ -142,7 +145,7 @@ impl Stand {
         let mut n_python = 0;
         let near = self.frames.iter().take_while(|f| {
             n_python += u32::from(!f.is_native());
-            n_python <= 12
+            n_python <= NEAR_FRAMES
         });
         near.into_iter().any(|f| {
             let file = &*f.file;
@@ -228,7 +231,7 @@ pub struct Condition {
     pub exception: Option<Evidence>,
 }
 
-/// Conditions of all ranks that anything tells of.
+/// Conditions of all ranks that the evidence shows.
 #[derive(Clone, Debug, Default)]
 pub struct Conditions {
     by_rank: BTreeMap<Rank, Condition>,
@@ -236,7 +239,7 @@ pub struct Conditions {
 }
 
 impl Condition {
-    /// What tells that its process left: the list of processes, RAS, its own log or ring.
+    /// Signs that its process left: the list of processes, RAS, its own log or ring.
     pub fn signs_of_leaving(&self) -> Vec<Evidence> {
         let closed = self.comm_closed.as_ref().map(|(_, evidence)| evidence);
         let signs = [self.absent.as_ref(), self.ras_missing.as_ref(), closed];
@@ -270,7 +273,7 @@ impl Conditions {
         self.by_rank.iter().map(|(rank, condition)| (*rank, condition))
     }
 
-    /// Collects what a case tells.
+    /// Collects the conditions that a case shows.
     pub fn new(case: &Case, roster: &Roster) -> Self {
         let mut conditions = Self::default();
         for observation in &case.observations {
@@ -292,7 +295,7 @@ impl Conditions {
         conditions
     }
 
-    /// Where a process stands; or why its stack could not be taken.
+    /// Where a process is in its program, or why its stack could not be taken.
     fn join_stacks(&mut self, roster: &Roster, stacks: &ProcessStacks, observation: &Observation) {
         let Some(pid) = stacks.pid else { return };
         let Some(rank) = roster.rank_of(pid, observation.who.host.as_ref()) else { return };
@@ -378,7 +381,7 @@ impl Conditions {
         }
     }
 
-    /// Processes whose rings were read while they lived, and those of which only the ring was left.
+    /// Processes whose rings were read while they lived, and those that left only a ring.
     fn join_rings(&mut self, case: &Case, roster: &Roster) {
         /// A ring that was copied by hand a moment before the others were read.
         const MOMENT_NS: i64 = 1_000_000_000;
@@ -444,8 +447,8 @@ impl Conditions {
         if present.is_empty() {
             return;
         }
-        // Its node's list shows peers of the same node, and not it. Nodes are told by host; a single unnamed list of
-        // a single-node job counts for all.
+        // Its node's list shows peers of the same node, and not it. A host name identifies a node; a single unnamed
+        // list of a single-node job counts for all.
         let hosts = |rank: Rank| roster.by_rank(rank).and_then(|m| m.host.clone());
         let here: Vec<_> = present.iter().filter_map(|r| hosts(*r)).collect();
         let one_list_of_all = roster.members.iter().filter_map(|m| m.host.as_ref()).all(|h| here.contains(h));
@@ -507,7 +510,7 @@ pub fn crash_frames(threads: &[ThreadStack]) -> &[Frame] {
         .map_or(&[], |t| t.frames.as_slice())
 }
 
-/// The process is a worker of a data loader: a child of a rank, which tells nothing of where the rank stands.
+/// The process is a worker of a data loader: a child of a rank; it does not show where the rank is.
 fn is_of_worker(thread: &ThreadStack) -> bool {
     let is_loop =
         |f: &Frame| &*f.function == "_worker_loop" && f.file.ends_with("utils/data/_utils/worker.py");
@@ -529,7 +532,7 @@ fn gil_holder(threads: &[ThreadStack], main: &ThreadStack, cite: Cite) -> Option
 }
 
 fn stand_of(thread: &ThreadStack, cite: Cite) -> Stand {
-    // What is innermost tells what it waits for, and the program's own frames where.
+    // The innermost frame shows what it waits for, and the program's own frames where.
     let is_mixed = thread.frames.iter().any(|f| f.file.ends_with(".py"));
     let (n_native, n_more) = if is_mixed { (2, 4) } else { (0, 4) };
     let n_inner = thread.frames.iter().take_while(|f| f.is_native()).count();

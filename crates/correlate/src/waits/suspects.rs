@@ -26,7 +26,7 @@ pub struct Suspect {
     pub awaited_in: String,
     /// It is awaited in a send or receive.
     pub in_p2p: bool,
-    /// It waits inside operations of its own, for those whom it holds up.
+    /// It waits inside operations of its own, for the ranks that it holds up.
     pub is_inside: bool,
     /// Place in the code where the others wait.
     pub waiters_place: Option<Frame>,
@@ -292,7 +292,7 @@ fn describe(proof: Proof<'_, '_>, dumps: &[OwnedDump<'_>], waits: &Waits, root: 
 }
 
 impl Suspect {
-    /// The call in which the first waiter stands: its words; its evidence and place go to the suspect.
+    /// Describes the call in which the first waiter waits; its evidence and place go to the suspect.
     fn awaits_call(
         &mut self,
         proof: Proof<'_, '_>,
@@ -325,7 +325,7 @@ impl Suspect {
                 let frames = track.frames(p2p.op);
                 let by_watchdog =
                     || user_frame(&proof.watchdog.stand(&group.name, track.rank?)?.frames).cloned();
-                // A ring keeps no stacks: there it is where the waiter stands.
+                // A ring keeps no stacks: there it is where the waiter is.
                 self.waiters_place = self
                     .waiters_place
                     .take()

@@ -62,9 +62,9 @@ const MIN_RATIO: f64 = 2.5;
 /// In how many of the waits one rank is the one that waited least.
 pub(super) const MIN_HABIT: f64 = 0.7;
 /// Beyond both of these a verdict is sure: the peers lose this share of their time,
-const CLEAR_LOST_SHARE: f64 = 0.4;
+pub(super) const CLEAR_LOST_SHARE: f64 = 0.4;
 /// and the rank is the last this often.
-const CLEAR_HABIT: f64 = 0.9;
+pub(super) const CLEAR_HABIT: f64 = 0.9;
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let groups = scene.ledger().groups().par_iter().filter(|g| g.view == View::Flight && g.tracks.len() > 2);

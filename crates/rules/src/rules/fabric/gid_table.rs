@@ -1,6 +1,6 @@
 //! # What it shows
 //!
-//! The GID index that NCCL was told to use is not one of RoCE v2 with an address on this host.
+//! The GID index that NCCL was set to use is not one of RoCE v2 with an address on this host.
 //!
 //! # Why it happens
 //!

@@ -138,7 +138,7 @@ fn wrong_line(observation: &Observation, run: &BenchRun) -> Evidence {
     }
 }
 
-/// Signs that the platform stands between the GPUs: an IOMMU that translates, ACS on bridges.
+/// Signs that the platform redirects traffic between the GPUs: an IOMMU that translates, ACS on bridges.
 fn platform(scene: &Scene<'_>) -> Vec<Evidence> {
     let mut signs = Vec::new();
     for (observation, fact) in scene.system() {

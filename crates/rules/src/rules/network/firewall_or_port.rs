@@ -109,7 +109,7 @@ fn listened(scene: &Scene<'_>, address: &str) -> Option<Draft> {
     let culprits: Vec<_> =
         waited.iter().filter(|s| !s.who().is_nobody()).map(|s| scene.culprit(s.who())).collect();
     let title = format!("port {port} of {host} is open, and {} gets no answer from it", who(&culprits));
-    // Whether it listened in time is not told: a server that came late looks the same.
+    // Whether it listened in time is not known: a server that came late looks the same.
     let draft = Draft::new(RULE.id, Cause::FirewallOrPort, title)
         .weight(Weight::Derived)
         .confidence(Confidence::Low)

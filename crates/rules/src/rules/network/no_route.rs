@@ -4,8 +4,8 @@
 //!
 //! # Why it happens
 //!
-//! An interface without its address, a network that only some hosts are in, a route that was never set or was taken away,
-//! an interface that lost its link.
+//! An interface without its address, a network that only some hosts are in, a route that was never set or was taken
+//! away, an interface that lost its link.
 //!
 //! # Evidence
 //!
@@ -122,7 +122,7 @@ fn judge(table: &Table<'_>, refused: &Refused) -> Option<(&'static str, Cause, V
             table.iter().take(4).map(|(o, _)| cited(o)).collect(),
         )),
         Some((_, o, route)) if route.is_dead => {
-            // `linkdown` stands behind a device; `unreachable` and its like need none.
+            // `linkdown` follows a device; `unreachable` and its like need none.
             let lost_link = route.device.as_deref().is_some_and(|d| d != "lo");
             let cause = if lost_link { Cause::NetworkLinkDown } else { Cause::RoutingOrRail };
             let what =

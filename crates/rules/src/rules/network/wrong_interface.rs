@@ -83,7 +83,7 @@ fn advised(draft: Draft) -> Draft {
         )
 }
 
-/// What the failing process was told to use.
+/// What the failing process was set to use.
 fn interface_setting<'a>(scene: &Scene<'a>) -> Option<&'a str> {
     let mut values = scene.nccl_logs().flat_map(|(_, log)| {
         let failed = |process: u32| {

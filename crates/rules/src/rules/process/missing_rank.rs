@@ -66,13 +66,14 @@ fn check(scene: &Scene<'_>) -> Outcome {
             None => half_made_communicator(scene),
         };
     }
-    // Whoever spoke, was seen, or stands in a stack is there. The store is served by rank 0 unless a launcher does.
+    // A rank that printed something, was seen, or has a stack is there. The store is served by rank 0 unless a launcher
+    // does.
     let unseen = scene.roster().unseen_ranks();
     let unseen: Vec<Rank> = match missing_count {
         Some(n) if unseen.len() > n as usize => unseen.into_iter().filter(|r| r.0 != 0).collect(),
         _ => unseen,
     };
-    // Without a count nothing but silence speaks: whoever was to set the key waits like the others.
+    // Without a count there is only silence: the rank that was to set the key waits like the others.
     let unseen: Vec<Rank> = match missing_count {
         None => unseen.into_iter().filter(|r| !setters.contains(r)).collect(),
         Some(_) => unseen,

@@ -41,7 +41,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let mut named = silent_ranks(scene);
     named.extend(gone_within(scene));
     let closed = closed_connections(scene);
-    // That some peer closed its connection is told of the one that is seen to be gone.
+    // That some peer closed its connection is evidence for the one that is seen to be gone.
     let one = named.iter_mut().find(|f| f.confidence > Confidence::Low);
     match (closed, one) {
         (Some(closed), Some(gone)) if closed.culprits.is_empty() => {
@@ -69,7 +69,7 @@ fn closed_connections(scene: &Scene<'_>) -> Option<Finding> {
         .build()
 }
 
-/// Ranks whose peers wait for them and of which nothing is left.
+/// Ranks whose peers wait for them and that are gone.
 fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for suspect in scene.suspects() {
@@ -160,7 +160,7 @@ fn gone_within(scene: &Scene<'_>) -> Vec<Finding> {
     findings
 }
 
-/// `ChildFailedError` without a table: some rank failed, and which is not told.
+/// `ChildFailedError` without a table: some rank failed; which one is not known.
 fn bare_launcher_failure(scene: &Scene<'_>) -> Option<Finding> {
     if scene.conditions().has_failure_table() {
         return None;

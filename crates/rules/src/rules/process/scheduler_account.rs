@@ -14,9 +14,9 @@
 //!
 //! # What looks like it but is not
 //!
-//! A limit of time and a cancellation come after a hang as well: they explain nothing by themselves. Accounts of
-//! other nodes and pods than the job's are not its, nor are those of other ids in Slurm's table, an end from before the
-//! job began, or a container beside the rank's in its pod. `oom_kill` counts since the group was made: without a rank that
+//! A limit of time and a cancellation come after a hang as well: they explain nothing by themselves. Accounts of other
+//! nodes and pods than the job's are not its, nor are those of other ids in Slurm's table, an end from before the job
+//! began, or a container beside the rank's in its pod. `oom_kill` counts since the group was made: without a rank that
 //! was killed it is worth a word.
 //!
 //! # What to do
@@ -76,7 +76,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     Outcome::from_findings(findings)
 }
 
-/// A container of the job that SIGKILL ended, while the job is in trouble; after the failure whoever cleaned up did it.
+/// A container of the job that SIGKILL ended, while the job is in trouble; after the failure it is the clean-up.
 fn ended_by_signal(scene: &Scene<'_>) -> Option<Finding> {
     /// The kubelet waits this long between SIGTERM and SIGKILL.
     const CLEAN_UP_NS: i64 = 30_000_000_000;
@@ -164,7 +164,7 @@ fn told_of(scene: &Scene<'_>, kind: SchedulerKind) -> Option<Finding> {
         .filter(|(_, event)| event.kind == kind && !is_other(event))
         .map(|(o, event)| (o, event, schedulers.host_of(event)))
         .collect();
-    // What names the job's own host comes first; of another node's event nothing can be told.
+    // What names the job's own host comes first; an event of another node shows nothing.
     let near: Vec<_> = events.iter().filter(|(.., host)| host.is_some()).collect();
     let is_bound = !near.is_empty();
     let events: Vec<_> = if is_bound { near } else { events.iter().collect() };
@@ -204,7 +204,7 @@ fn told_of(scene: &Scene<'_>, kind: SchedulerKind) -> Option<Finding> {
                 .filter(|m| host.is_some() && m.host == *host)
                 .filter_map(|m| Some(scene.roster().culprit_rank(m.rank?)))
                 .collect();
-            // Several ranks on a node: which one it was is not told, unless all of them went.
+            // Several ranks on a node: which one it was is not known, unless all of them went.
             let all_go = kind != SchedulerKind::OutOfMemory;
             if all_go || on_host.len() == 1 {
                 for culprit in on_host {
@@ -357,7 +357,7 @@ mod tests {
         let job = || Stage::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
         job().scheduled(ended(BEGAN_S - 86_400, 1)).silent(&RULE);
         job().scheduled(ended(BEGAN_S + 300, 1)).expect(&RULE, &["oom-killed"]);
-        // Which container the rank was in is not told, and no rank died of SIGKILL.
+        // Which container the rank was in is not known, and no rank died of SIGKILL.
         assert_eq!(job().scheduled(ended(BEGAN_S + 300, 2)).finding(&RULE).severity, Severity::Info);
     }
 

@@ -11,13 +11,13 @@
 //!
 //! NCCL: `rank … has already checked in`, `mismatch in rank count`; CUDA: `invalid device ordinal`; torch:
 //! `environment variable … expected, but not set`. Where NCCL says so, or a watcher saw a job that never came to its first
-//! communicator, the environments of the processes tell whose numbers are wrong: of two processes with one rank, the one
-//! whose place on its node is that of a rank that nobody has.
+//! communicator, the environments of the processes tell whose numbers are wrong: of two processes with one rank, the
+//! one whose place on its node is that of a rank that nobody has.
 //!
 //! # What looks like it but is not
 //!
-//! A rank that never came is missing-rank. Two ranks on one GPU are duplicate-gpu. Whoever prints what NCCL found is the
-//! one that the others came to: it is not at fault.
+//! A rank that never came is missing-rank. Two ranks on one GPU are duplicate-gpu. Whoever prints what NCCL found is
+//! the one that the others came to: it is not at fault.
 //!
 //! # What to do
 //!
@@ -158,7 +158,7 @@ mod tests {
             job("5").finding(&RULE).title,
             "rank 1 differs in WORLD_SIZE: 4 on ranks 0,2-3, 5 on rank 1"
         );
-        // All are alike: whoever came with the other number has left nothing.
+        // All are alike: the process with the other number has left nothing.
         job("4").concludes(&RULE, "rank-env-misconfigured , high");
         // Nobody has heard of anything.
         let numbers = [("RANK", "1"), ("WORLD_SIZE", "5")];
