@@ -360,10 +360,10 @@ impl Conditions {
         let (cite, text) = (observation.cite, observation.text.to_string());
         let evidence = Evidence { cite, text, kind: SourceKind::TorchLog };
         match event {
-            TorchEvent::ChildFailure { exit_code, is_root, .. } => {
-                if condition.exit.as_ref().is_none_or(|e| !e.is_root) {
-                    condition.exit = Some(Exit { code: *exit_code, is_root: *is_root, evidence });
-                }
+            TorchEvent::ChildFailure { exit_code, is_root, .. }
+                if condition.exit.as_ref().is_none_or(|e| !e.is_root) =>
+            {
+                condition.exit = Some(Exit { code: *exit_code, is_root: *is_root, evidence });
             }
             TorchEvent::ChildExit { exit_code } => {
                 condition.exit.get_or_insert(Exit { code: *exit_code, is_root: false, evidence });
