@@ -2,6 +2,7 @@
 //!
 //! The tables are static Rust made by `build.rs`, so that nothing is parsed when the program runs.
 
+mod blind;
 pub mod cause;
 pub mod collecting;
 pub mod conflict;
