@@ -1,7 +1,7 @@
-//! Turns the TOML tables of `data/` into static Rust tables in `OUT_DIR/tables.rs`.
+//! Converts the TOML tables of `data/` to static Rust tables in `OUT_DIR/tables.rs`.
 //!
-//! A row that lacks a field, repeats another, or names an unknown cause stops the build: what reaches the program is
-//! complete.
+//! A row that lacks a field, repeats another row, or names an unknown cause fails the build, so the program's tables
+//! are complete.
 #![expect(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -16,6 +16,8 @@ use std::{env, fs};
 
 use toml::{Table, Value};
 
+#[path = "build/claims.rs"]
+mod claims;
 #[path = "build/figures.rs"]
 mod figures;
 #[path = "build/machine.rs"]
@@ -45,6 +47,7 @@ fn main() {
     warns(&mut out);
     groups(&mut out, &causes);
     sayings(&mut out, &causes);
+    claims::write(&mut out, &causes);
     settings::write(&mut out);
     figures::write(&mut out, &causes);
     machine::write(&mut out);
@@ -90,7 +93,7 @@ fn array<'a>(table: &'a Table, key: &str) -> Vec<&'a Table> {
         .collect()
 }
 
-/// What to do, from a row's `do`.
+/// The advice of a row, from its `do`.
 fn advice(row: &Table) -> String {
     let items = array(row, "do");
     assert!(!items.is_empty(), "nothing to do in {row:?}");
@@ -112,7 +115,7 @@ fn advice(row: &Table) -> String {
     out
 }
 
-/// The variant of `Cause` for an id: a row that names none does not compile.
+/// The variant of `Cause` for an id: an id without a variant does not compile.
 fn variant(id: &str) -> String {
     let words = id.split('-').map(|word| {
         let (first, rest) = word.split_at(1);
@@ -155,7 +158,7 @@ fn causes(out: &mut String) -> BTreeSet<String> {
             "unknown" => "Some(ringleader_model::Class::Unknown)",
             other => panic!("cause {id}: unknown class {other}"),
         };
-        // Something that is slow goes on; nothing else may be without a class.
+        // A job that is merely slow continues; every other cause needs a class.
         let goes_on = matches!(category, "Performance") || id == "none";
         assert_eq!(class == "None", goes_on, "cause {id}: class and category do not fit");
         let _ = writeln!(

@@ -1,4 +1,5 @@
-//! Arbitrary bytes to the reader of Flight Recorder dumps, after the magic of a pickle and within a list of entries.
+//! Arbitrary bytes for the reader of Flight Recorder dumps, after the magic of a pickle and within a list of
+//! entries.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

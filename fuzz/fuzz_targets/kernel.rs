@@ -1,5 +1,5 @@
-//! Arbitrary bytes to the reader of kernel logs, alone, behind every sort of stamp, and between lines that open a
-//! statement of several lines.
+//! Arbitrary bytes for the reader of kernel logs: alone, after every kind of timestamp, and between lines that
+//! open an event of several lines.
 //!
 //! Seeds: `cases/*/evidence/dmesg*`.
 #![no_main]
@@ -13,7 +13,7 @@ fuzz_target!(|data: &[u8]| {
         assert!(!extract.sources.is_empty());
         for observation in &extract.observations {
             assert!(observation.cite.start <= observation.cite.end, "a citation runs backwards");
-            // Within what the archive or compressed file holds, which is more than its own bytes.
+            // Within the content of the archive or compressed file, which is longer than its own bytes.
             let source = &extract.sources[observation.cite.source.0 as usize];
             assert!(observation.cite.end <= source.size_bytes, "a citation beyond the end");
         }

@@ -1,4 +1,4 @@
-//! Any bytes after the beginning of an NCCL log: nothing panics, and where reads end changes nothing.
+//! Any bytes after the beginning of an NCCL log: nothing panics, and the boundaries of reads change nothing.
 //!
 //! Seeds: `cases/*/evidence/nccl_*.log`.
 #![no_main]
@@ -12,7 +12,7 @@ use ringleader_evidence::{Limits, Scratch, read};
 const HEAD: &[u8] =
     b"vm:7:7 [0] NCCL INFO comm 0xaa0 rank 1 nranks 8 cudaDev 1 busId 1b000 - Init COMPLETE\n";
 
-/// Hands out a few bytes a call.
+/// Returns a few bytes per call.
 struct Slow<R>(R);
 
 impl<R: Read> Read for Slow<R> {

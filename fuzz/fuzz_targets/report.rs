@@ -1,5 +1,5 @@
-//! Two files of any bytes, from reading to report: no panic, the same bytes in either order, nothing that acts on a
-//! terminal.
+//! Two files of any bytes, from reading to report: no panic, the same bytes in either order, nothing that controls
+//! a terminal.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,10 +1,11 @@
-//! Arbitrary bytes to the parser of rings: alone, as words written into the header and tables of an empty ring, and cut.
+//! Arbitrary bytes for the parser of rings: alone, as words written into header and regions of an empty ring,
+//! and truncated.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use ringleader_ring::{FILE_BYTES, State};
 
-/// Header of an empty ring of format 1.0: without it nothing gets past the first word.
+/// Header of an empty ring of format 1.0: without it nothing passes the first word.
 fn empty() -> Vec<u8> {
     let mut ring = vec![0; FILE_BYTES];
     let words = [u64::from_le_bytes(*b"RLRING1\n"), 1 << 32, FILE_BYTES as u64];
@@ -20,7 +21,8 @@ fuzz_target!(|data: &[u8]| {
     let _any = State::parse(data);
     let mut ring = empty();
     assert!(State::parse(&ring).is_ok());
-    // Runs of words, each after two bytes that say where; places are scaled so that all tables are reached.
+    // Runs of words, each after two bytes for its position; positions are scaled so that all regions are
+    // reached.
     let mut rest = data;
     while let [high, low, tail @ ..] = rest {
         let (run, after) = tail.split_at(tail.len().min(64));

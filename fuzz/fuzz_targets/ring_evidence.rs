@@ -1,5 +1,5 @@
-//! Arbitrary bytes to the reader of rings: as they are, behind the magic word, and over a whole ring, place by place, so
-//! that its tables are met too. What is read is diagnosed.
+//! Arbitrary bytes for the reader of rings: as they are, after the magic word, and over a whole ring at
+//! scattered positions, so that its regions are reached, too. The result is diagnosed.
 //!
 //! Seeds: `cases/ring-*/evidence/ring-*`.
 #![no_main]

@@ -1,11 +1,11 @@
-//! Arbitrary bytes to the reader of stacks, alone and after a beginning that opens it.
+//! Arbitrary bytes for the reader of stacks, alone and after a beginning that opens one.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use ringleader_evidence::{Limits, Scratch};
 
 fn read(path: &str, bytes: &[u8]) {
-    // Small caps, so that a packed bomb costs the fuzzer little.
+    // Small caps, so that a decompression bomb costs the fuzzer little.
     let limits = Limits { max_expanded_bytes: 1 << 20, max_members: 100, ..Limits::default() };
     let extract = ringleader_evidence::read(path, &mut &*bytes, &mut Scratch::default(), &limits);
     assert!(!extract.sources.is_empty());

@@ -1,12 +1,12 @@
-//! Arbitrary bytes to the readers of process lists, limits, and what nvidia-smi, dcgmi and the driver's services print,
-//! alone and after a beginning that opens each.
+//! Arbitrary bytes for the readers of process lists, limits, and the output of nvidia-smi, dcgmi and the driver's
+//! services, alone and after a beginning that opens each.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use ringleader_evidence::{Limits, Scratch};
 
 fn read(path: &str, bytes: &[u8]) {
-    // Small caps, so that a packed bomb costs the fuzzer little.
+    // Small caps, so that a decompression bomb costs the fuzzer little.
     let limits = Limits { max_expanded_bytes: 1 << 20, max_members: 100, ..Limits::default() };
     let extract = ringleader_evidence::read(path, &mut &*bytes, &mut Scratch::default(), &limits);
     assert!(!extract.sources.is_empty());

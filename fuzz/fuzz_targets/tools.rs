@@ -1,5 +1,5 @@
-//! Any bytes to the readers of what tools of the node, the fabric and schedulers print, and of nccl-tests: alone, and
-//! after beginnings that open a listing.
+//! Any bytes for the readers of nccl-tests and of the tools of the node, the fabric and schedulers: alone, and after
+//! beginnings that open a listing.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Chores of this repository: `cargo xtask gen` renews what is generated.
+//! Tasks of this repository: `cargo xtask gen` regenerates generated files.
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Writes every generated file. Tests of the face demand that this changes nothing.
+/// Writes every generated file. Tests of the face fail if this changes anything.
 fn generate() -> io::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     std::fs::write(root.join("docs/report-v1.schema.json"), ringleader_report::json::schema())?;
@@ -33,7 +33,7 @@ fn generate() -> io::Result<()> {
     std::fs::write(root.join("README.md"), with_output(&root, &readme)?)
 }
 
-/// The README with what its one command prints between the two marks.
+/// The README with the output of its example command between the two marks.
 fn with_output(root: &Path, readme: &str) -> io::Result<String> {
     const START: &str = "<!-- output -->\n";
     const END: &str = "<!-- /output -->";

@@ -15,7 +15,10 @@ import shutil
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from declared import FAULTS, JOBS  # noqa: E402
+import importlib  # noqa: E402
+
+DECLARED = importlib.import_module(os.environ.get("ZOO_DECLARED", "declared"))
+FAULTS, JOBS = DECLARED.FAULTS, DECLARED.JOBS
 
 JOB = {job.name: job for job in JOBS}
 FAULT = {(f.job, f.name): f for f in FAULTS}
@@ -34,6 +37,7 @@ LEFT_OUT = {
     "cupy/port-in-use": "nothing was printed",
     "pipeline/slow-stage": "the other jobs on the same GPUs blur the times",
 }
+LEFT_OUT = getattr(DECLARED, "LEFT_OUT", LEFT_OUT)
 
 
 def toml(value):
@@ -107,7 +111,7 @@ def main():
             target = "launch.log" if file == "train.log" and job.launch == "loop" else file
             with open(f"{case}/evidence/{target}", "wb") as out:
                 out.write(data)
-        if job.launch == "loop":
+        if job.launch == "loop" and DECLARED.__name__ == "declared":
             # Older recordings lack empty logs: every started rank has a log, even an empty one.
             stem = "proc" if job.name == "jax" else "rank"
             for rank in range(1 if fault.name in ("missing", "missing-rank") else 2):

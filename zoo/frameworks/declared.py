@@ -22,6 +22,8 @@ class Job:
     args: tuple = ()
     env: tuple = ()
     packages: tuple = ("torch",)
+    # torchrun: its flags instead of --master-port.
+    flags: tuple = ()
 
 
 JOBS = [
@@ -65,6 +67,7 @@ class Fault:
     loop: str = ""
     mpirun: tuple = ()
     nproc: int = 2
+    flags: tuple = ()
     port_taken: bool = False
     # Mounts in the job's own namespace: ((folder, size), …); a relative folder is below the job's.
     tmpfs: tuple = ()
@@ -73,7 +76,8 @@ class Fault:
     end: str = "exit"
     silence: float = 22
     limit: float = 150
-    # warn, info (NCCL_DEBUG), detail (TORCH_DISTRIBUTED_DEBUG), fr (Flight Recorder), spy (py-spy), smi, ps, ras
+    # warn, info (NCCL_DEBUG), detail (TORCH_DISTRIBUTED_DEBUG), fr (Flight Recorder), spy (py-spy), smi, ps, ras,
+    # spy2 (py-spy of all ranks, twice), stacks (py-spy of all ranks in one file)
     extra: tuple = ()
     why: str = ""
 

@@ -3,6 +3,7 @@
 
     zoo/frameworks/run.py --check
     zoo/frameworks/run.py --jobs ddp,hf --faults healthy,sigkill --out DIR [--at-once 12] [--seconds 500]
+    ZOO_DECLARED=declared3 zoo/frameworks/run.py --check     # another set of declarations
     zoo/frameworks/run.py --jobs all --faults all --out DIR --watch 'ringleader watch'     # gets the launcher's pid
 
 Each job has its own folder, session and port. Ends only processes that it started, each by pid; a variable in their
@@ -25,7 +26,10 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
-from declared import FAULTS, JOBS  # noqa: E402
+import importlib  # noqa: E402
+
+DECLARED = importlib.import_module(os.environ.get("ZOO_DECLARED", "declared"))
+FAULTS, JOBS = DECLARED.FAULTS, DECLARED.JOBS
 
 BY_NAME = {job.name: job for job in JOBS}
 MARK = "RUN_ID"
@@ -100,7 +104,7 @@ class Run:
         args = [*job.args, *fault.args]
         if job.launch == "torchrun":
             extra = [f"--max-restarts={fault.restarts}"] if fault.restarts else []
-            return ["torchrun", f"--nproc-per-node={fault.nproc}", f"--master-port={self.port}", *extra, job.script, *args]
+            return ["torchrun", f"--nproc-per-node={fault.nproc}", *[flag.format(port=self.port) for flag in fault.flags or job.flags or ("--master-port={port}",)], *extra, job.script, *args]
         if job.launch == "accelerate":
             return ["accelerate", "launch", "--multi_gpu", f"--num_processes={fault.nproc}", "--num_machines=1", "--mixed_precision=no",
                     "--dynamo_backend=no", *([f"--max_restarts={fault.restarts}"] if fault.restarts else []), f"--main_process_port={self.port}", job.script, *args]
@@ -267,6 +271,12 @@ class Run:
                     save(f"py-spy-rank{rank}.txt", ["py-spy", "dump", "--nonblocking", "--pid", str(pid)])
                 else:
                     save(f"py-spy-rank{rank}.txt", ["py-spy", "dump", "--pid", str(pid)])
+        for name in ("stacks.txt",) if "stacks" in extra else ("threads-1.txt", "threads-2.txt") if "spy2" in extra else ():
+            if name.endswith("-2.txt"):
+                time.sleep(5)
+            for rank, pid in sorted(ranks.items()):
+                stopped = b"T" in read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[:1]
+                save(name, ["py-spy", "dump", *(["--nonblocking"] if stopped else []), "--pid", str(pid)])
         if "ras" in extra:
             try:
                 with socket.create_connection(("localhost", self.ras_port), timeout=10) as s:
@@ -303,7 +313,7 @@ class Run:
                 acted = True
                 self.act()
                 changed = time.time()
-            wants = set(fault.extra) & {"spy", "ps", "smi", "ras"}
+            wants = set(fault.extra) & {"spy", "spy2", "stacks", "ps", "smi", "ras"}
             # Until the job is in full progress, silence means loading and compiling.
             going = going or bool(ready.search(self.text()))
             silent = now - changed if (going and (not fault.act or acted)) or now - self.began > 60 else 0

@@ -1,11 +1,11 @@
-//! A bundle: what was collected of a job, in one file, with a manifest that says of each item where it came from, when,
-//! and what is missing of it.
+//! A bundle: everything collected about a job, in one file. A manifest states where each item came from, when it was
+//! taken, and what is missing from it.
 //!
-//! The file is a zstd-compressed tar. Items stand in it under their names, raw; the last member is [`MANIFEST`]. So a
-//! bundle whose writer was killed still gives its items, and anybody's tar opens it. `diagnose` reads it as it reads
-//! any archive: an item in a bundle says what the same bytes in a folder say.
+//! The file is a zstd-compressed tar. Items are stored raw under their names; the last member is [`MANIFEST`]. So a
+//! bundle whose writer was killed still yields its items, and any tar program opens it. `diagnose` reads it like any
+//! other archive: an item in a bundle gives the same observations as the same bytes in a folder.
 //!
-//! This crate touches no file: the caller hands it a stream to write to and streams to read from.
+//! This crate opens no file: the caller passes a stream to write to and streams to read from.
 
 mod manifest;
 mod writer;

@@ -1,5 +1,5 @@
-//! What a bundle says of itself. Fields may be added and may be null; none is given a second meaning. A reader takes
-//! any minor version of its major one.
+//! The bundle's manifest. Fields may be added and may be null; none ever changes its meaning. A reader accepts any
+//! minor version of its own major version.
 
 use std::collections::BTreeMap;
 
@@ -20,26 +20,26 @@ pub struct Manifest {
     pub format: Version,
     /// Version of the program that wrote it.
     pub tool_version: String,
-    /// Command line of the collection, as far as it chose what is in here.
+    /// Command line of the collection, as far as it selected the contents.
     pub asked: Vec<String>,
-    /// Start, nanoseconds since 1970 by the collecting host's clock.
+    /// Start, nanoseconds since 1970 by the clock of the collecting host.
     pub began_ns: i64,
-    /// How long it took, milliseconds.
+    /// Duration of the collection, milliseconds.
     pub took_ms: u64,
-    /// Hosts that items come from.
+    /// Hosts that the items come from.
     pub hosts: Vec<Host>,
-    /// What a reader must know before passing it on: `logs are as the job wrote them; they may hold anything`.
+    /// What to know before passing the bundle on: `logs are as the job wrote them; they may hold anything`.
     pub remarks: Vec<String>,
-    /// What is in here, and what is not though it was wanted.
+    /// What is in the bundle, and what was wanted but is missing.
     pub items: Vec<Item>,
 }
 
-/// Version of the format.
+/// Version of the format: a change of `major` breaks older readers, a change of `minor` does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Version {
-    /// Changes when an older reader would misread.
+    /// Raised when an older reader would misread the bundle.
     pub major: u32,
-    /// Changes when something is added.
+    /// Raised when something is added.
     pub minor: u32,
 }
 
@@ -53,31 +53,32 @@ impl Default for Version {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Host {
-    /// Name as its kernel has it; also the folder of its items.
+    /// Name as its kernel gives it; also the folder of its items.
     pub host: String,
-    /// Its clock.
+    /// Its clock at one moment.
     pub clock: Clock,
-    /// Versions: `kernel`, `driver`, `cuda`, `nvml`, and `libnccl` and others as the job's processes have loaded them.
+    /// Versions: `kernel`, `driver`, `cuda`, `nvml`, `libnccl` and other libraries that the job's processes have
+    /// loaded.
     pub versions: BTreeMap<String, String>,
 }
 
-/// A host's clock at one moment, to place its stamps.
+/// A host's clock at one moment, to place its timestamps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Clock {
-    /// Nanoseconds since 1970.
+    /// Wall clock, nanoseconds since 1970.
     pub wall_ns: i64,
     /// Seconds since boot at the same moment.
     pub uptime_s: f64,
     /// Id of the boot.
     pub boot_id: String,
-    /// Something keeps it in step, if known.
+    /// Whether something keeps the clock synchronised; None if unknown.
     pub is_kept: Option<bool>,
-    /// Largest error its keeper states, microseconds.
+    /// Largest error that the synchronising program reports, microseconds.
     pub error_us: Option<u64>,
 }
 
-/// One thing that was wanted.
+/// One item that was wanted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Item {
@@ -85,23 +86,23 @@ pub struct Item {
     pub name: String,
     /// `node`, `kernel-log`, `log`, `dump`, `error-file`, `ras`, `stacks`, `threads`.
     pub kind: String,
-    /// Host it comes from.
+    /// Host that it comes from.
     pub host: String,
-    /// Where from.
+    /// Where it comes from.
     pub origin: Origin,
-    /// Process it is of, if one.
+    /// Process that it belongs to, if any.
     pub pid: Option<u32>,
     /// When it was taken, nanoseconds since 1970 by its host's clock.
     pub at_ns: i64,
-    /// How long that took, milliseconds.
+    /// Time that this took, milliseconds.
     pub took_ms: u64,
-    /// Bytes in the bundle, before compression.
+    /// Size in the bundle before compression, bytes.
     pub bytes: u64,
-    /// NULs that a text began with and that are left out: it was emptied while its writer stood at its end.
+    /// Leading NUL bytes of a text that were left out: the file was truncated while its writer kept its offset.
     pub hole_bytes: u64,
-    /// What was left out of the middle.
+    /// What was left out of the middle, if anything.
     pub cut: Option<Cut>,
-    /// What came of it.
+    /// Whether it was collected.
     pub outcome: Outcome,
 }
 
@@ -109,42 +110,42 @@ pub struct Item {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
-    /// Not told.
+    /// Not stated.
     #[default]
     Unknown,
-    /// A file, as its owner's process names it.
+    /// A file, by the name that its owner's process uses.
     Path(String),
-    /// A command: its arguments.
+    /// A command and its arguments.
     Argv(Vec<String>),
-    /// A service: its address.
+    /// The address of a service.
     Address(String),
-    /// A reading of this program: `probe gpus`, `stacks of pid 4711`.
+    /// A reading by this program: `probe gpus`, `stacks of pid 4711`.
     Reading(String),
 }
 
-/// The middle of an item was left out.
+/// The part of an item that was left out of its middle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cut {
-    /// Bytes kept of its beginning.
+    /// Bytes kept from the beginning.
     pub head_bytes: u64,
-    /// Bytes kept of its end.
+    /// Bytes kept from the end.
     pub tail_bytes: u64,
     /// Bytes left out between the two.
     pub left_out_bytes: u64,
 }
 
-/// What came of an item.
+/// The result of collecting an item.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// It is in here.
+    /// It is in the bundle.
     #[default]
     Done,
-    /// It was left out on purpose: why.
+    /// It was left out on purpose, with the reason.
     Skipped(String),
-    /// It could not be had: what failed, and what that rests on.
+    /// It could not be collected: the error and its chain of sources.
     Failed(Vec<String>),
-    /// Some of it is in here: what is missing.
+    /// Part of it is in the bundle; the text says what is missing.
     Partial(String),
 }

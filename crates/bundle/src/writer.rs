@@ -4,19 +4,19 @@ use std::io::{self, Read, Write};
 
 use crate::manifest::{Cut, Item, MANIFEST, Manifest, Outcome};
 
-/// Head that is kept of an item that is cut: versions, settings and the beginning of a job stand there.
+/// Bytes kept from the beginning of an item that is cut: versions, settings and the start of a job are there.
 const HEAD_BYTES: u64 = 64 << 10;
-/// Least of a text that is cut: with less, little of its end would be left.
+/// Smallest size of a text that is cut: below it, little of the end would remain.
 pub const LEAST_SHARE: u64 = 2 * HEAD_BYTES;
 /// Speed of writing matters more than size: the job may be killed while this runs.
 const LEVEL: i32 = 3;
 
-/// How much may go in.
+/// Limits on the size of a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caps {
-    /// Bytes of one item.
+    /// Largest size of one item, bytes.
     pub item_bytes: u64,
-    /// Bytes of all items, before compression.
+    /// Largest size of all items together before compression, bytes.
     pub all_bytes: u64,
 }
 
@@ -26,13 +26,13 @@ impl Default for Caps {
     }
 }
 
-/// A bundle could not be written.
+/// Why a bundle could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum Trouble {
-    /// The stream took no more.
+    /// Writing to the stream failed.
     #[error("write the bundle")]
     Write(#[source] io::Error),
-    /// The manifest could not be printed.
+    /// The manifest could not be serialised.
     #[error("print the manifest")]
     Manifest(#[source] serde_json::Error),
 }
@@ -43,21 +43,21 @@ impl From<io::Error> for Trouble {
     }
 }
 
-/// What an item holds.
+/// The kind of content of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Lines: of a huge one its head and its tail are kept.
+    /// Lines: if it is too large, its head and tail are kept.
     Text,
-    /// Bytes that mean nothing in part: of a huge one nothing is kept.
+    /// Bytes that mean nothing in part: if it is too large, nothing is kept.
     Binary,
 }
 
-/// What an item is read from.
+/// An input that an item is read from.
 pub trait Source: Read {
-    /// Passes over so many bytes; by reading them, unless it knows better.
+    /// Skips `n_bytes`, by reading them unless the implementation can do better.
     ///
     /// # Errors
-    /// If it fails.
+    /// If reading fails.
     fn pass_over(&mut self, n_bytes: u64) -> io::Result<()> {
         io::copy(&mut (&mut *self).take(n_bytes), &mut io::sink()).map(|_| ())
     }
@@ -83,7 +83,7 @@ pub struct Writer<W: Write> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a bundle.
+    /// Starts a bundle.
     ///
     /// # Errors
     /// If the stream fails.
@@ -93,23 +93,23 @@ impl<W: Write> Writer<W> {
         Ok(Self { tar: tar::Builder::new(encoder), caps, n_bytes: 0, items: Vec::new() })
     }
 
-    /// Bytes that one more item may have.
+    /// Largest size of the next item, bytes.
     pub fn room(&self) -> u64 {
         self.caps.item_bytes.min(self.left())
     }
 
-    /// Bytes that all further items may have.
+    /// Bytes left for all further items.
     pub fn left(&self) -> u64 {
         self.caps.all_bytes.saturating_sub(self.n_bytes)
     }
 
-    /// Notes an item of which there is no content: skipped or failed.
+    /// Records an item without content, because it was skipped or failed.
     pub fn missing(&mut self, item: Item) {
         self.items.push(Item { name: String::new(), bytes: 0, cut: None, ..item });
     }
 
-    /// Adds an item of `size` bytes; of one that is too large, as much as its kind and the caps allow. A stream that
-    /// ends early or fails gives what it gave: the item is then partial. Answers with the bytes added.
+    /// Adds an item of `size` bytes and returns the number of bytes added. Of an item that is too large it adds as
+    /// much as its kind and the caps allow. If `input` ends early or fails, the item is partial.
     ///
     /// # Errors
     /// If the bundle's own stream fails.
@@ -123,7 +123,7 @@ impl<W: Write> Writer<W> {
         self.add_from(item, content, size, &mut Stream(input))
     }
 
-    /// The same from something that can pass over what is left out.
+    /// Like [`Writer::add`], from a source that can skip what is left out.
     ///
     /// # Errors
     /// If the bundle's own stream fails.
@@ -137,7 +137,8 @@ impl<W: Write> Writer<W> {
         self.add_share(item, content, size, input, u64::MAX)
     }
 
-    /// The same where others want their share: of a text no more than `share` is taken, or [`LEAST_SHARE`].
+    /// Like [`Writer::add_from`], but takes at most `share` bytes of a text (never less than [`LEAST_SHARE`]), so
+    /// that room is left for other items.
     ///
     /// # Errors
     /// If the bundle's own stream fails.
@@ -182,7 +183,7 @@ impl<W: Write> Writer<W> {
         Ok(written)
     }
 
-    /// Adds an item whose bytes are at hand.
+    /// Adds an item whose bytes are in memory and returns the number of bytes added.
     ///
     /// # Errors
     /// If the bundle's own stream fails.
@@ -190,10 +191,11 @@ impl<W: Write> Writer<W> {
         self.add(item, content, bytes.len() as u64, &mut &*bytes)
     }
 
-    /// Ends the bundle with its manifest, whose items are those that were added.
+    /// Finishes the bundle with its manifest, whose items are replaced by those that were added. Returns the stream
+    /// and the manifest as written.
     ///
     /// # Errors
-    /// If the stream fails.
+    /// If the stream fails or the manifest cannot be serialised.
     pub fn finish(mut self, manifest: Manifest) -> Result<(W, Manifest), Trouble> {
         let manifest = Manifest { items: std::mem::take(&mut self.items), ..manifest };
         let mut text = serde_json::to_vec_pretty(&manifest).map_err(Trouble::Manifest)?;
@@ -220,15 +222,15 @@ impl<W: Write> Writer<W> {
         Ok(size)
     }
 
-    /// The name, or one like it that no item has: two processes may name two files alike.
+    /// Returns `name`, or a variant of it that no item has: two processes may use the same name for two files.
     fn free_name(&self, name: &str) -> String {
         let is_taken = |name: &str| name == MANIFEST || self.items.iter().any(|item| item.name == name);
         if !is_taken(name) {
             return name.to_owned();
         }
-        // The number goes into the folder: a dump's rank is the end of its name.
+        // The number goes into the folder: the end of a dump's name is its rank.
         let (folder, file) = name.rsplit_once('/').unwrap_or(("", name));
-        // One of more names than there are items is free.
+        // There are more candidates than items, so one is free.
         (2..self.items.len() + 4)
             .map(|n| if folder.is_empty() { format!("{n}/{file}") } else { format!("{folder}-{n}/{file}") })
             .find(|name| !is_taken(name))
@@ -244,7 +246,7 @@ fn header(size: u64, at_ns: i64) -> tar::Header {
     header
 }
 
-/// Gives exactly as many bytes as were announced: a file may shrink while it is read, and the archive must not.
+/// Yields exactly the announced number of bytes: a file may shrink while it is read, but the archive may not.
 struct Padded<'i> {
     input: &'i mut dyn Read,
     n_read: u64,
@@ -275,12 +277,12 @@ impl Read for Padded<'_> {
     }
 }
 
-/// A stream whose middle is passed over, with a line in its place. Of the two lines that the cut goes through nothing is
-/// kept but blanks: half a line may say something else than the whole one.
+/// A stream with its middle skipped and a marker line in its place. The two lines that the cut splits become blanks:
+/// half a line may state something else than the whole line.
 struct Headed<'i> {
     input: &'i mut dyn Source,
     head: io::Cursor<Vec<u8>>,
-    /// Why the head is not whole: said when it has been read.
+    /// Why the head is incomplete; returned after the head has been read.
     failure: Option<io::Error>,
     to_skip: u64,
     is_in_half_line: bool,
@@ -294,7 +296,7 @@ impl<'i> Headed<'i> {
         if let Some(half) = head.get_mut(last_line..) {
             half.fill(b' ');
         }
-        // What an earlier end left out is made up for below the caller, who pads.
+        // If the head ended early, the caller pads the missing bytes.
         if failure.is_none() {
             head.extend_from_slice(marker.as_bytes());
         }

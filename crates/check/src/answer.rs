@@ -1,4 +1,4 @@
-//! What a check answers.
+//! The answer of a check.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// As printed.
+    /// Its name as printed.
     pub fn name(self) -> &'static str {
         match self {
             Self::Skipped => "skipped",
@@ -93,34 +93,34 @@ pub enum ValueKind {
     Counter,
 }
 
-/// What a check answers.
+/// The answer of a check.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
-    /// How it stands.
+    /// The verdict.
     pub verdict: Verdict,
     /// One line.
     pub summary: String,
     /// What is not well, worst first.
     pub items: Vec<Item>,
-    /// What to do.
+    /// Recommended actions.
     pub fixes: Vec<Fix>,
-    /// Values for comparison.
+    /// Values to compare with other nodes and with a baseline.
     pub values: Vec<Value>,
 }
 
 impl Answer {
-    /// All is well.
+    /// Everything is well.
     pub fn ok(summary: impl Into<String>) -> Self {
         Self { verdict: Verdict::Ok, summary: summary.into(), ..Self::default() }
     }
 
-    /// It could not be told.
+    /// The check could not be decided or does not apply; `why` is the summary.
     pub fn skipped(why: impl Into<String>) -> Self {
         Self { verdict: Verdict::Skipped, summary: why.into(), ..Self::default() }
     }
 
-    /// The worst of `items` decides; `ok` is the summary if none is bad. The summary of a bad one is its first item,
-    /// and how many more there are.
+    /// The worst item decides the verdict; `ok` is the summary if none is bad. Otherwise the summary is the first
+    /// item and the number of further ones.
     pub fn from_items(ok: impl Into<String>, mut items: Vec<Item>) -> Self {
         items.sort_by_key(|item| std::cmp::Reverse(item.verdict));
         let verdict = items.first().map_or(Verdict::Ok, |item| item.verdict).max(Verdict::Ok);
@@ -135,7 +135,7 @@ impl Answer {
         Self { verdict, summary, items, ..Self::default() }
     }
 
-    /// Adds something to do, if the answer is bad.
+    /// Adds a recommended action if the answer is bad.
     #[must_use]
     pub fn advise(mut self, impact: Impact, text: impl Into<String>, command: Option<String>) -> Self {
         if self.verdict > Verdict::Ok {
@@ -144,7 +144,7 @@ impl Answer {
         self
     }
 
-    /// Adds something to do that `--fix` may run after asking, if the answer is bad. Only for what harms nobody.
+    /// Adds an action that `--fix` may run after asking, if the answer is bad. Only for actions that cannot do harm.
     #[must_use]
     pub fn advise_automatic(mut self, text: impl Into<String>, command: impl Into<String>) -> Self {
         if self.verdict > Verdict::Ok {
@@ -158,7 +158,7 @@ impl Answer {
         self
     }
 
-    /// Lays a value open for comparison.
+    /// Publishes a value for comparison.
     #[must_use]
     #[expect(clippy::needless_pass_by_value, reason = "callers hand over numbers and texts as they come")]
     pub fn value(mut self, key: impl Into<String>, value: impl ToString, kind: ValueKind) -> Self {

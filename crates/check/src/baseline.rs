@@ -1,7 +1,7 @@
-//! Values of an earlier, healthy moment, and what has changed since.
+//! Values from an earlier, healthy time, and what has changed since.
 //!
-//! Only what has to stay is held against it: settings and versions (`same`) and counters. Readings that move with the
-//! load (`near`) are compared with peers of the same moment, never with an earlier one.
+//! Only what must remain equal is compared: settings and versions (`same`) and counters. Readings that vary with the
+//! load (`near`) are compared with peers at the same time, never with an earlier reading.
 
 use std::collections::BTreeMap;
 
@@ -13,30 +13,30 @@ use crate::report::{Change, ChangeKind, NodeReport};
 /// Name and version of the format.
 pub const SCHEMA: &str = "ringleader.baseline.v1";
 
-/// Nodes as they were.
+/// The nodes at that time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Baseline {
     /// [`SCHEMA`].
     pub schema: String,
     /// Version of the program that wrote it.
     pub tool_version: String,
-    /// By the name they were asked by.
+    /// Nodes by the name under which they were asked.
     pub nodes: BTreeMap<String, Moment>,
 }
 
-/// One node as it was.
+/// One node at that time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Moment {
     /// Nanoseconds since 1970, by the node's clock.
     pub at_ns: i64,
-    /// How its checks stood.
+    /// Verdicts of its checks.
     pub verdicts: BTreeMap<String, Verdict>,
     /// Its values.
     pub values: BTreeMap<String, Recorded>,
 }
 
-/// A value as it was.
+/// A recorded value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recorded {
     /// As text.
@@ -46,12 +46,12 @@ pub struct Recorded {
 }
 
 impl Baseline {
-    /// An empty one.
+    /// An empty baseline.
     pub fn new(tool_version: &str) -> Self {
         Self { schema: SCHEMA.to_owned(), tool_version: tool_version.to_owned(), nodes: BTreeMap::new() }
     }
 
-    /// Takes a node in.
+    /// Adds a node.
     pub fn add(&mut self, report: &NodeReport) {
         let mut moment = Moment { at_ns: report.at_ns, ..Moment::default() };
         for check in &report.checks {
@@ -63,14 +63,14 @@ impl Baseline {
         self.nodes.insert(report.name().to_owned(), moment);
     }
 
-    /// The node as it was: by the name it was asked by, else by its own.
+    /// The recorded node: under the name by which it was asked, else under its own name.
     pub fn of(&self, report: &NodeReport) -> Option<&Moment> {
         self.nodes.get(report.name()).or_else(|| self.nodes.get(&report.host))
     }
 }
 
 impl Moment {
-    /// What is different in `report`, sorted. A check that was not asked now is no change.
+    /// The changes in `report`, sorted. A check that was not run this time is not a change.
     pub fn changes(&self, report: &NodeReport) -> Vec<Change> {
         let mut changes = Vec::new();
         let mut push = |key: &str, kind, before: &str, now: &str| {
@@ -92,8 +92,8 @@ impl Moment {
             }
         }
         let now: BTreeMap<&str, &Value> = report.values.iter().map(|v| (v.key.as_str(), v)).collect();
-        // Values of a check that was not asked, or could not be told, are not missed one by one: keys are only missed
-        // where a sibling of the same first word was read.
+        // Values of a check that was not run or not decided do not count as missing: a key is missing only if another
+        // key with the same first word was read.
         let word = |key: &str| key.split('.').next().unwrap_or_default().to_owned();
         let read: std::collections::BTreeSet<String> = now.keys().map(|key| word(key)).collect();
         for (key, before) in &self.values {

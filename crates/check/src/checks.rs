@@ -1,4 +1,4 @@
-//! The checks, one file each. Their order is the order of the table.
+//! The checks, one file each. Their order is that of the printed table.
 
 mod acs_iommu;
 mod clock;
@@ -93,12 +93,12 @@ pub static ALL: &[&Check] = &[
     &gpu_processes::CHECK,
 ];
 
-/// The check of that id.
+/// The check with this id.
 pub fn by_id(id: &str) -> Option<&'static Check> {
     ALL.iter().copied().find(|check| check.id == id)
 }
 
-/// What has to be read for these checks.
+/// The probes that these checks need.
 pub fn probes(checks: &[&'static Check]) -> Vec<Probe> {
     let mut probes: Vec<Probe> = checks.iter().flat_map(|check| check.reads.iter().copied()).collect();
     probes.sort_unstable();

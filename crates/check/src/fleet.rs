@@ -1,10 +1,11 @@
-//! Many nodes as one table: what most of them say, and who differs.
+//! Many nodes as one table: what most of them report, and which ones differ.
 //!
-//! Reports are taken in one by one, in whatever order they arrive, and only a few KB of each are kept: verdicts,
-//! reasons, and the values that are compared. What comes out does not depend on the order.
+//! Reports are added one by one in any order, and only a few KB of each are kept: verdicts, reasons, and the values
+//! that are compared. The result does not depend on the order.
 //!
-//! Peers before thresholds, and no blame without a majority: of fewer than three nodes differing values are shown and
-//! nobody is blamed, and where no value holds more than half of the nodes that is what is said.
+//! Nodes are compared with peers rather than thresholds, and nobody is blamed without a majority: with fewer than
+//! three nodes, differing values are only shown, and if no value is that of more than half of the nodes, the report
+//! says so.
 
 mod clock;
 mod compare;
@@ -26,21 +27,21 @@ use crate::answer::{Fix, ValueKind, Verdict};
 use crate::baseline::Baseline;
 use crate::report::{ChangeKind, NodeReport};
 
-/// Values of one node that are kept.
+/// Largest number of values kept of a node.
 const MAX_VALUES: usize = 2048;
-/// Checks of one node that are kept.
+/// Largest number of checks kept of a node.
 const MAX_CHECKS: usize = 512;
-/// Changes of one node that are kept.
+/// Largest number of changes kept of a node.
 const MAX_CHANGES: usize = 256;
-/// Bytes of a summary, a value or a reason that are kept.
+/// Bytes kept of a summary, a value or a reason.
 const MAX_TEXT: usize = 400;
 
-/// When a node was asked and when its answer came, nanoseconds since 1970 by the asker's clock.
+/// When a node was asked and when its answer came, nanoseconds since 1970 by the asking host's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// Before the connection was made.
+    /// Before the connection was opened.
     pub sent_ns: i64,
-    /// After the whole answer was there.
+    /// After the complete answer was received.
     pub arrived_ns: i64,
 }
 
@@ -63,7 +64,7 @@ pub enum SilenceKind {
 }
 
 impl SilenceKind {
-    /// As printed.
+    /// Its name as printed.
     pub fn name(self) -> &'static str {
         match self {
             Self::Unreachable => "unreachable",
@@ -79,15 +80,15 @@ impl SilenceKind {
 /// A node that did not answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Silence {
-    /// What kind.
+    /// The kind of failure.
     pub kind: SilenceKind,
-    /// What was said, without the host's name, so that equal reasons come together.
+    /// The reason, without the host's name, so that equal reasons are grouped.
     pub why: String,
-    /// What to do about it.
+    /// What to do next.
     pub next: String,
 }
 
-/// What is kept of a node's report.
+/// The part of a node's report that is kept.
 #[derive(Debug)]
 struct Kept {
     host: Word,
@@ -100,12 +101,12 @@ struct Kept {
     is_cut: bool,
 }
 
-/// What a check's answers have in common.
+/// What the answers of a check have in common.
 #[derive(Debug)]
 struct Facts {
     area: String,
     drains: bool,
-    /// Of the first of the failing nodes by name, so that the order of arrival does not show.
+    /// Those of the first failing node by name, so that the result does not depend on the order of arrival.
     fixes: Option<(String, Vec<Fix>)>,
 }
 
@@ -120,12 +121,12 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// An empty one; answers are held against `baseline`, if there is one.
+    /// An empty fleet; reports are compared with `baseline`, if given.
     pub fn new(baseline: Option<Baseline>) -> Self {
         Self { baseline, ..Self::default() }
     }
 
-    /// Takes in the report of a node. The first report of a name counts.
+    /// Adds the report of a node. The first report under a name counts.
     pub fn answered(&mut self, report: &NodeReport, timing: Option<Timing>) {
         let name = report.name().to_owned();
         if self.nodes.contains_key(&name) {
@@ -154,7 +155,7 @@ impl Fleet {
             {
                 facts.fixes = Some((name.clone(), check.fixes.iter().take(4).cloned().collect()));
             }
-            // What is well needs no words.
+            // A check that is well needs no text.
             let summary = if check.verdict == Verdict::Ok { "" } else { &*check.summary };
             kept.checks.push((id, check.verdict, self.words.add(summary, MAX_TEXT)));
         }
@@ -178,31 +179,31 @@ impl Fleet {
         self.nodes.insert(name, kept);
     }
 
-    /// Takes in that a node did not answer.
+    /// Records that a node did not answer.
     pub fn silent(&mut self, name: &str, silence: Silence) {
         if !self.nodes.contains_key(name) {
             self.silent.insert(name.to_owned(), silence);
         }
     }
 
-    /// Nodes that answered.
+    /// Number of nodes that answered.
     pub fn n_answered(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Nodes that did not.
+    /// Number of nodes that did not answer.
     pub fn n_silent(&self) -> usize {
         self.silent.len()
     }
 
-    /// The verdict of each check on each node, by node, then in no order that means anything.
+    /// The verdict of each check on each node; ordered by node, checks in no defined order.
     pub fn verdicts(&self) -> impl Iterator<Item = (&str, &str, Verdict)> {
         self.nodes.iter().flat_map(|(name, kept)| {
             kept.checks.iter().map(|(id, verdict, _)| (name.as_str(), self.words.get(*id), *verdict))
         })
     }
 
-    /// Values of each node that are numbers or words: node, key, value.
+    /// Values of each node: node, key, value.
     pub fn values(&self) -> impl Iterator<Item = (&str, &str, &str)> {
         self.nodes.iter().flat_map(|(name, kept)| {
             kept.values
@@ -221,7 +222,7 @@ impl Fleet {
         self.nodes.keys().map(String::as_str)
     }
 
-    /// Difference of each node's clock to the asker's: node, nanoseconds ahead, half the width of the interval it lies in.
+    /// Offset of each node's clock from the asking host's: node, nanoseconds ahead, half the width of its interval.
     pub fn offsets(&self) -> impl Iterator<Item = (&str, i64, i64)> {
         self.nodes
             .iter()

@@ -1,11 +1,11 @@
-//! What the checks of GPUs share: how a GPU is called, whether it works, and what its peers say.
+//! Shared by the checks of GPUs: the name of a GPU, whether it is busy, and its peers.
 
 use ringleader_node::{Gpu, Gpus, Missing, Pci, PciDevice};
 
 use crate::answer::{Answer, Item, Verdict};
 use crate::view::View;
 
-/// A GPU that works: below this it may be between two steps.
+/// Utilization from which a GPU counts as busy; below it may be between two steps.
 const BUSY_PCT: u32 = 50;
 
 /// `GPU 3 (0000:5d:00.0)`.
@@ -21,7 +21,7 @@ pub(crate) fn item(gpu: &Gpu, verdict: Verdict, text: String, evidence: String) 
 /// The GPUs, if there is one to judge.
 ///
 /// # Errors
-/// The answer of a check that has none.
+/// The answer of a check without GPUs.
 pub(crate) fn of<'a>(view: &View<'a>) -> Result<&'a Gpus, Answer> {
     let gpus = view.node.gpus.seen().map_err(|missing: Missing| Answer::skipped(missing.why))?;
     if gpus.gpus.is_empty() {
@@ -30,7 +30,7 @@ pub(crate) fn of<'a>(view: &View<'a>) -> Result<&'a Gpus, Answer> {
     Ok(gpus)
 }
 
-/// Whether it works at the moment; None if it does not tell.
+/// Whether it is busy at the moment; None if the utilization is unknown.
 pub(crate) fn is_busy(gpu: &Gpu) -> Option<bool> {
     gpu.utilization_pct.map(|pct| pct >= BUSY_PCT)
 }
@@ -38,13 +38,6 @@ pub(crate) fn is_busy(gpu: &Gpu) -> Option<bool> {
 /// Other GPUs of the same product.
 pub(crate) fn peers<'a>(gpu: &'a Gpu, gpus: &'a Gpus) -> impl Iterator<Item = &'a Gpu> {
     gpus.gpus.iter().filter(move |other| other.index != gpu.index && other.name == gpu.name)
-}
-
-/// The middle one; of two in the middle the upper.
-pub(crate) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
 }
 
 /// NVIDIA's GPUs on the bus.

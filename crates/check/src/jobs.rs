@@ -1,28 +1,28 @@
-//! Which processes of a node are ranks, which belong together, and which an earlier run has left behind.
+//! Which processes of a node are ranks, which of them belong together, and which are left over from an earlier run.
 //!
-//! An environment is inherited: data-loader workers, compilers, trackers and shells all carry the variables of their
-//! rank. One process is the rank.
+//! Environments are inherited: data-loader workers, compilers, trackers and shells all carry the variables of their
+//! rank. Only one process is the rank.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ringleader_node::{Jobs, Node, Process};
 
-/// Launchers that give their ranks RANK and LOCAL_RANK, whatever the scheduler above them has set.
+/// Launchers that set RANK and LOCAL_RANK for their ranks, whatever the scheduler above them has set.
 const ELASTIC: &[&str] = &["torchrun", "accelerate", "deepspeed"];
 
-/// Names that every host has for itself.
+/// Names that mean the host itself on every host.
 const LOOPBACK: &[&str] = &["localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"];
 
-/// Ranks of one launcher.
+/// The ranks of one launcher.
 pub(crate) struct Job<'a> {
     /// The nearest launcher above the ranks; None if they were started by hand.
     pub(crate) launcher: Option<&'a Process>,
-    /// By rank.
+    /// Ranks in ascending order.
     pub(crate) ranks: Vec<&'a Process>,
 }
 
-/// The processes that are ranks, one for each, by rank and pid.
+/// The processes that are ranks, one per rank, ordered by rank and pid.
 pub fn ranks(jobs: &Jobs) -> Vec<&Process> {
     let tree = Tree::new(jobs);
     let mut groups: BTreeMap<u32, Vec<(u32, &Process)>> = BTreeMap::new();
@@ -39,7 +39,7 @@ pub fn ranks(jobs: &Jobs) -> Vec<&Process> {
     let mut ranks: Vec<&Process> = groups
         .into_values()
         .filter_map(|group| {
-            // Shells and the like start the rank; of the rest, who uses a GPU and stands highest.
+            // Shells and the like only start the rank; of the rest, prefer one that uses a GPU, then the topmost.
             let real = group.into_iter().filter(|(_, process)| !process.is_wrapper());
             let rank = real
                 .min_by_key(|(depth, process)| (!process.uses_gpu, *depth, process.started_ns, process.pid));
@@ -50,7 +50,7 @@ pub fn ranks(jobs: &Jobs) -> Vec<&Process> {
     ranks
 }
 
-/// The ranks, by launcher.
+/// The ranks, grouped by launcher.
 pub(crate) fn by_launcher(jobs: &Jobs) -> Vec<Job<'_>> {
     let tree = Tree::new(jobs);
     let mut by: BTreeMap<Option<u32>, Job<'_>> = BTreeMap::new();
@@ -64,12 +64,13 @@ pub(crate) fn by_launcher(jobs: &Jobs) -> Vec<Job<'_>> {
     by.into_values().collect()
 }
 
-/// Pids of what carries a rank and is none of a running job: left by an earlier run, or set free by a rank of this one.
+/// Pids of processes that carry a rank but belong to no running job: left by an earlier run, or detached by a rank of
+/// this one.
 pub(crate) fn astray(jobs: &Jobs) -> BTreeSet<u32> {
     inherited(jobs, &Tree::new(jobs)).into_keys().collect()
 }
 
-/// The ranks, by the place where they meet: those have to agree, whoever started them.
+/// The ranks, grouped by their meeting point: those must agree, whoever started them.
 pub(crate) fn by_meeting(jobs: &Jobs) -> Vec<Vec<&Process>> {
     let gone = astray(jobs);
     let mut by: BTreeMap<_, Vec<&Process>> = BTreeMap::new();
@@ -79,14 +80,14 @@ pub(crate) fn by_meeting(jobs: &Jobs) -> Vec<Vec<&Process>> {
     by.into_values().collect()
 }
 
-/// What tells one job from another.
+/// What distinguishes one job from another.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Identity<'a> {
-    /// Scheduler's step, rendezvous, run.
+    /// Step of the scheduler, rendezvous, run.
     variables: [Option<&'a str>; 5],
-    /// Jobs of two users do not meet, whatever ports they name.
+    /// Jobs of two users do not meet, whatever ports they use.
     uid: u32,
-    /// The network namespace, where the master is called localhost: each container has one of its own.
+    /// The network namespace, if the master is localhost: each container has its own.
     network: Option<u64>,
 }
 
@@ -109,7 +110,7 @@ fn identity(process: &Process) -> Identity<'_> {
     }
 }
 
-/// A process that an earlier run has left behind.
+/// A process left over from an earlier run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Orphan {
     /// Pid.
@@ -118,19 +119,19 @@ pub struct Orphan {
     pub rank: Option<u32>,
     /// Owner.
     pub uid: u32,
-    /// Start, nanoseconds since 1970; with the pid it names one process for ever.
+    /// Start, nanoseconds since 1970; with the pid it identifies a process uniquely.
     pub started_ns: i64,
-    /// Its program.
+    /// Name of its program.
     pub command: String,
-    /// GPUs by PCI address, or by number of the device file.
+    /// GPUs by PCI address, or by minor number of the device file.
     pub gpus: Vec<String>,
-    /// Device memory it holds, MiB, if the driver tells.
+    /// Device memory that it holds, MiB, if the driver reports it.
     pub gpu_memory_mib: Option<u64>,
-    /// Why it is taken for one.
+    /// Why it is considered an orphan.
     pub why: String,
 }
 
-/// Processes that runs before have left behind, by pid; children stand beside their parents. Nobody is ended here.
+/// Processes left over from earlier runs, by pid; children are listed as well as their parents. This ends no process.
 pub fn orphans(node: &Node) -> Vec<Orphan> {
     let Some(jobs) = node.jobs.get() else { return Vec::new() };
     let mut orphans = orphans_of(jobs);
@@ -152,7 +153,7 @@ pub fn orphans(node: &Node) -> Vec<Orphan> {
     orphans
 }
 
-/// Processes whose launcher is not there any more, and why that is thought.
+/// Processes whose launcher is gone, and the reason for that conclusion.
 fn inherited(jobs: &Jobs, tree: &Tree<'_>) -> BTreeMap<u32, String> {
     let living = jobs.processes.iter().filter(|process| process.state != "Z" && process.launcher().is_none());
     living.filter_map(|process| Some((process.pid, tree.why_left_behind(process)?))).collect()
@@ -161,7 +162,7 @@ fn inherited(jobs: &Jobs, tree: &Tree<'_>) -> BTreeMap<u32, String> {
 fn orphans_of(jobs: &Jobs) -> Vec<Orphan> {
     let tree = Tree::new(jobs);
     let mut found = inherited(jobs, &tree);
-    // A helper that a rank has set free (a daemon of a profiler) carries the marks of a job that is alive.
+    // A helper that a rank has detached (a profiler's daemon) carries the marks of a live job.
     let live: Vec<(&Process, &Process)> = jobs
         .processes
         .iter()
@@ -172,7 +173,7 @@ fn orphans_of(jobs: &Jobs) -> Vec<Orphan> {
     found.retain(|pid, _| {
         let Some(process) = tree.get(*pid) else { return false };
         let same: Vec<_> = live.iter().filter(|(rank, _)| identity(rank) == identity(process)).collect();
-        // The same command was started again, or this is of an attempt before the one that runs.
+        // The same command was started again, or this belongs to an earlier attempt than the running one.
         let is_older = same.iter().all(|(_, launcher)| process.started_ns < launcher.started_ns);
         is_older || same.iter().any(|(rank, _)| restarts(rank) > restarts(process))
     });
@@ -220,7 +221,7 @@ impl<'a> Tree<'a> {
         self.get(process.ppid).filter(|parent| parent.pid != process.pid)
     }
 
-    /// Those above it, nearest first.
+    /// The processes above it, nearest first.
     pub(crate) fn above(&self, process: &'a Process) -> Vec<&'a Process> {
         let mut above: Vec<&Process> = Vec::new();
         let mut at = process;
@@ -242,23 +243,23 @@ impl<'a> Tree<'a> {
         if process.rank().is_none() || process.launcher().is_some() || process.state == "Z" {
             return false;
         }
-        // Below an elastic launcher the scheduler's number is that of the launcher.
+        // Below an elastic launcher the scheduler's rank is that of the launcher.
         let launcher = self.launcher(process).and_then(Process::launcher);
         !launcher.is_some_and(|launcher| ELASTIC.contains(&launcher))
             || (process.number("RANK").is_some() && process.number("LOCAL_RANK").is_some())
     }
 
-    /// Why a process looks like one whose run is over: it carries what only a launcher sets, and above it no launcher
-    /// is left, only who inherits the children of the dead.
+    /// Why a process looks left over: it carries variables that only a launcher sets, and no launcher is above it, only
+    /// a process that inherits orphans.
     fn why_left_behind(&self, process: &'a Process) -> Option<String> {
         let above = self.above(process);
-        // The first process of a container was inherited from nobody.
+        // The first process of a container has no parent to lose.
         if process.pid == 1 || process.inner_pid == Some(1) {
             return None;
         }
         let has = |names: &[&str]| names.iter().all(|name| process.variable(name).is_some());
         let by_variables = process.rank().is_some() && process.local_rank().is_some() && process.uses_gpu;
-        // What a script sets by hand is less than what a launcher sets.
+        // Variables that a script sets by hand are weaker evidence than those of a launcher.
         let (mark, is_sure) = if has(&["TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"]) {
             ("torchrun", true)
         } else if has(&["OMPI_COMM_WORLD_RANK"]) {
@@ -273,16 +274,17 @@ impl<'a> Tree<'a> {
         if above.iter().any(|parent| parent.launcher().is_some()) {
             return None;
         }
-        // The topmost of those with the same marks; whoever stands above that one has inherited it.
+        // The topmost process with the same marks; the one above it has inherited it.
         let marked = |p: &Process| identity(p) == identity(process) && p.rank().is_some();
         let heir = above.iter().find(|parent| !marked(parent));
         match heir {
-            // That of a container starts the rank itself as often as it inherits one.
+            // A container's init starts ranks as often as it inherits them.
             Some(heir) if heir.is_reaper() && (is_sure || !heir.is_container_init()) => Some(format!(
                 "{mark} that started it is gone, and pid {} ({}) has inherited it",
                 heir.pid, heir.command
             )),
-            // Its parent is alive and no launcher by name: a program that starts ranks by itself. Or it was not seen.
+            // Its parent is alive but no known launcher, so a program that starts ranks by itself; or its parent was
+            // not seen.
             _ => None,
         }
     }
@@ -299,7 +301,7 @@ mod tests {
 
     #[test]
     fn one_process_is_the_rank() {
-        // Slurm starts a script, the script torchrun, torchrun the ranks, a rank its workers.
+        // Slurm starts a script, the script starts torchrun, torchrun the ranks, a rank its workers.
         let slurm = [("SLURM_PROCID", "0"), ("SLURM_JOB_ID", "7"), ("SLURM_STEP_ID", "0")];
         let with =
             |more: &[(&'static str, &'static str)]| slurm.iter().chain(more).copied().collect::<Vec<_>>();
@@ -363,7 +365,7 @@ mod tests {
                 .process(process(90, 70, "python3", &attempt("1")))
         };
         assert_eq!(orphans(&stage("0").node).len(), 1);
-        // A daemon that a rank of this attempt has set free.
+        // A daemon that a rank of this attempt has detached.
         assert!(orphans(&stage("1").node).is_empty());
     }
 
@@ -376,7 +378,7 @@ mod tests {
             .process(at(101, process(81, 80, "pt_data_worker", &OLD)))
             .process(at(200, process(70, 1, "torchrun", &[])))
             .process(at(201, process(90, 70, "python3", &OLD)))
-            // A daemon that the new rank has set free.
+            // A daemon that the new rank has detached.
             .process(at(205, process(95, 1, "python3", &OLD)));
         let pids: Vec<u32> = orphans(&stage.node).iter().map(|orphan| orphan.pid).collect();
         assert_eq!(pids, [80, 81]);
@@ -431,7 +433,7 @@ mod tests {
         for stage in healthy {
             assert_eq!(orphans(&stage.node), [], "{:?}", stage.jobs());
         }
-        // What only torchrun sets says that there was one; and the host's init starts no ranks.
+        // Variables that only torchrun sets show that there was a launcher; and the host's init starts no ranks.
         let left = [
             Stage::new().process(process(1, 0, "tini", &[])).process(rank(7, 1, &OLD)),
             Stage::new().process(process(1, 0, "systemd", &[])).process(rank(7, 1, &by_hand)),
@@ -445,12 +447,12 @@ mod tests {
     fn look_alikes() {
         let by_hand = [("RANK", "0"), ("WORLD_SIZE", "1")];
         let stages = [
-            // The launcher is a program of the user's own.
+            // The launcher is the user's own program.
             Stage::new()
                 .process(process(1, 0, "systemd", &[]))
                 .process(process(70, 1, "python3", &[]))
                 .process(process(80, 70, "python3", &OLD)),
-            // Started by hand with nohup, the shell is gone.
+            // Started by hand with nohup; the shell is gone.
             Stage::new().process(process(1, 0, "systemd", &[])).process(process(80, 1, "python3", &by_hand)),
             // A container whose first process is the rank, or the launcher.
             Stage::new().process(process(1, 0, "python3", &OLD)),

@@ -1,7 +1,7 @@
-//! The first-response checklist, judged: snapshots of nodes to answers.
+//! The first-response checklist: judges snapshots of nodes.
 //!
-//! A check is a pure function of one node's snapshot; [`fleet`] compares the values that checks lay open across nodes.
-//! Nothing here reads a node: what is judged live can be judged again from a bundle, with the same answer.
+//! A check is a pure function of one node's snapshot; [`fleet`] compares the values that checks publish across nodes.
+//! Nothing here reads a node: a live judgement can be repeated from a bundle, with the same answer.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
 
 pub mod answer;

@@ -29,7 +29,7 @@ pub struct CheckResult {
 }
 
 impl CheckResult {
-    /// The answer of `check`.
+    /// The result of `check`.
     pub fn new(check: &Check, answer: Answer) -> Self {
         Self {
             id: check.id.to_owned(),
@@ -69,17 +69,17 @@ pub struct NodeReport {
 }
 
 impl NodeReport {
-    /// Name it goes by: the one it was asked by, else its own.
+    /// Name of the node: the one by which it was asked, else its own.
     pub fn name(&self) -> &str {
         self.target.as_deref().unwrap_or(&self.host)
     }
 
-    /// The worst verdict; skipped if nothing could be told.
+    /// The worst verdict; skipped if nothing could be decided.
     pub fn verdict(&self) -> Verdict {
         self.checks.iter().map(|check| check.verdict).max().unwrap_or_default()
     }
 
-    /// A check whose failure justifies draining failed.
+    /// Whether a check whose failure justifies draining has failed.
     pub fn drains(&self) -> bool {
         self.checks.iter().any(|check| check.drains && check.verdict == Verdict::Fail)
     }
@@ -115,7 +115,7 @@ pub enum ChangeKind {
 }
 
 impl ChangeKind {
-    /// It is something to look at.
+    /// Whether the change needs attention.
     pub fn is_trouble(self) -> bool {
         self != Self::Restarted
     }

@@ -1,32 +1,32 @@
-//! What a check is.
+//! The definition of a check.
 
 use crate::answer::Answer;
 use crate::view::View;
 
 /// One check: static facts and a pure function.
 pub struct Check {
-    /// Kebab-case; names the thing that should be well. Never reused.
+    /// Kebab-case id; names the thing that should be well. Never reused.
     pub id: &'static str,
     /// A few words.
     pub title: &'static str,
-    /// Heading it stands under.
+    /// Its heading in the table.
     pub area: Area,
     /// Parts of the snapshot it reads.
     pub reads: &'static [Probe],
-    /// Its failure justifies taking the node out of service.
+    /// Whether its failure justifies taking the node out of service.
     pub drains: bool,
-    /// Cheap enough for `--quick`.
+    /// Whether it is fast enough for `--quick`.
     pub is_quick: bool,
     /// First version that has it.
     pub since: &'static str,
-    /// Source of its file; the doc comment is what `explain` prints.
+    /// Source text of its file; `explain` prints its doc comment.
     pub doc: &'static str,
-    /// Looks at the node.
+    /// Judges a node.
     pub run: fn(&View<'_>) -> Answer,
 }
 
 impl Check {
-    /// The module's doc comment, without its marks.
+    /// The module's doc comment without `//!`.
     pub fn explanation(&self) -> String {
         let lines = self.doc.lines().map_while(|l| l.strip_prefix("//!"));
         lines.map(|l| l.strip_prefix(' ').unwrap_or(l)).collect::<Vec<_>>().join("\n")
@@ -51,7 +51,7 @@ pub enum Area {
 }
 
 impl Area {
-    /// As printed.
+    /// Its name as printed.
     pub fn name(self) -> &'static str {
         match self {
             Self::Gpu => "gpu",
@@ -64,7 +64,7 @@ impl Area {
     }
 }
 
-/// What is read together, in a process of its own, with one deadline.
+/// Parts of a snapshot that are read together, in a separate process with one deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Probe {
     /// Kernel, clock, memory, modules.
@@ -81,7 +81,7 @@ pub enum Probe {
     Rdma,
     /// Interfaces, routes, listeners.
     Network,
-    /// Names and connections that are tried.
+    /// Name lookups and connection tests.
     Reach,
     /// /dev/shm.
     Shm,
@@ -94,7 +94,7 @@ pub enum Probe {
 }
 
 impl Probe {
-    /// All of them.
+    /// All probes.
     pub const ALL: [Self; 12] = [
         Self::System,
         Self::Gpus,
@@ -110,7 +110,7 @@ impl Probe {
         Self::Libraries,
     ];
 
-    /// Name, as on the command line of the process that reads it.
+    /// Its name on the command line of the process that reads it.
     pub fn name(self) -> &'static str {
         match self {
             Self::System => "system",

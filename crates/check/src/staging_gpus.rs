@@ -1,4 +1,4 @@
-//! Nodes for the tests of checks that look at GPUs and at the bus.
+//! Nodes for the tests of checks that read GPUs and the bus.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::answer::{Answer, Verdict};
 use crate::rule::Check;
 use crate::view::{Options, View};
 
-/// A healthy H200 in an HGX board, at work.
+/// A healthy, busy H200 on an HGX board.
 pub(crate) fn h200(index: u32) -> Gpu {
     let clean = Ecc {
         sram_corrected: Some(0),
@@ -42,7 +42,7 @@ pub(crate) fn h200(index: u32) -> Gpu {
         memory_temperature_c: Some(70),
         sm_clock_mhz: Some(1_700),
         sm_clock_max_mhz: Some(1_980),
-        // Software power cap: how these GPUs work under load.
+        // Software power cap: normal for these GPUs under load.
         clock_reasons: Some(0x4),
         persistence: Some(true),
         compute_mode: Some("default".to_owned()),
@@ -71,7 +71,7 @@ pub(crate) fn h200(index: u32) -> Gpu {
     }
 }
 
-/// A node of `n` such GPUs, each behind a root port of its own, changed by `change`.
+/// A node of `n` such GPUs, each below its own root port, modified by `change`.
 pub(crate) fn node(n: u32, mut change: impl FnMut(u32, &mut Gpu)) -> Node {
     let gpus: Vec<Gpu> = (0..n)
         .map(|index| {
@@ -175,7 +175,7 @@ pub(crate) fn verdict(check: &Check, node: &Node) -> (Verdict, Vec<String>) {
     (answer.verdict, bad.map(|item| item.subject.clone()).collect())
 }
 
-/// The check is silent about a healthy node, and skipped where its readings are missing.
+/// Asserts that the check finds nothing on a healthy node and is skipped if its readings are missing.
 pub(crate) fn is_sound(check: &Check) {
     let healthy = answer(check, &healthy());
     assert_eq!(healthy.verdict, Verdict::Ok, "{}: {}", check.id, healthy.summary);

@@ -8,17 +8,17 @@ use crate::answer::{Answer, Verdict};
 use crate::rule::Check;
 use crate::view::{Options, View};
 
-/// Now, on the nodes of these tests.
+/// The current time on the nodes of these tests.
 pub(crate) const NOW_NS: i64 = 1_700_000_000_000_000_000;
-/// Start of their jobs, an hour before.
+/// Start of their jobs, an hour earlier.
 const STARTED_NS: i64 = NOW_NS - 3_600_000_000_000;
 
-/// A node that grows.
+/// A node under construction.
 pub(crate) struct Stage {
     pub(crate) node: Node,
 }
 
-/// A process that sleeps, of user 1000.
+/// A sleeping process of user 1000.
 pub(crate) fn process(pid: u32, ppid: u32, command: &str, environment: &[(&str, &str)]) -> Process {
     let variables = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     Process {
@@ -66,7 +66,7 @@ impl Stage {
         Self { node }
     }
 
-    /// Four ranks of one torchrun; `change` is shown each.
+    /// Four ranks of one torchrun; `change` may modify each.
     pub(crate) fn job(change: impl Fn(u32, &mut Process)) -> Self {
         let mut stage =
             Self::new().process(process(1, 0, "systemd", &[])).process(process(70, 1, "torchrun", &[]));
@@ -114,14 +114,14 @@ impl Stage {
         (check.run)(&View::new(&self.node, &Options::default()))
     }
 
-    /// The verdict, and the subjects of what is not well.
+    /// The verdict, and the subjects of the items that are not well.
     pub(crate) fn told(&self, check: &Check) -> (Verdict, Vec<String>) {
         let answer = self.answer(check);
         let bad = answer.items.into_iter().filter(|item| item.verdict > Verdict::Ok).map(|item| item.subject);
         (answer.verdict, bad.collect())
     }
 
-    /// The check says so, and names these.
+    /// Asserts verdict and subjects.
     #[track_caller]
     pub(crate) fn expect(&self, check: &Check, verdict: Verdict, subjects: &[&str]) {
         let told = self.told(check);

@@ -1,4 +1,4 @@
-//! What a check sees: the snapshot, what the user expects, and the kernel's log as events.
+//! The input of a check: the snapshot, the user's expectations, and the kernel log as events.
 
 use ringleader_evidence::{Limits, Scratch};
 use ringleader_model::{Fact, KernelEvent, KernelEventKind};
@@ -6,12 +6,12 @@ use ringleader_node::{Missing, Node, Process};
 
 use crate::answer::Answer;
 
-/// What the user expects of a node; None where the check has to find out by itself.
+/// The user's expectations of a node; None if the check has to find out by itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {
-    /// GPUs.
+    /// Number of GPUs.
     pub n_gpus: Option<u32>,
-    /// Only events of the kernel log after this time count, nanoseconds since 1970: the start of the job. None: the
+    /// Kernel events before this time do not count, nanoseconds since 1970: the start of the job. None: the
     /// earliest start of a process of the job, if there is one, else the boot.
     pub since_ns: Option<i64>,
 }
@@ -21,11 +21,11 @@ pub struct Options {
 pub struct KernelLine<'a> {
     /// Nanoseconds since 1970, derived from the boot time.
     pub at_ns: i64,
-    /// The line as the kernel wrote it, without its stamp.
+    /// The line as the kernel wrote it, without its timestamp.
     pub text: &'a str,
-    /// What it says.
+    /// Its content.
     pub event: KernelEvent,
-    /// After the job began.
+    /// Whether it is from after the start of the job.
     pub is_recent: bool,
 }
 
@@ -33,14 +33,14 @@ pub struct KernelLine<'a> {
 pub struct View<'a> {
     /// The snapshot.
     pub node: &'a Node,
-    /// What is expected.
+    /// The user's expectations.
     pub options: &'a Options,
-    /// Statements of the kernel log, oldest first; Err if it was not read.
+    /// Kernel events, oldest first; Err if the log was not read.
     pub kernel: Result<Vec<KernelLine<'a>>, Missing>,
 }
 
 impl<'a> View<'a> {
-    /// Looks at `node`.
+    /// Prepares `node` for the checks.
     pub fn new(node: &'a Node, options: &'a Options) -> Self {
         let began_ns = options.since_ns.or_else(|| {
             let jobs = node.jobs.get()?;
@@ -50,20 +50,20 @@ impl<'a> View<'a> {
         Self { node, options, kernel }
     }
 
-    /// The processes that are ranks, by rank; their workers and shells, which carry the same variables, are not.
+    /// The processes that are ranks, by rank, without their workers and shells, which carry the same variables.
     pub fn ranks(&self) -> impl Iterator<Item = &'a Process> {
         self.node.jobs.get().into_iter().flat_map(crate::jobs::ranks)
     }
 }
 
-/// A statement that is missing becomes a skipped answer; one that hung or failed says so.
+/// A missing reading becomes a skipped answer; one that hung or failed says so.
 impl From<Missing> for Answer {
     fn from(missing: Missing) -> Self {
         Self::skipped(missing.why)
     }
 }
 
-/// Reads the lines by the reader that `diagnose` uses, and gives each statement its time.
+/// Reads the lines with the reader that `diagnose` uses, and gives each event its time.
 fn kernel_lines<'a>(node: &Node, lines: &'a [String], began_ns: Option<i64>) -> Vec<KernelLine<'a>> {
     let text = lines.join("\n");
     let extract =

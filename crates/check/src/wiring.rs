@@ -1,4 +1,4 @@
-//! Which interfaces and ports the ranks of a node are told to use, and what is alike enough to be compared.
+//! Which interfaces and ports the ranks of a node are configured to use, and which ports are comparable.
 
 use std::collections::BTreeMap;
 
@@ -6,18 +6,18 @@ use ringleader_node::{NameList, Network, Process, RdmaPort};
 
 use crate::view::View;
 
-/// What the job's settings make of a port.
+/// How the job's settings treat a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Use {
-    /// The lists of all ranks leave it out.
+    /// The lists of all ranks exclude it.
     Excluded,
-    /// Nothing says anything: NCCL takes it if it is active.
+    /// No setting mentions it: NCCL uses it if it is active.
     Open,
-    /// A list names this very port.
+    /// A list names exactly this port.
     Named,
 }
 
-/// Ranks whose environment was readable and that live in the network namespace the interfaces were read in.
+/// Ranks with a readable environment in the network namespace in which the interfaces were read.
 pub(crate) fn ranks_here<'a>(view: &'a View<'a>) -> impl Iterator<Item = &'a Process> {
     let own = view.node.net.get().and_then(|net: &Network| net.namespace);
     view.ranks().filter(move |rank| {
@@ -47,7 +47,7 @@ pub(crate) fn named(ranks: &[&Process]) -> String {
     format!("{} ranks (pid {}{more})", ranks.len(), pids.join(", "))
 }
 
-/// Whether a rank's job spans several nodes; None if its environment does not tell.
+/// Whether a rank's job spans several nodes; None if its environment does not show it.
 pub(crate) fn spans_nodes(rank: &Process) -> Option<bool> {
     let n_nodes = ["GROUP_WORLD_SIZE", "SLURM_STEP_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES"]
         .iter()
@@ -61,12 +61,12 @@ pub(crate) fn spans_nodes(rank: &Process) -> Option<bool> {
     }
 }
 
-/// Whether any rank here is of a job that spans several nodes.
+/// Whether any rank here belongs to a job that spans several nodes.
 pub(crate) fn is_multi_node(view: &View<'_>) -> bool {
     ranks_here(view).any(|rank| spans_nodes(rank) == Some(true))
 }
 
-/// What the ranks' NCCL_IB_HCA and NCCL_IB_DISABLE make of a port.
+/// How the ranks' NCCL_IB_HCA and NCCL_IB_DISABLE treat a port.
 pub(crate) fn use_of(view: &View<'_>, port: &RdmaPort) -> Use {
     let of_rank = |rank: &Process| {
         if rank.number("NCCL_IB_DISABLE").is_some_and(|n| n != 0) {
@@ -83,8 +83,8 @@ pub(crate) fn use_of(view: &View<'_>, port: &RdmaPort) -> Use {
     ranks_here(view).map(of_rank).max().unwrap_or(Use::Open)
 }
 
-/// Ports that stand in the same place on cards of the same kind: a card's second port is often left empty, on all of
-/// them alike.
+/// Whether two ports are the same port of cards of the same kind: a card's second port is often left empty on all
+/// cards.
 pub(crate) fn are_alike(a: &RdmaPort, b: &RdmaPort) -> bool {
     let function =
         |port: &RdmaPort| port.pci.as_deref().and_then(|pci| pci.rsplit('.').next()).map(str::to_owned);
@@ -95,10 +95,10 @@ pub(crate) fn are_alike(a: &RdmaPort, b: &RdmaPort) -> bool {
         && function(a) == function(b)
 }
 
-/// Names that lead nowhere beyond the host.
+/// Prefixes of interfaces that reach nothing beyond the host.
 const LOCAL_ONLY: [&str; 9] = ["lo", "docker", "virbr", "veth", "br-", "cni", "flannel", "cali", "podman"];
 
-/// What kind of local interface a name stands for, if it does.
+/// The kind of local interface that a name suggests, if any.
 pub(crate) fn leads_nowhere(name: &str) -> Option<&'static str> {
     if name == "lo" {
         return Some("loopback");
@@ -155,7 +155,7 @@ pub(crate) mod staging {
         }
     }
 
-    /// A rank of a job on two nodes of two ranks, with further settings.
+    /// A rank of a job on two nodes with two ranks each, with additional settings.
     pub(crate) fn rank(number: u32, settings: &[(&str, &str)]) -> Process {
         let own = [
             ("RANK", number.to_string()),
@@ -174,7 +174,7 @@ pub(crate) mod staging {
         }
     }
 
-    /// A node of these.
+    /// A node with these.
     pub(crate) fn node(ports: Vec<RdmaPort>, interfaces: Vec<Interface>, ranks: Vec<Process>) -> Node {
         Node {
             at_ns: 1_000_000_000_000,

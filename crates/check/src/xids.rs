@@ -1,4 +1,4 @@
-//! Xids and SXids of the kernel log, judged by the tables: whether the job or the node is hit.
+//! Xids and SXids of the kernel log, judged by the tables: whether they affect the job or the node.
 
 use std::collections::BTreeMap;
 
@@ -10,43 +10,43 @@ use ringleader_node::{GPU_IS_LOST, Gpu, RESET_REQUIRED};
 use crate::gpus;
 use crate::view::{KernelLine, View};
 
-/// Where no job is known, what is older than this is of an earlier one.
+/// Without a known job, older events belong to an earlier one.
 pub(crate) const HOUR_NS: i64 = 3_600_000_000_000;
 
-/// All of one code on one device.
+/// All events with one code on one device.
 #[derive(Clone, Debug)]
 pub(crate) struct Case<'a> {
     /// `GPU 3 (0000:5d:00.0)`, `NVSwitch 0000:05:00.0`.
     pub(crate) subject: String,
     /// `Xid 79`.
     pub(crate) code: String,
-    /// A few words of the table; empty for a code it does not know.
+    /// Short name from the table; empty for an unknown code.
     pub(crate) name: &'static str,
-    /// What to do first.
+    /// The recommended action.
     pub(crate) action: Option<Move>,
-    /// Whether a job on the device dies.
+    /// Whether a job on the device ends.
     pub(crate) kills: Kills,
-    /// Whether the node must leave: it stays, or it leaves until a reset or for good.
+    /// Whether the node must be excluded, until a reset or for good.
     pub(crate) excludes: bool,
     /// Lines, oldest first.
     pub(crate) lines: Vec<&'a KernelLine<'a>>,
-    /// The GPU answers again, and the driver wants nothing done to it.
+    /// Whether the GPU answers again and the driver requests no action.
     pub(crate) is_over: bool,
 }
 
-/// When something was.
+/// Time of an event relative to the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
     /// Since the job began.
     InJob,
     /// No job is known: within the last hour.
     LastHour,
-    /// Before.
+    /// Before that.
     Earlier,
 }
 
 impl Case<'_> {
-    /// When the last of it was.
+    /// Time of the last event.
     pub(crate) fn when(&self, view: &View<'_>) -> When {
         let knows_job = view.options.since_ns.is_some() || view.ranks().next().is_some();
         let Some(last) = self.lines.last() else { return When::Earlier };
@@ -72,7 +72,7 @@ impl Case<'_> {
     }
 }
 
-/// All codes of the kernel log, in the order in which they came first.
+/// All codes of the kernel log, in the order of their first events.
 pub(crate) fn cases<'a>(view: &'a View<'a>, lines: &'a [KernelLine<'a>]) -> Vec<Case<'a>> {
     let mut order: Vec<(bool, u32, Option<PciAddress>)> = Vec::new();
     let mut groups: BTreeMap<(bool, u32, Option<PciAddress>), Vec<&KernelLine<'_>>> = BTreeMap::new();
@@ -130,7 +130,7 @@ fn case<'a>(
     let excludes = match row.map(|row| row.exclude_node) {
         Some(Exclude::Yes | Exclude::UntilReset) => true,
         Some(Exclude::No) | None => false,
-        // A program that is wrong is wrong again; it says nothing of the node.
+        // A faulty program fails again; that says nothing about the node.
         Some(Exclude::IfRepeated) => lines.len() > 1 && !is_program,
         Some(Exclude::Decode) => {
             lines.iter().any(|line| matches!(&line.event.kind, KernelEventKind::Xid(x) if decode(x)))
@@ -152,8 +152,8 @@ fn printed_fatal(sxid: &Sxid) -> bool {
     sxid.fatal == Some(true)
 }
 
-/// What the words of a line say of the node, where the code alone does not: a row of the decode sheet that wants a
-/// reset, a recovery action that blocks new work, or `Fatal`.
+/// Whether the content of a line excludes the node although the code alone does not: a row of the decode sheet
+/// that requires a reset, a recovery action that blocks new work, or `Fatal`.
 fn decode(xid: &Xid) -> bool {
     if let Some(action) = xid.recovery_action {
         return xid::recovery_action(action).is_none_or(|row| row.blocks_new_jobs);

@@ -1,5 +1,5 @@
-//! Snapshots that `zoo/check.py --record` took on a machine with four H200 GPUs, one planted fault each: the check that
-//! has to name it does, and nothing else fails.
+//! Snapshots that `zoo/check.py --record` took on a machine with four H200 GPUs, with one planted fault each: the
+//! responsible check names it, and nothing else fails.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 #![expect(clippy::disallowed_methods, reason = "the crate is pure, its recordings are files")]
 
@@ -36,7 +36,7 @@ fn a_node_with_a_healthy_job_is_clean() {
     }
 }
 
-/// Fault, the check that names it, how bad, a word of its answer, and checks that rightly fail too.
+/// Fault, the check that names it, its verdict, a word of its answer, and checks that rightly fail too.
 const FAULTS: &[(&str, &str, Verdict, &str, &[&str])] = &[
     ("shm-small", "shm-space", Verdict::Warn, "default", &[]),
     ("shm-full", "shm-space", Verdict::Fail, "filler", &[]),
@@ -69,19 +69,19 @@ fn each_planted_fault_is_named_by_its_check_and_by_no_other() {
 
 #[test]
 fn what_looks_like_a_fault_and_is_none() {
-    // A segment that a live process maps, beside one that nobody does.
+    // A segment that a live process maps, beside one that no process holds.
     let stale = result(&report("shm-stale-and-live"), "shm-stale").clone();
     assert_eq!(stale.items.len(), 1, "{:?}", stale.items);
     // A program's own illegal access does not drain the node.
     assert!(!report("illegal-access").drains());
-    // A low limit of locked memory hurts nobody without RDMA.
+    // A low limit of locked memory does no harm without RDMA.
     assert_eq!(result(&report("memlock"), "limits").verdict, Verdict::Ok);
 }
 
-/// What a user may call his master, an interface of his container or his program.
+/// A text that may be the name of a master, a container's interface or a program.
 const HOSTILE: &str = "x;touch${IFS}/tmp/pwn";
 
-/// Sets every text at `path` (numbers of lists left out, as in `.reach.host`) to [`HOSTILE`].
+/// Sets every text at `path` (without list indices, as in `.reach.host`) to [`HOSTILE`].
 fn plant(value: &mut Value, path: &str, wanted: &str) {
     match value {
         Value::String(text) if path == wanted => HOSTILE.clone_into(text),
@@ -117,7 +117,7 @@ fn no_text_of_a_node_gets_into_a_command() {
         for path in paths {
             let mut planted = value.clone();
             plant(&mut planted, "", &path);
-            // A kind of failure is one of a list.
+            // A kind of failure must be one of a list.
             let Ok(node) = serde_json::from_value::<Node>(planted) else { continue };
             for check in judge(&node, checks::ALL, &Options::default()).checks {
                 for command in check.fixes.iter().filter_map(|fix| fix.command.as_deref()) {

@@ -26,10 +26,12 @@ pub use crate::procfs::Stat;
 /// Patience with a file of a process that may hang.
 const PATIENCE: Duration = Duration::from_millis(150);
 /// Variables that give a process a rank: as `ringleader_node::Process::rank` reads them.
-const RANKS: &[&str] = &["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
+const RANKS: &[&str] =
+    &["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "JAX_PROCESS_ID", "SLURM_PROCID"];
 const LOCAL_RANKS: &[&str] =
     &["LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"];
-const WORLD_SIZES: &[&str] = &["WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_SIZE", "PMI_SIZE", "SLURM_NTASKS"];
+const WORLD_SIZES: &[&str] =
+    &["WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_SIZE", "PMI_SIZE", "JAX_NUM_PROCESSES", "SLURM_NTASKS"];
 const LOCAL_WORLD_SIZES: &[&str] =
     &["LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"];
 /// Part of the name of the plugin's file.
@@ -62,6 +64,8 @@ pub struct RankEnv {
     pub ras: Option<String>,
     /// Jobs of Slurm that it belongs to by its environment.
     pub slurm_job: Option<String>,
+    /// Where the ranks of its job meet, and what tells two runs at one place apart.
+    pub meeting: Option<String>,
 }
 
 /// Where RAS listens by default.
@@ -147,7 +151,18 @@ pub fn rank_env(proc: &Path, pid: u32) -> Option<RankEnv> {
         has_plugin: variable("NCCL_PROFILER_PLUGIN").is_some_and(|path| path.contains(PLUGIN)),
         ras: is_on.then(|| variable("NCCL_RAS_ADDR").unwrap_or_else(|| RAS_DEFAULT.to_owned())),
         slurm_job: variable("SLURM_JOB_ID").or_else(|| variable("SLURM_JOBID")),
+        meeting: meeting(&variable),
     })
+}
+
+/// A master with its port, else a coordinator, else the job of an MPI launcher.
+fn meeting(variable: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+    let filled = |name: &str| variable(name).filter(|value| !value.is_empty());
+    if let (Some(host), Some(port)) = (filled("MASTER_ADDR"), filled("MASTER_PORT")) {
+        let run = filled("TORCHELASTIC_RUN_ID").unwrap_or_default();
+        return Some(format!("{host}:{port} {run}").trim_end().to_owned());
+    }
+    ["JAX_COORDINATOR_ADDRESS", "PMIX_NAMESPACE", "PMI_JOBID"].iter().find_map(|name| filled(name))
 }
 
 /// A ring file.
@@ -305,20 +320,58 @@ fn maps(proc: &Path, pid: u32) -> Option<String> {
     Some(String::from_utf8_lossy(&maps).into_owned())
 }
 
-/// Files of this host that a process has open and that look like its log: its standard output and error, and what is
-/// called so. A collector finds them too, but only while the process lives.
-pub fn written_logs(proc: &Path, pid: u32) -> BTreeSet<PathBuf> {
-    let folder = proc.join(pid.to_string()).join("fd");
-    let logs = names(&folder).into_iter().take(MAX_FILES).filter_map(|number| {
-        let at = folder.join(&number);
-        let path = fs::read_link(&at).ok()?;
+/// Files of this host that each of a job's processes has open and that look like its log: its standard output and error,
+/// and what is called so, unless a process of none of them has that open for writing as well: a parent of many jobs hands
+/// all their logs down. A collector finds them too, but only while the process lives.
+pub fn written_logs(proc: &Path, pids: &[u32]) -> Vec<(u32, BTreeSet<PathBuf>)> {
+    let logs: Vec<(u32, Vec<Open>)> = pids.iter().map(|pid| (*pid, open_logs(proc, *pid))).collect();
+    let outputs: BTreeSet<&Path> = logs
+        .iter()
+        .flat_map(|(_, open)| open)
+        .filter(|open| open.is_output)
+        .map(|open| &*open.path)
+        .collect();
+    let mut doubtful: BTreeSet<(u64, u64)> = logs
+        .iter()
+        .flat_map(|(_, open)| open)
+        .filter(|open| !outputs.contains(&*open.path))
+        .map(|open| open.is)
+        .collect();
+    if !doubtful.is_empty() {
+        let others = processes(proc).into_keys().filter(|pid| !pids.contains(pid));
+        let theirs: BTreeSet<(u64, u64)> =
+            others.flat_map(|pid| open_logs(proc, pid)).map(|open| open.is).collect();
+        doubtful.retain(|is| theirs.contains(is));
+    }
+    let is_own = |open: &&Open| outputs.contains(&*open.path) || !doubtful.contains(&open.is);
+    let own = |open: &[Open]| open.iter().filter(is_own).map(|open| open.path.clone()).collect();
+    logs.iter().map(|(pid, open)| (*pid, own(open))).collect()
+}
+
+/// A log that a process has open for writing.
+struct Open {
+    path: PathBuf,
+    /// Device and number.
+    is: (u64, u64),
+    /// It is standard output or error.
+    is_output: bool,
+}
+
+fn open_logs(proc: &Path, pid: u32) -> Vec<Open> {
+    let at = proc.join(pid.to_string());
+    let logs = names(&at.join("fd")).into_iter().take(MAX_FILES).filter_map(|number| {
+        let link = at.join("fd").join(&number);
+        let path = fs::read_link(&link).ok()?;
         let is_named = path.extension().is_some_and(|end| LOGS.iter().any(|log| end == *log));
-        let is_log = matches!(&*number, "1" | "2") || is_named;
+        let is_output = matches!(&*number, "1" | "2");
+        let is_written = || procfs::is_written(&at.join("fdinfo").join(&number));
+        if !(is_output || is_named && is_written()) {
+            return None;
+        }
         // The same path must be the same file here: a container has files of its own.
-        let same =
-            |a: &fs::Metadata, b: &fs::Metadata| a.is_file() && (a.dev(), a.ino()) == (b.dev(), b.ino());
-        let is_ours = is_log && same(&fs::metadata(&at).ok()?, &fs::metadata(&path).ok()?);
-        is_ours.then_some(path)
+        let (theirs, ours) = (fs::metadata(&link).ok()?, fs::metadata(&path).ok()?);
+        let is = (theirs.dev(), theirs.ino());
+        (theirs.is_file() && is == (ours.dev(), ours.ino())).then_some(Open { path, is, is_output })
     });
     logs.collect()
 }

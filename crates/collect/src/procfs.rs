@@ -125,6 +125,16 @@ pub(crate) fn count_of_list(list: &str) -> Option<u32> {
     })
 }
 
+/// Whether a file is open for writing, by its `fdinfo`: the access mode is the last two bits of the octal flags.
+pub(crate) fn is_written(info: &Path) -> bool {
+    let flags = text(info).and_then(|info| {
+        let line =
+            info.lines().find_map(|line| line.strip_prefix("flags:").map(str::trim).map(str::to_owned))?;
+        u32::from_str_radix(&line, 8).ok()
+    });
+    flags.is_some_and(|flags| flags & 0o3 != 0)
+}
+
 /// Reads a file, waiting no longer than that: the files of a process that hangs in its own address space (environ,
 /// cmdline, maps) hang their reader as well.
 ///

@@ -3,6 +3,7 @@
 
 mod dump;
 mod file;
+mod owners;
 mod ras;
 mod stacks;
 mod threads;

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use ringleader_knowledge::variable;
+use ringleader_knowledge::version::NcclVersion;
 use ringleader_model::{
     BenchRun, Case, Cite, CopyTest, Culprit, Evidence, Fact, GpuTable, Host, Interface, Limit, MemoryGroup,
     NcclLog, NcclMessage, NcclProcess, NetFact, Observation, ProcessStacks, ProcessTable, Rank, RasReport,
@@ -24,12 +26,14 @@ use crate::track::{Node, View};
 use crate::waits::graph::{self, Waits};
 use crate::waits::inside::{self, Last};
 use crate::waits::suspects::{self, Suspect};
+use crate::when::course;
 use crate::when::failure::Failure;
 use crate::when::window::{Lies, Window, has_job};
 use crate::who::culprits::add_culprit;
 use crate::who::dumps::{self, OwnedDump};
 use crate::who::gpus::Gpus;
 use crate::who::roster::Roster;
+use crate::who::settings;
 use crate::who::tools::{self, Listener, Tools, VerbsUser};
 
 /// Everything rules look at. It is whole once it exists: each part is made from parts that stand before it, and none
@@ -354,7 +358,7 @@ impl<'a> Scene<'a> {
 
     /// Folder of the source that is cited.
     pub fn folder(&self, cite: Cite) -> &'a str {
-        self.case.sources.get(cite.source.0 as usize).map_or("", ringleader_model::Source::folder)
+        course::folder(self.case, cite)
     }
 
     /// Kind of a source, for counting independent kinds of evidence.
@@ -394,6 +398,26 @@ impl<'a> Scene<'a> {
     /// Whether anything in the evidence says that the job failed: that one ended so, or that an operation did.
     pub fn has_failed(&self) -> bool {
         self.failure.is_claimed()
+    }
+
+    /// Whether a communicator was ever ready beside these statements: the job that they are of got going.
+    pub fn got_going(&self, beside: impl IntoIterator<Item = Cite>) -> bool {
+        course::got_going(self.case, beside)
+    }
+
+    /// Whether every communicator beside this statement was destroyed in order, and no process is known to have failed.
+    pub fn ended_in_order(&self, beside: Cite) -> bool {
+        course::ended_in_order(self.case, &self.failure, beside)
+    }
+
+    /// The oldest NCCL release that a process says it runs.
+    pub fn nccl_version(&self) -> Option<NcclVersion> {
+        settings::nccl_version(self.case)
+    }
+
+    /// Whether advice to set this variable makes sense: true unless the release is known and does not read it.
+    pub fn reads_variable(&self, name: &str) -> bool {
+        variable::is_read_by(name, self.nccl_version()) != Some(false)
     }
 
     /// Whether /dev/shm of a host is full, or as small as containers have it by default.

@@ -3,5 +3,7 @@
 pub mod culprits;
 pub mod dumps;
 pub mod gpus;
+pub mod launch;
 pub mod roster;
+pub mod settings;
 pub mod tools;

@@ -19,21 +19,21 @@ pub enum Address {
 pub struct EtcdAddress {
     /// `host:port` of each member.
     pub endpoints: Vec<String>,
-    /// All keys begin with it, without slashes at its ends; never empty.
+    /// Prefix of all keys, without slashes at its ends; never empty.
     pub prefix: String,
-    /// What the analyser lets etcd forget: versions of keys older than this. None leaves it to etcd's own settings.
+    /// Age above which the analyser lets etcd compact old versions of keys. None leaves it to etcd's own settings.
     pub compact_after: Option<Duration>,
     /// Connections to each member.
     pub n_connections: usize,
 }
 
-/// Prefix where the address names none.
+/// Prefix if the address has none.
 const DEFAULT_PREFIX: &str = "ringleader";
-/// A watcher that was cut off resumes without a new list if it comes back within this time; etcd's store stays small.
+/// A watcher that was cut off resumes without a new list if it returns within this time; etcd's store stays small.
 const DEFAULT_COMPACT_AFTER: Duration = Duration::from_mins(1);
 
 impl Address {
-    /// Reads an address. Errors: an unknown scheme, a path that is not absolute, an endpoint without a port.
+    /// Parses an address. Errors: an unknown scheme, a path that is not absolute, an endpoint without a port.
     pub fn parse(text: &str) -> Result<Self, OpenError> {
         let wrong = |why: &str| OpenError::Address { address: text.to_owned(), why: why.to_owned() };
         if let Some(path) = text.strip_prefix("dir:") {

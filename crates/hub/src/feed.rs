@@ -1,4 +1,4 @@
-//! Digests on their way to the analyser: of each node the newest alone, so that a slow reader costs no memory.
+//! Digests on their way to the analyser: only the newest of each node, so that a slow reader costs no memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -8,12 +8,12 @@ use ringleader_watch::digest::Digest;
 
 use crate::wire::{self, Unreadable, Word};
 
-/// Nodes that a feed keeps apart; more are left out, which [`Change::Surplus`] says.
+/// Nodes that a feed keeps apart; [`Change::Surplus`] reports that more were left out.
 const MAX_NODES: usize = 1 << 16;
 
-/// What already stood in the hub when it was looked at may be of any age, which only its agent's clock could say; and who
-/// joins digests compares clocks by their arrival. Living agents speak again within this time; of the others, what stood
-/// there is handed out then.
+/// How long digests that were already in the hub at the first look are held back. They may be of any age,
+/// which only their agent's clock could tell, and the analyser compares clocks by arrival times. Live agents
+/// publish again within this time; the digests of the others are passed on afterwards.
 const HOLD: Duration = Duration::from_secs(3);
 
 /// News of the hub.
@@ -21,41 +21,41 @@ const HOLD: Duration = Duration::from_secs(3);
 pub enum Change {
     /// A node's newest digest.
     Digest(Box<Digest>),
-    /// A node has given no sign of life for its time: the agent is dead, stopped or cut off.
+    /// A node has given no sign of life for the time to silence: the agent is dead, stopped or cut off.
     Silent {
         /// Which.
         node: String,
     },
-    /// A node's agent has left in good order.
+    /// A node's agent has left in an orderly way.
     Left {
         /// Which.
         node: String,
     },
-    /// What stands in the hub for a node is no digest.
+    /// A node's entry in the hub is not a digest.
     Unreadable {
         /// Which.
         node: String,
         /// What is wrong with it.
         why: Unreadable,
     },
-    /// The hub does not answer: no news says nothing of the nodes from here on.
+    /// The hub does not answer: from here on, missing news says nothing about the nodes.
     Away {
         /// What failed.
         why: String,
     },
-    /// It answers again; what changed meanwhile comes now.
+    /// The hub answers again; what changed meanwhile follows now.
     Back,
-    /// More nodes than a feed keeps apart.
+    /// There are more nodes than a feed keeps apart.
     Surplus,
 }
 
-/// All digests of the hub, as [`crate::Hub::follow`] opens it. Dropped, it follows no longer.
+/// All digests of the hub, opened by [`crate::Hub::follow`]. Following stops when it is dropped.
 pub struct Feed {
     mailbox: Arc<Mailbox>,
 }
 
 impl Feed {
-    /// What has changed since the last call; waits for something at most this long.
+    /// Returns the changes since the last call; waits for one at most this long.
     pub fn next(&mut self, wait: Duration) -> Vec<Change> {
         let until = Instant::now() + wait;
         let mut inner = self.mailbox.inner();
@@ -83,7 +83,7 @@ impl Feed {
             News::Left => Change::Left { node },
             News::Bytes(bytes) => match wire::unpack(&bytes) {
                 Ok(Word::Bye) => Change::Left { node },
-                // The key is who may write: a digest under another's name is not believed.
+                // The key says who may write it: a digest under another node's name is rejected.
                 Ok(Word::Digest(digest)) if digest.node == node => Change::Digest(digest),
                 Ok(Word::Digest(_)) => {
                     Change::Unreadable { node, why: Unreadable::Damaged("it names another node".to_owned()) }
@@ -107,7 +107,7 @@ struct Inner {
     /// Nodes with a digest in the hub.
     present: BTreeSet<String>,
     news: BTreeMap<String, News>,
-    /// What is held back, and until when.
+    /// Digests held back, and until when.
     old: BTreeMap<String, Vec<u8>>,
     hold_until: Option<Instant>,
     link: Option<Change>,
@@ -123,7 +123,7 @@ enum News {
 }
 
 impl Mailbox {
-    /// A feed, and its writing end, which lives no longer than the feed.
+    /// A feed and its writing end, which lives no longer than the feed.
     pub(crate) fn feed() -> (Feed, Weak<Self>) {
         let mailbox = Arc::new(Self::default());
         let weak = Arc::downgrade(&mailbox);
@@ -134,7 +134,7 @@ impl Mailbox {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A node's newest bytes. Old: they stood there before anybody looked.
+    /// Stores a node's newest bytes. `is_old`: they were in the hub before the first look.
     pub(crate) fn put(&self, node: String, bytes: Vec<u8>, is_old: bool) {
         let mut inner = self.inner();
         inner.put(node, bytes, is_old);
@@ -153,7 +153,7 @@ impl Mailbox {
         self.rings.notify_all();
     }
 
-    /// All that stands in the hub: the nodes it lacks are gone.
+    /// Stores the whole content of the hub: nodes missing from it are gone.
     pub(crate) fn list(&self, all: Vec<(String, Vec<u8>)>) {
         let mut inner = self.inner();
         let listed: BTreeSet<String> = all.iter().map(|(node, _)| node.clone()).collect();
@@ -192,7 +192,7 @@ impl Mailbox {
 }
 
 impl Inner {
-    /// Hands out what was held back, if its time has come.
+    /// Passes on what was held back once its time has come.
     fn release(&mut self, now: Instant) {
         if self.hold_until.is_some_and(|until| until <= now) {
             self.hold_until = None;

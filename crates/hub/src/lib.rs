@@ -1,9 +1,9 @@
-//! Where the agents of many nodes meet: a directory that all see, or etcd.
+//! The meeting point for the agents of many nodes: a directory that all nodes see, or etcd.
 //!
-//! Each agent publishes its newest [`Digest`] under a lease; one of them is elected analyser and follows all digests;
-//! incidents and requests to collect stand beside. A hub that is away is a value ([`Link::Away`], [`HubError`]), never
-//! an end: the agent goes on by itself, and the hub's own thread tries again until it is back. No call blocks longer
-//! than the deadline of [`Options`].
+//! Each agent publishes its newest [`Digest`] under a lease. One agent is elected analyser and follows all digests; the
+//! hub also holds incidents and requests to collect. A hub that is unreachable is a value ([`Link::Away`],
+//! [`HubError`]), never fatal: the agent continues alone, and the hub's own thread retries until it is back. No call
+//! blocks longer than the deadline of [`Options`].
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
 
@@ -28,26 +28,25 @@ pub use wire::{MAX_DIGEST_BYTES, MAX_UNPACKED_BYTES, Unreadable};
 
 use seat::Seat;
 
-/// Who takes part, and its times.
+/// Name and timing of a participant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Name of this agent's node: unique within the job, the same as in its digests, 1 to 128 bytes.
     pub node: String,
-    /// After this time without a sign of life an agent is silent, and an analyser is replaced. The same on all nodes;
-    /// at least 2 s.
+    /// After this time without a sign of life an agent is silent, and an analyser is replaced. Must be the same on all
+    /// nodes; at least 2 s.
     pub ttl: Duration,
-    /// The longest that a call may take.
+    /// Longest duration of a call.
     pub deadline: Duration,
-    /// Digests are sent no faster than this; of those in between the newest counts. A hub that is slow to take them is
-    /// sent fewer.
+    /// Shortest time between two digests; only the newest of those in between is sent. It grows while the hub is slow.
     pub gap: Duration,
-    /// A digest that says nothing new is sent after this time. Who joins digests takes a node for silent that says
-    /// nothing for longer than a few of its digests are usually apart.
+    /// Time after which a digest without news is sent. The analyser considers a node silent if its digests are missing
+    /// for longer than a few of their usual intervals.
     pub beat: Duration,
 }
 
 impl Options {
-    /// Usual times: silent after 10 s, calls end after 5 s, one digest a second, one in 2 s without news.
+    /// Default timing: silent after 10 s, calls end after 5 s, one digest per second, one in 2 s without news.
     pub fn new(node: impl Into<String>) -> Self {
         Self {
             node: node.into(),
@@ -59,10 +58,10 @@ impl Options {
     }
 }
 
-/// Why a hub cannot be opened: a fault of the call, never of the hub's state.
+/// Why a hub cannot be opened: always an error of the call, never a state of the hub.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The address reads wrong.
+    /// The address cannot be parsed.
     #[error("read the hub's address `{address}`: {why}")]
     Address {
         /// As given.
@@ -73,24 +72,24 @@ pub enum OpenError {
     /// A name or a time is out of its bounds.
     #[error("take part in the hub: {0}")]
     Options(&'static str),
-    /// The system gives no thread.
+    /// No thread could be started.
     #[error("start the hub's thread")]
     Thread(#[source] std::io::Error),
 }
 
-/// Why a call did not succeed.
+/// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HubError {
-    /// The hub cannot be reached; the hub's thread goes on trying.
+    /// The hub cannot be reached; the hub's thread keeps trying.
     #[error("reach the hub: {0}")]
     Away(String),
-    /// No answer within the deadline. Whether the hub has done it is not known.
+    /// No answer came within the deadline. Whether the hub did the work is unknown.
     #[error("hear from the hub within {0:?}")]
     Deadline(Duration),
-    /// Only the elected analyser may do this, and this agent is not, or no longer.
+    /// Only the elected analyser may do this, and this agent is not the analyser, or no longer.
     #[error("act as the analyser: another agent is, or none")]
     NotAnalyser,
-    /// The digest stays above [`MAX_DIGEST_BYTES`] with all left out that may be.
+    /// The digest is longer than [`MAX_DIGEST_BYTES`] even without all optional parts.
     #[error("publish a digest of {bytes} bytes, more than {MAX_DIGEST_BYTES}")]
     TooLong {
         /// Packed length.
@@ -101,7 +100,7 @@ pub enum HubError {
     OtherNode(String),
 }
 
-/// One participant. Dropped, it leaves in good order if that takes no longer than a second.
+/// One participant. When dropped it leaves in an orderly way, if that takes no longer than a second.
 pub struct Hub {
     seat: Arc<Seat>,
     backend: Backend,
@@ -113,8 +112,8 @@ enum Backend {
 }
 
 impl Hub {
-    /// Opens `dir:/path` or `etcd://host:port[,host:port]/prefix`. Returns at once: whether the hub answers, [`Hub::link`]
-    /// tells. Errors: a wrong address, a name or a time out of bounds, no thread to be had.
+    /// Opens `dir:/path` or `etcd://host:port[,host:port]/prefix`. Returns at once; [`Hub::link`] says whether the hub
+    /// answers. Errors: a wrong address, a name or a time out of bounds, no thread could be started.
     pub fn open(address: &str, options: Options) -> Result<Self, OpenError> {
         let address = Address::parse(address)?;
         let seat = Arc::new(Seat::new(options)?);
@@ -125,8 +124,8 @@ impl Hub {
         Ok(Self { seat, backend })
     }
 
-    /// Another participant of the same hub, which shares thread and connections where there are any; its lease, digest
-    /// and candidacy are its own. For one process that speaks for several nodes. Errors: as [`Hub::open`].
+    /// Adds another participant of the same hub, which shares thread and connections if there are any; its lease,
+    /// digest and candidacy are its own. For one process that speaks for several nodes. Errors: as [`Hub::open`].
     pub fn beside(&self, options: Options) -> Result<Self, OpenError> {
         let seat = Arc::new(Seat::new(options)?);
         let backend = match &self.backend {
@@ -136,8 +135,9 @@ impl Hub {
         Ok(Self { seat, backend })
     }
 
-    /// Hands over the newest digest and returns without waiting for the hub. One that says nothing new is sent only
-    /// after [`Options::beat`]. In jobs of 1,024 ranks and more only one digest in 10 s tells of what has ended. Errors: too long, or of another node.
+    /// Passes on the newest digest and returns without waiting for the hub. A digest without news is sent only after
+    /// [`Options::beat`]. In jobs of 1,024 ranks and more, only one digest in 10 s includes completed operations.
+    /// Errors: too long, or of another node.
     pub fn publish(&self, digest: &Digest) -> Result<Published, HubError> {
         let published = self.seat.offer(digest)?;
         if published == Published::Sent {
@@ -151,7 +151,7 @@ impl Hub {
         self.seat.link()
     }
 
-    /// What was sent and what was lost so far.
+    /// Counts of what was sent and lost so far.
     pub fn stats(&self) -> Stats {
         self.seat.stats()
     }
@@ -162,12 +162,12 @@ impl Hub {
         self.wake();
     }
 
-    /// Whether this agent is the analyser now. Turns false by itself when the lease could not be renewed in time.
+    /// The current role. It changes from analyser to agent by itself if the lease could not be renewed in time.
     pub fn role(&self) -> Role {
         self.seat.role()
     }
 
-    /// All digests from now on, those that stand in the hub first. Several may follow.
+    /// Follows all digests from now on, beginning with those in the hub. Several feeds may be open.
     pub fn follow(&self) -> Feed {
         match &self.backend {
             Backend::Directory(directory) => directory.follow(),
@@ -175,7 +175,7 @@ impl Hub {
         }
     }
 
-    /// Writes down an incident and returns its number; only the newest [`MAX_INCIDENTS`] stay. Errors: not the
+    /// Records an incident and returns its number; only the newest [`MAX_INCIDENTS`] are kept. Errors: not the
     /// analyser, hub away, deadline.
     pub fn record(&self, incident: Incident) -> Result<u64, HubError> {
         let incident = Incident { node: self.seat.options.node.clone(), ..incident }.bounded();
@@ -193,7 +193,7 @@ impl Hub {
         }
     }
 
-    /// Asks all agents to collect and returns the request's number. Errors: not the analyser, hub away, deadline.
+    /// Asks all agents to collect and returns the number of the request. Errors: not the analyser, hub away, deadline.
     pub fn request_collect(&self, why: &str) -> Result<u64, HubError> {
         let mut why = why.to_owned();
         records::cut(&mut why);
@@ -205,19 +205,19 @@ impl Hub {
         }
     }
 
-    /// The newest request that is known here and younger than this participant; asks nobody.
+    /// The newest request known here that is younger than this participant; does not ask the hub.
     pub fn request(&self) -> Option<Request> {
         self.seat.request()
     }
 
-    /// Hands over this agent's answer to a request and returns without waiting. Only the newest answer stands, and only
+    /// Passes on this agent's answer to a request and returns without waiting. Only the newest answer is kept, and only
     /// while the agent lives.
     pub fn answer(&self, answer: Answer) {
         self.seat.answer(Answer { node: self.seat.options.node.clone(), ..answer }.bounded());
         self.wake();
     }
 
-    /// What the agents have answered to a request so far, by node. Errors: hub away, deadline.
+    /// The agents' answers to a request so far, by node. Errors: hub away, deadline.
     pub fn answers(&self, request: u64) -> Result<Vec<Answer>, HubError> {
         let mut answers = match &self.backend {
             Backend::Directory(directory) => directory.answers(),
@@ -228,7 +228,7 @@ impl Hub {
         Ok(answers)
     }
 
-    /// Goes without a goodbye, as a killed process does: digest and candidacy stand until their time is over.
+    /// Leaves without a goodbye, as a killed process does: digest and candidacy remain until they expire.
     pub fn abandon(self) {
         self.seat.abandon();
     }

@@ -1,17 +1,17 @@
-//! What stands in the hub beside the digests: incidents, requests to collect, answers to them. All bounded.
+//! What the hub holds beside the digests: incidents, requests to collect, and their answers. All are bounded.
 
 use serde::{Deserialize, Serialize};
 
-/// Incidents that the hub keeps; older ones give way.
+/// Incidents that the hub keeps; older ones are removed.
 pub const MAX_INCIDENTS: usize = 64;
-/// Bytes of one free text in a record; longer ones are cut.
+/// Largest free text in a record, bytes; longer ones are cut.
 pub const MAX_TEXT_BYTES: usize = 4096;
 
-/// One stall or fault that an analyser has judged.
+/// A stall or fault that an analyser has diagnosed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Incident {
-    /// Given by the hub, from 1; what the caller sets is ignored.
+    /// Assigned by the hub, from 1; a value set by the caller is ignored.
     pub number: u64,
     /// When it was recorded, nanoseconds since 1970 by the analyser's clock.
     pub at_ns: i64,
@@ -21,7 +21,7 @@ pub struct Incident {
     pub summary: String,
     /// Rule id of the verdict; `none` or empty if there was none.
     pub verdict: String,
-    /// Where the bundle lies, as a path on `node`.
+    /// Path of the bundle on `node`.
     pub bundle: Option<String>,
     /// Number of the request that gathered the evidence.
     pub request: Option<u64>,
@@ -31,27 +31,27 @@ pub struct Incident {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Request {
-    /// Counts up from 1; agents answer to the newest only.
+    /// Counts up from 1; agents answer only the newest.
     pub number: u64,
-    /// When, nanoseconds since 1970 by the analyser's clock.
+    /// When it was made, nanoseconds since 1970 by the analyser's clock.
     pub at_ns: i64,
     /// Node of the analyser.
     pub node: String,
-    /// Why, for people.
+    /// The reason, for people.
     pub why: String,
 }
 
-/// What an agent made of a request.
+/// An agent's answer to a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Answer {
     /// Number of the request.
     pub request: u64,
-    /// Who answers; set by the hub.
+    /// Node that answers; set by the hub.
     pub node: String,
-    /// How far it is.
+    /// State of the collection.
     pub outcome: Outcome,
-    /// Where its evidence lies, as a path on `node` or on a shared file system.
+    /// Path of its evidence on `node` or on a shared file system.
     pub bundle: Option<String>,
     /// Why it failed, or what is missing.
     pub note: String,
@@ -61,16 +61,16 @@ pub struct Answer {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// Read; collection goes on.
+    /// The agent has read the request and is collecting.
     #[default]
     Accepted,
-    /// The evidence is there.
+    /// The evidence is complete.
     Done,
     /// It could not be collected.
     Failed,
 }
 
-/// Cuts a text at a character's edge.
+/// Cuts a text at a character boundary.
 pub(crate) fn cut(text: &mut String) {
     if text.len() > MAX_TEXT_BYTES {
         let end = (0..=MAX_TEXT_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! One participant's own state, which its calls and the hub's thread share: what is to be sent, what is known.
+//! State that a participant's calls and the hub's thread share: what to send and what is known.
 
 use std::fmt::Write as _;
 use std::io::Read;
@@ -10,9 +10,9 @@ use ringleader_watch::digest::Digest;
 use crate::records::{Answer, Request};
 use crate::{HubError, OpenError, Options, wire};
 
-/// From this many ranks on, what has ended is sent less often: it makes most of a digest.
+/// From this number of ranks on, completed operations are sent less often: they make up most of a digest.
 const LARGE: u32 = 1024;
-/// Once in this time, by the node's wall clock, so that all agents tell of the same steps.
+/// Their interval by the node's wall clock, so that all agents report the same steps.
 const WHOLE_NS: i64 = 10_000_000_000;
 
 /// Whether the hub answers.
@@ -35,18 +35,18 @@ pub enum Link {
 /// What [`crate::Hub::publish`] did with a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Published {
-    /// It goes out.
+    /// It will be sent.
     Sent,
-    /// It says nothing new; the one in the hub stands.
+    /// It contains no news; the digest in the hub remains.
     Unchanged,
 }
 
-/// Part that an agent plays.
+/// The role of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It is the elected one.
+    /// This agent is the elected analyser.
     Analyser,
-    /// Another is, where known.
+    /// Another agent is the analyser, as far as known.
     Agent {
         /// Node of the analyser.
         analyser: Option<String>,
@@ -54,72 +54,72 @@ pub enum Role {
 }
 
 impl Role {
-    /// Whether it is the analyser.
+    /// Whether this agent is the analyser.
     pub fn is_analyser(&self) -> bool {
         *self == Self::Analyser
     }
 }
 
-/// Counts since the participant began.
+/// Counts since the participant started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Digests that the hub has taken.
+    /// Digests that the hub has accepted.
     pub sent: u64,
-    /// Their bytes.
+    /// Their total length, bytes.
     pub sent_bytes: u64,
-    /// Digests that said nothing new.
+    /// Digests without news.
     pub unchanged: u64,
     /// Attempts that failed.
     pub failed: u64,
-    /// Leases that ended before they were renewed.
+    /// Leases that expired before they were renewed.
     pub leases_lost: u64,
 }
 
 pub(crate) struct Seat {
     pub(crate) options: Options,
-    /// Names this run of this participant.
+    /// Identifies this run of this participant.
     pub(crate) token: String,
-    /// Rings when something is to be sent.
+    /// Notified when there is something to send.
     pub(crate) wake: tokio::sync::Notify,
     slot: Mutex<Slot>,
 }
 
 #[derive(Default)]
 struct Slot {
-    /// The digest that was accepted last, and when.
+    /// The last accepted digest, and when it was accepted.
     last: Option<(Digest, Instant)>,
     outgoing: Outgoing,
-    /// Number of the digest that the hub has taken last.
+    /// Number of the last digest that the hub has accepted.
     taken: u64,
-    /// Number of the last whole digest of a large job, and the time (in [`WHOLE_NS`]) for which it speaks.
+    /// Number of the last full digest of a large job, and the time (in [`WHOLE_NS`]) that it covers.
     whole: Option<(u64, i64)>,
     link: Link,
     stats: Stats,
     lead: Option<Lead>,
     analyser: Option<String>,
     request: Option<Request>,
-    /// The request that stood when the hub first answered: of an earlier time, not for this agent.
+    /// The request found when the hub first answered: it predates this agent.
     old_request: Option<u64>,
     is_abandoned: bool,
 }
 
-/// What the hub is to hold for this participant.
+/// What the hub should hold for this participant.
 #[derive(Clone, Default)]
 pub(crate) struct Outgoing {
-    /// Packed digest, and its number: a greater one is to be sent.
+    /// Packed digest and its number; it is sent if the number is greater than that of the last one.
     pub(crate) digest: Option<(u64, std::sync::Arc<[u8]>)>,
-    /// Answer, and its number.
+    /// Answer and its number.
     pub(crate) answer: Option<(u64, std::sync::Arc<Answer>)>,
-    /// Stands for election.
+    /// Whether this participant stands for election.
     pub(crate) wants: bool,
 }
 
 /// This participant's term as analyser.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lead {
-    /// What proves the term to the hub: etcd's create revision, else 0.
+    /// Proof of the term for the hub: etcd's create revision, otherwise 0.
     pub(crate) term: i64,
-    /// It ends by itself here unless renewed.
+    /// When the term ends here unless renewed.
     pub(crate) until: Instant,
 }
 
@@ -137,7 +137,7 @@ impl Seat {
         Ok(Self { options, token: token(), wake: tokio::sync::Notify::new(), slot: Mutex::default() })
     }
 
-    /// Plain data is whole at every step: a panic of another thread does not spoil it.
+    /// Plain data is consistent at every step: a panic of another thread does not corrupt it.
     fn slot(&self) -> MutexGuard<'_, Slot> {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -166,7 +166,7 @@ impl Seat {
         Ok(Published::Sent)
     }
 
-    /// The hub has taken a digest.
+    /// The hub has accepted a digest.
     pub(crate) fn taken(&self, number: u64, bytes: usize) {
         let mut slot = self.slot();
         slot.taken = number;
@@ -214,7 +214,7 @@ impl Seat {
         slot.link = Link::Away { since, why };
     }
 
-    /// The term, as long as it lasts.
+    /// The current term, None once it is over.
     pub(crate) fn lead(&self) -> Option<Lead> {
         self.slot().lead.filter(|lead| Instant::now() < lead.until)
     }
@@ -231,7 +231,7 @@ impl Seat {
         if self.lead().is_some() {
             return Role::Analyser;
         }
-        // Its own name may still stand in the hub when its term is over here.
+        // Its own name may still be in the hub after its term has ended here.
         let analyser = self.slot().analyser.clone().filter(|node| *node != self.options.node);
         Role::Agent { analyser }
     }
@@ -240,7 +240,7 @@ impl Seat {
         self.slot().request.clone()
     }
 
-    /// What the hub holds as the newest request.
+    /// Sets the newest request that the hub holds.
     pub(crate) fn set_request(&self, request: Option<Request>) {
         let mut slot = self.slot();
         let old = *slot.old_request.get_or_insert(request.as_ref().map_or(0, |request| request.number));
@@ -259,12 +259,12 @@ impl Seat {
 }
 
 impl Slot {
-    /// Number of the next digest, and whether it tells of what has ended.
+    /// Number of the next digest, and whether it includes completed operations.
     fn next(&mut self, digest: &Digest) -> (u64, bool) {
         let number = self.outgoing.digest.as_ref().map_or(1, |(number, _)| number + 1);
         let n_ranks = digest.ranks.iter().filter_map(|rank| rank.world_size).max();
         let now = digest.at_ns.div_euclid(WHOLE_NS);
-        // One that still waits to be sent is replaced by one that says as much.
+        // A full digest that still waits to be sent is replaced only by a full one.
         let is_done = self.whole.is_some_and(|(number, of)| of == now && number <= self.taken);
         let is_whole = n_ranks.is_none_or(|n| n < LARGE) || !is_done;
         if is_whole {
@@ -274,7 +274,7 @@ impl Slot {
     }
 }
 
-/// Now by the wall clock, nanoseconds since 1970.
+/// Current wall clock time, nanoseconds since 1970.
 pub(crate) fn wall_ns() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64)
 }
@@ -289,7 +289,8 @@ fn token() -> String {
     format!("{:016x}-{}", u64::from_ne_bytes(bytes), std::process::id())
 }
 
-/// Node names as names of files and ends of keys: what is neither letter, digit, `-`, `_` nor an inner dot is `%xx`.
+/// Node name as file name and key suffix: every byte except letters, digits, `-`, `_` and dots after the first byte
+/// becomes `%xx`.
 pub(crate) fn escape(node: &str) -> String {
     let mut text = String::with_capacity(node.len());
     for (at, byte) in node.bytes().enumerate() {
@@ -302,7 +303,7 @@ pub(crate) fn escape(node: &str) -> String {
     text
 }
 
-/// The reverse of [`escape`]; none for a name that it does not make.
+/// The reverse of [`escape`]; None for a name that `escape` never returns.
 pub(crate) fn unescape(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,48 +1,49 @@
-//! A digest as bytes: four letters, one for the kind, then JSON packed with zstd. Bounded both ways. JSON names its
-//! fields and leaves out what is as by default, so that agents of neighbouring versions understand each other.
+//! A digest as bytes: four bytes of magic, one for the kind, then JSON compressed with zstd. Its length is bounded
+//! packed and unpacked. JSON names its fields and omits default values, so agents of neighbouring versions understand
+//! each other.
 
 use std::io::Read;
 
 use ringleader_watch::digest::{Digest, SCHEMA};
 
-/// Bytes of one packed digest. etcd refuses a request above 1.5 MiB; a digest of 8 ranks takes a few KiB.
+/// Largest packed digest, bytes. etcd refuses a request above 1.5 MiB; a digest of 8 ranks takes a few KiB.
 pub const MAX_DIGEST_BYTES: usize = 128 << 10;
-/// Bytes of one unpacked digest: a packed one that says more is refused, whatever it would be.
+/// Largest unpacked digest, bytes; anything longer is refused.
 pub const MAX_UNPACKED_BYTES: usize = 4 << 20;
 
 /// The format and its major version.
 const MAGIC: [u8; 4] = *b"RLD1";
-/// Level 1 packs as well as 3; docs/hub.md has the numbers.
+/// Level 1 compresses as well as level 3; docs/hub.md has the numbers.
 const LEVEL: i32 = 1;
 
-/// What lies under the key or in the file of a node.
+/// The content of a node's key or file.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Word {
-    /// Its newest digest.
+    /// The node's newest digest.
     Digest(Box<Digest>),
-    /// It has left in good order.
+    /// The node has left in an orderly way.
     Bye,
 }
 
-/// Why bytes are no digest.
+/// Why bytes are not a digest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// Not ours.
+    /// They lack the magic bytes.
     #[error("not a digest")]
     Magic,
-    /// Of another version of the program.
+    /// They come from another version of the program.
     #[error("a digest of another version of ringleader")]
     Version,
-    /// More than the bound.
+    /// They exceed the bound.
     #[error("longer than a digest may be")]
     TooLong,
-    /// Damaged.
+    /// They are damaged.
     #[error("damaged: {0}")]
     Damaged(String),
 }
 
-/// Packs a digest; what is too long is made shorter step by step, which its notes then say. Errors: the length in bytes
-/// that is left when nothing more can be left out.
+/// Packs a digest. A digest that is too long is shortened step by step, and its notes say so. Errors: the remaining
+/// length in bytes if nothing more can be left out.
 pub(crate) fn pack(digest: &Digest) -> Result<Vec<u8>, usize> {
     let mut bytes = packed(digest);
     if bytes.len() <= MAX_DIGEST_BYTES {
@@ -62,7 +63,7 @@ pub(crate) fn pack(digest: &Digest) -> Result<Vec<u8>, usize> {
                 "left out of the digest, which was too long: ended communicators"
             }
             _ => {
-                // Those that wait are what a verdict needs.
+                // A verdict needs the communicators that wait.
                 for rank in &mut shorter.ranks {
                     rank.comms.retain(|comm| comm.n_in_flight > 0);
                 }
@@ -78,7 +79,7 @@ pub(crate) fn pack(digest: &Digest) -> Result<Vec<u8>, usize> {
     Err(bytes.len())
 }
 
-/// Without what has ended, which makes most of its length.
+/// The digest without completed operations, which make up most of its length.
 pub(crate) fn thin(digest: &Digest) -> Digest {
     let mut digest = digest.clone();
     for rank in &mut digest.ranks {
@@ -94,25 +95,25 @@ pub(crate) fn thin(digest: &Digest) -> Digest {
 fn packed(digest: &Digest) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     bytes.push(b'd');
-    // Neither fails for plain data into memory; an empty body is refused by the reader.
+    // Neither fails for plain data in memory; the reader refuses an empty body.
     let body = serde_json::to_vec(digest).unwrap_or_default();
     bytes.extend(zstd::bulk::compress(&body, LEVEL).unwrap_or_default());
     bytes
 }
 
-/// The word of an agent that leaves.
+/// The goodbye of an agent that leaves.
 pub(crate) fn bye() -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     bytes.push(b'b');
     bytes
 }
 
-/// Whether these bytes say goodbye, without unpacking.
+/// Whether these bytes are a goodbye, without unpacking.
 pub(crate) fn is_bye(bytes: &[u8]) -> bool {
     bytes.strip_prefix(&MAGIC) == Some(b"b")
 }
 
-/// Unpacks what [`pack`] made, or anything else without harm.
+/// Unpacks what [`pack`] returned; any other input is refused safely.
 pub(crate) fn unpack(bytes: &[u8]) -> Result<Word, Unreadable> {
     if bytes.len() > MAX_DIGEST_BYTES {
         return Err(Unreadable::TooLong);
@@ -140,7 +141,7 @@ pub(crate) fn unpack(bytes: &[u8]) -> Result<Word, Unreadable> {
     }
 }
 
-/// What makes one digest news after another: all but its number, its time, and the counts that are never the same twice.
+/// Whether a digest contains news: a change of anything but its number, its time, and counts that always change.
 pub(crate) fn is_news(old: &Digest, new: &Digest) -> bool {
     old.agent != new.agent
         || old.node != new.node
@@ -172,7 +173,7 @@ mod tests {
             n_in_flight: u32::from(number.is_multiple_of(64)),
             recent: (0..n_recent)
                 .map(|at| DoneDigest {
-                    // Does not pack.
+                    // Does not compress.
                     ran_ns: (number * 7919 + at).wrapping_mul(0x9e37_79b9_7f4a_7c15),
                     longest_wait: Some(("recv-net".to_owned(), 3, at)),
                     ..DoneDigest::default()
@@ -209,7 +210,7 @@ mod tests {
         };
         assert_eq!(left(&digest(64, 16)), (64, 1024, 0));
         assert_eq!(left(&digest(2_000, 16)), (2_000, 0, 1));
-        // Names that do not pack either.
+        // Names that do not compress either.
         let mut wide = digest(4_000, 0);
         for comm in &mut wide.ranks[0].comms {
             let mut x = u64::from_str_radix(&comm.id, 16).unwrap() + 1;
@@ -249,7 +250,7 @@ mod tests {
         for at in 0..whole.len() {
             let mut bytes = whole.clone();
             bytes[at] ^= 0x55;
-            // Whatever it is now, it is read or refused.
+            // Whatever it contains now, it is read or refused.
             unpack(&bytes).ok();
         }
         let bomb = |body: &[u8]| [&MAGIC[..], b"d", &zstd::bulk::compress(body, 19).unwrap()].concat();

@@ -1,8 +1,8 @@
-//! How fast ordinary output is passed over: the search for messages, the search for forms of failure, and single lines.
+//! Speed of scanning ordinary output: the search for messages, the search for forms of failure, and single lines.
 //!
-//! `cargo bench -p ringleader-knowledge --bench ordinary [-- MB]`. The text is the output of healthy jobs that the table's
-//! tests use, repeated with other numbers; lines that only NCCL prints are left out. All numbers come from one run over the
-//! same bytes, the best of several passes.
+//! `cargo bench -p ringleader-knowledge --bench ordinary [-- MB]`. The text is the output of healthy jobs from the
+//! tests of the table, repeated with other numbers and without lines that only NCCL prints. All numbers come from one
+//! run over the same bytes, the best of several passes.
 #![expect(clippy::print_stdout, reason = "a bench prints its result")]
 #![expect(
     clippy::disallowed_types,
@@ -18,7 +18,7 @@ use ringleader_knowledge::{form, message};
 /// Passes of each measurement.
 const N_PASSES: u32 = 5;
 const ORDINARY: &str = include_str!("../data/messages/ordinary.txt");
-/// What a training job prints again and again, beside the rest.
+/// Lines that a training job prints repeatedly, besides the rest.
 const STEPS: [&str; 6] = [
     "[rank3]: [2026-11-20 10:00:01,532] [INFO] [train.py:120] step 812 loss 2.31 lr 3.0e-4 tokens/s 41235 mfu 0.41",
     "{'loss': 2.3123, 'grad_norm': 0.8123, 'learning_rate': 4.9e-05, 'epoch': 0.12}",
@@ -63,7 +63,7 @@ fn text(n_bytes: usize, every: usize) -> String {
     out
 }
 
-/// Lines that a search leads to.
+/// Number of lines that a search leads to.
 fn hits(text: &str, wanted: fn(&[u8], usize) -> Option<usize>) -> usize {
     let (mut from, mut n) = (0, 0);
     while let Some(at) = wanted(text.as_bytes(), from) {

@@ -1,17 +1,17 @@
-//! Families of codes: each code of a library in each spelling of it, as rows.
+//! Families of codes: every code of a library in each of its spellings, as rows.
 //!
-//! A family has `spellings`, patterns and examples with `<number>`, `<name>`, `<driver>` and `<text>` in them, and
-//! `codes`. A spelling that asks for what a code lacks is left out for it. `after` stands for all spellings unless a
-//! code says that its text is its own (`loose`); a name in capitals needs no frame.
+//! A family has `codes` and `spellings`: patterns and examples that contain `<number>`, `<name>`, `<driver>` and
+//! `<text>`. A spelling that needs a field is left out for codes without it. `after` applies to all spellings unless
+//! a code's text is unique to it (`loose`); a name in capitals needs no frame.
 
 use toml::{Table, Value};
 
 use super::super::{optional, text};
 use super::Line;
 
-/// What a spelling may ask for; `big` is a number too long to be one by chance.
+/// Fields that a spelling may need; `big` is a number too long to occur by chance.
 const KEYS: &[&str] = &["number", "big", "name", "driver", "text"];
-/// Fields that a code takes from its family where it has none.
+/// Fields that a code inherits from its family.
 const SHARED: &[&str] = &["by", "source", "about", "role", "candidates", "since", "category", "action"];
 
 pub(super) fn spell(table: &Table, lines: &mut Vec<Line>) {

@@ -103,7 +103,7 @@ fn number(row: &Table, key: &str) -> Option<f64> {
     })
 }
 
-/// The sources of a row, spelt out.
+/// The sources of a row, spelled out.
 fn cites(row: &Table, table: &Table) -> Vec<String> {
     let sources = table.get("source").and_then(Value::as_table).expect("a table of sources");
     let names = list(row, "cite");

@@ -1,4 +1,4 @@
-//! The tables by which forms of failure are found: see `src/form/needles.rs`.
+//! The tables that find forms of failure: see `src/form/needles.rs`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ mod needle_list;
 use needle_hash::{BITS, GRAM_BYTES, place};
 use needle_list::NEEDLES;
 
-/// Bytes of a needle that are chosen: two grams.
+/// Bytes chosen from a needle: two grams.
 const CHOSEN: usize = GRAM_BYTES + 1;
 
 pub(super) fn write(out: &mut String, ordinary: &str) {
@@ -43,7 +43,7 @@ pub(super) fn write(out: &mut String, ordinary: &str) {
     let _ = writeln!(out, "pub(crate) static FORM_NEEDLES: [&str; {}] = {needles:?};", needles.len());
 }
 
-/// `E1120 …` and `F0101 …` at a line's start, in brackets or behind a blank.
+/// `E1120 …` and `F0101 …` at the start of a line, in brackets or after a blank.
 fn heads() -> impl Iterator<Item = String> {
     let days = (1..=12).flat_map(|month| (0..=3).map(move |tens| format!("{month:02}{tens}")));
     days.flat_map(|day| {

@@ -1,4 +1,4 @@
-//! The tables of the machine's own codes: Xid and SXid.
+//! The tables of Xids and SXids.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ fn flag(row: &Table, key: &str) -> bool {
     row.get(key).is_some_and(|v| v.as_bool().unwrap_or_else(|| panic!("`{key}` is no bool in {row:?}")))
 }
 
-/// The sources of a row, spelt out.
+/// The sources of a row, spelled out.
 fn cites(row: &Table, table: &Table) -> Vec<String> {
     let sources = table.get("source").and_then(Value::as_table).expect("a table of sources");
     let names = list(row, "cite");

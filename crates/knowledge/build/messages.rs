@@ -1,7 +1,7 @@
-//! The field's messages: patterns split into literals and holes, texts pooled, and the windows by which a row is found.
+//! The field's messages: patterns split into literals and holes, pooled texts, and the windows that find a row.
 //!
-//! Everything becomes numbers into one text: the compiler reads a few large arrays of integers instead of thousands of
-//! structures, and the program needs neither parsing nor relocations at its start.
+//! Everything becomes integers that index one text: the compiler reads a few large arrays instead of thousands of
+//! structures, and the program neither parses nor relocates anything at start.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -28,10 +28,10 @@ use holes::HOLES;
 /// Classes of characters, in the order of `message::pattern::Class`.
 const CLASSES: &[&str] = &["digits", "int", "num", "hex", "list", "host", "word", "any"];
 
-/// A part of a pattern with this bit is a hole, else the number of a string.
+/// Bit of a part that is a hole; a part without it is the number of a string.
 const HOLE_BIT: u32 = 1 << 31;
 
-/// Strings, each kept once.
+/// Strings, each stored once.
 #[derive(Default)]
 struct Pool {
     numbers: BTreeMap<String, u32>,
@@ -50,7 +50,7 @@ impl Pool {
     }
 }
 
-/// A row as it stands in a file, or as a family makes it.
+/// A row, read from a file or made from a family.
 pub(super) struct Line {
     id: String,
     pattern: String,
@@ -179,8 +179,8 @@ pub(super) fn write(out: &mut String, dir: &Path) {
     windows::write(out, &lines.iter().map(|l| l.id.as_str()).collect::<Vec<_>>(), &literals, &ordinary);
 }
 
-/// The category of each cause. The closed list is longer than `causes.toml`: ids whose row there is still to come stand
-/// in `messages/pending_causes.toml`.
+/// The category of each cause. `messages/pending_causes.toml` has the ids of the closed list that still lack a row in
+/// `causes.toml`.
 fn categories() -> BTreeMap<String, String> {
     let pending = super::read("messages/pending_causes.toml");
     let known = super::read("causes.toml");
@@ -189,7 +189,7 @@ fn categories() -> BTreeMap<String, String> {
     of_pending.chain(of_known).filter_map(|(id, category)| Some((id, category?.to_owned()))).collect()
 }
 
-/// All rows of `data/messages`, families spelled out, and the ordinary output beside which windows are to be rare.
+/// All rows of `data/messages` with families expanded, and the ordinary output in which windows should be rare.
 fn gather() -> (Vec<Line>, String) {
     let mut names: Vec<String> = fs::read_dir("data/messages")
         .expect("data/messages is there")

@@ -125,7 +125,7 @@ fn variables(out: &mut String, table: &Table) {
             range(row),
             text(row, "default"),
             history(row),
-            // Only NCCL's table tells documented and undocumented apart.
+            // Only NCCL's table distinguishes documented from undocumented variables.
             row.get("documented").and_then(Value::as_bool).unwrap_or(true),
             optional(row, "production") != "no",
             text(row, "does"),

@@ -1,6 +1,7 @@
-//! NCCL's WARN texts as messages: the rows of `nccl_warn.toml`, with what their group means.
+//! NCCL's WARN texts as messages: the rows of `nccl_warn.toml` with the meaning of their group.
 //!
-//! A text too short to be told from others, and one that another row has already, is left to `nccl_warn::find`.
+//! Texts that are too short to be distinctive, and texts that another row already has, are left to
+//! `nccl_warn::find`.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +13,7 @@ use super::Line;
 /// Literal bytes that a text needs: in all, and in one piece.
 const MIN_BYTES: usize = 14;
 const MIN_PIECE: usize = 7;
-/// What stands for a value.
+/// Placeholder for a value.
 const HOLE: &str = "{text}";
 /// Words of a text that name its row.
 const NAME_WORDS: usize = 8;
@@ -35,7 +36,7 @@ pub(super) fn add(lines: &mut Vec<Line>) {
         while let Some(rest) = pattern.strip_prefix(HOLE) {
             pattern = rest.trim_start_matches([':', ' ']);
         }
-        // Families of codes say more of these.
+        // Families of codes describe these in more detail.
         if pattern.starts_with("Cuda failure") {
             continue;
         }
@@ -50,7 +51,7 @@ pub(super) fn add(lines: &mut Vec<Line>) {
     }
 }
 
-/// The pieces with `hole` between them; what would be an empty hole at the end or two beside each other is one.
+/// The pieces with `hole` between them; adjacent holes are merged into one.
 fn joined(pieces: &[String], hole: &str) -> String {
     let mut out = String::new();
     for (n, piece) in pieces.iter().enumerate() {

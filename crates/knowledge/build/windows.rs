@@ -1,5 +1,5 @@
-//! The windows by which a row is found in text: of each row one stretch of one literal, the rarest, and of that the
-//! grams at four neighbouring places. A search that looks at every fourth place of a text then meets one of them.
+//! The windows that find a row in text. For each row the rarest stretch of one literal is chosen, with its grams at
+//! four neighbouring places. A search that looks at every fourth place of a text meets one of them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,7 +19,7 @@ fn key(gram: &[u8]) -> u64 {
     gram.iter().rev().fold(0, |key, &byte| key << 8 | u64::from(byte))
 }
 
-/// Rows by gram, in the order of their hash.
+/// Rows by gram, ordered by hash.
 struct Grams {
     entries: Vec<(u64, u16)>,
 }
@@ -57,7 +57,7 @@ pub(super) fn write(out: &mut String, ids: &[&str], rows: &[Vec<String>], ordina
     emit(out, "SHORT", Grams { entries: short_grams });
 }
 
-/// The stretch of one gram at each of [`STRIDE`] places whose grams are rarest.
+/// The stretch with the rarest grams; it has one gram at each of [`STRIDE`] places.
 fn rarest<'a>(literals: &'a [String], gram: usize, seen: &BTreeMap<&[u8], u32>) -> Option<&'a [u8]> {
     let stretch = gram + STRIDE - 1;
     literals.iter().flat_map(|l| l.as_bytes().windows(stretch)).min_by_key(|window| {

@@ -1,4 +1,4 @@
-//! What each cause means: the table beside the closed list [`Cause`].
+//! What each cause means: the table for the closed list [`Cause`].
 
 use ringleader_model::{Category, Cause, Class, Impact};
 
@@ -7,34 +7,34 @@ use crate::tables::CAUSES;
 /// One cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Which.
+    /// The cause.
     pub cause: Cause,
     /// Heading of the list.
     pub section: &'static str,
     /// What the operator usually sees.
     pub category: Category,
-    /// What a supervisor does about it by default; None where the job goes on.
+    /// What a supervisor does about it by default; None if the job continues.
     pub class: Option<Class>,
     /// One line.
     pub meaning: &'static str,
-    /// How it shows in the evidence; empty where a rule says so.
+    /// How it shows in the evidence; empty if a rule explains that.
     pub shows: &'static str,
-    /// What looks like it; empty where a rule says so.
+    /// What resembles it; empty if a rule explains that.
     pub is_not: &'static str,
     /// What to do first.
     pub advice: &'static [Advice],
-    /// Source; empty where a rule says so.
+    /// Source; empty if a rule states it.
     pub source: &'static str,
 }
 
-/// Something to do.
+/// A recommended action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advice {
     /// One sentence.
     pub text: &'static str,
     /// Command or setting to type; may be empty.
     pub command: &'static str,
-    /// What it costs.
+    /// Its impact on the job.
     pub impact: Impact,
 }
 
@@ -43,12 +43,12 @@ pub fn all() -> &'static [Row] {
     CAUSES
 }
 
-/// What is known of a cause.
+/// The row of a cause.
 pub fn of(cause: Cause) -> &'static Row {
     &CAUSES[cause as usize]
 }
 
-/// The cause that people name by this id.
+/// The row of the cause with this id.
 pub fn get(id: &str) -> Option<&'static Row> {
     Cause::of_id(id).map(of)
 }
@@ -63,12 +63,12 @@ pub fn meaning(cause: Cause) -> &'static str {
     of(cause).meaning
 }
 
-/// What a supervisor does about a cause by default; None where the job goes on.
+/// What a supervisor does about a cause by default; None if the job continues.
 pub fn class(cause: Cause) -> Option<Class> {
     of(cause).class
 }
 
-/// Rows and variants are the same list in the same order.
+/// Rows and variants must be the same list in the same order.
 const _: () = {
     assert!(CAUSES.len() == Cause::ALL.len());
     let mut at = 0;

@@ -1,17 +1,17 @@
-//! The command that collects each kind of evidence: one table for reports, for what would decide, and for the help.
+//! The command that collects each kind of evidence: one table for reports, for undecided verdicts and for the help.
 
 use ringleader_model::SourceKind;
 
-/// What to type, or to set before the start; None for what nobody collects by hand.
+/// The command to run, or the variables to set before the start; None if this evidence is not collected by hand.
 pub fn command(kind: SourceKind) -> Option<&'static str> {
     Some(match kind {
-        // Without --nonblocking py-spy stops the process for milliseconds; a stuck rank does not mind.
+        // Without --nonblocking py-spy stops the process for milliseconds, which does not matter for a stuck rank.
         SourceKind::Stacks => "py-spy dump --pid <pid of each rank> --json",
         SourceKind::Ras => "ncclras -v -f json",
         SourceKind::Processes => "ps -eo pid,ppid,stat,wchan:32,pcpu,etime,args",
         SourceKind::NvidiaSmi => "nvidia-smi",
         SourceKind::KernelLog => "dmesg -T",
-        // Older PyTorch reads the second name.
+        // Older PyTorch releases read the second name.
         SourceKind::FlightRecorder => {
             "TORCH_FR_BUFFER_SIZE=20000 TORCH_NCCL_TRACE_BUFFER_SIZE=20000 TORCH_NCCL_DUMP_ON_TIMEOUT=1 torchrun …"
         }

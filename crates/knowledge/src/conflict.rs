@@ -1,41 +1,42 @@
 //! Settings that cancel each other.
 //!
-//! Source: the code that reads them, row by row in `data/conflicts.toml`.
+//! Source: the code that reads the settings; `data/conflicts.toml` names it in each row.
 
 use crate::tables::CONFLICTS;
 
-/// One pair of settings.
+/// A conflict between settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// Kebab-case.
     pub id: &'static str,
-    /// All of these hold.
+    /// Conditions that all must hold.
     pub with: &'static [Condition],
-    /// And one of these.
+    /// Conditions of which one must hold.
     pub and: &'static [Condition],
-    /// It makes the job slow or takes a guard away that was asked for; else it is merely without effect.
+    /// Whether it slows the job or removes a protection that was requested; otherwise a setting merely has no
+    /// effect.
     pub hurts: bool,
-    /// What happens.
+    /// The effect.
     pub means: &'static str,
-    /// What to do.
+    /// The recommended settings.
     pub instead: &'static str,
-    /// Where that is known from.
+    /// Source of the row.
     pub source: &'static str,
 }
 
-/// What a setting must be.
+/// A condition on one setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Condition {
-    /// Name.
+    /// Name of the setting.
     pub name: &'static str,
     /// Values; empty = any.
     pub values: &'static [&'static str],
-    /// The value is none of them.
+    /// Whether the value must be none of them.
     pub negated: bool,
 }
 
 impl Condition {
-    /// Whether this value is meant.
+    /// Whether a value meets the condition.
     pub fn holds(&self, value: &str) -> bool {
         self.values.is_empty() || self.values.iter().any(|v| v.eq_ignore_ascii_case(value)) != self.negated
     }
@@ -46,7 +47,8 @@ pub fn all() -> &'static [Conflict] {
     CONFLICTS
 }
 
-/// The rows that hold for these settings, each with the names that it is about. `get` gives a variable's value.
+/// The rows that hold for these settings, each with the names that it concerns. `get` returns a variable's
+/// value.
 pub fn found<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Vec<(&'static Conflict, Vec<&'static str>)> {
     let holds = |c: &&Condition| get(c.name).is_some_and(|value| c.holds(value.trim()));
     CONFLICTS

@@ -1,5 +1,5 @@
-//! CUDA errors as `cudaGetErrorString` words them: number, name, text. Source: the CUDA runtime reference, enum
-//! `cudaError`, and the strings that NCCL and torch print (`Cuda failure 700 '…'`, `CUDA error: …`).
+//! CUDA errors in the words of `cudaGetErrorString`: number, name, text. Source: the CUDA runtime reference,
+//! enum `cudaError`, and the strings that NCCL and torch print (`Cuda failure 700 '…'`, `CUDA error: …`).
 
 use ringleader_model::Cause;
 
@@ -10,17 +10,18 @@ use crate::tables::CUDA_ERRORS;
 pub struct CudaError {
     /// `cudaError` number.
     pub code: u16,
-    /// Name.
+    /// Name in the enum.
     pub name: &'static str,
-    /// Text.
+    /// Text of `cudaGetErrorString`.
     pub text: &'static str,
-    /// After it every later CUDA call of the process fails with the same error: only the first one tells.
+    /// Whether every later CUDA call of the process fails with the same error: then only the first one is
+    /// informative.
     pub sticky: bool,
     /// What it means in practice.
     pub meaning: &'static str,
-    /// Causes it may stand for, the likeliest first.
+    /// Causes that it may indicate, most likely first.
     pub causes: &'static [Cause],
-    /// What it is taken for and is not.
+    /// What it is commonly mistaken for.
     pub is_not: &'static str,
     /// Source.
     pub source: &'static str,
@@ -31,12 +32,12 @@ pub fn all() -> &'static [CudaError] {
     CUDA_ERRORS
 }
 
-/// By number.
+/// The error with this number.
 pub fn get(code: u16) -> Option<&'static CudaError> {
     CUDA_ERRORS.binary_search_by_key(&code, |e| e.code).ok().and_then(|at| CUDA_ERRORS.get(at))
 }
 
-/// The error that a text names: by its words in NCCL's or torch's frame around them, or by its name.
+/// The error that a text names: by its text within NCCL's or torch's wording, or by its name.
 pub fn in_text(text: &str) -> Option<&'static CudaError> {
     let framed =
         ["Cuda failure", "CUDA error", "CUDA failure", "CUDA driver error"].iter().any(|f| text.contains(f));

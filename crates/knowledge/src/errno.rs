@@ -1,4 +1,4 @@
-//! errno of Linux by number, name and text, and how programs write it.
+//! errno of Linux by number, name and text, and the spellings that programs use.
 //!
 //! Source: `include/uapi/asm-generic/errno.h` of Linux and `strerror` of glibc. Python writes `[Errno 111] Connection
 //! refused`, Rust `Connection refused (os error 111)`, C programs `: Connection refused`, `errno=111`, `errno 111` or
@@ -15,11 +15,11 @@ pub struct Errno {
     pub text: &'static str,
 }
 
-/// Frames in which a number is an errno.
+/// Prefixes after which a number is an errno.
 const FRAMES: &[&str] =
     &["[Errno ", "errno=", "errno = ", "errno: ", "errno:", "errno ", "(errno ", "os error "];
 
-/// Texts that are words of ordinary prose, too: they count at the end of a line or before a closing mark alone.
+/// Texts that also occur in ordinary prose: they count only at the end of a line or before a closing mark.
 const PROSE: &[&str] = &[
     "Success",
     "No data available",
@@ -42,17 +42,17 @@ pub fn get(number: u8) -> Option<&'static Errno> {
     ALL.binary_search_by_key(&number, |e| e.number).ok().and_then(|at| ALL.get(at))
 }
 
-/// The errno of this name.
+/// The errno with this name.
 pub fn named(name: &str) -> Option<&'static Errno> {
     ALL.iter().find(|e| e.name == name)
 }
 
-/// All of them, by number.
+/// All errnos, by number.
 pub fn all() -> &'static [Errno] {
     ALL
 }
 
-/// The errno that a line names, in whatever spelling: by a number in its frame, by name, or by text.
+/// The errno that a line contains, in any spelling: a number in one of its usual frames, a name, or a text.
 pub fn in_text(line: &str) -> Option<&'static Errno> {
     FRAMES.iter().find_map(|frame| by_number(line, frame)).or_else(|| by_name(line)).or_else(|| by_text(line))
 }
@@ -79,7 +79,7 @@ fn by_name(line: &str) -> Option<&'static Errno> {
         .find_map(named)
 }
 
-/// A text counts where a message would put it: after a colon, a dash, a quote or a bracket, or at the start.
+/// Finds a text where a message would have it: after a colon, a dash, a quote or a bracket, or at the start.
 fn by_text(line: &str) -> Option<&'static Errno> {
     ALL.iter().filter(|e| !PROSE.contains(&e.text)).find(|e| stands(line, e.text))
 }

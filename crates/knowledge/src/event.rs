@@ -1,38 +1,38 @@
-//! Lines that are recognised by their form: what the watchdog, the launcher, the store and gloo tell, and what is
-//! wrongly read into it.
+//! Lines that are recognised by their form: events of the watchdog, the launcher, the store and gloo, and common
+//! misreadings of them.
 //!
-//! Source: the programs that print them; see `data/events.toml`, row by row.
+//! Source: the programs that print them; `data/events.toml` names them in each row.
 
 use ringleader_model::Cause;
 
 use crate::tables::EVENTS;
 
-/// One form.
+/// A form of line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Kebab-case.
     pub id: &'static str,
     /// A few words.
     pub title: &'static str,
-    /// What it tells.
+    /// What it means.
     pub means: &'static str,
-    /// What it is taken for and is not.
+    /// What it is commonly mistaken for.
     pub is_not: &'static str,
-    /// Causes it may stand for, the likeliest first.
+    /// Causes that it may indicate, most likely first.
     pub causes: &'static [Cause],
-    /// Texts and names by which people ask for it, in lower case; a question that holds one, or is part of one, means
-    /// this row.
+    /// Texts and names by which people ask for it, in lower case; a question that contains one, or is part of one,
+    /// selects this row.
     pub asked: &'static [&'static str],
-    /// What to do, where it is not that of the first cause.
+    /// Recommended actions, if they differ from those of the first cause.
     pub advice: &'static [crate::cause::Advice],
-    /// Who prints it.
+    /// The program that prints it.
     pub source: &'static str,
 }
 
-/// Letters a question needs before it may be part of a longer text.
+/// Shortest question, in letters, that may be part of a longer text.
 const MIN_PART: usize = 10;
 
-/// Rows that people mean by `question`: one that holds a text of the row as whole words, or a good part of such a text.
+/// Rows that a question selects: it contains a text of the row as whole words, or is a long enough part of such a text.
 pub fn asked(question: &str) -> impl Iterator<Item = &'static Event> {
     let question = question.to_lowercase();
     EVENTS.iter().filter(move |event| {
@@ -42,7 +42,7 @@ pub fn asked(question: &str) -> impl Iterator<Item = &'static Event> {
     })
 }
 
-/// `text` holds `part`, not within a longer word or number.
+/// Whether `text` contains `part` as whole words.
 fn holds_words(text: &str, part: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric();
     text.match_indices(part).any(|(at, _)| {
@@ -58,7 +58,7 @@ pub fn all() -> &'static [Event] {
     EVENTS
 }
 
-/// By id.
+/// The row with this id.
 pub fn get(id: &str) -> Option<&'static Event> {
     EVENTS.iter().find(|e| e.id == id)
 }

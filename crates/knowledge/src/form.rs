@@ -1,9 +1,9 @@
-//! Whether a line speaks of failure by its form, whether or not a table knows it: levels of loggers, exceptions of any
-//! language, exit codes, signals, errno, words such as `failed`, `nan` as the value of a metric, results marked wrong,
-//! and how schedulers name the end of a task.
+//! Detects by its form that a line reports a failure, whether or not a table knows it: levels of loggers, exceptions
+//! of any language, exit codes, signals, errno, words such as `failed`, `nan` as the value of a metric, results marked
+//! wrong, and schedulers' names for the end of a task.
 //!
-//! Forms are wide: what looks like failure and is none (`0 errors`, `--error`, `error_feedback`, `error rate 0.03`) is
-//! kept out by form, too; what healthy jobs print all the same is for the harmless rows of [`crate::message`].
+//! The forms are broad. Text that resembles a failure (`0 errors`, `--error`, `error_feedback`, `error rate 0.03`) is
+//! excluded by form, too; failures that healthy jobs also print are the harmless rows of [`crate::message`].
 
 mod level;
 mod lists;
@@ -21,42 +21,42 @@ pub use template::template;
 use crate::errno::{self, Errno};
 use crate::signal::{self, Signal};
 
-/// A line longer than this is judged by its first bytes.
+/// Longer lines are judged by their first bytes.
 const MAX_LINE_BYTES: usize = 16 << 10;
 
-/// What a line that speaks of failure shows of it.
+/// The signs of failure in a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Form<'t> {
-    /// The level of its logger, if it names one.
+    /// The level of its logger, if stated.
     pub level: Option<Level>,
-    /// The name of an exception, or of what stands for one in its language.
+    /// The name of an exception, or of its equivalent in another language.
     pub exception: Option<&'t str>,
-    /// A code other than 0 with which something ended.
+    /// An exit code other than 0.
     pub exit: Option<i64>,
-    /// A signal that ended or met a process.
+    /// A signal that ended or hit a process.
     pub signal: Option<&'static Signal>,
-    /// An errno, in whatever spelling.
+    /// An errno, in any spelling.
     pub errno: Option<&'static Errno>,
-    /// A word that says so: `failed`, `refused`, `unable`.
+    /// A word of failure: `failed`, `refused`, `unable`.
     pub word: Option<&'t str>,
     /// The metric whose value is not a number; empty if it has no name.
     pub nan: Option<&'t str>,
     /// Words that mark a result as wrong.
     pub wrong: Option<&'t str>,
-    /// Words with which a launcher, scheduler or orchestrator says that a task ended or cannot begin.
+    /// Words of a launcher, scheduler or orchestrator for a task that ended or cannot start.
     pub ended: Option<&'t str>,
 }
 
-/// How much a form says.
+/// The strength of a form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Weight {
-    /// A word alone, or one in a line whose own level is less than an error.
+    /// A word alone, or a word in a line whose own level is below error.
     Weak,
-    /// A level of errors, an exception, an exit code, a signal, a wrong result, an end named by a launcher.
+    /// A level of error, an exception, an exit code, a signal, a wrong result, an end reported by a launcher.
     Strong,
 }
 
-/// What `line` shows of a failure; None if nothing in its form speaks of one.
+/// The signs of failure in `line`; None if there are none.
 pub fn of(line: &str) -> Option<Form<'_>> {
     let line = line.get(..line.floor_char_boundary(MAX_LINE_BYTES)).unwrap_or(line).trim_end();
     let (level, message) = level::split(line);
@@ -88,7 +88,7 @@ pub fn of(line: &str) -> Option<Form<'_>> {
     speaks.then_some(form)
 }
 
-/// Whether a line holds a needle: those that begin or end with the line, too.
+/// Whether a line contains a needle, including needles that begin or end with the line.
 fn wanted_alone(line: &str) -> bool {
     if wanted(line.as_bytes(), 0).is_some() {
         return true;
@@ -100,7 +100,7 @@ fn wanted_alone(line: &str) -> bool {
 }
 
 impl Form<'_> {
-    /// How much it says.
+    /// The strength of the form.
     pub fn weight(&self) -> Weight {
         let by_level = match self.level {
             Some(level) if level >= Level::Error => return Weight::Strong,
@@ -119,7 +119,7 @@ impl Form<'_> {
         }
     }
 
-    /// What the exit code means, if there is one.
+    /// The meaning of the exit code, if there is one.
     pub fn ended_by(&self) -> Option<signal::Exit> {
         self.exit.map(signal::exit)
     }

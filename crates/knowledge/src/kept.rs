@@ -1,10 +1,10 @@
-//! What of an environment is kept: the names that matter to a job of many GPUs, and the parts of a name that say that
-//! its value is nobody's business.
+//! Which environment variables are kept: names that matter to a multi-GPU job, and parts of names whose values are
+//! secret.
 //!
-//! Two readers share these lists and add what is theirs: `collect` reads whole environments of live processes and is
-//! stricter with values; `evidence` reads what somebody chose to save and is wider with names of schedulers.
+//! Two readers share these lists and extend them: `collect` reads whole environments of live processes and is
+//! stricter with values; `evidence` reads what somebody chose to save and accepts more names of schedulers.
 
-/// Families that matter, by their beginning.
+/// Prefixes of names that matter.
 pub const FAMILIES: &[&str] = &[
     "NCCL_",
     "TORCH_",
@@ -35,11 +35,11 @@ pub const NAMES: &[&str] = &[
     "TZ",
 ];
 
-/// Parts of a name that say that its value is nobody's business.
+/// Parts of names whose values are secret.
 pub const SECRETS: &[&str] =
     &["KEY", "TOKEN", "SECRET", "PASS", "CREDENTIAL", "JWT", "COOKIE", "AUTH", "CERT", "PRIVATE"];
 
-/// Whether a variable of this name is one of the field's.
+/// Whether a variable of this name matters.
 pub fn matters(name: &str) -> bool {
     NAMES.contains(&name) || FAMILIES.iter().any(|family| name.starts_with(family))
 }

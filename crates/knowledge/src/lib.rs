@@ -1,9 +1,10 @@
-//! What experts know, as tables: compiled in from TOML (`data/`), each row with its source.
+//! Expert knowledge as tables: compiled in from TOML (`data/`), each row with its source.
 //!
-//! The tables are static Rust made by `build.rs`, so that nothing is parsed when the program runs.
+//! `build.rs` generates static Rust from them, so the program parses nothing when it runs.
 
 mod blind;
 pub mod cause;
+pub mod claim;
 pub mod collecting;
 pub mod conflict;
 pub mod cuda_error;

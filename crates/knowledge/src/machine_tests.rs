@@ -1,4 +1,4 @@
-//! Laws of the tables of Xids and SXids, and what known lines decode to.
+//! Laws of the tables of Xids and SXids, and the decoding of known lines.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ fn every_xid_is_complete_cited_and_unique() {
         assert!(!x.mnemonic.is_empty() && !x.name.is_empty() && !x.meaning.is_empty(), "{x:?}");
         assert!(!x.cite.is_empty() && x.cite.iter().all(|c| c.len() > 10), "{x:?}");
         assert_eq!(xid::get(x.code), Some(x));
-        // Words that follow from one another.
+        // Words that imply one another.
         let decode =
             [x.severity == Grade::Decode, x.kills_job == Kills::Decode, x.exclude_node == Exclude::Decode];
         if x.kills_job == Kills::Decode {

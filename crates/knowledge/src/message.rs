@@ -1,11 +1,11 @@
-//! The field's messages: what programs print when something fails, and what of it is harmless.
+//! The field's messages: what programs print on failure, including harmless messages.
 //!
-//! One table, one classifier: `explain` and `diagnose` know the same rows. A row is a pattern (literal text with typed
-//! holes), who prints it and since when, what it says and of whom, and the causes it may stand for. The rows stand in
-//! `data/messages/*.toml`; `build.rs` pools their texts and chooses for each row the stretch by which it is found, so
-//! that nothing is built when the program starts.
+//! There is one table and one classifier, so `explain` and `diagnose` know the same rows. A row has a pattern (literal
+//! text with typed holes), the program that prints it and since when, its meaning, whom it is about, and the causes
+//! that it may indicate. The rows are in `data/messages/*.toml`; `build.rs` pools their texts and chooses the stretch
+//! that finds each row, so nothing is built when the program starts.
 //!
-//! The table judges single lines: whether a line is cause or consequence in a job, rules decide.
+//! The table judges single lines. Rules decide whether a line is cause or consequence in a job.
 
 pub(crate) mod hash;
 pub(crate) mod holes;
@@ -22,17 +22,17 @@ pub use scan::{Candidates, wanted, wanted_blind};
 use crate::tables::{MESSAGE_LISTS, MESSAGE_PARTS, MESSAGE_ROWS, MESSAGE_STARTS, MESSAGE_TEXT};
 use pattern::Part;
 
-/// A line longer than this is classified by its first bytes.
+/// Longer lines are classified by their first bytes.
 pub const MAX_LINE_BYTES: usize = 64 << 10;
 
-/// A part of a pattern with this bit is a hole.
+/// Bit of a part of a pattern that is a hole.
 const HOLE_BIT: u32 = 1 << 31;
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Row(u16);
 
-/// How far a message reaches.
+/// How much a message says about the cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// Healthy jobs print it, too.
@@ -45,20 +45,20 @@ pub enum Role {
     States,
 }
 
-/// Of whom a message speaks.
+/// Whom a message is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum About {
-    /// Of nobody: a fact beside the job.
+    /// Nobody: a fact unrelated to the job.
     Nobody,
-    /// Of who prints it.
+    /// The process that prints it.
     Speaker,
-    /// Of the rank, host or process that it names.
+    /// The rank, host or process that it names.
     Named,
-    /// Of the job or a group as a whole.
+    /// The job or a group as a whole.
     Group,
 }
 
-/// What a hole of a pattern holds.
+/// What a hole of a pattern contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Hole {
     /// A rank of the job.
@@ -77,7 +77,7 @@ pub enum Hole {
     Pid,
     /// A GPU of a node.
     Gpu,
-    /// A code: of an exit, of a library.
+    /// A code: of an exit or of a library.
     Code,
     /// A signal, by number or name.
     Signal,
@@ -91,7 +91,7 @@ pub enum Hole {
     Seconds,
     /// A span of time in milliseconds.
     Milliseconds,
-    /// An operation's number in its group.
+    /// The sequence number of an operation in its group.
     Seq,
     /// A training step.
     Step,
@@ -99,16 +99,16 @@ pub enum Hole {
     Op,
     /// A process group.
     Group,
-    /// A task of a launcher, by its own name.
+    /// A launcher's task, by the launcher's name for it.
     Task,
     /// Something else.
     Other,
 }
 
-/// One hole that a line fills.
+/// The text of one hole in a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capture<'t> {
-    /// What it holds.
+    /// What it contains.
     pub hole: Hole,
     /// Its name in the pattern.
     pub name: &'static str,
@@ -116,14 +116,14 @@ pub struct Capture<'t> {
     pub text: &'t str,
 }
 
-/// A row that a line was printed from.
+/// A row that matches a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match<'t> {
-    /// Which.
+    /// The row.
     pub row: Row,
     /// The bytes of the line that the pattern covers.
     pub at: Range<usize>,
-    /// What fills its holes, in their order.
+    /// The texts of its holes, in order.
     pub captures: Vec<Capture<'t>>,
 }
 
@@ -132,14 +132,14 @@ pub fn all() -> impl ExactSizeIterator<Item = Row> {
     (0..MESSAGE_ROWS.len()).map(|number| Row(number as u16))
 }
 
-/// The row of this id.
+/// The row with this id.
 pub fn get(id: &str) -> Option<Row> {
     let at = MESSAGE_ROWS.partition_point(|row| string(row[0]) < id);
     let row = Row(at as u16);
     (at < MESSAGE_ROWS.len() && row.id() == id).then_some(row)
 }
 
-/// Appends all rows that `line` was printed from, the one with most literal text first.
+/// Appends all rows that match `line`, the one with most literal text first.
 pub fn classify<'t>(line: &'t str, out: &mut Vec<Match<'t>>) {
     let line = line.get(..line.floor_char_boundary(MAX_LINE_BYTES)).unwrap_or(line);
     let mut candidates = Candidates::default();
@@ -167,7 +167,7 @@ pub fn classify<'t>(line: &'t str, out: &mut Vec<Match<'t>>) {
     }
 }
 
-/// The row that says most of `line`: the one with most literal text.
+/// The matching row with most literal text.
 pub fn best(line: &str) -> Option<Match<'_>> {
     let mut found = Vec::new();
     classify(line, &mut found);
@@ -184,7 +184,7 @@ impl Row {
         string(self.data()[0])
     }
 
-    /// One sentence: what it says.
+    /// Its meaning, in one sentence.
     pub fn says(self) -> &'static str {
         string(self.data()[1])
     }
@@ -194,12 +194,12 @@ impl Row {
         string(self.data()[2])
     }
 
-    /// Where that is known from: repository and path, or a manual.
+    /// Its source: repository and path, or a manual.
     pub fn source(self) -> &'static str {
         string(self.data()[3])
     }
 
-    /// The cause, if this line alone decides; else empty.
+    /// The cause, if this line alone decides it; otherwise empty.
     pub fn cause(self) -> &'static str {
         string(self.data()[4])
     }
@@ -209,22 +209,22 @@ impl Row {
         string(self.data()[5])
     }
 
-    /// What it is taken for and is not; may be empty.
+    /// What it is commonly mistaken for; may be empty.
     pub fn is_not(self) -> &'static str {
         string(self.data()[6])
     }
 
-    /// First version with it, if known.
+    /// First version that prints it, if known.
     pub fn since(self) -> &'static str {
         string(self.data()[7])
     }
 
-    /// Last version with it, if known.
+    /// Last version that prints it, if known.
     pub fn until(self) -> &'static str {
         string(self.data()[8])
     }
 
-    /// How far it reaches.
+    /// How much it says about the cause.
     pub fn role(self) -> Role {
         match self.data()[11] & 3 {
             0 => Role::Harmless,
@@ -234,7 +234,7 @@ impl Row {
         }
     }
 
-    /// Of whom it speaks.
+    /// Whom it is about.
     pub fn about(self) -> About {
         match self.data()[11] >> 2 & 3 {
             0 => About::Nobody,
@@ -244,7 +244,7 @@ impl Row {
         }
     }
 
-    /// What the operator sees; `Category::None` for harmless rows and echoes of anything.
+    /// The symptom that the operator sees; `Category::None` for harmless rows and for echoes of any failure.
     pub fn category(self) -> Category {
         match self.data()[11] >> 4 & 15 {
             1 => Category::Hang,
@@ -257,12 +257,12 @@ impl Row {
         }
     }
 
-    /// Causes it may stand for, the likeliest first.
+    /// Causes that it may indicate, most likely first.
     pub fn candidates(self) -> impl Iterator<Item = &'static str> {
         strings(self.data()[12])
     }
 
-    /// Lines as they are printed; a line feed stands between lines of one message.
+    /// Sample lines; line feeds separate the lines of one message.
     pub fn examples(self) -> impl Iterator<Item = &'static str> {
         strings(self.data()[15])
     }
@@ -278,7 +278,7 @@ impl Row {
         self.parts().map(part).collect()
     }
 
-    /// Bytes of literal text: the more, the narrower.
+    /// Bytes of literal text: the more, the narrower the row.
     pub fn literal_bytes(self) -> u32 {
         self.data()[16]
     }
@@ -295,7 +295,7 @@ impl Row {
         })
     }
 
-    /// Whether what the row asks of its surroundings holds.
+    /// Whether the line meets the row's conditions on the surrounding text.
     fn stands(self, line: &str, at: &Range<usize>) -> bool {
         let data = self.data();
         let (head, tail) = (line.get(..at.start).unwrap_or_default(), line.get(at.end..).unwrap_or_default());
@@ -336,17 +336,17 @@ impl Hole {
 }
 
 impl<'t> Match<'t> {
-    /// What fills the first hole of this kind.
+    /// The text of the first hole of this kind.
     pub fn of(&self, hole: Hole) -> Option<&'t str> {
         self.captures.iter().find(|c| c.hole == hole).map(|c| c.text)
     }
 
-    /// What fills the first hole of this kind, as a number.
+    /// The text of the first hole of this kind, as a number.
     pub fn number(&self, hole: Hole) -> Option<i64> {
         self.of(hole)?.trim_start_matches('+').parse().ok()
     }
 
-    /// The ranks that the line names: those of `{rank}` and of `{ranks}`, in ascending order, at most `limit`.
+    /// The ranks that the line names, those of `{rank}` and `{ranks}`, in ascending order, at most `limit`.
     pub fn ranks(&self, limit: usize) -> Vec<u32> {
         let mut ranks = Vec::new();
         for capture in self.captures.iter().filter(|c| matches!(c.hole, Hole::Rank | Hole::Ranks)) {
@@ -359,7 +359,7 @@ impl<'t> Match<'t> {
     }
 }
 
-/// Numbers of a list such as `[0, 2, 5-7]`.
+/// The numbers of a list such as `[0, 2, 5-7]`.
 fn spans(text: &str, limit: usize, out: &mut Vec<u32>) {
     for item in text.split(|c: char| !c.is_ascii_digit() && c != '-') {
         let (first, last) = item.split_once('-').unwrap_or((item, item));
@@ -369,7 +369,7 @@ fn spans(text: &str, limit: usize, out: &mut Vec<u32>) {
     }
 }
 
-/// Whether nothing but the head of a log line stands before: a message begins here.
+/// Whether only the head of a log line precedes: a message begins here.
 fn begins_message(head: &str) -> bool {
     head.trim_end()
         .chars()

@@ -1,4 +1,4 @@
-//! Every WARN text of NCCL 2.14.3 to 2.30.7: which row of the table a message is, and what that means.
+//! Every WARN text of NCCL 2.14.3 to 2.30.7: finds the row of a message, and its meaning.
 //!
 //! Source: the `WARN(` calls under `src/` of NVIDIA/nccl at each release tag; see `data/nccl_warn.toml`.
 
@@ -13,32 +13,32 @@ use crate::version::NcclVersion;
 pub struct WarnText {
     /// The format itself.
     pub format: &'static str,
-    /// Its literal pieces; a value stands between each two.
+    /// Its literal pieces, with a value between each two.
     pub pieces: &'static [&'static str],
-    /// Group of the meaning: see [`Group`].
+    /// Id of its [`Group`].
     pub group: &'static str,
     /// Result codes that follow it; empty if it is only logged or the caller decides.
     pub results: &'static [u8],
     /// First release with exactly this text.
     pub since: NcclVersion,
-    /// The text was already there in `since`, the oldest release looked at.
+    /// Whether `since` is the oldest release examined, so that the text may be older.
     pub since_or_before: bool,
-    /// Last release with it; None = still there in 2.30.7.
+    /// Last release with it; None if 2.30.7 still has it.
     pub until: Option<NcclVersion>,
     /// Source file below `src/`.
     pub file: &'static str,
 }
 
-/// What a group of texts means.
+/// The meaning of a group of texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group {
     /// One word, as in the table.
     pub id: &'static str,
-    /// What it says about the job.
+    /// What it means for the job.
     pub meaning: &'static str,
     /// What to do.
     pub action: &'static str,
-    /// Causes it may stand for, the likeliest first; empty where it only echoes.
+    /// Causes that it may indicate, most likely first; empty if it is only an echo.
     pub causes: &'static [Cause],
 }
 
@@ -52,8 +52,8 @@ pub fn groups() -> &'static [Group] {
     GROUPS
 }
 
-/// The row that a message (text after `NCCL WARN `, or after torch's `Last error:`) was printed from: of several the
-/// one with most literal text, then the newest.
+/// The row that a message (the text after `NCCL WARN `, or after torch's `Last error:`) was printed from: if several
+/// match, the one with most literal text, then the newest.
 pub fn find(message: &str) -> Option<&'static WarnText> {
     let by_prefix = message.as_bytes().get(..PREFIX_BYTES).map_or(&[][..], |head| {
         let key = |row: &WarnText| row.pieces.first().map_or(&b""[..], |p| p.as_bytes());
@@ -73,8 +73,8 @@ pub fn find(message: &str) -> Option<&'static WarnText> {
 }
 
 impl WarnText {
-    /// How many literal bytes of the format the message holds, in order; None if it was not printed from it. Text
-    /// after the last piece is allowed: readers may have joined a suffix.
+    /// Number of literal bytes of the format that the message contains in order; None if it does not match. Text
+    /// after the last piece is allowed: readers may have appended a suffix.
     fn literals_in(&self, message: &str) -> Option<usize> {
         let (first, others) = self.pieces.split_first()?;
         let mut rest = message.strip_prefix(first)?;
@@ -97,7 +97,7 @@ impl WarnText {
         (self.since_or_before || version >= self.since) && self.until.is_none_or(|until| version <= until)
     }
 
-    /// Causes it may stand for: what is known of this very text, else what its group may stand for.
+    /// Causes that it may indicate: those of this text if known, otherwise those of its group.
     pub fn causes(&self) -> Vec<Cause> {
         match saying::of(self.format, self.file, true) {
             Some(known) => known.cause.into_iter().collect(),
@@ -105,7 +105,7 @@ impl WarnText {
         }
     }
 
-    /// One sentence: what is known of this very text, else of its group.
+    /// The meaning in one sentence: of this text if known, otherwise of its group.
     pub fn meaning(&self) -> &'static str {
         saying::of(self.format, self.file, true)
             .map(|s| s.means)

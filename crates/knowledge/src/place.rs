@@ -1,32 +1,33 @@
-//! What a rank does outside of any collective, told by a frame of its stack or by the kernel's function it sleeps in.
+//! What a rank does outside of collectives, derived from a frame of its stack or the kernel function that it sleeps
+//! in.
 
 use crate::tables::PLACES;
 
-/// What a rank may do.
+/// An activity of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// `data-loader`, `compilation`, ...
     pub id: &'static str,
-    /// For people: `in the data loader`.
+    /// Its wording: `in the data loader`.
     pub text: &'static str,
     /// Function and file of frames that show it.
     pub frames: &'static [(&'static str, &'static str)],
-    /// Functions of the kernel that show it.
+    /// Kernel functions that show it.
     pub waits: &'static [&'static str],
-    /// Parts of names of functions that work on files: not enough to say that a rank does this, and enough to look at the
+    /// Parts of names of functions that access files: not enough to show this activity, but enough to examine the
     /// storage below it.
     pub file_work: &'static [&'static str],
-    /// Where the names are known from.
+    /// Source of the names.
     pub source: &'static str,
 }
 
-/// All, what says most first.
+/// All activities, most specific first.
 pub fn all() -> &'static [Place] {
     PLACES
 }
 
-/// What a stack shows, and the index of the frame that shows it. Frames are function and file, the innermost first; the file
-/// of a native one may be empty.
+/// The activity that a stack shows, and the index of the frame that shows it. Frames are function and file, innermost
+/// first; the file of a native frame may be empty.
 pub fn of_stack(frames: &[(&str, &str)]) -> Option<(&'static Place, usize)> {
     PLACES.iter().find_map(|place| {
         let at = frames.iter().position(|(function, file)| place.is_frame(function, file))?;
@@ -34,19 +35,20 @@ pub fn of_stack(frames: &[(&str, &str)]) -> Option<(&'static Place, usize)> {
     })
 }
 
-/// What a function of the kernel shows (`/proc/PID/wchan`).
+/// The activity that a kernel function shows (`/proc/PID/wchan`).
 pub fn of_wait(wchan: &str) -> Option<&'static Place> {
     PLACES.iter().find(|place| place.waits.iter().any(|pattern| is_name(pattern, wchan)))
 }
 
-/// Functions of Python, torch and its loaders that read or write files, or wait for those that do, by a part of their name.
+/// Whether a function of Python, torch or its loaders reads or writes files, or waits for that, by a part of its
+/// name.
 pub fn is_file_work(function: &str) -> bool {
     let name = function.to_ascii_lowercase();
     PLACES.iter().any(|place| place.file_work.iter().any(|part| name.contains(part)))
 }
 
 impl Place {
-    /// Whether a frame shows it.
+    /// Whether a frame shows this activity.
     pub fn is_frame(&self, function: &str, file: &str) -> bool {
         self.frames.iter().any(|(name, path)| is_name(name, function) && is_path(path, file))
     }
@@ -103,9 +105,9 @@ mod tests {
 
     #[test]
     fn what_only_looks_like_it() {
-        // Computes activations again.
+        // This recomputes activations.
         assert_eq!(id(&[("checkpoint", "/opt/site-packages/torch/utils/checkpoint.py")]), None);
-        // Runs what was compiled long ago.
+        // This runs code that was compiled earlier.
         assert_eq!(id(&[("_fn", "/opt/site-packages/torch/_dynamo/eval_frame.py")]), None);
         assert_eq!(id(&[("wait", "/srv/mythreading.py")]), None);
     }
@@ -114,7 +116,7 @@ mod tests {
     fn the_kernel_tells_too() {
         let id = |wchan| of_wait(wchan).map(|p| p.id);
         assert_eq!(id("rpc_wait_bit_killable"), Some("storage"));
-        // A lock, a queue, or a wait for CUDA: it does not say which.
+        // A lock, a queue, or a wait for CUDA: the name does not distinguish them.
         assert_eq!(id("futex_wait_queue"), Some("futex"));
         assert_eq!(id("flock_lock_inode_wait"), Some("lock"));
         assert_eq!(id("nv_wait_for_gpu"), Some("driver"));

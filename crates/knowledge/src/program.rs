@@ -1,43 +1,43 @@
-//! Programs by the names under which kernels, process lists and command lines show them.
+//! Programs by the names that kernels, process lists and command lines show.
 
 use crate::place::is_name;
 use crate::tables::PROGRAMS;
 
-/// What a program has to do with a job.
+/// The role of a program in a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Does {
     /// It may be a rank or a helper of one.
     Trains,
     /// It starts ranks.
     Launches,
-    /// It uses a GPU beside a job.
+    /// It uses a GPU but is not part of a job.
     Beside,
 }
 
-/// Programs that do the same.
+/// Programs with the same role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Programs {
-    /// What they do.
+    /// Their role.
     pub does: Does,
     /// Patterns of the names of processes and threads.
     pub names: &'static [&'static str],
     /// Parts of command lines; `^` stands for the beginning.
     pub commands: &'static [&'static str],
-    /// Where the names are known from.
+    /// Source of the names.
     pub source: &'static str,
 }
 
-/// Whether a process or thread of this name may be of a job: a rank or its helper. Case does not count.
+/// Whether a process or thread with this name may belong to a job: a rank or its helper. Case is ignored.
 pub fn trains(name: &str) -> bool {
     is_named(Does::Trains, &name.to_ascii_lowercase())
 }
 
-/// Whether a process of this name starts ranks.
+/// Whether a process with this name starts ranks.
 pub fn launches(name: &str) -> bool {
     is_named(Does::Launches, name)
 }
 
-/// Whether a process of this name uses a GPU beside a job.
+/// Whether a process with this name uses a GPU without being part of a job.
 pub fn is_beside(name: &str) -> bool {
     is_named(Does::Beside, name)
 }

@@ -1,4 +1,4 @@
-//! What shows in ordinary output that a job makes progress, or that it ended as it should.
+//! Signs in ordinary output that a job makes progress, or that it ended successfully.
 //!
 //! ```text
 //! [rank3]: [2026-11-20 10:00:01,532] [INFO] [train.py:120] step 812 loss 2.31 lr 3.0e-4
@@ -13,19 +13,19 @@ use aho_corasick::AhoCorasick;
 
 use crate::blind::blind;
 
-/// What a line shows.
+/// A sign of progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
     /// A step, epoch or bar, by its number.
     Step(u64),
-    /// The job says that it is done.
+    /// The job reports that it is done.
     Done,
 }
 
 /// Words before the number of a step.
 const COUNTERS: &[&str] =
     &["global_step", "step", "iteration", "iter", "epoch", "batch", "update", "round", "generation"];
-/// Words that make a line with a number one of a training loop.
+/// Words that make a line with a number part of a training loop.
 const METRICS: &[&str] = &[
     "loss",
     "it/s",
@@ -53,7 +53,7 @@ const METRICS: &[&str] = &[
     "seconds",
     "sec",
 ];
-/// Words with which programs say that they ended as they should.
+/// Words of programs that ended successfully.
 const DONE: &[&str] = &[
     "training completed",
     "training complete",
@@ -76,10 +76,10 @@ const DONE: &[&str] = &[
     "process group destroyed",
     "training succeeded",
 ];
-/// What makes such words speak of a failure after all.
+/// Words that turn such text into a failure.
 const NOT_DONE: &[&str] = &["not ", "fail", "error", "before ", "until ", "if ", "when ", "0 succeeded"];
 
-/// Whether a line may show progress: cheap, for every line of a source.
+/// Whether a line may show progress: a cheap test for every line of a source.
 #[inline]
 pub fn may_show(line: &[u8]) -> bool {
     line.iter().any(u8::is_ascii_digit) || line.len() >= 8 && line.len() < 400
@@ -88,7 +88,7 @@ pub fn may_show(line: &[u8]) -> bool {
 /// Most counters of a line that a plan follows.
 const MAX_FIELDS: usize = 12;
 
-/// Where a line's step stands: what [`of`] finds in every line that is the same but for its digits.
+/// Where a line's step is: what [`of`] finds in every line that differs from this one in its digits only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Digits of a bar's count.
@@ -118,8 +118,8 @@ impl Digits {
 }
 
 impl Plan {
-    /// The plan for all lines that are `line` but for their digits; None where they differ in more than the number, so
-    /// that each must be looked at by itself.
+    /// The plan for all lines that differ from `line` in their digits only; None if each of them must be looked at by
+    /// itself.
     pub fn of(line: &str) -> Option<Self> {
         let lower = line.to_ascii_lowercase();
         // Some of those words hold digits.
@@ -157,19 +157,19 @@ impl Plan {
     }
 }
 
-/// Whether `word` stands in `text`, whatever the digits of both are.
+/// Whether `text` contains `word`, whatever the digits of both are.
 fn stands_blind(text: &[u8], word: &[u8]) -> bool {
     let is = |(a, b): (&u8, &u8)| blind(*a) == blind(*b);
     text.windows(word.len()).any(|window| window.iter().zip(word).all(is))
 }
 
-/// What a line holds that shows anything.
+/// Words without which a line shows nothing.
 static GATE: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
     let words = METRICS.iter().chain(DONE).chain(&["%|"]);
     AhoCorasick::builder().ascii_case_insensitive(true).build(words).ok()
 });
 
-/// What `line` shows, if anything.
+/// The sign in `line`, if there is one.
 pub fn of(line: &str) -> Option<Sign> {
     if GATE.as_ref().is_some_and(|gate| !gate.is_match(line)) {
         return None;
@@ -187,7 +187,7 @@ pub fn of(line: &str) -> Option<Sign> {
 /// `45%|████▌     | 450/1000 [05:12<06:22,  1.44it/s]`: the last bar of a line.
 fn bar(line: &str) -> Option<u64> {
     let n = number(bar_count(line)?)?;
-    // A bar that has not begun is no progress.
+    // A bar at zero is no progress.
     (n > 0).then_some(n)
 }
 
@@ -257,7 +257,7 @@ fn number(text: &str) -> Option<u64> {
     text.get(..n)?.parse().ok()
 }
 
-/// Whether `word` stands in `line` with no letter before or behind it.
+/// Whether `line` contains `word` without a letter before or after it.
 fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line.get(..at).and_then(|b| b.chars().next_back());

@@ -1,6 +1,7 @@
-//! What links carry, and what bus bandwidth nodes reach. GB = 1e9 bytes.
+//! Rates of links, and the bus bandwidth that nodes reach. GB = 1e9 bytes.
 //!
-//! Source: data sheets and standards for rates, public measurements for bandwidths; see `data/rates.toml`, row by row.
+//! Source: data sheets and standards for rates, public measurements for bandwidths; `data/rates.toml` names them in
+//! each row.
 
 use crate::tables::{BANDWIDTHS, FACTORS, LINKS};
 
@@ -11,30 +12,30 @@ pub struct Link {
     pub family: &'static str,
     /// `NVLink 4`, `PCIe 5 x16`, `NDR`, `100GbE`.
     pub name: &'static str,
-    /// Further names, as in sysfs.
+    /// Other names, as in sysfs.
     pub aliases: &'static [&'static str],
-    /// Where it is found, or what it is made of; may be empty.
+    /// Where it is found, or what it consists of; may be empty.
     pub of: &'static str,
-    /// One direction, GB/s. Both directions together are double, and what data sheets of NVLink state.
+    /// One direction, GB/s. NVLink data sheets state the sum of both directions, which is double.
     pub one_way_gb_s: f64,
-    /// What tools reach in one direction at best, GB/s, if a source says so.
+    /// The best that tools reach in one direction, GB/s, if a source states it.
     pub reached_gb_s: Option<f64>,
     /// Sources.
     pub cite: &'static [&'static str],
 }
 
-/// Bus bandwidth that a node was measured to reach.
+/// Bus bandwidth measured on a kind of node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bandwidth {
-    /// GPUs and how they are joined.
+    /// The GPUs and their interconnect.
     pub node: &'static str,
     /// nccl-tests' name of the operation.
     pub operation: &'static str,
-    /// `ring`, `NVLS`, or `default`: whatever NCCL chooses.
+    /// `ring`, `NVLS`, or `default`: NCCL's own choice.
     pub way: &'static str,
-    /// Least, GB/s.
+    /// Lowest, GB/s.
     pub low_gb_s: f64,
-    /// Best, GB/s.
+    /// Highest, GB/s.
     pub high_gb_s: f64,
     /// Size of messages; empty = 4 GiB and more.
     pub at: &'static str,
@@ -42,14 +43,14 @@ pub struct Bandwidth {
     pub cite: &'static [&'static str],
 }
 
-/// How nccl-tests turns algorithm bandwidth into bus bandwidth.
+/// How nccl-tests converts algorithm bandwidth to bus bandwidth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Factor {
     /// Operation.
     pub operation: &'static str,
-    /// What counts as its size.
+    /// What counts as the size.
     pub counted: &'static str,
-    /// busbw / algbw, with n = ranks.
+    /// busbw / algbw, with n = number of ranks.
     pub formula: &'static str,
     /// Sources.
     pub cite: &'static [&'static str],
@@ -60,7 +61,7 @@ pub fn links() -> &'static [Link] {
     LINKS
 }
 
-/// A link by one of its names, whatever the case.
+/// The link with this name, ignoring case.
 pub fn link(name: &str) -> Option<&'static Link> {
     LINKS.iter().find(|l| l.has_name(name))
 }
@@ -76,7 +77,7 @@ pub fn factors() -> &'static [Factor] {
 }
 
 impl Link {
-    /// Whether this is one of its names, whatever the case.
+    /// Whether this is one of its names, ignoring case.
     pub fn has_name(&self, name: &str) -> bool {
         std::iter::once(&self.name).chain(self.aliases).any(|own| own.eq_ignore_ascii_case(name))
     }

@@ -1,5 +1,4 @@
-//! Words that the tables of the machine's own codes (Xid, SXid) share: what a code is, whether it ends a job, and what
-//! to do about it.
+//! Words that the tables of Xids and SXids share: the class of a code, whether it ends a job, and what to do about it.
 
 macro_rules! words {
     ($(#[$doc:meta])* $type:ident { $($(#[$variant_doc:meta])* $variant:ident => $name:literal),+ $(,)? }) => {
@@ -9,7 +8,7 @@ macro_rules! words {
             $($(#[$variant_doc])* $variant),+
         }
         impl $type {
-            /// As the table spells it.
+            /// Its spelling in the table.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name),+ }
             }
@@ -26,25 +25,25 @@ words!(
         Driver => "driver",
         /// The program.
         Application => "application",
-        /// What stands between GPUs and host: PCIe, NVLink, switches.
+        /// The connection between GPUs and host: PCIe, NVLink, switches.
         Fabric => "system/fabric",
         /// Power or heat.
         Power => "thermal/power",
-        /// Nothing is wrong by itself.
+        /// It is not a fault by itself.
         Informational => "informational",
     }
 );
 
 words!(
-    /// How bad a code is for the machine.
+    /// The severity of a code for the machine.
     Grade {
         /// Worth knowing.
         Info => "info",
-        /// A trend, or a loss that nothing feels yet.
+        /// A trend, or a loss without an effect yet.
         Warning => "warning",
         /// Work was lost.
         Error => "error",
-        /// The device needs help before it works again.
+        /// The device needs intervention before it works again.
         Critical => "critical",
         /// The device is gone.
         Fatal => "fatal",
@@ -54,7 +53,7 @@ words!(
 );
 
 words!(
-    /// What to do.
+    /// The recommended action.
     Move {
         /// Nothing.
         Ignore => "ignore",
@@ -68,7 +67,7 @@ words!(
         Diagnose => "drain_and_field_diagnose",
         /// Ask the vendor.
         ContactSupport => "contact_support",
-        /// Look at links, switches and the fabric manager.
+        /// Check links, switches and the fabric manager.
         CheckFabric => "check_fabric",
         /// Update driver or firmware.
         UpdateDriver => "update_driver",
@@ -76,7 +75,7 @@ words!(
 );
 
 impl Move {
-    /// The move as an instruction.
+    /// The action as an instruction.
     pub fn sentence(self) -> &'static str {
         match self {
             Self::Ignore => "nothing to do about the machine",
@@ -92,7 +91,7 @@ impl Move {
 }
 
 words!(
-    /// Whether a job on the device dies of it.
+    /// Whether a code ends a job on the device.
     Kills {
         /// It does.
         Yes => "yes",
@@ -108,15 +107,15 @@ words!(
 );
 
 words!(
-    /// Whether the node must leave.
+    /// Whether the node must be excluded.
     Exclude {
         /// It stays.
         No => "no",
-        /// It leaves when the code comes again.
+        /// Exclude it if the code recurs.
         IfRepeated => "if_repeated",
-        /// The GPU is unusable until it was reset.
+        /// The GPU is unusable until it is reset.
         UntilReset => "until_reset",
-        /// It leaves now.
+        /// Exclude it now.
         Yes => "yes",
         /// Depends on the sub-code.
         Decode => "decode",

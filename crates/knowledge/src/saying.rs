@@ -1,7 +1,7 @@
-//! Texts that settle or suggest a cause, whoever prints them: NCCL, CUDA, torch, Python, gloo, a launcher.
+//! Texts that state or suggest a cause, from any program: NCCL, CUDA, torch, Python, gloo, a launcher.
 //!
-//! The table is ordered: the first row that fits a text is its meaning, so narrow rows stand above wide ones. It is
-//! the one place that says which texts are consequences or harmless, so that no two rules differ about it.
+//! The table is ordered: the first row that matches a text gives its meaning, so narrow rows precede wide ones. It
+//! is the only place that decides which texts are consequences or harmless, so no two rules disagree about it.
 
 use ringleader_model::Cause;
 
@@ -10,32 +10,32 @@ use crate::tables::SAYINGS;
 /// One row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Saying {
-    /// What it names; None for echoes and harmless texts, and for them alone.
+    /// The cause that it names; None for echoes and harmless texts, and only for them.
     pub cause: Option<Cause>,
-    /// How far it reaches.
+    /// How much it says about the cause.
     pub role: Role,
-    /// Whose text it is.
+    /// The programs that print it.
     pub by: By,
-    /// One of these must occur (if any are given).
+    /// Texts of which one must occur (if there are any).
     pub any: &'static [&'static str],
-    /// All of these must occur.
+    /// Texts that must all occur.
     pub all: &'static [&'static str],
-    /// None of these may occur.
+    /// Texts of which none may occur.
     pub none: &'static [&'static str],
-    /// The source file that prints it begins with one of these (if any are given); NCCL only.
+    /// Prefixes of which the source file that prints it must have one (if there are any); NCCL only.
     pub file: &'static [&'static str],
-    /// One sentence: what it means.
+    /// Its meaning, in one sentence.
     pub means: &'static str,
-    /// Where that is known from.
+    /// Source of the row.
     pub cite: &'static str,
 }
 
-/// How far a text reaches.
+/// How much a text says about the cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// Harmless.
     Benign,
-    /// A consequence of something else: names no cause.
+    /// A consequence of something else: it names no cause.
     Echo,
     /// Usually this cause, but others print it too.
     Suggests,
@@ -43,14 +43,14 @@ pub enum Role {
     States,
 }
 
-/// Who prints a text.
+/// The programs that print a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// Anybody.
+    /// Any program.
     Any,
     /// NCCL itself (its log, or torch's quote of its last error).
     Nccl,
-    /// Anybody but NCCL.
+    /// Any program except NCCL.
     Program,
 }
 
@@ -59,7 +59,8 @@ pub fn all() -> &'static [Saying] {
     SAYINGS
 }
 
-/// What `text` says; `origin` is the source file that printed it (`transport/nvls.cc:165`, empty if unknown).
+/// The row that matches `text`; `origin` is the source file that printed it (`transport/nvls.cc:165`, empty if
+/// unknown).
 pub fn of(text: &str, origin: &str, by_nccl: bool) -> Option<&'static Saying> {
     SAYINGS.iter().find(|s| s.fits(text, origin, by_nccl))
 }

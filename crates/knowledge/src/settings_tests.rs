@@ -1,4 +1,4 @@
-//! Laws of the tables of variables, result codes, CUDA errors and rates, and what becomes of known values.
+//! Laws of the tables of variables, result codes, CUDA errors and rates, and the parsing of known values.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ fn every_variable_is_complete_cited_and_unique() {
         assert_eq!(!v.words.is_empty(), wants_words, "{v:?}");
         let successor = v.replaced_by.split('=').next().unwrap_or_default();
         assert!(successor.is_empty() || variable::get(successor).is_some(), "{v:?}");
-        // What a variable does when nobody sets it is never a mistake.
+        // The behaviour of an unset variable is never a mistake.
         for default in std::iter::once(v.default).chain(v.defaults.iter().map(|(_, d)| *d)) {
             let is_value = default.parse::<i64>().is_ok() || v.words.contains(&default);
             if is_value {
@@ -65,7 +65,7 @@ fn every_look_alike_says_what_to_use_instead() {
     for u in variable::unread() {
         assert!(!u.meant.is_empty() && !u.source.is_empty(), "{u:?}");
         assert_eq!(variable::get_unread(u.name), Some(u));
-        // What is named in capitals exists.
+        // Names in capitals must exist.
         for word in u.meant.split(|c: char| !c.is_ascii_uppercase() && !c.is_ascii_digit() && c != '_') {
             if word.starts_with("NCCL_") || word.starts_with("TORCH_") {
                 assert!(variable::get(word).is_some(), "{}: {word} is unknown too", u.name);
@@ -221,7 +221,7 @@ fn every_result_is_complete_and_cited() {
             assert!(!field.is_empty(), "{r:?}");
         }
         assert!(!r.advice.is_empty(), "{r:?}");
-        // Every failure stands for something.
+        // Every failure indicates something.
         assert_eq!(r.causes.is_empty(), matches!(code, 0 | 7), "{r:?}");
     }
     assert_eq!(nccl_result::all().len(), 9);
@@ -276,7 +276,7 @@ fn every_rate_is_complete_and_cited() {
     assert!(
         rate::factors().iter().all(|f| !f.counted.is_empty() && !f.formula.is_empty() && !f.cite.is_empty())
     );
-    // A ring moves no more than the wire carries.
+    // A ring moves no more than the wire can carry.
     let ring = rate::bandwidths().iter().find(|b| b.node == "8x H200" && b.way == "ring");
     let wire = rate::link("nvlink 4");
     assert!(ring.zip(wire).is_some_and(|(ring, wire)| ring.high_gb_s < wire.one_way_gb_s));

@@ -1,4 +1,4 @@
-//! Signals and exit codes: what a number that a launcher prints means.
+//! Signals and exit codes: the meaning of a number that a launcher prints.
 //!
 //! Source: signal(7) of Linux; POSIX shells and container runtimes (128 + signal), Python and torchrun (the negative
 //! signal), sysexits.h, the exit codes that Open MPI, Slurm and Kubernetes document.
@@ -10,7 +10,7 @@ pub struct Signal {
     pub number: u8,
     /// `SIGKILL`.
     pub name: &'static str,
-    /// As shells and `strsignal` write it.
+    /// The text of shells and `strsignal`.
     pub text: &'static str,
     /// What it means for a rank.
     pub means: &'static str,
@@ -21,19 +21,19 @@ pub struct Signal {
 pub enum Exit {
     /// 0.
     Normal,
-    /// By a signal.
+    /// A signal ended it.
     Signal(&'static Signal),
-    /// By itself, with a code that the shell or the launcher gives a meaning.
+    /// It ended by itself with a code that the shell or the launcher defines.
     Known(i64, &'static str),
-    /// By itself, with a code of its own.
+    /// It ended by itself with a code of its own.
     Code(i64),
 }
 
-/// Code for another processor, or damaged code.
+/// An instruction that the processor does not know: built for another processor, or damaged code.
 pub const SIGILL: u8 = 4;
-/// `abort()`: a process ends itself, or its watchdog does.
+/// `abort()`: a process ended itself, or its watchdog did.
 pub const SIGABRT: u8 = 6;
-/// A mapped page was not there.
+/// A mapped page was missing.
 pub const SIGBUS: u8 = 7;
 /// A division by zero in native code.
 pub const SIGFPE: u8 = 8;
@@ -45,18 +45,19 @@ pub const SIGSEGV: u8 = 11;
 pub const SIGTERM: u8 = 15;
 
 impl Signal {
-    /// A process brings it on itself: by an instruction of its own, or by its own abort. Others come from outside.
+    /// Whether the process caused it: by an instruction of its own, or by its own abort. Other signals come from
+    /// outside.
     pub fn is_own(&self) -> bool {
         matches!(self.number, SIGILL | SIGABRT | SIGBUS | SIGFPE | SIGSEGV)
     }
 
-    /// The word with which a crash report begins to tell of it: programs differ in what follows.
+    /// The first word of a crash report about it: programs differ in the words that follow.
     pub fn first_word(&self) -> &'static str {
         self.text.split(' ').next().unwrap_or(self.text)
     }
 }
 
-/// Codes below 128 with a meaning of their own.
+/// Codes below 128 with a defined meaning.
 const KNOWN: &[(i64, &str)] = &[
     (1, "the program ended by itself: an exception nobody caught, or its own exit(1)"),
     (2, "the program ended by itself: mostly wrong arguments"),
@@ -196,22 +197,22 @@ static ALL: &[Signal] = &[
     },
 ];
 
-/// All, by number.
+/// All signals, by number.
 pub fn all() -> &'static [Signal] {
     ALL
 }
 
-/// By number.
+/// The signal with this number.
 pub fn get(number: i64) -> Option<&'static Signal> {
     ALL.iter().find(|s| i64::from(s.number) == number)
 }
 
-/// By name, with or without `SIG`.
+/// The signal with this name, with or without `SIG`.
 pub fn named(name: &str) -> Option<&'static Signal> {
     ALL.iter().find(|s| s.name == name || s.name.strip_prefix("SIG") == Some(name))
 }
 
-/// What an exit code says: `-9` of Python and torchrun, `137` of shells and containers, `35072` of `wait`.
+/// The meaning of an exit code: `-9` of Python and torchrun, `137` of shells and containers, `35072` of `wait`.
 pub fn exit(code: i64) -> Exit {
     let known = |number| get(number).map(Exit::Signal);
     let own = || {
@@ -221,13 +222,13 @@ pub fn exit(code: i64) -> Exit {
         0 => Exit::Normal,
         -64..0 => known(-code).unwrap_or(Exit::Code(code)),
         129..=192 => known(code - 128).unwrap_or_else(own),
-        // The status of `wait`, unshifted.
+        // The unshifted status of `wait`.
         256..=65535 if code % 256 == 0 => exit(code / 256),
         _ => own(),
     }
 }
 
-/// The signal that an exit code tells of.
+/// The signal that an exit code indicates.
 pub fn of_exit(code: i64) -> Option<&'static Signal> {
     match exit(code) {
         Exit::Signal(signal) => Some(signal),
@@ -235,7 +236,7 @@ pub fn of_exit(code: i64) -> Option<&'static Signal> {
     }
 }
 
-/// Whether an exit code tells of the signal with this number.
+/// Whether an exit code indicates the signal with this number.
 pub fn is_exit_by(code: i64, number: u8) -> bool {
     of_exit(code).is_some_and(|signal| signal.number == number)
 }

@@ -16,21 +16,21 @@ pub struct Sxid {
     pub symbol: &'static str,
     /// Part of the switch.
     pub unit: &'static str,
-    /// Texts the driver prints with it; may be empty.
+    /// Texts that the driver prints with it; may be empty.
     pub texts: &'static [&'static str],
-    /// What the driver prints on an A100's switch (LR10); None = it does not.
+    /// How the driver of an A100's switch (LR10) prints it; None if it does not.
     pub lr10: Option<Print>,
-    /// What the driver prints on an H100's or H200's switch (LS10); None = it does not.
+    /// How the driver of an H100's or H200's switch (LS10) prints it; None if it does not.
     pub ls10: Option<Print>,
-    /// What the guide says.
+    /// Its class in the guide.
     pub guide: Guide,
-    /// What to do.
+    /// The recommended action.
     pub action: Move,
-    /// Whether a job that uses the switch dies.
+    /// Whether it ends a job that uses the switch.
     pub kills_job: Kills,
-    /// Whether the node must leave.
+    /// Whether the node must be excluded.
     pub exclude_node: Exclude,
-    /// More; may be empty.
+    /// Further remarks; may be empty.
     pub note: &'static str,
     /// Sources.
     pub cite: &'static [&'static str],
@@ -41,7 +41,7 @@ pub struct Sxid {
 pub struct Print {
     /// `Fatal` rather than `Non-fatal`.
     pub fatal: bool,
-    /// The driver gives the whole switch up.
+    /// Whether the driver gives up the whole switch.
     pub device: bool,
 }
 
@@ -50,7 +50,8 @@ pub struct Print {
 pub enum Guide {
     /// Nothing stops.
     NonFatal,
-    /// On a port towards a GPU that one GPU is hit and its Xid 74 follows; on a port between switches the whole fabric.
+    /// On a port to a GPU it affects that GPU, whose Xid 74 follows; on a port between switches it affects the whole
+    /// fabric.
     PotentiallyFatal,
     /// The fabric is down.
     AlwaysFatal,
@@ -65,7 +66,7 @@ pub fn all() -> &'static [Sxid] {
     SXIDS
 }
 
-/// By number.
+/// The code with this number.
 pub fn get(code: u32) -> Option<&'static Sxid> {
     SXIDS.binary_search_by_key(&code, |x| x.code).ok().and_then(|i| SXIDS.get(i))
 }

@@ -1,4 +1,4 @@
-//! Laws of the tables, and what known lines mean.
+//! Laws of the tables, and the meaning of known lines.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::saying::Role;
 use crate::version::{NcclVersion, cuda_of_build, cuda_of_code};
 use crate::{cause, cuda_error, nccl_result, nccl_warn, saying};
 
-/// A message that the format could have printed: placeholders replaced by values.
+/// A message that the format could have printed: values replace placeholders.
 fn sample(row: &nccl_warn::WarnText) -> String {
     row.pieces.join("7")
 }

@@ -1,5 +1,5 @@
-//! Environment variables that NCCL, torch.distributed and CUDA read, look-alikes that nobody reads, and what becomes
-//! of a value.
+//! Environment variables of NCCL, torch.distributed and CUDA, similar names that nothing reads, and the parsing of
+//! values.
 //!
 //! Source: `NCCL_PARAM` and `getenv` calls of NVIDIA/nccl at each release tag 2.3.5 to 2.30.7, its user guide, and
 //! torch's c10d sources; see `data/nccl_env.toml`.
@@ -15,47 +15,47 @@ use crate::version::NcclVersion;
 pub struct Variable {
     /// Name.
     pub name: &'static str,
-    /// Who reads it: `NCCL`, `PyTorch`, `CUDA`, a plugin.
+    /// The program that reads it: `NCCL`, `PyTorch`, `CUDA`, a plugin.
     pub reader: &'static str,
-    /// Subject, for NCCL's own; else empty.
+    /// Subject, for NCCL's own variables; otherwise empty.
     pub group: &'static str,
     /// First NCCL release that reads it.
     pub since: Option<NcclVersion>,
-    /// It was there already in `since`, the oldest release looked at.
+    /// Whether `since` is the oldest release examined, so that the variable may be older.
     pub since_or_before: bool,
-    /// Last NCCL release that reads it ([`newest`] = the newest looked at).
+    /// Last NCCL release that reads it ([`newest`] = the newest one examined).
     pub last: Option<NcclVersion>,
-    /// First PyTorch release, in words; may be empty.
+    /// First PyTorch release that reads it, as text; may be empty.
     pub since_torch: &'static str,
     /// Whether it should still be used.
     pub status: Status,
-    /// Since which release it has this status; may be empty.
+    /// Release since which it has this status; may be empty.
     pub status_since: &'static str,
     /// Its successor, if it has one.
     pub replaced_by: &'static str,
     /// Older names that are still read, with a warning.
     pub aliases: &'static [&'static str],
-    /// Values it takes, in words.
+    /// Accepted values, as text.
     pub values: &'static str,
-    /// How its text becomes a value.
+    /// How its text is parsed.
     pub parse: Parse,
-    /// The words it knows.
+    /// Accepted words.
     pub words: &'static [&'static str],
-    /// Least and greatest number; the default is allowed besides.
+    /// Smallest and largest number; the default is allowed as well.
     pub range: Option<(i64, i64)>,
     /// Default.
     pub default: &'static str,
-    /// What the default was from which release on, if it changed.
+    /// Earlier defaults, each with its first release, if the default changed.
     pub defaults: &'static [(NcclVersion, &'static str)],
-    /// Whether ranks must agree.
+    /// Whether ranks must use the same value.
     pub agreement: Agreement,
-    /// In the guide; what is not may vanish without notice.
+    /// Whether the guide documents it; undocumented variables may disappear without notice.
     pub documented: bool,
-    /// May stay set in production; the guide files the others under debugging.
+    /// Whether it may stay set in production; the guide lists the others under debugging.
     pub for_production: bool,
     /// What it does.
     pub does: &'static str,
-    /// Traps.
+    /// Pitfalls.
     pub note: &'static str,
     /// Where it is read.
     pub source: &'static str,
@@ -64,18 +64,18 @@ pub struct Variable {
 /// Whether a variable should still be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// Yes.
+    /// It should be used.
     Current,
     /// It works, but has a successor.
     Deprecated,
-    /// An old name of another one.
+    /// An old name of another variable.
     Alias,
     /// No release reads it any more.
     Removed,
 }
 
 impl Status {
-    /// In one word.
+    /// Its name, one word.
     pub fn name(self) -> &'static str {
         match self {
             Self::Current => "current",
@@ -86,48 +86,48 @@ impl Status {
     }
 }
 
-/// How text becomes a value.
+/// How a text is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parse {
-    /// NCCL: `strtoll` with base 0; what follows the number is ignored, no number is 0.
+    /// NCCL: `strtoll` with base 0; text after the number is ignored, text without a number is 0.
     Strtoll,
     /// NCCL 2.30.7: 1/T/TRUE or 0/F/FALSE; `strtoll` before.
     ParamBool,
-    /// One of the words, whatever the case.
+    /// One of the words, ignoring case.
     Word,
-    /// One of the words as it stands.
+    /// One of the words, exactly.
     ExactWord,
-    /// Words with commas, `^` in front inverts, `function:` in front limits.
+    /// Words with commas; a leading `^` inverts, a leading `function:` restricts.
     WordList,
-    /// A path level as it stands, or its old number.
+    /// The exact name of a path level, or its old number.
     Level,
-    /// PyTorch: `std::stoi`; raises on what is no number.
+    /// PyTorch: `std::stoi`; raises if there is no number.
     TorchInt,
     /// PyTorch: 1/t/true/y/yes or 0/f/false/n/no; raises on anything else.
     TorchBool,
-    /// PyTorch: one of the words, whatever the case; raises on anything else.
+    /// PyTorch: one of the words, ignoring case; raises on anything else.
     TorchWord,
-    /// Not checked.
+    /// Not validated.
     Text,
 }
 
-/// Whether all ranks must run with one value.
+/// Whether all ranks must use the same value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agreement {
-    /// A difference hangs, corrupts or fails.
+    /// A difference causes a hang, corruption or failure.
     Must,
-    /// A difference hurts.
+    /// A difference reduces performance.
     Should,
-    /// May differ from host to host.
+    /// It may differ between hosts.
     PerHost,
-    /// May differ from rank to rank.
+    /// It may differ between ranks.
     PerRank,
-    /// Is different on each rank.
+    /// It must differ between ranks.
     Differ,
 }
 
 impl Agreement {
-    /// As a sentence's end: `ranks …`.
+    /// Its wording as the end of a sentence: `ranks …`.
     pub fn words(self) -> &'static str {
         match self {
             Self::Must => "must agree: a difference hangs, corrupts or fails",
@@ -139,33 +139,33 @@ impl Agreement {
     }
 }
 
-/// A name that nobody reads.
+/// A name that nothing reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unread {
     /// The name.
     pub name: &'static str,
-    /// What its user wanted.
+    /// The variable that its user probably meant.
     pub meant: &'static str,
-    /// More.
+    /// Further remarks.
     pub note: &'static str,
-    /// How that is known.
+    /// How this is known.
     pub source: &'static str,
 }
 
-/// A way in which a value is taken for another.
+/// A way in which a value is misread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trap {
     /// Kebab-case.
     pub id: &'static str,
-    /// As people write it.
+    /// The value as people write it.
     pub example: &'static str,
-    /// What is read.
+    /// The value that is read.
     pub becomes: &'static str,
-    /// What happens.
+    /// The effect.
     pub means: &'static str,
-    /// What to write.
+    /// The value to write.
     pub instead: &'static str,
-    /// Where that is known from.
+    /// Source of the row.
     pub source: &'static str,
 }
 
@@ -174,7 +174,7 @@ pub fn all() -> &'static [Variable] {
     VARIABLES
 }
 
-/// Look-alikes that nobody reads, by name.
+/// Names that nothing reads, by name.
 pub fn unread() -> &'static [Unread] {
     UNREAD
 }
@@ -184,17 +184,17 @@ pub fn traps() -> &'static [Trap] {
     TRAPS
 }
 
-/// A trap by id.
+/// The trap with this id.
 pub fn trap(id: &str) -> Option<&'static Trap> {
     TRAPS.iter().find(|t| t.id == id)
 }
 
-/// Old names that are still read, with the name they stand for.
+/// Old names that are still read, with the current name.
 pub fn aliases() -> &'static [(&'static str, &'static str)] {
     ALIASES
 }
 
-/// By name, or by an old name that is still read.
+/// The variable with this name, or with an old name that is still read.
 pub fn get(name: &str) -> Option<&'static Variable> {
     let by_name = |name: &str| {
         let at = VARIABLES.binary_search_by_key(&name, |v| v.name).ok()?;
@@ -206,12 +206,12 @@ pub fn get(name: &str) -> Option<&'static Variable> {
     })
 }
 
-/// A look-alike by name.
+/// The unread name with this spelling.
 pub fn get_unread(name: &str) -> Option<&'static Unread> {
     UNREAD.binary_search_by_key(&name, |u| u.name).ok().and_then(|at| UNREAD.get(at))
 }
 
-/// Whether names like this are read by a plugin or a port of NCCL, so that not knowing one means nothing.
+/// Whether a plugin or a port of NCCL reads names like this one, so that an unknown name means nothing.
 pub fn is_of_plugin(name: &str) -> bool {
     PLUGIN_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
@@ -221,7 +221,7 @@ pub fn is_label(name: &str) -> bool {
     LABELS.contains(&name)
 }
 
-/// Newest NCCL release the table was made from.
+/// Newest NCCL release that the table covers.
 pub fn newest() -> NcclVersion {
     NEWEST
 }
@@ -234,7 +234,7 @@ pub fn is_read_by(name: &str, version: Option<NcclVersion>) -> Option<bool> {
 }
 
 impl Variable {
-    /// The default of a release.
+    /// The default in a release.
     pub fn default_of(&self, version: NcclVersion) -> &'static str {
         self.defaults.iter().rfind(|(since, _)| *since <= version).map_or(self.default, |(_, value)| value)
     }

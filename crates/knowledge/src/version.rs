@@ -14,7 +14,7 @@ pub struct NcclVersion {
 }
 
 impl NcclVersion {
-    /// Reads `2.28.9`, `2.28.9+cuda13.0`, `2.19.3-1`; a missing patch is 0.
+    /// Parses `2.28.9`, `2.28.9+cuda13.0`, `2.19.3-1`; a missing patch is 0.
     pub fn parse(text: &str) -> Option<Self> {
         let core = text.trim().split(['+', '-', ' ', '_']).next()?;
         let mut numbers = core.split('.').map(|p| {
@@ -27,7 +27,7 @@ impl NcclVersion {
         Some(Self { major, minor, patch })
     }
 
-    /// From the number NCCL prints inside messages: 22809 is 2.28.9, 2708 is 2.7.8.
+    /// From the number in NCCL's messages: 22809 is 2.28.9, 2708 is 2.7.8.
     pub fn from_code(code: u32) -> Self {
         let (major, minor, patch) = if code >= 10_000 {
             (code / 10_000, code / 100 % 100, code % 100)
@@ -44,7 +44,7 @@ impl fmt::Display for NcclVersion {
     }
 }
 
-/// `13.0` of `2.28.9+cuda13.0`: the CUDA release that a build of NCCL was made for.
+/// The CUDA release that a build of NCCL was made for: `13.0` of `2.28.9+cuda13.0`.
 pub fn cuda_of_build(text: &str) -> Option<(u16, u16)> {
     let (_, cuda) = text.split_once("+cuda")?;
     let mut parts = cuda.split(|c: char| !c.is_ascii_digit());

@@ -1,8 +1,7 @@
-//! Xids: the numbers under which NVIDIA's driver reports faults in the kernel log
-//! (`NVRM: Xid (PCI:0000:3b:00): 79, …`).
+//! Xids: the numbers of faults that NVIDIA's driver reports in the kernel log (`NVRM: Xid (PCI:0000:3b:00): 79, …`).
 //!
-//! Source: `nverror.h` of NVIDIA/open-gpu-kernel-modules 595.45.04 and NVIDIA's Xid Catalog of 2025-10-29; the rest is
-//! named in `data/xid.toml`, row by row.
+//! Source: `nverror.h` of NVIDIA/open-gpu-kernel-modules 595.45.04 and NVIDIA's Xid Catalog of 2025-10-29;
+//! `data/xid.toml` names other sources in each row.
 
 pub use crate::remedy::{Class, Exclude, Grade, Kills, Move};
 use crate::tables::{CHAINS, NVLINK5_RULES, RECOVERY_ACTIONS, XID_GROUPS, XID74_BITS, XIDS};
@@ -12,40 +11,40 @@ use crate::tables::{CHAINS, NVLINK5_RULES, RECOVERY_ACTIONS, XID_GROUPS, XID74_B
 pub struct Xid {
     /// Number.
     pub code: u16,
-    /// Name in the catalogue, `ROBUST_CHANNEL_` and all.
+    /// Name in the catalogue, including `ROBUST_CHANNEL_`.
     pub mnemonic: &'static str,
-    /// Further names in the driver's header, where they differ.
+    /// Other names in the driver's header.
     pub header_names: &'static [&'static str],
-    /// A few words.
+    /// Short name.
     pub name: &'static str,
-    /// A sentence or two.
+    /// Its meaning, in a sentence or two.
     pub meaning: &'static str,
     /// Where the fault usually lies.
     pub class: Class,
-    /// How bad.
+    /// Its severity.
     pub severity: Grade,
-    /// What to do first.
+    /// The recommended action.
     pub action: Move,
-    /// What to do if it comes again, or if the first did not help.
+    /// The action if it recurs, or if the first one did not help.
     pub then: Move,
-    /// Whether a job on the GPU dies.
+    /// Whether it ends a job on the GPU.
     pub kills_job: Kills,
-    /// Whether the node must leave.
+    /// Whether the node must be excluded.
     pub exclude_node: Exclude,
-    /// NVIDIA's own bucket for the first move; empty if it published none.
+    /// NVIDIA's own bucket for the immediate action; empty if none was published.
     pub nvidia_immediate: &'static str,
-    /// NVIDIA's own bucket for the inquiry; empty if it published none.
+    /// NVIDIA's own bucket for the investigation; empty if none was published.
     pub nvidia_investigate: &'static str,
     /// NVIDIA's last matrix of possible causes (`hardware`, `driver`, `application`, `system_memory`, `bus`, `thermal`,
-    /// `framebuffer`); empty if it published none.
+    /// `framebuffer`); empty if none was published.
     pub may_be: &'static [&'static str],
-    /// Not used on Ampere and newer.
+    /// Whether Ampere and newer GPUs do not use it.
     pub unused: bool,
-    /// Id of the rule that reads the number by itself; empty where none does.
+    /// Id of the rule that handles this code; empty if none does.
     pub rule: &'static str,
-    /// How the line's body reads and what its words tell; may be empty.
+    /// The format of the line's body and the meaning of its fields; may be empty.
     pub message: &'static str,
-    /// More; may be empty.
+    /// Further remarks; may be empty.
     pub note: &'static str,
     /// NVIDIA's workflow in short; may be empty.
     pub workflow: &'static str,
@@ -53,7 +52,7 @@ pub struct Xid {
     pub cite: &'static [&'static str],
 }
 
-/// A ready-made set of codes.
+/// A predefined set of codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group {
     /// `application`, `never_root_cause`, `memory_ecc`, …
@@ -62,18 +61,18 @@ pub struct Group {
     pub codes: &'static [u16],
 }
 
-/// What the driver says a GPU needs now (Xid 154, NVML's and nvidia-smi's "GPU Recovery Action").
+/// The action that a GPU needs now according to the driver (Xid 154, NVML's and nvidia-smi's "GPU Recovery Action").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecoveryAction {
     /// Number.
     pub value: u8,
-    /// As printed.
+    /// Its name as printed.
     pub name: &'static str,
-    /// What it means.
+    /// Its meaning.
     pub meaning: &'static str,
-    /// What to do.
+    /// The recommended action.
     pub action: Move,
-    /// New work must not start on the GPU.
+    /// Whether new work must not start on the GPU.
     pub blocks_new_jobs: bool,
     /// Sources.
     pub cite: &'static [&'static str],
@@ -106,41 +105,41 @@ pub struct NvlinkRule {
     pub first_v1: (u32, u32),
     /// Mask and value of the first word since R575.
     pub first_v2: (u32, u32),
-    /// The second word.
+    /// Value of the second word.
     pub error_status: u32,
-    /// `IGNORE`, `RESET_GPU`, `XID_154_EVAL` (do what the recovery action that follows says).
+    /// `IGNORE`, `RESET_GPU`, `XID_154_EVAL` (follow the recovery action that comes next).
     pub resolution: &'static str,
-    /// The same where the line says `Fatal`; empty = no difference.
+    /// The resolution if the line says `Fatal`; empty if it is the same.
     pub resolution_if_fatal: &'static str,
-    /// NVIDIA's bucket for the inquiry.
+    /// NVIDIA's bucket for the investigation.
     pub investigate: &'static str,
     /// `nonfatal`, `fatal`, `link_fatal`.
     pub severity: &'static str,
     /// `HW`, `SW`, `HW/SW`, `FW`, `NA`.
     pub side: &'static str,
-    /// What the GPU that says it suffers: `none`, `ecc48`, `app_crash45`, `packet_loss`, `poison94`, `fatal`, joined by
-    /// `+`; `?` = possible.
+    /// Effects on the GPU that reports it: `none`, `ecc48`, `app_crash45`, `packet_loss`, `poison94`, `fatal`, joined
+    /// by `+`; `?` = possible.
     pub local: &'static str,
-    /// What its peer suffers, in the same words.
+    /// Effects on its peer, in the same words.
     pub remote: &'static str,
-    /// More; may be empty.
+    /// Further remarks; may be empty.
     pub note: &'static str,
     /// Sources.
     pub cite: &'static [&'static str],
 }
 
-/// A series of codes of which one is the root and the others follow.
+/// A series of codes that follow from one root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chain {
     /// Name.
     pub name: &'static str,
-    /// The root or roots, `xid:48`; empty = nothing is wrong.
+    /// The root or roots, `xid:48`; empty if nothing is wrong.
     pub root: &'static [&'static str],
-    /// What comes in which order.
+    /// The codes that follow, in order.
     pub sequence: &'static [&'static str],
-    /// Within how many seconds.
+    /// Longest duration of the series, seconds.
     pub window_s: u32,
-    /// More; may be empty.
+    /// Further remarks; may be empty.
     pub note: &'static str,
     /// Sources.
     pub cite: &'static [&'static str],
@@ -151,7 +150,7 @@ pub fn all() -> &'static [Xid] {
     XIDS
 }
 
-/// By number.
+/// The code with this number.
 pub fn get(code: u16) -> Option<&'static Xid> {
     XIDS.binary_search_by_key(&code, |x| x.code).ok().and_then(|i| XIDS.get(i))
 }
@@ -161,7 +160,7 @@ pub fn groups() -> &'static [Group] {
     XID_GROUPS
 }
 
-/// The codes of a set; empty for an unknown one.
+/// The codes of a set; empty for an unknown set.
 pub fn group(id: &str) -> &'static [u16] {
     XID_GROUPS.iter().find(|g| g.id == id).map_or(&[], |g| g.codes)
 }
@@ -171,17 +170,17 @@ pub fn recovery_actions() -> &'static [RecoveryAction] {
     RECOVERY_ACTIONS
 }
 
-/// A recovery action by number.
+/// The recovery action with this number.
 pub fn recovery_action(value: u8) -> Option<&'static RecoveryAction> {
     RECOVERY_ACTIONS.iter().find(|a| a.value == value)
 }
 
-/// All bits of Xid 74 that mean something.
+/// All bits of Xid 74 with a known meaning.
 pub fn link_bits() -> &'static [LinkBits] {
     XID74_BITS
 }
 
-/// What the register words of an Xid 74 say, in the order of the table. Bits that no row knows stay unmentioned.
+/// The known bits in the register words of an Xid 74, in the order of the table. Unknown bits are ignored.
 pub fn link_bits_of(registers: &[u32]) -> Vec<&'static LinkBits> {
     XID74_BITS.iter().filter(|b| registers.get(b.word as usize).is_some_and(|r| r & b.mask != 0)).collect()
 }
@@ -208,12 +207,12 @@ pub fn chains() -> &'static [Chain] {
 }
 
 impl Xid {
-    /// In this set.
+    /// Whether the code is in this set.
     pub fn is_in(&self, group: &str) -> bool {
         self::group(group).contains(&self.code)
     }
 
-    /// Always the consequence of something else.
+    /// Whether the code is always a consequence of something else.
     pub fn is_never_root(&self) -> bool {
         self.is_in("never_root_cause")
     }

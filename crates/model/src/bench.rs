@@ -1,11 +1,11 @@
-//! Measurements and known-answer tests: nccl-tests, copies between GPUs.
+//! Benchmarks and tests with known answers: nccl-tests, copies between GPUs.
 
 use crate::{Host, PciAddress, Pid, Rank};
 
 /// One run of a program of nccl-tests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BenchRun {
-    /// The command that started it, if a shell's line shows it.
+    /// The command that started it, if a shell prompt line shows it.
     pub command: Option<Box<str>>,
     /// `all_reduce`, without `_perf`.
     pub collective: Option<Box<str>>,
@@ -25,7 +25,7 @@ pub struct BenchRun {
     pub exit_status: Option<(u32, i32)>,
 }
 
-/// A GPU of the list at the top.
+/// A GPU in the list at the top of the output.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BenchDevice {
     /// Line.
@@ -38,26 +38,26 @@ pub struct BenchDevice {
     pub host: Option<Host>,
     /// CUDA device number.
     pub device: Option<u32>,
-    /// PCI address; older versions print the bus alone.
+    /// PCI address; older versions print only the bus.
     pub pci: Option<PciAddress>,
     /// `NVIDIA H200`.
     pub name: Box<str>,
 }
 
-/// One size.
+/// Results for one message size.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BenchRow {
-    /// Line; of the whole document where it is JSON.
+    /// Line; that of the whole document if it is JSON.
     pub line: u32,
     /// Bytes, as nccl-tests counts them for this collective.
     pub size_bytes: u64,
     /// Out of place.
     pub out_of_place: Option<BenchFigure>,
-    /// In place; absent where the run ended in the row.
+    /// In place; absent if the run ended within the row.
     pub in_place: Option<BenchFigure>,
 }
 
-/// What was measured.
+/// The measurements of one size.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BenchFigure {
     /// Microseconds.
@@ -66,7 +66,7 @@ pub struct BenchFigure {
     pub algbw_gbs: f64,
     /// Bus bandwidth, GB/s (10^9 bytes).
     pub busbw_gbs: f64,
-    /// Wrong elements; None where the column says `N/A` or counts errors as a float (releases before 2.13).
+    /// Wrong elements; None if the column says `N/A` or counts errors as a float (releases before 2.13).
     pub n_wrong: Option<u64>,
 }
 
@@ -83,7 +83,7 @@ impl BenchRun {
         in_rows.max(self.out_of_bounds.map(|(_, n)| n))
     }
 
-    /// Hosts that take part, each once.
+    /// Hosts that take part, each listed once.
     pub fn hosts(&self) -> Vec<&Host> {
         let mut hosts: Vec<&Host> = self.devices.iter().filter_map(|d| d.host.as_ref()).collect();
         hosts.sort_unstable();
@@ -91,21 +91,21 @@ impl BenchRun {
         hosts
     }
 
-    /// Value of a setting of this run.
+    /// Value of a setting of this run, if it was set.
     pub fn setting(&self, name: &str) -> Option<&str> {
         self.settings.iter().rev().find(|(n, _)| **n == *name).map(|(_, v)| &**v)
     }
 }
 
-/// A copy of known content from one GPU to another, compared afterwards.
+/// A copy of known data from one GPU to another, compared afterwards.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CopyTest {
-    /// GPU it came from, if told.
+    /// GPU that it came from, if stated.
     pub from: Option<u32>,
-    /// GPU it went to, if told.
+    /// GPU that it went to, if stated.
     pub to: Option<u32>,
-    /// Whether what arrived is what was sent.
+    /// Whether the data arrived unchanged.
     pub is_right: bool,
-    /// The statement that compares.
+    /// The statement that compares them.
     pub compared: Box<str>,
 }

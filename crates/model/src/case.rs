@@ -1,4 +1,4 @@
-//! A case: everything that was read, before anything is concluded.
+//! A case: everything that was read, before any conclusion.
 
 use crate::{
     BenchRun, Cite, CopyTest, Environment, FlightDump, GpuService, GpuTable, GpuTests, KernelEvent, Limit,
@@ -6,22 +6,22 @@ use crate::{
     SystemFact, TorchEvent, WallTime, WatchEvent, Who,
 };
 
-/// One thing seen, with its place.
+/// One fact with its citation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observation {
-    /// Where it stands.
+    /// Where it was read.
     pub cite: Cite,
-    /// Whom it is about.
+    /// The process that it is about.
     pub who: Who,
-    /// When, if the line or its launcher's prefix says so.
+    /// When it happened, if the line or its launcher's prefix has a timestamp.
     pub at: Option<WallTime>,
-    /// What.
+    /// The fact.
     pub fact: Fact,
     /// The line or lines themselves, bounded (see `evidence`); empty for binary formats.
     pub text: Box<str>,
 }
 
-/// What was seen.
+/// The content of an observation, by kind of evidence.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fact {
     /// A Flight Recorder dump.
@@ -36,11 +36,11 @@ pub enum Fact {
     Stacks(Box<ProcessStacks>),
     /// A process list.
     Processes(Box<ProcessTable>),
-    /// What nvidia-smi says of GPUs, in any of its forms.
+    /// Output of nvidia-smi about GPUs, in any of its forms.
     Gpus(Box<GpuTable>),
-    /// What dcgmi's tests found.
+    /// Results of dcgmi's tests.
     GpuTests(Box<GpuTests>),
-    /// A service of the GPU driver: its state, or its log.
+    /// A service of the GPU driver: its state or its log.
     GpuService(Box<GpuService>),
     /// Limits.
     Limits(Vec<Limit>),
@@ -58,21 +58,21 @@ pub enum Fact {
     Net(Box<NetFact>),
     /// The node and its scheduler.
     System(Box<SystemFact>),
-    /// What a watcher said of the job.
+    /// An event of a watcher.
     Watch(WatchEvent),
-    /// A line that speaks of failure, or is known to the message table.
+    /// A line that reports a failure, or that a row of the message table matches.
     Said(Box<Said>),
-    /// Signs that the job goes on, or ended well.
+    /// Signs that the job makes progress, or ended successfully.
     Progress(Progress),
 }
 
 /// All evidence of one diagnosis.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Case {
-    /// Sources in a canonical order: the same evidence gives the same order, whatever the file system's.
+    /// Sources in a canonical order: the same evidence gives the same order, independent of the file system.
     pub sources: Vec<Source>,
     /// Observations, grouped by source.
     pub observations: Vec<Observation>,
-    /// What could not be read.
+    /// Notes on what could not be read.
     pub notes: Vec<Note>,
 }

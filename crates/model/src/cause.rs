@@ -1,16 +1,16 @@
 //! The closed list of causes.
 //!
-//! A cause is a variant here and a row in `knowledge/data/causes.toml`, which says what it means and what to do. The
-//! variants are written by hand rather than generated: this crate lies below the table and reads no file, and a
-//! generator that needs the program to compile could never add the first variant. The compiler holds the two together:
-//! the table's build names a variant for each row, in this order, and a row or a variant without its other half does
-//! not compile.
+//! A cause is a variant here and a row in `knowledge/data/causes.toml` with its meaning and recommended actions. The
+//! variants are written by hand rather than generated: this crate is below the table and reads no file, and a
+//! generator that needs the program to compile could never add the first variant. The compiler keeps the two together:
+//! the table's build refers to a variant for each row, in this order, so a row or a variant without its counterpart
+//! does not compile.
 
 use std::fmt;
 
 macro_rules! causes {
     ($($variant:ident => $id:literal,)+) => {
-        /// What went wrong, of the closed list.
+        /// What went wrong, from the closed list.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Cause {
             $(#[doc = concat!("`", $id, "`")] $variant,)+
@@ -156,16 +156,16 @@ impl fmt::Display for Cause {
     }
 }
 
-/// What a supervisor of the job does about a cause unless it is told otherwise.
+/// The default reaction of a supervisor of the job to a cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// Restart: the same nodes and program may well get through.
+    /// Restart: it may well succeed with the same nodes and program.
     Transient,
     /// Restart without the node.
     Node,
-    /// Stop: a restart would fail at the same place.
+    /// Stop: a restart would fail at the same point.
     Program,
-    /// The job was ended from outside: not ours to restart.
+    /// The job was ended from outside: restarting it is not up to the supervisor.
     External,
     /// Restart within a small budget.
     Unknown,

@@ -1,8 +1,8 @@
 //! The citations inside facts, in one place.
 //!
-//! Sources are numbered anew when what was read of several files is joined. A citation that this walk does not reach then
-//! points at another file, and nothing else shows it. So each match names all variants and each pattern all fields (no
-//! `..`): the compiler asks here for a new one. A test finds the types that hold a citation and do not stand here.
+//! Sources are renumbered when the observations of several files are merged. A citation that this walk misses would
+//! then silently refer to another file. So each match names all variants and each pattern all fields (no `..`): the
+//! compiler requires an entry here for a new one. A test finds types that contain a citation but are missing here.
 
 use crate::{
     Cite, Environment, Fact, NcclBacktrace, NcclComm, NcclLink, NcclLog, NcclMessage, NcclProcess,
@@ -10,14 +10,14 @@ use crate::{
 };
 
 impl Fact {
-    /// Calls `visit` with every citation that the fact holds.
+    /// Calls `visit` with every citation in the fact.
     pub fn cites_mut(&mut self, visit: &mut impl FnMut(&mut Cite)) {
         match self {
             Self::Nccl(log) => of_nccl(log, visit),
             Self::Environment(environment) => of_environment(environment, visit),
             Self::Said(said) => of_said(said, visit),
             Self::Progress(progress) => of_progress(progress, visit),
-            // These hold lines of their own source, and no citation.
+            // These contain lines of their own source, but no citation.
             Self::Flight(_)
             | Self::Ras(_)
             | Self::Ring(_)
@@ -153,7 +153,7 @@ mod tests {
         assert!(environment.settings.iter().all(|setting| setting.cite.source == SourceId(7)));
     }
 
-    /// Types of this crate by name, with what stands in their braces.
+    /// Types of this crate by name, with the text in their braces.
     fn types() -> BTreeMap<String, String> {
         let mut types = BTreeMap::new();
         for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src")).unwrap() {
@@ -191,7 +191,7 @@ mod tests {
     fn every_type_with_a_citation_stands_here() {
         let types = types();
         assert!(types.len() > 100, "the scan is blind: {}", types.len());
-        // All that a fact can hold.
+        // All types that a fact can contain.
         let mut held: BTreeSet<&str> = BTreeSet::from(["Fact"]);
         loop {
             let more: Vec<&str> = types
@@ -207,7 +207,7 @@ mod tests {
         }
         assert!(held.contains("Cite"));
         let here = include_str!("cites.rs").split("#[cfg(test)]").next().unwrap();
-        // Those of them from which a citation can be reached.
+        // Those of them that contain a citation.
         let mut cited: BTreeSet<&str> = BTreeSet::from(["Cite"]);
         loop {
             let more: Vec<&str> = held

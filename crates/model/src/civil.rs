@@ -1,12 +1,12 @@
-//! Dates of the Gregorian calendar and days since 1970, by the usual era arithmetic: years that begin in March, so that a
-//! leap day is the last day of one.
+//! Dates of the Gregorian calendar and days since 1970, by the usual era arithmetic: years begin in March, so
+//! a leap day is the last day of its year.
 //!
-//! Arithmetic and nothing else: zones and the clock are of the callers. A day that its month does not have is the one that
-//! many days after the month's first: a stamp without a year may name 29 February.
+//! Arithmetic only: callers handle zones and clocks. A day beyond the end of its month counts on from the
+//! month's first day: a timestamp without a year may be 29 February.
 
-/// Days from 1970-01-01 to the first of March of the year 0.
+/// Days from 0000-03-01 to 1970-01-01.
 const TO_ERA: i64 = 719_468;
-/// Days of 400 years.
+/// Days in 400 years.
 const DAYS_OF_ERA: i64 = 146_097;
 
 /// A date.
@@ -21,7 +21,7 @@ pub struct Date {
 }
 
 impl Date {
-    /// Days from 1970-01-01 to it.
+    /// Days from 1970-01-01 to the date.
     #[inline]
     pub fn days(self) -> i64 {
         let year = if self.month <= 2 { self.year - 1 } else { self.year };
@@ -30,7 +30,7 @@ impl Date {
         year.div_euclid(400) * DAYS_OF_ERA + of_era * 365 + of_era / 4 - of_era / 100 + of_year - TO_ERA
     }
 
-    /// The date so many days after 1970-01-01.
+    /// The date this many days after 1970-01-01.
     #[inline]
     pub fn from_days(days: i64) -> Self {
         let shifted = days + TO_ERA;

@@ -1,6 +1,6 @@
-//! Collectives and point-to-point operations, in the words of NCCL and of torch.
+//! Collectives and point-to-point operations, in the terms of NCCL and torch.
 
-/// What an operation is. Torch's and NCCL's names meet here.
+/// Kind of an operation, common to the names of torch and NCCL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum OpKind {
@@ -20,7 +20,7 @@ pub enum OpKind {
     Scatter,
     /// all-to-all, equal or with splits.
     AllToAll,
-    /// barrier, where it is told apart.
+    /// barrier, where it has a name of its own.
     Barrier,
     /// send to one peer.
     Send,
@@ -125,12 +125,12 @@ impl OpKind {
         }
     }
 
-    /// Point-to-point.
+    /// Whether it is point-to-point.
     pub fn is_p2p(self) -> bool {
         matches!(self, Self::Send | Self::Recv)
     }
 
-    /// Whether ranks of one healthy call may state different sizes (a root that gathers, splits of all-to-all).
+    /// Whether ranks may state different sizes in one correct call (a root that gathers, splits of all-to-all).
     pub fn sizes_may_differ(self) -> bool {
         matches!(
             self,
@@ -145,7 +145,7 @@ impl OpKind {
     }
 }
 
-/// NCCL's datatype number as a name torch uses; empty for an unknown number.
+/// torch's name of an NCCL datatype number; empty for an unknown number.
 pub fn nccl_datatype_name(datatype: u8) -> &'static str {
     const NAMES: [&str; 12] = [
         "Char",
@@ -164,17 +164,17 @@ pub fn nccl_datatype_name(datatype: u8) -> &'static str {
     NAMES.get(datatype as usize).copied().unwrap_or("")
 }
 
-/// NCCL's reduction number as a name; 5 and above are made by the caller.
+/// Name of an NCCL reduction number; 5 and above are defined by the caller.
 pub fn nccl_redop_name(redop: u8) -> &'static str {
     const NAMES: [&str; 5] = ["sum", "prod", "max", "min", "avg"];
     NAMES.get(redop as usize).copied().unwrap_or("custom")
 }
 
-/// State of one operation on one rank, as its recorder tells.
+/// State of one operation on one rank, as its recorder reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum OpState {
-    /// Enqueued. Without timing this may well be running on the GPU.
+    /// Enqueued. Without timing it may already be running on the GPU.
     Scheduled,
     /// Seen to have started (only with timing on).
     Started,
@@ -182,7 +182,7 @@ pub enum OpState {
     Completed,
 }
 
-/// One line of a stack.
+/// One frame of a stack.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Frame {
     /// Function name.
@@ -193,7 +193,7 @@ pub struct Frame {
     pub line: u32,
 }
 
-/// Whose code a frame is.
+/// The owner of a frame's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FrameOwner {
     /// The interpreter, its standard library, a launcher, or torch.
@@ -205,18 +205,18 @@ pub enum FrameOwner {
 }
 
 impl Frame {
-    /// Machine code without a line: its file is a library, a program, or unknown.
+    /// Whether it is machine code without a line: its file is a library, a program, or unknown.
     pub fn is_native(&self) -> bool {
         self.line == 0 && !self.file.ends_with(".py") && !self.file.starts_with('<')
     }
 
-    /// Whose code this is, told from the path alone.
+    /// The owner of the code, derived from the path alone.
     pub fn owner(&self) -> FrameOwner {
         let file = &*self.file;
         if file.is_empty() || file.starts_with('<') {
             return FrameOwner::Framework;
         }
-        // The interpreter's program, and what the kernel maps into each.
+        // The interpreter's program, and what the kernel maps into every process.
         if self.is_native() && (file.starts_with("python") || file.starts_with('[')) {
             return FrameOwner::Framework;
         }
@@ -233,7 +233,7 @@ impl Frame {
                 };
             }
         }
-        // Machine code is named by its library.
+        // Machine code is identified by its library.
         if file.rsplit_once(".so").is_some_and(|(_, rest)| rest.is_empty() || rest.starts_with('.')) {
             return FrameOwner::Framework;
         }
@@ -279,7 +279,7 @@ const STANDARD: [&str; 22] = [
     "signal.py",
 ];
 
-/// The innermost frame of the user's own code; failing that, of an installed package that is not torch.
+/// The innermost frame of the user's own code; otherwise that of an installed package other than torch.
 /// `frames` is innermost first. A bare `<module>` line counts only if there is nothing deeper.
 pub fn user_frame(frames: &[Frame]) -> Option<&Frame> {
     frames

@@ -1,41 +1,41 @@
-//! Environment variables as a process or a shell had them.
+//! Environment variables of a process or a shell.
 
 use crate::Cite;
 
-/// One listing of variables. Only those that matter to a job are kept; no other value ever is.
+/// One listing of variables. Only those that matter to a job are kept; other values are never stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Environment {
-    /// How it was written.
+    /// Format of the listing.
     pub form: EnvironmentForm,
-    /// Variables in their order; a name stands once.
+    /// Variables in their order, each name once.
     pub settings: Vec<Setting>,
-    /// Variables that were there and are none of this program's business, values unread.
+    /// Number of variables that do not matter to a job; their values were not read.
     pub n_left_out: u32,
-    /// Variables that every process has are there too: what is not listed was not set.
+    /// Whether the variables of every process are present as well, so that a missing variable was unset.
     pub is_whole: bool,
 }
 
-/// How a listing was written.
+/// Format of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EnvironmentForm {
-    /// `NAME=value`, as env and printenv print it; values stand as they are.
+    /// `NAME=value`, as env and printenv print it; values are literal.
     Listed,
-    /// `export NAME=value`, `declare -x NAME="value"`: a shell's, quotes taken away.
+    /// `export NAME=value`, `declare -x NAME="value"`: from a shell, with quotes removed.
     Shell,
-    /// A configuration file of NCCL (`/etc/nccl.conf`, `~/.nccl.conf`): the environment goes before it.
+    /// A configuration file of NCCL (`/etc/nccl.conf`, `~/.nccl.conf`): the environment takes precedence.
     ConfFile,
-    /// `/proc/PID/environ`: what the process was started with. What it set itself later is missing.
+    /// `/proc/PID/environ`: the environment at the start of the process, without its later changes.
     Process,
 }
 
 /// One variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// Where it stands.
+    /// Where it was read.
     pub cite: Cite,
     /// Name.
     pub name: Box<str>,
-    /// Value, without the quotes of a shell.
+    /// Value, without a shell's quotes.
     pub value: Box<str>,
 }
 

@@ -4,40 +4,40 @@ use std::fmt;
 
 use crate::{Cause, Cite, Frame, Host, LocalRank, PciAddress, Pid, Rank, RankSet};
 
-/// How sure.
+/// How certain a conclusion is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Confidence {
     /// One indirect sign.
     Low,
-    /// One kind of evidence that points clearly.
+    /// One kind of evidence that clearly indicates it.
     Medium,
     /// Two independent kinds of evidence, or a direct statement by the failing rank.
     High,
 }
 
-/// How bad.
+/// How serious a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
     /// Worth knowing.
     Info,
-    /// Hurts, does not stop the job.
+    /// Slows the job but does not stop it.
     Warning,
-    /// Stops the job or spoils its results.
+    /// Stops the job or corrupts its results.
     Error,
 }
 
-/// What an action costs the job and the node.
+/// Impact of an action on the job and the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Impact {
-    /// Reads only, or changes the next run only.
+    /// Only reads, or affects only the next run.
     Harmless,
     /// Stops or restarts the job or a service.
     Disruptive,
-    /// Loses state that cannot be had again.
+    /// Loses state that cannot be recovered.
     Destructive,
 }
 
-/// What the operator sees.
+/// The symptom that the operator sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Category {
     /// Nothing wrong.
@@ -46,13 +46,13 @@ pub enum Category {
     Hang,
     /// An error is reported.
     Error,
-    /// A process dies.
+    /// A process died.
     Crash,
     /// Wrong values.
     Corruption,
-    /// Slow.
+    /// The job is slow.
     Performance,
-    /// The job never got going.
+    /// The job did not get started.
     Init,
 }
 
@@ -80,7 +80,7 @@ names!(Category {
     Performance => "performance", Init => "init",
 });
 
-/// Whom a finding names, with everything known of it.
+/// A process that a finding names, with everything known about it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Culprit {
     /// Global rank.
@@ -100,70 +100,70 @@ pub struct Culprit {
 /// One cited piece of evidence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evidence {
-    /// Where it stands.
+    /// Where it was read.
     pub cite: Cite,
-    /// What stands there, or for binary formats what the record says.
+    /// The text there, or for binary formats the content of the record.
     pub text: String,
-    /// The kind of source it comes from, to count independent kinds.
+    /// The kind of its source, to count independent kinds.
     pub kind: crate::SourceKind,
 }
 
-/// Something to do.
+/// A recommended action.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Action {
     /// One sentence.
     pub text: String,
     /// Command or setting to type, if there is one.
     pub command: Option<String>,
-    /// What it costs.
+    /// Its impact.
     pub impact: Impact,
 }
 
-/// What one rule concludes.
+/// The conclusion of one rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// Rule id.
     pub rule: &'static str,
     /// What went wrong.
     pub cause: Cause,
-    /// What the operator sees, where it differs from the cause's usual category.
+    /// The symptom, if it differs from the cause's usual category.
     pub category: Category,
-    /// How bad.
+    /// How serious it is.
     pub severity: Severity,
-    /// How sure.
+    /// How certain it is.
     pub confidence: Confidence,
-    /// First line of the finding; stands alone at 80 columns.
+    /// First line of the finding; self-contained within 80 columns.
     pub title: String,
-    /// Who.
+    /// Processes at fault.
     pub culprits: Vec<Culprit>,
-    /// Who suffers.
+    /// Ranks that are affected.
     pub victims: RankSet,
-    /// Proof; never empty.
+    /// Evidence; never empty.
     pub evidence: Vec<Evidence>,
-    /// What to do.
+    /// Recommended actions.
     pub actions: Vec<Action>,
     /// How directly this states a root: see `rules::verdict`.
     pub weight: Weight,
-    /// When the thing happened, ns on the aligned clock, if known: earlier beats later between equals.
+    /// When it happened, ns on the aligned clock, if known: of equal findings the earlier one wins.
     pub at_ns: Option<i64>,
 }
 
-/// How a finding stands to the others when they are ordered.
+/// Priority of a finding when findings are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Weight {
-    /// Worth a word, and no cause by itself: it never decides.
+    /// Worth mentioning, but never decides.
     Aside,
-    /// Known to be a consequence wherever something else explains it.
+    /// Known to be a consequence if something else explains it.
     Echo,
     /// A symptom that many causes share (a peer is gone, a rank is behind).
     Symptom,
-    /// A cause shown by how the ranks differ.
+    /// A cause derived from how the ranks differ.
     Derived,
-    /// A cause the failing rank states itself, or that the operation records prove.
+    /// A cause that the failing rank states itself, or that the operation records prove.
     Stated,
 }
 
-/// Something that is not known, and the command that would tell.
+/// An open question, and the command that would answer it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Need {
     /// The question.
@@ -172,24 +172,24 @@ pub struct Need {
     pub command: String,
 }
 
-/// The answer.
+/// The conclusion on a case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// What went wrong; `None` or `Undecided` too.
+    /// What went wrong, including `None` and `Undecided`.
     pub cause: Cause,
     /// Category.
     pub category: Category,
-    /// How sure.
+    /// How certain it is.
     pub confidence: Confidence,
     /// One sentence.
     pub summary: String,
-    /// Who.
+    /// Processes at fault.
     pub culprits: Vec<Culprit>,
-    /// Who suffers.
+    /// Ranks that are affected.
     pub victims: RankSet,
-    /// What to do.
+    /// Recommended actions.
     pub actions: Vec<Action>,
-    /// All findings, the one that decided first.
+    /// All findings, the deciding one first.
     pub findings: Vec<Finding>,
     /// Open questions.
     pub needs: Vec<Need>,

@@ -1,20 +1,20 @@
-//! A Flight Recorder dump, packed: a job of 1,024 ranks has two million entries that repeat a few dozen stacks and
-//! shapes, so both are tables and an entry holds indices.
+//! A Flight Recorder dump, packed: the entries of a job of 1,024 ranks are two million and repeat a few dozen stacks
+//! and shapes. So stacks and shapes are tables, and an entry holds indices.
 
 use std::sync::Arc;
 
 use crate::{Frame, GroupRank, OpKind, OpState, Rank};
 
-/// One dump: what one process recorded. The dump does not say whose it is.
+/// One dump: the record of one process. The dump does not contain its rank.
 ///
 /// Ranks of one job make the same calls from the same places, so dumps with equal tables share them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FlightDump {
     /// Format version, `2.10`.
     pub version: Box<str>,
-    /// NCCL's version as the dump tells.
+    /// NCCL's version, if the dump states it.
     pub library_version: Option<Box<str>>,
-    /// Rank that the file's name claims (torch writes prefix + global rank); a hint, never proof.
+    /// Rank in the file's name (torch writes prefix + global rank); a hint, never proof.
     pub name_hint: Option<Rank>,
     /// The process groups of this process.
     pub groups: Vec<FlightGroup>,
@@ -24,28 +24,28 @@ pub struct FlightDump {
     pub stacks: Arc<Vec<Box<[u32]>>>,
     /// Distinct calls: kind, shapes, types, peers.
     pub signatures: Arc<Vec<Signature>>,
-    /// `thread_id`s of the recording threads (2.10 and newer), as printed: they name the same threads as the
-    /// `Thread 0x…` lines of a native crash report, and so tell whose dump this is.
+    /// `thread_id`s of the recording threads (2.10 and newer), as printed: the `Thread 0x…` lines of a native crash
+    /// report name the same threads and thus identify the dump's process.
     pub thread_ids: Vec<u64>,
     /// Entries, oldest first.
     pub ops: Vec<FlightOp>,
-    /// The file ends before the dump does.
+    /// Whether the file ends before the dump does.
     pub truncated: bool,
 }
 
-/// A process group as the dump's `pg_config`, `pg_status` and entries tell.
+/// A process group from the dump's `pg_config`, `pg_status` and entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlightGroup {
-    /// `pg_id`, the key of `pg_status`: a creation number, local to the process. Empty if nothing tells it.
+    /// `pg_id`, the key of `pg_status`: a creation number, local to the process. Empty if unknown.
     pub id: Box<str>,
     /// `name`; equal on all members.
     pub name: Box<str>,
     /// `desc`: `default_pg`, `undefined`, or the user's.
     pub desc: Box<str>,
-    /// Global ranks of the members in group-rank order; empty if the dump does not tell. Every dump of a job repeats
+    /// Global ranks of the members in group-rank order; empty if the dump lacks them. Every dump of a job repeats
     /// the list of all its ranks.
     pub ranks: Arc<[Rank]>,
-    /// `last_enqueued_collective`; None if absent or -1. Stale on healthy jobs: entries decide.
+    /// `last_enqueued_collective`; None if absent or -1. Outdated on healthy jobs: entries take precedence.
     pub last_enqueued: Option<i64>,
     /// `last_started_collective`.
     pub last_started: Option<i64>,
@@ -53,12 +53,12 @@ pub struct FlightGroup {
     pub last_completed: Option<i64>,
 }
 
-/// What was called: equal signatures are the same call.
+/// The arguments of a call: equal signatures are the same call.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Signature {
     /// Kind.
     pub kind: OpKind,
-    /// `profiling_name` without the `nccl:` prefix, where it says more than the kind.
+    /// `profiling_name` without the `nccl:` prefix, if it is more specific than the kind.
     pub name: Box<str>,
     /// For send and recv: the peer's rank within the group.
     pub peer: Option<GroupRank>,
@@ -75,7 +75,7 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// Elements in all input tensors.
+    /// Number of elements in all input tensors.
     pub fn input_elements(&self) -> u64 {
         self.input_sizes
             .iter()
@@ -83,7 +83,7 @@ impl Signature {
             .fold(0, u64::saturating_add)
     }
 
-    /// Elements in all output tensors.
+    /// Number of elements in all output tensors.
     pub fn output_elements(&self) -> u64 {
         self.output_sizes
             .iter()
@@ -111,9 +111,9 @@ pub struct FlightOp {
     pub signature: u32,
     /// Index into `stacks`.
     pub stack: u32,
-    /// `timeout_ms`; 0 = not told.
+    /// `timeout_ms`; 0 = not stated.
     pub timeout_ms: u32,
-    /// `duration_ms` in microseconds; 0 = not told (needs timing).
+    /// `duration_ms` in microseconds; 0 = not stated (needs timing).
     pub duration_us: u32,
     /// Index into `groups`.
     pub group: u16,
@@ -124,7 +124,7 @@ pub struct FlightOp {
 }
 
 impl FlightOp {
-    /// Bit of `flags`: the work object is gone from the watchdog's list.
+    /// Bit of `flags`: the watchdog has removed the work object from its list.
     pub const RETIRED: u8 = 1;
     /// Bit of `flags`: send or recv.
     pub const P2P: u8 = 2;

@@ -1,22 +1,22 @@
-//! GPUs: what nvidia-smi, dcgmi and the driver's services say of them.
+//! GPUs, from nvidia-smi, dcgmi and the driver's services.
 //!
-//! Every field is what a tool printed; None where it printed nothing, `N/A` or an error. A counter counts since the
-//! driver was loaded or the GPU was reset (volatile) or since the GPU was made (aggregate).
+//! Every field is the printed value; None if the tool printed nothing, `N/A` or an error. Counters run since the
+//! driver was loaded or the GPU was reset (volatile), or since the GPU was made (aggregate).
 
 use crate::{PciAddress, Pid, WallTime};
 
 /// One output of nvidia-smi.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GpuTable {
-    /// Which of its outputs.
+    /// Which output it is.
     pub form: GpuForm,
     /// When it ran.
     pub at: Option<WallTime>,
     /// Driver version.
     pub driver_version: Option<Box<str>>,
-    /// CUDA version the driver supports.
+    /// CUDA version that the driver supports.
     pub cuda_version: Option<Box<str>>,
-    /// GPUs that the driver says are attached.
+    /// Number of attached GPUs according to the driver.
     pub attached: Option<u32>,
     /// GPUs.
     pub gpus: Vec<GpuRow>,
@@ -24,8 +24,8 @@ pub struct GpuTable {
     pub processes: Vec<(u32, Pid)>,
     /// Paths between pairs of GPUs (`topo -m`), or their peer access (`topo -p2p`).
     pub paths: Vec<GpuPath>,
-    /// What nvidia-smi said instead of a table, or of a GPU it could not ask (`Unable to determine the device handle
-    /// for GPU …`): line and text.
+    /// Messages of nvidia-smi instead of a table, or about a GPU that it could not query (`Unable to determine the
+    /// device handle for GPU …`): line and text.
     pub failures: Vec<(u32, Box<str>)>,
 }
 
@@ -58,7 +58,7 @@ pub enum GpuForm {
 pub struct GpuRow {
     /// Line in the source, counted from 1.
     pub line: u32,
-    /// Index of NVML, if printed or plain from the order; indexes go by PCI address.
+    /// NVML's index, if printed or evident from the order; indices follow the PCI addresses.
     pub index: Option<u32>,
     /// `GPU-fc51bf99-…`.
     pub uuid: Option<Box<str>>,
@@ -68,9 +68,9 @@ pub struct GpuRow {
     pub name: Option<Box<str>>,
     /// Power draw, watts.
     pub power_w: Option<f32>,
-    /// Power limit in force, watts.
+    /// Enforced power limit, watts.
     pub power_limit_w: Option<f32>,
-    /// Power limit the GPU leaves the factory with, watts.
+    /// Factory power limit, watts.
     pub power_default_w: Option<f32>,
     /// Utilisation, percent.
     pub utilization_pct: Option<f32>,
@@ -78,7 +78,7 @@ pub struct GpuRow {
     pub temperature_c: Option<f32>,
     /// Temperature of its memory, Celsius.
     pub memory_temperature_c: Option<f32>,
-    /// Degrees left until the GPU must slow down, Celsius (`T.Limit`).
+    /// Degrees Celsius until the GPU must slow down (`T.Limit`).
     pub temperature_left_c: Option<f32>,
     /// Memory used, MiB.
     pub memory_used_mib: Option<u64>,
@@ -90,45 +90,45 @@ pub struct GpuRow {
     pub sm_clock_max_mhz: Option<u32>,
     /// Clock of the memory, MHz.
     pub memory_clock_mhz: Option<u32>,
-    /// Performance state, 0 (most) to 15.
+    /// Performance state, 0 (highest) to 15.
     pub performance_state: Option<u8>,
-    /// Why the clocks are what they are.
+    /// Reasons for the current clocks.
     pub clock_reasons: Option<ClockReasons>,
-    /// How long they were held down, by reason.
+    /// Accumulated time of slowdowns, by reason.
     pub held_down: HeldDown,
     /// Uncorrected memory errors since the driver was loaded, of all memories; None if not counted.
     pub uncorrected_errors: Option<u64>,
     /// Error counters since the driver was loaded or the GPU was reset.
     pub volatile: EccCounts,
-    /// Error counters of the GPU's life.
+    /// Error counters over the GPU's lifetime.
     pub aggregate: EccCounts,
-    /// SRAM had more uncorrectable errors than NVIDIA accepts.
+    /// Whether SRAM had more uncorrectable errors than NVIDIA accepts.
     pub sram_threshold_exceeded: Option<bool>,
-    /// Memory that no repair can mend.
+    /// Whether some memory cannot be repaired.
     pub unrepairable_memory: Option<bool>,
-    /// Rows of the memory that were replaced.
+    /// Rows of the memory that were remapped.
     pub rows: RowRemapping,
-    /// Pages that were taken out of use (GPUs before Ampere).
+    /// Pages that were retired (GPUs before Ampere).
     pub pages: RetiredPages,
-    /// PCIe.
+    /// PCIe link.
     pub pcie: PcieLink,
     /// NVLink, by link.
     pub links: Vec<NvLink>,
-    /// `Completed`, `In Progress`, `Not Started`, `N/A`: whether it joined the NVLink fabric.
+    /// Whether it joined the NVLink fabric: `Completed`, `In Progress`, `Not Started`, `N/A`.
     pub fabric_state: Option<Box<str>>,
-    /// `Success`, or the error it ended with.
+    /// Result of joining: `Success` or an error.
     pub fabric_status: Option<Box<str>>,
-    /// Fabric health as a whole, and the points that are amiss: `Unhealthy`, `Bandwidth: Degraded`.
+    /// Overall fabric health, and the problems: `Unhealthy`, `Bandwidth: Degraded`.
     pub fabric_health: Vec<Box<str>>,
-    /// What the driver wants done: `None`, `Reset`, `Reboot`, `Drain P2P`, `Drain and Reset`.
+    /// Action that the driver requests: `None`, `Reset`, `Reboot`, `Drain P2P`, `Drain and Reset`.
     pub recovery_action: Option<Box<str>>,
-    /// `Default`, `Exclusive_Process`, `Prohibited`.
+    /// Compute mode: `Default`, `Exclusive_Process`, `Prohibited`.
     pub compute_mode: Option<Box<str>>,
     /// Persistence mode.
     pub persistence: Option<bool>,
     /// MIG mode.
     pub mig: Option<bool>,
-    /// Some field reads `ERR!` or `[Unknown Error]`: the driver does not reach the GPU.
+    /// Whether a field reads `ERR!` or `[Unknown Error]`: the driver cannot reach the GPU.
     pub has_error: bool,
 }
 
@@ -137,68 +137,68 @@ pub struct GpuRow {
 pub struct ClockReasons(pub u64);
 
 impl ClockReasons {
-    /// Nothing to do.
+    /// The GPU is idle.
     pub const IDLE: u64 = 0x1;
-    /// Clocks that a user set.
+    /// Clocks set by a user.
     pub const USER: u64 = 0x2;
     /// The power limit.
     pub const POWER_CAP: u64 = 0x4;
-    /// Hardware slowdown: too hot, power brake, or a power draw that the board cannot give.
+    /// Hardware slowdown: too hot, power brake, or a power draw beyond the board's capability.
     pub const HW_SLOWDOWN: u64 = 0x8;
-    /// Equal clocks of a group.
+    /// Clocks synchronised within a group.
     pub const SYNC_BOOST: u64 = 0x10;
     /// The driver keeps it below its highest operating temperature.
     pub const SW_THERMAL: u64 = 0x20;
     /// Hardware slows it down: too hot.
     pub const HW_THERMAL: u64 = 0x40;
-    /// Hardware slows it down: the power supply or rack asked for it.
+    /// Hardware slows it down at the request of the power supply or rack.
     pub const HW_POWER_BRAKE: u64 = 0x80;
-    /// A display.
+    /// A display clock setting.
     pub const DISPLAY: u64 = 0x100;
 
-    /// Whether one of `mask` holds.
+    /// Whether any reason of `mask` is set.
     pub fn any(self, mask: u64) -> bool {
         self.0 & mask != 0
     }
 }
 
-/// Accumulated time that clocks were held down, microseconds.
+/// Accumulated time of slowdowns, microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeldDown {
-    /// By the power limit.
+    /// Because of the power limit.
     pub power_cap_us: Option<u64>,
-    /// By the driver, too hot.
+    /// By the driver, because of heat.
     pub sw_thermal_us: Option<u64>,
-    /// By hardware, too hot.
+    /// By hardware, because of heat.
     pub hw_thermal_us: Option<u64>,
-    /// By hardware, power brake.
+    /// By hardware, because of a power brake.
     pub hw_power_brake_us: Option<u64>,
 }
 
 /// Errors of the GPU's memories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EccCounts {
-    /// On-chip memories, mended.
+    /// Corrected errors of on-chip memories.
     pub sram_corrected: Option<u64>,
-    /// On-chip memories, not mended.
+    /// Uncorrected errors of on-chip memories.
     pub sram_uncorrected: Option<u64>,
-    /// Device memory, mended.
+    /// Corrected errors of device memory.
     pub dram_corrected: Option<u64>,
-    /// Device memory, not mended.
+    /// Uncorrected errors of device memory.
     pub dram_uncorrected: Option<u64>,
-    /// All memories, mended, where only the sum is printed.
+    /// Corrected errors of all memories, if only the sum is printed.
     pub total_corrected: Option<u64>,
-    /// All memories, not mended, where only the sum is printed.
+    /// Uncorrected errors of all memories, if only the sum is printed.
     pub total_uncorrected: Option<u64>,
 }
 
 impl EccCounts {
-    /// Errors that were not mended, of all memories.
+    /// Uncorrected errors of all memories.
     pub fn uncorrected(&self) -> Option<u64> {
         self.total_uncorrected.max(sum(self.sram_uncorrected, self.dram_uncorrected))
     }
 
-    /// Errors that were mended, of all memories.
+    /// Corrected errors of all memories.
     pub fn corrected(&self) -> Option<u64> {
         self.total_corrected.max(sum(self.sram_corrected, self.dram_corrected))
     }
@@ -214,45 +214,45 @@ fn sum(a: Option<u64>, b: Option<u64>) -> Option<u64> {
 /// Row remapping (Ampere and later).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowRemapping {
-    /// Rows replaced because of errors that were mended.
+    /// Rows remapped because of corrected errors.
     pub corrected: Option<u64>,
-    /// Rows replaced because of errors that were not.
+    /// Rows remapped because of uncorrected errors.
     pub uncorrected: Option<u64>,
-    /// A row waits for the next reset to be replaced.
+    /// Whether a remapping waits for the next reset.
     pub pending: Option<bool>,
-    /// Replacing a row has failed: NVIDIA takes the GPU back.
+    /// Whether a remapping failed: NVIDIA accepts the GPU for return.
     pub failed: Option<bool>,
-    /// Banks that have no spare row left.
+    /// Banks without a spare row.
     pub banks_exhausted: Option<u64>,
-    /// Banks that have few spare rows left.
+    /// Banks with few spare rows.
     pub banks_low: Option<u64>,
 }
 
 /// Page retirement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RetiredPages {
-    /// For errors that were mended.
+    /// Pages retired because of corrected (single-bit) errors.
     pub single_bit: Option<u64>,
-    /// For errors that were not.
+    /// Pages retired because of uncorrected (double-bit) errors.
     pub double_bit: Option<u64>,
-    /// Pages wait for the next reset.
+    /// Whether pages wait for the next reset.
     pub pending: Option<bool>,
 }
 
 /// PCIe link of a GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PcieLink {
-    /// Generation now; it drops when the GPU idles.
+    /// Current generation; it drops when the GPU is idle.
     pub generation: Option<u8>,
-    /// Highest generation of GPU and slot together.
+    /// Highest generation that GPU and slot both support.
     pub generation_max: Option<u8>,
-    /// Lanes now.
+    /// Current number of lanes.
     pub width: Option<u8>,
-    /// Lanes of the GPU.
+    /// Highest number of lanes of the GPU.
     pub width_max: Option<u8>,
-    /// Packets sent again since the last reset.
+    /// Packets retransmitted since the last reset.
     pub replays: Option<u64>,
-    /// How often the count of replays ran over.
+    /// How often the replay counter overflowed.
     pub replay_rollovers: Option<u64>,
 }
 
@@ -263,15 +263,15 @@ pub struct NvLink {
     pub line: u32,
     /// Number.
     pub number: u32,
-    /// Whether it is up, if told.
+    /// Whether it is up, if printed.
     pub active: Option<bool>,
-    /// Its speed in one direction, GB/s.
+    /// Speed in one direction, GB/s.
     pub speed_gb_s: Option<f32>,
-    /// Packets sent again.
+    /// Packets retransmitted.
     pub replays: Option<u64>,
-    /// How often the link was trained again.
+    /// Number of retrainings of the link.
     pub recoveries: Option<u64>,
-    /// How often training again failed (NVLink 5).
+    /// Number of failed retrainings (NVLink 5).
     pub failed_recoveries: Option<u64>,
     /// Packets with a wrong checksum.
     pub crc_errors: Option<u64>,
@@ -279,7 +279,7 @@ pub struct NvLink {
     pub others: Vec<(Box<str>, u64)>,
 }
 
-/// What lies between two GPUs.
+/// The connection between two GPUs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GpuPath {
     /// Line in the source, counted from 1.
@@ -297,7 +297,7 @@ pub struct GpuPath {
 pub struct GpuTests {
     /// Version of DCGM.
     pub dcgm_version: Option<Box<str>>,
-    /// Driver version it detected.
+    /// Driver version that it detected.
     pub driver_version: Option<Box<str>>,
     /// Results, in file order.
     pub results: Vec<GpuTest>,
@@ -310,24 +310,24 @@ pub struct GpuTest {
     pub line: u32,
     /// Test (`memory`, `PCIe`, `Denylist`).
     pub name: Box<str>,
-    /// GPU, if it is of one.
+    /// GPU, if the test is about one.
     pub gpu: Option<u32>,
-    /// What came out.
+    /// Outcome.
     pub status: GpuTestStatus,
-    /// What it warns of.
+    /// Text of its warnings.
     pub warnings: Vec<Box<str>>,
 }
 
 /// Outcome of a test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GpuTestStatus {
-    /// Good.
+    /// Passed.
     Pass,
-    /// Bad.
+    /// Failed.
     Fail,
-    /// Good with a remark.
+    /// Passed with a remark.
     Warn,
-    /// Not made.
+    /// Not run.
     #[default]
     Skip,
 }
@@ -337,14 +337,14 @@ pub enum GpuTestStatus {
 pub struct GpuService {
     /// `nvidia-fabricmanager`, `nvidia-persistenced`, `nvidia-imex`.
     pub name: Box<str>,
-    /// systemd's word: `active`, `inactive`, `failed`, `activating`, `not-found`; None in a log.
+    /// State according to systemd: `active`, `inactive`, `failed`, `activating`, `not-found`; None in a log.
     pub active: Option<Box<str>>,
     /// `running`, `dead`, `Result: exit-code` and the like, as printed.
     pub detail: Box<str>,
-    /// Version the service states.
+    /// Version of the service, if stated.
     pub version: Option<Box<str>>,
-    /// Driver version it found, where it says that the two do not match.
+    /// Driver version that it found, if it reports a mismatch.
     pub driver_version: Option<Box<str>>,
-    /// What it says went wrong: line, time and text.
+    /// Errors that it reports: line, time and text.
     pub errors: Vec<(u32, Option<WallTime>, Box<str>)>,
 }

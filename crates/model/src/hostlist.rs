@@ -1,18 +1,18 @@
-//! Lists of hosts in Slurm's form: `node[001-004,017],login`.
+//! Lists of hosts in Slurm's notation: `node[001-004,017],login`.
 //!
-//! Source: slurm/src/common/hostlist.c; the form that `scontrol show hostlist` prints and `scontrol show hostnames`
-//! takes apart.
+//! Source: slurm/src/common/hostlist.c; the notation that `scontrol show hostlist` prints and `scontrol show
+//! hostnames` expands.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Hosts that one list may stand for: more than any cluster has, fewer than a typing error can ask for.
+/// Largest number of hosts in a list: more than any cluster has, fewer than a typing error can produce.
 pub const MAX_HOSTS: usize = 1 << 17;
 
-/// The hosts of a list, in its order, each once.
+/// The hosts of a list, in order, each once.
 ///
 /// # Errors
-/// What is wrong with it, as a sentence's end.
+/// What is wrong with the list, worded as the end of a sentence.
 pub fn parse(text: &str) -> Result<Vec<String>, String> {
     let mut hosts = Vec::new();
     let mut seen = std::collections::BTreeSet::new();
@@ -52,7 +52,7 @@ fn parts(text: &str) -> Result<Vec<&str>, String> {
     Ok(parts.into_iter().filter(|part| !part.is_empty()).collect())
 }
 
-/// The hosts of one name with brackets; each further pair multiplies.
+/// Expands one name with brackets; each further pair multiplies.
 fn expand(part: &str) -> Result<Vec<String>, String> {
     let mut names = vec![String::new()];
     let mut rest = part;
@@ -75,7 +75,7 @@ fn expand(part: &str) -> Result<Vec<String>, String> {
         rest = after;
     }
     for name in &names {
-        // A leading dash would be an option of the program that connects.
+        // A program that connects to the host would parse a leading dash as an option.
         if name.starts_with('-')
             || name.chars().any(|c| c.is_control() || c.is_whitespace() || "'\"\\$`;|&<>".contains(c))
         {
@@ -85,7 +85,7 @@ fn expand(part: &str) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// What stands between brackets, written out: `08-10,12` to `08`, `09`, `10`, `12`.
+/// Expands the content of brackets: `08-10,12` to `08`, `09`, `10`, `12`.
 fn numbers(part: &str, inside: &str) -> Result<Vec<String>, String> {
     let mut out = Vec::new();
     for range in inside.split(',').map(str::trim) {
@@ -109,7 +109,7 @@ fn numbers(part: &str, inside: &str) -> Result<Vec<String>, String> {
     Ok(out)
 }
 
-/// Whether a list of nodes, `node[0-1,7],gpu3`, has a host, with or without its domain.
+/// Whether a list of nodes, `node[0-1,7],gpu3`, contains a host, with or without its domain.
 pub fn contains(list: &str, host: &str) -> bool {
     let host = host.split('.').next().unwrap_or(host);
     let mut depth = 0_u32;
@@ -140,19 +140,20 @@ pub fn contains(list: &str, host: &str) -> bool {
     })
 }
 
-/// A name cut at one of its numbers.
+/// A name split at one of its numbers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Frame<'a> {
     before: &'a str,
     after: &'a str,
 }
 
-/// Prints hosts as short as one bracket a name allows, sorted; what [`parse`] takes apart again.
+/// Prints hosts, sorted, as briefly as one pair of brackets per name allows; [`parse`] expands it again.
 pub fn print<S: AsRef<str>>(hosts: &[S]) -> String {
     let mut hosts: Vec<&str> = hosts.iter().map(AsRef::as_ref).collect();
     hosts.sort_unstable();
     hosts.dedup();
-    // A name may hold several numbers (`rack3-node017.dc1`): the one that most names differ in goes into the bracket.
+    // A name may contain several numbers (`rack3-node017.dc1`): the one that differs most often goes into the
+    // brackets.
     let mut n_of: BTreeMap<Frame<'_>, usize> = BTreeMap::new();
     for host in &hosts {
         for (frame, _) in frames(host) {
@@ -183,7 +184,7 @@ pub fn print<S: AsRef<str>>(hosts: &[S]) -> String {
     names.join(",")
 }
 
-/// Each number of a name with what stands around it. Numbers too long to count with are part of the name.
+/// Each number of a name with the text around it. Numbers too long to count with are part of the name.
 fn frames(host: &str) -> Vec<(Frame<'_>, &str)> {
     let bytes = host.as_bytes();
     let mut frames = Vec::new();
@@ -202,7 +203,7 @@ fn frames(host: &str) -> Vec<(Frame<'_>, &str)> {
     frames
 }
 
-/// `001-004,017` of sorted numbers, each as it is written.
+/// Ranges of sorted numbers, in their original spelling: `001-004,017`.
 fn ranges(numbers: &[(u64, &str)]) -> String {
     let mut out = String::new();
     let mut at = 0;
@@ -299,7 +300,7 @@ mod tests {
         assert_eq!(of(&[]), "");
     }
 
-    /// What is printed stands for the same hosts, and neither loses nor invents one.
+    /// Printed lists expand to the same hosts.
     #[test]
     fn printing_and_parsing_agree() {
         let mut seed = 7_u64;

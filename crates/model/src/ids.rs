@@ -1,4 +1,4 @@
-//! Names of ranks, nodes and devices. A global rank, a local rank and a GPU index are three types.
+//! Identifiers of ranks, processes and devices. Global, local and group ranks are separate types.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ pub struct LocalRank(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupRank(pub u32);
 
-/// Process id, as its own host (or pid namespace) counts.
+/// Process id in its own host (or pid namespace).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pid(pub u32);
 
-/// Host name up to the first dot, or an address where only that is known.
+/// Host name up to the first dot, or an address if only that is known.
 pub type Host = Arc<str>;
 
 /// PCI address of a GPU: domain, bus, device, function.
@@ -82,12 +82,12 @@ impl RankSet {
         &self.0
     }
 
-    /// True without any rank.
+    /// Whether there is no rank.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many ranks.
+    /// Number of ranks.
     pub fn len(&self) -> usize {
         self.0.len()
     }

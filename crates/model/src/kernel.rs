@@ -1,21 +1,21 @@
-//! What the kernel's log says: the machine's own account of its devices and processes.
+//! Events of the kernel log: the machine's own account of its devices and processes.
 
 use crate::{PciAddress, Pid, WallTime};
 
-/// One statement of a kernel log.
+/// One event of a kernel log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelEvent {
-    /// Microseconds since boot, if the line is stamped so.
+    /// Microseconds since boot, if the line has such a timestamp.
     pub uptime_us: Option<u64>,
-    /// Boot of the source it belongs to, counted from 0: uptimes of two boots do not compare.
+    /// Boot of the source that it belongs to, counted from 0: uptimes of two boots do not compare.
     pub boot: u32,
-    /// The device it is about: a GPU, a switch, a network card, or the port that reports for one below it.
+    /// The device concerned: a GPU, a switch, a network card, or the port that reports for a device below it.
     pub device: Option<PciAddress>,
-    /// What it says.
+    /// What happened.
     pub kind: KernelEventKind,
 }
 
-/// What a statement says.
+/// Kinds of events.
 #[derive(Clone, Debug, PartialEq)]
 pub enum KernelEventKind {
     /// `NVRM: Xid (PCI:0000:3b:00): 79, …`.
@@ -29,15 +29,15 @@ pub enum KernelEventKind {
         /// `0x26:0x56:1463`, if printed.
         code: Option<Box<str>>,
     },
-    /// The GPU's system processor does not answer, told without an Xid number.
+    /// The GPU's system processor does not answer, reported without an Xid number.
     GspSilent,
     /// A check inside the driver failed.
     DriverAssertion,
-    /// User library and kernel module of the driver have two versions.
+    /// User library and kernel module of the driver have different versions.
     DriverMismatch {
-        /// Of the program.
+        /// Version of the program's library.
         client: Option<Box<str>>,
-        /// Of the module.
+        /// Version of the module.
         module: Option<Box<str>>,
         /// The program.
         pid: Option<Pid>,
@@ -47,51 +47,51 @@ pub enum KernelEventKind {
         /// `580.82.07`.
         version: Box<str>,
     },
-    /// PCIe's own error reporting.
+    /// A report of PCIe error reporting.
     PcieError(Box<PcieError>),
     /// A hot-plug slot lost its link or its card.
     PcieLinkDown,
-    /// A fault that the IOMMU caught.
+    /// A fault caught by the IOMMU.
     IommuFault,
     /// A machine check of a processor.
     MachineCheck {
-        /// The hardware could not correct it.
+        /// Whether the hardware failed to correct it.
         uncorrected: bool,
     },
-    /// Errors of the host's memory that its controller counts.
+    /// Errors of the host's memory, counted by its controller.
     MemoryErrors {
         /// How many.
         count: u64,
-        /// They could not be corrected.
+        /// Whether they were uncorrectable.
         uncorrected: bool,
-        /// Which module, as printed.
+        /// Memory module, as printed.
         place: Box<str>,
     },
     /// A page of the host's memory is bad; the process that used it may be named.
     MemoryFailure {
-        /// The process that is killed for it.
+        /// The process that is killed because of it.
         pid: Option<Pid>,
         /// Its name.
         name: Box<str>,
     },
-    /// The out-of-memory killer took a process.
+    /// The out-of-memory killer ended a process.
     OomKill(Box<OomKill>),
-    /// A network card or its firmware has trouble.
+    /// A network card or its firmware reports a problem.
     NicTrouble {
         /// `mlx5_core`, `bnxt_en`, `efa`.
         driver: Box<str>,
         /// Network interface or verbs device, if named.
         interface: Option<Box<str>>,
-        /// What sort.
+        /// Kind of problem.
         trouble: NicTrouble,
     },
-    /// A link changed.
+    /// A link changed its state.
     Link {
         /// Network interface or verbs device.
         interface: Box<str>,
-        /// What it became.
+        /// New state.
         state: LinkState,
-        /// What it belongs to.
+        /// Kind of link.
         medium: LinkMedium,
     },
     /// `INFO: task NAME:PID blocked for more than N seconds.`
@@ -105,7 +105,7 @@ pub enum KernelEventKind {
     },
     /// A processor made no progress.
     Lockup {
-        /// Process on it.
+        /// Process running on it.
         pid: Option<Pid>,
         /// Its name.
         name: Box<str>,
@@ -120,19 +120,19 @@ pub enum KernelEventKind {
         name: Box<str>,
         /// `segfault`, `trap invalid opcode`, `general protection fault`.
         what: Box<str>,
-        /// Library or program it stood in.
+        /// Library or program where it crashed.
         object: Option<Box<str>>,
     },
     /// Storage fails or hangs.
     Storage {
         /// File system, disk or server as printed.
         name: Box<str>,
-        /// What sort.
+        /// Kind of problem.
         trouble: StorageTrouble,
     },
-    /// The limit of open files of the whole machine was reached.
+    /// The machine's limit of open files was reached.
     FileLimit,
-    /// Processors were slowed down for heat.
+    /// Processors were slowed down because of heat.
     Throttled,
     /// The kernel itself failed.
     Panic,
@@ -149,11 +149,11 @@ pub struct Xid {
     pub pid: Option<Pid>,
     /// Its name, if known.
     pub name: Option<Box<str>>,
-    /// UUID of the GPU, if the log says which address has which.
+    /// UUID of the GPU, if the log maps addresses to UUIDs.
     pub uuid: Option<Box<str>>,
     /// MIG instance: GPU instance.
     pub gpu_instance: Option<u32>,
-    /// What follows pid and name.
+    /// Text after pid and name.
     pub body: Box<str>,
     /// NVLink number, if the body names one; -1 = the whole port.
     pub link: Option<i32>,
@@ -165,7 +165,7 @@ pub struct Xid {
     pub registers: Vec<u32>,
     /// `caused by previous Xid N`.
     pub caused_by: Option<u16>,
-    /// Xid 154: what the GPU needs now.
+    /// Xid 154: number of the action that the GPU needs.
     pub recovery_action: Option<u8>,
     /// `RST: Yes` of Xids 94 and 95: a reset is needed.
     pub needs_reset: Option<bool>,
@@ -188,7 +188,7 @@ pub struct Sxid {
     pub text: Box<str>,
 }
 
-/// One report of PCIe's error reporting (AER), of a machine's firmware (APEI) or of port containment (DPC).
+/// One report of PCIe error reporting (AER), of the machine's firmware (APEI) or of port containment (DPC).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PcieError {
     /// How bad.
@@ -199,11 +199,11 @@ pub struct PcieError {
     pub layer: Box<str>,
     /// Names of the bits that are set: `SDES`, `CmpltTO`.
     pub bits: Vec<Box<str>>,
-    /// Recovery failed, or there is none.
+    /// Whether recovery failed or does not exist.
     pub unrecovered: bool,
 }
 
-/// How bad a PCIe error is.
+/// Severity of a PCIe error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PcieSeverity {
     /// Corrected by a replay.
@@ -211,20 +211,20 @@ pub enum PcieSeverity {
     Corrected,
     /// A transaction was lost.
     NonFatal,
-    /// The link cannot be trusted any more.
+    /// The link is unreliable.
     Fatal,
 }
 
 /// One kill for lack of memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OomKill {
-    /// Victim, as the host counts.
+    /// Victim, as the host counts pids.
     pub pid: Option<Pid>,
     /// Its name.
     pub name: Box<str>,
-    /// Who asked for memory.
+    /// Name of the process that asked for memory.
     pub invoked_by: Option<Box<str>>,
-    /// The limit of a memory cgroup was hit; None if the log does not tell.
+    /// Whether the limit of a memory cgroup was hit; None if the log does not say.
     pub cgroup_limit: Option<bool>,
     /// `CONSTRAINT_MEMCG`, as printed.
     pub constraint: Option<Box<str>>,
@@ -242,40 +242,40 @@ pub struct OomKill {
     pub shmem_rss_kib: Option<u64>,
 }
 
-/// Sorts of trouble of a network card.
+/// Kinds of problems of a network card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NicTrouble {
     /// The firmware died, or the card no longer answers.
     Dead,
-    /// A command to the firmware ran out of time.
+    /// A command to the firmware timed out.
     CommandTimeout,
-    /// Packets are not sent.
+    /// Packets cannot be sent.
     TransmitTimeout,
-    /// The cable or its module is bad, hot or gone.
+    /// The cable or its module is bad, hot or missing.
     Module,
-    /// The slot gives too little power.
+    /// The slot provides too little power.
     Power,
-    /// A completion with an error, which its program gets too.
+    /// A completion with an error, which its program receives, too.
     Completion,
-    /// Something else that names an error.
+    /// Another error.
     Other,
 }
 
-/// What a link became.
+/// State of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LinkState {
     /// It works.
     Up,
-    /// It does not.
+    /// It does not work.
     Down,
     /// The interface is being removed.
     Removed,
 }
 
-/// What sort of link.
+/// Kinds of links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LinkMedium {
-    /// Ethernet or an interface of unknown sort.
+    /// Ethernet or an interface of unknown kind.
     Ethernet,
     /// InfiniBand port of a verbs device.
     InfiniBand,
@@ -283,10 +283,10 @@ pub enum LinkMedium {
     Bridge,
 }
 
-/// Sorts of trouble of storage.
+/// Kinds of storage problems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StorageTrouble {
-    /// A file system turned read-only or shut down.
+    /// A file system became read-only or shut down.
     ReadOnly,
     /// Reads or writes fail.
     IoError,
@@ -294,7 +294,7 @@ pub enum StorageTrouble {
     NotResponding,
 }
 
-/// What a kernel log covers.
+/// The extent of a kernel log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KernelCoverage {
     /// First uptime of the last boot, microseconds.
@@ -305,8 +305,8 @@ pub struct KernelCoverage {
     pub first_at: Option<WallTime>,
     /// Last wall time.
     pub last_at: Option<WallTime>,
-    /// Wall time of the last boot, if it can be told.
+    /// Wall time of the last boot, if it can be derived.
     pub booted_at: Option<WallTime>,
-    /// Lines.
+    /// Number of lines.
     pub n_lines: u64,
 }

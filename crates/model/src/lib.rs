@@ -1,7 +1,7 @@
-//! The words of ringleader: what was seen, where it was seen, and what is concluded from it.
+//! The data types of ringleader: facts, where they were read, and conclusions from them.
 //!
-//! This crate holds plain data and no input or output: no files, clocks, environment, network or processes, and
-//! no serialisation (the printed report has types of its own, so that these can change freely).
+//! This crate contains plain data and no input or output: no files, clocks, environment, network or processes,
+//! and no serialisation (the printed report has its own types, so these can change freely).
 
 mod bench;
 mod case;
@@ -16,6 +16,7 @@ mod gpu;
 pub mod hostlist;
 mod ids;
 mod kernel;
+pub mod median;
 mod nccl;
 mod net;
 mod process;

@@ -1,13 +1,13 @@
-//! What an NCCL_DEBUG log tells, per process and communicator.
+//! The content of an NCCL_DEBUG log, per process and communicator.
 
 use crate::{Cite, GroupRank, Host, OpKind, PciAddress, Pid, WallTime, Who};
 
 /// Everything read from the NCCL lines of one source.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NcclLog {
-    /// Processes seen, by host and pid (and by launcher tag where lines lack both).
+    /// Processes, by host and pid (and by launcher tag if lines lack both).
     pub processes: Vec<NcclProcess>,
-    /// Communicators, one entry per process and pointer (a pointer used again after destroy is a new entry).
+    /// Communicators, one entry per process and pointer (a pointer reused after destroy is a new entry).
     pub comms: Vec<NcclComm>,
     /// COLL lines in file order.
     pub calls: Vec<NcclCall>,
@@ -17,19 +17,19 @@ pub struct NcclLog {
     pub backtraces: Vec<NcclBacktrace>,
     /// `NCCL_X set by environment to …`.
     pub settings: Vec<NcclSetting>,
-    /// Channels: which pair of ranks uses which transport, counted.
+    /// Channels: the transport of each pair of ranks, with a count.
     pub links: Vec<NcclLink>,
     /// NCCL lines read.
     pub n_lines: u64,
-    /// COLL lines left out because a bound was reached (0 = none). The oldest are left out.
+    /// Number of COLL lines left out because a bound was reached; the oldest are left out.
     pub n_calls_dropped: u64,
-    /// The source ends inside a line: more was written than is here, so counts are lower bounds.
+    /// Whether the source ends within a line: more was written, so counts are lower bounds.
     pub truncated: bool,
-    /// The same per communicator, by index into `comms`; empty if none was left out. What is left of a
-    /// communicator's calls begins after this many.
+    /// `n_calls_dropped` per communicator, by index into `comms`; empty if none was left out. The remaining calls of
+    /// a communicator begin after this many.
     pub dropped_of_comm: Vec<u64>,
-    /// Communicators that appear in COLL lines alone, since the log begins later or INIT lines were masked. Calls of
-    /// the first carry `comm` = `u32::MAX`, of the second `u32::MAX - 1`, and so on.
+    /// Communicators that appear only in COLL lines, because the log begins later or INIT lines were masked. Calls
+    /// of the first have `comm` = `u32::MAX`, of the second `u32::MAX - 1`, and so on.
     pub strangers: Vec<NcclStranger>,
 }
 
@@ -46,19 +46,19 @@ pub struct NcclProcess {
     pub bootstrap: Option<Box<str>>,
     /// `Using network X`.
     pub network: Option<Box<str>>,
-    /// IB devices of `NET/IB : Using …`, as printed; None if no such line or it names none.
+    /// IB devices of `NET/IB : Using …`, as printed; None if there is no such line or it names none.
     pub ib_devices: Option<Box<str>>,
     /// Socket devices of `NET/Socket : Using …`.
     pub socket_devices: Option<Box<str>>,
     /// First line of this process.
     pub first: Option<Cite>,
-    /// Last line of this process: what it said before it fell silent.
+    /// Last line of this process before it fell silent.
     pub last: Option<Cite>,
-    /// Time of the last line with a stamp.
+    /// Time of the last line with a timestamp.
     pub last_at: Option<WallTime>,
 }
 
-/// Life of one communicator on one process.
+/// One communicator on one process, from init to destroy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NcclComm {
     /// Index into `processes`.
@@ -81,7 +81,7 @@ pub struct NcclComm {
     pub parent: Option<u64>,
     /// Color of a split.
     pub color: Option<i64>,
-    /// API that made it (`ncclCommInitRankConfig`, `ncclCommSplit`), if printed.
+    /// API that created it (`ncclCommInitRankConfig`, `ncclCommSplit`), if printed.
     pub api: Option<Box<str>>,
     /// `Init START` line; absent if the log begins later.
     pub started: Option<Cite>,
@@ -91,20 +91,20 @@ pub struct NcclComm {
     pub destroyed: Option<Cite>,
     /// `Abort START` or `Abort COMPLETE` line.
     pub aborted: Option<Cite>,
-    /// Time of the first of these lines that has one.
+    /// Time of the first of these lines with a timestamp.
     pub at: Option<WallTime>,
 }
 
-/// One COLL line: the call was made (it says nothing about completion).
+/// One COLL line: the call was made (it does not show completion).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NcclCall {
-    /// Elements.
+    /// Number of elements.
     pub count: u64,
     /// Byte offset of the line.
     pub offset: u64,
     /// `opCount`; can stay 0 within a node.
     pub op_count: u64,
-    /// Seconds since 1970 of the line's own stamp; 0 = none.
+    /// Timestamp of the line, seconds since 1970; 0 = none.
     pub at_s: u32,
     /// Index into `comms`; beyond its end (`u32::MAX` and down, see `NcclLog::strangers`) if the communicator was
     /// never introduced.
@@ -113,7 +113,7 @@ pub struct NcclCall {
     pub line: u32,
     /// Root of rooted collectives; the peer of send and recv.
     pub root: i32,
-    /// What.
+    /// Kind of operation.
     pub kind: OpKind,
     /// NCCL datatype number.
     pub datatype: u8,
@@ -121,7 +121,7 @@ pub struct NcclCall {
     pub redop: u8,
 }
 
-/// A communicator known from its COLL lines alone: they name neither rank nor GPU.
+/// A communicator known only from COLL lines, which name neither rank nor GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NcclStranger {
     /// Index into `processes`; `u32::MAX` if the lines name no process.
@@ -166,7 +166,7 @@ pub struct NcclBacktrace {
     pub result: u8,
 }
 
-/// A variable NCCL says it read.
+/// A variable that NCCL reports to have read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NcclSetting {
     /// Line.
@@ -194,7 +194,7 @@ pub struct NcclLink {
     pub transport: Box<str>,
     /// `[send]`/`[receive]` of NET lines: Some(true) = send.
     pub is_send: Option<bool>,
-    /// How many channels said so.
+    /// Number of channels.
     pub n_channels: u32,
 }
 

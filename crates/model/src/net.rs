@@ -1,8 +1,8 @@
-//! The fabric and the network, as their tools show them.
+//! The fabric and the network, from the output of their tools.
 
 use crate::{PciAddress, Pid};
 
-/// What a tool says of the network.
+/// One output of a network tool.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NetFact {
     /// A port of an RDMA device: ibstat, ibstatus, ibv_devinfo, `rdma link`, mlxlink, sysfs.
@@ -15,12 +15,12 @@ pub enum NetFact {
     Interface(Interface),
     /// A route of `ip route`.
     Route(Route),
-    /// Somebody listens: `ss -l`, netstat.
+    /// A listening socket: `ss -l`, netstat.
     Listener {
         /// Address and port as printed: `0.0.0.0:29500`.
         local: Box<str>,
-        /// Program and process that hold the socket (`ss -p`, `netstat -p`); None if the tool was not asked or not
-        /// allowed to tell.
+        /// Program and process that hold the socket (`ss -p`, `netstat -p`); None if the tool was not asked for it
+        /// or lacked permission.
         holder: Option<(Box<str>, Pid)>,
     },
     /// A test of one path: nc, ping.
@@ -29,7 +29,7 @@ pub enum NetFact {
     Perftest(Perftest),
     /// A problem that ibdiagnet found.
     Fabric {
-        /// It is an error, not a warning.
+        /// Whether it is an error rather than a warning.
         is_error: bool,
         /// The text.
         text: Box<str>,
@@ -39,7 +39,7 @@ pub enum NetFact {
 /// A port of an RDMA device.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RdmaPort {
-    /// `mlx5_0`; empty if the tool was not asked by name.
+    /// `mlx5_0`; empty if the tool's output does not name it.
     pub device: Box<str>,
     /// Port number, from 1.
     pub port: u32,
@@ -47,24 +47,24 @@ pub struct RdmaPort {
     pub state: Option<Box<str>>,
     /// Physical state as printed, in capitals: `LINKUP`, `POLLING`, `DISABLED`.
     pub phys_state: Option<Box<str>>,
-    /// Signalling rate, Gb/s.
+    /// Data rate, Gb/s.
     pub rate_gbps: Option<f64>,
     /// Lanes, if printed (`4X`).
     pub lanes: Option<u32>,
     /// `InfiniBand` or `Ethernet`.
     pub link_layer: Option<Box<str>>,
-    /// Largest packet now, bytes (ibv_devinfo).
+    /// Current MTU, bytes (ibv_devinfo).
     pub active_mtu: Option<u32>,
-    /// Largest packet possible, bytes.
+    /// Largest MTU, bytes.
     pub max_mtu: Option<u32>,
     /// Network interface, if the tool names it.
     pub netdev: Option<Box<str>>,
-    /// Local identifier: what perfquery calls the port by.
+    /// Local identifier, by which perfquery names the port.
     pub lid: Option<u32>,
 }
 
 impl RdmaPort {
-    /// Whether data can flow; None if the tool does not tell.
+    /// Whether data can flow; None if the tool does not show it.
     pub fn is_up(&self) -> Option<bool> {
         self.state.as_deref().map(|s| s == "ACTIVE")
     }
@@ -73,15 +73,15 @@ impl RdmaPort {
 /// Counters at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PortCounters {
-    /// Verbs device or network interface; empty if only `lid` tells.
+    /// Verbs device or network interface; empty if there is only a `lid`.
     pub device: Box<str>,
     /// Port number; 0 if it has none.
     pub port: u32,
     /// Local identifier, if perfquery printed it.
     pub lid: Option<u32>,
-    /// Names that tell of errors, as printed, with their line and value; those of traffic are left out.
+    /// Error counters as printed: line, name and value; traffic counters are left out.
     pub errors: Vec<(u32, Box<str>, u64)>,
-    /// Bytes or words moved, to tell an idle port from a busy one.
+    /// Bytes or words transferred, to distinguish an idle port from a busy one.
     pub moved: Option<u64>,
 }
 
@@ -92,13 +92,13 @@ pub struct GidEntry {
     pub device: Box<str>,
     /// Port.
     pub port: u32,
-    /// Index, which NCCL_IB_GID_INDEX takes.
+    /// Index, the value for NCCL_IB_GID_INDEX.
     pub index: u32,
     /// The GID.
     pub gid: Box<str>,
-    /// IPv4 address, if it is one.
+    /// IPv4 address, if the GID contains one.
     pub ipv4: Option<Box<str>>,
-    /// RoCE v2 (true) or v1.
+    /// RoCE v2 (true) or v1 (false).
     pub is_v2: bool,
     /// Network interface.
     pub netdev: Box<str>,
@@ -113,7 +113,7 @@ pub struct Interface {
     pub state: Option<Box<str>>,
     /// Flags in the angle brackets: `BROADCAST,MULTICAST,UP,LOWER_UP`.
     pub flags: Box<str>,
-    /// Largest packet, bytes.
+    /// MTU, bytes.
     pub mtu: Option<u32>,
     /// Addresses without their prefix length.
     pub addresses: Vec<Box<str>>,
@@ -124,7 +124,7 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// Whether the tool says that the link works; None if it does not tell.
+    /// Whether the tool reports that the link works; None if it does not say.
     pub fn is_up(&self) -> Option<bool> {
         if let Some(link) = self.link_detected {
             return Some(link);
@@ -132,7 +132,7 @@ impl Interface {
         match self.state.as_deref()? {
             "UP" => Some(true),
             "DOWN" | "LOWERLAYERDOWN" | "NOTPRESENT" => Some(false),
-            // Loopback and tunnels have no carrier to tell of.
+            // Loopback and tunnels have no carrier.
             _ => None,
         }
     }
@@ -147,42 +147,42 @@ pub struct Route {
     pub via: Option<Box<str>>,
     /// Interface.
     pub device: Option<Box<str>>,
-    /// `linkdown`, `unreachable`, `blackhole`, `prohibit`: nothing passes.
+    /// `linkdown`, `unreachable`, `blackhole`, `prohibit`: the route carries nothing.
     pub is_dead: bool,
 }
 
-/// One path tried.
+/// A test of one path.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reach {
     /// `nc` or `ping`.
     pub tool: Box<str>,
-    /// Whom.
+    /// Target.
     pub host: Box<str>,
-    /// Which port; None for ping.
+    /// Port; None for ping.
     pub port: Option<u32>,
-    /// What came of it.
+    /// Outcome.
     pub outcome: ReachOutcome,
     /// Payload, bytes, if printed (`ping -s`).
     pub payload_bytes: Option<u32>,
-    /// Fragmentation was forbidden and the packet was too large: the MTU that stood in its way.
+    /// MTU that the packet exceeded, if fragmentation was forbidden and it was too large.
     pub too_large_for: Option<u32>,
 }
 
-/// What came of a test of a path.
+/// Outcome of a path test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReachOutcome {
     /// It answers.
     Answers,
-    /// Nobody listens there, but the host answers.
+    /// The host answers, but nothing listens on the port.
     Refused,
     /// No answer.
     #[default]
     TimedOut,
-    /// No way to it.
+    /// There is no route.
     NoRoute,
-    /// The name is unknown.
+    /// The name cannot be resolved.
     UnknownHost,
-    /// Some packets are lost: percent.
+    /// Some packets were lost: percent.
     Lossy(u8),
 }
 
@@ -195,11 +195,11 @@ pub struct Perftest {
     pub device: Option<Box<str>>,
     /// Sizes and average bandwidth: line, bytes, Gb/s.
     pub rows: Vec<(u32, u64, f64)>,
-    /// It failed: line and what it said.
+    /// Failure: line and message.
     pub failure: Option<(u32, Box<str>)>,
 }
 
-/// A PCI device of lspci.
+/// A PCI device in lspci's output.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PciDevice {
     /// Line.
@@ -208,11 +208,11 @@ pub struct PciDevice {
     pub address: Option<PciAddress>,
     /// Class and name as printed.
     pub name: Box<str>,
-    /// Line, control bits that are set: `SrcValid`, `ReqRedir`, `CmpltRedir`, `UpstreamFwd`.
+    /// Line, and control bits that are set: `SrcValid`, `ReqRedir`, `CmpltRedir`, `UpstreamFwd`.
     pub acs: Option<(u32, Vec<Box<str>>)>,
-    /// Width and speed now: line, lanes, GT/s.
+    /// Current width and speed: line, lanes, GT/s.
     pub link: Option<(u32, u32, f64)>,
-    /// Width and speed possible: lanes, GT/s.
+    /// Highest width and speed: lanes, GT/s.
     pub link_max: Option<(u32, f64)>,
     /// Kernel driver in use.
     pub driver: Option<Box<str>>,

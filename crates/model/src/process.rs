@@ -2,10 +2,10 @@
 
 use crate::{Frame, PciAddress, Pid};
 
-/// Stacks of one process, at one moment.
+/// Stacks of one process at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProcessStacks {
-    /// Process, if the dump says so.
+    /// Process, if the dump names it.
     pub pid: Option<Pid>,
     /// Command line, if printed.
     pub command: Option<Box<str>>,
@@ -13,11 +13,11 @@ pub struct ProcessStacks {
     pub tool: StackTool,
     /// Threads, in file order.
     pub threads: Vec<ThreadStack>,
-    /// The tool failed on this process: what it said (`process is stopped (T)`).
+    /// Message of the tool if it failed on this process (`process is stopped (T)`).
     pub failure: Option<Box<str>>,
 }
 
-/// Who took a stack.
+/// The tool that took a stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StackTool {
     /// py-spy dump.
@@ -38,32 +38,34 @@ pub struct ThreadStack {
     pub tid: Option<u64>,
     /// Name.
     pub name: Option<Box<str>>,
-    /// py-spy's `active`/`idle`; None where the tool does not tell.
+    /// py-spy's `active`/`idle`; None if the tool does not report it.
     pub active: Option<bool>,
     /// faulthandler's `Current thread`: the one that crashed.
     pub current: bool,
-    /// Holds the GIL, where the tool tells.
+    /// Whether it holds the GIL, if the tool reports that.
     pub holds_gil: bool,
-    /// Innermost first. Native frames have an empty or library file.
+    /// Innermost first. The file of a native frame is empty or a library.
     pub frames: Vec<Frame>,
 }
 
-/// A list of processes: everybody's, as `ps` prints it, or those of a job, as a snapshot picks them.
+/// A list of processes: all, as `ps` prints them, or those of a job, as a snapshot selects them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProcessTable {
     /// Rows.
     pub rows: Vec<ProcessRow>,
-    /// What is known beyond the rows, if it was picked.
+    /// How the rows were selected, if they were.
     pub pick: Option<Pick>,
 }
 
-/// How far whoever picked a job's processes could look.
+/// The limits of a selection of a job's processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pick {
-    /// Processes of the node that it was not allowed to look into: some may have been the job's.
+    /// Processes of the node that were unreadable: some may have belonged to the job.
     pub n_hidden: u32,
-    /// Why there are no rows, if the list could not be had.
+    /// Why there are no rows, if the list could not be read.
     pub unread: Option<Box<str>>,
+    /// Others that were there and may be ranks, though nothing has joined them to the job.
+    pub others: Vec<Pid>,
 }
 
 /// One process of a listing.
@@ -73,11 +75,11 @@ pub struct ProcessRow {
     pub line: u32,
     /// Process.
     pub pid: Option<Pid>,
-    /// Parent.
+    /// Parent process.
     pub ppid: Option<Pid>,
     /// `STAT` as printed; the first letter is the state.
     pub state: Box<str>,
-    /// Kernel function it sleeps in; empty if `-` or not printed.
+    /// Kernel function that it sleeps in; empty if `-` or not printed.
     pub wchan: Box<str>,
     /// Seconds since its start, if printed.
     pub elapsed_s: Option<u64>,
@@ -85,24 +87,25 @@ pub struct ProcessRow {
     pub cpu_pct: Option<f32>,
     /// Command line.
     pub command: Box<str>,
-    /// What a snapshot tells beyond that, of a process of a job.
+    /// Additional data on a process of a job, from a snapshot.
     pub picked: Option<Box<PickedProcess>>,
 }
 
-/// What a snapshot of a node tells of a process that `ps` does not.
+/// What a node's snapshot contains about a process in addition to `ps`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PickedProcess {
-    /// It is the job's own: it has a rank, or was asked for. Launchers, shells and other parents are not.
+    /// Whether it belongs to the job itself: it has a rank, or was asked for. Launchers, shells and other parents
+    /// do not.
     pub is_of_job: bool,
     /// Start, ns since 1970.
     pub started_ns: Option<i64>,
-    /// Its number on the node, where a container counts anew: kernels name it by this one.
+    /// Its pid on the node, if it is in a container with its own pids: the kernel uses this one.
     pub outer_pid: Option<Pid>,
-    /// GPUs whose device files it has open: which it could use.
+    /// GPUs whose device files it has open, so that it could use them.
     pub gpus: Vec<PciAddress>,
-    /// Threads that stayed in state D, without having run, from one look to the next: number and kernel function.
+    /// Threads that were in state D at both readings without having run: thread id and kernel function.
     pub blocked: Vec<(u32, Box<str>)>,
-    /// It could not be looked into: why.
+    /// Why it was unreadable.
     pub hidden: Option<Box<str>>,
 }
 
@@ -111,7 +114,7 @@ pub struct PickedProcess {
 pub struct Limit {
     /// Line in the source.
     pub line: u32,
-    /// What.
+    /// Which limit.
     pub kind: LimitKind,
     /// Soft limit in its own unit (bytes for locked memory, count for files); None = unlimited.
     pub soft: Option<u64>,
@@ -119,7 +122,7 @@ pub struct Limit {
     pub hard: Option<u64>,
 }
 
-/// Limits that matter here.
+/// Limits that matter to a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LimitKind {
     /// Locked memory, bytes.

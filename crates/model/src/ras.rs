@@ -1,4 +1,4 @@
-//! What NCCL's RAS service said about a running job.
+//! Reports of NCCL's RAS service about a running job.
 
 use crate::{GroupRank, Host, OpKind, Pid, WallTime};
 
@@ -7,18 +7,18 @@ use crate::{GroupRank, Host, OpKind, Pid, WallTime};
 pub struct RasReport {
     /// `NCCL version`.
     pub nccl_version: Option<Box<str>>,
-    /// When asked, or when the event happened.
+    /// When the report was requested, or when the event happened.
     pub at: Option<WallTime>,
-    /// Communicators told of. The text form names those with a problem only; `groups` counts all.
+    /// Communicators in the report. The text form names only those with a problem; `groups` counts all.
     pub comms: Vec<RasComm>,
-    /// Text form's table: communicators alike, counted. Empty in JSON, which lists every communicator.
+    /// Table of the text form: communicators with equal state, counted. Empty in JSON, which lists every communicator.
     pub groups: Vec<RasGroup>,
-    /// Processes of the job that did not answer: text form's job-level `INCOMPLETE` and `DEAD`, and the process that a
-    /// monitor event calls dead or unresponsive.
+    /// Processes of the job that did not answer: `INCOMPLETE` and `DEAD` at job level in the text form, and the process
+    /// that a monitor event reports as dead or unresponsive.
     pub missing_processes: Vec<RasPeer>,
-    /// Timeouts while the service asked its peers.
+    /// Timeouts while the service queried its peers.
     pub n_timeouts: u32,
-    /// The service could not be reached, or said it has no data: the text of that.
+    /// Message if the service was unreachable or had no data.
     pub unavailable: Option<Box<str>>,
 }
 
@@ -29,11 +29,11 @@ pub struct RasGroup {
     pub line: u32,
     /// `Group #`.
     pub number: u32,
-    /// Communicators in it.
+    /// Number of communicators in it.
     pub n_comms: u32,
-    /// Ranks each communicator has.
+    /// Number of ranks of each communicator.
     pub comm_size: u32,
-    /// GPUs of the group that answered.
+    /// GPUs in the group that answered.
     pub n_ranks: u32,
     /// `RUNNING`, `INIT`, `ABORT`, `FINALIZE`, `NOCOMM`.
     pub status: Box<str>,
@@ -46,38 +46,38 @@ pub struct RasGroup {
 pub struct RasComm {
     /// `hash`, equal to the log's commId.
     pub hash: u64,
-    /// Ranks the communicator has; 0 if the report was cut before it said so.
+    /// Number of ranks; 0 if the report was cut before it.
     pub size: u32,
-    /// Ranks that answered. The text form lists outliers only: `listed_all` is false then.
+    /// Ranks that answered. If the text form lists only outliers, `listed_all` is false.
     pub ranks: Vec<RasRank>,
-    /// Ranks without data: those whose process did not answer (`unresponsive`), and those that answered but are no
-    /// longer, or not yet, members (neither `unresponsive` nor `dead`).
+    /// Ranks without data: those whose process did not answer (`unresponsive`), and those that answered but are not, or
+    /// not yet, members (neither `unresponsive` nor `dead`).
     pub missing: Vec<RasPeer>,
     /// Whether `ranks` holds every rank that answered.
     pub listed_all: bool,
-    /// Text form: counts shared by ranks that are not listed: (operation, ranks, count). Releases before 2.26 count all
+    /// Text form: counts of the ranks that are not listed: (operation, ranks, count). Releases before 2.26 count all
     /// operations together: [`OpKind::Other`].
     pub majority_counts: Vec<(OpKind, u32, u64)>,
     /// Status words (`RUNNING`, `ABORT`, `NOCOMM`), if printed.
     pub status: Vec<Box<str>>,
-    /// Text form, where ranks differ in status: how many have which.
+    /// Text form: how many ranks have which status, if they differ.
     pub status_counts: Vec<(Box<str>, u32)>,
     /// Error words (`MISMATCH`, `INCOMPLETE`), if printed.
     pub errors: Vec<Box<str>>,
-    /// Text form's `ERROR`: what was reported (`Unhandled CUDA error`), and by how many ranks.
+    /// Errors in the text form's `ERROR` (`Unhandled CUDA error`), and the number of ranks that reported each.
     pub reported: Vec<(Box<str>, u32)>,
 }
 
-/// One answering rank of a communicator.
+/// One rank of a communicator that answered.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RasRank {
-    /// Who.
+    /// The process.
     pub peer: RasPeer,
     /// Launch counts per operation that RAS counts: Broadcast, Reduce, AllGather, ReduceScatter, AllReduce.
     pub counts: Vec<(OpKind, u64)>,
-    /// Status word, where the text form prints it for this rank.
+    /// Status word, if the text form prints it for this rank.
     pub status: Option<Box<str>>,
-    /// `init_state`: 0 done, 7 in progress, else an error code.
+    /// `init_state`: 0 done, 7 in progress, otherwise an error code.
     pub init_state: Option<i64>,
     /// `async_error`.
     pub async_error: Option<i64>,
@@ -102,6 +102,6 @@ pub struct RasPeer {
     pub cuda_dev: Option<u32>,
     /// `unresponsive`: its process did not answer the service.
     pub unresponsive: bool,
-    /// `considered_dead`: given up for good.
+    /// `considered_dead`: the service has given up on it.
     pub dead: bool,
 }

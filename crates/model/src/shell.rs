@@ -1,14 +1,16 @@
-//! What of a job's or a node's text may stand in a command that a person is told to type.
+//! Decides which text of the evidence may appear in a command that a person is told to type. Evidence enters a
+//! printed command only as a plain word.
 //!
-//! Names in evidence are anybody's: a user chooses the MASTER_ADDR of his process, a log says what its writer wants.
-//! Whoever reads the report may be root and pastes.
+//! Anybody can choose names in evidence: users set the MASTER_ADDR of their processes, and writers choose the
+//! content of their logs. The reader of the report may be root and paste the command.
 
 /// Longest name of a host.
 const MAX_BYTES: usize = 253;
 
-/// `text`, if every shell takes it as one word that is no option: a host, an address, an interface, a device, an id.
+/// Returns `text` if every shell reads it as one word that is not an option: a host, an address, an interface, a
+/// device, an id.
 ///
-/// Nothing is quoted: what would need it is no such name, and whose it is does not change that.
+/// Nothing is quoted: text that needs quotes is not such a name, whoever it belongs to.
 pub fn plain_word(text: &str) -> Option<&str> {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b':' | b'_' | b'-');
     let is_word = !text.is_empty() && text.len() <= MAX_BYTES && text.bytes().all(is_plain);

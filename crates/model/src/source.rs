@@ -1,4 +1,4 @@
-//! Where evidence comes from, and how it is cited.
+//! Sources of evidence, and citations of them.
 
 use crate::{Host, LocalRank, Pid, Rank};
 
@@ -9,22 +9,22 @@ pub struct SourceId(pub u32);
 /// One file, archive member or stream of the evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// Path as the user will find it: relative to what was asked for; `logs.tar!a/b.log` for an archive member.
+    /// Path as the user will find it: relative to the given path; `logs.tar!a/b.log` for an archive member.
     pub path: String,
-    /// What the content turned out to be.
+    /// Kinds of evidence found in its content.
     pub kinds: Vec<SourceKind>,
     /// Size after decompression, bytes.
     pub size_bytes: u64,
 }
 
 impl Source {
-    /// What lies before its name: evidence of one attempt is often kept in a folder of its own.
+    /// The path without the file name: evidence of one attempt is often kept in a folder of its own.
     pub fn folder(&self) -> &str {
         self.path.rfind(['/', '!']).and_then(|at| self.path.get(..at)).unwrap_or_default()
     }
 }
 
-/// Kinds of evidence that readers know, in the order they are listed in reports.
+/// Kinds of evidence that readers know, in the order of reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SourceKind {
     /// PyTorch Flight Recorder dump (pickle or JSON).
@@ -65,7 +65,7 @@ pub enum SourceKind {
     Network,
     /// Tools of the node: memory, mounts, modules, services.
     System,
-    /// What a scheduler says: Slurm, Kubernetes.
+    /// Output of a scheduler: Slurm, Kubernetes.
     Scheduler,
     /// Snapshot of a node, as `check` and `collect` take it.
     NodeSnapshot,
@@ -73,7 +73,7 @@ pub enum SourceKind {
     Watch,
     /// Manifest of a bundle.
     Bundle,
-    /// Text in which no reader found anything it knows.
+    /// Text in which no reader recognised anything.
     PlainText,
     /// Binary or unreadable content.
     Unknown,
@@ -112,12 +112,12 @@ impl SourceKind {
     }
 }
 
-/// The place in a source that an observation rests on.
+/// The place in a source that an observation cites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cite {
-    /// Which source.
+    /// The source.
     pub source: SourceId,
-    /// Line, counted from 1; 0 where lines mean nothing (binary formats).
+    /// Line, counted from 1; 0 if lines are meaningless (binary formats).
     pub line: u32,
     /// Byte offset of the start, after decompression.
     pub start: u64,
@@ -132,7 +132,7 @@ impl Cite {
     }
 }
 
-/// Whom an observation is about, as far as its own line and its launcher's prefix tell.
+/// The process that an observation is about, as far as its own line and its launcher's prefix show.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Who {
     /// Global rank.
@@ -146,38 +146,38 @@ pub struct Who {
 }
 
 impl Who {
-    /// About this global rank.
+    /// The process with this global rank.
     pub fn rank(rank: u32) -> Self {
         Self { rank: Some(Rank(rank)), ..Self::default() }
     }
 
-    /// True if nothing is known.
+    /// Whether nothing is known.
     pub fn is_nobody(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// A moment on a host's wall clock. Clocks of two hosts may differ by minutes: compare across hosts only after
+/// A time on a host's wall clock. Clocks of two hosts may differ by minutes: compare across hosts only after
 /// alignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WallTime {
-    /// Nanoseconds since 1970-01-01 in the zone of the writer (logs rarely state one). Without a year
-    /// (`has_year` false) counted from 1970-01-01 as if the year were 1970.
+    /// Nanoseconds since 1970-01-01 in the zone of the writer (logs rarely state one). If `has_year` is false,
+    /// the year counts as 1970.
     pub ns: i64,
-    /// Uncertainty, nanoseconds: half the last digit printed or more.
+    /// Uncertainty, nanoseconds: at least half of the last printed digit.
     pub error_ns: i64,
-    /// False for stamps such as `E1120 08:21:34` that print no year.
+    /// False for timestamps such as `E1120 08:21:34`, which have no year.
     pub has_year: bool,
 }
 
-/// Something a reader could not read, or left out, with its place.
+/// Something that a reader could not read, or left out, with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// Where.
+    /// The place.
     pub cite: Cite,
-    /// What kind of trouble.
+    /// The kind of problem.
     pub kind: NoteKind,
-    /// One sentence: what, why, and what to do if anything can be done.
+    /// One sentence: what, why, and a remedy if there is one.
     pub text: String,
 }
 
@@ -186,7 +186,7 @@ pub struct Note {
 pub enum NoteKind {
     /// The file ends early; everything before the cut was read.
     Truncated,
-    /// Content of a known format that is malformed from here on.
+    /// The content has a known format but is malformed from here on.
     Malformed,
     /// A bound of the reader was reached; the rest was left out.
     LimitReached,
@@ -194,8 +194,8 @@ pub enum NoteKind {
     UnknownVersion,
     /// The file could not be opened or read.
     Unreadable,
-    /// Nothing in it is known to any reader.
+    /// No reader recognised anything in it.
     Unrecognised,
-    /// Worth saying, not a trouble.
+    /// A remark that is not a problem.
     Remark,
 }

@@ -1,8 +1,8 @@
-//! A node's memory, mounts, modules, services and what its scheduler says.
+//! A node's memory, mounts, modules and services, and reports of its scheduler.
 
 use crate::{PciDevice, Pid, WallTime};
 
-/// What a system tool says.
+/// One output of a system tool.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SystemFact {
     /// A row of df.
@@ -19,7 +19,7 @@ pub enum SystemFact {
     Modules(Vec<Box<str>>),
     /// `lspci -vvv`.
     Pci(Vec<PciDevice>),
-    /// Options the kernel was started with (/proc/cmdline).
+    /// Options of the running kernel (/proc/cmdline).
     KernelOptions(Box<str>),
     /// NUMA nodes: (node, CPUs, MiB).
     Numa(Vec<(u32, u32, u64)>),
@@ -27,31 +27,31 @@ pub enum SystemFact {
     Packages(Vec<(Box<str>, Box<str>)>),
     /// A service of systemd.
     Service(Service),
-    /// What a scheduler says of a job, a step or a node: Slurm, Kubernetes.
+    /// A scheduler's report on a job, a step or a node: Slurm, Kubernetes.
     Scheduler(SchedulerEvent),
 }
 
 /// A row of df.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Mount {
-    /// What is mounted.
+    /// Mounted device.
     pub device: Box<str>,
-    /// Where.
+    /// Mount point.
     pub at: Box<str>,
-    /// Bytes, or inodes where `is_inodes`.
+    /// Size, bytes, or inodes if `is_inodes`.
     pub size: u64,
     /// Used.
     pub used: u64,
     /// Available.
     pub available: u64,
-    /// `df -i`: inodes are counted, not bytes.
+    /// Whether inodes are counted instead of bytes (`df -i`).
     pub is_inodes: bool,
 }
 
 /// `ls -l` of a folder.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Listing {
-    /// The folder, if a heading or a shell's line tells.
+    /// The folder, if a heading or a shell's line names it.
     pub folder: Option<Box<str>>,
     /// Mode and owner of the folder itself (`.`): `drwxrwxrwt`, `root`.
     pub own: Option<(Box<str>, Box<str>)>,
@@ -68,54 +68,54 @@ pub struct ListedFile {
     pub mode: Box<str>,
     /// Owner.
     pub owner: Box<str>,
-    /// Bytes.
+    /// Size, bytes.
     pub size: u64,
-    /// When it was last written, as printed.
+    /// Time of the last modification, as printed.
     pub when: Box<str>,
     /// Name.
     pub name: Box<str>,
 }
 
-/// What the files of a memory cgroup say; each with its line.
+/// Content of a memory cgroup's files; each value with its line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemoryGroup {
-    /// The group, if a heading tells.
+    /// The cgroup, if a heading names it.
     pub path: Option<Box<str>>,
-    /// Limit, bytes; None inside = `max`.
+    /// Limit, bytes; the inner None means `max`.
     pub max: Option<(u32, Option<u64>)>,
-    /// Used now, bytes.
+    /// Current use, bytes.
     pub current: Option<(u32, u64)>,
     /// Largest use, bytes.
     pub peak: Option<(u32, u64)>,
     /// How often the limit was hit with nothing left to reclaim.
     pub oom: Option<(u32, u64)>,
-    /// Processes killed for it.
+    /// Processes killed because of it.
     pub oom_kill: Option<(u32, u64)>,
-    /// Bytes of shared memory, which counts too.
+    /// Shared memory, bytes; it counts towards the limit.
     pub shmem: Option<(u32, u64)>,
 }
 
-/// How often a cgroup used up its share of processor time, since it was made.
+/// Throttling of a cgroup's processor time since the group was created.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuGroup {
     /// Line of the first figure.
     pub line: u32,
-    /// The group, if a heading tells.
+    /// The cgroup, if a heading names it.
     pub path: Option<Box<str>>,
     /// Periods in which something ran.
     pub periods: u64,
-    /// Periods in which it was held back.
+    /// Periods in which it was throttled.
     pub throttled: u64,
-    /// Time for which it was held back, of all its processors, microseconds.
+    /// Throttled time summed over its processors, microseconds.
     pub throttled_us: u64,
 }
 
 /// Memory of the node, bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Memory {
-    /// All.
+    /// Total.
     pub total: u64,
-    /// What a new process could have.
+    /// Available to a new process.
     pub available: u64,
     /// Shared.
     pub shared: Option<u64>,
@@ -128,16 +128,16 @@ pub struct Service {
     pub name: Box<str>,
     /// `active`, `inactive`, `failed`, `activating`.
     pub state: Box<str>,
-    /// In the parentheses: `running`, `dead`, `Result: exit-code`.
+    /// Text in the parentheses: `running`, `dead`, `Result: exit-code`.
     pub detail: Box<str>,
 }
 
-/// What a scheduler says.
+/// An event that a scheduler reports.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SchedulerEvent {
     /// `Slurm` or `Kubernetes`.
     pub scheduler: Box<str>,
-    /// What happened.
+    /// Kind of event.
     pub kind: SchedulerKind,
     /// Job, step or pod: `812.0`, `pod/worker-3`.
     pub subject: Box<str>,
@@ -149,33 +149,34 @@ pub struct SchedulerEvent {
     pub exit_code: Option<i64>,
     /// Container of the pod, if named.
     pub container: Option<Box<str>>,
-    /// Containers that the pod has, if listed.
+    /// Number of containers in the pod, if listed.
     pub n_containers: Option<u32>,
-    /// When it ended, if printed: by the clock of whoever asked, with the zone's distance in its error.
+    /// When it ended, if printed, by the clock of the querying host; the error includes the possible offset
+    /// of its time zone.
     pub ended_at: Option<WallTime>,
 }
 
-/// What a scheduler says happened.
+/// Kinds of scheduler events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SchedulerKind {
     /// Killed for lack of memory.
     OutOfMemory,
-    /// Taken away for another job.
+    /// Preempted by another job.
     Preempted,
     /// The pod was evicted: the node lacked memory or disk.
     Evicted,
     /// The node failed or is not ready.
     NodeFail,
-    /// The limit of time was reached.
+    /// The time limit was reached.
     TimeLimit,
-    /// Cancelled by somebody.
+    /// Cancelled by a user or administrator.
     Cancelled,
     /// It could not be placed: too few GPUs, a full node.
     Unschedulable,
-    /// Failed, with nothing more told.
+    /// Failed, without further details.
     #[default]
     Failed,
-    /// All is well.
+    /// Completed successfully.
     Completed,
     /// It has not ended.
     Running,

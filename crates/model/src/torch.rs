@@ -1,11 +1,11 @@
-//! What PyTorch, its launcher and Python itself printed.
+//! Output of PyTorch, its launcher and Python itself.
 
 use crate::{Frame, OpKind, Pid, Rank, RankSet};
 
 /// The watchdog's description of an operation: `WorkNCCL(SeqNum=45, OpType=ALLREDUCE, …)`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkDescription {
-    /// `SeqNum`, per process group (of COALESCED: the point-to-point counter).
+    /// `SeqNum`, per process group (for COALESCED: the point-to-point counter).
     pub seq: u64,
     /// `OpType`.
     pub kind: OpKind,
@@ -17,7 +17,7 @@ pub struct WorkDescription {
     pub timeout_ms: Option<u64>,
 }
 
-/// A process group as torch's line prefix names it: `[PG ID 0 PG GUID 0(default_pg) Rank 3]`.
+/// A process group in torch's line prefix: `[PG ID 0 PG GUID 0(default_pg) Rank 3]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupLabel {
     /// `PG ID`: local creation number.
@@ -28,12 +28,12 @@ pub struct GroupLabel {
     pub desc: Option<Box<str>>,
 }
 
-/// One statement of torch, Python, its launcher, or gloo.
+/// One event in the output of torch, Python, its launcher, or gloo.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TorchEvent {
     /// `Watchdog caught collective operation timeout: … ran for N milliseconds`.
     WatchdogTimeout {
-        /// What timed out.
+        /// The operation that timed out.
         work: WorkDescription,
         /// `ran for`, ms.
         ran_ms: u64,
@@ -59,7 +59,7 @@ pub enum TorchEvent {
     },
     /// `Collective WorkNCCL(…) raised the following async exception: …`.
     AsyncError {
-        /// Which operation, if stated.
+        /// The operation, if stated.
         work: Option<WorkDescription>,
         /// The NCCL or CUDA error text.
         error: Box<str>,
@@ -68,7 +68,7 @@ pub enum TorchEvent {
     },
     /// Watchdog thread ended with an exception (`… terminated with exception: CUDA error: …`).
     WatchdogDied {
-        /// What it said.
+        /// Text of the exception.
         error: Box<str>,
     },
     /// `Received a dump signal due to a collective timeout from …`.
@@ -94,12 +94,12 @@ pub enum TorchEvent {
     },
     /// `Detected mismatch between collectives on ranks.`: two fingerprints.
     FingerprintMismatch {
-        /// The speaker.
+        /// The fingerprint of the rank that prints it.
         mine: Box<Fingerprint>,
-        /// The other.
+        /// The fingerprint of the other rank.
         theirs: Box<Fingerprint>,
     },
-    /// A Python exception that nobody caught (or that a logger printed).
+    /// An uncaught Python exception (or one that a logger printed).
     Exception(Box<PythonException>),
     /// `Fatal Python error: Segmentation fault` and the like, or a native crash report.
     Crash {
@@ -110,9 +110,9 @@ pub enum TorchEvent {
         /// All threads as faulthandler printed them.
         threads: Vec<crate::ThreadStack>,
     },
-    /// torchrun's table, one block.
+    /// One block of torchrun's table.
     ChildFailure {
-        /// Position in the table; the root cause block has `is_root`.
+        /// Whether it is the block of the root cause.
         is_root: bool,
         /// Exit code; negative = signal.
         exit_code: i64,
@@ -133,9 +133,9 @@ pub enum TorchEvent {
         /// `train.py FAILED`.
         script: Option<Box<str>>,
     },
-    /// `Sending process N closing signal SIGTERM`: consequence, never a cause.
+    /// `Sending process N closing signal SIGTERM`: a consequence, never a cause.
     ClosingSignal {
-        /// To whom.
+        /// Receiving process.
         pid: Pid,
         /// `SIGTERM`.
         signal: Box<str>,
@@ -145,23 +145,23 @@ pub enum TorchEvent {
         /// Signal number or name.
         signal: Box<str>,
     },
-    /// TCPStore, rendezvous and socket trouble.
+    /// Problems of TCPStore, rendezvous and sockets.
     Store(StoreEvent),
-    /// Gloo trouble.
+    /// Problems of gloo.
     Gloo(GlooEvent),
     /// `Rank 1 failed to pass monitoredBarrier` / `Ranks 1, 3 failed to pass …`.
     BarrierMissed {
         /// The absent ranks.
         absent: RankSet,
     },
-    /// `torch.distributed` used without NCCL, NCCL not built in.
+    /// `torch.distributed` was used without NCCL, or NCCL is not built in.
     NoNccl {
-        /// What it said.
+        /// The message.
         text: Box<str>,
     },
     /// A statement known to be harmless or a mere echo (kept so that it can be counted).
     Echo {
-        /// Which, in a few words.
+        /// Short name of the statement.
         what: &'static str,
     },
     /// An error line of any program that no other reader claimed but that names an error (`Error:`, `error:`,
@@ -175,7 +175,7 @@ pub enum TorchEvent {
 /// A fingerprint of DETAIL debug mode.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fingerprint {
-    /// Rank it is of.
+    /// Rank that it belongs to.
     pub rank: Option<Rank>,
     /// `SequenceNumber` (counted from 0).
     pub seq: Option<u64>,
@@ -200,14 +200,14 @@ pub struct PythonException {
     pub chained: Vec<(Box<str>, Box<str>)>,
     /// Text after `Last error:` inside the message.
     pub nccl_last_error: Option<Box<str>>,
-    /// Frames could be lost or shared because lines of several ranks ran into each other.
+    /// Whether frames may be lost or mixed because lines of several ranks are interleaved.
     pub interleaved: bool,
 }
 
 /// TCPStore, rendezvous and c10d sockets.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StoreEvent {
-    /// Nothing answers at the master's address.
+    /// Nothing answered at the master's address.
     ConnectTimeout {
         /// `host:port` or `(host, port)` as printed.
         address: Box<str>,
@@ -225,16 +225,16 @@ pub enum StoreEvent {
     },
     /// `1/4 clients joined`.
     ClientsMissing {
-        /// How many came.
+        /// Number of clients that joined.
         joined: u32,
-        /// How many were to come.
+        /// Number of clients expected.
         expected: u32,
     },
-    /// A key nobody set: `wait timeout after 300000ms, keys: /default_pg/0//cuda//0`.
+    /// A key that no process set: `wait timeout after 300000ms, keys: /default_pg/0//cuda//0`.
     WaitTimeout {
         /// The keys.
         keys: Box<str>,
-        /// The rank that was to set it, as the `[1] is setting up … from [0]` text tells.
+        /// The rank that should have set it, from the text `[1] is setting up … from [0]`.
         setter: Option<Rank>,
     },
     /// The store's host is gone, or a connection to it broke.
@@ -280,7 +280,7 @@ pub enum GlooEvent {
     },
     /// `Unable to resolve hostname to a (local) address. Using the loopback address as fallback.`
     LoopbackFallback,
-    /// Anything else of Gloo.
+    /// Any other message of gloo.
     Other {
         /// The text.
         text: Box<str>,

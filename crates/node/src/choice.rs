@@ -1,23 +1,23 @@
-//! Which interfaces and ports a list of NCCL names, and which way a packet takes: as written in NVIDIA/nccl
+//! Which interfaces and ports a list of NCCL's selects, and which route a packet takes: as in NVIDIA/nccl
 //! src/misc/socket.cc, src/misc/utils.cc and src/os/linux.cc (2.30), and as the kernel routes.
 
 use std::net::IpAddr;
 
 use crate::net::{Interface, Network, RdmaPort, Route};
 
-/// A list as NCCL reads it: `^` in front excludes, `=` makes names exact, else a name is a prefix.
+/// A list as NCCL parses it: a leading `^` excludes, `=` makes names exact; otherwise a name is a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameList {
-    /// Those named are the ones not to use.
+    /// The named ones are excluded.
     pub is_exclusion: bool,
-    /// Names are whole names.
+    /// Names must match completely.
     pub is_exact: bool,
     /// Names, each with its port if it has one.
     pub names: Vec<(String, Option<u32>)>,
 }
 
 impl NameList {
-    /// Reads a value of NCCL_SOCKET_IFNAME or NCCL_IB_HCA.
+    /// Parses a value of NCCL_SOCKET_IFNAME or NCCL_IB_HCA.
     pub fn new(value: &str) -> Self {
         let (is_exclusion, value) = value.strip_prefix('^').map_or((false, value), |rest| (true, rest));
         let (is_exact, value) = value.strip_prefix('=').map_or((false, value), |rest| (true, rest));
@@ -33,13 +33,13 @@ impl NameList {
         Self { is_exclusion, is_exact, names }
     }
 
-    /// Whether one entry means this name and port.
+    /// Whether an entry matches this name and port.
     pub fn means(&self, entry: &(String, Option<u32>), name: &str, port: Option<u32>) -> bool {
         let is_name = if self.is_exact { name == entry.0 } else { name.starts_with(&entry.0) };
         is_name && (port.is_none() || entry.1.is_none() || port == entry.1)
     }
 
-    /// Whether NCCL takes what has this name and port. An empty list takes all.
+    /// Whether NCCL accepts this name and port. An empty list accepts everything.
     pub fn takes(&self, name: &str, port: Option<u32>) -> bool {
         let is_named = self.names.is_empty() || self.names.iter().any(|entry| self.means(entry, name, port));
         is_named != self.is_exclusion
@@ -47,24 +47,24 @@ impl NameList {
 }
 
 impl RdmaPort {
-    /// `mlx5_0/1`.
+    /// Device and port, `mlx5_0/1`.
     pub fn name(&self) -> String {
         format!("{}/{}", self.device, self.port)
     }
 
-    /// Over Ethernet.
+    /// Whether the port runs over Ethernet.
     pub fn is_roce(&self) -> bool {
         self.link_layer == "Ethernet"
     }
 }
 
 impl Interface {
-    /// Up with a carrier, as far as the kernel tells (IFF_RUNNING): programs skip one that is not.
+    /// Whether it is up with a carrier, as far as the kernel reports it (IFF_RUNNING): programs skip one that is not.
     pub fn is_running(&self) -> bool {
         self.is_up && matches!(self.operstate.as_str(), "up" | "unknown")
     }
 
-    /// Its addresses without prefix lengths; loopback's IPv6 address, which NCCL skips, left out.
+    /// Its addresses without prefix lengths, except loopback's IPv6 address, which NCCL skips.
     pub fn usable_addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.addresses
             .iter()
@@ -74,7 +74,7 @@ impl Interface {
 }
 
 impl Network {
-    /// An interface by name.
+    /// The interface with this name.
     pub fn interface(&self, name: &str) -> Option<&Interface> {
         self.interfaces.iter().find(|interface| interface.name == name)
     }
@@ -89,13 +89,13 @@ impl Network {
         })
     }
 
-    /// Interfaces a process of NCCL would find, in its order, first the one its bootstrap takes. `names`:
+    /// The interfaces that an NCCL process would find, in its order; its bootstrap takes the first. `names`:
     /// NCCL_SOCKET_IFNAME; `family`: NCCL_SOCKET_FAMILY (`AF_INET`, `AF_INET6`).
     ///
     /// Without a list: names that begin with `ib`; else all but docker, lo and virbr; else docker; else lo; else virbr.
-    /// A hint by NCCL_COMM_ID is left out: launchers of torch do not set it.
+    /// The hint of NCCL_COMM_ID is ignored: torch's launchers do not set it.
     pub fn nccl_interfaces(&self, names: Option<&str>, family: Option<&str>) -> Vec<&Interface> {
-        // One character is not taken for a list.
+        // NCCL ignores a value of one character.
         if let Some(names) = names.filter(|names| names.len() > 1) {
             return self.matching(&NameList::new(names), family);
         }
@@ -106,7 +106,8 @@ impl Network {
             .unwrap_or_default()
     }
 
-    /// Running interfaces with an address of the family that the list takes: as getifaddrs lists them, IPv4 first.
+    /// Running interfaces that match the list and have an address of the family, in the order of getifaddrs, IPv4
+    /// first.
     fn matching(&self, list: &NameList, family: Option<&str>) -> Vec<&Interface> {
         let mut found: Vec<(bool, u32, &Interface)> = self
             .interfaces
@@ -127,7 +128,7 @@ impl Network {
         found.into_iter().map(|(_, _, interface)| interface).collect()
     }
 
-    /// The route a packet to this address takes: the longest prefix, then the least metric.
+    /// The route of a packet to this address: longest prefix, then lowest metric.
     pub fn route_to(&self, address: IpAddr) -> Option<&Route> {
         self.routes
             .iter()
@@ -138,7 +139,7 @@ impl Network {
 }
 
 impl Route {
-    /// Length of its prefix if it leads to this address.
+    /// Length of its prefix if it leads to this address, else None.
     fn prefix_for(&self, address: IpAddr) -> Option<u32> {
         if self.to == "default" {
             return address.is_ipv4().then_some(0);

@@ -1,14 +1,14 @@
-//! GPUs as NVML tells of them. None where NVML does not support the reading on that GPU or refuses it.
+//! GPUs as NVML reports them. A reading is None if NVML does not support it on that GPU or refuses it.
 
 use serde::{Deserialize, Serialize};
 
-/// NVML's word where the user's library and the kernel module are of two versions.
+/// NVML's text if the user library and the kernel module have different versions.
 pub const VERSION_MISMATCH: &str = "Driver/library version mismatch";
-/// NVML's word where the kernel module is not there.
+/// NVML's text if the kernel module is not loaded.
 pub const DRIVER_NOT_LOADED: &str = "Driver Not Loaded";
-/// NVML's word where a GPU does not answer on the bus any more.
+/// NVML's text if a GPU no longer answers on the bus.
 pub const GPU_IS_LOST: &str = "GPU is lost";
-/// NVML's word where a GPU works again after a reset only.
+/// NVML's text if a GPU works again only after a reset.
 pub const RESET_REQUIRED: &str = "GPU requires reset";
 
 /// All GPUs of the driver.
@@ -17,21 +17,21 @@ pub const RESET_REQUIRED: &str = "GPU requires reset";
 pub struct Gpus {
     /// `580.95.05`.
     pub driver_version: Option<String>,
-    /// Newest CUDA the driver supports: `13.0`.
+    /// Newest CUDA version that the driver supports: `13.0`.
     pub cuda_version: Option<String>,
-    /// Version of the library.
+    /// Version of the NVML library.
     pub nvml_version: Option<String>,
-    /// GPUs NVML counts, also those it then cannot open.
+    /// Number of GPUs that NVML counts, including those that it then cannot open.
     pub n_counted: u32,
     /// GPUs.
     pub gpus: Vec<Gpu>,
-    /// Those it could not open: index and NVML's word (`GPU is lost`).
+    /// GPUs that could not be opened: index and NVML's text (`GPU is lost`).
     pub failures: Vec<(u32, String)>,
     /// Version of the loaded kernel module (/sys/module/nvidia/version or /proc/driver/nvidia/version).
     pub module_version: Option<String>,
-    /// How long NVML took to start, milliseconds: seconds where no process keeps the GPUs initialised.
+    /// Time that NVML took to start, milliseconds: seconds if no process keeps the GPUs initialised.
     pub init_ms: u64,
-    /// Read from within the step of a scheduled job, whose cgroup may hide GPUs that the bus shows.
+    /// Whether this was read within the step of a scheduled job, whose cgroup may hide GPUs that are on the bus.
     pub is_restricted: bool,
 }
 
@@ -51,37 +51,37 @@ pub struct Gpu {
     pub serial: Option<String>,
     /// VBIOS.
     pub vbios: Option<String>,
-    /// Readings that ended in an error other than "not supported": name of the reading and NVML's word.
+    /// Readings that failed with an error other than "not supported": name of the reading and NVML's text.
     pub failures: Vec<(String, String)>,
-    /// Watts.
+    /// Power drawn, watts.
     pub power_w: Option<f64>,
-    /// Enforced limit, watts.
+    /// Enforced power limit, watts.
     pub power_limit_w: Option<f64>,
-    /// Factory limit, watts.
+    /// Factory power limit, watts.
     pub power_default_w: Option<f64>,
-    /// Percent.
+    /// Utilization, percent.
     pub utilization_pct: Option<u32>,
-    /// Celsius.
+    /// Temperature, Celsius.
     pub temperature_c: Option<u32>,
-    /// Where the driver slows it down, Celsius.
+    /// Temperature at which the driver slows it down, Celsius.
     pub slowdown_c: Option<u32>,
-    /// Degrees left until its target limit (T.Limit); below zero it is too hot.
+    /// Degrees Celsius below its target limit (T.Limit); negative if it is too hot.
     pub margin_c: Option<i32>,
     /// Margin at which the driver slows it down, usually a few degrees below zero.
     pub slowdown_margin_c: Option<i32>,
-    /// Device memory, Celsius.
+    /// Temperature of the device memory, Celsius.
     pub memory_temperature_c: Option<u32>,
-    /// MiB.
+    /// Device memory in use, MiB.
     pub memory_used_mib: Option<u64>,
-    /// MiB.
+    /// Device memory, MiB.
     pub memory_total_mib: Option<u64>,
-    /// MHz.
+    /// SM clock, MHz.
     pub sm_clock_mhz: Option<u32>,
-    /// Highest, MHz.
+    /// Highest SM clock, MHz.
     pub sm_clock_max_mhz: Option<u32>,
-    /// MHz.
+    /// Memory clock, MHz.
     pub memory_clock_mhz: Option<u32>,
-    /// 0 (most) to 15.
+    /// Performance state, 0 (highest) to 15.
     pub performance_state: Option<u32>,
     /// Bit mask of the reasons for the clocks (NVML's clocks event reasons).
     pub clock_reasons: Option<u64>,
@@ -91,35 +91,36 @@ pub struct Gpu {
     pub compute_mode: Option<String>,
     /// MIG mode.
     pub mig: Option<bool>,
-    /// ECC switched on.
+    /// Whether ECC is on.
     pub ecc: Option<bool>,
     /// Error counts since the driver was loaded or the GPU was reset.
     pub volatile: Ecc,
-    /// Error counts of its life.
+    /// Error counts over its lifetime.
     pub aggregate: Ecc,
-    /// More uncorrected errors of on-chip memories in its life than NVIDIA accepts.
+    /// Whether its on-chip memories had more uncorrected errors over its lifetime than NVIDIA accepts.
     pub sram_threshold_exceeded: Option<bool>,
     /// Row remapping.
     pub rows: Option<Rows>,
-    /// What the driver wants done: `none`, `reset`, `reboot`, `drain-p2p`, `drain-and-reset`; a number that is not known
-    /// yet stands as it is.
+    /// Action that the driver requests: `none`, `reset`, `reboot`, `drain-p2p`, `drain-and-reset`; an unknown number is
+    /// kept as it is.
     pub recovery_action: Option<String>,
-    /// PCIe.
+    /// PCIe link.
     pub pcie: PcieLink,
-    /// NVLinks, by number. Empty where the GPU has none.
+    /// NVLinks by number; empty if the GPU has none.
     pub links: Vec<NvLink>,
-    /// Time between the two looks at the counters of links and of PCIe, milliseconds; None if there was one look.
+    /// Time between the two readings of the link and PCIe counters, milliseconds; None if there was only one.
     pub window_ms: Option<u64>,
     /// Fabric registration: `not-supported`, `not-started`, `in-progress`, `completed`.
     pub fabric_state: Option<String>,
-    /// What the registration ended with; 0 is success.
+    /// Result of the registration; 0 is success.
     pub fabric_status: Option<u32>,
-    /// Health mask of the fabric, where the driver gives one: two bits each for degraded bandwidth, route recovery,
-    /// route unhealthy and access timeout recovery (1 true, 2 false), then four for the configuration (above 1: wrong).
+    /// Health mask of the fabric, if the driver provides one: two bits each for degraded bandwidth, route recovery,
+    /// route unhealthy and access timeout recovery (1 true, 2 false), then four bits for the configuration (above 1:
+    /// wrong).
     pub fabric_health_mask: Option<u32>,
-    /// NVML's summary of it: 1 healthy, 2 unhealthy, 3 limited capacity, 0 not supported.
+    /// NVML's summary of the mask: 1 healthy, 2 unhealthy, 3 limited capacity, 0 not supported.
     pub fabric_health_summary: Option<u32>,
-    /// Cluster the GPU belongs to, as a UUID; None where it is all zeros.
+    /// UUID of the cluster that the GPU belongs to; None if it is all zeros.
     pub fabric_cluster: Option<String>,
     /// Clique within the cluster.
     pub fabric_clique: Option<u32>,
@@ -131,17 +132,17 @@ pub struct Gpu {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Ecc {
-    /// On-chip memories, mended.
+    /// Corrected errors of on-chip memories.
     pub sram_corrected: Option<u64>,
-    /// On-chip memories, not mended.
+    /// Uncorrected errors of on-chip memories.
     pub sram_uncorrected: Option<u64>,
-    /// Device memory, mended.
+    /// Corrected errors of device memory.
     pub dram_corrected: Option<u64>,
-    /// Device memory, not mended.
+    /// Uncorrected errors of device memory.
     pub dram_uncorrected: Option<u64>,
-    /// All, mended.
+    /// All corrected errors.
     pub total_corrected: Option<u64>,
-    /// All, not mended.
+    /// All uncorrected errors.
     pub total_uncorrected: Option<u64>,
 }
 
@@ -149,17 +150,17 @@ pub struct Ecc {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rows {
-    /// For errors that were mended.
+    /// Rows remapped because of corrected errors.
     pub corrected: u32,
-    /// For errors that were not.
+    /// Rows remapped because of uncorrected errors.
     pub uncorrected: u32,
-    /// One waits for the next reset.
+    /// Whether a remapping waits for the next reset.
     pub pending: bool,
-    /// One failed.
+    /// Whether a remapping failed.
     pub failed: bool,
-    /// Banks with no spare row left; None where the driver gives no histogram.
+    /// Banks without a spare row; None if the driver provides no histogram.
     pub banks_exhausted: Option<u32>,
-    /// Banks with few left.
+    /// Banks with few spare rows.
     pub banks_low: Option<u32>,
 }
 
@@ -167,17 +168,17 @@ pub struct Rows {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PcieLink {
-    /// Generation now; drops when the GPU idles.
+    /// Current generation; it drops when the GPU is idle.
     pub generation: Option<u32>,
-    /// Highest of GPU and slot together.
+    /// Highest generation that GPU and slot both support.
     pub generation_max: Option<u32>,
-    /// Lanes now.
+    /// Current number of lanes.
     pub width: Option<u32>,
-    /// Lanes, most.
+    /// Highest number of lanes.
     pub width_max: Option<u32>,
-    /// Packets sent again since the driver was loaded.
+    /// Packets retransmitted since the driver was loaded.
     pub replays: Option<u64>,
-    /// The same at the second look.
+    /// The same at the second reading.
     pub replays_later: Option<u64>,
 }
 
@@ -187,13 +188,13 @@ pub struct PcieLink {
 pub struct NvLink {
     /// Number.
     pub number: u32,
-    /// Up.
+    /// Whether it is up.
     pub active: Option<bool>,
-    /// What is at the other end: PCI address.
+    /// PCI address of the device at the other end.
     pub remote: Option<String>,
-    /// `gpu`, `switch`, `ibm-npu`.
+    /// Kind of that device: `gpu`, `switch`, `ibm-npu`.
     pub remote_kind: Option<String>,
-    /// Error counters: name, value at the first look, value at the second look some hundred milliseconds later.
+    /// Error counters: name, value at the first reading, value at the second reading some hundred milliseconds later.
     pub counters: Vec<(String, u64, Option<u64>)>,
 }
 
@@ -201,8 +202,8 @@ pub struct NvLink {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GpuProcess {
-    /// In the pid namespace of the driver (the host's); in a container it may name a stranger.
+    /// Pid in the pid namespace of the driver (the host's); in a container it may be another process's.
     pub pid: u32,
-    /// MiB.
+    /// Device memory in use, MiB.
     pub memory_mib: Option<u64>,
 }

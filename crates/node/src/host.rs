@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What the kernel and the clock say.
+/// Kernel, memory and clock.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct System {
@@ -18,31 +18,31 @@ pub struct System {
     pub n_cpus: u32,
     /// Load of the last minute.
     pub load_1m: f64,
-    /// Bytes.
+    /// Memory, bytes.
     pub memory_total: u64,
-    /// Bytes a new process could have.
+    /// Memory available to a new process, bytes.
     pub memory_available: u64,
-    /// Bytes.
+    /// Swap in use, bytes.
     pub swap_used: u64,
     /// Pressure: `cpu`, `memory`, `io` -> share of the last 10 s in which some task waited, percent.
     pub pressure_some_pct: BTreeMap<String, f64>,
-    /// The same, all tasks waited.
+    /// The same for times in which all tasks waited.
     pub pressure_full_pct: BTreeMap<String, f64>,
-    /// The kernel's clock is kept in step by somebody (adjtimex says no error).
+    /// Whether something synchronises the kernel's clock (adjtimex reports no error).
     pub clock_is_kept: Option<bool>,
-    /// Largest error the keeper states, microseconds.
+    /// Largest error that the synchronising program reports, microseconds.
     pub clock_error_us: Option<u64>,
-    /// Versions of kernel modules that matter, by name; empty string if it states none.
+    /// Versions of relevant kernel modules by name; empty if a module states none.
     pub modules: BTreeMap<String, String>,
-    /// This process runs in a container: what gave it away.
+    /// How this process was found to run in a container; None if it does not.
     pub container: Option<String>,
     /// Effective user id.
     pub euid: u32,
-    /// Processes the kernel has killed for lack of memory since boot, wherever.
+    /// Processes killed by the kernel for lack of memory since boot, in any group.
     pub oom_kills: Option<u64>,
-    /// Network namespace this was read in.
+    /// Network namespace of the reading process.
     pub net_namespace: Option<u64>,
-    /// The group this was read in: the limits of a container.
+    /// Cgroup of the reading process: the limits of a container.
     pub cgroup: Option<crate::Cgroup>,
 }
 
@@ -52,9 +52,9 @@ pub struct System {
 pub struct KernelLog {
     /// Lines in the form of /dev/kmsg (`6,1234,5678901,-;text`), oldest first.
     pub lines: Vec<String>,
-    /// The oldest lines have been overwritten: the first line does not belong to the boot.
+    /// Whether the oldest lines have been overwritten: the log then does not begin at boot.
     pub is_cut: bool,
-    /// The same lines stand in this file, beside the snapshot, too; whoever reads both reads one of them.
+    /// File beside the snapshot with the same lines; a reader of both must use only one.
     pub also_in: Option<String>,
 }
 
@@ -70,7 +70,7 @@ pub struct Service {
     pub active: String,
     /// `running`, `dead`.
     pub sub: String,
-    /// Version of its program, if it tells.
+    /// Version of its program, if known.
     pub version: Option<String>,
 }
 
@@ -78,18 +78,18 @@ pub struct Service {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Shm {
-    /// Bytes.
+    /// Size, bytes.
     pub size: u64,
-    /// Bytes.
+    /// Bytes available.
     pub available: u64,
-    /// Inodes free; None if unlimited.
+    /// Free inodes; None if unlimited.
     pub inodes_free: Option<u64>,
     /// Files of NCCL and torch, and the largest others.
     pub segments: Vec<Segment>,
-    /// Files that are deleted and still held: their room comes back when the last holder ends. NCCL deletes its
-    /// segments as soon as both sides have attached, so that a healthy job's stand here.
+    /// Files that are deleted but still held: their space is freed when the last holder ends. NCCL deletes its
+    /// segments as soon as both sides have attached, so those of a healthy job are listed here.
     pub deleted: Vec<Segment>,
-    /// Processes that may hold segments do not show here at all: why (`hidepid` of /proc, a pid namespace of its own).
+    /// Why processes that may hold segments are invisible here (`hidepid` of /proc, a separate pid namespace).
     pub unseen: Option<String>,
 }
 
@@ -99,9 +99,9 @@ pub struct Shm {
 pub struct Segment {
     /// Name.
     pub name: String,
-    /// Bytes.
+    /// Size, bytes.
     pub size: u64,
-    /// Bytes that are really there.
+    /// Bytes allocated.
     pub allocated: u64,
     /// Owner.
     pub uid: u32,
@@ -111,7 +111,7 @@ pub struct Segment {
     pub modified_ns: i64,
     /// Processes that map it or have it open.
     pub held_by: Vec<u32>,
-    /// Some processes could not be looked into (another user's) or do not show: nobody holding it is then not known.
+    /// Whether some processes were unreadable (another user's) or invisible: an empty `held_by` then proves nothing.
     pub is_held_unknown: bool,
 }
 
@@ -119,15 +119,15 @@ pub struct Segment {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Mount {
-    /// Where.
+    /// Mount point.
     pub at: String,
-    /// What.
+    /// Device.
     pub device: String,
     /// `ext4`, `nfs4`, `lustre`.
     pub kind: String,
-    /// Read-only.
+    /// Whether it is read-only.
     pub read_only: bool,
-    /// Bytes; None if it did not answer.
+    /// Size, bytes; None if it did not answer.
     pub size: Option<u64>,
     /// Bytes free for users.
     pub available: Option<u64>,
@@ -137,12 +137,12 @@ pub struct Mount {
     pub inodes_free: Option<u64>,
     /// Milliseconds until it answered.
     pub answered_ms: Option<u64>,
-    /// What it said, or that it did not answer by the deadline.
+    /// Its error, or that it did not answer by the deadline.
     pub failure: Option<String>,
     /// Processes of the job that work here (current directory or open files).
     pub used_by: Vec<u32>,
-    /// A process through whose eyes it was seen, where that one has mounts of its own (a container).
+    /// A process in whose mount namespace it was seen, if that differs from ours (a container).
     pub seen_by: Option<u32>,
-    /// What the thread that asked it stands in, if it did not answer: `state D, in rpc_wait_bit_killable`.
+    /// Where the thread that queried it is blocked, if it did not answer: `state D, in rpc_wait_bit_killable`.
     pub stuck_in: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Processes of jobs. Environment and command lines hold only what the allow-list lets through.
+//! Processes of jobs. Environments and command lines contain only what passes the allow-list.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,18 +8,21 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Jobs {
-    /// Processes that carry a rank or use a GPU, and their parents up to the launcher.
+    /// Processes that have a rank or use a GPU, and their parents up to the launcher.
     pub processes: Vec<Process>,
     /// How the processes were chosen: `all processes with a rank or a GPU`, `pid 4711 and its children`.
     pub chosen_by: String,
-    /// Processes of other users that could not be looked into.
+    /// Processes of other users that were unreadable.
     pub n_hidden: u32,
-    /// Processes of other users are not even counted: why (`hidepid` of /proc).
+    /// Why processes of other users cannot even be counted (`hidepid` of /proc).
     pub unseen: Option<String>,
+    /// Other processes that carry a rank, use a GPU or could not be looked into, as they count themselves: of another job, or
+    /// not found to be of this one. They are there.
+    pub others: Vec<u32>,
 }
 
 impl Jobs {
-    /// Processes of this node may be of a job that nothing here tells of: why, as a sentence.
+    /// Why this node may have processes of the job that are not listed, as a sentence; None if it cannot.
     pub fn blind_spot(&self) -> Option<String> {
         self.unseen.clone().or_else(|| {
             let n = self.n_hidden;
@@ -27,7 +30,7 @@ impl Jobs {
         })
     }
 
-    /// Numbers that several processes of this node go by: containers count their processes each from one.
+    /// Pids that several processes of this node have: each container counts its processes from one.
     pub fn shared_pids(&self) -> BTreeSet<u32> {
         let mut seen = BTreeSet::new();
         let known = |process: &Process| process.inner_pid.unwrap_or(process.pid);
@@ -41,7 +44,7 @@ impl Jobs {
 pub struct Process {
     /// Pid.
     pub pid: u32,
-    /// Pid in the innermost namespace, where it is another one.
+    /// Pid in the innermost namespace, if it differs.
     pub inner_pid: Option<u32>,
     /// Parent.
     pub ppid: u32,
@@ -51,9 +54,9 @@ pub struct Process {
     pub state: String,
     /// Kernel function it sleeps in.
     pub wchan: Option<String>,
-    /// Its program, one word.
+    /// Name of its program, one word.
     pub command: String,
-    /// Command line with every value cut that may be a secret.
+    /// Command line without values that may be secrets.
     pub arguments: Vec<String>,
     /// Start, nanoseconds since 1970.
     pub started_ns: i64,
@@ -63,22 +66,22 @@ pub struct Process {
     pub memory: u64,
     /// Threads.
     pub n_threads: u32,
-    /// Threads that stayed in state D for the whole time between two looks: tid and kernel function.
+    /// Threads that were in state D at both readings: tid and kernel function.
     pub blocked_threads: Vec<(u32, String)>,
-    /// It has a GPU's device file open.
+    /// Whether it has a GPU's device file open.
     pub uses_gpu: bool,
-    /// Minor numbers of the GPU device files it has open (`/dev/nvidia3` is 3): which GPUs it could use.
+    /// Minor numbers of the GPU device files that it has open (`/dev/nvidia3` is 3): the GPUs that it could use.
     pub gpu_minors: Vec<u32>,
-    /// PCI addresses of GPUs it computes on, if the driver tells.
+    /// PCI addresses of the GPUs that it computes on, if the driver reports them.
     pub gpus: Vec<String>,
-    /// What stands in for the job: `RANK`, `LOCAL_RANK`, `WORLD_SIZE`, `MASTER_ADDR`, NCCL_*, TORCH_*, SLURM_* … None
-    /// if the environment was not readable.
+    /// Its environment, as far as it concerns the job: `RANK`, `LOCAL_RANK`, `WORLD_SIZE`, `MASTER_ADDR`, NCCL_*,
+    /// TORCH_*, SLURM_* … None if it was unreadable.
     pub environment: Option<BTreeMap<String, String>>,
-    /// Names of variables whose values were cut.
+    /// Names of variables whose values were removed.
     pub cut_variables: Vec<String>,
     /// Limits: name as in /proc/PID/limits -> soft, hard; None is unlimited.
     pub limits: BTreeMap<String, (Option<u64>, Option<u64>)>,
-    /// Open files, counted.
+    /// Number of open files.
     pub n_open_files: Option<u32>,
     /// Current directory.
     pub directory: Option<String>,
@@ -86,11 +89,12 @@ pub struct Process {
     pub stdout: Option<String>,
     /// Where its standard error goes.
     pub stderr: Option<String>,
-    /// Files it writes, or is told to write, that look like logs or dumps: paths as the process itself sees them.
+    /// Files that it writes, or is configured to write, that look like logs or dumps: paths as the process itself sees
+    /// them.
     pub logs: Vec<String>,
-    /// Numbers of its open files that are logs, too, and whose paths are not written down: they may hold a secret.
+    /// Descriptors of open files that are also logs but whose paths are withheld, because they may contain a secret.
     pub withheld_files: Vec<u32>,
-    /// Processors it may run on.
+    /// Number of processors that it may run on.
     pub n_cpus: Option<u32>,
     /// Memory cgroup, if it has a limit or was near it.
     pub cgroup: Option<Cgroup>,
@@ -98,11 +102,15 @@ pub struct Process {
     pub capabilities: Option<u64>,
     /// Network namespace, to tell containers apart.
     pub net_namespace: Option<u64>,
-    /// Could not be looked into: why.
+    /// Why it could not be read.
     pub hidden: Option<String>,
+    /// It stands above the job and is not of it: told for the tree alone.
+    pub is_above: bool,
+    /// Files that a process of another job writes as well: whose they are cannot be told.
+    pub contested: Vec<String>,
 }
 
-/// Programs that start ranks, as their file or module is called, and the name they are told by.
+/// Programs that start ranks: name of their file or module, and the name used for them.
 const LAUNCHERS: &[(&str, &str)] = &[
     ("torchrun", "torchrun"),
     ("torch.distributed.run", "torchrun"),
@@ -128,7 +136,7 @@ const LAUNCHERS: &[(&str, &str)] = &[
     ("hydra_bstrap_proxy", "hydra_bstrap_proxy"),
     ("raylet", "raylet"),
 ];
-/// Programs that only start another one and wait for it.
+/// Programs that only start another program and wait for it.
 const WRAPPERS: &[&str] = &[
     "bash",
     "sh",
@@ -170,7 +178,7 @@ const WRAPPERS: &[&str] = &[
     "sshd",
     "slurm_script",
 ];
-/// Programs that inherit processes whose parent is gone.
+/// Programs that become the parent of orphaned processes.
 const REAPERS: &[&str] = &[
     "systemd",
     "init",
@@ -189,9 +197,9 @@ const REAPERS: &[&str] = &[
 ];
 
 impl Process {
-    /// Name of the launcher it is, if it is one: `torchrun`, `slurmstepd`, `mpirun`.
+    /// Name of the launcher, if it is one: `torchrun`, `slurmstepd`, `mpirun`.
     pub fn launcher(&self) -> Option<&'static str> {
-        // The program, the script an interpreter runs, and the module of `-m`; not their arguments.
+        // The program, the script that an interpreter runs, and the module of `-m`, but not their arguments.
         let mut heads: Vec<&str> = vec![self.command.as_str()];
         let mut args = self.arguments.iter().map(String::as_str);
         heads.extend(args.next());
@@ -216,19 +224,20 @@ impl Process {
         })
     }
 
-    /// It only starts another program and waits for it: a shell, `numactl`, `timeout`.
+    /// Whether it only starts another program and waits for it: a shell, `numactl`, `timeout`.
     pub fn is_wrapper(&self) -> bool {
         WRAPPERS.contains(&self.command.as_str())
     }
 
-    /// It inherits processes whose parent is gone: init, or the first process of a container that is no launcher.
+    /// Whether it becomes the parent of orphaned processes: init, or the first process of a container that is not a
+    /// launcher.
     pub fn is_reaper(&self) -> bool {
         let is_first = self.pid == 1 || self.inner_pid == Some(1);
         let may_launch = self.launcher().is_some() || self.command.starts_with("python");
         REAPERS.contains(&self.command.as_str()) || (is_first && !may_launch)
     }
 
-    /// It is the first process of a container, or one that only containers have for their first.
+    /// Whether it is the first process of a container, or a program that is the first process only in containers.
     pub fn is_container_init(&self) -> bool {
         let is_of_host = ["systemd", "init"].contains(&self.command.as_str());
         self.inner_pid == Some(1)
@@ -236,13 +245,12 @@ impl Process {
             || (REAPERS.contains(&self.command.as_str()) && !is_of_host)
     }
 
-    /// The number by which the job's own evidence knows it: that of its container, if it has one, and none else on this
-    /// node goes by it.
+    /// The pid that the job's own evidence uses: that of its container, if it has one that is unique on this node.
     pub fn known_pid(&self, shared: &BTreeSet<u32>) -> u32 {
         self.inner_pid.filter(|pid| !shared.contains(pid)).unwrap_or(self.pid)
     }
 
-    /// A number of its environment.
+    /// A numeric variable of its environment.
     pub fn number(&self, name: &str) -> Option<u32> {
         self.variable(name)?.trim().parse().ok()
     }
@@ -252,23 +260,23 @@ impl Process {
         self.environment.as_ref()?.get(name).map(String::as_str)
     }
 
-    /// Global rank, by the launcher's variables.
+    /// Global rank, from the launcher's variables.
     pub fn rank(&self) -> Option<u32> {
-        ["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"]
+        ["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "JAX_PROCESS_ID", "SLURM_PROCID"]
             .iter()
             .find_map(|name| self.number(name))
     }
 
-    /// Rank on this node.
+    /// Rank on this node, from the launcher's variables.
     pub fn local_rank(&self) -> Option<u32> {
         ["LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"]
             .iter()
             .find_map(|name| self.number(name))
     }
 
-    /// World size.
+    /// World size, from the launcher's variables.
     pub fn world_size(&self) -> Option<u32> {
-        ["WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"]
+        ["WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "JAX_NUM_PROCESSES", "SLURM_NTASKS"]
             .iter()
             .find_map(|name| self.number(name))
     }
@@ -280,30 +288,30 @@ impl Process {
 pub struct Cgroup {
     /// Path.
     pub path: String,
-    /// 1 or 2.
+    /// Version of the cgroup interface, 1 or 2.
     pub version: u32,
-    /// Bytes; None is unlimited.
+    /// Memory limit, bytes; None is unlimited.
     pub memory_max: Option<u64>,
-    /// Bytes, with the page cache.
+    /// Memory in use including the page cache, bytes.
     pub memory_current: Option<u64>,
-    /// Bytes of page cache that can be given up at once.
+    /// Page cache that can be reclaimed at once, bytes.
     pub memory_inactive_file: Option<u64>,
-    /// Bytes of shared memory: what lies in /dev/shm counts here.
+    /// Shared memory, bytes: files in /dev/shm count here.
     pub memory_shmem: Option<u64>,
-    /// Processes killed for lack of memory since the group was made.
+    /// Processes killed for lack of memory since the group was created.
     pub oom_kills: Option<u64>,
-    /// Times the limit was hit.
+    /// Times that the limit was hit.
     pub hits: Option<u64>,
     /// Processors granted; None is unlimited.
     pub cpus: Option<f64>,
-    /// Periods, and those in which it was held back.
+    /// Scheduling periods.
     pub cpu_periods: Option<u64>,
-    /// Held back.
+    /// Periods in which it was throttled.
     pub cpu_throttled: Option<u64>,
-    /// Time held back in all, microseconds.
+    /// Total throttled time, microseconds.
     pub cpu_throttled_us: Option<u64>,
-    /// Processes it may have; None is unlimited.
+    /// Limit of processes; None is unlimited.
     pub pids_max: Option<u64>,
-    /// Processes it has.
+    /// Number of processes.
     pub pids_current: Option<u64>,
 }

@@ -1,10 +1,10 @@
-//! What one node said of itself at one moment: the snapshot that collectors take, checks judge and bundles keep.
+//! The snapshot of one node at one moment: collectors take it, checks judge it and bundles contain it.
 //!
-//! Plain data with a stable serialised form, `ringleader.node.v1`: fields may be added and may be null; a field is
-//! never given a second meaning. Nothing here is judged, and nothing here reads a node. Readings keep the units of
-//! their source unless the name of the field says otherwise (`_mib`, `_gbps`, `_ms`).
+//! Plain data with a stable serialised form, `ringleader.node.v1`: fields may be added and may be null; a field
+//! never changes its meaning. Nothing here judges, and nothing here reads a node. Readings keep the units of their
+//! source unless the field's name says otherwise (`_mib`, `_gbps`, `_ms`).
 //!
-//! A part that could not be read says why: not read is neither zero nor health.
+//! A part that could not be read states why: not read is neither zero nor healthy.
 
 mod choice;
 mod gpu;
@@ -37,13 +37,13 @@ pub struct Node {
     pub schema: String,
     /// Version of the program that took it.
     pub tool_version: String,
-    /// Name of the host, as the kernel has it.
+    /// Name of the host, as its kernel gives it.
     pub host: String,
-    /// Start of the taking, nanoseconds since 1970 by the node's own clock.
+    /// When taking it began, nanoseconds since 1970 by the node's own clock.
     pub at_ns: i64,
-    /// How long it took in all, milliseconds.
+    /// Total duration, milliseconds.
     pub took_ms: u64,
-    /// What the kernel and the clock say.
+    /// Kernel, memory and clock.
     pub system: Part<System>,
     /// The driver's view of the GPUs.
     pub gpus: Part<Gpus>,
@@ -57,7 +57,7 @@ pub struct Node {
     pub rdma: Part<Vec<RdmaPort>>,
     /// Network interfaces, routes and listeners.
     pub net: Part<Network>,
-    /// Connections that were tried.
+    /// Connections that were tested.
     pub reach: Part<Vec<Reach>>,
     /// /dev/shm.
     pub shm: Part<Shm>,
@@ -65,6 +65,7 @@ pub struct Node {
     pub mounts: Part<Vec<Mount>>,
     /// Processes of jobs on this node.
     pub jobs: Part<Jobs>,
-    /// Versions of libraries the job's processes have loaded, by `pid` then name (`libnccl.so.2` -> `2.28.9`).
+    /// Versions of the libraries that the job's processes have loaded, by `pid` then name (`libnccl.so.2` ->
+    /// `2.28.9`).
     pub libraries: Part<BTreeMap<u32, BTreeMap<String, String>>>,
 }

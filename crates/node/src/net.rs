@@ -1,4 +1,4 @@
-//! Networks: RDMA ports, interfaces, routes, listeners, tried connections.
+//! Networks: RDMA ports, interfaces, routes, listeners, tested connections.
 
 use std::collections::BTreeMap;
 
@@ -10,47 +10,47 @@ use serde::{Deserialize, Serialize};
 pub struct RdmaPort {
     /// `mlx5_0`.
     pub device: String,
-    /// From 1.
+    /// Port number, from 1.
     pub port: u32,
-    /// `ACTIVE`, `DOWN`, `INIT`, `ARMED`.
+    /// State of the link: `ACTIVE`, `DOWN`, `INIT`, `ARMED`.
     pub state: String,
-    /// `LinkUp`, `Polling`, `Disabled`.
+    /// Physical state: `LinkUp`, `Polling`, `Disabled`.
     pub phys_state: String,
-    /// Gb/s.
+    /// Rate, Gb/s.
     pub rate_gbps: Option<f64>,
-    /// `4X EDR`.
+    /// Rate as sysfs prints it: `4X EDR`.
     pub rate_text: String,
-    /// `InfiniBand`, `Ethernet`.
+    /// Link layer: `InfiniBand`, `Ethernet`.
     pub link_layer: String,
     /// Local identifier.
     pub lid: Option<u32>,
-    /// Identifier of the subnet manager; 0 if none was seen.
+    /// Local identifier of the subnet manager; 0 if none was seen.
     pub sm_lid: Option<u32>,
-    /// Firmware.
+    /// Version of the firmware.
     pub firmware: String,
-    /// Board.
+    /// Identifier of the board.
     pub board: String,
     /// PCI address of the device.
     pub pci: Option<String>,
-    /// Network interface over it.
+    /// Network interface of the port.
     pub netdev: Option<String>,
-    /// What the driver calls the device, `MT4129`.
+    /// Model name from the driver, `MT4129`.
     pub model: String,
-    /// GT/s of the device's PCIe link now.
+    /// Current speed of the device's PCIe link, GT/s.
     pub pcie_gt_s: Option<f64>,
-    /// GT/s, most.
+    /// Highest speed of that link, GT/s.
     pub pcie_gt_s_max: Option<f64>,
-    /// Lanes of it now.
+    /// Current number of its lanes.
     pub pcie_width: Option<u32>,
-    /// Lanes, most.
+    /// Highest number of its lanes.
     pub pcie_width_max: Option<u32>,
-    /// A virtual function whose physical one is on this node as well.
+    /// Whether it is a virtual function whose physical function is on this node as well.
     pub is_virtual: bool,
-    /// Table of global identifiers that are set.
+    /// Global identifiers that are set.
     pub gids: Vec<Gid>,
     /// Counters (`counters`, `hw_counters`): name -> first value, second value some hundred milliseconds later.
     pub counters: BTreeMap<String, (u64, Option<u64>)>,
-    /// Time between the two looks, milliseconds.
+    /// Time between the two readings, milliseconds.
     pub window_ms: u64,
 }
 
@@ -60,11 +60,11 @@ pub struct RdmaPort {
 pub struct Gid {
     /// Index.
     pub index: u32,
-    /// Text.
+    /// The identifier as text.
     pub gid: String,
-    /// `IB/RoCE v1`, `RoCE v2`.
+    /// Its type: `IB/RoCE v1`, `RoCE v2`.
     pub kind: String,
-    /// Interface.
+    /// Network interface.
     pub netdev: Option<String>,
 }
 
@@ -78,9 +78,9 @@ pub struct Network {
     pub routes: Vec<Route>,
     /// TCP sockets that listen.
     pub listeners: Vec<Listener>,
-    /// Network namespace all this was read in, to tell containers apart.
+    /// Network namespace that all this was read in, to distinguish containers.
     pub namespace: Option<u64>,
-    /// What could not be told: `processes of other users hold listening sockets`.
+    /// What could not be determined: `processes of other users hold listening sockets`.
     pub notes: Vec<String>,
 }
 
@@ -90,19 +90,19 @@ pub struct Network {
 pub struct Interface {
     /// Name.
     pub name: String,
-    /// The kernel's number of it: programs that take "the first" interface go by it.
+    /// Index in the kernel: programs that take "the first" interface use this order.
     pub index: u32,
-    /// Up by the administrator's will.
+    /// Whether the administrator has set it up.
     pub is_up: bool,
     /// The kernel's operational state: `up`, `down`, `unknown`, `lowerlayerdown`.
     pub operstate: String,
-    /// Loopback.
+    /// Whether it is loopback.
     pub is_loopback: bool,
-    /// A real card stands behind it (not veth, bridge, docker, tunnel).
+    /// Whether it belongs to a physical card (unlike veth, bridge, docker, tunnel).
     pub is_physical: bool,
-    /// Bytes.
+    /// MTU, bytes.
     pub mtu: u32,
-    /// Mb/s, if the card tells.
+    /// Speed, Mb/s, if the card reports it.
     pub speed_mbps: Option<u32>,
     /// Addresses with prefix length, `10.0.0.7/24`.
     pub addresses: Vec<String>,
@@ -116,7 +116,7 @@ pub struct Interface {
     pub counters: BTreeMap<String, (u64, Option<u64>)>,
     /// Times the carrier changed since boot.
     pub carrier_changes: Option<u64>,
-    /// Time between the two looks, milliseconds.
+    /// Time between the two readings, milliseconds.
     pub window_ms: u64,
 }
 
@@ -124,7 +124,7 @@ pub struct Interface {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Route {
-    /// `10.0.0.0/24`, `default`; IPv6's default is `::/0`.
+    /// Destination: `10.0.0.0/24`, `default`; IPv6's default is `::/0`.
     pub to: String,
     /// Gateway.
     pub via: Option<String>,
@@ -142,66 +142,81 @@ pub struct Listener {
     pub address: String,
     /// Port.
     pub port: u16,
-    /// Process, if it could be told.
+    /// Process that listens, if known.
     pub pid: Option<u32>,
     /// Its command, one word.
     pub command: Option<String>,
 }
 
-/// Purpose of a [`Reach`]: another node of the fleet that is being checked, by the name that the asking node has for it.
+/// Purpose of a [`Reach`]: another node of the checked fleet, by the name that the testing node has for it.
 pub const FLEET_PEER: &str = "fleet-peer";
 
-/// A connection that was tried, or a name that was looked up.
+/// A connection test or a name lookup.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Reach {
-    /// What for: `master-address`, `interface`, `peer`, [`FLEET_PEER`].
+    /// Purpose: `master-address`, `interface`, `peer`, [`FLEET_PEER`].
     pub purpose: String,
-    /// As given: name or address, with port.
+    /// Target as given: name or address, with port.
     pub target: String,
-    /// The name or address alone.
+    /// The name or address without port.
     pub host: String,
-    /// Port that was tried.
+    /// Port. A port of a job is never tested: [`Reach::seen`] holds what the kernel shows of it.
     pub port: Option<u16>,
-    /// Processes whose environment names it.
+    /// Processes whose environment contains the target.
     pub asked_by: Vec<u32>,
-    /// It is an address of this node.
+    /// Whether it is an address of this node.
     pub is_local: bool,
-    /// Milliseconds until the name was resolved.
+    /// Time to resolve the name, milliseconds.
     pub resolved_ms: Option<f64>,
-    /// What the name resolves to.
+    /// Addresses that the name resolves to.
     pub addresses: Vec<String>,
-    /// Interface whose address it was bound to, if any.
+    /// Interface whose address the test was bound to, if any.
     pub interface: Option<String>,
-    /// Address it was sent from.
+    /// Source address.
     pub from: Option<String>,
-    /// Milliseconds until it answered.
+    /// Time to the answer, milliseconds.
     pub answered_ms: Option<f64>,
-    /// The peer refused: it is there, and nobody listens.
+    /// Whether nothing listens: the peer refused, or the kernel of this node shows no such socket.
     pub is_refused: bool,
-    /// Why not: `name does not resolve`, `no route to host`, `timed out after 500 ms`.
+    /// What the socket tables of this node show of a port that was not tested.
+    pub seen: Option<PortSeen>,
+    /// Why it failed: `name does not resolve`, `no route to host`, `timed out after 500 ms`.
     pub failure: Option<String>,
-    /// The kind of it.
+    /// The kind of failure.
     pub failure_kind: Option<ReachFailure>,
-    /// Largest packet the path let through whole, bytes, if it was tried.
+    /// Largest packet that passed the path unfragmented, bytes, if tested.
     pub path_mtu: Option<u32>,
-    /// Packets as large as the interface allows were lost without a word, smaller ones were not.
+    /// Whether packets of the interface's MTU were lost silently while smaller ones passed.
     pub large_vanish: bool,
 }
 
-/// Why something was not reached.
+/// What the socket tables of this node show of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PortSeen {
+    /// The address is of this node, and a socket listens.
+    Listening,
+    /// A process whose environment contains the target is connected to it.
+    Connected,
+    /// Anything else.
+    #[serde(other)]
+    Other,
+}
+
+/// Why a target was not reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReachFailure {
-    /// The name is not known.
+    /// The name is unknown.
     Unresolved,
     /// The name service did not answer in time.
     LookupTimedOut,
-    /// The kernel or a router knows no way.
+    /// The kernel or a router has no route.
     NoRoute,
     /// No answer in time.
     TimedOut,
-    /// It was not tried.
+    /// It was not tested.
     NotTried,
     /// Anything else.
     #[serde(other)]

@@ -2,23 +2,23 @@
 
 use serde::{Deserialize, Serialize};
 
-/// One part, with what it took to read it.
+/// One part, with the time that reading it took.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, bound(deserialize = "T: Deserialize<'de>"))]
 pub struct Part<T> {
     /// When the reading began, nanoseconds since 1970 by the node's clock.
     pub at_ns: i64,
-    /// How long it took, milliseconds.
+    /// Duration of the reading, milliseconds.
     pub took_ms: u64,
-    /// What came of it. Not flattened: numbers as keys of a map would not be read back.
+    /// The result. Not flattened: serde cannot read numeric map keys back from a flattened field.
     pub outcome: Outcome<T>,
 }
 
-/// What came of a reading.
+/// The result of a reading.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome<T> {
-    /// Read.
+    /// It was read.
     Seen(T),
     /// The node has no such thing: no driver, no RDMA device.
     Absent(String),
@@ -28,10 +28,10 @@ pub enum Outcome<T> {
     TimedOut {
         /// The deadline, milliseconds.
         limit_ms: u64,
-        /// What it hung in, as far as the kernel tells: `nvidia_ioctl` of pid 4711, state D.
+        /// Where it hung, as far as the kernel shows: `nvidia_ioctl` of pid 4711, state D.
         stuck_in: String,
     },
-    /// Nobody asked.
+    /// It was not requested.
     #[default]
     NotAsked,
 }
@@ -42,14 +42,14 @@ impl<T> Default for Part<T> {
     }
 }
 
-/// Why there is no reading, as a sentence's end.
+/// Why there is no reading, worded as the end of a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// `the driver's library is not there`.
+    /// The reason: `the driver's library is not there`.
     pub why: String,
-    /// It hung: that itself is a symptom.
+    /// Whether the reading hung, which is itself a symptom.
     pub is_hang: bool,
-    /// It was tried and went wrong, or hung; false where the node has no such thing or nobody asked.
+    /// Whether the reading failed or hung; false if the node has no such thing or it was not requested.
     pub is_trouble: bool,
 }
 
@@ -62,7 +62,7 @@ impl<T> Part<T> {
     /// The reading.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is none.
     pub fn seen(&self) -> Result<&T, Missing> {
         let (why, is_hang, is_trouble) = match &self.outcome {
             Outcome::Seen(value) => return Ok(value),

@@ -4,21 +4,21 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The bus.
+/// The PCI bus.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Pci {
     /// GPUs, NVSwitches, network cards, NVMe and all bridges, by address.
     pub devices: Vec<PciDevice>,
-    /// The kernel translates addresses of devices (/sys/class/iommu is not empty).
+    /// Whether the kernel translates device addresses (/sys/class/iommu is not empty).
     pub iommu: bool,
     /// Command line of the kernel.
     pub kernel_options: String,
-    /// Memory controllers of the host (EDAC): name, corrected, uncorrected.
+    /// Memory controllers of the host (EDAC): name, corrected errors, uncorrected errors.
     pub memory_controllers: Vec<(String, u64, u64)>,
-    /// This is a virtual machine: what gave it away.
+    /// How this was found to be a virtual machine; None if it is not.
     pub virtual_machine: Option<String>,
-    /// Time between the two looks at the error counters, milliseconds; None if there was one look.
+    /// Time between the two readings of the error counters, milliseconds; None if there was only one.
     pub window_ms: Option<u64>,
 }
 
@@ -28,40 +28,40 @@ pub struct Pci {
 pub struct PciDevice {
     /// `0000:1b:00.0`.
     pub address: String,
-    /// Vendor, `0x10de`.
+    /// Vendor id, `0x10de`.
     pub vendor: u32,
-    /// Device.
+    /// Device id.
     pub device: u32,
-    /// Class, `0x030200`.
+    /// Class code, `0x030200`.
     pub class: u32,
     /// Driver bound to it.
     pub driver: Option<String>,
     /// Address of the bridge above; None at the root.
     pub parent: Option<String>,
-    /// NUMA node; None if the firmware tells none.
+    /// NUMA node; None if the firmware reports none.
     pub numa: Option<u32>,
     /// IOMMU group.
     pub iommu_group: Option<u32>,
-    /// How its addresses are translated: `identity` (not at all), `DMA`, `DMA-FQ`.
+    /// How its DMA addresses are translated: `identity` (not at all), `DMA`, `DMA-FQ`.
     pub iommu_domain: Option<String>,
-    /// GT/s now, and most.
+    /// Current link speed, GT/s.
     pub speed_gt_s: Option<f64>,
-    /// Most.
+    /// Highest link speed, GT/s.
     pub speed_max_gt_s: Option<f64>,
-    /// Lanes now.
+    /// Current number of lanes.
     pub width: Option<u32>,
-    /// Most.
+    /// Highest number of lanes.
     pub width_max: Option<u32>,
-    /// It has counters of advanced error reporting (AER).
+    /// Whether it has counters of advanced error reporting (AER).
     pub counts_errors: bool,
-    /// AER counters that are not zero: `correctable`, `nonfatal`, `fatal`, each with its named errors
+    /// AER counters that are not zero: `correctable`, `nonfatal`, `fatal`, and each named error
     /// (`correctable.BadTLP`).
     pub aer: BTreeMap<String, u64>,
-    /// By how much they grew until the second look; only those that did.
+    /// Their growth until the second reading; only those that grew.
     pub aer_grown: BTreeMap<String, u64>,
-    /// Access Control Services of a bridge: the control bits that are on (`SrcValid`, `ReqRedir`); None if
-    /// configuration space was not readable (needs root) or there is no such capability.
+    /// Access Control Services of a bridge: the control bits that are set (`SrcValid`, `ReqRedir`); None if
+    /// configuration space was unreadable (needs root) or the capability is missing.
     pub acs: Option<Vec<String>>,
-    /// Configuration space reads as all ones: the device is off the bus.
+    /// Whether configuration space reads as all ones: the device is off the bus.
     pub is_gone: bool,
 }

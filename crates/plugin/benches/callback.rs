@@ -1,8 +1,7 @@
-//! Nanoseconds of each callback, with no GPU: `cargo bench -p ringleader-plugin`.
+//! Nanoseconds per callback, without a GPU: `cargo bench -p ringleader-plugin`.
 //!
-//! The budget is that of the whole plugin: 100 ns for an event, mean over a run in the order in which NCCL calls. The
-//! best of several rounds counts, because what else runs on the machine only ever adds. With `--check` a breach is an
-//! error.
+//! The budget is for the whole plugin: 100 ns per event, as the mean over a run in NCCL's order of calls. The best of
+//! several rounds counts, because other load on the machine only adds time. With `--check` a breach is an error.
 
 #![allow(
     clippy::expect_used,
@@ -22,7 +21,7 @@ use ringleader_nccl::abi::v6::{Descriptor, Of, ncclProfiler_v6};
 use ringleader_nccl::abi::{KernelCh, ProxyOp, ProxyStep};
 use ringleader_nccl::events;
 
-/// Nanoseconds that an event may take.
+/// Budget of an event, nanoseconds.
 const BUDGET_NS: f64 = 100.0;
 const ROUNDS: usize = 30;
 const CALLS: u32 = 2_000;
@@ -30,19 +29,19 @@ const CALLS: u32 = 2_000;
 fn start(context: *mut c_void, kind: u64, parent: *mut c_void, of: Of) -> *mut c_void {
     let mut descriptor = Descriptor { kind, parent, rank: 0, of };
     let mut handle = null_mut();
-    // SAFETY: good pointers.
+    // SAFETY: the pointers are valid.
     unsafe { (ncclProfiler_v6.start_event)(context, &raw mut handle, black_box(&raw mut descriptor)) };
     handle
 }
 
 fn stop(handle: *mut c_void) {
-    // SAFETY: a number.
+    // SAFETY: a handle is a number.
     unsafe { (ncclProfiler_v6.stop_event)(handle) };
 }
 
 fn record(handle: *mut c_void, state: c_int) {
     let mut args = Args { p_timer: 77 };
-    // SAFETY: good pointers.
+    // SAFETY: the pointers are valid.
     unsafe { (ncclProfiler_v6.record_event_state)(handle, state, black_box(&raw mut args)) };
 }
 
@@ -83,7 +82,7 @@ fn nothing() -> Of {
     Of { proxy_step: ProxyStep { step: 0 } }
 }
 
-/// A collective within one machine: what NCCL 2.29 calls for it. The number of events.
+/// A collective within one machine, as NCCL 2.29 reports it. Returns the number of events.
 fn collective(context: *mut c_void, channels: u8) -> u32 {
     let calls = start(context, events::GROUP_API, null_mut(), nothing());
     record(calls, 23);
@@ -163,16 +162,16 @@ fn measure(name: &str, mut once: impl FnMut() -> u32) -> f64 {
     best
 }
 
-/// The plugin with a ring of its own, following all operations or some.
+/// Starts the plugin with its own ring, following the operations that `follow` selects.
 fn begin(directory: &std::path::Path, follow: &str) -> *mut c_void {
     // SAFETY: the only thread.
     unsafe { std::env::set_var("RINGLEADER_RING_DIR", directory) };
     // SAFETY: as above.
     unsafe { std::env::set_var("RINGLEADER_PLUGIN_FOLLOW", follow) };
-    // NCCL's own lives as long as the process.
+    // NCCL's own mask lives as long as the process.
     let mask: &'static mut c_int = Box::leak(Box::new(0));
     let mut context = null_mut();
-    // SAFETY: good pointers.
+    // SAFETY: the pointers are valid.
     unsafe { (ncclProfiler_v6.init)(&raw mut context, 1, mask, c"bench".as_ptr(), 1, 2, 0, None) };
     assert!(!context.is_null() && *mask != 0, "the plugin is on");
     context

@@ -1,25 +1,27 @@
-//! Broadcasts after which NCCL reports kernels wrongly.
+//! Detects broadcasts after which NCCL reports kernels wrongly.
 //!
-//! NCCL and its kernels count the works of each channel, and a report is due when the two counts meet. Since 2.29 NCCL makes
-//! one launch of the broadcasts of a group that have different roots (as PyTorch gathers parts of unequal size); its kernel
-//! counts each of them and NCCL none (`src/scheduler/allgatherv_sched.cc`, 2.29 to 2.30). From 2.31 on the same is seen after
-//! any broadcast. From then on an operation's kernel is reported when an earlier one ran, or never, and with 2.30
-//! `ncclCommDestroy` waits for that report for ever (seen on two H200 with 2.30.7, 2.31.2 and 2.32.3). So kernels are not asked
-//! for any more once such a launch is under way. `NCCL_ALLGATHERV_ENABLE=0` keeps NCCL from making them.
+//! NCCL and its kernels count the works of each channel, and a report is due when the two counts are equal. Since
+//! 2.29, NCCL makes one launch of the broadcasts of a group that have different roots (PyTorch gathers parts of
+//! unequal size this way). Its kernel counts each of them, and NCCL none (`src/scheduler/allgatherv_sched.cc`,
+//! 2.29 to 2.30). From 2.31 on the same is observed after any broadcast. Afterwards an operation's kernel is
+//! reported when an earlier one ran, or never, and with 2.30 `ncclCommDestroy` waits for that report for ever
+//! (observed on two H200 with 2.30.7, 2.31.2 and 2.32.3). So the plugin stops requesting kernels once it sees
+//! such a launch: it does not ask a release for events that would make its counts diverge. `zoo/versions.py`
+//! tests the releases. `NCCL_ALLGATHERV_ENABLE=0` prevents such launches.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 
 /// NCCL's own switch.
 const SWITCH: &str = "NCCL_ALLGATHERV_ENABLE";
-/// Groups that may be open at once, one for each thread that calls NCCL.
+/// Groups that can be open at once, one for each thread that calls NCCL.
 const GROUPS: usize = 64;
 
-/// Which broadcasts set the counts apart.
+/// Which broadcasts make the counts diverge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Kind {
     None,
-    /// Those of several roots in one group.
+    /// Those with several roots in one group.
     Several,
     Any,
 }
@@ -28,7 +30,7 @@ enum Kind {
 pub(crate) struct Broadcasts {
     kind: AtomicU8,
     have_parted: AtomicBool,
-    /// The newest broadcast of some groups: group and communicator, mixed to 40 bits, and the root.
+    /// The newest broadcast of some groups: group and communicator, hashed to 40 bits, and the root.
     newest: [AtomicU64; GROUPS],
 }
 
@@ -41,7 +43,7 @@ impl Broadcasts {
         }
     }
 
-    /// The interface that NCCL has asked for: 6 since 2.29, 7 since 2.31.
+    /// Sets the interface that NCCL has asked for: 6 since 2.29, 7 since 2.31.
     pub(crate) fn of_interface(&self, version: u8) {
         let is_off = || std::env::var(SWITCH).is_ok_and(|value| value.trim() == "0");
         let kind = match version {
@@ -50,7 +52,7 @@ impl Broadcasts {
             6 => Kind::Several,
             _ => Kind::Any,
         };
-        // Of two copies of NCCL in one process the worse counts.
+        // If two copies of NCCL are in one process, the worse one decides.
         self.kind.fetch_max(kind as u8, Relaxed);
     }
 
@@ -58,8 +60,8 @@ impl Broadcasts {
         self.have_parted.load(Relaxed)
     }
 
-    /// A broadcast is called, by the handles of its communicator and group: whether from here on the counts differ, which is
-    /// said once.
+    /// Records a broadcast by the handles of its communicator and group. Returns true once: when the counts
+    /// diverge from here on.
     pub(crate) fn called(&self, comm: u64, group: u64, root: i32) -> bool {
         let kind = self.kind.load(Relaxed);
         if kind == Kind::None as u8 || self.have_parted() {
@@ -91,7 +93,7 @@ mod tests {
     fn those_of_several_roots_in_one_group() {
         let broadcasts = of(Kind::Several);
         for group in 1..5_000 {
-            // One root, whatever it is, and one root on each of two communicators.
+            // One root, and one root on each of two communicators.
             for comm in [1, 1 << 40] {
                 assert!(!broadcasts.called(comm, group << 16, (group % 8) as i32 + (comm >> 40) as i32));
                 assert!(!broadcasts.called(comm, group << 16, (group % 8) as i32 + (comm >> 40) as i32));

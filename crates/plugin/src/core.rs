@@ -1,4 +1,4 @@
-//! What the plugin does with an event, whatever version of the interface it came by.
+//! What the plugin does with an event, independent of the version of the interface.
 
 use std::ffi::{c_char, c_int, c_ulong, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -19,9 +19,9 @@ pub mod events {
     pub const P2P: u64 = 1 << 2;
     /// One channel's traffic with one peer.
     pub const PROXY_OP: u64 = 1 << 3;
-    /// One transfer of it.
+    /// One transfer of a proxy operation.
     pub const PROXY_STEP: u64 = 1 << 4;
-    /// The proxy thread's own doings.
+    /// The proxy thread's own activity.
     pub const PROXY_CTRL: u64 = 1 << 5;
     /// One channel's kernel.
     pub const KERNEL_CH: u64 = 1 << 6;
@@ -39,7 +39,7 @@ pub mod events {
     pub const CE_COLL: u64 = 1 << 12;
 }
 
-/// States of `recordEventState` that mean something here.
+/// States of `recordEventState` that are used here.
 mod states {
     pub(super) const SEND_GPU_WAIT: i32 = 8;
     pub(super) const SEND_WAIT: i32 = 9;
@@ -53,7 +53,7 @@ mod states {
 /// A name in a descriptor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Name {
-    /// Not told.
+    /// Unknown.
     None,
     /// NCCL's number, of interface 1.
     Number(u8),
@@ -61,7 +61,7 @@ pub(crate) enum Name {
     Text(*const c_char),
 }
 
-/// What a descriptor of `startEvent` says, all versions alike.
+/// The content of a descriptor of `startEvent`, the same for all versions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     /// A launch.
@@ -74,17 +74,17 @@ pub(crate) enum Event {
     Launch { call: Call, plan: *mut c_void },
     /// A proxy operation.
     ProxyOp { pid: c_int, peer: c_int, channel: u8, steps: c_int, is_send: bool },
-    /// A step of it.
+    /// A step of a proxy operation.
     ProxyStep(c_int),
     /// A channel's kernel, with the GPU's time or 0.
     Kernel { channel: u8, gpu_ns: u64 },
-    /// Something of the network plugin.
+    /// An event of the network plugin.
     Net,
-    /// Nothing that is recorded.
+    /// An event that is not recorded.
     Other,
 }
 
-/// A call, as far as it is told.
+/// A call, as far as it is known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
     pub(crate) function: Name,
@@ -99,7 +99,7 @@ pub(crate) struct Call {
     pub(crate) root: c_int,
     pub(crate) peer: Option<c_int>,
     pub(crate) channels: u8,
-    /// Communicator's hash and own rank, where only operations tell them (interfaces 1 to 3).
+    /// Communicator's hash and own rank, if only operations report them (interfaces 1 to 3).
     pub(crate) comm: Option<(u64, c_int)>,
 }
 
@@ -121,7 +121,7 @@ impl Call {
     };
 }
 
-/// What is looked for first, since in a flood nothing else comes: an event of 130 bytes need not be made for it.
+/// Checked first, because in a flood nothing else comes: this avoids building an event of 130 bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Quick {
     /// A group of calls.
@@ -132,7 +132,7 @@ pub(crate) enum Quick {
     Other,
 }
 
-/// A call of the program, as interface 5 and later tell it.
+/// A call of the program, as interface 5 and later report it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ApiCall {
     pub(crate) function: *const c_char,
@@ -157,7 +157,7 @@ impl From<ApiCall> for Call {
     }
 }
 
-/// What a communicator's `init` says.
+/// The arguments of a communicator's `init`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Init {
     pub(crate) version: u8,
@@ -168,23 +168,23 @@ pub(crate) struct Init {
     pub(crate) rank: c_int,
 }
 
-/// NCCL's logger: level, subsystems, file, line, format and what it asks for.
+/// NCCL's logger: level, subsystems, file, line, format and its arguments.
 pub(crate) type Logger = unsafe extern "C" fn(c_int, c_ulong, *const c_char, c_int, *const c_char, ...);
 
 /// Level INFO and subsystem INIT of NCCL's log.
 const LOG_INFO: c_int = 3;
 const LOG_INIT: c_ulong = 1;
 
-/// `RINGLEADER_PLUGIN=0`: ask NCCL for nothing.
+/// `RINGLEADER_PLUGIN=0`: request no events from NCCL.
 const SWITCH: &str = "RINGLEADER_PLUGIN";
-/// `RINGLEADER_PLUGIN_EVENTS`: the mask itself, as a number; for measuring what each kind of event costs.
+/// `RINGLEADER_PLUGIN_EVENTS`: the mask as a number, for measuring the cost of each kind of event.
 const EVENTS: &str = "RINGLEADER_PLUGIN_EVENTS";
-/// `RINGLEADER_PLUGIN_FOLLOW=all`: every operation is followed to its end, whatever that costs the program.
+/// `RINGLEADER_PLUGIN_FOLLOW=all`: follow every operation to its end, whatever this costs the program.
 const FOLLOW: &str = "RINGLEADER_PLUGIN_FOLLOW";
 
-/// The first release that counts right what it reports of kernels. 2.26.2 has the interface, too: there a call that is
-/// recorded into a CUDA graph sets its count and that of the kernels apart whatever the mask says, and then
-/// `ncclCommDestroy` waits for ever.
+/// The first release whose counts of kernels are right. 2.26.2 has the interface, too, but a call that is captured
+/// into a CUDA graph makes its count diverge from that of the kernels whatever the mask is, and then `ncclCommDestroy`
+/// waits for ever.
 const COUNTS_RIGHT: c_int = 22603;
 /// The newest interface.
 const LAST_VERSION: u8 = 7;
@@ -202,15 +202,15 @@ pub struct Core {
     mask: Option<u64>,
     pace: Pace,
     broadcasts: Broadcasts,
-    /// Communicators so far.
+    /// Interface of the newest communicator; 0 before the first.
     version: AtomicI32,
 }
 
 impl Core {
-    /// Makes the process's ring.
+    /// Creates the process's ring.
     ///
     /// # Errors
-    /// Why there is none; empty if the environment says so.
+    /// The reason why there is none; empty if the environment switches the plugin off.
     pub(crate) fn new() -> Result<Self, String> {
         if std::env::var(SWITCH).is_ok_and(|value| value.trim() == "0") {
             return Err(String::new());
@@ -240,20 +240,20 @@ impl Core {
         self.writer.fault();
     }
 
-    /// Where the ring is.
+    /// Path of the ring.
     pub fn path(&self) -> &std::path::Path {
         self.writer.path()
     }
 
-    /// The open file whose lock says that this process lives.
+    /// The open file whose lock shows that this process is alive.
     pub(crate) fn lock(&self) -> std::os::fd::BorrowedFd<'_> {
         self.writer.lock()
     }
 
-    /// The events to ask for where an operation is followed.
+    /// The events to request while operations are followed.
     ///
-    /// A child event brings its parents with it, whether asked for or not, so leaving out those of the program's calls
-    /// would save nothing.
+    /// NCCL reports the parents of a child event even if they are not requested, so leaving out those of the program's
+    /// calls would save nothing.
     fn mask(&self, version: u8) -> u64 {
         let mut mask = recorded(version) | followed(version);
         if version >= 6 {
@@ -262,12 +262,12 @@ impl Core {
         self.mask.unwrap_or(mask)
     }
 
-    /// A communicator begins: its context and the mask, which NCCL keeps at `mask`.
+    /// Begins a communicator: returns its context and the mask to request. NCCL keeps the mask at `mask`.
     ///
     /// # Safety
     /// `init.name` is null or a string; `mask` is null or a variable that lives as long as NCCL does.
     pub(crate) unsafe fn begin(&self, init: &Init, mask: *mut c_int) -> (*mut c_void, c_int) {
-        // SAFETY: the variable is NCCL's, or anything.
+        // SAFETY: the address is only looked up.
         let counts_wrong =
             || unsafe { release::of(mask.cast()) }.is_some_and(|release| release < COUNTS_RIGHT);
         let have_parted = self.broadcasts.have_parted();
@@ -287,7 +287,7 @@ impl Core {
         let mut length = 0;
         if !init.name.is_null() {
             for to in &mut name {
-                // SAFETY: within the string: no byte before this one was its end.
+                // SAFETY: within the string: no earlier byte was its end.
                 let from = unsafe { init.name.add(length) };
                 // SAFETY: as above.
                 let byte = unsafe { from.read() } as u8;
@@ -310,7 +310,7 @@ impl Core {
         let comm = self.writer.comm_begins(&new);
         let mut asked = self.pace.now(asked as c_int);
         if self.broadcasts.have_parted() != have_parted {
-            // Meanwhile, in another thread.
+            // It happened meanwhile, in another thread.
             self.pace.without(events::KERNEL_CH as c_int);
             self.writer.kernels_end();
             asked &= !(events::KERNEL_CH as c_int);
@@ -318,7 +318,7 @@ impl Core {
         (pointer(comm), asked)
     }
 
-    /// A broadcast is called, in a group or for a graph.
+    /// Records a broadcast call, in a group or for a graph.
     #[cold]
     fn broadcasts(&self, comm: Handle, group: Handle, root: c_int) {
         if self.broadcasts.called(comm.0, group.0, root) {
@@ -327,12 +327,12 @@ impl Core {
         }
     }
 
-    /// A communicator ends.
+    /// Ends a communicator.
     pub(crate) fn end(&self, context: *mut c_void) {
         self.writer.comm_ends(handle(context));
     }
 
-    /// An event starts that is not followed; none if it is another one.
+    /// Records the start of an event that is not followed; None if the event must go through `Core::start`.
     ///
     /// # Safety
     /// Names in the call are null or strings.
@@ -348,9 +348,9 @@ impl Core {
             Quick::GroupApi if !self.pace.follows() => Some(pointer(self.writer.passing_begins())),
             Quick::Call(call) if group.kind() == Some(HandleKind::Passing) && !call.is_captured => {
                 let now = self.writer.now_ns();
-                // SAFETY: the caller's.
+                // SAFETY: guaranteed by the caller.
                 let function = unsafe { self.code(Kind::Function, Name::Text(call.function)) };
-                // The mask may have been switched on within the group, which has no place for broadcasts.
+                // The mask may have been switched on within the group, which has no room for broadcasts.
                 if function != BROADCAST && self.pace.follows_at(now) {
                     return None;
                 }
@@ -375,7 +375,7 @@ impl Core {
         }
     }
 
-    /// An event starts.
+    /// Records the start of an event and returns its handle.
     ///
     /// # Safety
     /// Names in the event are null or strings.
@@ -391,13 +391,13 @@ impl Core {
             Event::Group => self.writer.plan_begins(comm).following(self.pace.follows()),
             Event::GroupApi => self.writer.group_begins(),
             Event::Call(call) => {
-                // SAFETY: the caller's.
+                // SAFETY: guaranteed by the caller.
                 let mut told = unsafe { self.told(call) };
                 let now = self.writer.now_ns();
                 if told.function == BROADCAST {
                     self.broadcasts(comm, parent, call.root);
                 }
-                // NCCL has just read the mask for this very call, whatever it was when the group began.
+                // NCCL has just read the mask for this call, whatever it was when the group began.
                 let is_followed =
                     if call.is_captured { self.pace.follows() } else { self.pace.follows_at(now) };
                 told.is_passed_over = !is_followed;
@@ -412,15 +412,15 @@ impl Core {
                 if let Some((id, rank)) = call.comm {
                     self.writer.comm_is(comm, id, u32::try_from(rank).ok());
                 }
-                // SAFETY: the caller's.
+                // SAFETY: guaranteed by the caller.
                 let mut told = unsafe { self.told(call) };
                 let plan = handle(*plan);
                 match parent.kind() {
-                    // The call has said so.
+                    // The call was already recorded.
                     Some(HandleKind::Call) => self.pace.spread(told.channels),
-                    // The mask was switched between NCCL's look and ours: the call is recorded, that is all.
+                    // The mask was switched between NCCL's reading and ours: the call is recorded, nothing more.
                     Some(HandleKind::Passed) => return std::ptr::null_mut(),
-                    // A recorded call is followed in each run or in none, as it was when it was recorded.
+                    // A captured call is followed in every run or in none, as it was when it was captured.
                     Some(HandleKind::Captured) => told.is_passed_over = parent.is_followed() == Some(false),
                     _ => {
                         let is_followed = plan.is_followed().unwrap_or_else(|| self.pace.follows());
@@ -435,7 +435,7 @@ impl Core {
             }
             Event::Kernel { channel, gpu_ns } => self.writer.kernel_starts(parent, *channel, *gpu_ns),
             Event::ProxyOp { pid, peer, channel, steps, is_send } => {
-                // With PXN the proxy of this process works for another one, whose handles mean nothing here.
+                // With PXN the proxy of this process works for another process, whose handles are invalid here.
                 let foreign = (*pid != self.pid).then_some(*pid as u32);
                 self.writer.proxy_starts(parent, foreign, *peer as u32, *channel, *steps as u32, *is_send)
             }
@@ -449,7 +449,7 @@ impl Core {
     /// Names in the call are null or strings.
     #[inline]
     unsafe fn told(&self, call: &Call) -> Told {
-        // SAFETY: the caller's, here and below.
+        // SAFETY: guaranteed by the caller, here and below.
         let function = unsafe { self.code(Kind::Function, call.function) };
         // SAFETY: as above.
         let datatype = unsafe { self.code(Kind::Datatype, call.datatype) };
@@ -483,7 +483,7 @@ impl Core {
             Name::Text(text) if text.is_null() => 0,
             Name::Text(text) => {
                 if let Some((code, key)) = self.writer.last_code(kind)
-                    // SAFETY: the caller's; not null.
+                    // SAFETY: guaranteed by the caller; it is not null.
                     && unsafe { is(text, key) }
                 {
                     return code;
@@ -498,12 +498,12 @@ impl Core {
     /// `text` is a string.
     #[inline(never)]
     unsafe fn code_of(&self, kind: Kind, text: *const c_char) -> u8 {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         let key = unsafe { key(text) };
         self.writer.code_of(kind, &key)
     }
 
-    /// An event stops.
+    /// Records the stop of an event.
     #[inline]
     pub(crate) fn stop(&self, event: *mut c_void) {
         let handle = handle(event);
@@ -515,7 +515,7 @@ impl Core {
             Some(HandleKind::Net) => self.writer.net_stops(handle),
             Some(HandleKind::Group) => self.writer.group_ends(handle),
             Some(HandleKind::Passing) => self.writer.passing_ends(handle),
-            // The program's call returns, a launch has been handed out: what follows tells more.
+            // The program's call returns, or a launch was issued: later events say more.
             Some(
                 HandleKind::Call
                 | HandleKind::Captured
@@ -527,7 +527,7 @@ impl Core {
         }
     }
 
-    /// An event changes its state. `gpu_ns` is asked for only where the state has one.
+    /// Records a change of an event's state. `gpu_ns` is evaluated only in the state that has one.
     #[inline]
     pub(crate) fn record(&self, event: *mut c_void, state: c_int, gpu_ns: impl FnOnce() -> u64) {
         let handle = handle(event);
@@ -545,19 +545,19 @@ impl Core {
     }
 }
 
-/// What every operation is recorded by: the program's call, where it is told, is half the price of the launch.
+/// Events that record every operation: if the program's call is reported, it costs half as much as the launch.
 fn recorded(version: u8) -> u64 {
     if version >= 5 { events::COLL_API | events::P2P_API } else { events::COLL | events::P2P }
 }
 
-/// What an operation is followed by.
+/// Events that follow an operation.
 fn followed(version: u8) -> u64 {
     let kernels = if version >= 3 { events::KERNEL_CH } else { 0 };
     let launches = if version >= 5 { events::COLL | events::P2P } else { 0 };
     kernels | launches | events::PROXY_OP | events::PROXY_STEP
 }
 
-/// A handle as NCCL keeps it. It is a number: nobody ever follows it.
+/// A handle as NCCL keeps it: a number that is never dereferenced.
 fn pointer(handle: Handle) -> *mut c_void {
     std::ptr::without_provenance_mut(handle.0 as usize)
 }
@@ -566,13 +566,13 @@ fn handle(pointer: *mut c_void) -> Handle {
     Handle(pointer.addr() as u64)
 }
 
-/// Whether a string is that of a key.
+/// Whether a string equals a key.
 ///
 /// # Safety
 /// `text` is a string.
 unsafe fn is(text: *const c_char, key: &Key) -> bool {
-    // In memory a key is a string of at most 31 bytes and its closing 0, where the low byte of a word comes first.
-    // SAFETY: the caller's; neither is read further than to its end.
+    // In memory a key is a string of at most 31 bytes and its closing 0, if the low byte of a word comes first.
+    // SAFETY: guaranteed by the caller; both are read only to their ends.
     cfg!(target_endian = "little") && unsafe { libc::strcmp(text, key.as_ptr().cast()) == 0 }
 }
 
@@ -581,7 +581,7 @@ unsafe fn is(text: *const c_char, key: &Key) -> bool {
 /// # Safety
 /// `text` is a string.
 unsafe fn key(text: *const c_char) -> Key {
-    // SAFETY: the caller's: no byte before the end of the string is out of it.
+    // SAFETY: guaranteed by the caller: every byte up to the end of the string is part of it.
     let length = unsafe { libc::strnlen(text, KEY_BYTES) };
     // SAFETY: as above.
     let bytes = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), length) };
@@ -595,14 +595,14 @@ unsafe fn key(text: *const c_char) -> Key {
     key
 }
 
-/// A line for NCCL's own log, at level INFO.
+/// Writes a line to NCCL's own log, at level INFO.
 ///
 /// # Safety
 /// `logger` is NCCL's.
 pub(crate) unsafe fn log(logger: Option<Logger>, text: &str) {
     let Some(logger) = logger else { return };
     let Ok(text) = std::ffi::CString::new(text) else { return };
-    // SAFETY: the caller's; the format takes one string and gets one, and all strings outlive the call.
+    // SAFETY: guaranteed by the caller; the format takes one string and gets one, and all strings outlive the call.
     unsafe {
         logger(
             LOG_INFO,

@@ -1,12 +1,12 @@
-//! NCCL's profiler plugin: a guest in somebody's job.
+//! NCCL's profiler plugin, which runs inside a user's job.
 //!
 //! NCCL opens `libringleader_nccl.so` (`NCCL_PROFILER_PLUGIN`), takes the newest `ncclProfiler_vN` that it knows, and
-//! calls it from its own threads. Each file in `abi` is one version of that interface and only translates; `core` is
-//! what all of them do; `guard` stands between NCCL and everything here. What is seen goes into a file-backed ring
-//! (crate `ring`), for an agent to read while the job runs or after it died.
+//! calls it from its own threads. Each file in `abi` is one version of that interface and only translates; `core` holds
+//! what all versions share; `guard` separates NCCL from everything here. Events are recorded in a file-backed ring
+//! (crate `ring`), which an agent reads while the job runs or after it died.
 //!
-//! It never allocates, locks, waits, formats or calls the system in an event, never lets a panic out, and never returns
-//! anything but success.
+//! In an event the plugin never allocates, locks, waits, formats or makes a system call. It lets no panic out and
+//! returns nothing but success.
 
 #![cfg(target_os = "linux")]
 

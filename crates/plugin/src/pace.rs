@@ -1,62 +1,63 @@
-//! Which operations are followed to their end.
+//! Decides which operations are followed to their end.
 //!
-//! That NCCL reports kernels and proxies costs the program, whatever a plugin then does with the reports: measured on
-//! H200 with NCCL 2.28.9, an operation alone takes about 4 us longer where it has one channel, 12 where it has 24, and one
-//! of 256 KiB in an unbroken row 34 us in place of 9. So each followed operation is paid for from a credit that grows with
-//! time. Programs that pause between their calls, as training does, are followed wholly; of a flood of calls some are. The
-//! others are recorded when they are called and handed over.
+//! Reports of kernels and proxies cost the program time, whatever a plugin does with them. Measured on H200 with NCCL
+//! 2.28.9, a single operation takes about 4 us longer with one channel and 12 us with 24, and an operation of 256 KiB
+//! in an unbroken row takes 34 us instead of 9. So each followed operation is paid for from a credit that grows with
+//! the elapsed time. Programs that pause between their calls, as training does, are followed completely; of a flood of
+//! calls only some are. The others are recorded when they are called and handed over.
 //!
-//! NCCL reads the mask when it takes up a call, and tells us of the call right after that (2.28 and later), so what is
-//! stored here holds from the next call on, also within a group.
+//! NCCL reads the mask when it takes a call, and reports the call right afterwards (2.28 and later), so a mask stored
+//! here applies from the next call on, also within a group.
 //!
-//! Graphs end the switching. NCCL and the kernels both count the works of each channel, and a report is due when the two
-//! counts meet. A call that is recorded without reports counts once with NCCL, and with the kernels each time the graph
-//! runs (`incWorkCounter` and `src/device/common.h`, 2.26.3 to 2.30): the counts part for good, and a followed operation
-//! after that is reported too early, or never, and then `ncclCommDestroy` waits for its report for ever. So the mask stays
-//! as it was when the first call was recorded. Interfaces 3 and 4 report kernels and do not tell of recording: there it is
-//! never switched.
+//! Graphs end the switching. NCCL and the kernels both count the works of each channel, and a report is due when the
+//! two counts are equal. A call that is captured without reports counts once in NCCL, and in the kernels each time the
+//! graph runs (`incWorkCounter` and `src/device/common.h`, 2.26.3 to 2.30): the counts diverge for good. A followed
+//! operation after that is reported too early, or never, and then `ncclCommDestroy` waits for its report for ever. So
+//! the mask stays as it was when the first call was captured. Interfaces 3 and 4 report kernels but not capturing: with
+//! them the mask is never switched.
 
 use std::ffi::c_int;
 use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU64, Ordering::Relaxed, Ordering::SeqCst,
 };
 
-/// Share of the time that may go into following, in thousandths: with what is recorded anyway below 0.5 %.
+/// Share of the time that following may cost, in thousandths: below 0.5 % together with what is always recorded.
 const SHARE_MILLI: u64 = 2;
-/// Most credit that a pause can give, ns: a burst of hundreds of spaced calls, or of tens in a row.
+/// Largest credit that a pause can earn, ns: enough for a burst of hundreds of spaced calls, or of tens in a row.
 const MOST_NS: i64 = 4_000_000;
-/// What following costs an operation, ns: waking the proxy thread above all. Rounded up from the measurements, as below.
+/// Cost of following an operation, ns: mostly waking the proxy thread. Rounded up from the measurements, as below.
 const FOLLOWED_NS: i64 = 5_000;
-/// What each of its channels adds if it came alone, and in a row, where the proxy thread has no rest, ns.
+/// Additional cost of each channel, ns: for a single operation, and in a row, in which the proxy thread has no rest.
 const CHANNEL_NS: i64 = 500;
 const CHANNEL_IN_A_ROW_NS: i64 = 1_250;
-/// So long after reports were switched on a call may still have been taken up without them, in another thread, ns.
+/// Time after reports were switched on during which a call may still have been taken without them in another thread,
+/// ns.
 const SETTLING_NS: u64 = 1_000;
-/// Calls closer than this are a row, ns.
+/// Calls closer together than this are a row, ns.
 const ROW_NS: u64 = 100_000;
 
-/// Credit of one process. Threads may lose each other's updates; it is an estimate.
+/// Credit of one process. Threads may overwrite each other's updates: it is an estimate.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// Switching is over, or never began: what the environment says, or a graph.
+    /// Whether switching has ended, or never began: because of the environment or a graph.
     is_fixed: AtomicBool,
     /// Bits of the mask that are switched.
     bits: AtomicI32,
-    /// Bits without which the mask was not set by us, or was taken back.
+    /// Bits that are always set; without them the mask was not set by us, or was reset.
     kept: AtomicI32,
     /// NCCL's mask: one for all communicators of the process.
     mask: AtomicPtr<AtomicI32>,
     follows: AtomicBool,
     credit_ns: AtomicI64,
     last_ns: AtomicU64,
-    /// The last call came in a row.
+    /// Whether the last call came in a row.
     is_row: AtomicBool,
-    /// When reports were switched on.
+    /// When reports were last switched.
     on_ns: AtomicU64,
 }
 
 impl Pace {
-    /// With whether everything is followed, or nothing, if it is not to be switched.
+    /// `fixed` disables switching: everything is followed (true) or nothing (false).
     pub(crate) fn new(fixed: Option<bool>) -> Self {
         Self {
             is_fixed: AtomicBool::new(fixed.is_some()),
@@ -71,10 +72,10 @@ impl Pace {
         }
     }
 
-    /// NCCL's place for the mask, as `init` got it, with the bits that are switched and those that always stand. It is
-    /// a variable of NCCL's own, so it is there as long as NCCL calls.
+    /// Sets the address of NCCL's mask, as `init` got it, the bits that are switched and those that are always set. The
+    /// mask is a variable of NCCL's own, so it exists as long as NCCL calls.
     ///
-    /// A second NCCL in the process has a mask of its own, and one switch would have to serve both: there is none then.
+    /// A second NCCL in the process has its own mask, and one switch would have to serve both: switching ends then.
     pub(crate) fn at(&self, mask: *mut c_int, bits: c_int, kept: c_int) {
         let before = self.mask.load(Relaxed);
         if !before.is_null() && before != mask.cast() {
@@ -90,17 +91,17 @@ impl Pace {
         self.follows.load(Relaxed)
     }
 
-    /// Whether the call that is told of at `now_ns` is: of one that is said to be, NCCL must report.
+    /// Whether the call reported at `now_ns` is followed: only if NCCL is certain to report on it.
     pub(crate) fn follows_at(&self, now_ns: u64) -> bool {
         self.follows() && now_ns.saturating_sub(self.on_ns.load(Relaxed)) >= SETTLING_NS
     }
 
-    /// The mask for a new communicator: as for the others.
+    /// The mask for a new communicator: the same as for the others.
     pub(crate) fn now(&self, mask: c_int) -> c_int {
         if self.follows() { mask } else { mask & !self.bits.load(Relaxed) }
     }
 
-    /// An operation was called at `now_ns`.
+    /// Accounts for an operation called at `now_ns`.
     pub(crate) fn called(&self, now_ns: u64, was_followed: bool) {
         if self.is_fixed.load(Relaxed) {
             return;
@@ -113,7 +114,7 @@ impl Pace {
         self.spend(earned - if was_followed { FOLLOWED_NS } else { 0 }, now_ns);
     }
 
-    /// Of the last call, which is followed, it is told now over how many channels it goes.
+    /// Accounts for the channels of the last call, which is followed, once they are known.
     pub(crate) fn spread(&self, channels: u8) {
         if self.is_fixed.load(Relaxed) {
             return;
@@ -134,7 +135,7 @@ impl Pace {
         }
     }
 
-    /// From here on the mask stays: as it was for the group of a call that is being recorded.
+    /// Fixes the mask from here on: as it was for the group of a call that is being captured.
     #[cold]
     pub(crate) fn settle(&self, was_followed: bool) {
         if self.is_fixed.swap(true, Relaxed) {
@@ -152,11 +153,11 @@ impl Pace {
         if old & kept == kept {
             mask.store(if on { old | bits } else { old & !bits }, SeqCst);
         }
-        // Those that another thread took out meanwhile.
+        // Bits that another thread removed meanwhile.
         mask.fetch_and(!(bits & !self.bits.load(SeqCst)), SeqCst);
     }
 
-    /// These bits are asked for no more, whether the mask is switched or not.
+    /// Stops requesting these bits, whether the mask is switched or not.
     #[cold]
     pub(crate) fn without(&self, bits: c_int) {
         self.bits.fetch_and(!bits, SeqCst);
@@ -178,7 +179,7 @@ mod tests {
     const BITS: c_int = 0x58;
     const KEPT: c_int = 0x6;
 
-    /// Calls over `channels` every `gap_ns`: how many of `n` were followed.
+    /// Makes `n` calls over `channels`, one every `gap_ns`; returns how many were followed.
     fn spread(pace: &Pace, channels: u8, gap_ns: u64, n: u64, from_ns: u64) -> u64 {
         (1..=n)
             .filter(|at| {
@@ -207,14 +208,15 @@ mod tests {
         for step in 0..20 {
             assert_eq!(followed(&pace, 200_000, 100, 100_000_000_000 + step * 500_000_000), 100);
         }
-        // A hundred big ones a second: 17 us each, of 2 ms a second.
+        // A hundred large ones per second: 17 us each, of 2 ms per second.
         assert_eq!(spread(&pace, 24, 10_000_000, 6_000, 160_000_000_000), 6_000);
-        // A flood: every 9 us for ten seconds. 6.25 us each out of 0.2 % is one in three milliseconds, and 35 us one in 17.
+        // A flood: one every 9 us for ten seconds. At 6.25 us each out of 0.2 % it is one in three milliseconds; at 35
+        // us, one in 17.
         let n = followed(&pace, 9_000, 1_111_111, 300_000_000_000);
         assert!((3_200..3_900).contains(&n), "{n}");
         let n = spread(&pace, 24, 9_000, 1_111_111, 400_000_000_000);
         assert!((550..700).contains(&n), "{n}");
-        // One of 128 MiB after the other: 17 us each, of 1.3 that each earns.
+        // Operations of 128 MiB in a row: 17 us each, of the 1.3 us that each earns.
         let n = spread(&pace, 24, 636_000, 10_000, 500_000_000_000);
         assert!((750..1_000).contains(&n), "{n}");
         let at = pace.mask.load(Relaxed);

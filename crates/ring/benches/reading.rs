@@ -1,4 +1,4 @@
-//! Milliseconds of one reading of a live ring: `cargo bench -p ringleader-ring`.
+//! Time of one reading of a live ring, milliseconds: `cargo bench -p ringleader-ring`.
 #![cfg_attr(not(target_os = "linux"), allow(unused_imports))]
 #![allow(
     clippy::expect_used,

@@ -1,7 +1,7 @@
-//! Prints what rings say: `cargo run -p ringleader-ring --example dump -- /dev/shm/ringleader/ring-*`.
+//! Prints the state of rings: `cargo run -p ringleader-ring --example dump -- /dev/shm/ringleader/ring-*`.
 //!
-//! Rings of processes that run are read as the agent reads them. `--json`: one line for each ring, with the fields of
-//! `State`. `--freeze DIR` puts the image that was read into DIR, under the ring's own name: evidence like the ring.
+//! Rings of running processes are read as the agent reads them. `--json` prints one line per ring with the fields of
+//! `State`. `--freeze DIR` writes the image into DIR under the ring's name: it is evidence like the ring itself.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ fn main() {
     }
 }
 
-/// The state of a ring, or of an image of one, which knows by itself when it was taken.
+/// The state of a ring, or of an image of one, which contains the time when it was taken.
 fn read(path: &Path, folder: Option<&Path>) -> Result<State, String> {
     let bytes = std::fs::read(path).map_err(|why| why.to_string())?;
     let state = State::parse(&bytes).map_err(|why| why.to_string())?;

@@ -16,7 +16,7 @@ pub fn unix_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::Realtime))
 }
 
-/// Both clocks at one moment: (monotonic, since 1970). Who is interrupted between the two readings reads again.
+/// Both clocks at one moment: (monotonic, since 1970). Reads again if it was interrupted between the two.
 pub(crate) fn both_ns() -> (u64, u64) {
     let read = || {
         let before = mono_ns();

@@ -1,4 +1,4 @@
-//! From a state to the bytes of a ring that tells it: how tests, made-up jobs and recorded cases get rings without a GPU.
+//! Encodes a state as the bytes of a ring, so that tests, synthetic jobs and recorded cases get rings without a GPU.
 
 use crate::layout::{
     COMM_WORDS_1_0, COMMS, END_SEEN, HEADER, MAGIC, MAJOR, P2P_BIT, REGIONS, Region, comm, done, head, op,
@@ -10,9 +10,10 @@ use crate::slot;
 use crate::state::{Call, Comm, Done, Op, Phase, State, Wait};
 
 impl State {
-    /// The bytes of a ring that tells this state: of an image if the process was `Some(lives)` when it was read, else of
-    /// the file that a dead process leaves. Tables are as long as their content. Names that NCCL does not have, what
-    /// proxies do for other processes, and whatever follows from the rest (losses of the journal) are not kept.
+    /// Returns the bytes of a ring with this state. If `read` is `Some(lives)` they are an image of a process that
+    /// was running or not when it was read, otherwise the file that a dead process leaves. Regions are as long as
+    /// their content. Not kept: names unknown to NCCL, proxy operations for other processes, and derived values
+    /// (losses of the journal).
     pub fn to_bytes(&self, read: Option<bool>) -> Vec<u8> {
         let mut to = Bytes::new(self);
         to.header(self, read);
@@ -78,7 +79,7 @@ impl Bytes {
     fn header(&mut self, state: &State, read: Option<bool>) {
         let (process, taken, base) = (&state.process, state.taken, self.base_ns);
         self.set(head::MAGIC, MAGIC);
-        // All of them are among the operations, so format 1.0 will do.
+        // All of them are among the operations, so format 1.0 is sufficient.
         self.set(head::VERSION, MAJOR << 32);
         self.set(head::FILE_BYTES, self.words.len() as u64 * 8);
         for (number, region) in self.regions.into_iter().enumerate() {
@@ -114,7 +115,7 @@ impl Bytes {
         self.set(head::KERNELS_ENDED, process.kernels_ended_ns.unwrap_or(0));
     }
 
-    /// Word of an entry of the n-th region.
+    /// Word index of an entry of the n-th region.
     fn entry(&self, region: usize, place: usize) -> usize {
         self.regions.get(region).map_or(usize::MAX, |region| region.at + place * region.words)
     }
@@ -337,7 +338,7 @@ mod tests {
         }
     }
 
-    /// Without what follows from the rest.
+    /// The parsed state without derived values.
     fn parsed(bytes: &[u8]) -> State {
         let mut state = State::parse(bytes).unwrap_or_default();
         state.comms.iter_mut().for_each(|comm| comm.gpu_offset_ns = None);
@@ -367,7 +368,7 @@ mod tests {
     fn what_is_written_is_read() {
         let written = state();
         assert_eq!(parsed(&written.to_bytes(Some(true))), written);
-        // A dead process's file: the newest thing it knows is when it ends.
+        // In a dead process's file the reading time is the newest time in it.
         let dead = parsed(&written.to_bytes(None));
         assert_eq!(dead.taken, Taken { mono_ns: 7_200, unix_ns: 1_700_000_000_000_007_200, is_held: None });
         assert_eq!(dead.comms, written.comms);

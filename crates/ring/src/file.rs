@@ -1,4 +1,4 @@
-//! The ring's file: where it lies, how it is made, and when an old one is removed.
+//! The ring's file: where it is, how it is made, and when an old one is removed.
 
 use std::fmt;
 use std::io::Read;
@@ -13,34 +13,34 @@ use crate::clock::{mono_ns, unix_ns};
 use crate::layout::{CALLS, FILE_BYTES, FILE_WORDS, MAGIC, MAJOR, MINOR, REGIONS, head};
 use crate::state::State;
 
-/// Directories that are tried in turn when none is named.
+/// Directories that are tried in this order if none is given.
 pub const DIRECTORIES: [&str; 2] = ["/dev/shm/ringleader", "/tmp/ringleader"];
-/// The variable that names another.
+/// Environment variable that names another directory.
 pub const DIRECTORY_VARIABLE: &str = "RINGLEADER_RING_DIR";
-/// How the names of files begin; pid and start time follow.
+/// Prefix of the file names; pid and start time follow.
 pub const PREFIX: &str = "ring-";
-/// Files of dead processes are removed after this time.
+/// Files of dead processes are removed after this time, seconds.
 const KEPT_SECONDS: i64 = 3600;
-/// A ring takes at most this part of what is free: /dev/shm of a container is small and the job's own.
+/// A ring uses at most one part in this many of the free space: a container's /dev/shm is small and belongs to the job.
 const PART_OF_FREE: u64 = 8;
-/// Entries of the directory that are looked at for old files.
+/// Directory entries examined for old files.
 const OLD_FILES_LOOKED_AT: usize = 4096;
 
 /// How to make a ring.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Directories to try, in this order.
+    /// Directories to try in this order.
     pub directories: Vec<PathBuf>,
-    /// Rank, local rank and world size, if the launcher told them.
+    /// Rank in the job, if the launcher set it.
     pub rank: Option<u32>,
-    /// As above.
+    /// Local rank on the node, if the launcher set it.
     pub local_rank: Option<u32>,
-    /// As above.
+    /// World size, if the launcher set it.
     pub world_size: Option<u32>,
 }
 
 impl Options {
-    /// What the environment says.
+    /// Options from the environment.
     pub fn from_environment() -> Self {
         let number = |name: &str| std::env::var(name).ok()?.trim().parse().ok();
         let directories = match std::env::var_os(DIRECTORY_VARIABLE) {
@@ -62,20 +62,20 @@ impl Options {
     }
 }
 
-/// Why there is no ring.
+/// Why no ring could be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenError {
     /// The process's start time cannot be read.
     NoProc,
     /// No directory was given.
     NoDirectory,
-    /// A directory cannot be used.
+    /// The directory cannot be used.
     Directory(PathBuf, Errno),
-    /// The file cannot be made.
+    /// The file cannot be created.
     File(PathBuf, Errno),
-    /// There is not enough room.
+    /// There is not enough free space.
     NoRoom(PathBuf),
-    /// There is such a file and it is not this process's ring.
+    /// The file exists and is not this process's ring.
     NotOurs(PathBuf),
     /// The file cannot be mapped.
     Map(PathBuf),
@@ -101,7 +101,7 @@ impl std::error::Error for OpenError {}
 pub(crate) struct Map {
     raw: memmap2::MmapRaw,
     path: PathBuf,
-    /// Holds the lock that says that the process lives.
+    /// Holds the lock that shows that the process is alive.
     lock: OwnedFd,
 }
 
@@ -142,7 +142,7 @@ impl Map {
         let (file, is_new) =
             match fs::openat(&dir, name, flags | OFlags::CREATE | OFlags::EXCL, Mode::RUSR | Mode::WUSR) {
                 Ok(file) => (file, true),
-                // The library was unloaded and loaded again within one process: go on with its ring.
+                // The library was unloaded and loaded again in the same process: continue with its ring.
                 Err(Errno::EXIST) => (fs::openat(&dir, name, flags, Mode::empty()).map_err(failed)?, false),
                 Err(error) => return Err(failed(error)),
             };
@@ -157,12 +157,12 @@ impl Map {
         }
         let raw = memmap2::MmapOptions::new()
             .len(FILE_BYTES)
-            // No page fault in a callback.
+            // Avoids page faults in callbacks.
             .populate()
             .map_raw(&file)
             .map_err(|_| OpenError::Map(path.clone()))?;
-        // A forked child has no use for it, and a mapping keeps the lock as well as an open file does. Where the kernel
-        // refuses, a child that outlives this process makes it look alive.
+        // A forked child has no use for the mapping, which would keep the lock just as an open file does. Where the
+        // kernel refuses, a child that outlives this process makes it look alive.
         let _has_own = raw.advise(memmap2::Advice::DontFork);
         let map = Self { raw, path, lock: file };
         if is_new {
@@ -235,7 +235,7 @@ impl Map {
     pub(crate) fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping is `FILE_WORDS` words long (checked against the file before it was mapped), begins on a
         // page, lives as long as `self`, and is only ever used as atomics: the file's other users map it read-only or
-        // read it. The file cannot shrink but by its owner's hand.
+        // read it. Only the file's owner could truncate it.
         unsafe { std::slice::from_raw_parts(self.raw.as_ptr().cast::<AtomicU64>(), FILE_WORDS) }
     }
 
@@ -244,7 +244,7 @@ impl Map {
     }
 }
 
-/// Gives the file its size and its pages now: a full file system is an error here and not a SIGBUS later.
+/// Allocates the file's blocks now: a full file system is an error here, not a SIGBUS later.
 fn reserve(file: &OwnedFd, path: &Path) -> Result<(), OpenError> {
     let failed = |error| OpenError::File(path.to_owned(), error);
     let room = fs::fstatvfs(file).map_err(failed)?;
@@ -258,7 +258,8 @@ fn reserve(file: &OwnedFd, path: &Path) -> Result<(), OpenError> {
     })
 }
 
-/// Opens the directory, made like /tmp if it is not there: every user's job may use it, none may touch another's.
+/// Opens the directory; creates it like /tmp if it is missing: every user's job may use it, none may touch another's
+/// files.
 fn open_directory(path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match fs::openat(CWD, path, flags, Mode::empty()) {
@@ -276,8 +277,8 @@ fn open_directory(path: &Path) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Removes this user's rings of processes that are gone since an hour: nothing holds the lock, and no such process is
-/// seen. The lock sees through pid namespaces, `/proc` does not.
+/// Removes this user's rings of processes that have been gone for an hour: nobody holds the lock, and `/proc` has no
+/// such process. The lock works across pid namespaces, `/proc` does not.
 fn remove_old(dir: &OwnedFd, own: &str) {
     let Ok(entries) = Dir::read_from(dir) else { return };
     let now = (unix_ns() / 1_000_000_000) as i64;
@@ -306,7 +307,7 @@ fn remove_old(dir: &OwnedFd, own: &str) {
     }
 }
 
-/// The newest time within a ring: a file that is written through a map does not get a new time of its own.
+/// The newest time in a ring, seconds since 1970: writing through a mapping does not update the file's own time.
 fn newest_seconds(file: OwnedFd) -> i64 {
     let mut bytes = Vec::new();
     let read = std::fs::File::from(file).take(FILE_BYTES as u64 * 4).read_to_end(&mut bytes);
@@ -316,7 +317,7 @@ fn newest_seconds(file: OwnedFd) -> i64 {
     }
 }
 
-/// Field 22 of `/proc/PID/stat`. The name before it may hold anything, so fields count from the last bracket.
+/// Field 22 of `/proc/PID/stat`. The name before it may contain anything, so fields are counted from the last bracket.
 fn start_ticks(pid: &str) -> Option<u64> {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let stat = String::from_utf8_lossy(&stat);

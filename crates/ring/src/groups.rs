@@ -1,4 +1,4 @@
-//! Groups of calls that are open, for the writer alone: which broadcasts were called in each.
+//! Open groups of calls, for the writer only: which broadcasts were called in each.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
@@ -6,17 +6,17 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use crate::handle::{Handle, HandleKind};
 use crate::slot;
 
-/// Groups that may be open at once: one for each thread that calls NCCL.
+/// Groups that can be open at once: one for each thread that calls NCCL.
 const GROUPS: usize = 64;
 
-/// One group: its tag, and the handle of the newest broadcast in it, from which the others follow.
+/// One group: its tag, and the handle of its newest broadcast, which links to the others.
 #[derive(Debug, Default)]
 struct OpenGroup {
     tag: AtomicU64,
     newest: AtomicU64,
 }
 
-/// All of them.
+/// All groups.
 #[derive(Debug)]
 pub(crate) struct OpenGroups([OpenGroup; GROUPS]);
 
@@ -27,7 +27,7 @@ impl Default for OpenGroups {
 }
 
 impl OpenGroups {
-    /// `NONE` if too many are open.
+    /// Opens a group; `NONE` if too many are open.
     pub(crate) fn begin(&self) -> Handle {
         for (index, group) in self.0.iter().enumerate() {
             if let Some(generation) = slot::claim(&group.tag) {
@@ -51,16 +51,16 @@ impl OpenGroups {
         same.then_some((group, slot::generation(tag)))
     }
 
-    /// Puts a call before those that the group has; `before` is the call's word for the one that was newest.
+    /// Adds a call to the front of the group's chain; `before` is the call's link to the previous one.
     pub(crate) fn add(&self, handle: Handle, call: Handle, before: &AtomicU64) {
         before.store(0, Relaxed);
         if let Some((group, _)) = self.of(handle) {
-            // A group belongs to one thread, so nobody follows the chain between the two.
+            // A group belongs to one thread, so nobody follows the chain between these two stores.
             before.store(group.newest.swap(call.0, AcqRel), Relaxed);
         }
     }
 
-    /// The newest call of a group, which is gone afterwards.
+    /// Closes a group and returns its newest call.
     pub(crate) fn end(&self, handle: Handle) -> u64 {
         let Some((group, generation)) = self.of(handle) else { return 0 };
         let newest = group.newest.swap(0, AcqRel);

@@ -1,13 +1,13 @@
 //! What NCCL keeps for us between two callbacks: a number, never an address.
 //!
-//! A handle may come back late, twice, from another process (PXN) or never. So it names a place and a generation, and
-//! whoever uses it finds out whether it still means anything.
+//! A handle may come back late, twice, from another process (PXN) or never. So it contains an index and a generation,
+//! and every use checks whether it is still valid.
 
 /// Kind (4 bits), index (20), generation (24), extra (16).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Handle(pub u64);
 
-/// What a handle stands for. 0 is no handle.
+/// What a handle refers to. 0 is no handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum HandleKind {
@@ -15,9 +15,9 @@ pub enum HandleKind {
     Comm = 1,
     /// A call of the program, not yet launched.
     Call = 2,
-    /// A call that is only recorded into a CUDA graph.
+    /// A call that is captured into a CUDA graph.
     Captured = 3,
-    /// A launch: index is the communicator, the rest the launch's number.
+    /// A launch: index is the communicator, the rest is the number of the launch.
     Plan = 4,
     /// An operation.
     Op = 5,
@@ -27,20 +27,20 @@ pub enum HandleKind {
     Wait = 7,
     /// A step of a proxy operation; extra is the step's low bits.
     Step = 8,
-    /// What the network plugin does for a step.
+    /// An event of the network plugin for a step.
     Net = 9,
-    /// A group of calls: index and generation are those of the writer's own table.
+    /// A group of calls: index and generation refer to the writer's own list of open groups.
     Group = 10,
-    /// A group of calls that is not followed: its number, and the place of its first call.
+    /// A group of calls that is not followed: its number, and the place of its first call in the region.
     Passing = 11,
-    /// A call of such a group.
+    /// A call of a group that is not followed.
     Passed = 12,
 }
 
 /// Generations in handles have 24 bits.
 pub(crate) const GENERATION: u64 = 0xff_ffff;
 
-/// The bit of a launch's handle that says that it is not followed.
+/// Bit of a launch's handle: the launch is not followed.
 const PLAN_PASSED: u64 = 1 << 39;
 
 /// Bits of the number of a group that is not followed.
@@ -49,13 +49,13 @@ const PASSING_GROUP: u64 = 0xfff_ffff;
 impl Handle {
     /// No handle: NCCL's null.
     pub const NONE: Self = Self(0);
-    /// A recorded call needs no place.
+    /// A captured call needs no entry.
     pub const CAPTURED: Self = Self((HandleKind::Captured as u64) << 60);
 
-    /// A call that is not followed: nothing that could come of it is recorded.
+    /// A call that is not followed: none of its later events is recorded.
     pub const PASSED: Self = Self((HandleKind::Passed as u64) << 60);
 
-    /// A group of calls that is not followed: 28 bits of its number, 32 of the place of its first call.
+    /// A group of calls that is not followed: 28 bits of its number, 32 bits of the place of its first call.
     pub(crate) const fn passing(group: u64, place: u64) -> Self {
         Self((HandleKind::Passing as u64) << 60 | (group & PASSING_GROUP) << 32 | place & 0xffff_ffff)
     }
@@ -75,7 +75,7 @@ impl Handle {
         )
     }
 
-    /// The kind, if this is a handle of ours.
+    /// The kind; None if this is not a handle of ours.
     pub const fn kind(self) -> Option<HandleKind> {
         Some(match self.0 >> 60 {
             1 => HandleKind::Comm,
@@ -103,12 +103,12 @@ impl Handle {
     pub(crate) const fn extra(self) -> u64 {
         self.0 & 0xffff
     }
-    /// The launch's number within a handle of a launch: 39 bits.
+    /// The number of the launch in a handle of a launch: 39 bits.
     pub(crate) const fn plan(self) -> u64 {
         self.0 & (PLAN_PASSED - 1)
     }
 
-    /// The bit of a group, a launch or a recorded call that is not followed.
+    /// The bit that marks a group, a launch or a captured call as not followed.
     const fn passed(self) -> u64 {
         match self.kind() {
             Some(HandleKind::Plan) => PLAN_PASSED,
@@ -117,13 +117,13 @@ impl Handle {
         }
     }
 
-    /// The same group, launch or recorded call, with whether what belongs to it is followed to its end.
+    /// The same group, launch or captured call, marked as followed to its end or not.
     #[must_use]
     pub const fn following(self, is_followed: bool) -> Self {
         if is_followed { Self(self.0 & !self.passed()) } else { Self(self.0 | self.passed()) }
     }
 
-    /// Whether what belongs to it is followed; none for handles that do not tell.
+    /// Whether its members are followed; None for handles without this mark.
     pub const fn is_followed(self) -> Option<bool> {
         match self.kind() {
             Some(HandleKind::Passing | HandleKind::Passed) => Some(false),

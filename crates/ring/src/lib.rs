@@ -1,9 +1,9 @@
-//! The map that the plugin writes and an agent reads: one file for each process.
+//! The ring: a file per process that the plugin writes and an agent reads.
 //!
-//! `Writer` is the plugin's side: no lock, no allocation and no system call once it is made. `Reader` is the agent's:
-//! it copies and never maps, so that nobody can hurt it by cutting the file. `State::parse` reads a frozen image or the
-//! file of a dead process the same way. What the file looks like stands in `layout`, why it is so in
-//! `docs/decisions/0004-ring-v1.md`.
+//! `Writer` is the plugin's side: after creation it takes no lock, allocates nothing and makes no system call. `Reader`
+//! is the agent's side: it copies the file and never maps it, so an owner who truncates the file cannot kill the
+//! reader. `State::parse` reads a frozen image or the file of a dead process in the same way. `layout` describes the
+//! file, `docs/decisions/0004-ring-v1.md` gives the reasons.
 
 #![cfg_attr(loom, allow(dead_code, reason = "only the atomics are modelled"))]
 

@@ -1,4 +1,4 @@
-//! Every order of the ring's atomics that loom can think of: `RUSTFLAGS="--cfg loom" cargo test -p ringleader-ring`.
+//! Explores the orders of the ring's atomics with loom: `RUSTFLAGS="--cfg loom" cargo test -p ringleader-ring`.
 
 use loom::sync::Arc;
 use loom::thread;
@@ -23,9 +23,9 @@ impl Entry {
     }
 }
 
-/// Reads an entry beside its writer: what is seen belongs to the generation of the tag, whole.
+/// Reads an entry beside its writer: the words read belong to the generation of the tag, complete.
 ///
-/// The reader is the thread that is spawned and the writer the one that runs first. The other way round loom takes one
+/// The reader is the spawned thread and the writer the one that runs first. The other way round loom explores one
 /// order only: it looks for the last access to the tag before a write, finds the writer's own, and stops there.
 fn read_beside(entry: &Arc<Entry>) -> thread::JoinHandle<()> {
     let entry = entry.clone();
@@ -37,7 +37,7 @@ fn read_beside(entry: &Arc<Entry>) -> thread::JoinHandle<()> {
     })
 }
 
-/// A reader beside a writer that fills, gives back and fills again: it sees one filling or the other, never a mixture.
+/// A reader beside a writer that fills, frees and fills again: it sees one filling or the other, never a mixture.
 #[test]
 fn a_reader_never_sees_half_an_entry() {
     loom::model(|| {
@@ -54,7 +54,7 @@ fn a_reader_never_sees_half_an_entry() {
     });
 }
 
-/// The same, the entry being taken from an owner that is gone.
+/// The same for an entry that is reclaimed from an owner that is gone.
 #[test]
 fn a_reader_never_sees_half_a_reclaimed_entry() {
     loom::model(|| {
@@ -71,7 +71,7 @@ fn a_reader_never_sees_half_a_reclaimed_entry() {
     });
 }
 
-/// Two threads after one entry: one gets it, and an owner's free meets a reclaim of the same generation once.
+/// Two threads claim an entry: one succeeds. A free by the owner and a reclaim of the same generation: one succeeds.
 #[test]
 fn an_entry_has_one_owner() {
     loom::model(|| {
@@ -105,10 +105,11 @@ fn record(sequence: &AtomicU64, words: &[AtomicU64; 2], place: u64) -> bool {
     begun
 }
 
-/// Two writers a round apart at one journal entry, and a reader: whole or nothing, and the drop is told to its writer.
+/// Two writers one round apart at one journal entry, and a reader: it sees a whole entry or none, and the writer that
+/// drops its record knows it.
 #[test]
 fn a_journal_entry_is_whole() {
-    // Three threads: without a bound on the switches that nobody asked for it takes minutes.
+    // Three threads take minutes without a bound on preemptions.
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
@@ -157,14 +158,14 @@ fn an_operation_ends_once() {
         let steps = [handed, stop.join().unwrap(), proxy.join().unwrap()];
         assert_eq!(steps.iter().filter(|step| **step == Step::Ends).count(), 1);
         assert_eq!(steps.iter().filter(|step| **step == Step::Refused).count(), 0);
-        // And nothing after that changes it; nor does one of another generation.
+        // Nothing changes it afterwards; neither does an event of another generation.
         assert_eq!(progress::step(&word, 7, Progress::one_started), Step::Refused);
         assert_eq!(progress::step(&word, 8, Progress::one_started), Step::Refused);
         assert!(!progress::put_away(&word, 7, false));
     });
 }
 
-/// A place that is taken back while its operation's last child stops: one of the two puts it away.
+/// An entry is taken back while its operation's last child stops: exactly one of the two puts it away.
 #[test]
 fn an_operation_is_put_away_once() {
     loom::model(|| {
@@ -179,8 +180,8 @@ fn an_operation_is_put_away_once() {
     });
 }
 
-/// A group ends while a call a whole round later takes the entry of one of its calls: a reader sees a whole call, and the
-/// later one is not marked.
+/// A group ends while a call one round later takes the entry of one of its calls: a reader sees a whole call, and the
+/// later call is not marked.
 #[test]
 fn a_call_is_marked_by_its_own_group() {
     let mut model = loom::model::Builder::new();
@@ -222,8 +223,8 @@ fn a_call_is_marked_by_its_own_group() {
         }
         assert!(later.join().unwrap());
         reader.join().unwrap();
-        // That the mark of the first call comes before the word of the second, as a compare-and-swap must, loom does not
-        // know; either way the second is not marked.
+        // loom does not know that the mark of the first call must precede the word of the second, as a
+        // compare-and-swap guarantees; either way the second is not marked.
         assert_ne!(entry.words[1].load(Ordering::Relaxed), journal::marked(2));
     });
 }

@@ -1,8 +1,8 @@
-//! NCCL's names as numbers: what a descriptor says in strings is kept as one byte each.
+//! NCCL's names as one-byte codes.
 //!
-//! The lists stand in the order of NCCL's enumerations of 2.23, whose interface 1 sends the numbers themselves; newer
-//! names follow. One more than the place in the list is the code, 0 is no name, and from 128 on a code is a place in
-//! the file's own region of names. Source: `src/collectives.cc` and `src/include/nccl_common.h` of NCCL.
+//! The lists follow the order of NCCL's enumerations in 2.23, whose interface 1 sends the numbers themselves; newer
+//! names follow at the end. A code is one more than the index in its list; 0 is no name, and codes from 128 on are
+//! indices into the file's own region of names. Source: `src/collectives.cc` and `src/include/nccl_common.h` of NCCL.
 
 /// Functions.
 pub const FUNCTIONS: &[&str] = &[
@@ -37,7 +37,7 @@ pub const DATATYPES: &[&str] = &[
     "ncclFloat8e4m3",
     "ncclFloat8e5m2",
 ];
-/// Algorithms. `CE` is this project's word for copies by the GPU's copy engines.
+/// Algorithms. `CE` is this project's name for copies by the GPU's copy engines.
 pub const ALGORITHMS: &[&str] =
     &["TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT", "Unknown", "CE"];
 /// Protocols.
@@ -50,7 +50,7 @@ pub(crate) const ALGORITHM_UNKNOWN: u8 = 8;
 /// Code of the algorithm `CE`.
 pub const ALGORITHM_CE: u8 = 9;
 
-/// NCCL names every type but one: `ncclDatatypeToString` of 2.23 to 2.32 lacks ncclUint8, and says this instead.
+/// NCCL names every type but one: `ncclDatatypeToString` of 2.23 to 2.32 lacks ncclUint8 and returns this instead.
 const UNKNOWN: Key = key(b"Unknown");
 /// Code of the type `ncclUint8`.
 const UINT8: u8 = 2;
@@ -74,10 +74,10 @@ pub enum Kind {
 /// A name as four words: up to 31 bytes, the rest 0.
 pub type Key = [u64; 4];
 
-/// Bytes of a key, its closing 0 left out.
+/// Longest name in a key, bytes, without the closing 0.
 pub const KEY_BYTES: usize = 31;
 
-/// The words of a text; what is too long is cut.
+/// The key of a text; longer texts are cut.
 pub const fn key(text: &[u8]) -> Key {
     let mut words = [0_u64; 4];
     let mut rest = text;
@@ -136,7 +136,7 @@ impl Kind {
         }
     }
 
-    /// Code of a name of the lists.
+    /// The code of a name in the lists.
     pub(crate) fn code(self, name: &Key) -> Option<u8> {
         if *name == UNKNOWN && matches!(self, Self::Datatype) {
             return Some(UINT8);
@@ -144,7 +144,7 @@ impl Kind {
         self.keys().iter().position(|known| known == name).map(|at| at as u8 + 1)
     }
 
-    /// The name of a code of the lists.
+    /// The name of a code in the lists.
     pub(crate) fn key_of(self, code: u8) -> Option<&'static Key> {
         usize::from(code).checked_sub(1).and_then(|at| self.keys().get(at))
     }

@@ -1,5 +1,5 @@
-//! From the bytes of a ring to its state: a frozen image, or the file of a process that is dead. Nothing in the bytes
-//! is trusted; what does not fit is left out or refused, with the reason.
+//! Parses the bytes of a ring: a frozen image, or the file of a dead process. Nothing in the bytes is trusted; what
+//! does not fit is left out, or refused with the reason.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,26 +14,26 @@ use crate::progress::{HANDED_OVER, LAUNCHED, PROXIED, Progress};
 use crate::state::{Call, Comm, Done, Foreign, Lost, Op, Phase, Process, State, Taken, Wait};
 use crate::{journal, slot};
 
-/// Largest region that is believed, and largest file: many times what any version writes.
+/// Largest accepted region, entries: many times what any version writes.
 const MOST_ENTRIES: u64 = 1 << 20;
-/// As above.
+/// Largest accepted file, bytes.
 pub(crate) const MOST_BYTES: u64 = 256 << 20;
 
-/// Ended operations of a communicator over which the GPU's clock is compared with the host's.
+/// Number of ended operations of a communicator used to compare the GPU's clock with the host's.
 const CLOCK_SAMPLES: usize = 64;
 
-/// Why bytes are no ring.
+/// Why bytes are not a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParseError {
-    /// Shorter than the header.
+    /// Shorter than the header: length in bytes.
     Short(u64),
-    /// Not the magic word: something else, or a ring that was never finished.
+    /// No magic word: something else, or a ring that was never finished.
     NotARing,
-    /// Another major version.
+    /// Another major version: major, minor.
     Version(u32, u32),
-    /// A region lies outside the file or is of an impossible size.
+    /// A region is outside the file or has an impossible size: its index.
     Region(usize),
-    /// Longer than any ring.
+    /// Longer than any ring: length in bytes.
     Long(u64),
 }
 
@@ -77,7 +77,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Where the regions are, by the header.
+/// The regions, as the header describes them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Regions {
     pub(crate) names: Region,
@@ -85,12 +85,12 @@ pub(crate) struct Regions {
     pub(crate) ops: Region,
     pub(crate) waits: Region,
     pub(crate) journal: Region,
-    /// No entries in format 1.0.
+    /// Without entries in format 1.0.
     pub(crate) calls: Region,
 }
 
 impl Regions {
-    /// Reads the header and holds every region against the length.
+    /// Reads the header and checks every region against the length.
     pub(crate) fn of(words: Words<'_>) -> Result<Self, ParseError> {
         let bytes = words.0.len() as u64;
         if words.0.len() < HEADER.words * 8 {
@@ -109,7 +109,7 @@ impl Regions {
         let region = |number: usize, word: usize, least: usize| {
             let (at, size, entries) = (words.get(word), words.get(word + 1), words.get(word + 2));
             let fits = (1..=MOST_ENTRIES).contains(&entries)
-                // Entries may have got words at their end, never fewer.
+                // Newer versions may add words at the end of entries, but never remove any.
                 && (least as u64..=4096).contains(&size)
                 && at >= HEADER.words as u64
                 && at.checked_add(size * entries).is_some_and(|end| end <= bytes / 8);
@@ -143,10 +143,10 @@ struct Parser<'a> {
 }
 
 impl State {
-    /// Reads the bytes of a ring: an image, or the file of a dead process.
+    /// Parses the bytes of a ring: an image, or the file of a dead process.
     ///
     /// # Errors
-    /// The bytes are no ring, a ring of another major version, or cut.
+    /// The bytes are not a ring, are truncated, or are a ring of another major version.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let words = Words(bytes);
         let regions = Regions::of(words)?;
@@ -155,8 +155,8 @@ impl State {
         Ok(parser.state())
     }
 
-    /// Where the operations of a ring stand in its bytes: the place of the communicator, whether it is a send or receive, and
-    /// the number, as in `Op` and `Done`. Empty for bytes that are no ring.
+    /// The byte range of each operation in a ring, by the place of the communicator, whether it is a send or receive,
+    /// and the number, as in `Op` and `Done`. Empty if the bytes are not a ring.
     pub fn places(bytes: &[u8]) -> BTreeMap<(u32, bool, u64), Range<u64>> {
         let words = Words(bytes);
         let Ok(regions) = Regions::of(words) else { return BTreeMap::new() };
@@ -243,7 +243,7 @@ impl Parser<'_> {
         Taken { mono_ns, unix_ns: words.get(head::MADE_UNIX).saturating_add(mono_ns - made), is_held: None }
     }
 
-    /// Whether an entry is live; counts one that was being written.
+    /// Whether an entry is live; an entry that was being written is counted as torn.
     fn is_live(&mut self, tag: u64) -> bool {
         let is_torn = !slot::is_live(tag) && !slot::is_free(tag);
         self.torn = self.torn.saturating_add(u64::from(is_torn));
@@ -269,7 +269,7 @@ impl Parser<'_> {
                 created_ns: entry.get(comm::CREATED),
                 ended_ns: Some(entry.get(comm::ENDED)).filter(|at| *at != 0),
                 collectives: entry.get(comm::COLLECTIVES),
-                // Calls that are not followed: those that are in flight are taken off when they are read.
+                // Includes calls that are not followed; those in flight are subtracted when they are read.
                 collectives_done: entry.get(comm::COLLECTIVES_DONE).saturating_add(entry.get(comm::PASSED)),
                 p2p: entry.get(comm::P2P),
                 p2p_done: entry.get(comm::P2P_DONE).saturating_add(entry.get(comm::PASSED_P2P)),
@@ -296,7 +296,7 @@ impl Parser<'_> {
         comms
     }
 
-    /// Proxy operations, by the reference to their operation, and those of other processes.
+    /// Proxy operations by the reference to their operation, and those of other processes.
     fn waits(&mut self) -> (BTreeMap<u64, Vec<Wait>>, Vec<Foreign>) {
         let mut waits: BTreeMap<u64, Vec<Wait>> = BTreeMap::new();
         let mut foreign = Vec::new();
@@ -322,7 +322,7 @@ impl Parser<'_> {
             let since = self.base_ns.saturating_add(word & ((1 << 56) - 1));
             (word != 0 && word >> 56 & 31 == step & 31).then_some((phase(word >> 61), since))
         };
-        // Steps end in their order, so the first that is not done is the one that holds up the rest.
+        // Steps end in order, so the first one that is not done holds up the rest.
         let now = phase_of(steps_done).filter(|(phase, _)| *phase != Phase::Unknown);
         let last = steps_done.checked_sub(1).and_then(phase_of).map(|(_, since)| since);
         let (phase, since_ns) = now.unwrap_or((Phase::Unknown, last.unwrap_or(entry.get(wait::STARTED))));
@@ -347,7 +347,7 @@ impl Parser<'_> {
                 self.torn = self.torn.saturating_add(u64::from(sequence != 0));
                 continue;
             }
-            // The communicator's place may have gone to another one since.
+            // The communicator's entry may belong to another one by now.
             let Some(found) = Found::by(comms, entry.get(done::COMM)) else { continue };
             let number = entry.get(done::NUMBER);
             recent.push(Done {
@@ -405,12 +405,12 @@ impl Parser<'_> {
                 recent.push(Self::over(found.comm.slot, number, is_p2p, call, progress, entry));
                 continue;
             }
-            // A launched one without channels shares the kernel of another, as symmetric ones do; one that was handed
-            // over without a launch is among those that NCCL does not report.
+            // A launched operation without channels shares the kernel of another one, as symmetric operations do. An
+            // operation that was handed over without a launch is one that NCCL does not report.
             let is_given = progress.has(LAUNCHED) || progress.has(HANDED_OVER);
             let has_kernels = !is_given || found.sight & 2 == 0 || call.channels > 0;
             let is_asked = entry.get(op::CODES) & PASSED_OVER == 0;
-            // What was launched before they were given up is reported still.
+            // Launches from before reports were given up are still reported.
             let are_told = found.sight & 1 == 1 || progress.expected() > 0;
             let sees_kernels =
                 is_asked && are_told && has_kernels && !matches!(call.algorithm.as_str(), "Unknown" | "CE");
@@ -431,7 +431,7 @@ impl Parser<'_> {
         }
     }
 
-    /// An operation whose end nobody told, though it is over.
+    /// The record of an operation that is over although no event reported its end.
     fn over(comm: u32, number: u64, is_p2p: bool, call: Call, progress: Progress, entry: Words<'_>) -> Done {
         let (enqueued_ns, started) = (entry.get(op::ENQUEUED), entry.get(op::STARTED));
         let (gpu_started, gpu_ended) = (entry.get(op::GPU_STARTED), entry.get(op::GPU_ENDED));
@@ -451,8 +451,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Calls that are not followed. Of those handed over the newest few of each communicator count as in flight, unless
-    /// a kernel of a later call has started: what became of them nobody tells.
+    /// Reads the calls that are not followed. Nothing reports their end, so the newest few of each communicator that
+    /// were handed over count as in flight, unless a kernel of a later call has started.
     fn calls(&mut self, comms: &mut BTreeMap<usize, Found>, recent: &mut Vec<Done>) {
         let region = self.regions.calls;
         let mut places: Vec<(u64, Words<'_>)> = Vec::new();
@@ -468,7 +468,7 @@ impl Parser<'_> {
                 found.passed = found.passed.max(place + 1);
             }
         }
-        // Others have called so much since that of the newest call no entry is left.
+        // If other communicators have overwritten the entry of the newest call, its copy in the communicator is used.
         let region = self.regions.comms;
         for (index, found) in &mut *comms {
             let entry = self.words.entry(&region, *index);
@@ -484,7 +484,7 @@ impl Parser<'_> {
                 self.passed(found, entry, call::NUMBER, is_handed_over, recent);
             }
         }
-        // Counts of a communicator that is busy are of more than one moment.
+        // The counts of a busy communicator may have been read at different moments.
         for found in comms.values_mut() {
             let comm = &mut found.comm;
             comm.collectives_done = comm.collectives_done.min(comm.collectives);
@@ -492,7 +492,7 @@ impl Parser<'_> {
         }
     }
 
-    /// One of them, whose number and the words after it lie at `at`.
+    /// Reads one such call; its number and the words after it are at `at`.
     fn passed(
         &self,
         found: &mut Found,
@@ -569,7 +569,7 @@ impl Parser<'_> {
     }
 }
 
-/// A communicator and what the reader needs of it besides.
+/// A communicator and what the reader keeps about it.
 struct Found {
     tag: u64,
     order: u64,
@@ -593,18 +593,18 @@ impl Found {
     }
 }
 
-/// Whether an operation that nobody ended is over all the same.
+/// Whether an operation is over although no event ended it.
 ///
 /// Launches of one communicator run one after the other on the GPU: once a kernel of a later one has started, an
-/// earlier one has ended, seen or not. Later is what has a higher number of launch, or was called after this one had
-/// been handed over. And where the number of channels is not told, one that has begun and has nothing at work is over.
+/// earlier one has ended, reported or not. Later means a higher launch number, or a call after this one was handed
+/// over. If the number of channels is unknown, an operation that has begun and has nothing running is over.
 fn is_over(progress: Progress, plan: u64, handed_over: u64, found: &Found) -> bool {
     let is_behind = (plan != 0 && plan < found.plan_started) || handed_over < found.started_call;
     let has_run = progress.expected() == 0 && (progress.started() > 0 || progress.has(PROXIED));
     progress.is_quiet() && (is_behind || has_run)
 }
 
-/// Compares the clocks over the newest ended operations of each communicator: few, since the clocks drift apart.
+/// Compares the clocks over the newest ended operations of each communicator. It uses few, because the clocks drift.
 fn clocks(comms: &mut BTreeMap<usize, Found>, recent: &[Done]) {
     let mut looked_at: BTreeMap<u32, usize> = BTreeMap::new();
     for done in recent.iter().rev() {
@@ -633,7 +633,7 @@ fn phase(number: u64) -> Phase {
     }
 }
 
-/// Nanoseconds in the highest 42 bits, then four of the phase and 18 of the peer.
+/// Nanoseconds in the highest 42 bits, then 4 bits of the phase and 18 of the peer.
 fn longest(word: u64) -> Option<(Phase, u32, u64)> {
     (word != 0).then(|| (phase(word >> 18 & 0xf), (word & 0x3_ffff) as u32, word >> 22))
 }

@@ -1,5 +1,5 @@
-//! The one word that says how far an operation is. Every step is a compare-and-swap of the whole, which holds the
-//! operation's generation too: an event that comes too late changes nothing, and exactly one step is the last.
+//! The progress of an operation in one word. Every step is a compare-and-swap of the whole word, which includes
+//! the operation's generation: a late event changes nothing, and exactly one step is the last.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -12,7 +12,7 @@ pub(crate) struct Progress(pub(crate) u64);
 pub(crate) const HANDED_OVER: u64 = 1 << 36;
 /// It has ended and is being put away.
 pub(crate) const OVER: u64 = 1 << 37;
-/// Launched: NCCL has told algorithm and channels.
+/// Launched: NCCL has reported algorithm and channels.
 pub(crate) const LAUNCHED: u64 = 1 << 38;
 /// A proxy has worked for it.
 pub(crate) const PROXIED: u64 = 1 << 39;
@@ -43,12 +43,12 @@ impl Progress {
         self.0 >> 40
     }
 
-    /// No channel and no proxy is at work, and the program has handed it over.
+    /// No channel and no proxy is running, and the program has handed it over.
     pub(crate) const fn is_quiet(self) -> bool {
         self.has(HANDED_OVER) && self.started() == self.stopped() && self.proxies() == 0
     }
 
-    /// All that NCCL announced has come and gone.
+    /// All announced channels have started and stopped.
     const fn is_complete(self) -> bool {
         self.is_quiet() && self.expected() > 0 && self.stopped() >= self.expected()
     }
@@ -59,7 +59,7 @@ impl Progress {
     pub(crate) const fn expecting(self, channels: u8) -> Self {
         Self(self.0 & !(BYTE << 28) | (channels as u64) << 28)
     }
-    /// None when the count is full: 255 channels are four times what NCCL has.
+    /// None if the counter is full: 255 channels are four times NCCL's maximum.
     pub(crate) const fn one_started(self) -> Option<Self> {
         if self.started() == BYTE { None } else { Some(Self(self.0 + 1)) }
     }
@@ -74,18 +74,18 @@ impl Progress {
     }
 }
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// The operation is gone, or the step is not one that can follow.
+    /// The operation is gone, or this step cannot follow its state.
     Refused,
-    /// Done; the operation goes on.
+    /// The step was made; the operation continues.
     Goes,
-    /// Done, and it was the last: the caller puts the operation away.
+    /// The step was made and was the last: the caller puts the operation away.
     Ends,
 }
 
-/// Takes a step on the operation of this generation (its lowest 24 bits count).
+/// Makes a step on the operation of this generation (its lowest 24 bits are compared).
 pub(crate) fn step(word: &AtomicU64, generation: u64, change: impl Fn(Progress) -> Option<Progress>) -> Step {
     let mut seen = Progress(word.load(Ordering::Relaxed));
     loop {
@@ -105,7 +105,7 @@ pub(crate) fn step(word: &AtomicU64, generation: u64, change: impl Fn(Progress) 
     }
 }
 
-/// Ends an operation of which nothing is at work; false if something is, or it has ended.
+/// Ends an operation on which nothing is running; false if something is, or if it has already ended.
 pub(crate) fn put_away(word: &AtomicU64, generation: u64, only_quiet: bool) -> bool {
     let mut seen = Progress(word.load(Ordering::Relaxed));
     loop {

@@ -1,11 +1,11 @@
-//! Reading the ring of a process that runs.
+//! Reads the ring of a running process.
 //!
-//! The file is copied with `pread` and never mapped: its owner may cut it at any moment, and a map would then kill the
-//! reader with SIGBUS. A copy is not atomic, so each entry is taken by three copies, one after the other: its tag, its
-//! words, its tag again. The writer's order (tag away from live, words, tag to live; see `slot`) and generations that
-//! never come back make the words those of one generation if both tags are equal and live: between the two copies of
-//! the tag nobody wrote the words that a generation keeps. Words that change within a generation are taken only when two
-//! copies in a row agree on them, or after 16 attempts as they are. The first attempt is for many entries at once.
+//! The file is copied with `pread` and never mapped: its owner may truncate it at any moment, which would kill a
+//! mapping reader with SIGBUS. A copy is not atomic, so each entry is copied three times in order: its tag, its words,
+//! its tag again. If both tags are equal and live, the words belong to one generation: the writer's order (tag away
+//! from live, words, tag to live; see `slot`) and generations that never repeat guarantee that nobody wrote the
+//! constant words between the two copies of the tag. Words that change within a generation are accepted once two
+//! successive copies agree, or as they are after 16 attempts. The first attempt covers many entries at once.
 
 use std::fmt;
 use std::fs::File;
@@ -22,9 +22,9 @@ use crate::parse::{MOST_BYTES, ParseError, Regions, Words};
 use crate::state::State;
 use crate::{journal, slot};
 
-/// Bytes that are copied at once.
+/// Bytes copied at once.
 const PIECE_BYTES: usize = 64 << 10;
-/// Attempts at one entry that changes while it is read.
+/// Attempts at an entry that changes while it is read.
 const ATTEMPTS: usize = 16;
 
 /// Why a ring cannot be read.
@@ -32,9 +32,9 @@ const ATTEMPTS: usize = 16;
 pub enum ReadError {
     /// The file cannot be opened or read.
     File(PathBuf, Errno),
-    /// It is no plain file.
+    /// It is not a regular file.
     NotAFile(PathBuf),
-    /// Its content is no ring.
+    /// Its content is not a ring.
     Content(PathBuf, ParseError),
 }
 
@@ -63,7 +63,7 @@ impl Reader {
     /// Opens a ring and checks its header.
     ///
     /// # Errors
-    /// It cannot be opened, is no plain file, or is no ring that this version reads.
+    /// It cannot be opened, is not a regular file, or is not a ring that this version reads.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
         let failed = |error| ReadError::File(path.to_owned(), error);
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -71,10 +71,10 @@ impl Reader {
         Self::of(File::from(file), path)
     }
 
-    /// Reads a ring that is open, and checks its header. `path` is what it is called.
+    /// Reads a ring from an open file and checks its header. `path` is used in errors.
     ///
     /// # Errors
-    /// As of [`Reader::open`].
+    /// As for [`Reader::open`].
     pub fn of(file: File, path: &Path) -> Result<Self, ReadError> {
         let stat = fs::fstat(&file).map_err(|error| ReadError::File(path.to_owned(), error))?;
         if fs::FileType::from_raw_mode(stat.st_mode) != fs::FileType::RegularFile {
@@ -92,13 +92,13 @@ impl Reader {
         Ok(Self { file, path: path.to_owned(), bytes, regions })
     }
 
-    /// Where the ring is.
+    /// Path of the ring.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether a process still holds the ring: its writer, or a child that it forked and that has not executed
-    /// anything. It works across containers, where a pid does not tell.
+    /// Whether a process still holds the ring: its writer, or a child that it forked and that has not called exec. This
+    /// works across containers, where pids do not.
     pub fn is_held(&self) -> bool {
         match fs::flock(&self.file, FlockOperation::NonBlockingLockShared) {
             Ok(()) => {
@@ -109,19 +109,19 @@ impl Reader {
         }
     }
 
-    /// The state at this moment.
+    /// The current state.
     ///
     /// # Errors
-    /// The file cannot be read any more, or has been cut.
+    /// The file can no longer be read, or was truncated.
     pub fn state(&self) -> Result<State, ReadError> {
         State::parse(&self.image()?).map_err(|error| ReadError::Content(self.path.clone(), error))
     }
 
-    /// The ring frozen at this moment: itself the content of a ring file, for `State::parse`. Entries that were being
-    /// written are left out and counted.
+    /// An image of the ring at this moment: itself the content of a ring file, for `State::parse`. Entries that were
+    /// being written are left out and counted.
     ///
     /// # Errors
-    /// The file cannot be read any more, or has been cut.
+    /// The file can no longer be read, or was truncated.
     pub fn image(&self) -> Result<Vec<u8>, ReadError> {
         let mut image = vec![0; self.bytes];
         copy(&self.file, &self.path, 0, &mut image)?;
@@ -150,14 +150,14 @@ impl Reader {
                     bytes.copy_from_slice(words);
                     set(bytes, 0, before);
                 } else {
-                    // Empty, or just being written; the next reading has it.
+                    // Empty, or being written; the next reading will have it.
                     torn += after % 2;
                     bytes.fill(0);
                 }
                 Ok(())
             })?;
         }
-        // The clocks after the copies: nothing in the image is newer.
+        // The clocks are read after the copies: nothing in the image is newer.
         let held = 1 + u64::from(self.is_held());
         let (mono, unix) = both_ns();
         for (word, value) in
@@ -168,8 +168,8 @@ impl Reader {
         Ok(image)
     }
 
-    /// Copies a region twice more, in pieces that stay in the processor's cache, and gives every entry as it is in the
-    /// image and in both copies, with its place in bytes.
+    /// Copies a region twice more, in pieces that fit the processor's cache. Passes every entry to `each`: its position
+    /// in bytes, its bytes in the image, and both copies.
     fn again(
         &self,
         region: &Region,
@@ -196,7 +196,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Puts a consistent copy of an entry into `bytes`, or a free entry if there is none; false if it never held still.
+    /// Puts a consistent copy of an entry into `bytes`, or zeros if it is free; false if it changed during every
+    /// attempt.
     fn freeze(&self, at: usize, bytes: &mut [u8], copies: &mut Copies) -> Result<bool, ReadError> {
         let Copies { words, again, tag } = copies;
         for attempt in 1..=ATTEMPTS {
@@ -210,7 +211,7 @@ impl Reader {
             copy(&self.file, &self.path, at, words)?;
             fence(Ordering::SeqCst);
             copy(&self.file, &self.path, at, again)?;
-            // The last copy's tag may have been copied before its words: the tag once more closes it.
+            // The tag in the last copy may have been copied before its words, so the tag is copied once more.
             fence(Ordering::SeqCst);
             copy(&self.file, &self.path, at, tag)?;
             let after = Words(tag).get(0);
@@ -225,7 +226,7 @@ impl Reader {
     }
 }
 
-/// Room for the copies of one entry.
+/// Buffers for the copies of one entry.
 struct Copies {
     words: Vec<u8>,
     again: Vec<u8>,
@@ -251,7 +252,7 @@ fn set(bytes: &mut [u8], word: usize, value: u64) {
     }
 }
 
-/// Rings in a directory: paths of the files that are named like one. An unreadable directory has none.
+/// Paths of the files in a directory that are named like rings; empty if the directory is unreadable.
 pub fn rings_in(directory: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
     let mut found: Vec<PathBuf> = entries

@@ -1,9 +1,9 @@
-//! One entry of a region: taken, filled, shown and given back without a lock, and read by another process meanwhile.
+//! One entry of a region: claimed, filled, published and freed without a lock, while another process reads it.
 //!
 //! The tag holds a generation and a state. `FREE` (all zeros in a new file) becomes `CLAIMED` by compare-and-swap, the
-//! words are filled, and a release store of `LIVE` shows them. Giving back raises the generation. Words that stay as
-//! they are for the whole of a generation are consistent for a reader that finds the same `LIVE` tag before and after
-//! it reads them; words that change meanwhile stand for themselves.
+//! words are filled, and a release store of `LIVE` publishes them. Freeing raises the generation. Words that are
+//! constant within a generation are consistent for a reader that finds the same `LIVE` tag before and after reading
+//! them; each word that changes within a generation is consistent only by itself.
 
 use crate::sync::{AtomicU64, Ordering, fence};
 
@@ -12,7 +12,7 @@ const FREE: u64 = 0;
 const CLAIMED: u64 = 1;
 pub(crate) const LIVE: u64 = 2;
 
-/// The generation within a tag, and in a handle its lowest 24 bits.
+/// The generation in a tag; handles contain its lowest 24 bits.
 pub(crate) const fn generation(tag: u64) -> u64 {
     tag >> 2
 }
@@ -25,7 +25,7 @@ pub(crate) const fn is_free(tag: u64) -> bool {
     tag & STATE == FREE
 }
 
-/// What one entry says of another: one more than the index in the low 16 bits, the generation above. 0 is none.
+/// A reference from one entry to another: one more than the index in the low 16 bits, the generation above. 0 is none.
 pub(crate) const fn reference(index: usize, generation: u64) -> u64 {
     (generation << 16) | (index as u64 + 1)
 }
@@ -43,7 +43,7 @@ pub(crate) const fn same_generation(tag: u64, generation_48: u64) -> bool {
     generation(tag) & 0xffff_ffff_ffff == generation_48
 }
 
-/// Takes a free entry; its generation. The words may be filled now.
+/// Claims a free entry and returns its generation. Its words may be filled afterwards.
 pub(crate) fn claim(tag: &AtomicU64) -> Option<u64> {
     let seen = tag.load(Ordering::Relaxed);
     if !is_free(seen) {
@@ -55,7 +55,7 @@ pub(crate) fn claim(tag: &AtomicU64) -> Option<u64> {
     Some(generation(seen))
 }
 
-/// Takes a live entry away from its owner, who is gone; the new generation.
+/// Takes a live entry from its owner, who is gone, and returns the new generation.
 pub(crate) fn reclaim(tag: &AtomicU64, seen: u64) -> Option<u64> {
     let next = (generation(seen) + 1) << 2 | CLAIMED;
     tag.compare_exchange(seen, next, Ordering::Acquire, Ordering::Relaxed).ok()?;
@@ -63,20 +63,20 @@ pub(crate) fn reclaim(tag: &AtomicU64, seen: u64) -> Option<u64> {
     Some(generation(next))
 }
 
-/// Shows a filled entry.
+/// Publishes a filled entry.
 pub(crate) fn publish(tag: &AtomicU64, generation: u64) {
     tag.store(generation << 2 | LIVE, Ordering::Release);
 }
 
-/// Gives a live entry back; false if it was not of this generation any more.
+/// Frees a live entry; false if it no longer had this generation.
 pub(crate) fn free(tag: &AtomicU64, generation: u64) -> bool {
     let next = (generation + 1) << 2 | FREE;
     tag.compare_exchange(generation << 2 | LIVE, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
-/// Reads an entry in the own process; the tag if it was live and the same before and after.
+/// Reads an entry in the same process and returns its tag if it was live and unchanged.
 ///
-/// The reader in another process does the same with three copies of the file in place of three loads: see `reader`.
+/// The reader in another process uses three copies of the file in place of three loads: see `reader`.
 #[cfg(all(test, loom))]
 pub(crate) fn read(tag: &AtomicU64, words: &[AtomicU64], into: &mut [u64]) -> Option<u64> {
     let before = tag.load(Ordering::Acquire);

@@ -1,16 +1,16 @@
 //! What a reader returns: the state of one process's ring as plain data.
 //!
-//! Times are nanoseconds of the host's CLOCK_MONOTONIC unless a name says otherwise; `Taken` maps them to the wall clock.
-//! GPU times are of the GPU's global timer and compare only within one GPU.
+//! Times are nanoseconds of the host's CLOCK_MONOTONIC unless a name says otherwise; `Taken` maps them to the wall
+//! clock. GPU times are those of the GPU's global timer and compare only within one GPU.
 
-/// One process, as its ring tells it.
+/// The state of one process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// Who wrote the ring.
+    /// The process that wrote the ring.
     pub process: Process,
-    /// When this was read, and how its clock maps to the wall clock.
+    /// When the ring was read, and how its clock maps to the wall clock.
     pub taken: Taken,
-    /// Communicators, live and ended, in the order of their making.
+    /// Communicators, live and ended, in the order of their creation.
     pub comms: Vec<Comm>,
     /// Operations that have ended, oldest first, as far back as the ring reaches.
     pub recent: Vec<Done>,
@@ -25,28 +25,28 @@ pub struct State {
 pub struct Process {
     /// Pid as the process itself sees it (within its container).
     pub pid: u32,
-    /// Start time in clock ticks since boot (`/proc/PID/stat`, field 22): pid and this name a process.
+    /// Start time in clock ticks since boot (`/proc/PID/stat`, field 22): pid and start time identify a process.
     pub start_ticks: u64,
     /// `/proc/sys/kernel/random/boot_id`, without hyphens; monotonic clocks of one boot id compare.
     pub boot_id: String,
     /// Host name, cut at 64 bytes.
     pub host: String,
-    /// RANK, LOCAL_RANK, WORLD_SIZE of the environment when the plugin was loaded.
+    /// RANK in the environment when the plugin was loaded.
     pub rank: Option<u32>,
-    /// As above.
+    /// LOCAL_RANK, likewise.
     pub local_rank: Option<u32>,
-    /// As above.
+    /// WORLD_SIZE, likewise.
     pub world_size: Option<u32>,
-    /// The interface that NCCL asked for: 1 to 7.
+    /// The profiler interface that NCCL asked for: 1 to 7.
     pub interface: u8,
-    /// The process ended its last communicator in good order.
+    /// Whether the process ended its last communicator in an orderly way.
     pub is_ended: bool,
-    /// When reports of kernels were given up, since NCCL makes them wrongly from then on: of operations after that the end
-    /// is seen by proxies alone.
+    /// When reports of kernels were given up, because NCCL makes them wrongly from then on. The end of later operations
+    /// is known from proxies only.
     pub kernels_ended_ns: Option<u64>,
 }
 
-/// Moment of a reading.
+/// The moment of a reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     /// CLOCK_MONOTONIC at the reading; for a dead process the newest time in the ring.
@@ -58,23 +58,23 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// A monotonic time of this ring on the wall clock, nanoseconds since 1970.
+    /// Converts a monotonic time of this ring to wall clock time, nanoseconds since 1970.
     pub fn unix_of(&self, mono_ns: u64) -> u64 {
         self.unix_ns.saturating_sub(self.mono_ns).saturating_add(mono_ns)
     }
 }
 
-/// One communicator of this process: one rank of it.
+/// One communicator of this process, in which it is one rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comm {
-    /// Place in the ring's region; `Op::comm` and `Done::comm` name it.
+    /// Index in the ring's region; `Op::comm` and `Done::comm` refer to it.
     pub slot: u32,
-    /// What NCCL calls commId (interface 5 and later) or commHash (before; up to interface 3 from the
-    /// first operation on, 0 until then). Equal on all ranks of the communicator.
+    /// NCCL's commId (interface 5 and later) or commHash (before; up to interface 3 it is 0 until the first operation).
+    /// Equal on all ranks of the communicator.
     pub id: u64,
     /// Name given by the program (torch's group description), cut at 63 bytes.
     pub name: String,
-    /// Number of ranks; 0 where the interface does not tell (1 to 3).
+    /// Number of ranks; 0 if the interface does not report it (1 to 3).
     pub size: u32,
     /// This process's rank within it.
     pub rank: Option<u32>,
@@ -84,35 +84,35 @@ pub struct Comm {
     pub created_ns: u64,
     /// When it was finalized.
     pub ended_ns: Option<u64>,
-    /// Collectives handed over so far; the next one has this number. Numbers count from 0 in the order of the calls, so
-    /// that equal numbers are the same call on all ranks of a right program.
+    /// Collectives called so far; the next one gets this number. Numbers count from 0 in the order of the calls, so in
+    /// a correct program equal numbers are the same call on all ranks.
     pub collectives: u64,
     /// Collectives that have ended.
     pub collectives_done: u64,
-    /// Sends and receives handed over so far.
+    /// Sends and receives called so far.
     pub p2p: u64,
     /// Sends and receives that have ended.
     pub p2p_done: u64,
     /// Bytes of ended operations.
     pub bytes_done: u64,
-    /// Newest sign of progress: an operation handed over, started or ended, a proxy step.
+    /// Newest sign of progress: an operation handed over, started or ended, or a proxy step.
     pub progress_ns: u64,
-    /// Host time minus the GPU's, from the newest operations that have ended: their smallest difference between the
-    /// moment when a start was seen and the GPU's own time of it. A GPU time plus this is a host time, late by no more
-    /// than the quickest of these sightings was, usually some microseconds.
+    /// Host time minus GPU time: the smallest difference, over the newest ended operations, between the moment when a
+    /// start was seen and the GPU's own time of that start. A GPU time plus this is a host time that is late by at most
+    /// the fastest of these sightings, usually some microseconds.
     pub gpu_offset_ns: Option<i64>,
-    /// Its kernels are not reported: interfaces 1 and 2, who asks for none, and after they were given up.
+    /// Its kernels are not reported: interfaces 1 and 2, if none were requested, and after reports were given up.
     pub lacks_kernels: bool,
     /// Operations in flight, oldest first.
     pub in_flight: Vec<Op>,
 }
 
-/// An operation that has been handed to NCCL and has not ended.
+/// An operation that was passed to NCCL and has not ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Op {
-    /// Number within its communicator: collectives and point-to-point are counted apart.
+    /// Number within its communicator: collectives and point-to-point operations are counted separately.
     pub number: u64,
-    /// What it is.
+    /// The call.
     pub call: Call,
     /// When NCCL was called.
     pub enqueued_ns: u64,
@@ -120,50 +120,51 @@ pub struct Op {
     pub handed_over_ns: Option<u64>,
     /// When its first channel's kernel was seen to start, host clock.
     pub started_ns: Option<u64>,
-    /// Channels whose kernel has started, and has stopped.
+    /// Channels whose kernel has started.
     pub channels_started: u16,
-    /// As above.
+    /// Channels whose kernel has stopped.
     pub channels_stopped: u16,
     /// What its proxies wait for.
     pub waits: Vec<Wait>,
-    /// Whether its end can be seen at all: kernels are reported (interface 3 and later) or proxies were.
+    /// Whether its end can be seen at all: kernels are reported (interface 3 and later), or proxies were.
     pub is_end_visible: bool,
-    /// A send or receive: its number counts apart from those of the collectives.
+    /// A send or receive: these are numbered separately from collectives.
     pub is_p2p: bool,
-    /// NCCL has told algorithm and channels of its launch. One that is handed over and not launched is a broadcast that
-    /// NCCL does not report further; one that is neither still connects, or waits for the end of its group.
+    /// NCCL has reported algorithm and channels of its launch. An operation that is handed over but not launched is a
+    /// broadcast that NCCL does not report further; one that is neither is still connecting, or waits for the end of
+    /// its group.
     pub is_launched: bool,
-    /// Channels whose kernel has started and has not stopped: bit n is channel n.
+    /// Channels whose kernel has started and not stopped: bit n is channel n.
     pub open_channels: u64,
 }
 
-/// What was called.
+/// The arguments of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Call {
-    /// NCCL's name: `AllReduce`, `Send`. Empty if the interface did not tell.
+    /// NCCL's name: `AllReduce`, `Send`. Empty if the interface does not report it.
     pub function: String,
-    /// NCCL's count per communicator and function, where given.
+    /// NCCL's counter per communicator and function, if reported.
     pub sequence: Option<u64>,
     /// Number of elements.
     pub count: u64,
     /// NCCL's name of the type: `ncclFloat32`.
     pub datatype: String,
-    /// Root, for collectives with one.
+    /// Root of a rooted collective.
     pub root: Option<u32>,
-    /// Peer, for point-to-point.
+    /// Peer of a send or receive.
     pub peer: Option<u32>,
     /// `RING`, `TREE`, ... as NCCL names it.
     pub algorithm: String,
     /// `LL`, `LL128`, `SIMPLE`.
     pub protocol: String,
-    /// Channels that it uses.
+    /// Number of channels that it uses.
     pub channels: u16,
     /// Captured into a CUDA graph: it may run many times or never.
     pub is_captured: bool,
 }
 
 impl Call {
-    /// Bytes of one element of `datatype`; none for a name that is not known.
+    /// Bytes of one element of `datatype`; None for an unknown name.
     pub fn element_bytes(&self) -> Option<u64> {
         Some(match self.datatype.as_str() {
             "ncclInt8" | "ncclUint8" | "ncclFloat8e4m3" | "ncclFloat8e5m2" => 1,
@@ -182,45 +183,45 @@ pub struct Wait {
     pub peer: u32,
     /// Channel.
     pub channel: u8,
-    /// Sending, else receiving.
+    /// Whether it sends; otherwise it receives.
     pub is_send: bool,
     /// What it waits for.
     pub phase: Phase,
-    /// Since when.
+    /// Since when it waits.
     pub since_ns: u64,
-    /// Steps done, and wanted.
+    /// Steps done.
     pub steps_done: u32,
-    /// As above.
+    /// Steps wanted.
     pub steps: u32,
-    /// Events of the network plugin that are open: sends or receives that its device has not completed. Only where the
-    /// plugin is asked for them and the network plugin gives them.
+    /// Open events of the network plugin: sends or receives that its device has not completed. Only if these events
+    /// were requested and the network plugin reports them.
     pub net_open: u32,
 }
 
 /// What a proxy step waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// Not told yet.
+    /// Not reported yet.
     #[default]
     Unknown,
-    /// The own GPU has not produced the data.
+    /// Its own GPU has not produced the data.
     SendGpu,
-    /// The receiver has given no credit.
+    /// The receiver has not granted credit.
     SendPeer,
-    /// Handed to the network, which has not confirmed.
+    /// The data was passed to the network, which has not confirmed it.
     SendNet,
     /// Nothing has arrived.
     RecvNet,
     /// GPUDirect's flush.
     RecvFlush,
-    /// The own GPU does not take the data.
+    /// Its own GPU has not consumed the data.
     RecvGpu,
 }
 
 /// An operation that has ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Done {
-    /// Place of its communicator in the region.
+    /// Index of its communicator in the region.
     pub comm: u32,
     /// As in `Op`.
     pub number: u64,
@@ -228,19 +229,19 @@ pub struct Done {
     pub call: Call,
     /// When NCCL was called.
     pub enqueued_ns: u64,
-    /// When its first kernel was seen to start, host clock; as `enqueued_ns` if it was never seen.
+    /// When its first kernel was seen to start, host clock; equal to `enqueued_ns` if no start was seen.
     pub started_ns: u64,
     /// When its last channel was seen to stop, host clock.
     pub ended_ns: u64,
-    /// From the first start to the last stop by the GPU's timer.
+    /// Time from the first start to the last stop by the GPU's timer.
     pub gpu_ns: Option<u64>,
     /// GPU timer at the first start.
     pub gpu_started_ns: Option<u64>,
-    /// Longest time that one of its proxies spent in one wait: the phase, the peer, nanoseconds.
+    /// Longest time that one of its proxies spent in one wait: phase, peer, nanoseconds.
     pub longest_wait: Option<(Phase, u32, u64)>,
-    /// A send or receive: its number counts apart from those of the collectives.
+    /// A send or receive: these are numbered separately from collectives.
     pub is_p2p: bool,
-    /// Its end was seen. Else it is known only to be over, because a later one of its communicator ran; `ended_ns` is
+    /// Its end was seen. Otherwise it is over only because a later operation of its communicator ran; `ended_ns` is
     /// then the newest sign of it.
     pub is_end_seen: bool,
 }
@@ -263,12 +264,12 @@ pub struct Lost {
     pub ops: u64,
     /// Proxy operations.
     pub waits: u64,
-    /// Ended operations that were not written because their place was busy.
+    /// Ended operations that were not recorded because their entry was busy.
     pub records: u64,
-    /// Ended operations that newer ones have written over.
+    /// Ended operations that newer ones have overwritten.
     pub overwritten: u64,
-    /// Faults inside the plugin, which went quiet after the first.
+    /// Faults inside the plugin, which disarms after the first.
     pub faults: u64,
-    /// Entries that were being written when they were read, or when the process died.
+    /// Entries that were being written when the ring was read, or when the process died.
     pub torn: u64,
 }

@@ -129,7 +129,12 @@ fn absent(manifest: &Manifest) -> Option<&str> {
 
 /// Collects what a live diagnosis reads. Asks nothing of the job. Fails if the processes that were asked for are not
 /// there: a diagnosis of the rest would pass for theirs.
-pub(crate) fn for_diagnosis(pids: &[u32], job: Option<&str>, to: &Path) -> Result<(), Failure> {
+pub(crate) fn for_diagnosis(
+    pids: &[u32],
+    job: Option<&str>,
+    with_ras: bool,
+    to: &Path,
+) -> Result<(), Failure> {
     let ask = Ask {
         request: Request {
             target: Target { pids: pids.to_vec(), slurm_job: job.map(str::to_owned), ..Target::default() },
@@ -138,7 +143,7 @@ pub(crate) fn for_diagnosis(pids: &[u32], job: Option<&str>, to: &Path) -> Resul
             ..Request::default()
         },
         with_stacks: true,
-        with_ras: true,
+        with_ras,
         with_logs: true,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         asked: std::env::args().skip(1).collect(),

@@ -31,6 +31,9 @@ pub(crate) struct DiagnoseArgs {
     /// Processes of this Slurm job
     #[arg(long, value_name = "SLURM", requires = "live", conflicts_with = "pid")]
     job: Option<String>,
+    /// Do not ask NCCL's RAS service, not even where a rank of the job offers it
+    #[arg(long, requires = "live")]
+    no_ras: bool,
     /// Keep what was collected in this bundle
     #[arg(long, value_name = "FILE", requires = "live")]
     keep: Option<PathBuf>,
@@ -118,7 +121,8 @@ impl DiagnoseArgs {
             let folder = folder.map_err(create).map_err(failed(std::env::temp_dir()))?;
             (folder.path().join("live.tar.zst"), Some(folder))
         };
-        collect::for_diagnosis(&self.pid, self.job.as_deref(), &bundle).map_err(failed(bundle.clone()))?;
+        collect::for_diagnosis(&self.pid, self.job.as_deref(), !self.no_ras, &bundle)
+            .map_err(failed(bundle.clone()))?;
         Ok((bundle, scratch))
     }
 }

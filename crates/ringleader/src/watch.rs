@@ -115,11 +115,12 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
         })
     });
     let (sender, receiver) = mpsc::channel();
+    let agent = Agent::new(target, args.rings.clone(), name);
     let mut watch = Watch {
         args,
         folder,
         engine: Engine::new(settings(args)),
-        agent: Agent::new(target, args.rings.clone(), name),
+        agent: if args.no_ras { agent.without_ras() } else { agent },
         nodes,
         sampler: Sampler::default(),
         teller,
@@ -416,6 +417,7 @@ impl Watch<'_> {
             pids: self.agent.pids(),
             rings: self.agent.images(),
             logs: self.agent.logs_of_the_dead(),
+            no_ras: self.args.no_ras,
             output: self.child.as_ref().map(|child| child.logs().to_vec()).unwrap_or_default(),
         }
     }

@@ -1,12 +1,17 @@
 //! Findings drafted from what `correlate` joined: one way of saying who, where and with what proof.
 
-use ringleader_model::{Cause, Confidence, Culprit, Frame, Impact, Rank, RankSet, Severity, Weight};
+pub(crate) mod claims;
+pub(crate) mod gpus;
+pub(crate) mod kernel;
+
+use ringleader_model::{Cause, Confidence, Culprit, Frame, Rank, RankSet, Severity};
 
 use crate::rule::Draft;
 use ringleader_correlate::Scene;
-use ringleader_correlate::calls::mismatch::Mismatch;
 use ringleader_correlate::track::Node;
 use ringleader_correlate::waits::suspects::Suspect;
+
+pub(crate) use ringleader_correlate::who::culprits::ranks;
 
 /// `rank 2`, `ranks 2,5`, or `one rank` where the record does not tell whose it is.
 pub(crate) fn who(nodes: &[Node]) -> String {
@@ -19,15 +24,6 @@ pub(crate) fn who(nodes: &[Node]) -> String {
     }
 }
 
-/// `ranks 0-1,3`.
-pub(crate) fn ranks(set: &RankSet) -> String {
-    match set.len() {
-        0 => "the other ranks".to_owned(),
-        1 => format!("rank {set}"),
-        _ => format!("ranks {set}"),
-    }
-}
-
 /// `rank 2 waits`, `ranks 0-1,3 wait`.
 pub(crate) fn waiting(set: &RankSet) -> String {
     format!("{} wait{}", ranks(set), if set.len() == 1 { "s" } else { "" })
@@ -36,44 +32,6 @@ pub(crate) fn waiting(set: &RankSet) -> String {
 /// Culprits of nodes, standing at `place`.
 pub(crate) fn culprits(scene: &Scene<'_>, nodes: &[Node], place: Option<&Frame>) -> Vec<Culprit> {
     nodes.iter().map(|node| Culprit { place: place.cloned(), ..scene.culprit_node(*node) }).collect()
-}
-
-/// A finding about ranks that part from their group.
-pub(crate) fn from_mismatch(
-    scene: &Scene<'_>,
-    rule: &'static str,
-    cause: Cause,
-    m: &Mismatch,
-    title: String,
-) -> Draft {
-    // The job went on after it, and now a rank holds the others up: that is why it stands still.
-    let is_over = m.is_bygone && scene.ledger().is_stalled() && !scene.suspects().is_empty();
-    let mut draft = Draft::new(rule, cause, title)
-        .severity(Severity::Error)
-        .weight(if m.halves || is_over { Weight::Derived } else { Weight::Stated })
-        .confidence(if m.halves {
-            Confidence::Low
-        } else if m.n_confirmed > 0 {
-            // Operation records are the failing rank's own account of what it called.
-            Confidence::High
-        } else {
-            Confidence::Medium
-        })
-        .victims(m.victims.clone())
-        .evidence(m.evidence.iter().cloned())
-        .culprits(culprits(scene, &m.odd, m.place.as_ref()))
-        .at(m.at_ns);
-    if m.halves {
-        draft = draft.advise(
-            Impact::Harmless,
-            format!(
-                "as many ranks do the one as the other: compare the code paths of {} and {}",
-                who(&m.odd),
-                ranks(&m.usual)
-            ),
-        );
-    }
-    draft
 }
 
 /// A finding about a rank that holds others up.
@@ -92,21 +50,6 @@ pub(crate) fn from_suspect(
         .evidence(suspect.evidence.iter().take(4).cloned())
         .culprits(culprits(scene, &[suspect.node], place))
         .at(suspect.since_ns)
-}
-
-/// How to get rid of shared-memory segments that a dead job left.
-pub(crate) fn advise_removal_of_segments(draft: Draft) -> Draft {
-    draft
-        .advise_command(
-            Impact::Harmless,
-            "list segments and who has them open",
-            "ls -la /dev/shm/nccl-*; fuser -v /dev/shm/nccl-*",
-        )
-        .advise_command(
-            Impact::Destructive,
-            "remove those that no process has open",
-            "fuser -s /dev/shm/nccl-XXXXXX || rm /dev/shm/nccl-XXXXXX",
-        )
 }
 
 /// How sure a finding may be that rests on who waits for whom at one moment: where nothing says that the job failed, it

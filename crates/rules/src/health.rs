@@ -78,7 +78,7 @@ fn known_trouble(scene: &Scene<'_>) -> Option<&'static str> {
     {
         return Some("RAS gets no answer from some ranks");
     }
-    if scene.process_tables().any(|(_, t)| t.rows.iter().any(is_stopped_worker)) {
+    if scene.fates().any_stopped() {
         return Some("a process of the job is stopped");
     }
     if scene.case().sources.iter().any(|s| s.kinds.contains(&SourceKind::ElasticError)) {
@@ -191,12 +191,6 @@ fn has_unfinished(scene: &Scene<'_>) -> bool {
         .any(|t| t.finished.is_some_and(|finished| finished < t.entered))
 }
 
-/// A Python program or its launcher in state T.
-fn is_stopped_worker(row: &ringleader_model::ProcessRow) -> bool {
-    let python = ["python", "torchrun"].iter().any(|word| row.command.contains(word));
-    python && row.state.starts_with(['T', 't'])
-}
-
 /// Health is as sure as the evidence that would have shown a fault: the records of every rank.
 pub(crate) fn confidence(scene: &Scene<'_>) -> Confidence {
     if scene.ledger().may_run() {
@@ -296,9 +290,12 @@ mod tests {
         says(&hidden().process("node0", 100, Some(0)).process("node0", 101, Some(1)), "none, low");
         let list =
             |pick| Stage::new().picked(Vec::new(), pick).system("node0", SystemFact::Modules(Vec::new()));
-        says(&list(Pick { n_hidden: 1, unread: None }), "none, low");
-        says(&list(Pick { n_hidden: 200, unread: None }), "undecided, low");
-        says(&list(Pick { n_hidden: 0, unread: Some("no answer within 5000 ms".into()) }), "undecided, low");
+        says(&list(Pick { n_hidden: 1, ..Pick::default() }), "none, low");
+        says(&list(Pick { n_hidden: 200, ..Pick::default() }), "undecided, low");
+        says(
+            &list(Pick { unread: Some("no answer within 5000 ms".into()), ..Pick::default() }),
+            "undecided, low",
+        );
     }
 
     #[test]

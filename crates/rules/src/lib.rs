@@ -5,20 +5,15 @@
 //! nor reads its findings; shared work lives in [`ringleader_correlate`]; only [`verdict`] sees all findings.
 
 mod drafting;
-mod gpu_state;
-mod hardware;
 mod health;
 #[cfg(test)]
 mod hostile;
-mod launch;
 #[cfg(test)]
 mod laws;
 #[cfg(test)]
 mod ring_laws;
 mod rule;
 pub mod rules;
-mod settings;
-mod told;
 #[cfg(test)]
 mod trial;
 mod unexplained;

@@ -1,6 +1,6 @@
 //! What a rule is, and how it states a finding.
 
-use ringleader_knowledge::cause;
+use ringleader_knowledge::cause::{self, Advice};
 use ringleader_model::{
     Action, Category, Cause, Cite, Confidence, Culprit, Evidence, Finding, Impact, Need, RankSet, Severity,
     SourceKind, Weight,
@@ -16,16 +16,19 @@ pub struct Rule {
     pub title: &'static str,
     /// First version that has it.
     pub since: &'static str,
-    /// Source of the rule's file (`include_str!`); its doc comment is what `explain` prints: see
-    /// [`Rule::explanation`].
+    /// Documentation: the source of the rule's file (`include_str!`), whose doc comment counts, or plain text. `explain`
+    /// prints it: see [`Rule::explanation`].
     pub doc: &'static str,
     /// Looks at the scene.
     pub check: fn(&Scene<'_>) -> Outcome,
 }
 
 impl Rule {
-    /// The module's doc comment, without its marks. `doc` is the whole source of the rule's file.
+    /// The documentation; of a file, its doc comment without the marks.
     pub fn explanation(&self) -> String {
+        if !self.doc.starts_with("//!") {
+            return self.doc.to_owned();
+        }
         let lines = self.doc.lines().map_while(|l| l.strip_prefix("//!"));
         lines.map(|l| l.strip_prefix(' ').unwrap_or(l)).collect::<Vec<_>>().join("\n")
     }
@@ -47,6 +50,30 @@ impl Outcome {
     pub fn from_findings(findings: Vec<Finding>) -> Self {
         if findings.is_empty() { Self::Clear } else { Self::Found(findings) }
     }
+
+    /// Found if a draft has evidence, else clear.
+    pub fn from_drafts(drafts: impl IntoIterator<Item = Draft>) -> Self {
+        Self::from_findings(drafts.into_iter().filter_map(Draft::build).collect())
+    }
+
+    /// Findings of drafts, after those of this outcome.
+    #[must_use]
+    pub fn with(self, drafts: impl IntoIterator<Item = Draft>) -> Self {
+        let more: Vec<Finding> = drafts.into_iter().filter_map(Draft::build).collect();
+        match self {
+            Self::Found(mut findings) => {
+                findings.extend(more);
+                Self::Found(findings)
+            }
+            Self::Undecided(needs) if more.is_empty() => Self::Undecided(needs),
+            Self::Clear | Self::Undecided(_) => Self::from_findings(more),
+        }
+    }
+}
+
+/// One finding or none.
+pub(crate) fn found(draft: Draft) -> Outcome {
+    Outcome::from_drafts([draft])
 }
 
 /// A finding in the making. [`Draft::build`] refuses one without evidence.
@@ -174,6 +201,15 @@ impl Draft {
     pub fn advise_made(mut self, impact: Impact, text: impl Into<String>, command: Option<String>) -> Self {
         self.0.actions.push(Action { text: text.into(), command, impact });
         self
+    }
+
+    /// Adds actions of a table.
+    #[must_use]
+    pub fn advise_all(self, actions: &[Advice]) -> Self {
+        actions.iter().fold(self, |draft, action| {
+            let command = (!action.command.is_empty()).then(|| action.command.to_owned());
+            draft.advise_made(action.impact, action.text, command)
+        })
     }
 
     /// The finding; None without evidence. Two independent kinds of evidence make a medium confidence high.

@@ -83,7 +83,7 @@ pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
 
 /// The table's word for a cause yields to the rule that has found the same cause and knows more.
 fn yield_to_rules(findings: &mut Vec<Finding>) {
-    let by_table = rules::message_names_cause::RULE.id;
+    let by_table = rules::program::message_names_cause::RULE.id;
     let found: Vec<Cause> = findings.iter().filter(|f| f.rule != by_table).map(|f| f.cause).collect();
     findings.retain(|f| f.rule != by_table || !found.contains(&f.cause));
 }

@@ -3,7 +3,7 @@
 //! `cargo run --release -p ringleader-synth --example accuracy -- --seeds 2000 [--first 0] [--mode full|half-of-dumps|…|all]
 //! [--max-ranks 1024] [--fault NAME] [--threads 2] [--verbose] [--markdown docs/accuracy.md]`
 //!
-//! One job again, with its evidence: `--seed N --mode M [--max-ranks N] [--write FOLDER]`.
+//! To run one job again and write its evidence: `--seed N --mode M [--max-ranks N] [--write FOLDER]`.
 
 use std::io::Write as _;
 

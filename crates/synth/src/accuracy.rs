@@ -10,14 +10,14 @@ use ringleader_model::{Case, Cause, Verdict};
 
 use crate::{Emit, Evidence, Options, Truth, job};
 
-/// Which part of the evidence is given.
+/// Which part of the evidence the diagnosis gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
     /// All of it.
     Full,
     /// Without half of the Flight Recorder dumps.
     Half,
-    /// All of it under names that say nothing.
+    /// All of it, under meaningless file names.
     Nameless,
     /// Flight Recorder dumps only.
     FlightOnly,
@@ -58,12 +58,12 @@ impl Mode {
         }
     }
 
-    /// By [`Mode::name`].
+    /// The mode with this [`Mode::name`].
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|m| m.name() == name)
     }
 
-    /// What is simulated for `seed`. Every second job has nodes whose clocks differ by up to two minutes.
+    /// Options of the simulation for `seed`. In every second job the clocks of nodes differ by up to two minutes.
     pub fn options(self, seed: u64, max_ranks: u32) -> Options {
         let mut options = Options {
             max_ranks,
@@ -103,34 +103,34 @@ pub fn case_of(evidence: &Evidence) -> Case {
 pub struct Judged {
     /// Seed of the job.
     pub seed: u64,
-    /// What was planted.
+    /// The planted fault and its truth.
     pub truth: Truth,
-    /// What was answered.
+    /// Cause that the verdict gave.
     pub cause: String,
-    /// Ranks named.
+    /// Ranks that the verdict named.
     pub culprits: Vec<u32>,
     /// The verdict's sentence.
     pub summary: String,
-    /// The cause is the planted one itself, not one that is as right.
+    /// Whether the cause is the planted one itself, not another acceptable one.
     pub exact: bool,
-    /// The cause is right.
+    /// Whether the cause is acceptable.
     pub cause_right: bool,
-    /// The ranks are right (a healthy job has none to name).
+    /// Whether the ranks are right (a healthy job has none to name).
     pub culprit_right: bool,
-    /// The place is right; None where there is none to name or none was named.
+    /// Whether the place is right; None if there is none to name or none was named.
     pub place_right: Option<bool>,
-    /// Nothing to judge: this evidence holds no file that could tell.
+    /// Whether there is nothing to judge: the evidence has no usable file.
     pub void: bool,
 }
 
 impl Judged {
-    /// Cause and culprits are right.
+    /// Whether cause and culprits are right.
     pub fn right(&self) -> bool {
         self.cause_right && self.culprit_right
     }
 }
 
-/// Simulates, reads, diagnoses and compares.
+/// Simulates a job, reads its evidence, diagnoses it and compares the verdict with the truth.
 pub fn judge(seed: u64, options: &Options) -> Judged {
     let (truth, evidence) = job(seed, options);
     let void = evidence.files.is_empty();
@@ -152,7 +152,7 @@ fn compare(seed: u64, truth: Truth, verdict: &Verdict, void: bool) -> Judged {
         summary: verdict.summary.clone(),
         exact: verdict.cause == truth.cause,
         cause_right: truth.accepts_cause(verdict.cause),
-        // An honest "undecided" or "none" need not name anybody.
+        // A correct "undecided" or "none" need not name anybody.
         culprit_right: truth.accepts_culprits(&culprits)
             || (matches!(verdict.cause, Cause::Undecided | Cause::None)
                 && truth.accepts_cause(verdict.cause)
@@ -196,22 +196,22 @@ pub fn judge_all(
     judged
 }
 
-/// Counts of one fault, or of all.
+/// Counts for one fault, or for all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Jobs whose evidence holds anything.
+    /// Jobs with any evidence.
     pub jobs: u64,
     /// Cause and culprits right.
     pub right: u64,
-    /// The planted cause itself.
+    /// Verdicts with the planted cause itself.
     pub exact: u64,
-    /// Cause right.
+    /// Verdicts with an acceptable cause.
     pub cause: u64,
-    /// Culprits right.
+    /// Verdicts with the right culprits.
     pub culprit: u64,
-    /// Jobs with a place to name and a place named.
+    /// Jobs that have a place to name and whose verdict named one.
     pub placed: u64,
-    /// Place right.
+    /// Verdicts with the right place.
     pub place: u64,
 }
 
@@ -230,13 +230,13 @@ impl Tally {
         self.place += u64::from(judged.place_right == Some(true));
     }
 
-    /// Right answers in 1,000 jobs, rounded down.
+    /// Right verdicts per 1,000 jobs, rounded down.
     pub fn right_per_mille(&self) -> u64 {
         (self.right * 1_000).checked_div(self.jobs).unwrap_or(0)
     }
 }
 
-/// Counts by fault name.
+/// Counts by name of the fault.
 pub fn tally(judged: &[Judged]) -> BTreeMap<&'static str, Tally> {
     let mut by_fault: BTreeMap<&'static str, Tally> = BTreeMap::new();
     for one in judged {
@@ -254,7 +254,7 @@ pub fn total(judged: &[Judged]) -> Tally {
     all
 }
 
-/// What was answered instead, most frequent first: fault, cause named, whether the culprit was right, jobs, a seed.
+/// Wrong answers, most frequent first: fault, cause named, whether the culprit was right, jobs, a seed.
 pub fn confusions(judged: &[Judged]) -> Vec<(&'static str, &str, bool, u64, u64)> {
     let mut counts: BTreeMap<(&'static str, &str, bool), (u64, u64)> = BTreeMap::new();
     for one in judged.iter().filter(|j| !j.void && !j.right()) {

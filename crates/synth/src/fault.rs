@@ -1,4 +1,4 @@
-//! Faults: where they may strike, how they change a program, and what the truth is then.
+//! Faults: where they can strike, how they change a program, and what the truth is then.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::sim::{self, Run};
 
 macro_rules! faults {
     ($($variant:ident => $name:literal),+ $(,)?) => {
-        /// What is planted.
+        /// The planted fault.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         #[expect(missing_docs, reason = "the names are those of the causes that they show")]
         pub enum Fault { $($variant),+ }
@@ -62,12 +62,12 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
-    /// By [`Fault::name`].
+    /// The fault with this [`Fault::name`].
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|f| f.name() == name)
     }
 
-    /// Whom the majority outvotes needs a majority: faults that only differ from their peers want three ranks.
+    /// Smallest number of ranks: faults that only make a rank differ from its peers need a majority, so three ranks.
     pub(crate) fn min_ranks(self) -> u32 {
         match self {
             Self::SkippedCollective
@@ -96,22 +96,22 @@ impl Fault {
     }
 }
 
-/// The fault as planted.
+/// A planted fault.
 #[derive(Clone, Debug)]
 pub(crate) struct Plant {
     pub(crate) fault: Fault,
     pub(crate) changed: BTreeMap<usize, Vec<Act>>,
-    /// The one it strikes, or the first of them.
+    /// The rank that it strikes, or the first one.
     pub(crate) rank: u32,
     pub(crate) culprits: Vec<u32>,
     pub(crate) step: u16,
-    /// Group and position (counted from 1 among the rank's collectives of the group) of the changed call.
+    /// Group and position (from 1 among the rank's collectives of the group) of the changed call.
     pub(crate) at: Option<(u16, u32)>,
     pub(crate) place: Option<Place>,
-    /// Where the call stands that it was swapped with.
+    /// Place of the call that it was swapped with.
     pub(crate) other_place: Option<Place>,
     pub(crate) story: String,
-    /// Extra words the faulty rank prints before it goes wrong.
+    /// Extra output of the faulty rank before the fault.
     pub(crate) print: Option<String>,
 }
 
@@ -136,7 +136,7 @@ impl Plant {
     }
 }
 
-/// Plants `fault` at a random place. Places at which it would not show (two equal calls swapped) are passed over.
+/// Plants `fault` at a random place, skipping places where it would not show (two equal calls swapped).
 pub(crate) fn plant(job: &mut Job, prng: &mut Prng, fault: Fault) -> Plant {
     for _ in 0..60 {
         let Some(plant) = try_plant(job, prng, fault) else { continue };
@@ -149,13 +149,13 @@ pub(crate) fn plant(job: &mut Job, prng: &mut Prng, fault: Fault) -> Plant {
     Plant::nothing(Fault::None)
 }
 
-/// Whether the fault does what its name says, in the step in which it strikes.
+/// Whether the fault has the effect that its name says, in the step in which it strikes.
 fn shows(plant: &Plant, run: &Run) -> bool {
     match plant.fault {
         Fault::None | Fault::NoneStopped | Fault::Straggler | Fault::MissingRank => !run.hangs(),
         Fault::Killed | Fault::Crashed | Fault::Exception => true,
         _ => {
-            // A rank that leaves out the last call of a step stands in the next one.
+            // A rank that skips the last call of a step is stuck in the next one.
             let stuck =
                 run.ranks.iter().flat_map(|r| &r.made).filter(|m| m.done_ns.is_none()).map(|m| m.step);
             stuck.min() == Some(plant.step)
@@ -184,7 +184,7 @@ fn group_of(act: Act) -> Option<u16> {
     }
 }
 
-/// Position of the act at `at` among the rank's collectives of its group, from 1.
+/// Group and position of the act at `at` among the rank's collectives of its group, from 1.
 fn position(program: &[Act], at: usize) -> Option<(u16, u32)> {
     let group = group_of(program[at])?;
     let before =
@@ -280,7 +280,8 @@ fn try_plant(job: &mut Job, prng: &mut Prng, fault: Fault) -> Option<Plant> {
             plant.story = format!("a kernel of rank {rank} never ends in step {}", plant.step);
         }
         Fault::Straggler => {
-            // On the host: a slower GPU shows in timed recordings only. Long against the watchdog's ten looks a second.
+            // On the host: a slower GPU shows only in timed recordings. Long compared with the watchdog's ten polls per
+            // second.
             let extra_ms = prng.range(250, 600) as u32;
             for act in &mut program {
                 if let Act::Host { us } = act {
@@ -295,7 +296,7 @@ fn try_plant(job: &mut Job, prng: &mut Prng, fault: Fault) -> Option<Plant> {
     Some(plant)
 }
 
-/// A call of its own before one of the others'.
+/// An additional call before one of the regular calls.
 fn extra_call(
     job: &mut Job,
     prng: &mut Prng,
@@ -322,7 +323,7 @@ fn extra_call(
     Some(())
 }
 
-/// Two calls of one group in the other order.
+/// Swaps two calls of one group.
 fn swap_calls(
     job: &Job,
     prng: &mut Prng,
@@ -350,7 +351,7 @@ fn swap_calls(
     Some(())
 }
 
-/// Goes to the final barrier where the step at `start` begins; answers with the place of that call.
+/// Goes to the final barrier where the step at `start` begins; returns the place of that call.
 fn finish_early(job: &mut Job, program: &mut Vec<Act>, start: usize) -> Place {
     let mut places = job.places.clone();
     let finish = places.names.finish;
@@ -514,8 +515,8 @@ fn stand(job: &mut Job, prng: &mut Prng, fault: Fault) -> (Stand, Place) {
     found
 }
 
-/// Four ranks on a corner each of two tensor-parallel and two data-parallel groups; the two on one diagonal enter the
-/// data-parallel call first. Nobody is missing anywhere, and nobody goes on.
+/// Each of four ranks is in one of two tensor-parallel and one of two data-parallel groups; the two on one diagonal
+/// enter the data-parallel call first. No rank is missing anywhere, and none can continue.
 fn deadlock(job: &mut Job, prng: &mut Prng, mut plant: Plant) -> Option<Plant> {
     let Layout::Mesh { tp } = job.layout else { return None };
     let dp = job.n / tp;

@@ -1,4 +1,4 @@
-//! The job: nodes, ranks, process groups, what each rank will call.
+//! The job: nodes, ranks, process groups, and the calls of each rank.
 
 use crate::fault::Fault;
 use crate::places::{Place, Places};
@@ -24,7 +24,7 @@ impl Kind {
     }
 }
 
-/// What is called.
+/// The arguments of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Call {
     pub(crate) kind: Kind,
@@ -44,7 +44,7 @@ impl Call {
         self.output.iter().product()
     }
 
-    /// Whether two ranks that make these calls at the same position get through.
+    /// Whether two ranks that make these calls at the same position can complete.
     pub(crate) fn fits(&self, other: &Self) -> bool {
         let reduce_like = |k: Kind| if k == Kind::Barrier { Kind::AllReduce } else { k };
         reduce_like(self.kind) == reduce_like(other.kind)
@@ -55,12 +55,12 @@ impl Call {
     }
 }
 
-/// How a rank stands outside any call, for good.
+/// How a rank is stopped outside any call, for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stand {
     /// SIGSTOP.
     Stopped,
-    /// Waits for a lock, a pipe, a timer.
+    /// Waits for a lock, a pipe or a timer.
     Asleep,
     /// In the kernel, state D.
     Uninterruptible,
@@ -79,13 +79,13 @@ pub(crate) enum Failure {
     Raised,
 }
 
-/// One thing a rank's program does.
+/// One action of a rank's program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
     /// Begins a step.
     StepStart(u16),
-    /// Enqueues a call. With `wait` (torch's `async_op=False`) the compute stream waits for it, and so does all that
-    /// is enqueued later, in whichever group.
+    /// Enqueues a call. With `wait` (torch's `async_op=False`) the compute stream waits for it, and so does
+    /// everything enqueued later, in any group.
     Call { group: u16, call: u16, place: Place, peer: Option<u16>, wait: bool },
     /// The compute stream waits for everything enqueued so far.
     Join,
@@ -99,11 +99,11 @@ pub(crate) enum Act {
     GpuStuck,
     /// Ends a step; the script prints.
     StepEnd(u16),
-    /// Never goes on.
+    /// Never continues.
     Stand(Stand, Place),
     /// Ends with status 0.
     Exit,
-    /// Ends otherwise.
+    /// Ends with an error.
     Fail(Failure, Place),
 }
 
@@ -116,7 +116,7 @@ pub(crate) enum Layout {
     Fsdp,
     /// Tensor-parallel groups of consecutive ranks, data-parallel groups across them.
     Mesh { tp: u32 },
-    /// The same with pipeline stages; the stage is the slowest index.
+    /// The same with pipeline stages; the stage is the slowest-varying index.
     Pipe { tp: u32, pp: u32 },
 }
 
@@ -127,7 +127,7 @@ pub(crate) struct Node {
     pub(crate) first: u32,
     pub(crate) n_ranks: u32,
     pub(crate) launcher_pid: u32,
-    /// How far this node's clock is ahead.
+    /// How far this node's clock is ahead, ns.
     pub(crate) skew_ns: i64,
 }
 
@@ -167,20 +167,20 @@ pub(crate) struct Job {
     pub(crate) nodes: Vec<Node>,
     pub(crate) ranks: Vec<RankInfo>,
     pub(crate) groups: Vec<Group>,
-    /// Groups of each rank in the order in which its process made them.
+    /// Groups of each rank, in the order in which its process created them.
     pub(crate) groups_of: Vec<Vec<u16>>,
     pub(crate) calls: Vec<Call>,
     pub(crate) places: Places,
     pub(crate) programs: Vec<Vec<Act>>,
     pub(crate) n_steps: u16,
-    /// Entries a recorder keeps.
+    /// Entries that a recorder keeps.
     pub(crate) ring: usize,
     pub(crate) timeout_ms: u32,
     /// Wall clock at the start, ns since 1970.
     pub(crate) start_ns: i64,
-    /// NCCL lines carry stamps.
+    /// Whether NCCL lines have timestamps.
     pub(crate) nccl_stamps: bool,
-    /// Every rank prints, not rank 0 alone.
+    /// Whether every rank prints, not only rank 0.
     pub(crate) all_print: bool,
 }
 
@@ -213,14 +213,14 @@ impl Job {
         let longest =
             job.programs.iter().map(|p| p.iter().filter(|a| matches!(a, Act::Call { .. })).count()).max();
         let in_step = longest.unwrap_or(0) / usize::from(job.n_steps) + 1;
-        // Half of the jobs have rings that roll over, none so small that the step of the fault is lost.
+        // Half of the jobs have rings that roll over, but none is so small that the step of the fault is lost.
         if prng.chance(50) && fault != Fault::Straggler {
             job.ring = (in_step * 2 + 4).max(24);
         }
         job
     }
 
-    /// Adds a call to the table, or finds it.
+    /// Finds a call in the table, or adds it.
     pub(crate) fn call(&mut self, call: Call) -> u16 {
         if let Some(at) = self.calls.iter().position(|c| *c == call) {
             return at as u16;
@@ -244,7 +244,7 @@ impl Job {
         self.add_group(prng, "default_pg", (0..n).collect());
         let (tp, pp) = match self.layout {
             Layout::Ddp => {
-                // A second group of everyone, for metrics.
+                // A second group of all ranks, for metrics.
                 self.add_group(prng, "undefined", (0..n).collect());
                 return;
             }
@@ -296,7 +296,7 @@ fn shape(prng: &mut Prng, fault: Fault, options: &Options) -> (u32, Layout) {
     let sizes: Vec<u32> = [2, 3, 4, 4, 6, 8, 8, 12, 16, 16, 24, 32, 32, 48, 64, 64, 96, 128, 256, 512, 1024]
         .into_iter()
         .filter(|n| (options.min_ranks..=options.max_ranks).contains(n) && *n >= fault.min_ranks())
-        // A habit takes many steps to show: those jobs are smaller.
+        // A straggler takes many steps to show: such jobs are smaller.
         .filter(|n| fault != Fault::Straggler || *n <= 128)
         .collect();
     let n = if sizes.is_empty() { options.max_ranks.max(fault.min_ranks()) } else { prng.pick(&sizes) };
@@ -317,7 +317,7 @@ fn shape(prng: &mut Prng, fault: Fault, options: &Options) -> (u32, Layout) {
 
 fn machines(prng: &mut Prng, n: u32, options: &Options) -> (Vec<Node>, Vec<RankInfo>) {
     let sizes: Vec<u32> = [1, 2, 4, 8].into_iter().filter(|g| n.is_multiple_of(*g) && n / g <= 128).collect();
-    // Large nodes are the usual ones.
+    // Large nodes are more common.
     let per_node = if prng.chance(70) { sizes[sizes.len() - 1] } else { prng.pick(&sizes) };
     let stem = prng.pick(&["node", "gpu-h100-", "worker", "dgx", "hgx-b"]);
     let first_number = prng.below(40) as u32;

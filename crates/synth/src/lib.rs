@@ -1,8 +1,9 @@
-//! Simulated training jobs with one planted fault, written out as evidence in the real formats. Tests only.
+//! Simulated training jobs with one planted fault, written as evidence in the real formats. For tests only.
 //!
-//! A seed gives the whole job: how many ranks on which nodes, which process groups, what each rank calls and where, which
-//! fault strikes whom, and every byte of the evidence. The simulation obeys the blocking rules of NCCL and torch (see
-//! `sim`), so that the ranks stop where those of a real job would. Nothing here knows how a diagnosis is made.
+//! A seed determines the whole job: how many ranks on which nodes, which process groups, what each rank calls and
+//! from where, which fault strikes which rank, and every byte of the evidence. The simulation obeys the blocking
+//! rules of NCCL and torch (see `sim`), so the ranks stop where those of a real job would. Nothing here knows how a
+//! diagnosis is made.
 
 pub mod accuracy;
 mod fault;
@@ -25,19 +26,19 @@ pub use crate::write::expected::{ExpectedDump, ExpectedOp};
 /// What to simulate and what to write.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Which fault; None lets the seed choose.
+    /// Fault to plant; None lets the seed choose.
     pub fault: Option<Fault>,
-    /// Smallest job.
+    /// Smallest number of ranks.
     pub min_ranks: u32,
-    /// Largest job.
+    /// Largest number of ranks.
     pub max_ranks: u32,
-    /// Which kinds of evidence are written.
+    /// Kinds of evidence to write.
     pub emit: Emit,
-    /// How many of 100 Flight Recorder dumps are left out (each rank's by a throw of its own).
+    /// Percentage of Flight Recorder dumps left out (drawn for each rank separately).
     pub drop_dumps_pct: u32,
-    /// The nodes' clocks differ by up to this many milliseconds.
+    /// Largest difference between the nodes' clocks, milliseconds.
     pub clock_skew_ms: u32,
-    /// Files carry names that say nothing.
+    /// Whether files get meaningless names.
     pub shuffle_names: bool,
 }
 
@@ -79,7 +80,7 @@ pub struct Emit {
 }
 
 impl Emit {
-    /// Everything.
+    /// All kinds.
     pub const ALL: Self = Self {
         flight: true,
         rings: true,
@@ -91,7 +92,7 @@ impl Emit {
         processes: true,
         gpus: true,
     };
-    /// Nothing, to switch single kinds on.
+    /// No kind, to switch single kinds on.
     pub const NONE: Self = Self {
         flight: false,
         rings: false,
@@ -118,7 +119,7 @@ pub fn job(seed: u64, options: &Options) -> (Truth, Evidence) {
     (truth, evidence)
 }
 
-/// Like [`job`], and says what a reader must find in each Flight Recorder dump that was written.
+/// Like [`job`], and also returns what a reader must find in each Flight Recorder dump that was written.
 pub fn job_with_dumps(seed: u64, options: &Options) -> (Truth, Evidence, Vec<ExpectedDump>) {
     let mut prng = prng::Prng::new(seed);
     let fault = options.fault.unwrap_or_else(|| prng.pick(Fault::ALL));

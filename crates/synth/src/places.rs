@@ -1,4 +1,4 @@
-//! Places in the code: the stacks that a call is made from.
+//! Places in the code: the stacks from which calls are made.
 
 use crate::prng::Prng;
 
@@ -18,7 +18,7 @@ pub(crate) struct Place(pub(crate) u16);
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
     stacks: Vec<Vec<PlainFrame>>,
-    /// Where the packages are.
+    /// Directory of the installed packages.
     pub(crate) packages: String,
     /// The user's script.
     pub(crate) script: String,
@@ -26,7 +26,7 @@ pub(crate) struct Places {
     pub(crate) names: Names,
 }
 
-/// How the user called things.
+/// Names in the user's script.
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
     pub(crate) main: &'static str,
@@ -70,7 +70,7 @@ impl Places {
         &self.stacks[usize::from(place.0)]
     }
 
-    /// Adds a stack, or finds it.
+    /// Finds a stack, or adds it.
     pub(crate) fn add(&mut self, stack: Vec<PlainFrame>) -> Place {
         if let Some(at) = self.stacks.iter().position(|s| *s == stack) {
             return Place(at as u16);
@@ -89,7 +89,7 @@ impl Places {
         PlainFrame { function: function.to_owned(), file: self.script.clone(), line }
     }
 
-    /// The outer frames that every stack of the main thread ends in. `line` is that of the call inside `train`.
+    /// The outer frames of every stack of the main thread. `line` is the line of the call inside `train`.
     pub(crate) fn outer(&self, line: u32) -> Vec<PlainFrame> {
         vec![self.user(self.names.train, line), self.user(self.names.main, 402), self.user("<module>", 411)]
     }
@@ -108,7 +108,7 @@ impl Places {
         self.stack(place).iter().find(|f| f.file == self.script).map(|f| f.function.as_str())
     }
 
-    /// Frames of torch that a collective is entered through.
+    /// Frames of torch through which a collective is entered.
     pub(crate) fn entry(&self, function: &str) -> Vec<PlainFrame> {
         let line = match function {
             "all_gather_into_tensor" => 4186,

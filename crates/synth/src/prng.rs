@@ -1,4 +1,4 @@
-//! SplitMix64: a few lines, the same numbers on every platform.
+//! SplitMix64: short, and the same numbers on every platform.
 
 /// A seeded stream of numbers.
 #[derive(Clone, Debug)]
@@ -11,7 +11,7 @@ impl Prng {
         prng
     }
 
-    /// A stream of its own for one subject (a rank, a file), so that a change in one writer does not shift the others.
+    /// A separate stream for one subject (a rank, a file), so that a change in one writer does not shift the others.
     pub(crate) fn fork(&self, subject: u64) -> Self {
         Self::new(self.0 ^ subject.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
@@ -34,7 +34,7 @@ impl Prng {
         lo + self.below(hi - lo + 1)
     }
 
-    /// True in `pct` of 100 cases.
+    /// True with a probability of `pct` percent.
     pub(crate) fn chance(&mut self, pct: u64) -> bool {
         self.below(100) < pct
     }

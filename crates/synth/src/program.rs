@@ -1,12 +1,12 @@
-//! What each rank calls, step by step: the calls, sizes and stacks of data-parallel, sharded, tensor- and
-//! pipeline-parallel training loops.
+//! The calls of each rank, step by step: calls, sizes and stacks of data-parallel, sharded, tensor-parallel
+//! and pipeline-parallel training loops.
 
 use crate::fault::Fault;
 use crate::job::{Act, Call, Job, Kind, Layout};
 use crate::places::{Place, Places, PlainFrame};
 use crate::prng::Prng;
 
-/// Which group an act of a template is about.
+/// The group that an act of a template refers to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sel {
     World,
@@ -30,7 +30,7 @@ pub(crate) fn build(job: &mut Job, places: &mut Places, prng: &mut Prng, fault: 
         Layout::Fsdp => vec![fsdp(job, places, prng)],
         Layout::Mesh { .. } => vec![mesh(job, places, prng, 0, 1, fault)],
         Layout::Pipe { pp, .. } => {
-            // Every stage has the same sizes: each template starts from the same numbers.
+            // All stages have the same sizes: each template starts from the same numbers.
             let sizes = prng.fork(11);
             let stages =
                 (0..pp).map(|stage| mesh(job, places, &mut sizes.clone(), stage, pp, fault)).collect();
@@ -103,7 +103,7 @@ fn ddp(job: &mut Job, places: &mut Places, prng: &mut Prng, fault: Fault) -> Vec
     }
     let base = prng.range(1, 8) * 131_072;
     for b in 0..n_buckets {
-        // Sizes repeat, as weights and biases do, but neighbours differ.
+        // Sizes repeat, as those of weights and biases do, but neighbours differ.
         let n = if b % 2 == 0 { base + (b % 3) * 4_096 } else { 1_024 << (b % 3) };
         let shape = if b % 2 == 0 { vec![n / 1_024, 1_024] } else { vec![n] };
         let call = same(job, Kind::AllReduce, &shape, "Float");
@@ -126,7 +126,7 @@ fn ddp(job: &mut Job, places: &mut Places, prng: &mut Prng, fault: Fault) -> Vec
     steps
 }
 
-/// Where the host waits at the end of a step.
+/// The place where the host waits at the end of a step.
 pub(crate) fn sync_place(places: &mut Places) -> Place {
     let inner = vec![places.package("synchronize", "torch/cuda/__init__.py", 1162)];
     let mut stack = inner;
@@ -146,7 +146,7 @@ fn fsdp(job: &mut Job, places: &mut Places, prng: &mut Prng) -> Vec<Step> {
     forward.push(places.package("pre_forward", PARAMS, 449));
     forward.push(places.package("_call_impl", "torch/nn/modules/module.py", 1885));
     let forward = places.in_user(forward, places.names.forward, 204);
-    // Backward hooks run in the autograd thread: no frame of the script.
+    // Backward hooks run in the autograd thread: their stacks have no frame of the script.
     let mut backward = gather;
     backward.push(places.package("pre_backward", PARAMS, 500));
     backward.push(places.package("_pre_backward", "torch/distributed/fsdp/_fully_shard/_fsdp_state.py", 311));

@@ -1,4 +1,4 @@
-//! The cases under `cases/ring-*`: rings by script, stacks and process lists beside them, each with its truth.
+//! The cases under `cases/ring-*`: scripted rings with stacks and process lists, each with its truth.
 
 use std::fmt::Write as _;
 
@@ -11,15 +11,15 @@ use crate::rings::{RingEnd, RingJob};
 pub struct RingCase {
     /// Folder below `cases`.
     pub name: &'static str,
-    /// What is right to say.
+    /// The right cause.
     pub cause: &'static str,
-    /// Category of it.
+    /// Its category.
     pub category: &'static str,
-    /// What is as right.
+    /// Other acceptable causes.
     pub also_right: &'static [&'static str],
-    /// Who did it.
+    /// Ranks at fault.
     pub culprits: &'static [u32],
-    /// In which function of the program.
+    /// Function of the program where it happened.
     pub place: &'static str,
     /// What it shows, for people.
     pub story: &'static str,
@@ -28,7 +28,7 @@ pub struct RingCase {
 }
 
 impl RingCase {
-    /// `case.toml`.
+    /// The content of `case.toml`.
     pub fn truth(&self) -> String {
         let mut text = format!("origin = \"made by crates/synth (ring_cases): {}\"\n", self.story);
         let also: Vec<String> = self.also_right.iter().map(|c| format!("\"{c}\"")).collect();
@@ -116,7 +116,7 @@ fn processes(states: &str) -> (String, Vec<u8>) {
     ("ps.txt".to_owned(), text.into_bytes())
 }
 
-/// Thirty steps of two all-reduces each, then what follows.
+/// Thirty steps of two all-reduces each, then `rest`.
 fn after_steps(rest: &str) -> String {
     format!("{} {rest}", "AllReduce:1048576 AllReduce:4096 ".repeat(30))
 }
@@ -126,7 +126,7 @@ fn job(rests: &[&str]) -> RingJob {
     RingJob::new(&scripts.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// A call of each rank's own between steps that all make, at the end of which the job is at work.
+/// Each rank makes its own call between steps that all make; at the end the job is running.
 fn after_calls(calls: [&str; 4]) -> RingJob {
     let rests = calls.map(|call| format!("{call} {}", "AllReduce:1048576 AllReduce:4096 ".repeat(6)));
     let mut job = job(&rests.each_ref().map(String::as_str));
@@ -162,15 +162,15 @@ impl RingCase {
     }
 }
 
-/// What every rank is in when it stands still.
+/// The call that every rank is in when the job hangs.
 const OPEN: &str = "AllReduce:1048576?";
 
-/// A job whose rank 2 does not come to what the others are in.
+/// A job whose rank 2 does not enter the call of the others.
 fn not_entered() -> RingJob {
     job(&[OPEN, OPEN, "", OPEN])
 }
 
-/// All of them.
+/// All cases.
 pub fn ring_cases() -> Vec<RingCase> {
     let mut all = stuck();
     all.extend(different_calls());
@@ -179,7 +179,7 @@ pub fn ring_cases() -> Vec<RingCase> {
     all
 }
 
-/// A rank that does not come, or is gone.
+/// A rank that does not enter, or is gone.
 fn stuck() -> Vec<RingCase> {
     let nodes = |mut job: RingJob| {
         job.hosts = (1..=4).map(|n| format!("node{n}")).collect();
@@ -355,7 +355,7 @@ fn waits() -> Vec<RingCase> {
     ]
 }
 
-/// Jobs that are well and look as if they were not.
+/// Healthy jobs that look unhealthy.
 fn healthy() -> Vec<RingCase> {
     let mut at_work = job(&[OPEN, "AllReduce:1048576 AllReduce:4096!", "", OPEN]);
     at_work.read_after_ms = 130;

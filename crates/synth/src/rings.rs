@@ -1,8 +1,9 @@
-//! Rings by script, for cases whose states are chosen one by one: what a rank called, one word per call.
+//! Scripted rings, for cases whose states are chosen individually: the calls of a rank, one word per call.
 //!
-//! `AllReduce:4096*40` are forty all-reduces of 4,096 floats that ended, `AllReduce:8:ncclFloat16` one of halves; `?` after a word: in flight, its kernel runs;
-//! `!`: in flight, its kernel has not started; `~`: NCCL has not given it to the GPU yet. `dp/` before a word names the
-//! communicator (the first is the usual one), `Send>2:8` and `Recv<1:8` are messages to and from ranks of it.
+//! `AllReduce:4096*40` means forty all-reduces of 4,096 floats that ended, `AllReduce:8:ncclFloat16` one of 8 halves. A
+//! word with `?` is in flight and its kernel runs; with `!` its kernel has not started; with `~` NCCL has not passed it
+//! to the GPU yet. `dp/` before a word names the communicator (the default is the first one), `Send>2:8` and `Recv<1:8`
+//! are messages to and from ranks of it.
 
 use ringleader_ring::{Call, Comm, Done, Op, Phase, Process, State, Taken, Wait};
 
@@ -11,7 +12,7 @@ const UP_AT_NS: u64 = 1_795_000_000_000_000_000;
 /// Monotonic clock at the job's first call, ns.
 const UP_NS: u64 = 5_000_000_000_000;
 
-/// A job whose rings are written.
+/// A job from which rings are written.
 #[derive(Clone, Debug)]
 pub struct RingJob {
     /// Host of each rank.
@@ -24,24 +25,24 @@ pub struct RingJob {
     pub scripts: Vec<String>,
     /// Milliseconds from the job's last call to the reading.
     pub read_after_ms: u64,
-    /// How each process was when it was read.
+    /// State of each process when its ring was read.
     pub ends: Vec<RingEnd>,
-    /// What proxies of a rank's last call wait for: rank, peer, channel, phase.
+    /// What the proxies of a rank's last call wait for: rank, peer, channel, phase.
     pub waits: Vec<(u32, u32, u8, Phase)>,
-    /// By how many microseconds a rank comes late to each call, its GPU being at work before; others wait for it.
+    /// Microseconds by which a rank enters each call late because its GPU is busy; others wait for it.
     pub late_us: Vec<u64>,
-    /// Calls after which the job pauses, and for how long, ms.
+    /// Calls after which the job pauses, and the length of the pause, ms.
     pub pauses: Vec<(usize, u64)>,
 }
 
-/// How a ring came to be read.
+/// State of a process when its ring was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingEnd {
-    /// An image of a process that lived.
+    /// An image of a live process.
     Lives,
-    /// The file that a process left which did not end in order.
+    /// The file left by a process that did not end in order.
     Gone,
-    /// The file of a process that closed its communicators.
+    /// The file left by a process that had closed its communicators.
     Ended,
 }
 
@@ -65,7 +66,8 @@ enum Stage {
 }
 
 impl RingJob {
-    /// A job of so many ranks on one node, one communicator, ten calls a second, read a minute after its last call.
+    /// A job with one rank per script on one node, one communicator, ten calls per second, read a minute after its last
+    /// call.
     pub fn new(scripts: &[&str]) -> Self {
         let n = scripts.len() as u32;
         Self {
@@ -221,7 +223,7 @@ impl RingJob {
             channels: 2,
             is_captured: false,
         };
-        // Called ahead of time, as programs do whose GPU is busy.
+        // Called ahead of time, as programs do while their GPU is busy.
         let started = due + 4_000_000 + late(rank);
         let ended = due + 4_600_000 + worst;
         if word.stage == Stage::Ended {

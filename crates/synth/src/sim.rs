@@ -4,10 +4,11 @@
 //! * Work of one rank on one group runs in order; a call with `wait` also holds back what the rank enqueues later in
 //!   any group, because torch makes the compute stream wait for it.
 //! * A collective begins when every member has reached its k-th collective of the group, and ends for all of them. If
-//!   the members' k-th calls do not fit (kind, size, type, root) it never ends: on real GPUs it may also corrupt.
-//! * A send meets the receive of equal number between the same two ranks of the group; neither ends without the other.
+//!   the members' k-th calls do not fit (kind, size, type, root) it never ends; on real GPUs it may also corrupt data.
+//! * A send meets the receive with the same number between the same two ranks of the group; neither ends without the
+//!   other.
 //!
-//! Nothing depends on the order in which ranks are looked at: times are maxima of what came before.
+//! The result does not depend on the order in which ranks are simulated: times are maxima of earlier times.
 
 use std::collections::BTreeMap;
 
@@ -29,24 +30,24 @@ pub(crate) struct Made {
     pub(crate) started_ns: Option<i64>,
     /// GPU time of the end.
     pub(crate) done_ns: Option<i64>,
-    /// Collectives of this rank on the group so far, this one included if it is one.
+    /// This rank's collectives on the group so far, including this call if it is one.
     pub(crate) coll_seq: u32,
     pub(crate) p2p_seq: u32,
     pub(crate) step: u16,
 }
 
-/// Where a rank's host is in the end.
+/// Where a rank's host is at the end of the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Came to the end of its program.
+    /// It reached the end of its program.
     Finished,
-    /// Waits for its GPU.
+    /// It waits for its GPU.
     Waiting(Place),
-    /// Stands outside.
+    /// It is stopped outside any call.
     Standing(Stand, Place),
-    /// Ended early with status 0.
+    /// It ended early with status 0.
     Exited,
-    /// Failed.
+    /// It failed.
     Failed(Failure, Place),
 }
 
@@ -54,9 +55,9 @@ pub(crate) enum End {
 pub(crate) struct RankRun {
     pub(crate) made: Vec<Made>,
     pub(crate) end: End,
-    /// Host time of the end.
+    /// Host time when it ended or stopped, ns.
     pub(crate) end_ns: i64,
-    /// Steps finished, with the host time of each.
+    /// Host time at which each step ended, ns.
     pub(crate) steps: Vec<i64>,
 }
 
@@ -71,7 +72,7 @@ impl Run {
         self.ranks.iter().any(|r| r.made.iter().any(|m| m.done_ns.is_none()))
     }
 
-    /// The last moment at which anything happened.
+    /// Time of the last event.
     pub(crate) fn last_ns(&self) -> i64 {
         let of = |r: &RankRun| {
             r.made.iter().map(|m| m.done_ns.unwrap_or(m.at_ns)).max().unwrap_or(0).max(r.end_ns)
@@ -132,7 +133,7 @@ struct Sim<'a> {
     todo: Vec<usize>,
 }
 
-/// A small number that differs from call to call, the same in every run.
+/// A small number that differs between calls but is the same in every run.
 fn jitter(a: u64, b: u64, below: i64) -> i64 {
     let mut z = a.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ b.wrapping_mul(0xd134_2543_de82_ef95);
     z = (z ^ (z >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -309,7 +310,7 @@ impl Sim<'_> {
         met.members.push((rank, item));
     }
 
-    /// Ends what can end on `rank`.
+    /// Ends every call on `rank` that can end.
     fn settle(&mut self, rank: usize) {
         loop {
             let mut progress = false;

@@ -1,4 +1,4 @@
-//! What is right to say about a job, given what of it can be seen.
+//! The truth about a job, given which part of it the evidence shows.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,28 +11,28 @@ use crate::places::Place;
 use crate::sim::{End, Run};
 use crate::{Emit, ExpectedDump, Options};
 
-/// What is really the matter.
+/// The truth about one job.
 #[derive(Clone, Debug)]
 pub struct Truth {
     /// The planted fault.
     pub fault: Fault,
     /// Ranks of the job.
     pub n_ranks: u32,
-    /// What went wrong.
+    /// The right cause.
     pub cause: Cause,
     /// Causes that this evidence supports just as well.
     pub also_right: Vec<Cause>,
-    /// The ranks that did it.
+    /// Ranks at fault.
     pub culprits: Vec<u32>,
-    /// Other sets of ranks that would be an honest answer.
+    /// Other acceptable sets of ranks.
     pub culprits_also: Vec<Vec<u32>>,
-    /// If not empty: any set within these ranks that holds all `culprits` is right too (a cycle has no beginning).
+    /// If not empty: any set within these ranks that contains all `culprits` is right too (a cycle has no beginning).
     pub culprits_within: Vec<u32>,
-    /// If not empty: any of these ranks is right too (all of them vanished alike).
+    /// If not empty: any of these ranks is right too (all of them disappeared in the same way).
     pub culprits_any: Vec<u32>,
-    /// Functions of the program in which the culprit stands or went wrong; empty where the evidence does not tell.
+    /// Functions of the program where the culprit is or went wrong; empty if the evidence does not show them.
     pub functions: Vec<String>,
-    /// One line on what was planted, for people.
+    /// One line about the planted fault, for people.
     pub story: String,
 }
 
@@ -67,15 +67,15 @@ impl fmt::Display for Truth {
     }
 }
 
-/// What the evidence can show at all.
+/// What the evidence can show.
 struct Sight {
-    /// All calls of a rank in order.
+    /// All calls of a rank, in order.
     calls: bool,
     /// Where in the code they were made.
     places: bool,
     /// States of processes.
     processes: bool,
-    /// Where hosts stand.
+    /// Stacks of the hosts.
     stacks: bool,
     /// Exit codes, tracebacks, crash reports.
     ends: bool,
@@ -93,7 +93,7 @@ impl Sight {
     }
 }
 
-/// Where one call per rank is all that can be seen, the ways in which calls can differ look alike.
+/// If only one call per rank is visible, these differences between calls look alike.
 const DIFFERENCES: [Cause; 6] = [
     Cause::OpMismatch,
     Cause::ShapeMismatch,
@@ -103,7 +103,7 @@ const DIFFERENCES: [Cause; 6] = [
     Cause::CollectiveOrderMismatch,
 ];
 
-/// A rank that falls silent for a reason that cannot be seen.
+/// Causes of a rank that falls silent for an invisible reason.
 const SILENT: [Cause; 3] = [Cause::StuckOutsideCollective, Cause::PeerProcessDied, Cause::Undecided];
 
 pub(crate) fn truth(job: &Job, plant: &Plant, run: &Run, options: &Options) -> Truth {
@@ -125,7 +125,7 @@ pub(crate) fn truth(job: &Job, plant: &Plant, run: &Run, options: &Options) -> T
     truth.cause = cause_of(plant.fault);
     match plant.fault {
         Fault::None => {}
-        // Whether it was well until the scheduler stopped it cannot be proved.
+        // It cannot be proved that the job was healthy until the scheduler stopped it.
         Fault::NoneStopped => truth.also(&[Cause::Undecided]),
         Fault::SkippedCollective
         | Fault::ExtraCollective
@@ -145,7 +145,7 @@ pub(crate) fn truth(job: &Job, plant: &Plant, run: &Run, options: &Options) -> T
             }
         }
         Fault::MissingSend | Fault::MissingRecv => {
-            // The pair: whose list lacks the call can be told only by comparing with other pairs or steps.
+            // Both ranks: only a comparison with other pairs or steps shows whose list lacks the call.
             if let Some(peer) = peer_of_transfer(job, plant) {
                 let mut both = vec![plant.rank, peer];
                 both.sort_unstable();
@@ -170,7 +170,7 @@ pub(crate) fn truth(job: &Job, plant: &Plant, run: &Run, options: &Options) -> T
         }
         Fault::StuckOutside | Fault::Uninterruptible | Fault::SlowRankStall => {
             if plant.fault == Fault::SlowRankStall {
-                // One sample does not tell busy from stuck.
+                // One sample cannot distinguish busy from stuck.
                 truth.also(&[Cause::StuckOutsideCollective]);
             }
             if !sight.processes && !sight.stacks {
@@ -180,7 +180,8 @@ pub(crate) fn truth(job: &Job, plant: &Plant, run: &Run, options: &Options) -> T
         }
         Fault::MissingRank => {
             if plant.rank == 0 {
-                // Rank 0 hosts the store: nothing answers there, which a filter or a wrong address would explain too.
+                // Rank 0 hosts the store: nothing answers there, which a firewall or a wrong address would also
+                // explain.
                 truth.also(&[Cause::FirewallOrPort, Cause::Undecided]);
             }
             if !sight.ends {
@@ -192,7 +193,7 @@ pub(crate) fn truth(job: &Job, plant: &Plant, run: &Run, options: &Options) -> T
                 truth.also(&[Cause::Undecided]);
             }
             if !emit.flight && !emit.rings && !sight.ends {
-                // Logs of calls that all agree, and then end.
+                // Logs of calls that all agree until they end.
                 truth.also(&[Cause::None]);
             }
         }
@@ -201,7 +202,7 @@ pub(crate) fn truth(job: &Job, plant: &Plant, run: &Run, options: &Options) -> T
                 truth.also(&[Cause::None, Cause::Undecided]);
             }
             if options.shuffle_names && matches!(job.layout, Layout::Ddp | Layout::Fsdp) {
-                // A healthy dump of a rank that is in the same groups as all others does not say whose it is.
+                // A healthy dump of a rank whose groups are those of all others does not show its rank.
                 truth.culprits_also.push(Vec::new());
             }
         }
@@ -218,14 +219,14 @@ fn died(truth: &mut Truth, job: &Job, plant: &Plant, emit: Emit, sight: &Sight) 
     if !sight.ends {
         truth.also(&SILENT);
         if !emit.nccl {
-            // The launcher ended the whole node: no rank of it left a dump.
+            // The launcher ended the whole node: none of its ranks left a dump.
             let node = job.node_of(plant.rank);
             truth.culprits_any = (node.first..node.first + node.n_ranks).collect();
         }
     }
 }
 
-/// Functions of the user's own code that may be named: of the planted calls, and where the culprit stands.
+/// Functions of the user's code that may be named: those of the planted calls, and where the culprit is.
 fn functions(truth: &mut Truth, job: &Job, plant: &Plant, run: &Run) {
     let stands = match run.ranks[plant.rank as usize].end {
         End::Waiting(place) | End::Standing(_, place) | End::Failed(_, place) => Some(place),
@@ -245,10 +246,10 @@ fn functions(truth: &mut Truth, job: &Job, plant: &Plant, run: &Run) {
     }
 }
 
-/// Takes in which dumps were really written.
+/// Adjusts the truth to the dumps that were really written.
 pub(crate) fn allow_for_missing_dumps(truth: &mut Truth, dumps: &[ExpectedDump]) {
     if truth.fault == Fault::Straggler && !truth.culprits.iter().all(|r| dumps.iter().any(|d| d.rank == *r)) {
-        // Everybody else waits; for whom, their clocks alone do not tell.
+        // All others wait, but their clocks alone do not show for which rank.
         truth.also(&[Cause::None, Cause::Undecided]);
     }
 }
@@ -284,7 +285,7 @@ fn logic(truth: &mut Truth, plant: &Plant, run: &Run, emit: Emit, sight: &Sight)
         Fault::SkippedCollective => {
             if !shift_shows(plant, run) {
                 // Without a later call of its own in the group, the rank that waits elsewhere might as well have
-                // turned round two calls of two groups.
+                // swapped two calls of two groups.
                 truth.also(&[Cause::DeadlockCycle, Cause::OpMismatch, Cause::ExtraCollective]);
             }
             if !sight.calls {
@@ -299,11 +300,11 @@ fn logic(truth: &mut Truth, plant: &Plant, run: &Run, emit: Emit, sight: &Sight)
         }
         Fault::OpMismatch | Fault::RootMismatch => {
             if !calls_after(plant, run) {
-                // Nothing follows that would show whether the calls fall into step again.
+                // Nothing follows that would show whether the calls line up again.
                 truth.also(&[Cause::ExtraCollective, Cause::SkippedCollective]);
             }
             if plant.fault == Fault::RootMismatch && !(emit.rings || emit.nccl && emit.calls) {
-                // Dumps and watchdog lines do not hold the root.
+                // Dumps and watchdog lines do not contain the root.
                 truth.also(&[Cause::Undecided, Cause::GpuKernelStuck]);
             }
         }
@@ -312,7 +313,7 @@ fn logic(truth: &mut Truth, plant: &Plant, run: &Run, emit: Emit, sight: &Sight)
         }
         Fault::DtypeMismatch if !sight.calls => truth.also(&[Cause::Undecided, Cause::GpuKernelStuck]),
         Fault::UnevenInputs => {
-            // It did leave out a whole step.
+            // It did skip a whole step.
             truth.also(&[Cause::SkippedCollective]);
             if !sight.places {
                 truth.also(&[Cause::ExtraCollective, Cause::OpMismatch]);
@@ -325,13 +326,13 @@ fn logic(truth: &mut Truth, plant: &Plant, run: &Run, emit: Emit, sight: &Sight)
     }
 }
 
-/// Whether the rank called something on the same group after the changed position.
+/// Whether the rank made another call on the group after the changed position.
 fn calls_after(plant: &Plant, run: &Run) -> bool {
     let Some((group, seq)) = plant.at else { return false };
     run.ranks[plant.rank as usize].made.iter().any(|m| m.group == group && m.coll_seq > seq)
 }
 
-/// Whether the rank's calls from the changed position on can be seen to be its peers' calls, shifted.
+/// Whether the rank's calls from the changed position on are visibly its peers' calls, shifted.
 fn shift_shows(plant: &Plant, run: &Run) -> bool {
     let Some((group, seq)) = plant.at else { return false };
     let of = |rank: usize| -> BTreeMap<u32, (u16, Place)> {
@@ -343,7 +344,7 @@ fn shift_shows(plant: &Plant, run: &Run) -> bool {
     let Some(longest) = others.max_by_key(BTreeMap::len) else { return false };
     let later = match plant.fault {
         Fault::SkippedCollective => 1,
-        // The call of its own, then one that the peers have made at the position before.
+        // Its own call, then one that the peers made at the previous position.
         _ => 0,
     };
     if plant.fault == Fault::SkippedCollective {
@@ -355,7 +356,7 @@ fn shift_shows(plant: &Plant, run: &Run) -> bool {
     }
 }
 
-/// The other end of the transfer that was left out.
+/// The other end of the skipped transfer.
 fn peer_of_transfer(job: &Job, plant: &Plant) -> Option<u32> {
     let before = &job.programs[plant.rank as usize];
     let after = plant.changed.get(&(plant.rank as usize))?;

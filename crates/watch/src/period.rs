@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use ringleader_model::median;
+
 /// Share of the calls that have to repeat those one step before, and of the steps that have to consist of the same calls.
 /// Less, for a checkpoint or an evaluation every few steps brings calls of its own; more, for half of a step may repeat
 /// itself too: layer after layer.
@@ -69,14 +71,9 @@ fn sums_alike(own: &[u64], p: usize) -> bool {
 
 /// Time of one step, from the ends of the calls (any unit, oldest first) and the length of the pattern.
 pub(crate) fn step(ends: &[i64], period: usize) -> Option<i64> {
-    let mut spans: Vec<i64> = ends
-        .iter()
-        .zip(ends.iter().skip(period))
-        .map(|(a, b)| b.saturating_sub(*a))
-        .filter(|ns| *ns >= 0)
-        .collect();
-    spans.sort_unstable();
-    spans.get(spans.len() / 2).copied()
+    let spans =
+        ends.iter().zip(ends.iter().skip(period)).map(|(a, b)| b.saturating_sub(*a)).filter(|ns| *ns >= 0);
+    median::upper(spans)
 }
 
 #[cfg(test)]

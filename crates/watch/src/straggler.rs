@@ -6,6 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ringleader_model::median;
+
 use crate::bandwidth;
 use crate::digest::{DoneDigest, StepDigest, is_symmetric};
 use crate::event::{Confidence, Lag, Straggler};
@@ -231,8 +233,8 @@ impl Lateness {
         let words = || pending.words.iter().enumerate().filter_map(|(r, w)| Some((r, (*w)?)));
         let longest = words().map(|(_, w)| w.ran).fold(0.0, f32::max);
         let sum: f32 = words().map(|(_, w)| longest - w.ran).sum();
-        let (gap, queued) = (median(words().map(|(_, w)| w.gap)), median(words().map(|(_, w)| w.queued)));
-        let period = median(words().map(|(_, w)| w.period).filter(|p| *p > 0.0));
+        let (gap, queued) = (usual(words().map(|(_, w)| w.gap)), usual(words().map(|(_, w)| w.queued)));
+        let period = usual(words().map(|(_, w)| w.period).filter(|p| *p > 0.0));
         if period > 0.0 {
             let is_first = self.period_ms == 0.0;
             self.period_ms += (period - self.period_ms) / if is_first { 1.0 } else { 16.0 };
@@ -396,7 +398,7 @@ impl Lateness {
         let persistent = told
             .clone()
             .filter(|(rank, s)| share(s) >= PERSISTENT && is_late(s) || self.is_clear(*rank, s, least));
-        let usual = median(told.clone().map(|(_, s)| share(s)));
+        let usual = usual(told.clone().map(|(_, s)| share(s)));
         let occasional = told.filter(|(_, s)| {
             share(s) >= OCCASIONAL.max(3.0 * usual) && s.late_ms / s.late >= OCCASIONAL_LATE * self.period_ms
         });
@@ -501,14 +503,9 @@ fn ms(ns: u64) -> f32 {
     (ns as f64 / 1e6) as f32
 }
 
-/// The lower median.
-fn median(values: impl Iterator<Item = f32>) -> f32 {
-    let mut values: Vec<f32> = values.collect();
-    if values.is_empty() {
-        return 0.0;
-    }
-    let middle = (values.len() - 1) / 2;
-    *values.select_nth_unstable_by(middle, f32::total_cmp).1
+/// What is usual; 0 without any value.
+fn usual(values: impl Iterator<Item = f32>) -> f32 {
+    median::lower(values).unwrap_or(0.0)
 }
 
 #[cfg(test)]

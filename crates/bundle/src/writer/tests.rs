@@ -107,7 +107,7 @@ fn of_a_text_no_more_than_its_share_is_taken_and_a_dump_has_none() {
     assert!(why.contains("all items (--max-mib)"), "{why}");
 }
 
-/// A text that is cut to so many bytes: what of the room for the marker is not used is left free.
+/// Length of a 700 KiB text that is cut to `room` bytes; unused room for the marker stays free.
 fn members_bytes(room: u64) -> u64 {
     let left_out = (700 << 10) - (room - 256);
     room - 256 + format!("\n[ringleader: {left_out} bytes left out here]\n").len() as u64
@@ -157,7 +157,7 @@ fn a_file_that_shrinks_or_fails_is_partial_and_hurts_no_other() {
     assert_eq!(manifest.items[3].outcome, Outcome::Done);
 }
 
-/// A log on a file system that stops to answer while its beginning is read: the bundle goes on.
+/// A log on a file system that stops answering while its beginning is read: the bundle continues.
 #[test]
 fn a_huge_log_that_fails_in_its_head_is_partial_too() {
     struct Fails;
@@ -176,7 +176,7 @@ fn a_huge_log_that_fails_in_its_head_is_partial_too() {
     assert_eq!(members[1].1, b"whole\n");
 }
 
-/// What is left out of a log of gigabytes need not be read.
+/// The skipped part of a log of gigabytes need not be read.
 #[test]
 fn what_is_left_out_is_passed_over() {
     struct Log {

@@ -1,18 +1,19 @@
 //! # What it checks
 //!
-//! What stands between GPUs, and between GPUs and network cards, on the PCIe bus: access control (ACS) of the switches
-//! between them, and translation of addresses (IOMMU).
+//! The PCIe path between GPUs, and between GPUs and network cards: access control (ACS) of the switches on it, and
+//! address translation (IOMMU).
 //!
 //! # What fails
 //!
-//! Nothing: it warns. A switch whose ports send traffic between two cards below it up to the processor (`ReqRedir`,
-//! `CmpltRedir`) halves their bandwidth, or hangs them. An IOMMU that translates does the same where GPUs talk over PCIe
-//! to each other or to RDMA cards. In a virtual machine the host decides, and this machine's registers say nothing.
+//! Nothing: it only warns. A switch whose ports redirect traffic between two cards below it to the processor
+//! (`ReqRedir`, `CmpltRedir`) halves their bandwidth, or hangs them. A translating IOMMU does the same if GPUs
+//! communicate over PCIe with each other or with RDMA cards. In a virtual machine the host decides, and this machine's
+//! registers show nothing.
 //!
 //! # What to do
 //!
-//! Switch ACS off in the firmware, or on the ports at each boot; boot with `iommu=pt`, which keeps the IOMMU for virtual
-//! machines and leaves the host's own addresses alone.
+//! Switch ACS off in the firmware, or on the ports at each boot; boot with `iommu=pt`, which keeps the IOMMU for
+//! virtual machines and does not translate the host's own addresses.
 //!
 //! # References
 //!
@@ -39,9 +40,9 @@ pub(super) static CHECK: Check = Check {
     run,
 };
 
-/// Control bits that send traffic between two ports of a switch up to the root.
+/// Control bits that redirect traffic between two ports of a switch to the root.
 const REDIRECTS: [&str; 2] = ["ReqRedir", "CmpltRedir"];
-/// Mellanox, whose cards have RDMA; InfiniBand has a class of its own.
+/// Mellanox, whose cards support RDMA; InfiniBand cards have a class of their own.
 const MELLANOX: u32 = 0x15b3;
 
 fn run(view: &View<'_>) -> Answer {
@@ -61,7 +62,7 @@ fn run(view: &View<'_>) -> Answer {
     };
     let nics: Vec<&PciDevice> = pci.devices.iter().filter(is_rdma).collect();
     let mut items = redirecting(pci, &gpus, &nics);
-    // GPUs that are joined by NVLink send nothing to each other over the bus.
+    // GPUs joined by NVLink do not use the bus for each other.
     let joined = view.node.gpus.get().is_some_and(|seen| {
         !seen.gpus.is_empty()
             && seen.gpus.iter().all(|gpu| gpu.links.iter().any(|link| link.active == Some(true)))
@@ -108,17 +109,17 @@ fn run(view: &View<'_>) -> Answer {
         .value("iommu", options(&pci.kernel_options), ValueKind::Same)
 }
 
-/// Words of the kernel's command line that are about the IOMMU.
+/// Options of the kernel's command line that concern the IOMMU.
 fn options(line: &str) -> String {
     let words: Vec<&str> = line.split_whitespace().filter(|word| word.contains("iommu")).collect();
     if words.is_empty() { "no iommu option".to_owned() } else { words.join(" ") }
 }
 
-/// Bridges from a device up to the root, the nearest first.
+/// Bridges from a device up to the root, nearest first.
 fn above<'a>(device: &PciDevice, pci: &'a Pci) -> Vec<&'a PciDevice> {
     let mut path: Vec<&PciDevice> = Vec::new();
     let mut parent = device.parent.as_ref();
-    // No bus is as deep as this; a circle would be.
+    // No bus is as deep as this, but a circle would be.
     while let Some(bridge) =
         pci.devices.iter().find(|other| Some(&other.address) == parent).filter(|_| path.len() < 32)
     {
@@ -128,8 +129,8 @@ fn above<'a>(device: &PciDevice, pci: &'a Pci) -> Vec<&'a PciDevice> {
     path
 }
 
-/// Bridges between two cards, up to the one that both are below; None if they meet at the root only, where there is
-/// nothing to redirect.
+/// Bridges between two cards, up to the first common one; None if they meet only at the root, where nothing can be
+/// redirected.
 fn between<'a>(a: &PciDevice, b: &PciDevice, pci: &'a Pci) -> Option<Vec<&'a PciDevice>> {
     let (up_a, up_b) = (above(a, pci), above(b, pci));
     let common =
@@ -184,7 +185,7 @@ mod tests {
     use super::*;
     use crate::staging_gpus::{healthy, is_sound, node, pci, verdict};
 
-    /// Two GPUs behind a switch of two ports.
+    /// Two GPUs below a switch with two ports.
     fn behind_a_switch(bits: &[&str]) -> ringleader_node::Node {
         let mut node = node(2, |_, _| {});
         let devices = &mut pci(&mut node).devices;
@@ -229,7 +230,7 @@ mod tests {
         for device in &mut pci(&mut node).devices {
             device.iommu_domain = Some("DMA-FQ".to_owned());
         }
-        // NVLink joins them all.
+        // All of them are joined by NVLink.
         assert_eq!(verdict(&CHECK, &node).0, Verdict::Ok);
         let nic = PciDevice {
             address: "0000:40:00.0".to_owned(),

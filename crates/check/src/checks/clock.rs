@@ -1,12 +1,12 @@
 //! # What it checks
 //!
-//! Whether somebody keeps the clock of this node in step, and how large its error may be.
+//! Whether something synchronises the clock of this node, and how large its error may be.
 //!
 //! # What fails
 //!
-//! Nothing by itself: a wrong clock stops no job. It warns if a job of several nodes runs here and nobody keeps the
-//! clock, since its logs and dumps then cannot be put in order. Clocks of nodes are compared with each other by the
-//! table of many nodes.
+//! Nothing by itself: a wrong clock stops no job. It warns if a job of several nodes runs here and the clock is not
+//! synchronised, because logs and dumps of the nodes then cannot be put in order. The table of many nodes compares
+//! their clocks with each other.
 //!
 //! # What to do
 //!
@@ -33,9 +33,9 @@ pub(super) static CHECK: Check = Check {
     run,
 };
 
-/// The kernel's bound when nobody has told it anything for hours: it means not known.
+/// The kernel's error bound after hours without synchronisation: it means unknown.
 const UNKNOWN_US: u64 = 16_000_000;
-/// An error from which events of nodes come in the wrong order, microseconds.
+/// Error above which events of different nodes appear in the wrong order, microseconds.
 const LARGE_US: u64 = 1_000_000;
 
 fn run(view: &View<'_>) -> Answer {

@@ -1,18 +1,18 @@
 //! # What it checks
 //!
-//! Whether the ranks get the processors they need: quota of their group, processors they are bound to, threads that
-//! OpenMP starts for them, load of the host.
+//! Whether the ranks get the processors that they need: quota of their cgroup, processors that they are bound to,
+//! OpenMP threads, load of the host.
 //!
 //! # What fails
 //!
-//! A group that is held back in most of its periods: NCCL's proxy threads stand still with it, which looks like a slow
-//! network. A smaller share, ranks bound to a single processor, more OpenMP threads than processors, and a host whose
-//! tasks wait for processors warn.
+//! A cgroup that is throttled in most of its periods: NCCL's proxy threads stop as well, which looks like a slow
+//! network. It warns about a smaller share, ranks bound to a single processor, more OpenMP threads than processors,
+//! and a host whose tasks wait for processors.
 //!
 //! # What to do
 //!
-//! Lift the quota, bind each rank to several processors of its GPU's NUMA node, set OMP_NUM_THREADS to processors
-//! divided by ranks.
+//! Raise the quota, bind each rank to several processors of its GPU's NUMA node, set OMP_NUM_THREADS to the number of
+//! processors divided by the number of ranks.
 //!
 //! # References
 //!
@@ -40,10 +40,10 @@ pub(super) static CHECK: Check = Check {
     run,
 };
 
-/// Share of a group's periods in which it was held back, percent.
+/// Share of a cgroup's periods in which it was throttled, percent.
 const HELD_FAIL_PCT: u64 = 50;
 const HELD_WARN_PCT: u64 = 10;
-/// Periods before the share says anything.
+/// Fewest periods for a meaningful share.
 const MIN_PERIODS: u64 = 100;
 /// Share of the last ten seconds in which some task waited for a processor, percent.
 const WAIT_PCT: f64 = 60.0;
@@ -65,7 +65,7 @@ fn run(view: &View<'_>) -> Answer {
     bound(&ranks, system.n_cpus, &mut items);
     threads(&ranks, system.n_cpus, &mut items);
     let waits = system.pressure_some_pct.get("cpu").copied();
-    // Load counts tasks that wait for disks as well: both have to agree where both are known.
+    // Load includes tasks that wait for disks: if pressure is known, both must agree.
     let is_loaded = system.n_cpus > 0 && system.load_1m > 2.0 * f64::from(system.n_cpus);
     if is_loaded && waits.is_none_or(|share| share >= WAIT_PCT) {
         items.push(Item {
@@ -102,7 +102,7 @@ fn held_back(group: &Cgroup, items: &mut Vec<Item>) {
     });
 }
 
-/// Ranks that may run on one processor alone, where there are many.
+/// Ranks that may run on only one processor of a host with many.
 fn bound(ranks: &[&Process], n_cpus: u32, items: &mut Vec<Item>) {
     let bound: Vec<&&Process> = ranks.iter().filter(|rank| rank.n_cpus == Some(1)).collect();
     let Some(first) = bound.first().filter(|_| n_cpus as usize >= 4 * ranks.len().max(1)) else { return };

@@ -1,16 +1,17 @@
 //! # What it checks
 //!
-//! The driver's library (NVML) loads, starts and answers.
+//! Whether the driver's library (NVML) loads, starts and answers.
 //!
 //! # What fails
 //!
-//! It does not answer in time: the summary names the call and what the process stands in. It cannot be loaded although
-//! there is a GPU; its version is not that of the kernel module; the module is not loaded; or all GPUs refuse.
+//! It does not answer in time: the summary names the call and where the process is blocked. It cannot be loaded
+//! although there is a GPU; its version differs from that of the kernel module; the module is not loaded; or all GPUs
+//! refuse.
 //!
 //! # What to do
 //!
-//! A version mismatch means that the driver was updated under a running kernel: reboot, or unload and load the module
-//! when nothing uses it. A hang in the kernel needs the log of the driver, and as a rule a reboot.
+//! A version mismatch means that the driver was updated while its module was loaded: reboot, or reload the module when
+//! nothing uses it. For a hang in the kernel read the driver's log; it usually needs a reboot.
 //!
 //! # References
 //!

@@ -1,17 +1,18 @@
 //! # What it checks
 //!
-//! Memory errors of the GPUs, on chip and in device memory, since the driver was loaded and over their lives.
+//! Memory errors of the GPUs, on chip and in device memory, since the driver was loaded and over their lifetimes.
 //!
 //! # What fails
 //!
 //! Uncorrected errors since the driver was loaded, unless their rows have been replaced since; more errors of on-chip
-//! memory than NVIDIA accepts. ECC that is off on one GPU and on at its peers warns. Corrected errors are what ECC is
-//! for, and uncorrected ones of an earlier life are over: both are shown, and no trouble at any count.
+//! memory than NVIDIA accepts. It warns if ECC is off on one GPU and on at its peers. Corrected errors are normal with
+//! ECC, and uncorrected errors from before the driver was loaded are over: both are shown and are no fault at any
+//! count.
 //!
 //! # What to do
 //!
 //! End the job on that GPU, read the kernel log for Xid 48, 63, 64, 94 and 95, reset the GPU, and take the node out of
-//! service if it comes back.
+//! service if the errors recur.
 //!
 //! # References
 //!
@@ -106,13 +107,13 @@ fn errors(gpu: &Gpu) -> Option<Item> {
     Some(item(gpu, verdict, text, evidence))
 }
 
-/// The total, or the sum of its parts where they say more.
+/// The total, or the sum of its parts if that is larger.
 fn uncorrected(ecc: &Ecc) -> Option<u64> {
     let parts = [ecc.sram_uncorrected, ecc.dram_uncorrected].into_iter().flatten();
     ecc.total_uncorrected.max(parts.reduce(u64::saturating_add))
 }
 
-/// The errors lay in rows of device memory that are out of use by now.
+/// Whether the errors were in rows of device memory that have been replaced.
 fn is_replaced(gpu: &Gpu) -> bool {
     gpu.volatile.sram_uncorrected == Some(0)
         && gpu.rows.is_some_and(|rows| rows.uncorrected > 0 && !rows.pending && !rows.failed)

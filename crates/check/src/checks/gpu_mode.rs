@@ -1,16 +1,17 @@
 //! # What it checks
 //!
-//! Modes that keep a job from using a GPU as it expects: compute mode, MIG, persistence.
+//! Modes that prevent a job from using a GPU as expected: compute mode, MIG, persistence.
 //!
 //! # What fails
 //!
-//! Compute mode `prohibited`: no program may use the GPU. A compute mode or MIG mode that differs from the peers' warns,
-//! and so does MIG on all of them where ranks run: NCCL joins no MIG instances of one GPU. Persistence that is off warns:
-//! the driver then initialises the GPU anew for each program, which takes seconds.
+//! Compute mode `prohibited`: no program may use the GPU. It warns about a compute mode or MIG mode that
+//! differs from the peers', about MIG on all GPUs if ranks run there (NCCL does not connect MIG instances of
+//! one GPU), and about disabled persistence: the driver then initialises the GPU for each program, which
+//! takes seconds.
 //!
 //! # What to do
 //!
-//! Set the mode that the peers have.
+//! Set the mode of the peers.
 //!
 //! # References
 //!
@@ -102,7 +103,7 @@ fn run(view: &View<'_>) -> Answer {
     answer
 }
 
-/// GPUs whose mode is not that of most.
+/// GPUs whose mode differs from that of most.
 fn odd(all: &[Gpu], mode: impl Fn(&Gpu) -> Option<String>, what: &str, items: &mut Vec<Item>) {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for mode in all.iter().filter_map(&mode) {
@@ -149,7 +150,7 @@ mod tests {
             verdict(&CHECK, &of(1, "exclusive-process")),
             (Verdict::Warn, vec!["GPU 0 (0000:1b:00.0)".to_owned()])
         );
-        // Somebody's will.
+        // A deliberate setting.
         assert_eq!(verdict(&CHECK, &of(4, "exclusive-process")).0, Verdict::Ok);
     }
 

@@ -1,27 +1,27 @@
 //! # What it checks
 //!
-//! Whether heat or power holds the clocks of a GPU down, and whether power limits agree.
+//! Whether heat or power limits the clocks of a GPU, and whether power limits agree.
 //!
 //! # What fails
 //!
-//! Hardware that slows a GPU that works: `HW Slowdown`, `HW Thermal Slowdown`, `HW Power Brake Slowdown`; on an idle one
-//! it warns. So do `SW Thermal Slowdown` together with a clock far below the peers', a power limit far below the
-//! peers', and clocks that somebody fixed far below the peers'. `SW Power Cap` under load is how these GPUs work, and
-//! idle clocks are low.
+//! Slowdowns by hardware on a busy GPU: `HW Slowdown`, `HW Thermal Slowdown`, `HW Power Brake Slowdown`; on an idle
+//! GPU they only warn. It also warns about `SW Thermal Slowdown` together with a clock far below the peers', a power
+//! limit far below the peers', and application clocks set far below the peers'. `SW Power Cap` under load is normal
+//! for these GPUs, and so are low clocks when idle.
 //!
 //! # What to do
 //!
-//! Look at cooling and power supplies of the node; set the power limit back.
+//! Check cooling and power supplies of the node; restore the power limit.
 //!
 //! # References
 //!
 //! NVML API, clocks event reasons; NVIDIA, GPU debug guidelines.
 
-use ringleader_model::ClockReasons;
+use ringleader_model::{ClockReasons, median};
 use ringleader_node::{Gpu, Gpus};
 
 use crate::answer::{Answer, Impact, ValueKind, Verdict};
-use crate::gpus::{count, is_busy, item, median, of, peers};
+use crate::gpus::{count, is_busy, item, of, peers};
 use crate::rule::{Area, Check, Probe};
 use crate::view::View;
 
@@ -38,17 +38,17 @@ pub(super) static CHECK: Check = Check {
     run,
 };
 
-/// A clock this far below the peers' is not their usual scatter, which is a few percent.
+/// A clock this far below the peers' is more than their usual variation of a few percent.
 const SLOW_RATIO: f64 = 0.85;
-/// A power limit this far below the peers' was set, or is another board's.
+/// A power limit this far below the peers' was set deliberately, or belongs to another board.
 const LIMIT_RATIO: f64 = 0.9;
-/// Reasons of the hardware, gravest first.
+/// Hardware reasons, most serious first.
 const HARDWARE: [(u64, &str); 3] = [
     (ClockReasons::HW_POWER_BRAKE, "HW Power Brake Slowdown"),
     (ClockReasons::HW_THERMAL, "HW Thermal Slowdown"),
     (ClockReasons::HW_SLOWDOWN, "HW Slowdown"),
 ];
-/// Clocks that somebody fixed (`Applications Clocks Setting`).
+/// Bit of clocks that were set (`Applications Clocks Setting`).
 const FIXED: u64 = 0x2;
 
 fn run(view: &View<'_>) -> Answer {
@@ -106,7 +106,7 @@ fn held_down(gpu: &Gpu, gpus: &Gpus) -> Option<(Verdict, String)> {
     let tail = slower.clone().unwrap_or_default();
     let heat = gpu.temperature_c.map_or(String::new(), |degrees| format!(" at {degrees} C"));
     if let Some((_, name)) = HARDWARE.iter().find(|(bit, _)| reasons & bit != 0) {
-        // It may show for a moment when an idle GPU changes its state.
+        // The reason may appear briefly when an idle GPU changes its state.
         let verdict = if is_busy(gpu) == Some(true) { Verdict::Fail } else { Verdict::Warn };
         return Some((verdict, format!("{name} is active{heat}{tail}")));
     }
@@ -119,16 +119,16 @@ fn held_down(gpu: &Gpu, gpus: &Gpus) -> Option<(Verdict, String)> {
 
 fn limited(gpu: &Gpu, gpus: &Gpus) -> Option<(Verdict, String)> {
     let limit = gpu.power_limit_w?;
-    let usual = median(peers(gpu, gpus).filter_map(|peer| peer.power_limit_w))?;
+    let usual = median::upper(peers(gpu, gpus).filter_map(|peer| peer.power_limit_w))?;
     (limit < usual * LIMIT_RATIO)
         .then(|| (Verdict::Warn, format!("its power limit is {limit:.0} W, its peers' {usual:.0} W")))
 }
 
-/// `, 1100 MHz where its peers run at 1980`, if it works and is far slower than those that work too.
+/// `, 1100 MHz where its peers run at 1980`, if it is busy and far slower than its busy peers.
 fn slower(gpu: &Gpu, gpus: &Gpus) -> Option<String> {
     let own = f64::from(gpu.sm_clock_mhz.filter(|_| is_busy(gpu) == Some(true))?);
     let busy = peers(gpu, gpus).filter(|peer| is_busy(peer) == Some(true));
-    let usual = median(busy.filter_map(|peer| peer.sm_clock_mhz.map(f64::from)))?;
+    let usual = median::upper(busy.filter_map(|peer| peer.sm_clock_mhz.map(f64::from)))?;
     (own < usual * SLOW_RATIO).then(|| format!(", {own:.0} MHz where its peers run at {usual:.0}"))
 }
 
@@ -175,14 +175,14 @@ mod tests {
         assert_eq!(last(hot(1_650)).0, Verdict::Ok);
         let fixed = |mhz| move |gpu: &mut Gpu| (gpu.clock_reasons, gpu.sm_clock_mhz) = (Some(0x2), Some(mhz));
         assert_eq!(last(fixed(1_200)).0, Verdict::Warn);
-        // Slower, and nothing says that it is held down.
+        // Slower, but no reason limits it.
         assert_eq!(last(|gpu| (gpu.clock_reasons, gpu.sm_clock_mhz) = (Some(0), Some(1_200))).0, Verdict::Ok);
     }
 
     #[test]
     fn a_lower_limit_than_the_peers() {
         assert_eq!(last(|gpu| gpu.power_limit_w = Some(400.0)).0, Verdict::Warn);
-        // All alike: somebody's will.
+        // All alike: a deliberate setting.
         let all = node(4, |_, gpu| gpu.power_limit_w = Some(400.0));
         assert_eq!(verdict(&CHECK, &all).0, Verdict::Ok);
     }

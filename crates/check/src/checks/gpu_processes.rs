@@ -1,16 +1,16 @@
 //! # What it checks
 //!
-//! Who holds memory of the GPUs that a job runs on: only its own ranks should.
+//! Which processes hold memory of the GPUs that a job runs on: only its own ranks should.
 //!
 //! # What fails
 //!
-//! Nothing fails by itself. A process that belongs to no job and holds much memory of a GPU that a rank uses warns: the
-//! job runs out of memory earlier, or shares the processors. Display servers, monitors and MPS servers are small or
+//! Nothing fails. It warns about a process outside any job that holds much memory of a GPU that a rank uses: the job
+//! runs out of memory earlier, or shares the GPU's compute. Display servers, monitors and MPS servers are small or
 //! expected.
 //!
 //! # What to do
 //!
-//! Ask its owner; give shared GPUs out by the scheduler.
+//! Ask its owner; let the scheduler allocate shared GPUs.
 //!
 //! # References
 //!
@@ -34,7 +34,7 @@ pub(super) static CHECK: Check = Check {
     run,
 };
 
-/// A CUDA context alone takes some hundred MiB; what monitors and displays hold is less than this.
+/// A CUDA context alone takes some hundred MiB; monitors and displays hold less than this.
 const MUCH_MIB: u64 = 1024;
 
 fn run(view: &View<'_>) -> Answer {
@@ -58,7 +58,7 @@ fn run(view: &View<'_>) -> Answer {
     if n_ranks == 0 {
         return Answer::skipped("no job with ranks runs here");
     }
-    // The driver names processes by the host's numbers, which mean others in a container.
+    // The driver reports the host's pids, which belong to other processes in a container.
     if view.node.system.get().is_some_and(|system| system.container.is_some()) {
         return Answer::skipped("this is a container: the driver's process numbers are the host's");
     }

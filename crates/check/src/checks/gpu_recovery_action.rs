@@ -1,14 +1,16 @@
 //! # What it checks
 //!
-//! What the driver itself says has to be done to a GPU before new work may run on it.
+//! What the driver requires to be done to a GPU before new work may run on it.
 //!
 //! # What fails
 //!
-//! Anything but `none`: reset, reboot, drain of peer-to-peer work, drain and reset, recovery of the IMEX domain.
+//! Any action but `none`: reset, reboot, drain of peer-to-peer work, drain and reset, recovery of the IMEX
+//! domain.
 //!
 //! # What to do
 //!
-//! What the driver says. A reset ends what runs on the GPU, on a board with NVSwitch on all its GPUs.
+//! The action that the driver requests. A reset ends everything on the GPU, on a board with NVSwitch on all its
+//! GPUs.
 //!
 //! # References
 //!
@@ -34,7 +36,7 @@ pub(super) static CHECK: Check = Check {
     run,
 };
 
-/// The driver's number of an action as the snapshot names it.
+/// Name of an action in the snapshot, and the driver's number.
 const NAMES: [(&str, u8); 6] = [
     ("none", 0),
     ("reset", 1),

@@ -4,13 +4,13 @@
 //!
 //! # What fails
 //!
-//! A row that could not be replaced; or one that waits to be replaced while a bank has no spare row left. One that
-//! waits for the next reset warns: the job may end first. Rows that have been replaced are no trouble: each bank has
-//! eight spare ones.
+//! A row that could not be replaced; or one that waits for replacement while a bank has no spare row left. It warns
+//! about one that waits for the next reset: the job may end first. Replaced rows are no fault: each bank has eight
+//! spare ones.
 //!
 //! # What to do
 //!
-//! Pending: reset the GPU when nothing uses it. Failed: replace the GPU, which is a criterion of NVIDIA's for a return.
+//! Pending: reset the GPU when nothing uses it. Failed: replace the GPU; NVIDIA accepts this as a reason for a return.
 //!
 //! # References
 //!
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(third(Rows { pending: true, ..Rows::default() }), (Verdict::Warn, named.clone()));
         let full = Rows { pending: true, banks_exhausted: Some(1), ..Rows::default() };
         assert_eq!(third(full), (Verdict::Fail, named));
-        // Replaced with success.
+        // Replaced successfully.
         assert_eq!(
             third(Rows { uncorrected: 3, corrected: 7, ..Rows::default() }),
             (Verdict::Ok, Vec::new())

@@ -1,24 +1,25 @@
 //! # What it checks
 //!
-//! Heat of the GPUs: against the limit where the driver slows them down, and against their peers.
+//! Temperature of the GPUs: compared with the driver's slowdown limit, and with their peers.
 //!
 //! # What fails
 //!
-//! A GPU at the limit where it is slowed down. One above its target, or far hotter than its peers at the same work,
-//! warns.
+//! A GPU at the limit where the driver slows it down. It warns about a GPU above its target temperature, or far
+//! hotter than peers with the same load.
 //!
 //! # What to do
 //!
-//! Look at the fans, pumps and air of the node; keep jobs off it meanwhile.
+//! Check fans, pumps and airflow of the node; keep jobs off it meanwhile.
 //!
 //! # References
 //!
 //! NVML API, nvmlDeviceGetTemperature, nvmlDeviceGetMarginTemperature, NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT.
 
+use ringleader_model::median;
 use ringleader_node::{Gpu, Gpus};
 
 use crate::answer::{Answer, Impact, ValueKind, Verdict};
-use crate::gpus::{is_busy, item, median, of, peers};
+use crate::gpus::{is_busy, item, of, peers};
 use crate::rule::{Area, Check, Probe};
 use crate::view::View;
 
@@ -35,9 +36,9 @@ pub(super) static CHECK: Check = Check {
     run,
 };
 
-/// The places of one board differ by some 15 degrees; this is more.
+/// Positions on one board differ by some 15 degrees; this is more.
 const HOTTER_C: f64 = 20.0;
-/// Below this no GPU is hot, whatever its peers do.
+/// Below this no GPU counts as hot, whatever its peers' temperature.
 const WARM_C: u32 = 70;
 
 fn run(view: &View<'_>) -> Answer {
@@ -93,13 +94,13 @@ fn judge(gpu: &Gpu, gpus: &Gpus) -> Option<(Verdict, String)> {
     if gpu.margin_c.is_some_and(|margin| margin < 0) {
         return Some((Verdict::Warn, format!("{degrees} C, above its target")));
     }
-    // At the same work: an idle peer is cold by nature.
+    // Peers with the same load: an idle one is naturally cooler.
     let like = peers(gpu, gpus).filter(|peer| is_busy(peer) == is_busy(gpu));
     let temperatures: Vec<f64> = like.filter_map(|peer| peer.temperature_c.map(f64::from)).collect();
     if temperatures.len() < 3 || degrees < WARM_C {
         return None;
     }
-    let usual = median(temperatures.into_iter())?;
+    let usual = median::upper(temperatures)?;
     (f64::from(degrees) - usual >= HOTTER_C)
         .then(|| (Verdict::Warn, format!("{degrees} C, its peers have {usual:.0} C at the same work")))
 }

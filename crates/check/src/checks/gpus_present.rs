@@ -1,17 +1,17 @@
 //! # What it checks
 //!
-//! Each GPU of the PCI bus is one that the driver counts, opens and reads; and they are as many as they should be.
+//! Whether the driver counts, opens and reads every GPU of the PCI bus, and whether their number is as expected.
 //!
 //! # What fails
 //!
-//! A GPU that is off the bus, that the driver does not count, cannot open or lost while it was read; fewer than
-//! `--gpus` says. A GPU that is handed to a virtual machine (vfio) is left out. Within a container or the step of a job
-//! the bus shows GPUs that are not granted: there only what the driver counts is judged.
+//! A GPU that is off the bus, that the driver does not count, cannot open, or lost while it was read; fewer GPUs than
+//! `--gpus` requires. GPUs passed to a virtual machine (vfio) are ignored. In a container or a job step the bus shows
+//! GPUs that are not granted: there only those that the driver counts are judged.
 //!
 //! # What to do
 //!
-//! Read the kernel log for Xid 79 and `fallen off the bus`; take the node out; a cold reboot tells whether the GPU comes
-//! back.
+//! Read the kernel log for Xid 79 and `fallen off the bus`; take the node out; a cold reboot shows whether the GPU
+//! comes back.
 //!
 //! # References
 //!
@@ -39,13 +39,13 @@ pub(super) static CHECK: Check = Check {
     run,
 };
 
-/// NVML's words for a GPU that is broken, and not merely lacks a reading.
+/// NVML's texts for a GPU that is broken, rather than one that merely lacks a reading.
 const BROKEN: [&str; 4] =
     [GPU_IS_LOST, RESET_REQUIRED, "Interrupt Request Issue", "Insufficient External Power"];
-/// Readings that end in `Unknown Error` on a GPU that is broken; one or two may be a gap of the driver.
+/// Number of readings with `Unknown Error` that shows a broken GPU; one or two may be a gap of the driver.
 const UNKNOWN: usize = 3;
 
-/// What the driver says of a GPU that is broken: the call, and NVML's word.
+/// The failed call and NVML's text, if the GPU is broken.
 fn broken(gpu: &Gpu) -> Option<&(String, String)> {
     let unknown = || gpu.failures.iter().filter(|(_, word)| word == "Unknown Error");
     let calls: BTreeSet<&str> = unknown().map(|(call, _)| call.as_str()).collect();
@@ -121,7 +121,7 @@ fn run(view: &View<'_>) -> Answer {
             .filter(|d| !counted.contains(d.address.as_str()) && !d.is_gone)
             .filter(|d| !d.driver.as_deref().is_some_and(|driver| driver.starts_with("vfio")))
             .collect();
-        // Those that the driver counted and could not open carry no address.
+        // GPUs that the driver counted but could not open have no address.
         for device in uncounted.into_iter().skip(gpus.failures.len()) {
             let driver = device.driver.as_deref().unwrap_or("none");
             items.push(Item {
@@ -182,7 +182,7 @@ mod tests {
         pci(&mut node).devices[7].is_gone = true;
         gpus(&mut node).gpus.remove(3);
         assert_eq!(verdict(&CHECK, &node), (Verdict::Fail, vec!["GPU 0000:1e:00.0".to_owned()]));
-        // The driver does not start: the bus still tells.
+        // The driver does not start: the bus still shows the GPUs.
         node.gpus = ringleader_node::Part::default();
         assert_eq!(verdict(&CHECK, &node).0, Verdict::Fail);
     }
@@ -192,7 +192,7 @@ mod tests {
         let mut node = healthy();
         gpus(&mut node).gpus.remove(5);
         assert_eq!(verdict(&CHECK, &node), (Verdict::Fail, vec!["GPU 0000:20:00.0".to_owned()]));
-        // Handed to a virtual machine, or not granted to this container.
+        // Passed to a virtual machine, or not granted to this container.
         pci(&mut node).devices[11].driver = Some("vfio-pci".to_owned());
         assert_eq!(verdict(&CHECK, &node).0, Verdict::Ok);
         pci(&mut node).devices[11].driver = Some("nvidia".to_owned());
@@ -205,10 +205,10 @@ mod tests {
         let mut node = healthy();
         gpus(&mut node).gpus[2].failures.push(("nvmlDeviceGetPowerUsage".to_owned(), GPU_IS_LOST.to_owned()));
         assert_eq!(verdict(&CHECK, &node), (Verdict::Fail, vec!["GPU 2 (0000:1d:00.0)".to_owned()]));
-        // A right that is missing is no fault of the GPU.
+        // A missing permission is not a fault of the GPU.
         gpus(&mut node).gpus[2].failures[0].1 = "Insufficient Permissions".to_owned();
         assert_eq!(verdict(&CHECK, &node).0, Verdict::Ok);
-        // One that could not be opened is named once.
+        // A GPU that could not be opened is named once.
         let list = gpus(&mut node);
         list.gpus.remove(6);
         list.failures.push((6, GPU_IS_LOST.to_owned()));

@@ -1,11 +1,10 @@
 //! # What it checks
 //!
-//! Errors of the host's memory, as its controllers count them since boot (EDAC).
+//! Errors of the host's memory since boot, as counted by its controllers (EDAC).
 //!
 //! # What fails
 //!
-//! Errors that were not corrected. Corrected ones are what ECC is for; their counts are shown, and compared with a
-//! baseline.
+//! Uncorrected errors. Corrected errors are normal with ECC; their counts are shown and compared with a baseline.
 //!
 //! # What to do
 //!

@@ -1,13 +1,13 @@
 //! # What it checks
 //!
-//! Which interface NCCL and gloo take on this node, by their own rules and the job's settings; and whether a peer answers
-//! to its address.
+//! Which interface NCCL and gloo choose on this node, by their own rules and the job's settings; and whether a peer
+//! answers to its address.
 //!
 //! # What fails
 //!
-//! A setting that no interface fits, or only one that is down or has no address. Loopback or a bridge of containers in a
-//! job of several nodes. An interface to whose address the master does not answer, though it answers to another one.
-//! RDMA devices that NCCL_IB_HCA names and the node lacks. On one node, loopback is well.
+//! A setting that matches no interface, or only one that is down or has no address. Loopback or a container bridge
+//! in a job of several nodes. An interface to whose address the master does not answer, although it answers to
+//! another one. RDMA devices named by NCCL_IB_HCA that do not exist here. On a single node, loopback is fine.
 //!
 //! # What to do
 //!
@@ -35,7 +35,7 @@ pub(super) static CHECK: Check = Check {
     area: Area::Network,
     reads: &[Probe::Network, Probe::Rdma, Probe::Reach, Probe::Jobs],
     drains: false,
-    // A peer that is silent takes its time.
+    // A silent peer takes until the deadline.
     is_quick: false,
     since: "0.2",
     doc: include_str!("interface_choice.rs"),
@@ -47,7 +47,7 @@ fn run(view: &View<'_>) -> Answer {
         Ok(net) => net,
         Err(missing) => return missing.into(),
     };
-    // Ranks by what they are told.
+    // Ranks by their settings.
     let mut groups: BTreeMap<(Option<&str>, Option<&str>), Vec<&Process>> = BTreeMap::new();
     for rank in wiring::ranks_here(view) {
         let key = (rank.variable("NCCL_SOCKET_IFNAME"), rank.variable("NCCL_SOCKET_FAMILY"));
@@ -112,7 +112,7 @@ fn table(net: &Network) -> String {
     net.interfaces.iter().take(16).map(shown).collect::<Vec<_>>().join("; ")
 }
 
-/// No interface fits.
+/// No interface matches.
 fn nothing(net: &Network, list: Option<&str>, family: Option<&str>, ranks: &[&Process]) -> Item {
     let family = family.map_or_else(String::new, |family| format!(", NCCL_SOCKET_FAMILY={family}"));
     let text = match list.filter(|list| list.len() > 1) {
@@ -134,7 +134,7 @@ fn nothing(net: &Network, list: Option<&str>, family: Option<&str>, ranks: &[&Pr
     Item { subject: subject(ranks), verdict, text, evidence: table(net) }
 }
 
-/// The choice leads nowhere beyond the host.
+/// The choice reaches nothing beyond the host.
 fn nowhere(net: &Network, first: &Interface, list: Option<&str>, ranks: &[&Process]) -> Option<Item> {
     let what = wiring::leads_nowhere(&first.name)?;
     let is_multi = ranks.iter().any(|rank| wiring::spans_nodes(rank) == Some(true));
@@ -157,7 +157,7 @@ fn nowhere(net: &Network, first: &Interface, list: Option<&str>, ranks: &[&Proce
     })
 }
 
-/// The interface's address is answered by nobody.
+/// Nothing answers to the interface's address.
 fn unanswered(view: &View<'_>, first: &Interface, list: Option<&str>) -> Option<Item> {
     let reach = view.node.reach.get()?;
     let tried: Vec<_> =
@@ -167,7 +167,7 @@ fn unanswered(view: &View<'_>, first: &Interface, list: Option<&str>) -> Option<
     if tried.iter().any(|r| r.answered_ms.is_some()) {
         return None;
     }
-    // One that answers nobody tells nothing of our interface.
+    // A peer that answers nobody says nothing about our interface.
     let lost = tried.iter().find(|r| {
         is_lost(r.failure_kind)
             && reach.iter().any(|other| {
@@ -187,7 +187,7 @@ fn unanswered(view: &View<'_>, first: &Interface, list: Option<&str>) -> Option<
     })
 }
 
-/// GLOO_SOCKET_IFNAME: whole names with commas.
+/// GLOO_SOCKET_IFNAME: complete names, separated by commas.
 fn gloo(view: &View<'_>, net: &Network) -> Vec<Item> {
     let mut items = Vec::new();
     for (list, ranks) in wiring::by_value(view, "GLOO_SOCKET_IFNAME") {
@@ -213,7 +213,7 @@ fn gloo(view: &View<'_>, net: &Network) -> Vec<Item> {
     items
 }
 
-/// RDMA devices that the settings name.
+/// RDMA devices named in the settings.
 fn devices(view: &View<'_>, net: &Network) -> Vec<Item> {
     let ports = match &view.node.rdma.outcome {
         Outcome::Seen(ports) => ports.as_slice(),
@@ -244,7 +244,7 @@ fn devices(view: &View<'_>, net: &Network) -> Vec<Item> {
             let verdict = if is_multi { Verdict::Fail } else { Verdict::Warn };
             (verdict, format!("NCCL_IB_HCA={value} matches no device: NCCL goes over TCP"))
         } else {
-            // `mlx5,bnxt_re` is one setting for several kinds of node; `mlx5_7` means a device.
+            // `mlx5,bnxt_re` is one setting for several kinds of nodes; `mlx5_7` names one device.
             let Some(name) = missing.iter().find(|name| name.ends_with(|c: char| c.is_ascii_digit())) else {
                 continue;
             };
@@ -331,7 +331,7 @@ mod tests {
             let alone = rank(0, &[("NCCL_SOCKET_IFNAME", value), ("WORLD_SIZE", "2")]);
             assert_eq!(ask(&CHECK, &node(vec![], interfaces(), vec![alone])).verdict, Verdict::Ok, "{value}");
         }
-        // A bridge that NCCL does not know as one, before the real interface.
+        // A bridge that NCCL does not recognise as one, before the real interface.
         let mut with_bridge = interfaces();
         with_bridge.push(interface(0, "cni0", "10.244.0.1/24"));
         let answer = ask(&CHECK, &node(vec![], with_bridge.clone(), vec![rank(0, &[])]));
@@ -391,7 +391,7 @@ mod tests {
         node.reach = Part::of(vec![tried(None, None), tried(Some("eth0"), Some(ReachFailure::TimedOut))]);
         let answer = ask(&CHECK, &node);
         assert_eq!((answer.verdict, blamed(&answer)), (Verdict::Fail, vec!["eth0"]));
-        // The peer answers nobody: that is another check's.
+        // The peer answers nobody: another check reports that.
         node.reach = Part::of(vec![
             tried(None, Some(ReachFailure::TimedOut)),
             tried(Some("eth0"), Some(ReachFailure::TimedOut)),

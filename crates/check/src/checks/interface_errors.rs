@@ -1,12 +1,13 @@
 //! # What it checks
 //!
-//! Errors, drops and lost carriers of the network cards and of the interfaces that NCCL takes, at two looks some hundred
-//! milliseconds apart.
+//! Errors, drops and lost carriers of the network cards and of the interfaces that NCCL uses, in two readings some
+//! hundred milliseconds apart.
 //!
 //! # What fails
 //!
-//! Nothing: growth warns. Errors at any growth, drops from one packet in a thousand on: hosts drop what they do not
-//! understand (spanning tree, LLDP) all day. What was counted before the first look is shown and blamed on nobody.
+//! Nothing: growth only warns. Errors count at any growth, drops from one packet in a thousand on: hosts constantly
+//! drop what they do not understand (spanning tree, LLDP). Counts from before the first reading are shown without
+//! blame.
 //!
 //! # What to do
 //!
@@ -38,9 +39,9 @@ pub(super) static CHECK: Check = Check {
     run,
 };
 
-/// Fewer drops than this within a window are noise.
+/// Fewer drops than this in a window are noise.
 const MIN_DROPS: u64 = 10;
-/// One in a thousand packets: TCP over a fast link feels it.
+/// One packet in a thousand: this slows TCP on a fast link.
 const DROPS_PER_PACKETS: u64 = 1_000;
 /// A driver that comes up changes the carrier two to four times.
 const FLAPS: u64 = 6;
@@ -120,7 +121,7 @@ fn grown(interface: &Interface) -> Vec<Item> {
         let total = format!("{direction}_errors");
         let errors = growth(interface, &total);
         if errors > 0 {
-            // The kinds, of which the total is the sum on most drivers.
+            // The individual kinds; on most drivers the total is their sum.
             let kinds: Vec<String> = interface
                 .counters
                 .keys()
@@ -149,7 +150,7 @@ fn grown(interface: &Interface) -> Vec<Item> {
     items
 }
 
-/// What was counted before the first look.
+/// Counts from before the first reading.
 fn earlier(interface: &Interface) -> Option<Item> {
     let first = |name: &str| interface.counters.get(name).map_or(0, |(first, _)| *first);
     let flaps = interface.carrier_changes.unwrap_or(0);

@@ -1,16 +1,16 @@
 //! # What it checks
 //!
-//! Environment of the ranks: what must be the same is the same, what must differ differs, and values say what they mean.
+//! Environment of the ranks: variables that must agree do, variables that must differ do, and values mean what they
+//! say.
 //!
 //! # What fails
 //!
-//! A variable that all ranks must agree on has different values; two ranks are given one GPU, or one rank exists twice.
-//! Values that are read as something else, names that nothing reads, and settings that cancel each other warn if they
-//! hurt.
+//! Different values of a variable that all ranks must agree on; two ranks with the same GPU, or one rank twice. It
+//! warns if misread values, names that nothing reads, or settings that cancel each other do harm.
 //!
 //! # What to do
 //!
-//! Set it for all ranks or for none; `ringleader explain NAME` says how a variable is read.
+//! Set the variable for all ranks or for none; `ringleader explain NAME` shows how a variable is read.
 //!
 //! # References
 //!
@@ -42,9 +42,9 @@ pub(super) static CHECK: Check = Check {
     run,
 };
 
-/// Variables of the launcher that ranks must agree on.
+/// Variables of the launcher that its ranks must agree on.
 const OF_LAUNCHER: &[&str] = &["WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"];
-/// Remarks of one node.
+/// Largest number of remarks for one node.
 const MAX_REMARKS: usize = 40;
 
 fn run(view: &View<'_>) -> Answer {
@@ -68,7 +68,7 @@ fn run(view: &View<'_>) -> Answer {
             }
         }
     }
-    // Ranks of one launcher that mean to meet at different places never meet.
+    // Ranks of one launcher with different meeting points never meet.
     for job in crate::jobs::by_launcher(jobs)
         .iter()
         .filter(|job| job.launcher.is_some_and(|l| l.launcher() == Some("torchrun")))
@@ -80,7 +80,7 @@ fn run(view: &View<'_>) -> Answer {
     if n_ranks == 0 {
         return Answer::skipped("no rank runs here whose environment can be read");
     }
-    // Those that hurt first; what nobody knows cannot be explained.
+    // Harmful settings first; names without a row cannot be explained.
     linted.sort_by_key(|(verdict, _)| std::cmp::Reverse(*verdict));
     let odd =
         linted.iter().find(|(_, key)| variable::get(key).is_some() || variable::get_unread(key).is_some());
@@ -110,7 +110,7 @@ fn agreement(ranks: &[&Process], items: &mut Vec<Item>) {
             Some(Agreement::Should) => Verdict::Warn,
             _ => continue,
         };
-        // OF_LAUNCHER is looked at by launcher: here it is what the groups are made of.
+        // OF_LAUNCHER is checked per launcher: here it defines the groups.
         if !OF_LAUNCHER.contains(&key) {
             differs(ranks, key, verdict, items);
         }
@@ -119,7 +119,7 @@ fn agreement(ranks: &[&Process], items: &mut Vec<Item>) {
 
 fn differs(ranks: &[&Process], key: &str, verdict: Verdict, items: &mut Vec<Item>) {
     let mut by_value: BTreeMap<Option<&str>, Vec<&Process>> = BTreeMap::new();
-    // A cut value is there, and not known.
+    // A value removed for secrecy exists but is unknown.
     for rank in ranks.iter().filter(|rank| !rank.cut_variables.iter().any(|cut| cut == key)) {
         by_value.entry(rank.variable(key).map(str::trim)).or_default().push(rank);
     }
@@ -191,7 +191,7 @@ fn doubles(ranks: &[&Process], items: &mut Vec<Item>) {
     }
 }
 
-/// Which of two was there before: it may be what an earlier run has left.
+/// Which of two was there first: it may be left over from an earlier run.
 fn older(one: &Process, other: &Process) -> String {
     let (old, new) = if one.started_ns <= other.started_ns { (one, other) } else { (other, one) };
     let seconds = (new.started_ns - old.started_ns) / 1_000_000_000;
@@ -205,7 +205,7 @@ fn one_device(rank: &Process) -> Option<&str> {
     devices.next().is_none().then_some(first)
 }
 
-/// What is wrong with a setting by itself, once for all ranks that have it; and which settings those are.
+/// What is wrong with a setting by itself, once for all ranks that have it; and the names of those settings.
 fn lint<'a>(view: &View<'_>, ranks: &[&'a Process], items: &mut Vec<Item>) -> Vec<(Verdict, &'a str)> {
     let mut remarks: BTreeMap<String, (Verdict, Vec<&Process>, &'a str)> = BTreeMap::new();
     for rank in ranks {
@@ -285,7 +285,7 @@ mod tests {
         rank.environment.as_mut().unwrap().insert(key.to_owned(), value.to_owned());
     }
 
-    /// `value` on rank `which`, `usual` on the others; an empty one is not set.
+    /// `value` on rank `which`, `usual` on the others; an empty value means unset.
     fn differing(key: &'static str, which: u32, value: &'static str, usual: &'static str) -> Stage {
         Stage::job(move |n, rank| {
             let value = if n == which { value } else { usual };
@@ -308,13 +308,13 @@ mod tests {
         Stage::job(|_, _| {}).expect(&CHECK, Verdict::Ok, &[]);
         differing("NCCL_DEBUG_FILE", 2, "/tmp/a", "/tmp/b").expect(&CHECK, Verdict::Ok, &[]);
         differing("NCCL_ALGO", 9, "", "Ring").expect(&CHECK, Verdict::Ok, &[]);
-        // A value that was cut is not an absent one.
+        // A value removed for secrecy is not absent.
         let cut = Stage::job(|n, rank| match n {
             1 => rank.cut_variables.push("NCCL_ALGO".to_owned()),
             _ => set(rank, "NCCL_ALGO", "Ring"),
         });
         cut.expect(&CHECK, Verdict::Ok, &[]);
-        // Another job with other settings, on the same node.
+        // Another job with other settings on the same node.
         let other = [
             ("RANK", "0"),
             ("LOCAL_RANK", "0"),
@@ -365,7 +365,7 @@ mod tests {
             stage.answer(&CHECK).fixes[0].command.as_deref(),
             Some("ringleader explain NCCL_IB_DISABLE")
         );
-        // A name that no release knows may be that of a newer one.
+        // A name unknown to all releases may belong to a newer one.
         Stage::job(|_, rank| set(rank, "NCCL_NO_SUCH_THING", "1")).expect(&CHECK, Verdict::Ok, &[]);
     }
 

@@ -1,17 +1,17 @@
 //! # What it checks
 //!
-//! Processes of an earlier run that are still there: their launcher is gone, and they hold GPUs, ports and memory that
-//! the next run needs.
+//! Processes of an earlier run that still exist: their launcher is gone, and they hold GPUs, ports and memory that the
+//! next run needs.
 //!
 //! # What fails
 //!
-//! A process that carries what only a launcher sets, with no launcher above it, and a GPU in use. Without a GPU it
-//! warns. A daemon that a rank of a live job has set free is none.
+//! A process with variables that only a launcher sets, without a launcher above it, that uses a GPU. Without a GPU it
+//! only warns. A daemon that a rank of a live job has detached is not an orphan.
 //!
 //! # What to do
 //!
-//! Look at each, then end it: `ringleader check --kill-orphans PID,…` looks once more whether these are orphans and yours,
-//! and sends them SIGTERM without a question. One that is stopped gets it when it is continued.
+//! Inspect each process, then end it: `ringleader check --kill-orphans PID,…` checks again that these are orphans and
+//! yours, and sends them SIGTERM without asking. A stopped process receives it when it is continued.
 //!
 //! # References
 //!
@@ -42,7 +42,7 @@ fn run(view: &View<'_>) -> Answer {
     };
     let found = orphans(view.node);
     let items = found.iter().map(|orphan| item(orphan, view.node.at_ns)).collect();
-    // A sandbox may shield a process of its own even from root: that is no other user's job.
+    // A sandbox may hide a process of its own even from root: that is no other user's job.
     let is_root = view.node.system.get().is_some_and(|system| system.euid == 0) && jobs.unseen.is_none();
     if let Some(why) = jobs.blind_spot().filter(|_| found.is_empty() && !is_root) {
         return Answer::skipped(why);
@@ -130,10 +130,10 @@ mod tests {
         jobs(0, hides, 1000).expect(&CHECK, Verdict::Skipped, &[]);
         assert!(jobs(0, hides, 1000).answer(&CHECK).summary.contains("hidepid"));
         jobs(3, None, 1000).expect(&CHECK, Verdict::Skipped, &[]);
-        // A sandbox's first process, and a part that was not read: by then nobody knows who asks.
+        // A sandbox's first process, and a part that was not read, so that the user is unknown.
         jobs(1, None, 0).expect(&CHECK, Verdict::Ok, &[]);
         jobs(3, None, 0).with(|node| node.system = Part::default()).expect(&CHECK, Verdict::Skipped, &[]);
-        // What is found is told all the same.
+        // Orphans that are found are reported all the same.
         let stage = jobs(0, hides, 1000)
             .process(process(1, 0, "systemd", &[]))
             .process(process(500, 1, "python3", &OLD));

@@ -1,12 +1,12 @@
 //! # What it checks
 //!
-//! The ranks of this node: as many as their launcher wants, alive, running.
+//! The ranks of this node: as many as their launcher started, alive, running.
 //!
 //! # What fails
 //!
-//! A rank that is missing, dead and not collected (Z), stopped (T), or so deep in the kernel that even its reader
-//! hangs. A thread that has stayed in an uninterruptible wait between two looks, and a process under a debugger, warn.
-//! Children of a rank (data loaders) are not counted as ranks.
+//! A rank that is missing, a zombie (Z), stopped (T), or blocked so deep in the kernel that even reading it hangs. It
+//! warns about a thread in an uninterruptible wait at both readings, and about a process under a debugger. Children of
+//! a rank (data loaders) do not count as ranks.
 //!
 //! # What to do
 //!
@@ -47,7 +47,7 @@ fn run(view: &View<'_>) -> Answer {
         Err(missing) => return missing.into(),
     };
     let astray = astray(jobs);
-    // What an earlier run has left waits for nobody, and nobody for it: another check names it.
+    // Nothing waits for processes left by an earlier run; another check names them.
     let mut groups = by_launcher(jobs);
     for job in &mut groups {
         job.ranks.retain(|rank| !astray.contains(&rank.pid));
@@ -113,7 +113,7 @@ fn run(view: &View<'_>) -> Answer {
         .value("job.n-ranks", n_ranks, ValueKind::Same)
 }
 
-/// Ranks the launcher wants on this node.
+/// Number of ranks that the launcher wants on this node.
 fn expected(job: &Job<'_>) -> Option<u32> {
     let of_rank =
         ["LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"];
@@ -138,7 +138,7 @@ fn missing(view: &View<'_>, job: &Job<'_>, items: &mut Vec<Item>) {
     if here.is_empty() && !job.ranks.is_empty() {
         return;
     }
-    // Global ranks of a node follow each other in every launcher's default.
+    // By every launcher's default the global ranks of a node are consecutive.
     let first = job.ranks.iter().find_map(|rank| rank.rank()?.checked_sub(rank.local_rank()?));
     let is_starting =
         job.launcher.is_some_and(|launcher| view.node.at_ns - launcher.started_ns < STARTING_NS);
@@ -209,7 +209,7 @@ mod tests {
             worker
         };
         Stage::job(|_, _| {}).process(worker("Z")).process(worker("D")).expect(&CHECK, Verdict::Ok, &[]);
-        // A program that the launcher has run and not waited for, while all ranks are there.
+        // A program that the launcher ran and did not wait for, while all ranks exist.
         let mut smi = process(301, 70, "nvidia-smi", &[]);
         (smi.state, smi.environment) = ("Z".to_owned(), None);
         Stage::job(|_, _| {}).process(smi).expect(&CHECK, Verdict::Ok, &[]);
@@ -227,7 +227,7 @@ mod tests {
         state(2, "T").expect(&CHECK, Verdict::Fail, &["pid 82 (rank 2)"]);
         assert_eq!(state(2, "T").answer(&CHECK).fixes[0].command.as_deref(), Some("kill -CONT 82"));
         state(1, "t").expect(&CHECK, Verdict::Warn, &["pid 81 (rank 1)"]);
-        // One look in state D tells nothing.
+        // State D at one reading proves nothing.
         state(1, "D").expect(&CHECK, Verdict::Ok, &[]);
         let blocked = Stage::job(|n, rank| {
             if n == 3 {
@@ -245,7 +245,7 @@ mod tests {
         (dead.state, dead.environment) = ("Z".to_owned(), None);
         let stage = Stage::job(|_, _| {}).without(82).process(dead);
         stage.expect(&CHECK, Verdict::Fail, &["rank 2 (local rank 2)", "pid 82 (python3)"]);
-        // The launcher has only begun.
+        // The launcher has just started.
         let mut young = process(70, 1, "torchrun", &[]);
         young.started_ns = NOW_NS - 1_000_000_000;
         Stage::job(|_, _| {}).without(82).without(70).process(young).expect(

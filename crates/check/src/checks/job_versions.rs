@@ -1,11 +1,11 @@
 //! # What it checks
 //!
-//! Versions of NCCL, torch and their plugins that the ranks of this node have really loaded.
+//! Versions of NCCL, torch and their plugins that the ranks of this node have actually loaded.
 //!
 //! # What fails
 //!
-//! Ranks of one job with different versions of NCCL or torch: they do not speak one protocol. Other libraries that
-//! differ, a plugin that only some have, and two copies of NCCL in one process warn.
+//! Ranks of one job with different versions of NCCL or torch: their protocols differ. It warns about other
+//! libraries that differ, a plugin that only some ranks have, and two copies of NCCL in one process.
 //!
 //! # What to do
 //!
@@ -51,7 +51,7 @@ fn run(view: &View<'_>) -> Answer {
     let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let mut n_ranks = 0;
     for ranks in by_meeting(jobs) {
-        // A rank without NCCL has not come so far: what it lacks tells nothing.
+        // A rank without NCCL has not got that far: what it lacks proves nothing.
         let loaded: Vec<_> = ranks
             .iter()
             .filter_map(|rank| Some((*rank, libraries.get(&rank.pid)?)))
@@ -116,7 +116,7 @@ fn run(view: &View<'_>) -> Answer {
     answer
 }
 
-/// Some of many.
+/// Shortens a long list.
 fn shorten(who: &[String]) -> String {
     match who {
         [first, .., last] if who.len() > 3 => format!("{first} … {last} ({} ranks)", who.len()),
@@ -162,7 +162,7 @@ mod tests {
         let same = stage(|_| vec![("libnccl.so.2", "2.28.9")]);
         same.expect(&CHECK, Verdict::Ok, &[]);
         assert_eq!(same.answer(&CHECK).values[0].key, "library.libnccl.so.2");
-        // One is not as far; the version of one is not known; only one has loaded a library for its own use.
+        // One rank is not as far; the version of one is unknown; only one has loaded a library for its own use.
         stage(|n| if n == 3 { vec![] } else { vec![("libnccl.so.2", "2.28.9")] }).expect(
             &CHECK,
             Verdict::Ok,

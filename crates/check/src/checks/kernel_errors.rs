@@ -1,18 +1,18 @@
 //! # What it checks
 //!
-//! What the kernel says of the hardware besides Xids: machine checks, memory, PCIe, the IOMMU, a driver that does not
-//! start, tasks and processors that stand still.
+//! What the kernel log says about the hardware besides Xids: machine checks, memory, PCIe, the IOMMU, a driver that
+//! does not start, hung tasks and processors.
 //!
 //! # What fails
 //!
-//! Since the job began, or since boot where no job is known: a machine check or memory error that was not corrected, a
-//! fatal PCIe error, a GPU that is lost or does not start, a driver's library of another version, a kernel that failed.
-//! Hung tasks, processors that stand still or are too hot, IOMMU faults and slots that lost their link warn, where no job
-//! is known for an hour. What came before the job is shown.
+//! Since the job began, or since boot if no job is known: an uncorrected machine check or memory error, a fatal PCIe
+//! error, a GPU that is lost or does not start, a driver library of another version, a kernel panic. It warns about
+//! hung tasks, processors that hang or overheat, IOMMU faults and slots that lost their link; without a known job only
+//! those of the last hour. Events from before the job are only shown.
 //!
 //! # What to do
 //!
-//! Keep the log, take the node out, and look at the part that it names.
+//! Keep the log, take the node out, and examine the part that it names.
 //!
 //! # References
 //!
@@ -58,7 +58,7 @@ fn run(view: &View<'_>) -> Answer {
         .iter()
         .map(|((what, subject), lines)| {
             let weight = verdicts.get(what).copied().unwrap_or_default();
-            // Where no job is known, what passes by itself is over after a while; what is broken is not.
+            // Without a known job, transient events are over after a while; broken parts are not.
             let is_over = |line: &KernelLine<'_>| {
                 !knows_job && weight < Verdict::Fail && view.node.at_ns - line.at_ns > HOUR_NS
             };
@@ -91,7 +91,7 @@ fn run(view: &View<'_>) -> Answer {
         .value("kernel-errors", n, ValueKind::Counter)
 }
 
-/// How bad a statement is, and in words; None for what other checks judge, and for what is no error.
+/// Severity and wording of an event; None for what other checks judge, and for what is not an error.
 fn weigh(kind: &Kind) -> Option<(Verdict, &'static str)> {
     Some(match kind {
         Kind::GpuLost => (Verdict::Fail, "a GPU has fallen off the bus"),

@@ -1,12 +1,12 @@
 //! # What it checks
 //!
-//! Limits of the ranks themselves: locked memory, open files, processes. A shell on the node may show others.
+//! Limits of the ranks themselves: locked memory, open files, processes. A shell on the node may have other limits.
 //!
 //! # What fails
 //!
-//! Little locked memory where the node has RDMA devices and the process may not pass the limit (CAP_IPC_LOCK); a limit
-//! of open files that is nearly used up or smaller than the job; a limit of processes that is nearly used up. A rank
-//! whose limits are lower than those of its peers warns: it was started another way.
+//! Little locked memory on a node with RDMA devices, for a process that may not exceed the limit (CAP_IPC_LOCK); a
+//! limit of open files that is nearly used up or smaller than the job needs; a limit of processes that is nearly used
+//! up. It warns about a rank whose limits are lower than its peers': it was started differently.
 //!
 //! # What to do
 //!
@@ -41,13 +41,13 @@ pub(super) static CHECK: Check = Check {
 const MEMLOCK: &str = "Max locked memory";
 const FILES: &str = "Max open files";
 const PROCESSES: &str = "Max processes";
-/// NCCL registers some 10 MB for each connection: with less than this not even a few can be made.
+/// NCCL registers some 10 MB per connection: less than this does not allow even a few.
 const LITTLE_LOCKED: u64 = 64 << 20;
-/// With less than this a job on some hundred ranks does not get far.
+/// With less than this a job of some hundred ranks does not get far.
 const SOME_LOCKED: u64 = 1 << 30;
-/// The kernel's default: who has less was given less.
+/// The kernel's default: a smaller limit was set deliberately.
 const DEFAULT_FILES: u64 = 1024;
-/// Connections of rank 0 for each rank of the job: the store, and NCCL's bootstrap.
+/// Connections of rank 0 per rank of the job: the store, and NCCL's bootstrap.
 const FILES_PER_RANK: u64 = 2;
 const CAP_IPC_LOCK: u64 = 1 << 14;
 
@@ -157,7 +157,7 @@ fn files(rank: &Process, items: &mut Vec<Item>) {
     }
 }
 
-/// Ranks that have less than most others of this node.
+/// Ranks with lower limits than most others of this node.
 fn peers(ranks: &[&Process], limit: &str, items: &mut Vec<Item>) {
     let mut counts: BTreeMap<Option<u64>, usize> = BTreeMap::new();
     for (soft, _) in ranks.iter().filter_map(|rank| rank.limits.get(limit)) {
@@ -171,7 +171,7 @@ fn peers(ranks: &[&Process], limit: &str, items: &mut Vec<Item>) {
     }
     for rank in ranks {
         let Some((Some(soft), _)) = rank.limits.get(limit).copied() else { continue };
-        // What is named already needs no second word.
+        // Limits that already have an item need no second one.
         let is_named = items.iter().any(|item| item.subject == name(rank) && item.evidence.contains(limit));
         if usual.is_none_or(|usual| soft < usual) && !is_named {
             let what = limit.trim_start_matches("Max ");
@@ -182,7 +182,7 @@ fn peers(ranks: &[&Process], limit: &str, items: &mut Vec<Item>) {
 }
 
 fn processes(jobs: &ringleader_node::Jobs, ranks: &[&Process], items: &mut Vec<Item>) {
-    // Threads count as processes. What else the user runs is not known, so this is the least it can be.
+    // Threads count as processes. The user's other processes are unknown, so this is a lower bound.
     let Some(rank) = ranks.first() else { return };
     let n: u64 = jobs.processes.iter().filter(|p| p.uid == rank.uid).map(|p| u64::from(p.n_threads)).sum();
     if let Some((Some(soft), _)) = rank.limits.get(PROCESSES).copied()
@@ -219,7 +219,7 @@ mod tests {
     use crate::answer::Verdict;
     use crate::staging_jobs::Stage;
 
-    /// All ranks with usual limits, but for one of rank 2.
+    /// All ranks with usual limits, except one limit of rank 2.
     fn stage(limit: &'static str, soft: Option<u64>, has_rdma: bool) -> Stage {
         let stage = Stage::job(move |n, rank| {
             for (limit, soft) in [(MEMLOCK, None), (FILES, Some(65_536)), (PROCESSES, Some(100_000))] {
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn little_locked_memory() {
         stage(MEMLOCK, Some(65_536), true).expect(&CHECK, Verdict::Fail, &["pid 82 (rank 2)"]);
-        // Without RDMA it is only another limit than that of the peers.
+        // Without RDMA it merely differs from the peers' limit.
         stage(MEMLOCK, Some(65_536), false).expect(&CHECK, Verdict::Warn, &["pid 82 (rank 2)"]);
         stage(MEMLOCK, None, true).expect(&CHECK, Verdict::Ok, &[]);
         let all = |capabilities| {
@@ -246,7 +246,7 @@ mod tests {
                 rank.capabilities = Some(capabilities);
             })
         };
-        // The default of containers, on a node without RDMA, and with the right to pass it.
+        // The default of containers, on a node without RDMA, and with the capability to exceed it.
         all(0).expect(&CHECK, Verdict::Ok, &[]);
         all(1 << 14).with(|node| node.rdma = Part::of(vec![RdmaPort::default()])).expect(
             &CHECK,

@@ -1,13 +1,14 @@
 //! # What it checks
 //!
-//! Whether MASTER_ADDR of this node's ranks resolves to an address that all nodes can mean, answers at MASTER_PORT, and
-//! who listens there if it is this node.
+//! Whether MASTER_ADDR of this node's ranks resolves to an address that all nodes can mean, and what the kernel shows of
+//! MASTER_PORT: who listens if it is this node, which rank is connected or waits for an answer. The port itself is not
+//! tried: it is the job's.
 //!
 //! # What fails
 //!
 //! A name that does not resolve, or not in time. Loopback in a job of several nodes (Debian gives the host's own name
-//! 127.0.1.1); on the master's own node that only warns: the store listens on all addresses, gloo does not. No answer, or
-//! no way. A port where nobody listens a minute after the ranks began. A port held by a process that is not of the
+//! 127.0.1.1); on the master's own node that only warns: the store listens on all addresses, gloo does not. A rank that
+//! asks and has no answer, or no way. A port where nobody listens a minute after the ranks began. A port held by a process that is not of the
 //! job, or left over by an earlier run.
 //!
 //! # What to do
@@ -21,7 +22,7 @@
 use std::net::IpAddr;
 
 use ringleader_model::plain_word;
-use ringleader_node::{Listener, Process, Reach, ReachFailure};
+use ringleader_node::{Listener, PortSeen, Process, Reach, ReachFailure};
 
 use crate::answer::{Answer, Impact, Item, Verdict};
 use crate::rule::{Area, Check, Probe};
@@ -73,8 +74,13 @@ fn run(view: &View<'_>) -> Answer {
         .iter()
         .map(|master| {
             let address = master.addresses.first().map(String::as_str).unwrap_or_default();
-            let took = master.answered_ms.map_or_else(String::new, |ms| format!(", answered in {ms:.1} ms"));
-            format!("{} is {address}{took}", master.target)
+            let seen = match (master.answered_ms, master.seen) {
+                (Some(ms), _) => format!(", answered in {ms:.1} ms"),
+                (_, Some(PortSeen::Listening)) => ", somebody listens".to_owned(),
+                (_, Some(PortSeen::Connected)) => ", a rank is connected".to_owned(),
+                _ => String::new(),
+            };
+            format!("{} is {address}{seen}", master.target)
         })
         .collect();
     let port = masters.iter().find_map(|master| master.port).unwrap_or(DEFAULT_PORT);
@@ -187,10 +193,7 @@ fn judge(view: &View<'_>, master: &Reach) -> Option<Item> {
 fn nobody_listens(view: &View<'_>, ranks: &[&Process], port: u16) -> Option<(Verdict, String)> {
     let youngest = ranks.iter().map(|rank| rank.started_ns).filter(|started| *started > 0).max()?;
     let age_ns = view.node.at_ns - youngest;
-    let text = format!(
-        "the host refuses port {port}: nobody listens there, {} s after the ranks began",
-        age_ns / 1_000_000_000
-    );
+    let text = format!("nobody listens at port {port}, {} s after the ranks began", age_ns / 1_000_000_000);
     if age_ns >= START_NS {
         Some((Verdict::Fail, format!("{text}; rank 0 has not come up, or has ended")))
     } else {

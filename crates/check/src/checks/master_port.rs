@@ -1,15 +1,15 @@
 //! # What it checks
 //!
-//! The port where the ranks of a job meet, on the node of rank 0: who listens on it.
+//! The port where the ranks of a job meet, on the node of rank 0: which process listens on it.
 //!
 //! # What fails
 //!
 //! A process that is neither rank 0, nor its launcher, nor below them listens there: the job cannot start, or its ranks
-//! talk to a stranger. Nobody listening while ranks wait warns.
+//! connect to another program. It warns if nothing listens while ranks wait.
 //!
 //! # What to do
 //!
-//! End the stranger, or give the job another MASTER_PORT.
+//! End that process, or give the job another MASTER_PORT.
 //!
 //! # References
 //!
@@ -37,7 +37,7 @@ pub(super) static CHECK: Check = Check {
     run,
 };
 
-/// A rank younger than this may not have come to the point where it listens, nanoseconds.
+/// A rank younger than this may not listen yet, nanoseconds.
 const STARTING_NS: i64 = 60_000_000_000;
 
 fn run(view: &View<'_>) -> Answer {
@@ -117,7 +117,7 @@ fn judge<'a>(
     port: u16,
 ) -> Who<'a> {
     let here: Vec<&Listener> = listeners.iter().filter(|listener| listener.port == port).collect();
-    // Rank 0, what stands above it (torchrun's agent keeps the store), and their children.
+    // Rank 0, the processes above it (torchrun's agent runs the store), and their children.
     let mut own: BTreeSet<u32> = ranks.iter().map(|rank| rank.pid).collect();
     if let Some(first) = tree.get(first.pid) {
         own.extend(tree.above(first).into_iter().filter(|p| !p.is_reaper()).map(|p| p.pid));

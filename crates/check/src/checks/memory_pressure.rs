@@ -1,12 +1,12 @@
 //! # What it checks
 //!
-//! Memory of the host and of the groups (containers, job steps) that the ranks run in.
+//! Memory of the host and of the cgroups (containers, job steps) that the ranks run in.
 //!
 //! # What fails
 //!
-//! A group that is nearly at its limit with memory that cannot be given up: the next allocation ends a rank. A host
-//! with almost nothing left. Processes that were killed for lack of memory in the job's group, and time in which tasks
-//! wait for memory, warn. The page cache counts as free.
+//! A cgroup near its limit with memory that cannot be reclaimed: the next allocation ends a rank. A host with almost no
+//! memory left. It warns about processes killed for lack of memory in the job's cgroup, and about time in which tasks
+//! wait for memory. The page cache counts as free.
 //!
 //! # What to do
 //!
@@ -37,13 +37,13 @@ pub(super) static CHECK: Check = Check {
     run,
 };
 
-/// Of the host's memory, percent free.
+/// Free memory of the host, percent.
 const HOST_FAIL_PCT: u64 = 2;
 const HOST_WARN_PCT: u64 = 5;
-/// Of a group's limit, percent used and not to be given up.
+/// Unreclaimable memory of a cgroup, percent of its limit.
 const GROUP_FAIL_PCT: u64 = 97;
 const GROUP_WARN_PCT: u64 = 90;
-/// Share of the last ten seconds in which all tasks waited for memory, percent: a host that thrashes.
+/// Share of the last ten seconds in which all tasks waited for memory, percent: the host is thrashing.
 const STALL_PCT: f64 = 10.0;
 
 fn run(view: &View<'_>) -> Answer {
@@ -74,7 +74,7 @@ fn run(view: &View<'_>) -> Answer {
     for rank in view.ranks() {
         groups.extend(rank.cgroup.as_ref().map(|group| (group.path.as_str(), group)));
     }
-    // Without a job, the limits of the container this was read in are those a job would get.
+    // Without a job, use the limits of the container of this reading: a job would get the same.
     if groups.is_empty() {
         groups.extend(system.cgroup.as_ref().map(|group| (group.path.as_str(), group)));
     }
@@ -103,7 +103,7 @@ fn of_group(group: &Cgroup, items: &mut Vec<Item>) {
     let subject = || format!("cgroup {}", group.path);
     if let (Some(max), Some(current)) = (group.memory_max, group.memory_current) {
         let held = current.saturating_sub(group.memory_inactive_file.unwrap_or(0));
-        // Where the cache is not told apart, a full group is what a busy one looks like.
+        // If the cache is not counted separately, a full cgroup looks like a busy one.
         let pct = (held * 100).checked_div(max).unwrap_or(0);
         if pct >= GROUP_WARN_PCT && group.memory_inactive_file.is_some() {
             let shared = group
@@ -185,7 +185,7 @@ mod tests {
         group(Some(1000), 990, Some(5), 0).expect(&CHECK, Verdict::Fail, &["cgroup /job"]);
         group(Some(1000), 930, Some(0), 0).expect(&CHECK, Verdict::Warn, &["cgroup /job"]);
         group(None, 1 << 40, Some(0), 2).expect(&CHECK, Verdict::Warn, &["cgroup /job"]);
-        // Full of page cache, which is given up when it is needed; and a group without a limit.
+        // Full of page cache, which is reclaimed when needed; and a cgroup without a limit.
         group(Some(1000), 1000, Some(800), 0).expect(&CHECK, Verdict::Ok, &[]);
         group(Some(1000), 1000, None, 0).expect(&CHECK, Verdict::Ok, &[]);
         group(None, 1 << 40, Some(0), 0).expect(&CHECK, Verdict::Ok, &[]);

@@ -1,17 +1,18 @@
 //! # What it checks
 //!
-//! Sizes of packets: whether interfaces that do the same work agree, and whether the path to the peers carries what the
+//! Packet sizes: whether interfaces with the same role agree, and whether the path to the peers carries what the
 //! interface sends.
 //!
 //! # What fails
 //!
-//! Interfaces behind RoCE ports of one kind, or of one list of NCCL_SOCKET_IFNAME, that differ: a warning at the odd
-//! ones. A path narrower than the interface warns if a router says so; if large packets vanish without a word, a job
-//! of several nodes will hang at its first large message, and it fails. The management interface may be as it likes.
+//! Large packets that are lost silently on the path of a job of several nodes: it will hang at its first large message.
+//! It warns about interfaces that differ although they are behind RoCE ports of one kind, or match one list of
+//! NCCL_SOCKET_IFNAME, and about a path narrower than the interface if a router reports that. The management interface
+//! may differ.
 //!
 //! # What to do
 //!
-//! Set one MTU on all hosts and switches of a network; RoCE wants 4200 or more, or its packets carry 1024 bytes.
+//! Set one MTU on all hosts and switches of a network; RoCE needs 4200 or more, or its packets carry 1024 bytes.
 //!
 //! # References
 //!
@@ -34,14 +35,14 @@ pub(super) static CHECK: Check = Check {
     area: Area::Network,
     reads: &[Probe::Network, Probe::Rdma, Probe::Reach, Probe::Jobs],
     drains: false,
-    // A peer that is silent takes its time.
+    // A silent peer takes until the deadline.
     is_quick: false,
     since: "0.2",
     doc: include_str!("mtu.rs"),
     run,
 };
 
-/// What the kernel takes off an interface's MTU for RDMA: headers of GRH, UDP, BTH, XRC, atomic, and the checksum.
+/// What the kernel subtracts from an interface's MTU for RDMA: headers of GRH, UDP, BTH, XRC, atomic, and the checksum.
 const ROCE_HEADERS: u32 = 40 + 8 + 12 + 4 + 28 + 4;
 
 fn run(view: &View<'_>) -> Answer {
@@ -123,7 +124,7 @@ fn behind_roce<'a>(view: &View<'_>, net: &'a Network) -> Vec<Group<'a>> {
     groups.into_values().map(|members| ("RoCE interfaces of the same kind".to_owned(), members)).collect()
 }
 
-/// Interfaces that one list of NCCL_SOCKET_IFNAME names; those of IPoIB, which NCCL takes together by itself.
+/// Interfaces that match one list of NCCL_SOCKET_IFNAME, and those of IPoIB, which NCCL groups by itself.
 fn named_together<'a>(view: &View<'_>, net: &'a Network) -> Vec<Group<'a>> {
     let mut groups: Vec<Group<'_>> = wiring::by_value(view, "NCCL_SOCKET_IFNAME")
         .into_keys()
@@ -137,7 +138,7 @@ fn named_together<'a>(view: &View<'_>, net: &'a Network) -> Vec<Group<'a>> {
     groups
 }
 
-/// Members that differ from most of their group; from the largest, if there is no majority.
+/// Members that differ from most of their group, or from the largest value if there is no majority.
 fn differing(role: &str, members: &[&Interface]) -> Vec<Item> {
     let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
     for member in members {

@@ -1,16 +1,16 @@
 //! # What it checks
 //!
-//! Error counters of the NVLinks, twice within a short time.
+//! Error counters of the NVLinks, read twice within a short time.
 //!
 //! # What fails
 //!
-//! A link that had to recover, or lost packets, between the two looks; or 100 and more CRC or symbol errors a second.
-//! Fewer of those, and replays, warn: the link mends them, and slowly. Counters that stand still are the past, however
-//! high, and are shown.
+//! A link that had to recover, or lost packets, between the two readings; or 100 or more CRC or symbol errors per
+//! second. It warns about fewer of those, and about replays: the link corrects them, but slows down. Counters that do
+//! not grow are history, however high, and are only shown.
 //!
 //! # What to do
 //!
-//! Reseat or replace what the link runs over; take the node out if it comes back.
+//! Reseat or replace the connection of the link; take the node out if the errors recur.
 //!
 //! # References
 //!
@@ -37,14 +37,14 @@ pub(super) static CHECK: Check = Check {
     run,
 };
 
-/// Errors a second of those that a link mends by itself.
+/// Rate of errors that a link corrects by itself, per second.
 const MENDED_PER_S: f64 = 100.0;
-/// Counters of what was not mended on the way: the link went down and up, or packets were lost.
+/// Counters of errors that were not corrected: the link went down and up, or packets were lost.
 const GRAVE: [&str; 5] =
     ["recovery", "recoveries", "failed-recoveries", "malformed-packets", "buffer-overruns"];
-/// Counters that a healthy but loaded link moves too.
+/// Counters that also grow on a healthy but loaded link.
 const SHOWN: [&str; 1] = ["transmit-discards"];
-/// Links that are shown for errors of the past.
+/// Largest number of links shown for past errors.
 const MAX_SHOWN: usize = 4;
 
 fn run(view: &View<'_>) -> Answer {
@@ -105,7 +105,7 @@ fn run(view: &View<'_>) -> Answer {
         .value("nvlink.errors", total, ValueKind::Counter)
 }
 
-/// What grew between the two looks, gravest first.
+/// What grew between the two readings, most serious first.
 fn growth(gpu: &Gpu, link: &NvLink) -> Option<(Verdict, String)> {
     let seconds = gpu.window_ms? as f64 / 1000.0;
     let grown = link.counters.iter().filter_map(|(name, first, later)| {

@@ -1,11 +1,11 @@
 //! # What it checks
 //!
-//! NVLinks that are up, GPU against GPU.
+//! How many NVLinks are up, compared between GPUs.
 //!
 //! # What fails
 //!
-//! A GPU with fewer links up than others of its kind on this node. Links that are down on all alike are down by design
-//! (12 of 18 on some boards), and cards in PCIe slots have bridges or none.
+//! A GPU with fewer links up than others of its kind on this node. Links that are down on all of them are down by
+//! design (12 of 18 on some boards), and cards in PCIe slots have bridges or no links.
 //!
 //! # What to do
 //!
@@ -53,7 +53,7 @@ fn run(view: &View<'_>) -> Answer {
     for gpu in &gpus.gpus {
         let up = n_up(gpu);
         let peers = peers(gpu, gpus).map(n_up).max().unwrap_or(up);
-        // Cards that plug into PCIe are bridged in pairs, or not at all.
+        // PCIe cards are bridged in pairs, or not at all.
         let is_card = gpu.name.contains("PCI") || gpu.name.contains("NVL");
         if up >= peers || (up == 0 && is_card) {
             continue;

@@ -1,17 +1,18 @@
 //! # What it checks
 //!
-//! On a machine with NVSwitch: whether the GPUs have joined the fabric, its health, and the Fabric Manager.
+//! On a machine with NVSwitch: whether the GPUs have joined the fabric, the health of the fabric, and the Fabric
+//! Manager.
 //!
 //! # What fails
 //!
-//! A GPU whose registration has not started, is in progress or ended with an error; a fabric that says it is unhealthy,
-//! routes badly, is wired wrongly or has lost bandwidth; a Fabric Manager that has failed or is stopped where the switches
-//! are on this machine's bus and the GPUs do not say that they are ready. In a virtual machine it runs on the host. One
-//! of another version than the driver warns.
+//! A GPU whose registration has not started, is in progress or ended with an error; a fabric that reports bad health,
+//! bad routes, wrong wiring or reduced bandwidth; a Fabric Manager that has failed or is stopped, if the switches are
+//! on this machine's bus and the GPUs do not report that they are ready. In a virtual machine it runs on the host. It
+//! warns about a Fabric Manager of another version than the driver.
 //!
 //! # What to do
 //!
-//! Start the service with all GPU processes stopped; its version has to be the driver's. In progress for minutes means
+//! Start the service while no process uses the GPUs; its version must equal the driver's. In progress for minutes means
 //! that it does not find its switches or GPUs: read its log.
 //!
 //! # References
@@ -38,14 +39,14 @@ pub(super) static CHECK: Check = Check {
     run,
 };
 
-/// NVML's health mask: shift of a pair of bits (1 = true), what it says, how bad.
+/// NVML's health mask: shift of a pair of bits (1 = true), its meaning, its severity.
 const HEALTH: [(u32, &str, Verdict); 4] = [
     (0, "its NVLink bandwidth is degraded", Verdict::Fail),
     (2, "its routes are being recovered", Verdict::Warn),
     (4, "its routes are unhealthy", Verdict::Fail),
     (6, "it recovers from an access timeout", Verdict::Warn),
 ];
-/// The four bits above: what is wrong with its configuration; 0 and 1 are well.
+/// The four bits above: what is wrong with the configuration; 0 and 1 are fine.
 const CONFIGURATION: [&str; 4] = [
     "wrong system GUID",
     "wrong serial number of the chassis",
@@ -101,7 +102,7 @@ fn run(view: &View<'_>) -> Answer {
     if let Some(version) = service.and_then(|service| service.version.as_deref()) {
         answer = answer.value("fabric-manager-version", version, ValueKind::Same);
     }
-    // Nodes of one multi-node NVLink domain agree in it; other nodes have none.
+    // Nodes of one multi-node NVLink domain have the same value; other nodes have none.
     if let Some(cluster) = gpus.gpus.iter().find_map(|gpu| gpu.fabric_cluster.as_deref()) {
         answer = answer.value("fabric-cluster", cluster, ValueKind::Same);
     }
@@ -237,9 +238,9 @@ mod tests {
     #[test]
     fn the_service_counts_where_it_is_needed() {
         let name = vec!["nvidia-fabricmanager.service".to_owned()];
-        // Ready, whoever made them so: in a virtual machine that is the host.
+        // Ready, whoever prepared them: in a virtual machine that is the host.
         assert_eq!(verdict(&CHECK, &with_switch(healthy(), "not-found", "inactive", None)).0, Verdict::Ok);
-        // GPUs that do not tell (A100), switches on the bus.
+        // GPUs that do not report a state (A100), with switches on the bus.
         let silent = || node(8, |_, gpu| gpu.fabric_state = Some("not-supported".to_owned()));
         assert_eq!(
             verdict(&CHECK, &with_switch(silent(), "loaded", "failed", None)),

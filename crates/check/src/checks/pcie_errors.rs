@@ -1,16 +1,16 @@
 //! # What it checks
 //!
-//! PCIe's own error counters (AER) of GPUs, NVSwitches, network cards, NVMe and the bridges above them, and the GPUs'
+//! PCIe's error counters (AER) of GPUs, NVSwitches, network cards, NVMe and the bridges above them, and the GPUs'
 //! replays.
 //!
 //! # What fails
 //!
-//! Fatal errors since boot; others that were not corrected and came between the two looks. Such that came earlier warn,
-//! and so do corrected ones and replays that grow while one looks: the link mends them, and loses time.
+//! Fatal errors since boot; other uncorrected errors between the two readings. It warns about earlier uncorrected
+//! errors, and about corrected errors and replays that grow: the link corrects them, but loses time.
 //!
 //! # What to do
 //!
-//! Reseat the card; if it comes back, replace riser, cable or card.
+//! Reseat the card; if the errors recur, replace riser, cable or card.
 //!
 //! # References
 //!
@@ -91,7 +91,7 @@ fn on_paths(pci: &Pci) -> BTreeSet<&str> {
     for card in pci.devices.iter().filter(|device| device.class >> 8 != 0x0604) {
         let mut at = Some(card);
         while let Some(device) = at {
-            // Once seen, all above it have been.
+            // If a bridge was seen before, so were all bridges above it.
             if !wanted.insert(device.address.as_str()) {
                 break;
             }
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(with(&[("nonfatal", 2)], &[("nonfatal", 1)]), (Verdict::Fail, named.clone()));
         assert_eq!(with(&[("nonfatal", 2)], &[]), (Verdict::Warn, named.clone()));
         assert_eq!(with(&[("correctable", 9)], &[("correctable", 3)]), (Verdict::Warn, named));
-        // Corrected ones of the past.
+        // Past corrected errors.
         assert_eq!(with(&[("correctable", 9_000)], &[]), (Verdict::Ok, Vec::new()));
     }
 

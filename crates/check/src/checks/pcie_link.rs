@@ -1,17 +1,17 @@
 //! # What it checks
 //!
-//! Lanes and speed of the PCIe links of GPUs, NVSwitches, network cards and NVMe, against what they can do and against
-//! cards of the same sort.
+//! Lanes and speed of the PCIe links of GPUs, NVSwitches, network cards and NVMe, compared with their maximum and with
+//! cards of the same model.
 //!
 //! # What fails
 //!
-//! Fewer lanes than the card can have, while another card of its sort has all of them; a GPU that works at a lower
-//! speed than peers that work. Where all cards of a sort have the same, the slots are built so. A card without peers
-//! warns if the bridge above it could do more. Links slow down when a device idles: that is no fault.
+//! Fewer lanes than the card supports while another card of its model has all of them; a busy GPU at a lower speed
+//! than its busy peers. If all cards of a model have the same, it is the design of the slots. It warns about a card
+//! without peers if the bridge above it supports more. Links slow down when a device is idle: that is no fault.
 //!
 //! # What to do
 //!
-//! Reseat the card or its riser; look for PCIe errors in the kernel log.
+//! Reseat the card or its riser; check the kernel log for PCIe errors.
 //!
 //! # References
 //!
@@ -49,7 +49,7 @@ fn run(view: &View<'_>) -> Answer {
         items.extend(pci.and_then(|pci| narrow(device, pci, gpus)));
     }
     for gpu in gpus.into_iter().flat_map(|gpus| &gpus.gpus) {
-        // Where the bus is hidden, NVML's own reading of the width stands in.
+        // If the bus is hidden, NVML's reading of the width is used instead.
         if pci.is_none() {
             n_links += usize::from(gpu.pcie.width.is_some());
             items.extend(gpus.and_then(|gpus| narrow_by_nvml(gpu, gpus)));
@@ -78,7 +78,7 @@ fn run(view: &View<'_>) -> Answer {
     answer
 }
 
-/// Bridges between buses are what the cards are behind.
+/// Whether it is a card, not a bridge between buses.
 fn is_card(device: &PciDevice) -> bool {
     device.class >> 8 != 0x0604 && !device.is_gone
 }
@@ -126,7 +126,7 @@ fn narrow_by_nvml(gpu: &Gpu, gpus: &Gpus) -> Option<Item> {
     })
 }
 
-/// Slower than peers, all of them at work.
+/// A GPU that is slower than its peers while all of them are busy.
 fn slow(gpu: &Gpu, gpus: &Gpus) -> Option<Item> {
     let (now, most) = (gpu.pcie.generation?, gpu.pcie.generation_max?);
     if now >= most || is_busy(gpu) != Some(true) {
@@ -153,14 +153,14 @@ mod tests {
         let mut node = healthy();
         pci(&mut node).devices[5].width = Some(8);
         assert_eq!(verdict(&CHECK, &node), (Verdict::Fail, vec!["GPU 2 (0000:1d:00.0)".to_owned()]));
-        // All alike: the slots are built so.
+        // All alike: it is the design of the slots.
         pci(&mut node)
             .devices
             .iter_mut()
             .filter(|device| device.vendor == 0x10de)
             .for_each(|d| d.width = Some(8));
         assert_eq!(verdict(&CHECK, &node).0, Verdict::Ok);
-        // The bus is hidden: NVML tells.
+        // The bus is hidden, so NVML's readings count.
         let mut hidden = crate::staging_gpus::node(4, |n, gpu| {
             if n == 1 {
                 gpu.pcie.width = Some(4);

@@ -1,17 +1,17 @@
 //! # What it checks
 //!
-//! Whether the peers that were named answer on TCP. A refusal is an answer: the host is there. Of a fleet (`--hosts`,
-//! `--slurm`) each node tries some of the others too.
+//! Whether the given peers answer on TCP. A refusal is an answer: the host is there. In a fleet (`--hosts`, `--slurm`)
+//! each node also tries some of the others.
 //!
 //! # What fails
 //!
-//! A peer whose name does not resolve, that does not answer in time, or to which there is no way: named with the route
-//! and interface that lead there. Another node of the fleet that does not answer warns: it was called by the name that
-//! the asking node has for it. If that name means nothing here, it is not judged.
+//! A peer whose name does not resolve, that does not answer in time, or to which there is no route: reported with the
+//! route and interface that lead there. It warns about another node of the fleet that does not answer: it was called
+//! by the name that the asking node uses for it. If that name is unknown here, it is not judged.
 //!
 //! # What to do
 //!
-//! Ping it from here and from another node; look at the route, and at firewalls on both ends.
+//! Ping it from here and from another node; check the route, and firewalls at both ends.
 //!
 //! # References
 //!
@@ -31,7 +31,7 @@ pub(super) static CHECK: Check = Check {
     area: Area::Network,
     reads: &[Probe::Reach, Probe::Network],
     drains: false,
-    // A peer that is silent takes its time.
+    // A silent peer takes until the deadline.
     is_quick: false,
     since: "0.2",
     doc: include_str!("peers_reachable.rs"),
@@ -44,7 +44,7 @@ fn run(view: &View<'_>) -> Answer {
         Err(missing) => return missing.into(),
     };
     let others = || reach.iter().filter(|r| !["master-address", "interface"].contains(&r.purpose.as_str()));
-    // The way by NCCL's interface is judged where the interface is; here only if nothing else was tried.
+    // The path through NCCL's interface is judged by the check of the interface; here only if nothing else was tried.
     let peers: Vec<&Reach> = others()
         .filter(|r| r.interface.is_none() || !others().any(|o| o.interface.is_none() && o.target == r.target))
         .collect();
@@ -71,7 +71,7 @@ fn run(view: &View<'_>) -> Answer {
         .filter(|peer| peer.failure_kind.is_some())
         .map(|peer| Item {
             subject: peer.target.clone(),
-            // Who asks may know the nodes by a network that they do not share with each other.
+            // The asking node may know the nodes through a network that they do not share with each other.
             verdict: if peer.purpose == FLEET_PEER { Verdict::Warn } else { Verdict::Fail },
             text: format!("{}{}", peer.failure.as_deref().unwrap_or("no answer"), way(view, peer)),
             evidence: format!(
@@ -93,7 +93,7 @@ fn run(view: &View<'_>) -> Answer {
         )
 }
 
-/// A node of the fleet by a name that only the asking node has for it: an alias of ssh, a name of its own hosts file.
+/// A node of the fleet under a name that only the asking node knows: an ssh alias, an entry of its own hosts file.
 fn is_nameless(peer: &Reach) -> bool {
     peer.purpose == FLEET_PEER && peer.failure_kind == Some(ReachFailure::Unresolved)
 }
@@ -172,7 +172,7 @@ mod tests {
             (answer.verdict, answer.summary.as_str()),
             (Verdict::Ok, "2 peers answer, the slowest in 0.3 ms")
         );
-        // By another interface it does not: that is said of the interface.
+        // Through another interface it does not answer: the check of the interface reports that.
         let answer = ask(
             &CHECK,
             &with(vec![
@@ -181,7 +181,7 @@ mod tests {
             ]),
         );
         assert_eq!(answer.verdict, Verdict::Ok);
-        // Asked for by name, it counts.
+        // Requested by name, it counts.
         let answer = ask(&CHECK, &with(vec![peer("10.0.0.8", Some("eth1"), Some(ReachFailure::TimedOut))]));
         assert_eq!(answer.verdict, Verdict::Fail);
     }

@@ -1,18 +1,18 @@
 //! # What it checks
 //!
-//! Error counters of the RDMA ports that a job would use, at two looks some hundred milliseconds apart.
+//! Error counters of the RDMA ports that a job would use, in two readings some hundred milliseconds apart.
 //!
 //! # What fails
 //!
-//! A link that went down between the looks; physical errors at ten a second or more. Any other growth of an error warns.
-//! What was counted before the first look is shown and blamed on nobody: counters count since the last reset. Out of
-//! sequence packets on InfiniBand are adaptive routing at work, and congestion marks are how RoCE regulates itself:
-//! both are shown alone.
+//! A link that went down between the readings; physical errors at ten per second or more. Other growth of an error
+//! counter warns. Counts from before the first reading are only shown: counters run since the last reset.
+//! Out-of-sequence packets on InfiniBand are a result of adaptive routing, and congestion marks are how RoCE
+//! regulates itself: both are only shown.
 //!
 //! # What to do
 //!
-//! Physical errors: clean or replace the cable or transceiver. Timeouts and sequence errors without them: the path or the
-//! peer, and over Ethernet the lossless class (PFC).
+//! Physical errors: clean or replace the cable or transceiver. Timeouts and sequence errors without them: the path
+//! or the peer, and over Ethernet the lossless class (PFC).
 //!
 //! # References
 //!
@@ -39,16 +39,16 @@ pub(super) static CHECK: Check = Check {
     run,
 };
 
-/// What growth of a counter means.
+/// The meaning of a counter's growth.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// The link itself went down.
     Down,
-    /// Bits are lost on the cable or in the port.
+    /// Bits were lost on the cable or in the port.
     Physical,
-    /// Packets or answers are lost somewhere on the path, or the peer does not keep up.
+    /// Packets or answers were lost somewhere on the path, or the peer does not keep up.
     Transport,
-    /// No error by itself.
+    /// Not an error by itself.
     Shown,
 }
 
@@ -83,7 +83,8 @@ const COUNTERS: &[(&str, Kind)] = &[
     ("roce_slow_restart_trans", Kind::Shown),
 ];
 
-/// InfiniBand allows 120 symbol errors an hour: one within the window is chance one time in eighty, two are none.
+/// InfiniBand allows 120 symbol errors per hour: one within the window is chance in one of eighty cases, two are not
+/// chance.
 const CHANCE: u64 = 1;
 /// Three hundred times what InfiniBand allows: the link is bad, not unlucky.
 const BAD_PER_S: f64 = 10.0;
@@ -134,7 +135,7 @@ fn run(view: &View<'_>) -> Answer {
     answer
 }
 
-/// What grew between the looks.
+/// Growth between the readings.
 fn grown(port: &RdmaPort) -> Vec<Item> {
     let seconds = port.window_ms.max(1) as f64 / 1e3;
     COUNTERS
@@ -142,10 +143,10 @@ fn grown(port: &RdmaPort) -> Vec<Item> {
         .filter_map(|(name, kind)| {
             let (first, second) = port.counters.get(*name)?;
             let second = (*second)?;
-            // A counter that was reset between the looks is no growth.
+            // A counter that was reset between the readings did not grow.
             let growth = second.checked_sub(*first).filter(|growth| *growth > 0)?;
             let rate = growth as f64 / seconds;
-            // InfiniBand spreads packets over several ways on purpose.
+            // InfiniBand spreads packets over several paths on purpose.
             let is_by_design = *name == "out_of_sequence" && !port.is_roce();
             let (verdict, meaning) = match kind {
                 _ if is_by_design => (Verdict::Ok, "adaptive routing reorders packets"),
@@ -171,7 +172,7 @@ fn grown(port: &RdmaPort) -> Vec<Item> {
         .collect()
 }
 
-/// What was counted before the first look.
+/// Counts from before the first reading.
 fn earlier(port: &RdmaPort) -> Option<Item> {
     let counted: Vec<String> = COUNTERS
         .iter()

@@ -1,13 +1,14 @@
 //! # What it checks
 //!
 //! Whether each RoCE port that a job would use has a global identifier of RoCE v2 with an address, and whether the
-//! index that NCCL_IB_GID_INDEX names is one on every port.
+//! index in NCCL_IB_GID_INDEX refers to one on every port.
 //!
 //! # What fails
 //!
 //! An index that is empty on a port, or of another kind than the port's RoCE v2 address. A port without any such
-//! address, in a job of several nodes. Without a job, a port that lacks what ports like it have warns. InfiniBand needs
-//! no index. Different indices on different ports are no trouble as long as NCCL chooses (2.21 and later).
+//! address, in a job of several nodes. Without a job it warns about a port that lacks what similar ports have.
+//! InfiniBand needs no index. Different indices on different ports are no fault as long as NCCL chooses (2.21 and
+//! later).
 //!
 //! # What to do
 //!
@@ -109,7 +110,7 @@ fn right(port: &RdmaPort) -> impl Iterator<Item = &Gid> {
         .filter(|gid| is_v2(gid) && address(gid).is_some_and(|address| address.to_ipv4_mapped().is_some()))
 }
 
-/// Entries of RoCE v2 with an IPv6 address that routers carry.
+/// Entries of RoCE v2 with a routable IPv6 address.
 fn right_v6(port: &RdmaPort) -> impl Iterator<Item = &Gid> {
     port.gids.iter().filter(|gid| {
         is_v2(gid)
@@ -124,11 +125,11 @@ fn shown(port: &RdmaPort) -> String {
     if entries.is_empty() { "the table is empty".to_owned() } else { entries.join("; ") }
 }
 
-/// The index that the job names.
+/// Judges the index that the job sets.
 fn told(view: &View<'_>, port: &RdmaPort) -> Vec<Item> {
     let mut items = Vec::new();
     for (value, ranks) in wiring::by_value(view, "NCCL_IB_GID_INDEX") {
-        // Below zero: NCCL chooses.
+        // A negative index: NCCL chooses.
         let Some(index) = value.and_then(|value| value.trim().parse::<u32>().ok()) else { continue };
         let chosen = port.gids.iter().find(|gid| gid.index == index);
         let good: Vec<u32> = right(port).chain(right_v6(port)).map(|gid| gid.index).collect();
@@ -186,7 +187,7 @@ mod tests {
         Gid { index, gid: gid.to_owned(), kind: kind.to_owned(), netdev: Some("eth2".to_owned()) }
     }
 
-    /// Four ports whose address stands at these indices; none: link-local alone.
+    /// Four ports whose address is at these indices; None: link-local only.
     fn roce(at: [Option<u32>; 4]) -> Vec<RdmaPort> {
         (0..4)
             .map(|n| {
@@ -212,7 +213,7 @@ mod tests {
         assert!(answer.summary.contains("RoCE v1"), "{}", answer.summary);
         let answer = ask(&CHECK, &node(roce([Some(3); 4]), vec![], told("1")));
         assert!(answer.summary.contains("link-local"), "{}", answer.summary);
-        // Well: the right one, or NCCL chooses, even where the tables differ.
+        // Correct: the right index, or NCCL chooses, even if the tables differ.
         assert_eq!(ask(&CHECK, &node(roce([Some(3); 4]), vec![], told("3"))).verdict, Verdict::Ok);
         for free in [told("-1"), vec![rank(0, &[])], vec![]] {
             let answer = ask(&CHECK, &node(shifted.clone(), vec![], free));

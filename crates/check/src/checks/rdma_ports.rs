@@ -1,18 +1,17 @@
 //! # What it checks
 //!
-//! State and rate of the RDMA ports that a job would use, against ports that stand in the same place on cards of the
-//! same kind.
+//! State and rate of the RDMA ports that a job would use, compared with the same port of cards of the same kind.
 //!
 //! # What fails
 //!
-//! A port that is down while most of its kind are active, or that NCCL_IB_HCA names; one that waits for a subnet manager
-//! (INIT, ARMED); one that runs at a lower rate than most of its kind. No port active at all only warns: nothing
-//! may be plugged in. A port that NCCL_IB_HCA leaves out, a virtual function and a card's second port that is empty on
-//! all cards are no trouble.
+//! A port that is down while most of its kind are active, or although NCCL_IB_HCA names it; one that waits for a
+//! subnet manager (INIT, ARMED); one with a lower rate than most of its kind. If no port is active it only warns:
+//! nothing may be plugged in. Not judged: ports that NCCL_IB_HCA excludes, virtual functions, and a card's second port
+//! if it is empty on all cards.
 //!
 //! # What to do
 //!
-//! Look at the cable and at the switch's end of it; for INIT, at the subnet manager (`sminfo`). Keep the node out of jobs
+//! Check the cable and the switch's end of it; for INIT, the subnet manager (`sminfo`). Keep the node out of jobs
 //! until the port is active.
 //!
 //! # References
@@ -130,7 +129,7 @@ fn judge(port: &RdmaPort, how: Use, all: &[(&RdmaPort, Use)]) -> Option<Item> {
     Some(Item { subject: port.name(), verdict, text, evidence: shown(port) })
 }
 
-/// Whether an active port is slower than its like, or than the card's place on the bus allows.
+/// Whether an active port is slower than its peers, or than the card's PCIe link allows.
 fn slow(port: &RdmaPort, how: Use, up: &[&RdmaPort]) -> Option<(Verdict, String)> {
     let rate = port.rate_gbps?;
     let best = up.iter().filter_map(|other| other.rate_gbps).fold(rate, f64::max);
@@ -166,8 +165,8 @@ fn slow(port: &RdmaPort, how: Use, up: &[&RdmaPort]) -> Option<(Verdict, String)
     })
 }
 
-/// What a PCIe link carries in one direction, Gb/s: 8b/10b below generation 3, 128b/130b above (flits of generation 6
-/// cost about as much).
+/// What a PCIe link carries in one direction, Gb/s: 8b/10b below generation 3, 128b/130b above (the flits of
+/// generation 6 cost about as much).
 fn bus_gbps(gt_s: Option<f64>, width: Option<u32>) -> Option<f64> {
     let (gt_s, width) = (gt_s?, width.filter(|width| *width > 0)?);
     let coding = if gt_s < 8.0 { 0.8 } else { 128.0 / 130.0 };
@@ -224,7 +223,7 @@ mod tests {
         let answer = ask(&CHECK, &node(all.clone(), vec![], vec![]));
         assert_eq!(answer.verdict, Verdict::Ok, "{answer:?}");
         assert_eq!(answer.summary, "8 x 400 Gb/s InfiniBand");
-        // The same, but the job asks for one of them.
+        // The same, but the job selects one of them.
         let told = rank(0, &[("NCCL_IB_HCA", "=mlx5_0:1,mlx5_9:1")]);
         let answer = ask(&CHECK, &node(all, vec![], vec![told]));
         assert_eq!((answer.verdict, blamed(&answer)), (Verdict::Fail, vec!["mlx5_9/1"]));

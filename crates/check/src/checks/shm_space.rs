@@ -1,16 +1,16 @@
 //! # What it checks
 //!
-//! Size and fill of /dev/shm, where NCCL keeps the buffers between ranks of a node and data loaders their batches.
+//! Size and use of /dev/shm, where NCCL keeps the buffers between ranks of a node and data loaders their batches.
 //!
 //! # What fails
 //!
-//! Less room than NCCL needs for the GPUs of this node, or no inode left. Docker's default of 64 MB warns even when it
-//! is empty: two data-loader workers fill it. A large one that is nearly full warns.
+//! Less space than NCCL needs for the GPUs of this node, or no inode left. It warns about Docker's default of 64 MB
+//! even if it is empty, because two data-loader workers fill it, and about a large one that is nearly full.
 //!
 //! # What to do
 //!
-//! Start the container with `--ipc=host` or a larger `--shm-size`; remove segments that nobody holds. What is held by
-//! processes comes back when they end, also if the file is deleted.
+//! Start the container with `--ipc=host` or a larger `--shm-size`; remove segments that no process holds. Space that
+//! processes hold is freed when they end, also if the file is deleted.
 //!
 //! # References
 //!
@@ -35,16 +35,16 @@ pub(super) static CHECK: Check = Check {
     run,
 };
 
-/// What NCCL takes at its default buffer sizes: about 10 MB for each peer of each rank that is reached through shared
-/// memory; a ring has two peers, one of them counted here.
+/// NCCL's need at its default buffer sizes: about 10 MB for each peer of each rank that is reached through shared
+/// memory; a ring has two peers, of which one is counted here.
 const NEEDED_PER_GPU: u64 = 10 << 20;
-/// For what else starts a job.
+/// For the other needs of a starting job.
 const NEEDED: u64 = 16 << 20;
-/// GPUs of a node of which nothing is known.
+/// GPUs of a node if unknown.
 const USUAL_GPUS: u64 = 8;
 /// Docker's default size.
 const DEFAULT_SIZE: u64 = 64 << 20;
-/// Holders that are named.
+/// Largest number of holders named.
 const NAMED: usize = 3;
 
 fn run(view: &View<'_>) -> Answer {
@@ -64,7 +64,7 @@ fn run(view: &View<'_>) -> Answer {
     if shm.inodes_free == Some(0) {
         push(Verdict::Fail, "no inode is free: no segment can be made".to_owned());
     }
-    // A small one that is empty is told as small; one that is also used up fails.
+    // A small empty one is reported as small; a small one that is used up fails.
     if shm.available < needed.min(shm.size / 2) {
         let text = format!(
             "{} of {} left, {n_gpus} GPUs need about {}",
@@ -108,7 +108,7 @@ fn mib(bytes: u64) -> String {
     format!("{} MiB", bytes >> 20)
 }
 
-/// The largest files, deleted ones as well, and who holds them.
+/// The largest files, including deleted ones, and their holders.
 fn holders(shm: &Shm) -> String {
     let living = shm.segments.iter().map(|segment| (segment, ""));
     let mut all: Vec<(&Segment, &str)> =
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn room_enough() {
         stage(16_384, 16_000, vec![segment("nccl-x", 10, &[1])], vec![]).expect(&CHECK, Verdict::Ok, &[]);
-        // Four GPUs need less than eight.
+        // Four GPUs need less space than eight.
         let four = |stage: Stage| (0..4).fold(stage, |stage, n| stage.gpu(&format!("{n}"), &[]));
         four(stage(1024, 70, vec![], vec![])).expect(&CHECK, Verdict::Ok, &[]);
         stage(1024, 70, vec![], vec![]).expect(&CHECK, Verdict::Fail, &["/dev/shm"]);

@@ -1,16 +1,16 @@
 //! # What it checks
 //!
-//! Segments of NCCL and torch in /dev/shm that no process holds: a job that was killed has left them behind.
+//! Segments of NCCL and torch in /dev/shm that no process holds: a killed job left them.
 //!
 //! # What fails
 //!
-//! Nothing fails: they take room and can be in the way of a new segment of that name, so they warn. One that a live
-//! process maps or has open is never stale. Where some processes could not be looked into or do not show (hidepid, a pid
-//! namespace of its own: a container may share the folder), and nobody is seen to hold a segment, it cannot be told.
+//! Nothing fails: they take space and can collide with a new segment of the same name, so they warn. A segment that a
+//! live process maps or has open is never stale. If some processes are unreadable or invisible (hidepid, a separate
+//! pid namespace: a container may share the folder) and no visible process holds a segment, the answer is unknown.
 //!
 //! # What to do
 //!
-//! Remove exactly those that are named.
+//! Remove exactly the segments that are named.
 //!
 //! # References
 //!
@@ -38,7 +38,7 @@ pub(super) static CHECK: Check = Check {
 
 /// A segment younger than this may be on its way from one process to another, nanoseconds.
 const YOUNG_NS: i64 = 60_000_000_000;
-/// Files of one command.
+/// Largest number of files in one command.
 const MAX_NAMED: usize = 64;
 
 fn run(view: &View<'_>) -> Answer {
@@ -105,7 +105,7 @@ fn run(view: &View<'_>) -> Answer {
     answer.value("shm.stale-segments", stale.len(), ValueKind::Near)
 }
 
-/// A name that a shell takes as it stands.
+/// Whether a shell takes the name literally.
 fn is_plain(name: &str) -> bool {
     name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
 }
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn what_is_never_removed_by_itself() {
-        // Another user's, one in a container, and one whose name a shell would take apart.
+        // Another user's segment, one in a container, and one whose name a shell would split.
         for (segments, euid, container) in [
             (vec![segment("nccl-AbC", &[])], 1001, None),
             (vec![segment("nccl-AbC", &[])], 1000, Some("docker")),

@@ -1,16 +1,16 @@
 //! # What it checks
 //!
-//! File systems: whether they answer, have room and inodes, and can be written where a job works.
+//! File systems: whether they answer, have space and inodes, and are writable where a job works.
 //!
 //! # What fails
 //!
-//! One that the job works on and that does not answer, is full, has no inode left, or is a disk that has become
-//! read-only under the job's directory or logs. The root and /tmp count as used by every job when they are full. Others
-//! warn. Nothing is written to find out.
+//! One that the job uses and that does not answer, is full, has no inode left, or is a disk that became read-only under
+//! the job's directory or logs. A full root or /tmp counts as used by every job. It warns about other file systems. The
+//! check writes nothing.
 //!
 //! # What to do
 //!
-//! For a mount that does not answer, look at its server and at the kernel log; make room; move the logs.
+//! For a mount that does not answer, check its server and the kernel log; free space; move the logs.
 //!
 //! # References
 //!
@@ -35,12 +35,12 @@ pub(super) static CHECK: Check = Check {
     run,
 };
 
-/// Room below which the next log line or checkpoint fails, bytes.
+/// Free space below which the next log line or checkpoint fails, bytes.
 const NO_ROOM: u64 = 64 << 20;
-/// Room below which a checkpoint fails: both the share and the amount.
+/// Free space below which a checkpoint fails: both the share and the amount.
 const LITTLE_ROOM: u64 = 10 << 30;
 const LITTLE_PCT: u64 = 2;
-/// A healthy file system tells its size at once, milliseconds.
+/// A healthy file system reports its size within this time, milliseconds.
 const SLOW_MS: u64 = 300;
 /// Layers and images are read-only by nature.
 const READ_ONLY_BY_NATURE: &[&str] =
@@ -99,7 +99,7 @@ fn judge(mount: &Mount, mounts: &[Mount], processes: &[Process], items: &mut Vec
     };
     if let Some(why) = &mount.failure {
         let place = mount.stuck_in.as_ref().map(|place| format!(": {place}")).unwrap_or_default();
-        // Another's container may refuse to be looked into: that is no fault of the file system.
+        // Another user's container may refuse access: that is no fault of the file system.
         let is_refusal = why.contains("ermission") || why.contains("not permitted");
         if !is_refusal {
             push(bad(is_used), format!("{why}{place}"), format!("statfs {}", mount.at));
@@ -117,7 +117,7 @@ fn judge(mount: &Mount, mounts: &[Mount], processes: &[Process], items: &mut Vec
     if mount.read_only {
         if let Some(process) = writer {
             let by_nature = READ_ONLY_BY_NATURE.contains(&mount.kind.as_str());
-            // Data are often mounted read-only, and a job may well start there: what it writes decides.
+            // Data are often mounted read-only, and a job may well start there: the files that it writes decide.
             let logs = process.logs.iter().any(|path| is_on(mount, mounts, path));
             let verdict = if logs && !by_nature { Verdict::Fail } else { Verdict::Warn };
             let what = if logs { "logs" } else { "directory" };
@@ -127,7 +127,7 @@ fn judge(mount: &Mount, mounts: &[Mount], processes: &[Process], items: &mut Vec
                 format!("mountinfo: {} ro", mount.at),
             );
         }
-        // Nobody writes to it: full or not is no matter.
+        // Nothing writes to it, so a full one does not matter.
         return;
     }
     if mount.at.starts_with("/boot") {
@@ -163,7 +163,7 @@ fn judge(mount: &Mount, mounts: &[Mount], processes: &[Process], items: &mut Vec
     }
 }
 
-/// The path lies on this mount and on none below it.
+/// Whether the path is on this mount and on none below it.
 fn is_on(mount: &Mount, mounts: &[Mount], path: &str) -> bool {
     let holds =
         |at: &str| at == "/" || path == at || path.strip_prefix(at).is_some_and(|rest| rest.starts_with('/'));
@@ -241,7 +241,7 @@ mod tests {
         stage(vec![full("/boot/efi", &[])]).expect(&CHECK, Verdict::Ok, &[]);
         let nearly = Mount { available: Some(5 * GIB), ..mount("/work", &[80]) };
         stage(vec![nearly]).expect(&CHECK, Verdict::Warn, &["/work (nfs4 server:/x)"]);
-        // A large share used, and room enough all the same.
+        // A large share is used, but there is space enough.
         let large = Mount { available: Some(15 * GIB), ..mount("/work", &[80]) };
         stage(vec![large]).expect(&CHECK, Verdict::Ok, &[]);
         let inodes = Mount { inodes_free: Some(0), ..mount("/work", &[80]) };
@@ -260,7 +260,7 @@ mod tests {
             Verdict::Fail,
             &["/work (ext4 server:/x)"],
         );
-        // Rank 1 only stands there; data that are read; an image; what lies below another mount.
+        // Rank 1 only has its directory there; data that are only read; an image; files below another mount.
         stage(vec![mount("/", &[]), read_only("/work", "ext4", &[81])]).expect(
             &CHECK,
             Verdict::Warn,

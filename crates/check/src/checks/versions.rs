@@ -1,13 +1,14 @@
 //! # What it checks
 //!
-//! Versions that have to fit together: the driver's kernel module and its libraries, the CUDA runtime of the job and the
+//! Versions that must fit together: the driver's kernel module and its libraries, the CUDA runtime of the job and the
 //! driver, NCCL between the ranks, the module for RDMA to GPU memory, and a second driver for the same GPUs.
 //!
 //! # What fails
 //!
-//! A library of the driver of another version than the module; a CUDA runtime of a newer major version than the driver
+//! A driver library of another version than the module; a CUDA runtime of a newer major version than the driver
 //! supports, unless CUDA's compatibility package is loaded; ranks with two versions of NCCL; nouveau beside NVIDIA's
-//! driver. RDMA cards without nvidia_peermem warn only on kernels before 5.12: newer ones register GPU memory by dma-buf.
+//! driver. Missing nvidia_peermem warns only with RDMA cards on kernels before 5.12: newer kernels register GPU memory
+//! by dma-buf.
 //!
 //! # What to do
 //!
@@ -38,7 +39,7 @@ pub(super) static CHECK: Check = Check {
     run,
 };
 
-/// First kernel that lets a driver hand out its memory for RDMA (dma-buf in ib_core).
+/// First kernel in which a driver can export its memory for RDMA (dma-buf in ib_core).
 const DMABUF_KERNEL: (u32, u32) = (5, 12);
 
 fn run(view: &View<'_>) -> Answer {
@@ -61,7 +62,7 @@ fn run(view: &View<'_>) -> Answer {
         items.extend(nouveau(system, gpus.is_some()));
         items.extend(peermem(system));
     }
-    // One item for each library and version, not for each process.
+    // One item per library and version, not per process.
     let mut loaded: BTreeMap<(&str, &str), Vec<u32>> = BTreeMap::new();
     for (pid, of) in libraries.into_iter().flatten() {
         for (name, version) in of.iter().filter(|(_, version)| !version.is_empty()) {
@@ -152,7 +153,7 @@ fn major(version: &str) -> Option<u32> {
     version.split('.').next()?.parse().ok()
 }
 
-/// NVML's version is CUDA's major number before that of the driver: `13.580.159.04`.
+/// NVML's version is CUDA's major number followed by that of the driver: `13.580.159.04`.
 fn nvml(gpus: &Gpus, module: &str) -> Option<Item> {
     let library = gpus.nvml_version.as_deref()?;
     let own = library.split_once('.')?.1;
@@ -190,7 +191,7 @@ fn peermem(system: &System) -> Option<Item> {
     })
 }
 
-/// All ranks belong to one job, as far as their master address tells.
+/// Whether all ranks belong to one job, judging by their master address.
 fn one_job(view: &View<'_>) -> bool {
     let masters: BTreeSet<_> =
         view.ranks().map(|rank| (rank.variable("MASTER_ADDR"), rank.variable("MASTER_PORT"))).collect();

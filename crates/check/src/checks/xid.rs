@@ -1,16 +1,16 @@
 //! # What it checks
 //!
-//! Xids and SXids of the kernel log that end a job and leave the node in service: the program's own faults (13, 31, 43),
-//! contained memory errors (94), and what follows them (45).
+//! Xids and SXids in the kernel log that end a job but leave the node in service: the program's own faults (13, 31,
+//! 43), contained memory errors (94), and their consequences (45).
 //!
 //! # What fails
 //!
-//! One that ends a job, since the job began. Where no job is known, one of the last hour warns. Earlier ones, and those
+//! One that ends a job, since the job began. Without a known job, one of the last hour warns. Earlier ones, and those
 //! that end nothing, are shown. None of them is a reason to drain the node.
 //!
 //! # What to do
 //!
-//! What the table of Xids says; for an illegal access find the kernel that made it.
+//! The action in the table of Xids; for an illegal access find the kernel that made it.
 //!
 //! # References
 //!
@@ -106,7 +106,7 @@ mod tests {
         let named = vec!["GPU 1 (0000:1c:00.0)".to_owned()];
         assert_eq!(with(900, Some(1_500)), (Verdict::Fail, named.clone()));
         assert_eq!(with(900, None), (Verdict::Warn, named));
-        // Of an earlier job.
+        // From an earlier job.
         assert_eq!(with(100, Some(1_500)), (Verdict::Ok, Vec::new()));
     }
 

@@ -1,15 +1,15 @@
 //! # What it checks
 //!
-//! Xids and SXids of the kernel log after which a GPU, a switch or the node must not take new work.
+//! Xids and SXids in the kernel log after which a GPU, a switch or the node must not take new work.
 //!
 //! # What fails
 //!
-//! One since the job began. Where no job is known: one since boot, unless the GPU answers and the driver wants nothing
-//! done to it, which warns, for it was reset since. One of before the job that is over is shown.
+//! One since the job began. Without a known job: one since boot; it only warns if the GPU answers and the driver
+//! requests no action, because the GPU was reset since. One from before the job that is over is shown.
 //!
 //! # What to do
 //!
-//! What the table of Xids says: reset, reboot, or take the node out and run field diagnostics.
+//! The action in the table of Xids: reset, reboot, or take the node out and run field diagnostics.
 //!
 //! # References
 //!
@@ -109,7 +109,7 @@ mod tests {
         let named = vec!["GPU 2 (0000:1d:00.0)".to_owned()];
         let mut node = healthy();
         kernel(&mut node, &[(700, LOST)]);
-        // It answers again, and nobody was hit.
+        // The GPU answers again, and nothing was affected.
         assert_eq!(verdict(&CHECK, &node), (Verdict::Warn, named.clone()));
         gpus(&mut node).gpus[2].recovery_action = Some("reset".to_owned());
         assert_eq!(verdict(&CHECK, &node), (Verdict::Fail, named.clone()));

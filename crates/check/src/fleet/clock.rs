@@ -1,9 +1,10 @@
-//! Clocks of nodes against each other, as far as asking them tells.
+//! Compares the clocks of nodes as far as the request itself allows.
 //!
-//! A node states when it began to read and how long that took. Both ends lie between the moment it was asked and the
-//! moment the answer was there, so its clock lies in an interval around the asker's: half the time of the round trip
-//! to either side. The moment that most intervals agree on is the fleet's time (Marzullo's intersection, as NTP picks
-//! its sources: RFC 5905, A.5.5.1); a node is only named if its whole interval lies away from that.
+//! A node states when it began to read and how long that took. Both ends are between the moment when it was asked and
+//! the moment when the answer was complete, so its clock lies in an interval around the asking host's: half the
+//! round-trip time to either side. The time that most intervals contain is the fleet's time (Marzullo's intersection,
+//! by which NTP selects its sources: RFC 5905, A.5.5.1); a node is named only if its whole interval is away from
+//! that.
 
 use ringleader_model::hostlist;
 use schemars::JsonSchema;
@@ -12,10 +13,10 @@ use serde::{Deserialize, Serialize};
 use super::{Fleet, Timing};
 use crate::report::NodeReport;
 
-/// Gap between a node's interval and the fleet's time from which it is named. Kept clocks agree to milliseconds; logs
-/// of ranks are put in order by tenths of a second.
+/// Gap between a node's interval and the fleet's time above which it is named. Synchronised clocks agree to
+/// milliseconds; logs of ranks are ordered by tenths of a second.
 const GAP_NS: i64 = 100_000_000;
-/// Nodes named one by one.
+/// Largest number of nodes named.
 const MAX_NAMED: usize = 16;
 
 /// Clocks of the nodes.
@@ -48,12 +49,12 @@ pub struct ClockOutlier {
     pub error_ms: f64,
 }
 
-/// Nanoseconds that the node's clock is ahead of the asker's, and half the width of the interval. None if the answer
-/// contradicts itself (it took longer than the round trip: its clock was set meanwhile).
+/// Nanoseconds that the node's clock is ahead of the asking host's, and half the width of the interval. None if the
+/// answer contradicts itself (it took longer than the round trip, so its clock was set meanwhile).
 pub(super) fn offset(report: &NodeReport, timing: Timing) -> Option<(i64, i64)> {
     let took_ns = i64::try_from(report.took_ms).ok()?.checked_mul(1_000_000)?;
     let latest_start = timing.arrived_ns.checked_sub(took_ns)?;
-    // took_ms is cut to whole milliseconds.
+    // took_ms is truncated to whole milliseconds.
     let width = latest_start.checked_sub(timing.sent_ns)?;
     if report.at_ns == 0 || width < 0 {
         return None;
@@ -61,7 +62,7 @@ pub(super) fn offset(report: &NodeReport, timing: Timing) -> Option<(i64, i64)> 
     Some((report.at_ns.checked_sub(timing.sent_ns + width / 2)?, width / 2 + 1_000_000))
 }
 
-/// What can be said of the clocks; None if fewer than two were placed.
+/// The comparison of the clocks; None if fewer than two could be placed.
 pub(super) fn clocks(fleet: &Fleet) -> Option<Clocks> {
     let intervals: Vec<(&str, i64, i64)> = fleet.offsets().collect();
     if intervals.len() < 2 {
@@ -116,11 +117,11 @@ pub(super) fn clocks(fleet: &Fleet) -> Option<Clocks> {
     Some(clocks)
 }
 
-/// The stretch that most intervals hold, and how many do.
+/// The range that most intervals contain, and their number.
 fn intersection(intervals: &[(&str, i64, i64)]) -> (i64, i64, usize) {
     let mut ends: Vec<(i64, bool)> = intervals
         .iter()
-        // Starts sort before ends, so that intervals that touch agree.
+        // Starts sort before ends, so that touching intervals agree.
         .flat_map(|(_, offset, error)| [(offset - error, false), (offset + error, true)])
         .collect();
     ends.sort_unstable();

@@ -1,8 +1,8 @@
-//! Values of nodes against each other.
+//! Compares the values of nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ringleader_model::hostlist;
+use ringleader_model::{hostlist, median};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -10,20 +10,21 @@ use super::Fleet;
 use super::words::Word;
 use crate::answer::ValueKind;
 
-/// Fewest nodes of which some can be told to differ from the others.
+/// Fewest nodes among which one can be said to differ.
 pub(super) const MIN_PEERS: usize = 3;
-/// Distance from the median, in standard deviations as the median deviation estimates them, from which a reading is
-/// named. 5 among many; a deviation estimated from a handful of nodes is itself uncertain by half, so 8 among few.
+/// Distance from the median, in standard deviations estimated from the median deviation, above which a reading is
+/// named. 5 among many nodes; 8 among few, because a deviation estimated from a handful of nodes is itself
+/// uncertain by half.
 const FAR: f64 = 5.0;
 const FAR_AMONG_FEW: f64 = 8.0;
 const FEW: usize = 10;
-/// Median deviation to standard deviation, for a normal distribution.
+/// Factor from median deviation to standard deviation for a normal distribution.
 const MAD_TO_SIGMA: f64 = 1.4826;
-/// Whatever the deviation: nodes that agree to the last digit do not make a neighbour's two percent a fault.
+/// Smallest relative distance: among nodes that agree to the last digit, two percent are not a fault.
 const LEAST_SHARE: f64 = 0.10;
-/// The same for readings around zero, in the reading's own unit.
+/// Smallest distance for readings around zero, in the reading's own unit.
 const LEAST: f64 = 2.0;
-/// Holders that are listed.
+/// Largest number of holders listed.
 const MAX_HOLDERS: usize = 12;
 
 /// A value in which nodes differ.
@@ -58,7 +59,7 @@ pub struct Holder {
     pub n_hosts: usize,
 }
 
-/// Who holds which value.
+/// The value of each node.
 type Held<'a> = Vec<(&'a str, Word)>;
 
 /// Values in which nodes differ: blamed ones first, then by key.
@@ -67,7 +68,7 @@ pub(super) fn differences(fleet: &Fleet) -> Vec<Difference> {
     for (name, kept) in &fleet.nodes {
         let mut push = |key, kind, value| {
             let (of, values) = by_key.entry(key).or_insert((kind, Vec::new()));
-            // Versions of the program may differ in what a value is; equality is what they share.
+            // Versions of the program may disagree on the kind of a value; then only equality is compared.
             if *of != kind {
                 *of = ValueKind::Same;
             }
@@ -86,7 +87,7 @@ pub(super) fn differences(fleet: &Fleet) -> Vec<Difference> {
         .filter_map(|(key, (kind, values))| match kind {
             ValueKind::Same => same(fleet, key, &values),
             ValueKind::Near => near(fleet, key, &values),
-            // A count of one node says nothing about another's: only a baseline does.
+            // A count on one node says nothing about another's: only a baseline does.
             ValueKind::Counter => None,
         })
         .collect();
@@ -151,8 +152,8 @@ fn near(fleet: &Fleet, key: &str, values: &[(&str, Word)]) -> Option<Difference>
     if n < 2 {
         return None;
     }
-    let middle = median(numbers.iter().map(|(number, ..)| *number).collect());
-    let deviation = median(numbers.iter().map(|(number, ..)| (number - middle).abs()).collect());
+    let middle = median::between(numbers.iter().map(|(number, ..)| *number))?;
+    let deviation = median::between(numbers.iter().map(|(number, ..)| (number - middle).abs()))?;
     let floor = (middle.abs() * LEAST_SHARE).max(LEAST);
     numbers.sort_by(|a, b| (b.0 - middle).abs().total_cmp(&(a.0 - middle).abs()).then_with(|| a.1.cmp(b.1)));
     if n < MIN_PEERS {
@@ -196,18 +197,8 @@ fn holder((_, name, text): &(f64, &str, &str)) -> Holder {
     Holder { value: (*text).to_owned(), hosts: (*name).to_owned(), n_hosts: 1 }
 }
 
-/// At most three decimals, none that say nothing.
+/// At most three decimals, without trailing zeros.
 pub(super) fn show(number: f64) -> String {
     let text = format!("{number:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-fn median(mut numbers: Vec<f64>) -> f64 {
-    numbers.sort_by(f64::total_cmp);
-    let n = numbers.len();
-    match n {
-        0 => 0.0,
-        n if n % 2 == 1 => numbers[n / 2],
-        n => f64::midpoint(numbers[n / 2 - 1], numbers[n / 2]),
-    }
 }

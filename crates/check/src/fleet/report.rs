@@ -1,4 +1,5 @@
-//! What is said of many nodes, `ringleader.fleet.v1`: counts, a line for each failing check, who differs, who is silent.
+//! The report on many nodes, `ringleader.fleet.v1`: counts, a line for each failing check, differences, silent
+//! nodes.
 
 use std::collections::BTreeMap;
 
@@ -17,9 +18,9 @@ use crate::report::ChangeKind;
 /// Name and version of the format.
 pub const SCHEMA: &str = "ringleader.fleet.v1";
 
-/// Ways of failing, values and the like that are listed one by one.
+/// Largest number of ways of failing, values and the like that are listed.
 const MAX_LISTED: usize = 24;
-/// Silent nodes with a reason of their own that are listed.
+/// Largest number of silent nodes listed with a reason of their own.
 const MAX_REASONS: usize = 64;
 
 /// Many nodes.
@@ -183,7 +184,7 @@ impl FleetReport {
 }
 
 impl Fleet {
-    /// What is to be said of all of them.
+    /// The report on all nodes.
     pub fn report(&self) -> FleetReport {
         let mut report = FleetReport {
             schema: SCHEMA.to_owned(),
@@ -260,7 +261,7 @@ impl Fleet {
                 }
             })
             .collect();
-        // In the order of the list of checks, as on one node; what this version does not know comes last.
+        // In the order of the list of checks, as on one node; checks unknown to this version come last.
         failing.sort_by_key(|failing| {
             (std::cmp::Reverse(failing.verdict), place(&failing.check), failing.check.clone())
         });
@@ -304,7 +305,7 @@ impl Fleet {
         }
         let mut out: Vec<NotJudged> = by_check
             .into_iter()
-            // What was skipped everywhere is no difference between nodes; each node's report says why.
+            // A check skipped everywhere is no difference between nodes; each node's report gives the reason.
             .filter(|(_, (n_judged, _))| *n_judged > 0)
             .flat_map(|(id, (n_judged, reasons))| {
                 reasons.into_iter().take(MAX_LISTED).map(move |(why, names)| NotJudged {
@@ -326,8 +327,8 @@ impl Fleet {
             by_reason.entry((silence.kind, &silence.why, &silence.next)).or_default().push(name);
         }
         let mut silent: Vec<Silent> = Vec::new();
-        // Reasons that each hold for one node only must not make a table of a thousand lines: beyond the bound they
-        // are told by kind.
+        // Reasons that each apply to only one node must not make a table of a thousand lines: beyond the bound they
+        // are grouped by kind.
         let mut rest: BTreeMap<(SilenceKind, &str), Vec<&str>> = BTreeMap::new();
         for ((kind, why, next), names) in by_reason {
             if silent.len() < MAX_REASONS {
@@ -376,16 +377,16 @@ impl Fleet {
     }
 }
 
-/// Place of a check in the list.
+/// Position of a check in the list.
 fn place(id: &str) -> usize {
     checks::ALL.iter().position(|check| check.id == id).unwrap_or(usize::MAX)
 }
 
-/// A node, what it had, and what it has.
+/// A node, its value before, and its value now.
 type Step<'a> = (&'a str, &'a str, &'a str);
 
 fn change_text(kind: ChangeKind, nodes: &[Step<'_>]) -> String {
-    // Where all nodes say the same, the values are told; else the range.
+    // If all nodes have the same values, the text names them; otherwise the range.
     let all = |pick: fn(&Step<'_>) -> String| {
         let first = nodes.first().map(pick).unwrap_or_default();
         nodes.iter().all(|node| pick(node) == first).then_some(first)

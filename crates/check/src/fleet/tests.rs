@@ -26,7 +26,7 @@ fn value(key: &str, value: impl ToString, kind: ValueKind) -> Value {
     Value { key: key.to_owned(), value: value.to_string(), kind }
 }
 
-/// A fleet of nodes that have one value each.
+/// A fleet of nodes with one value each.
 fn of_values(kind: ValueKind, values: &[&str]) -> Fleet {
     let mut fleet = Fleet::default();
     for (n, text) in values.iter().enumerate() {
@@ -40,7 +40,7 @@ fn of_values(kind: ValueKind, values: &[&str]) -> Fleet {
 #[test]
 fn a_failing_check_is_one_line_however_many_nodes() {
     let mut fleet = Fleet::default();
-    // In no order, as answers arrive.
+    // In arbitrary order, as answers arrive.
     for n in (0..1000).map(|n| n * 7 % 1000) {
         let mut report = report(&format!("node{n:04}"));
         let bad = n == 17 || (100..104).contains(&n);
@@ -164,7 +164,7 @@ fn a_clock_that_is_off_is_named_with_its_error() {
 
 #[test]
 fn a_slow_answer_is_no_wrong_clock() {
-    // 8 s of round trip hide 3 s: it cannot be told.
+    // A round trip of 8 s hides an offset of 3 s.
     let clocks = with_clocks(&[(0, SECOND / 5), (0, SECOND / 5), (3 * SECOND, 8 * SECOND)]).clocks.unwrap();
     assert!(clocks.outliers.is_empty(), "{clocks:?}");
     assert!(with_clocks(&[(0, SECOND)]).clocks.is_none());
@@ -178,7 +178,7 @@ fn clocks_without_a_majority_blame_nobody() {
     let halves = [(0, trip), (0, trip), (9 * SECOND, trip), (9 * SECOND, trip)];
     let clocks = with_clocks(&halves).clocks.unwrap();
     assert!(clocks.outliers.is_empty() && clocks.text.contains("halves"), "{clocks:?}");
-    // All nodes agree and this machine is the one that is off.
+    // All nodes agree, and the asking machine is off.
     let clocks = with_clocks(&[(9 * SECOND, trip), (9 * SECOND, trip), (9 * SECOND, trip)]).clocks.unwrap();
     assert!(clocks.outliers.is_empty());
     assert!((clocks.own_ahead_ms.unwrap() + 9000.0).abs() < 100.0, "{clocks:?}");
@@ -238,7 +238,7 @@ fn one_node_under_two_names_is_said() {
     assert!(fleet.report().notes[0].contains("a,b call themselves 'same'"), "{:?}", fleet.report().notes);
 }
 
-/// What a hostile node sends costs bounded memory.
+/// A hostile node's report costs bounded memory.
 #[test]
 fn a_report_without_end_is_cut() {
     let mut huge = report("x");

@@ -1,13 +1,13 @@
-//! Each text once: a thousand nodes say mostly the same.
+//! Stores each text once: a thousand nodes report mostly the same.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A text that is kept.
+/// A stored text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Word(u32);
 
-/// The texts.
+/// The stored texts.
 #[derive(Debug, Default)]
 pub(super) struct Words {
     by_text: BTreeMap<Arc<str>, Word>,
@@ -15,7 +15,7 @@ pub(super) struct Words {
 }
 
 impl Words {
-    /// Keeps a text, cut to about `max` bytes.
+    /// Stores a text, cut to about `max` bytes.
     pub(super) fn add(&mut self, text: &str, max: usize) -> Word {
         let cut;
         let text = if text.len() <= max {

@@ -72,7 +72,8 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
     if context.ask.with_logs {
         let processes: Vec<Process> = context.jobs().map(|jobs| jobs.processes.clone()).unwrap_or_default();
         let mut met = BTreeSet::new();
-        for process in processes.iter().filter(|p| p.state != "Z" && p.pid != std::process::id()) {
+        let is_own = |p: &&Process| p.state != "Z" && !p.is_above && p.pid != std::process::id();
+        for process in processes.iter().filter(is_own) {
             // Two containers may call two files alike, also where they have them open.
             let container = root_of(process.pid).map(|_| mounts_of(process.pid));
             for file in of_process(context, process) {
@@ -276,7 +277,7 @@ fn of_process(context: &Context<'_, '_>, process: &Process) -> Vec<Wanted> {
         }
     }
     let is_told = DUMP_VARIABLES.iter().any(|name| process.variable(name).is_some());
-    for path in &dumps {
+    for path in dumps.iter().filter(|path| !process.contested.contains(path)) {
         add("dump", path, is_told);
     }
     if let Some(path) = &error_file {
@@ -310,6 +311,13 @@ const FILE_VARIABLES: &[(&str, &str)] = &[
 /// Says which files are not looked for because the paths that the process's environment names were cut.
 fn withheld(context: &mut Context<'_, '_>, process: &Process) {
     let pid = process.pid;
+    for path in &process.contested {
+        let why = "a rank of another job writes it, too: whose it is cannot be told; TORCH_FR_DUMP_TEMP_FILE names a place \
+                   for each job";
+        let item = context.item("dump", "", Origin::Path(path.clone()));
+        let outcome = Outcome::Skipped(why.to_owned());
+        context.bundle.missing(Item { outcome, pid: Some(pid), ..item });
+    }
     for (kind, name) in FILE_VARIABLES {
         let relative = process.variable(name).is_some_and(|path| !path.starts_with('/'));
         let (what, why) = if process.cut_variables.iter().any(|cut| cut == name) {

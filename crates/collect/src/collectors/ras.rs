@@ -1,13 +1,13 @@
-//! NCCL RAS of the running job: one question as text and one as JSON for each address its processes listen at.
+//! NCCL RAS of the running job: one question as text and one as JSON for each address its ranks listen at. The task looks
+//! first whether it is they who listen.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use ringleader_bundle::{Origin, Outcome};
 use ringleader_node::Process;
 
 use super::{Context, outcome_of, run_for_each};
 use crate::request::{Peer, Request, Target};
-use crate::sysfs::link_name;
 use crate::tasks::RasAnswer;
 
 /// Where NCCL listens unless NCCL_RAS_ADDR says otherwise.
@@ -17,40 +17,39 @@ const MAX_ADDRESSES: usize = 16;
 
 pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bundle::Trouble> {
     let Some(jobs) = context.jobs() else { return Ok(()) };
-    let own = link_name(std::path::Path::new("/proc/self/ns/net"))
-        .and_then(|name| name.strip_prefix("net:[")?.strip_suffix(']')?.parse::<u64>().ok());
     let is_on = |p: &&Process| {
         p.rank().is_some()
             && p.state != "Z"
             && p.variable("NCCL_RAS_ENABLE").is_none_or(|on| on.trim() != "0")
     };
-    let mut asked: BTreeSet<(Option<u64>, String)> = BTreeSet::new();
-    let mut questions: Vec<(String, Option<u32>)> = Vec::new();
+    let mut named: BTreeMap<(Option<u64>, String), Vec<u32>> = BTreeMap::new();
     for process in jobs.processes.iter().filter(is_on) {
         let address = process.variable("NCCL_RAS_ADDR").unwrap_or(DEFAULT).to_owned();
-        if asked.len() < MAX_ADDRESSES && asked.insert((process.net_namespace, address.clone())) {
-            let elsewhere = process.net_namespace.is_some() && process.net_namespace != own;
-            questions.push((address, elsewhere.then_some(process.pid)));
-        }
+        named.entry((process.net_namespace, address)).or_default().push(process.pid);
     }
+    let mut questions: Vec<(String, Vec<u32>)> =
+        named.into_iter().map(|((_, address), pids)| (address, pids)).collect();
+    // In the order of the job's processes.
+    questions.sort_by_key(|(_, pids)| pids.first().copied());
+    questions.truncate(MAX_ADDRESSES);
     // All at once: where ranks are stopped each costs its patience.
     let forms = [("text", "status.txt"), ("json", "status.json")];
     let requests: Vec<Request> = questions
         .iter()
-        .flat_map(|(address, pid)| forms.map(|(purpose, _)| (address, *pid, purpose)))
-        .map(|(address, pid, purpose)| {
+        .flat_map(|(address, pids)| forms.map(|(purpose, _)| (address, pids, purpose)))
+        .map(|(address, pids, purpose)| {
             let (host, port) = split(address);
             let peer = Peer { host, port, purpose: purpose.to_owned(), ..Peer::default() };
             Request {
                 peers: vec![peer],
-                target: Target { pids: pid.into_iter().collect(), ..Target::default() },
+                target: Target { pids: pids.clone(), ..Target::default() },
                 deadline_ms: 0,
                 ..context.ask.request.clone()
             }
         })
         .collect();
     let parts = run_for_each(context.program, "ras-of", &requests, 2 * MAX_ADDRESSES, context.ask.longest_ms);
-    for (n, ((address, pid), parts)) in questions.iter().zip(parts.chunks(forms.len())).enumerate() {
+    for (n, ((address, pids), parts)) in questions.iter().zip(parts.chunks(forms.len())).enumerate() {
         let folder = if n == 0 { "ras".to_owned() } else { format!("ras-{}", n + 1) };
         let mut has_failed = false;
         for ((_, file), part) in forms.iter().zip(parts) {
@@ -63,7 +62,7 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
             let answer: Option<RasAnswer> =
                 part.get().and_then(|value| serde_json::from_value(value.clone()).ok());
             let mut item = context.item("ras", &format!("{folder}/{file}"), Origin::Address(address.clone()));
-            item.pid = *pid;
+            item.pid = pids.first().copied().filter(|_| questions.len() > 1);
             if let Some(why) = answer.as_ref().and_then(|answer| answer.cut.clone()) {
                 item.outcome = Outcome::Partial(why);
             }

@@ -54,8 +54,13 @@ fn item(context: &Context<'_, '_>, name: &str, path: &Path, pid: Option<u32>) ->
 fn of_job(context: &Context<'_, '_>, known: &BTreeSet<u32>) -> Vec<(RingFile, u32)> {
     let proc = &context.ask.request.roots.proc;
     let all = follow::processes(proc);
-    let mut wanted: BTreeSet<u32> =
-        context.jobs().into_iter().flat_map(|jobs| &jobs.processes).map(|process| process.pid).collect();
+    let mut wanted: BTreeSet<u32> = context
+        .jobs()
+        .into_iter()
+        .flat_map(|jobs| &jobs.processes)
+        .filter(|p| !p.is_above)
+        .map(|p| p.pid)
+        .collect();
     wanted.retain(|pid| !known.contains(pid));
     let mut rings: BTreeMap<String, (RingFile, u32)> = BTreeMap::new();
     for ring in follow::ring_folders().iter().flat_map(|folder| follow::rings_in(folder)) {

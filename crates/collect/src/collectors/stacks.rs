@@ -34,7 +34,8 @@ fn take(
 ) -> Result<(), ringleader_bundle::Trouble> {
     let Some(jobs) = context.jobs() else { return Ok(()) };
     let own = std::process::id();
-    let is_alive = |p: &&Process| !matches!(p.state.as_str(), "Z" | "X") && p.pid != 1 && p.pid != own;
+    let is_alive =
+        |p: &&Process| !matches!(p.state.as_str(), "Z" | "X") && !p.is_above && p.pid != 1 && p.pid != own;
     let mut processes: Vec<Process> = jobs.processes.iter().filter(is_alive).cloned().collect();
     // Ranks first, should there be more than are looked into.
     processes.sort_by_key(|process| (process.rank().is_none(), process.rank(), process.pid));

@@ -1,6 +1,10 @@
 //! Processes of jobs: those that carry a rank or have a GPU's device file open, their children, and their parents up
 //! to the launcher.
 //!
+//! Of a job that is named, ranks that stand elsewhere are found by [`crate::kin`]. What stands above a job and is not its
+//! launcher (the parent of many jobs) is told for the tree alone: nothing that it has open or writes is the job's. A log
+//! that a process of another job writes, too, is the job's only if the output of one of its processes goes there.
+//!
 //! Reads /proc alone. Environment and command line pass through [`crate::allowed`].
 
 use std::cell::RefCell;
@@ -11,10 +15,11 @@ use std::{fs, io};
 
 use ringleader_node::{Cgroup, Jobs, Process};
 
-use crate::allowed;
+use crate::kin::Kin;
 use crate::procfs::{self, Stat};
 use crate::request::{Request, Target, Trouble};
 use crate::sysfs::{link_name, names, text};
+use crate::{allowed, follow};
 
 /// Processes that are described.
 const MAX_PROCESSES: usize = 4096;
@@ -29,21 +34,42 @@ const PATIENCE: Duration = Duration::from_millis(150);
 /// Processes that hang and are waited for, one after the other.
 const MAX_WAITS: u32 = 4;
 /// Variables that give a process a rank.
-const RANKS: &[&str] = &["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
+const RANKS: &[&str] =
+    &["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "JAX_PROCESS_ID", "SLURM_PROCID"];
 
 pub(super) fn take(request: &Request) -> Result<Jobs, Trouble> {
     let walk = Walk::new(request)?;
     let (chosen, chosen_by) = walk.choose(&request.target)?;
     let mut processes: Vec<Process> =
-        chosen.iter().take(MAX_PROCESSES).filter_map(|pid| walk.describe(*pid)).collect();
+        chosen.iter().take(MAX_PROCESSES).filter_map(|(pid, place)| walk.describe(*pid, *place)).collect();
+    let whose = Whose::of(&walk, &chosen);
+    for process in &mut processes {
+        whose.keep_own(process);
+    }
     still_blocked(walk.proc, &mut processes);
-    Ok(Jobs { processes, chosen_by, n_hidden: walk.n_hidden, unseen: procfs::hidden_by_mount(walk.proc) })
+    let others = walk.others(&chosen);
+    Ok(Jobs {
+        processes,
+        chosen_by,
+        n_hidden: walk.n_hidden,
+        unseen: procfs::hidden_by_mount(walk.proc),
+        others,
+    })
 }
 
 /// Numbers of the processes that [`take`] would describe, for the other probes.
 pub(super) fn pids(request: &Request) -> Result<BTreeSet<u32>, Trouble> {
     let walk = Walk::new(request)?;
-    Ok(walk.choose(&request.target)?.0)
+    Ok(walk.choose(&request.target)?.0.into_keys().collect())
+}
+
+/// Where a process stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// It is of the job: a rank, its launcher, or what these have started.
+    Own,
+    /// It stands above, and others than this job may stand below it.
+    Above,
 }
 
 /// What had to be read of every process to choose.
@@ -59,6 +85,8 @@ struct Walk<'a> {
     gpu_addresses: BTreeMap<u32, String>,
     /// Groups that were read, by the listing that names them: workers of one job share theirs.
     cgroups: RefCell<BTreeMap<String, Option<Cgroup>>>,
+    /// Ranks that belong together.
+    jobs: Vec<BTreeSet<u32>>,
 }
 
 /// What is known of one process before it is described.
@@ -73,6 +101,8 @@ struct Seen {
     writes: Vec<String>,
     /// Numbers of output and logs whose paths may hold a secret.
     withheld: Vec<u32>,
+    /// And these paths: never told.
+    untold: Vec<(u32, String)>,
     stdout: Option<String>,
     stderr: Option<String>,
 }
@@ -109,7 +139,13 @@ impl<'a> Walk<'a> {
             host: text(&proc.join("sys/kernel/hostname")).unwrap_or_default(),
             gpu_addresses: gpu_addresses(proc),
             cgroups: RefCell::default(),
+            jobs: Vec::new(),
         };
+        walk.jobs = Kin::new(proc, follow::ring_folders())
+            .jobs(&walk.stats)
+            .into_iter()
+            .map(|job| job.pids)
+            .collect();
         let mut n_waits = 0;
         for (pid, stat) in &walk.stats {
             let seen = look(proc, *pid, stat, &mut n_waits);
@@ -120,7 +156,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Which processes, and a word on how they were chosen.
-    fn choose(&self, target: &Target) -> Result<(BTreeSet<u32>, String), Trouble> {
+    fn choose(&self, target: &Target) -> Result<(BTreeMap<u32, Place>, String), Trouble> {
         let mut chosen = BTreeSet::new();
         let by;
         if !target.pids.is_empty() || target.may_be_gone {
@@ -136,6 +172,7 @@ impl<'a> Walk<'a> {
             if chosen.is_empty() {
                 return Err(Trouble::Absent("the processes of the job have ended".to_owned()));
             }
+            self.add_kin(&mut chosen);
             let list: Vec<String> = target.pids.iter().map(u32::to_string).collect();
             by = format!("pid {} and all below", list.join(", "));
         } else if let Some(job) = &target.slurm_job {
@@ -155,8 +192,35 @@ impl<'a> Walk<'a> {
             }
             by = "all processes with a rank or a GPU".to_owned();
         }
-        self.add_parents(&mut chosen);
-        Ok((chosen, by))
+        Ok((self.with_parents(chosen, &target.pids), by))
+    }
+
+    /// Ranks of the same job that stand elsewhere.
+    fn add_kin(&self, chosen: &mut BTreeSet<u32>) {
+        for pids in self.jobs.iter().filter(|pids| !pids.is_disjoint(chosen)).collect::<Vec<_>>() {
+            for pid in pids {
+                self.add_with_children(*pid, chosen);
+            }
+        }
+    }
+
+    /// What else is there that may be a rank, by its own number.
+    fn others(&self, chosen: &BTreeMap<u32, Place>) -> Vec<u32> {
+        let is_other = |pid: &u32, seen: &Seen| {
+            // Threads of the kernel have no memory.
+            let may_be = || self.stats.get(pid).is_some_and(|stat| stat.resident_pages > 0);
+            !chosen.contains_key(pid)
+                && (seen.has_rank() || !seen.minors.is_empty() || seen.hidden.is_some() && may_be())
+        };
+        let there = self.seen.iter().filter(|(pid, seen)| is_other(pid, seen)).map(|(pid, _)| *pid);
+        there.take(MAX_PROCESSES).map(|pid| follow::inner_pid(self.proc, pid).unwrap_or(pid)).collect()
+    }
+
+    /// Whether ranks of more than one job stand below a process.
+    fn is_above_many(&self, pid: u32) -> bool {
+        let mut below = BTreeSet::new();
+        self.add_with_children(pid, &mut below);
+        self.jobs.iter().filter(|pids| !pids.is_disjoint(&below)).count() > 1
     }
 
     fn is_of_slurm(&self, pid: u32, job: &str) -> bool {
@@ -179,10 +243,11 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Parents up to the launcher; the direct parent always, and with a launcher its dead children.
-    fn add_parents(&self, chosen: &mut BTreeSet<u32>) {
-        let mut parents = BTreeSet::new();
-        for pid in chosen.iter() {
+    /// And the parents up to the launcher; the direct parent always, and with a launcher its dead children. A launcher is of
+    /// the job unless it stands above others, too; any other parent is not, unless it stands between the two.
+    fn with_parents(&self, mut chosen: BTreeSet<u32>, named: &[u32]) -> BTreeMap<u32, Place> {
+        let mut parents: BTreeMap<u32, Place> = BTreeMap::new();
+        for pid in &chosen {
             let mut at = *pid;
             let mut path = Vec::new();
             while let Some(stat) = self.stats.get(&at) {
@@ -192,21 +257,44 @@ impl<'a> Walk<'a> {
                 }
                 path.push(at);
                 if self.is_launcher(at) {
-                    parents.extend(path.drain(..));
+                    let place = if self.is_above_many(at) { Place::Above } else { Place::Own };
+                    parents.extend(path.drain(..).map(|pid| (pid, place)));
                     // A launcher may stand below another: torchrun below slurmstepd.
                 }
             }
-            parents.extend(
-                self.stats.get(pid).map(|stat| stat.ppid).filter(|ppid| self.stats.contains_key(ppid)),
-            );
-        }
-        let launchers: Vec<u32> = parents.iter().copied().filter(|pid| *pid != 1).collect();
-        for (pid, stat) in &self.stats {
-            if matches!(stat.state.as_str(), "Z" | "X") && launchers.contains(&stat.ppid) {
-                chosen.insert(*pid);
+            let direct =
+                self.stats.get(pid).map(|stat| stat.ppid).filter(|ppid| self.stats.contains_key(ppid));
+            if let Some(direct) = direct {
+                parents.entry(direct).or_insert(Place::Above);
             }
         }
-        chosen.append(&mut parents);
+        parents.retain(|pid, _| !chosen.contains(pid));
+        let is_launcher = |ppid: &u32| {
+            *ppid != 1
+                && (parents.get(ppid) == Some(&Place::Own) || named.contains(ppid) || chosen.contains(ppid))
+        };
+        let dead: Vec<u32> = self
+            .stats
+            .iter()
+            .filter(|(_, stat)| matches!(stat.state.as_str(), "Z" | "X") && is_launcher(&stat.ppid))
+            .map(|(pid, _)| *pid)
+            .collect();
+        chosen.extend(dead);
+        parents.extend(chosen.into_iter().map(|pid| (pid, Place::Own)));
+        parents
+    }
+
+    /// Where a rank of another job dumps to.
+    fn dumps(&self, pid: u32, seen: &Seen) -> Vec<String> {
+        if !seen.has_rank() || !self.jobs.iter().any(|job| job.contains(&pid)) {
+            return Vec::new();
+        }
+        let directory = fs::read_link(self.proc.join(pid.to_string()).join("cwd"));
+        dumps_of(&Process {
+            environment: seen.environment.clone(),
+            directory: directory.ok().map(|path| path.display().to_string()),
+            ..Process::default()
+        })
     }
 
     fn is_launcher(&self, pid: u32) -> bool {
@@ -229,7 +317,7 @@ impl<'a> Walk<'a> {
             .unwrap_or_default()
     }
 
-    fn describe(&self, pid: u32) -> Option<Process> {
+    fn describe(&self, pid: u32, place: Place) -> Option<Process> {
         let stat = self.stats.get(&pid)?;
         let seen = self.seen.get(&pid)?;
         let at = self.proc.join(pid.to_string());
@@ -277,7 +365,17 @@ impl<'a> Walk<'a> {
             net_namespace: link_name(&at.join("ns/net"))
                 .and_then(|name| name.strip_prefix("net:[")?.strip_suffix(']')?.parse().ok()),
             hidden: seen.hidden.clone(),
+            is_above: place == Place::Above,
+            contested: Vec::new(),
         };
+        if place == Place::Above {
+            process.environment = process.environment.map(|_| BTreeMap::new());
+            process.cut_variables = Vec::new();
+            process.directory = None;
+            (process.stdout, process.stderr) = (None, None);
+            process.withheld_files = Vec::new();
+            return Some(process);
+        }
         // A folder may be named after anything; what looks like a token is not written down.
         process.directory = process
             .directory
@@ -325,6 +423,80 @@ impl<'a> Walk<'a> {
         logs.retain(|path| !allowed::path_looks_secret(path));
         logs
     }
+}
+
+/// Which files others write as well.
+struct Whose {
+    /// What processes that are not of the job have open for writing, and would dump to, by their mounts.
+    of_others: BTreeSet<(Option<String>, String)>,
+    /// Where the output of the job's own processes goes.
+    outputs: BTreeSet<(Option<String>, String)>,
+    mounts: BTreeMap<u32, Option<String>>,
+    /// Paths of the job's own open logs that are not told, by pid and number.
+    untold: BTreeMap<(u32, u32), String>,
+}
+
+impl Whose {
+    fn of(walk: &Walk<'_>, chosen: &BTreeMap<u32, Place>) -> Self {
+        let own = |pid: u32| chosen.get(&pid) == Some(&Place::Own);
+        let mounts = |pid: u32| link_name(&walk.proc.join(pid.to_string()).join("ns/mnt"));
+        let mut whose = Self {
+            of_others: BTreeSet::new(),
+            outputs: BTreeSet::new(),
+            mounts: BTreeMap::new(),
+            untold: BTreeMap::new(),
+        };
+        let ours = std::process::id();
+        for (pid, seen) in walk.seen.iter().filter(|(pid, _)| **pid != ours) {
+            let outputs = [&seen.stdout, &seen.stderr].into_iter().flatten();
+            let untold = seen.untold.iter();
+            if own(*pid) {
+                let at = mounts(*pid);
+                let hidden =
+                    untold.clone().filter(|(number, _)| matches!(number, 1 | 2)).map(|(_, path)| path);
+                whose.outputs.extend(outputs.chain(hidden).map(|path| (at.clone(), path.clone())));
+                whose.untold.extend(untold.map(|(number, path)| ((*pid, *number), path.clone())));
+                whose.mounts.insert(*pid, at);
+                continue;
+            }
+            let mut written: Vec<String> = outputs.chain(&seen.writes).cloned().collect();
+            written.extend(untold.map(|(_, path)| path.clone()));
+            written.extend(walk.dumps(*pid, seen));
+            if !written.is_empty() {
+                let at = mounts(*pid);
+                whose.of_others.extend(written.into_iter().map(|path| (at.clone(), path)));
+            }
+        }
+        whose
+    }
+
+    /// Leaves out logs that are another job's.
+    fn keep_own(&self, process: &mut Process) {
+        let Some(mounts) = self.mounts.get(&process.pid) else { return };
+        let is_others = |path: &String| {
+            let file = (mounts.clone(), path.clone());
+            self.of_others.contains(&file) && !self.outputs.contains(&file)
+        };
+        process.logs.retain(|path| !is_others(path));
+        let pid = process.pid;
+        let number_is_others = |number: &u32| self.untold.get(&(pid, *number)).is_some_and(is_others);
+        process.withheld_files.retain(|number| !number_is_others(number));
+        process.contested = dumps_of(process).into_iter().filter(is_others).collect();
+    }
+}
+
+/// Where the Flight Recorder of a rank writes if nothing names another place.
+const DEFAULT_DUMP: &str = "/tmp/nccl_trace_rank_";
+
+/// Paths of a process's dumps, by its environment or by default.
+fn dumps_of(process: &Process) -> Vec<String> {
+    let Some(rank) = process.rank() else { return Vec::new() };
+    let told = ["TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"]
+        .iter()
+        .filter_map(|name| process.variable(name))
+        .map(|prefix| absolute(process, &format!("{prefix}{rank}")));
+    let told: Vec<String> = told.collect();
+    if told.is_empty() { vec![format!("{DEFAULT_DUMP}{rank}")] } else { told }
 }
 
 /// Whether a file that is open for writing is a log, by its name.
@@ -398,14 +570,17 @@ fn files(at: &Path, seen: &mut Seen) {
             is_file
                 && looks_like_log(&path)
                 && seen.writes.len() < MAX_LOGS * 4
-                && is_written(&at.join("fdinfo").join(&number))
+                && procfs::is_written(&at.join("fdinfo").join(&number))
         };
         if !matches!(number.as_str(), "1" | "2") && !is_log() {
             continue;
         }
         if allowed::path_looks_secret(&path) {
             let is_told = is_file && seen.withheld.len() < MAX_LOGS;
-            seen.withheld.extend(number.parse::<u32>().ok().filter(|_| is_told));
+            if let Some(number) = number.parse::<u32>().ok().filter(|_| is_told) {
+                seen.withheld.push(number);
+                seen.untold.push((number, path));
+            }
             continue;
         }
         match number.as_str() {
@@ -414,16 +589,6 @@ fn files(at: &Path, seen: &mut Seen) {
             _ => seen.writes.push(path),
         }
     }
-}
-
-/// Open for writing: the access mode is the last two bits of the octal flags.
-fn is_written(info: &Path) -> bool {
-    let flags = text(info).and_then(|info| {
-        let line =
-            info.lines().find_map(|line| line.strip_prefix("flags:").map(str::trim).map(str::to_owned))?;
-        u32::from_str_radix(&line, 8).ok()
-    });
-    flags.is_some_and(|flags| flags & 0o3 != 0)
 }
 
 /// Threads in state D by number, with their count of switches and what they wait in.

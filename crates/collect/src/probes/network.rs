@@ -14,6 +14,7 @@ use ringleader_node::{Interface, Listener, Network, Route};
 
 use crate::addresses;
 use crate::request::{Request, Trouble};
+use crate::sockets;
 use crate::sysfs::{link_name, names, number, text};
 
 /// Interfaces that are read: a Kubernetes node has one for each pod.
@@ -274,23 +275,8 @@ fn socket_inode(link: &Path) -> Option<u64> {
 
 /// A line of /proc/net/tcp or tcp6 in state 0A (listen): address, port, inode.
 fn listening(line: &str) -> Option<(IpAddr, u16, u64)> {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let [_, local, _, "0A", _, _, _, _, _, inode, ..] = words.as_slice() else { return None };
-    let (address, port) = local.split_once(':')?;
-    let address = match address.len() {
-        8 => IpAddr::V4(Ipv4Addr::from(u32::from_str_radix(address, 16).ok()?.to_ne_bytes())),
-        32 => {
-            // Four words, each in the machine's byte order.
-            let mut bytes = [0_u8; 16];
-            for (at, part) in bytes.chunks_mut(4).enumerate() {
-                let word = u32::from_str_radix(address.get(at * 8..at * 8 + 8)?, 16).ok()?;
-                part.copy_from_slice(&word.to_ne_bytes());
-            }
-            IpAddr::V6(Ipv6Addr::from(bytes))
-        }
-        _ => return None,
-    };
-    Some((address, u16::from_str_radix(port, 16).ok()?, inode.parse().ok()?))
+    let socket = sockets::line(line).filter(|socket| socket.state == sockets::State::Listening)?;
+    Some((socket.own.ip(), socket.own.port(), socket.inode))
 }
 
 #[cfg(test)]

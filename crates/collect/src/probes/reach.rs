@@ -1,20 +1,25 @@
-//! Names that are looked up, connections that are tried, and how large a packet gets through: the peers the caller
-//! names, and the master that the environments of this node's ranks name.
+//! Names that are looked up, connections that are tried, and how large a packet gets through.
 //!
-//! What it sends: TCP connections that are closed at once, and at most six UDP packets to an unused port of a host that
-//! answered (as traceroute does), for each interface it is tried from. A connection is tried as the kernel routes it, and again from the
-//! address of the interface that NCCL would take: an answer to that address proves that the peers can reach it.
+//! The master that this node's ranks name is looked up, and its port is looked for in the kernel's tables: who listens
+//! there, and which rank is connected to it. Nothing connects to it: a store of somebody's own may take any connection for
+//! a rank, and end the job.
+//!
+//! Peers that the caller names are tried: TCP connections that are closed at once, and at most six UDP packets to an unused
+//! port of a host that answered (as traceroute does), for each interface it is tried from. A connection is tried as the
+//! kernel routes it, and again from the address of the interface that NCCL would take: an answer to that address proves
+//! that the peers can reach it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read as _;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs as _, UdpSocket};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ringleader_node::{Network, Reach, ReachFailure};
+use ringleader_node::{Network, PortSeen, Reach, ReachFailure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt;
@@ -22,6 +27,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_
 
 use super::network;
 use crate::request::{Peer, Request, Trouble};
+use crate::sockets::{self, Socket, State};
 use crate::sysfs::{names, text};
 
 /// Deadline where the caller set none, milliseconds.
@@ -49,6 +55,10 @@ const UNUSED_PORT: u16 = 33_434;
 const PATH_MS: u64 = 120;
 /// Smallest packet that every path of IPv4 carries.
 const SMALL: u32 = 576;
+/// Between two looks at a connection that is being made: far longer than any way there and back.
+const ASKING: Duration = Duration::from_millis(400);
+/// What a master's port is looked for by.
+const MASTER: &str = "master-address";
 
 /// One thing to try.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,7 +99,15 @@ pub(super) fn take(request: &Request) -> Result<Vec<Reach>, Trouble> {
                     wishes.get(at).map(|wish| (at, wish))
                 } {
                     let mut reach = blank(wish, asked_by);
-                    attempt(wish, looked_up.get(wish.host.as_str()), &net, patience, until, &mut reach);
+                    if let Some(addresses) =
+                        resolved(wish, looked_up.get(wish.host.as_str()), &net, &mut reach)
+                    {
+                        if wish.purpose == MASTER {
+                            look_for(wish, addresses, &request.roots.proc, until, &mut reach);
+                        } else {
+                            attempt(wish, addresses, &net, patience, until, &mut reach);
+                        }
+                    }
                     if let Ok(mut answers) = answers.lock() {
                         answers.push((at, reach));
                     }
@@ -132,18 +150,11 @@ fn wishes(request: &Request, net: &Network) -> BTreeMap<Wish, Vec<u32>> {
             .map(|interface| interface.name.clone());
         if let Some(host) = rank.value("MASTER_ADDR").map(str::trim).filter(|host| !host.is_empty()) {
             let port = rank.value("MASTER_PORT").and_then(|port| port.trim().parse().ok());
-            for interface in [None, chosen_here.clone()] {
-                let wish = Wish {
-                    purpose: if interface.is_some() { "interface" } else { "master-address" }.to_owned(),
-                    host: host.to_owned(),
-                    port,
-                    is_elsewhere,
-                    interface,
-                };
-                let asked_by = wishes.entry(wish).or_default();
-                if asked_by.len() < MAX_ASKERS && asked_by.last() != Some(&rank.pid) {
-                    asked_by.push(rank.pid);
-                }
+            let (purpose, host) = (MASTER.to_owned(), host.to_owned());
+            let wish = Wish { purpose, host, port, is_elsewhere, interface: None };
+            let asked_by = wishes.entry(wish).or_default();
+            if asked_by.len() < MAX_ASKERS && asked_by.last() != Some(&rank.pid) {
+                asked_by.push(rank.pid);
             }
         }
         chosen.extend(chosen_here);
@@ -178,7 +189,8 @@ impl Rank {
 }
 
 const WANTED: [&str; 4] = ["MASTER_ADDR", "MASTER_PORT", "NCCL_SOCKET_IFNAME", "NCCL_SOCKET_FAMILY"];
-const RANKS: [&str; 5] = ["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
+const RANKS: [&str; 6] =
+    ["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "JAX_PROCESS_ID", "SLURM_PROCID"];
 
 /// Processes that carry a rank, of those the caller means.
 fn ranks(request: &Request) -> Vec<Rank> {
@@ -293,28 +305,99 @@ fn look_up<'a>(hosts: &BTreeSet<&'a str>, limit: Duration) -> BTreeMap<&'a str, 
     answers
 }
 
+/// The addresses of a name; None, with the reason told, if there are none.
+fn resolved<'l>(
+    wish: &Wish,
+    looked_up: Option<&'l LookedUp>,
+    net: &Network,
+    reach: &mut Reach,
+) -> Option<&'l [IpAddr]> {
+    let addresses = match looked_up {
+        _ if wish.is_elsewhere => None,
+        Some(Ok((addresses, took))) => {
+            reach.resolved_ms = Some(took.as_secs_f64() * 1e3);
+            Some(addresses)
+        }
+        Some(Err((why, kind))) => {
+            fail(reach, why.clone(), *kind);
+            return None;
+        }
+        None => None,
+    };
+    let Some(addresses) = addresses else {
+        let why = "the process that names it is in another network namespace (a container)".to_owned();
+        fail(reach, why, ReachFailure::NotTried);
+        return None;
+    };
+    reach.addresses = addresses.iter().map(ToString::to_string).collect();
+    reach.is_local =
+        addresses.iter().any(|address| address.is_loopback() || net.owner_of(*address).is_some());
+    Some(addresses)
+}
+
+/// What the kernel shows of a master's port: who listens, where it is of this node, and which of the ranks that name it
+/// are connected to it. Nothing is sent there.
+fn look_for(wish: &Wish, addresses: &[IpAddr], proc: &Path, until: Instant, reach: &mut Reach) {
+    let ways: Vec<Option<Errno>> = addresses.iter().map(|address| no_route(*address)).collect();
+    if let (Some(Some(error)), true) = (ways.first(), ways.iter().all(Option::is_some)) {
+        return fail(reach, format!("no way to {}: {error}", wish.host), ReachFailure::NoRoute);
+    }
+    let Some(port) = wish.port else {
+        let why = "no rank that names it names its port".to_owned();
+        return fail(reach, why, ReachFailure::NotTried);
+    };
+    let sockets = sockets::all(proc);
+    if reach.is_local && sockets.iter().any(|socket| socket.listens_at(addresses, port)) {
+        reach.seen = Some(PortSeen::Listening);
+        return;
+    }
+    let held = sockets::holders(proc, reach.asked_by.iter().copied());
+    let leads_there = |socket: &&Socket| {
+        let peer = (socket.peer.ip().to_canonical(), socket.peer.port());
+        held.contains_key(&socket.inode)
+            && addresses.iter().any(|address| (address.to_canonical(), port) == peer)
+    };
+    let mut theirs = sockets.iter().filter(leads_there);
+    if let Some(socket) = theirs.clone().find(|socket| socket.state == State::Established) {
+        reach.seen = Some(PortSeen::Connected);
+        reach.from = Some(socket.own.ip().to_canonical().to_string());
+        return;
+    }
+    if let Some(asking) = theirs.find(|socket| socket.state == State::Asking) {
+        thread::sleep(ASKING.min(until.saturating_duration_since(Instant::now())));
+        let still = |socket: &Socket| socket.state == State::Asking && socket.own == asking.own;
+        if sockets::all(proc).iter().any(still) {
+            let pid = held.get(&asking.inode).copied().unwrap_or_default();
+            let why = format!("pid {pid} asks {} and has no answer yet: timed out so far", asking.peer);
+            return fail(reach, why, ReachFailure::TimedOut);
+        }
+    }
+    if reach.is_local {
+        reach.is_refused = true;
+        return;
+    }
+    let why = "no rank of this node is connected to it, and a port of a job is not tried (--peer tries it)";
+    fail(reach, why.to_owned(), ReachFailure::NotTried);
+}
+
+/// Why the kernel knows no way to an address; None if it does. A UDP socket is given its peer, and nothing is sent.
+fn no_route(to: IpAddr) -> Option<Errno> {
+    let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok()?;
+    match connect(&socket, &SocketAddr::new(to, UNUSED_PORT)) {
+        Err(error @ (Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::NETDOWN)) => Some(error),
+        _ => None,
+    }
+}
+
 fn attempt(
     wish: &Wish,
-    looked_up: Option<&LookedUp>,
+    addresses: &[IpAddr],
     net: &Network,
     patience: Duration,
     until: Instant,
     reach: &mut Reach,
 ) {
-    let addresses = match looked_up {
-        Some(Ok((addresses, took))) => {
-            reach.resolved_ms = Some(took.as_secs_f64() * 1e3);
-            addresses
-        }
-        Some(Err((why, kind))) => return fail(reach, why.clone(), *kind),
-        None => {
-            let why = "the process that names it is in another network namespace (a container)".to_owned();
-            return fail(reach, why, ReachFailure::NotTried);
-        }
-    };
-    reach.addresses = addresses.iter().map(ToString::to_string).collect();
-    reach.is_local =
-        addresses.iter().any(|address| address.is_loopback() || net.owner_of(*address).is_some());
     if wish.interface.is_some() && reach.is_local {
         // The kernel answers itself, whatever the interface.
         return fail(

@@ -9,8 +9,10 @@
 //! A process in a container listens in that container's network: this process enters it first.
 //!
 //! All processes of one user on a node listen at the same port (`SO_REUSEPORT`, `src/ras/client_support.cc`) and the
-//! kernel hands each connection to one of them, a stopped one too. So several connections greet, one after another,
-//! and the first that is greeted back is asked.
+//! kernel hands each connection to one of them, a stopped one too, also to one of another job. So several connections
+//! greet, one after another, and the first that a rank of this job greets back is asked.
+//!
+//! Nothing is asked of a port that is not RAS's: [`super::owners`].
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -21,6 +23,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde::{Deserialize, Serialize};
 
+use super::owners::Owners;
 use crate::request::{Request, Trouble};
 
 /// Seconds that the service may wait for its peers, twice in a report. Peers that it knows to be slow (five seconds of
@@ -49,25 +52,37 @@ pub(crate) struct Answer {
 }
 
 pub(super) fn take(request: &Request) -> Result<Answer, Trouble> {
+    let owners = Owners::of(request)?;
+    if let Some(namespace) = owners.elsewhere() {
+        enter(namespace)?;
+    }
+    let addresses = addresses(request)?;
+    owners.may_be_asked(&addresses)?;
+    ask(request, &addresses, &|stream| owners.hold(stream))
+}
+
+/// Where the service is said to listen.
+fn addresses(request: &Request) -> Result<Vec<SocketAddr>, Trouble> {
     let peer = request.peers.first().ok_or_else(|| Trouble::Failed("no address was named".to_owned()))?;
+    let addresses = (peer.host.as_str(), peer.port.unwrap_or(28_028))
+        .to_socket_addrs()
+        .map_err(|error| Trouble::Failed(format!("resolve {}: {error}", peer.host)))?;
+    Ok(addresses.collect())
+}
+
+/// Asks whoever greets back and is meant.
+fn ask(request: &Request, addresses: &[SocketAddr], is_meant: IsMeant<'_>) -> Result<Answer, Trouble> {
     let patience = Duration::from_millis(request.deadline_ms).saturating_sub(RESERVE);
     let until = Instant::now() + patience;
     // It waits for two legs: asked to wait longer than we do, it would answer nobody.
     let server_s = (patience.as_secs() / 2).clamp(1, SERVER_S);
-    if let Some(pid) = request.target.pids.first() {
-        enter(&request.roots.proc.join(pid.to_string()).join("ns/net"))?;
-    }
-    let address = (peer.host.as_str(), peer.port.unwrap_or(28_028));
-    let addresses: Vec<SocketAddr> = address
-        .to_socket_addrs()
-        .map_err(|error| Trouble::Failed(format!("resolve {}: {error}", peer.host)))?
-        .collect();
-    let as_json = peer.purpose == "json";
+    let as_json = request.peers.first().is_some_and(|peer| peer.purpose == "json");
     let mut best: Option<Answer> = None;
     let mut n_tries = 0;
     loop {
         n_tries += 1;
-        let outcome = greet(&addresses, until).and_then(|stream| talk(&stream, as_json, until, server_s));
+        let outcome =
+            greet(addresses, until, is_meant).and_then(|stream| talk(&stream, as_json, until, server_s));
         // One that hangs up in the middle may be about to end: another may tell all.
         let may_try = n_tries < MAX_TRIES && until.saturating_duration_since(Instant::now()) > FOR_REPORT;
         match outcome {
@@ -88,8 +103,11 @@ pub(super) fn take(request: &Request) -> Result<Answer, Trouble> {
     }
 }
 
+/// Whether the other end of a connection is of the job.
+type IsMeant<'a> = &'a dyn Fn(&TcpStream) -> bool;
+
 /// A connection whose other end has greeted back.
-fn greet(addresses: &[SocketAddr], until: Instant) -> Result<TcpStream, Trouble> {
+fn greet(addresses: &[SocketAddr], until: Instant, is_meant: IsMeant<'_>) -> Result<TcpStream, Trouble> {
     let left = until.saturating_duration_since(Instant::now());
     let until = Instant::now() + left.saturating_sub(FOR_REPORT).max(left / 2);
     let mut open: Vec<TcpStream> = Vec::new();
@@ -108,10 +126,7 @@ fn greet(addresses: &[SocketAddr], until: Instant) -> Result<TcpStream, Trouble>
             }
         }
         if open.is_empty() {
-            return Err(Trouble::Failed(format!(
-                "{refused}; nobody listens there: NCCL before 2.24, NCCL_RAS_ENABLE=0, another user's job, or a job \
-                 that has not called NCCL yet"
-            )));
+            return Err(Trouble::Failed(refused));
         }
         let now = Instant::now();
         let wait = if n_asked < MAX_GREETINGS { GREETING } else { until.saturating_duration_since(now) };
@@ -119,9 +134,13 @@ fn greet(addresses: &[SocketAddr], until: Instant) -> Result<TcpStream, Trouble>
             Some(at) => {
                 let stream = open.swap_remove(at);
                 match is_greeted(&stream, until) {
-                    Ok(true) => return Ok(stream),
-                    // It closed the connection; the others may not.
-                    Ok(false) if n_asked < MAX_GREETINGS || !open.is_empty() => {}
+                    Ok(true) if is_meant(&stream) => return Ok(stream),
+                    // It is of another job, or it closed the connection; the others may not.
+                    Ok(_) if n_asked < MAX_GREETINGS || !open.is_empty() => {}
+                    Ok(true) => {
+                        let why = "those that greeted back are of another job, which shares the port";
+                        return Err(Trouble::Failed(why.to_owned()));
+                    }
                     Ok(false) => return Err(Trouble::Failed("it was greeted and hung up".to_owned())),
                     Err(said) => {
                         let why = format!("it is no RAS service: it greets with '{}'", short(&said));
@@ -260,7 +279,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::request::Peer;
+    use crate::request::{Peer, Target};
 
     /// What a service does with each line it gets; None closes the connection after it.
     type Play = fn(&str) -> Option<&'static str>;
@@ -291,10 +310,11 @@ mod tests {
             purpose: purpose.to_owned(),
             ..Peer::default()
         };
-        take(&Request { peers: vec![peer], deadline_ms, ..Request::default() })
+        let request = Request { peers: vec![peer], deadline_ms, ..Request::default() };
+        ask(&request, &addresses(&request)?, &|_| true)
     }
 
-    fn ask(play: Play, purpose: &str, deadline_ms: u64) -> Result<Answer, Trouble> {
+    fn asked(play: Play, purpose: &str, deadline_ms: u64) -> Result<Answer, Trouble> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         serve(listener, play);
@@ -395,32 +415,53 @@ mod tests {
 
     #[test]
     fn a_report_is_taken_without_the_talk_before_it() {
-        let answer = ask(new, "text", 5_000).unwrap();
+        let answer = asked(new, "text", 5_000).unwrap();
         assert!(answer.report.starts_with("NCCL version 2.28.9"), "{answer:?}");
         assert_eq!(answer.cut, None);
-        assert!(ask(new, "json", 5_000).is_ok());
+        assert!(asked(new, "json", 5_000).is_ok());
     }
 
     #[test]
     fn an_old_one_has_no_json_and_is_told_from_a_failure() {
-        let Err(Trouble::Absent(why)) = ask(old, "json", 5_000) else { panic!("it has none") };
+        let Err(Trouble::Absent(why)) = asked(old, "json", 5_000) else { panic!("it has none") };
         assert!(why.contains("2.28.7") && why.contains("ERROR: Unknown command SET"), "{why}");
-        assert!(ask(old, "text", 5_000).is_ok());
+        assert!(asked(old, "text", 5_000).is_ok());
     }
 
     #[test]
     fn one_that_never_answers_costs_its_deadline() {
         let started = Instant::now();
-        let Err(Trouble::Failed(why)) = ask(mute, "text", 900) else { panic!("nothing came") };
+        let Err(Trouble::Failed(why)) = asked(mute, "text", 900) else { panic!("nothing came") };
         assert!(why.contains("'CLIENT PROTOCOL 2' and none was answered by the deadline"), "{why}");
-        let Err(Trouble::Failed(why)) = ask(mute_at_the_end, "text", 900) else { panic!("nothing came") };
+        let Err(Trouble::Failed(why)) = asked(mute_at_the_end, "text", 900) else { panic!("nothing came") };
         assert!(why.contains("gave no report"), "{why}");
         assert!(started.elapsed() < Duration::from_secs(4));
     }
 
+    /// Of another job, or a port of any other program: the process has no rank here.
+    #[test]
+    fn who_is_not_of_the_job_is_not_asked() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let peer = Peer { host: "127.0.0.1".to_owned(), port: Some(port), ..Peer::default() };
+        let mut other = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        for (pid, why) in [(std::process::id(), "has loaded no NCCL"), (other.id(), "no rank of the job")] {
+            let target = Target { pids: vec![pid], ..Target::default() };
+            let request =
+                Request { peers: vec![peer.clone()], target, deadline_ms: 2_000, ..Request::default() };
+            let Err(Trouble::Failed(said)) = take(&request) else { panic!("{pid} was asked") };
+            assert!(said.contains(why), "{said}");
+        }
+        // Fails only if it has ended.
+        let _ = other.kill();
+        let _ = other.wait();
+        assert!(listener.accept().is_err(), "it was connected to");
+    }
+
     #[test]
     fn somebody_else_at_the_port_is_no_service() {
-        let Err(Trouble::Failed(why)) = ask(|_| Some("220 mail ready\n"), "text", 5_000) else { panic!() };
+        let Err(Trouble::Failed(why)) = asked(|_| Some("220 mail ready\n"), "text", 5_000) else { panic!() };
         assert!(why.contains("no RAS service"), "{why}");
     }
 }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ringleader_model::{Case, Fact, KernelEventKind, LinkMedium, LinkState, NetFact, NicTrouble, SourceId};
 
 use crate::machine::kernel::{Bond, KernelLogs, KernelStatement};
+use crate::when::failure::Failure;
 
 /// Uptime below which a link that was never up is still being set up, seconds.
 const SETTING_UP_US: u64 = 300_000_000;
@@ -201,6 +202,28 @@ fn is_named(event: &KernelStatement<'_>) -> bool {
         KernelEventKind::NicTrouble { interface, .. } => interface.is_some(),
         _ => false,
     }
+}
+
+/// How long a connection survives a dead link: TCP sends again for 15 minutes and a half (tcp_retries2 = 15), verbs for
+/// less.
+const SURVIVES_NS: i64 = 1_000_000_000_000;
+
+/// Links that came back for good before anything failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Up {
+    /// Before the wait began that ended in the failure.
+    BeforeStart,
+    /// Before the failure, which is known by its end alone: the wait may have begun earlier.
+    BeforeEnd,
+}
+
+/// Whether all of these links were up again for longer than any connection waits before the first thing failed.
+pub fn up_before_failure(downs: &[&Down<'_, '_>], failure: &Failure) -> Option<Up> {
+    let gaps: Option<Vec<(i64, bool)>> =
+        downs.iter().map(|down| failure.after(down.up_again?.observation.at)).collect();
+    let (gap, is_start) = gaps?.into_iter().min()?;
+    let up = if is_start { Up::BeforeStart } else { Up::BeforeEnd };
+    (gap >= SURVIVES_NS).then_some(up)
 }
 
 #[cfg(test)]

@@ -479,7 +479,9 @@ impl Conditions {
         let one_list_of_all = roster.members.iter().filter_map(|m| m.host.as_ref()).all(|h| here.contains(h));
         for member in &roster.members {
             let Some(rank) = member.rank.filter(|r| !present.contains(r)) else { continue };
-            if member.pid.is_none() {
+            let Some(pid) = member.pid else { continue };
+            // Whoever picked the job's processes saw it and did not know it for one of them: it is there.
+            if table.pick.as_ref().is_some_and(|pick| pick.others.contains(&pid)) {
                 continue;
             }
             let same_node = match &member.host {

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use ringleader_knowledge::signal::{self, SIGABRT, SIGKILL, SIGTERM, Signal};
-use ringleader_model::{Case, Evidence, Fact, Rank, TorchEvent};
+use ringleader_model::{Case, Evidence, Fact, ProcessRow, Rank, TorchEvent};
 
 use crate::machine::kernel::KernelLogs;
 use crate::process::condition::{Condition, Conditions, Farewell, ProcessState};
@@ -140,6 +140,7 @@ impl Fate {
 #[derive(Clone, Debug, Default)]
 pub struct Fates {
     by_rank: BTreeMap<Rank, Fate>,
+    has_stopped_program: bool,
 }
 
 impl Fates {
@@ -160,7 +161,10 @@ impl Fates {
             anybody_timed_out: conditions.all().any(|(_, c)| c.timed_out.is_some()),
         };
         let of_rank = |(rank, condition): (Rank, &Condition)| (rank, judge.fate(rank, condition));
-        Self { by_rank: conditions.all().map(of_rank).collect() }
+        Self {
+            by_rank: conditions.all().map(of_rank).collect(),
+            has_stopped_program: process_rows(case).any(is_stopped_program),
+        }
     }
 
     /// The fate of a rank; None if nothing tells of it.
@@ -168,10 +172,30 @@ impl Fates {
         self.by_rank.get(&rank)
     }
 
+    /// Whether a process of the job is stopped: a rank's, or a program of which no rank is known.
+    pub fn any_stopped(&self) -> bool {
+        self.has_stopped_program || self.by_rank.values().any(|fate| fate.life == Life::Stopped)
+    }
+
     /// All of them.
     pub fn all(&self) -> impl Iterator<Item = (Rank, &Fate)> {
         self.by_rank.iter().map(|(rank, fate)| (*rank, fate))
     }
+}
+
+/// Rows of all lists of processes.
+fn process_rows(case: &Case) -> impl Iterator<Item = &ProcessRow> {
+    let tables = case.observations.iter().filter_map(|o| match &o.fact {
+        Fact::Processes(table) => Some(&table.rows),
+        _ => None,
+    });
+    tables.flatten()
+}
+
+/// A Python program or its launcher in state T, whichever rank it is.
+fn is_stopped_program(row: &ProcessRow) -> bool {
+    let is_program = ["python", "torchrun"].iter().any(|word| row.command.contains(word));
+    is_program && row.state.starts_with(['T', 't'])
 }
 
 /// A launcher that loses patience kills by itself.

@@ -3,7 +3,7 @@
 //! Nobody leaves a collective that needs all ranks before the last one has come. Kernels of the same number therefore end
 //! together, and how long each ran tells when it began: who ran shortest came last, by as much as the others ran longer.
 
-use ringleader_model::{OpKind, RingOp};
+use ringleader_model::{OpKind, RingOp, median};
 
 use crate::calls::ledger::Ledger;
 use crate::track::{Group, Origin, Track};
@@ -72,14 +72,11 @@ pub fn latest(ledger: &Ledger<'_>, group: &Group<'_>) -> Option<Late> {
             rows.push((late_ns, waited_ns, seq));
         }
     }
-    let (at, (n_last, lost_ns, mut rows)) =
+    let (at, (n_last, lost_ns, rows)) =
         sums.into_iter().enumerate().max_by_key(|(at, (_, lost, _))| (*lost, std::cmp::Reverse(*at)))?;
     let worst = rows.iter().max()?.2;
-    rows.sort_unstable();
-    let late_ns = rows.get(rows.len() / 2)?.0;
-    let mut waited: Vec<i64> = rows.iter().map(|(_, waited, _)| *waited).collect();
-    waited.sort_unstable();
-    let waited_ns = *waited.get(waited.len() / 2)?;
+    let late_ns = median::upper(rows.iter().map(|(late, ..)| *late))?;
+    let waited_ns = median::upper(rows.iter().map(|(_, waited, _)| *waited))?;
     let of = if waited_ns >= late_ns {
         Some(Of::Compute)
     } else if waited_ns < late_ns / 4 {

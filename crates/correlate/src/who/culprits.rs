@@ -30,6 +30,15 @@ pub fn add_culprit(culprits: &mut Vec<Culprit>, new: Culprit) {
     }
 }
 
+/// `ranks 0-1,3`.
+pub fn ranks(set: &RankSet) -> String {
+    match set.len() {
+        0 => "the other ranks".to_owned(),
+        1 => format!("rank {set}"),
+        _ => format!("ranks {set}"),
+    }
+}
+
 /// Culprits in a few words.
 pub fn who(culprits: &[Culprit]) -> String {
     let ranks: RankSet = culprits.iter().filter_map(|c| c.rank).collect();

@@ -9,7 +9,7 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use ringleader_model::{Case, Fact, FlightDump, GroupLabel, Observation, OpKind, Rank, TorchEvent};
+use ringleader_model::{Case, Fact, FlightDump, GroupLabel, Observation, OpKind, Rank, TorchEvent, median};
 
 use crate::prepare::rings::rings;
 use crate::who::roster::Roster;
@@ -255,20 +255,14 @@ fn same_calls(dump: &FlightDump, rings: &BTreeMap<Rank, BTreeMap<u32, Handed>>) 
         if delays.len() < MIN_STAMPED {
             return None;
         }
-        let usual = median(&mut delays)?;
-        let mut off: Vec<i64> =
-            delays.iter().map(|delay| delay.saturating_sub(usual).saturating_abs()).collect();
-        fits.push((n_different, median(&mut off)?, *rank));
+        let usual = median::upper(delays.iter().copied())?;
+        let off = delays.iter().map(|delay| delay.saturating_sub(usual).saturating_abs());
+        fits.push((n_different, median::upper(off)?, *rank));
     }
     fits.sort_unstable();
     let (first, second) = (fits.first()?, fits.get(1)?);
     let is_clear = first.0 < second.0 || first.1.saturating_mul(TIMES) < second.1;
     is_clear.then_some(first.2)
-}
-
-fn median(values: &mut [i64]) -> Option<i64> {
-    values.sort_unstable();
-    values.get(values.len() / 2).copied()
 }
 
 /// Whether every group that lists its ranks lists this one.

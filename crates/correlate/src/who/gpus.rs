@@ -10,6 +10,7 @@ use ringleader_model::{
     SourceKind, Who,
 };
 
+use crate::who::culprits::add_culprit;
 use crate::who::roster::Roster;
 
 /// How a GPU belongs to the job, the weakest first.
@@ -299,6 +300,65 @@ pub fn pair(case: &Case, host: Option<&Host>, from: u32, to: u32) -> Pair {
     pair
 }
 
+/// Tests of dcgmi of one sort that failed.
+#[derive(Clone, Debug)]
+pub struct FailedTests {
+    /// How the GPUs belong to the job: the closest of them.
+    pub used: Use,
+    /// Whose GPUs they are.
+    pub culprits: Vec<Culprit>,
+    /// The failures.
+    pub evidence: Vec<Evidence>,
+    /// Name of the last test that is cited.
+    pub name: Box<str>,
+}
+
+/// Failures of tests that are cited.
+const CITED_TESTS: usize = 6;
+
+impl Gpus<'_> {
+    /// Tests of dcgmi that failed and that `is_it` accepts by name and warnings, both in lower case.
+    pub fn failed_tests(
+        &self,
+        case: &Case,
+        has_job: bool,
+        is_it: impl Fn(&str, &str) -> bool,
+    ) -> Option<FailedTests> {
+        let mut used = None;
+        let mut found =
+            FailedTests { used: Use::Other, culprits: Vec::new(), evidence: Vec::new(), name: "".into() };
+        for (observation, _, test) in failed_tests(case) {
+            let warnings = test.warnings.join(" ").to_ascii_lowercase();
+            if !is_it(&test.name.to_ascii_lowercase(), &warnings) {
+                continue;
+            }
+            let gpu = test.gpu.and_then(|index| self.by_index(observation, index));
+            let mine = match gpu {
+                Some(gpu) => gpu.used,
+                None if has_job => Use::Unknown,
+                None => Use::Alone,
+            };
+            used = used.max(Some(mine));
+            if let Some(gpu) = gpu {
+                add_culprit(&mut found.culprits, gpu.culprit.clone());
+            }
+            if found.evidence.len() < CITED_TESTS {
+                let of = test.gpu.map_or(String::new(), |g| format!(" on GPU {g}"));
+                let warning = test.warnings.first().map_or(String::new(), |w| format!(": {w}"));
+                let mut cite = observation.cite;
+                if test.line > 0 {
+                    cite.line = test.line;
+                }
+                let text = format!("dcgmi's test {} fails{of}{warning}", test.name);
+                found.evidence.push(Evidence { cite, text, kind: SourceKind::Dcgmi });
+                found.name = test.name.clone();
+            }
+        }
+        found.used = used?;
+        Some(found)
+    }
+}
+
 /// Tests of dcgmi that failed, with the run each belongs to.
 pub fn failed_tests(case: &Case) -> impl Iterator<Item = (&Observation, &GpuTests, &GpuTest)> {
     case.observations.iter().flat_map(|o| {
@@ -309,4 +369,9 @@ pub fn failed_tests(case: &Case) -> impl Iterator<Item = (&Observation, &GpuTest
         let failed = |t: &&GpuTest| t.status == ringleader_model::GpuTestStatus::Fail;
         tests.into_iter().flat_map(move |all| all.results.iter().filter(failed).map(move |t| (o, all, t)))
     })
+}
+
+/// A card that plugs into PCIe, alone or bridged to a neighbour, by its name: no NVSwitch is behind it.
+pub fn is_card(name: &str) -> bool {
+    ["PCI", "NVL", "RTX", "GeForce"].iter().any(|sort| name.contains(sort))
 }

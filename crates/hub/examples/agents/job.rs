@@ -1,11 +1,11 @@
-//! A training job that is only told of: what the agents of its nodes would say at any moment.
+//! A simulated training job: it produces what the agents of its nodes would publish at any moment.
 
 use ringleader_watch::digest::{
     CommDigest, Digest, DoneDigest, MAX_RECENT, MAX_STEPS, OpDigest, PeriodDigest, ProcessState, RankDigest,
     SCHEMA, SeenBy, StepDigest, WaitDigest,
 };
 
-/// A job that makes equal steps until one rank leaves out a call.
+/// A job of equal steps, until one rank omits a call.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) n_nodes: u32,
@@ -16,14 +16,14 @@ pub(crate) struct Job {
     pub(crate) fault: Option<Fault>,
 }
 
-/// A rank that does not enter the all-reduce of all ranks any more.
+/// A rank that stops entering the all-reduce of all ranks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault {
     pub(crate) rank: u32,
     pub(crate) at_ns: i64,
 }
 
-/// Calls of one step, in their order: communicator and function.
+/// Calls of one step in order: communicator and function.
 const CALLS: [(usize, &str); 15] = [
     (TENSOR, "AllGather"),
     (TENSOR, "ReduceScatter"),
@@ -57,7 +57,7 @@ impl Job {
         format!("n{number:04}")
     }
 
-    /// When the step's last call begins in which the fault shows: the first one after it.
+    /// When the last call of the first step after the fault begins; the fault shows there.
     pub(crate) fn stuck_at_ns(&self) -> Option<i64> {
         let fault = self.fault?;
         let last = self.slot_ns() * (CALLS.len() as i64 - 1);
@@ -70,7 +70,7 @@ impl Job {
         self.step_ns / CALLS.len() as i64
     }
 
-    /// What the agent of a node says now.
+    /// The digest that the agent of a node publishes at `now_ns`.
     pub(crate) fn digest(&self, node: u32, sequence: u64, now_ns: i64) -> Digest {
         Digest {
             schema: SCHEMA.to_owned(),
@@ -85,7 +85,7 @@ impl Job {
 
     fn rank(&self, node: u32, local: u32, now_ns: i64) -> RankDigest {
         let rank = node * self.ranks_per_node + local;
-        // How far this rank has come.
+        // Time up to which this rank has progressed.
         let until = match (self.fault, self.stuck_at_ns()) {
             (Some(fault), Some(at)) if fault.rank == rank => at - 1,
             (_, Some(at)) => at + self.slot_ns() / 2,
@@ -126,7 +126,7 @@ impl Job {
         }
     }
 
-    /// From the end of the call before to that of this one, nanoseconds.
+    /// Time from the end of the previous call to the end of this one, nanoseconds.
     fn period_ns(&self, calls: &[(i64, &str)], number: i64) -> u64 {
         let at = (number % calls.len() as i64) as usize;
         let before =
@@ -134,7 +134,7 @@ impl Job {
         (calls[at].0 - before).cast_unsigned()
     }
 
-    /// Sums over the newest whole steps.
+    /// Sums over the newest complete steps.
     fn steps(&self, n: i64, done: i64, slot: i64, jitter: &dyn Fn(i64, u64) -> u64) -> Vec<StepDigest> {
         let ops = (n as u64).next_power_of_two().cast_signed();
         let whole = done / ops;
@@ -151,8 +151,8 @@ impl Job {
             .collect()
     }
 
-    /// What a communicator has done by a moment. Each call has an equal part of the step: it is made at the part's
-    /// begin, its kernel starts after a tenth and ends after nine.
+    /// The state of a communicator at a moment. Each call has an equal slot of the step: the call is made when its
+    /// slot begins, its kernel starts after a tenth of the slot and ends after nine tenths.
     fn comm(&self, which: usize, size: u32, rank: u32, then: i64) -> CommDigest {
         let slot = self.slot_ns();
         let calls: Vec<(i64, &str)> = CALLS
@@ -171,7 +171,7 @@ impl Job {
             let (at, function) = calls[(number % n) as usize];
             (self.start_ns + number / n * self.step_ns + at, function)
         };
-        // Differs from rank to rank and call to call, by up to an eighth of the part.
+        // Differs between ranks and calls by up to an eighth of the slot.
         let jitter = |number: i64, salt: u64| {
             let mut x = (number.cast_unsigned() << 20 | u64::from(rank)) ^ salt << 56;
             x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

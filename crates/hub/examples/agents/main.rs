@@ -1,14 +1,14 @@
-//! A job of thousands of ranks that is only told of, against a real hub.
+//! Runs a simulated job of thousands of ranks against a real hub.
 //!
 //! ```text
 //! agents run HUB --nodes 1280 --ranks 8 --step-ms 1000 --gap-ms 2000 --start UNIX_NS
 //!     speaks for all nodes, each with a lease of its own; lines on stdin: `fault RANK`, `heal`, `kill NODE`, `quit`
 //! agents analyse HUB NAME
-//!     stands for election, and as analyser joins all digests and says what it finds
+//!     stands for election; as analyser it joins all digests and prints what it finds
 //! agents sizes
-//!     length and time of one packed digest
+//!     prints length and time of one packed digest
 //! ```
-//! Both print one JSON object a line. `zoo/hub.py` plays them against each other.
+//! Both print one JSON object per line. `zoo/hub.py` runs them against each other.
 
 #![expect(clippy::print_stdout, reason = "its output")]
 
@@ -75,7 +75,7 @@ fn commands() -> mpsc::Receiver<String> {
     lines
 }
 
-/// Speaks for all nodes of the job.
+/// Publishes for all nodes of the job.
 fn run(address: &str, mut job: Job, gap: Duration) -> Result<(), Box<dyn std::error::Error>> {
     let options = |node| Options { gap, beat: gap.max(Duration::from_secs(2)), ..Options::new(node) };
     let mut hubs: BTreeMap<u32, Hub> = BTreeMap::new();
@@ -88,7 +88,7 @@ fn run(address: &str, mut job: Job, gap: Duration) -> Result<(), Box<dyn std::er
     let mut gone = Stats::default();
     let (mut before, mut told) = (Stats::default(), Instant::now());
     let mut sequence = 0;
-    // All nodes speak once in this time, evenly spread over it.
+    // All nodes publish once within this time, evenly spread.
     let round = gap.min(Duration::from_secs(1));
     'job: loop {
         sequence += 1;
@@ -143,7 +143,7 @@ fn run(address: &str, mut job: Job, gap: Duration) -> Result<(), Box<dyn std::er
         }
         std::thread::sleep((begun + round).saturating_duration_since(Instant::now()));
     }
-    // Thousands of goodbyes one after the other would take long; the leases end by themselves.
+    // Thousands of sequential goodbyes would take long; the leases expire by themselves.
     for (_, hub) in hubs {
         hub.abandon();
     }
@@ -158,7 +158,7 @@ fn add(all: &mut Stats, one: Stats) {
     all.leases_lost += one.leases_lost;
 }
 
-/// Memory of this process in MiB: now, and at most.
+/// Memory of this process in MiB: current and peak.
 fn memory_mib() -> (u64, u64) {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let field = |name: &str| {
@@ -174,7 +174,7 @@ fn cpu_ms() -> f64 {
     text.split_whitespace().next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e6
 }
 
-/// What an analyser measures of itself between two reports.
+/// The analyser's measurements of itself between two reports.
 #[derive(Default)]
 struct Meter {
     latencies_ms: Vec<f64>,
@@ -193,12 +193,12 @@ fn analyse(address: &str, name: &str) -> Result<(), Box<dyn std::error::Error>> 
     let mut meter = Meter::default();
     let (mut told, mut looked) = (Instant::now(), Instant::now());
     let (mut is_away, mut pause) = (false, Duration::ZERO);
-    // Nodes not heard yet after the hub's return, and how long to wait for them: what is known of them is as old as the
-    // loss, and would be taken for a pause of the job.
+    // Nodes not heard from since the hub's return, and when it returned. What is known about them is as old as the
+    // loss, and would look like a pause of the job.
     let mut missing: (BTreeSet<String>, Instant) = (BTreeSet::new(), Instant::now());
     loop {
         let is_analyser = hub.role().is_analyser();
-        // Without a hub there is nobody else either: what is known is kept.
+        // Without a hub nobody else can be analyser: keep what is known.
         let keeps = is_analyser || matches!(hub.link(), Link::Away { .. });
         if is_analyser && at_work.is_none() {
             say(json!({"analyser": name, "what": "elected", "incidents": hub.incidents()?.len()}));
@@ -250,7 +250,7 @@ fn analyse(address: &str, name: &str) -> Result<(), Box<dyn std::error::Error>> 
             meter.look_cpu_ms = meter.look_cpu_ms.max(cpu_ms() - before);
             let took = looked.elapsed();
             meter.look_ms = meter.look_ms.max(took.as_secs_f64() * 1e3);
-            // Most of the time is for taking digests in.
+            // Leaves most of the time for receiving digests.
             pause = (took * 3).max(Duration::from_millis(500));
             for event in events {
                 tell(&hub, name, &event.what);
@@ -326,7 +326,7 @@ fn tell(hub: &Hub, name: &str, what: &What) {
     }
 }
 
-/// Length and time of a digest, through a hub in a directory of its own.
+/// Prints length and time of a digest, published through a hub in a temporary directory.
 fn sizes() {
     let job = Job {
         n_nodes: 1280,

@@ -1,4 +1,4 @@
-//! Files that others write: read without trust, written so that nobody sees a half.
+//! Files shared with other writers: reads trust nothing, writes are atomic.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// One state of a file: any writing of ours gives another.
+/// The state of a file: every write of ours changes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     inode: u64,
@@ -30,13 +30,13 @@ impl Stamp {
         })
     }
 
-    /// Seconds by which this file was written before the other, both by the clock of the file system.
+    /// Seconds by which this file is older than the other, both by the clock of the file system.
     pub(super) fn seconds_before(&self, other: &Self) -> i64 {
         other.mtime_s.saturating_sub(self.mtime_s)
     }
 }
 
-/// Opens without following a link or waiting for a pipe's writer. The opening also makes NFS ask its server.
+/// Opens a file without following a link or waiting for the writer of a pipe. Opening also makes NFS ask its server.
 pub(super) fn open(path: &Path) -> io::Result<(File, Stamp)> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
@@ -44,24 +44,24 @@ pub(super) fn open(path: &Path) -> io::Result<(File, Stamp)> {
     Ok((file, stamp))
 }
 
-/// At most `max + 1` bytes, so that the caller sees what is too long.
+/// Reads at most `max + 1` bytes, so that the caller sees when a file is too long.
 pub(super) fn read(file: File, max: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(max as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Writes beside and renames over: a reader sees the old or the new. `token` keeps writers apart.
+/// Writes a temporary file and renames it: a reader sees the old or the new content. `token` keeps writers apart.
 pub(super) fn replace(path: &Path, token: &str, bytes: &[u8]) -> io::Result<()> {
     let beside = write_beside(path, token, bytes)?;
     std::fs::rename(&beside, path).inspect_err(|_| drop(std::fs::remove_file(&beside)))
 }
 
-/// Writes a file that must not be there yet; false if it is.
+/// Writes a file that must not exist yet; returns false if it does.
 pub(super) fn create(path: &Path, token: &str, bytes: &[u8]) -> io::Result<bool> {
     let beside = write_beside(path, token, bytes)?;
     let linked = std::fs::hard_link(&beside, path);
-    // NFS may answer a repeated request with an error although the first has succeeded: the count of links is right.
+    // NFS may report an error for a repeated request although the first one succeeded: the link count is reliable.
     let is_ours = linked.is_ok() || std::fs::metadata(&beside).is_ok_and(|metadata| metadata.nlink() == 2);
     std::fs::remove_file(&beside).ok();
     match linked {

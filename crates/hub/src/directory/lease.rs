@@ -1,10 +1,10 @@
-//! Election by one file, with nothing but atomic rename and link: no lock, no clock that two machines share.
+//! Election by one file, with atomic rename and link only: no lock, and no clock that two machines share.
 //!
-//! The file holds the token of its owner and a count that the owner raises through its own open file. Whoever has seen
-//! the same bytes for one and a half times the lease, by his own clock, moves the file away and links his own in its
-//! place. The owner thinks its term over after one lease without a successful beat, so it gives up first. If two move
-//! at once, one may take away the file of the other, who has just won: he sees it at his next beat and steps down;
-//! two analysers for a third of a lease cost a second bundle and nothing else.
+//! The file holds the token of its owner and a counter that the owner raises through its own open file. A candidate
+//! that has seen the same bytes for one and a half leases, by its own clock, moves the file away and links its own in
+//! its place. The owner considers its term over after one lease without a successful beat, so it gives up first. If
+//! two candidates move at once, one may remove the file of the other, who has just won: the winner notices at its next
+//! beat and steps down. Two analysers for a third of a lease cost a second bundle and nothing else.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use super::files;
 
-/// Bytes of the file that are looked at.
+/// Bytes of the file that are read.
 const MAX_BYTES: usize = 1024;
 
 pub(super) struct Lease {
@@ -23,7 +23,7 @@ pub(super) struct Lease {
     token: String,
     ttl: Duration,
     held: Option<Held>,
-    /// What was read last of another's file, and since when it reads so.
+    /// The last content of another's file, and since when it is unchanged.
     seen: Option<(Vec<u8>, Instant)>,
 }
 
@@ -32,10 +32,10 @@ struct Held {
     beat: u64,
 }
 
-/// Who has the lease.
+/// The holder of the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// We, until then.
+    /// This participant, until then.
     Us(Instant),
     /// Another node, or nobody.
     Other(Option<String>),
@@ -46,7 +46,7 @@ impl Lease {
         Self { path, node: node.to_owned(), token: token.to_owned(), ttl, held: None, seen: None }
     }
 
-    /// One look at the file, and what follows from it. Errors: the file system's.
+    /// Reads the file once and acts on it. Errors: the file system's.
     pub(super) fn step(&mut self, wants: bool, now: Instant) -> io::Result<Owner> {
         let found = self.read()?;
         if let Some(held) = &mut self.held {
@@ -95,7 +95,7 @@ impl Lease {
                 .is_some_and(|bytes| owner(&bytes).is_some_and(|(token, _)| token == self.token))
     }
 
-    /// Lets go, if it is ours.
+    /// Gives up the lease if it is ours.
     pub(super) fn release(&mut self) {
         if self.is_held() {
             std::fs::remove_file(&self.path).ok();
@@ -116,7 +116,7 @@ impl Lease {
             return Ok(Owner::Other(None));
         }
         let file = OpenOptions::new().read(true).write(true).open(&self.path)?;
-        // The name may be another's by now: only what we read back is ours to write.
+        // The name may belong to another file by now: write only to a file that holds our token.
         let mut bytes = [0; MAX_BYTES];
         let n = file.read_at(&mut bytes, 0)?;
         if bytes.get(..n).and_then(owner).is_none_or(|(token, _)| token != self.token) {
@@ -126,7 +126,7 @@ impl Lease {
         Ok(Owner::Us(now + self.ttl))
     }
 
-    /// Moves the dead owner's file away; false if somebody was faster.
+    /// Moves the dead owner's file away; returns false if another file was there.
     fn evict(&self, dead: &[u8]) -> io::Result<bool> {
         let aside = self.path.with_file_name(format!(".dead-{}", self.token));
         match std::fs::rename(&self.path, &aside) {
@@ -137,7 +137,7 @@ impl Lease {
         let moved = files::open(&aside).and_then(|(file, _)| files::read(file, MAX_BYTES));
         let is_dead = moved.is_ok_and(|bytes| bytes == dead);
         if !is_dead {
-            // We took a living one: back with it, unless there is already another.
+            // We moved a live file: put it back, unless there is another one already.
             std::fs::hard_link(&aside, &self.path).ok();
         }
         std::fs::remove_file(&aside).ok();
@@ -145,12 +145,12 @@ impl Lease {
     }
 }
 
-/// The same length at every beat, so that writing over leaves nothing of the last one.
+/// The length is the same at every beat, so that overwriting leaves nothing of the previous one.
 fn content(token: &str, beat: u64, node: &str) -> Vec<u8> {
     format!("ringleader-lease-1 {token} {beat:020} {node}\n").into_bytes()
 }
 
-/// Token and node of an owner; none for what is not such a file.
+/// Token and node of the owner; None if the file has another format.
 fn owner(bytes: &[u8]) -> Option<(&str, &str)> {
     let text = std::str::from_utf8(bytes).ok()?;
     let mut parts = text.strip_suffix('\n')?.splitn(4, ' ');
@@ -207,11 +207,11 @@ mod tests {
             assert_eq!(a.step(true, race.at(second)).unwrap(), Owner::Us(race.at(second + 10)));
             assert_eq!(b.step(true, race.at(second)).unwrap(), other("a"));
         }
-        // a is dead from here on.
+        // From here on, a is dead.
         assert_eq!(b.step(true, race.at(27)).unwrap(), other("a"));
         assert_eq!(b.step(true, race.at(29)).unwrap(), Owner::Us(race.at(39)));
         assert!(b.is_held());
-        // a comes back and sees that it has lost, though it has had no step in between.
+        // a returns and sees that it has lost, although it took no step in between.
         assert!(!a.is_held());
         assert_eq!(a.step(true, race.at(29)).unwrap(), other("b"));
         assert_eq!(race.names(), 1, "nothing lies about");
@@ -233,7 +233,7 @@ mod tests {
         let race = Race::new();
         let (mut a, mut b) = (race.lease("a"), race.lease("b"));
         a.step(true, race.at(0)).unwrap();
-        // c judged by what stood before a's last beat.
+        // c judged by the content before a's last beat.
         let c = race.lease("c");
         assert!(!c.evict(&content("token-dead", 7, "dead")).unwrap());
         assert!(a.is_held());

@@ -1,10 +1,10 @@
 //! A directory that all nodes see: one file per node, renamed into place; one thread per participant, so that a hung
-//! file system hangs nobody else.
+//! file system blocks nothing else.
 //!
-//! What is assumed of the file system: rename and link are atomic, and a file opened anew shows what was closed before
-//! elsewhere (NFS, Lustre, GPFS, CephFS do). Names in a directory may be cached for a while: NFS then shows a new
-//! node late, by default up to 60 s. Clocks of nodes are never compared: silence is what a reader has seen unchanged for
-//! the time to silence.
+//! Assumptions about the file system: rename and link are atomic, and a file opened anew shows what another node has
+//! written and closed (NFS, Lustre, GPFS and CephFS do). Directory listings may be cached: NFS then shows a new node
+//! late, by default up to 60 s. Clocks of nodes are never compared: a node is silent if its reader has seen no change
+//! for the time to silence.
 
 mod files;
 mod lease;
@@ -21,11 +21,11 @@ use crate::records::{Answer, Incident, MAX_INCIDENTS, Request};
 use crate::seat::{Lead, Link, Seat, escape, unescape};
 use crate::{HubError, OpenError, wire};
 
-/// Bytes of one record.
+/// Largest record, bytes.
 const MAX_RECORD_BYTES: usize = 64 << 10;
-/// Requests whose files are kept.
+/// Number of requests whose files are kept.
 const MAX_REQUESTS: usize = 4;
-/// Names that are read of one folder: a bound against a folder that is not ours.
+/// Names read from one folder, in case it is not ours.
 const MAX_NAMES: usize = 1 << 17;
 
 const DIGESTS: &str = "digests";
@@ -84,7 +84,7 @@ impl Directory {
     pub(crate) fn incidents(&self) -> Result<Vec<Incident>, HubError> {
         self.call(|worker| {
             let mut incidents: Vec<Incident> = worker.read_all(INCIDENTS, |number, incident: Incident| {
-                // The name counts, whatever the file says.
+                // The file name decides the number, whatever the file says.
                 number.parse().ok().map(|number| Incident { number, ..incident })
             })?;
             incidents.sort_by_key(|incident| incident.number);
@@ -152,7 +152,7 @@ struct Worker {
     root: PathBuf,
     seat: Arc<Seat>,
     lease: lease::Lease,
-    /// Number of the digest in its file, and when it was written.
+    /// Number of the digest in our file, and when we wrote it.
     digest: (u64, Option<Instant>),
     answer: u64,
     stepped: Option<Instant>,
@@ -177,7 +177,7 @@ impl Worker {
     }
 
     fn run(&mut self, inbox: &mpsc::Receiver<Job>) {
-        // A tenth of the time to silence between looks; what is handed over goes out as soon as its gap allows.
+        // Ten looks per time to silence; a new digest is written as soon as its gap allows.
         let pause = (self.seat.options.ttl / 10).min(Duration::from_secs(1)).min(self.seat.options.gap);
         loop {
             if self.seat.is_abandoned() {
@@ -233,7 +233,7 @@ impl Worker {
             self.answer = *number;
         }
         if is_due(self.stepped, options.ttl / 5) || self.wanted != outgoing.wants {
-            // Before the beat is written: what others wait for can only be later.
+            // The term counts from before the beat is written, so it ends no later than others expect.
             let lead = match self.lease.step(outgoing.wants, now)? {
                 lease::Owner::Us(until) => {
                     self.seat.set_analyser(Some(options.node.clone()));
@@ -265,7 +265,7 @@ impl Worker {
         if self.seat.lead().is_some() && self.lease.is_held() { Ok(()) } else { Err(Trouble::NotAnalyser) }
     }
 
-    /// Writes a record under the next free number; the oldest beyond `keep` go.
+    /// Writes a record under the next free number and removes the oldest beyond `keep`.
     fn numbered(
         &self,
         folder: &str,
@@ -301,7 +301,7 @@ impl Worker {
         names(&self.root.join(folder))
     }
 
-    /// A record, or none for what is no record: a file may be cut or hostile.
+    /// Reads a record; None if it cannot be parsed: a file may be truncated or hostile.
     fn read<T: serde::de::DeserializeOwned>(&self, folder: &str, name: &str) -> Option<T> {
         let (file, _) = files::open(&self.root.join(folder).join(name)).ok()?;
         let bytes = files::read(file, MAX_RECORD_BYTES).ok()?;
@@ -326,7 +326,7 @@ impl Worker {
         self.lease.release();
         let node = escape(&self.seat.options.node);
         if self.digest.1.is_some() {
-            // It stays: a reader that finds no file cannot tell goodbye from a lost directory.
+            // The file stays: without it a reader cannot tell a goodbye from a lost directory.
             files::replace(&self.root.join(DIGESTS).join(&node), &self.seat.token, &wire::bye()).ok();
         }
         if self.answer > 0 {
@@ -335,7 +335,7 @@ impl Worker {
     }
 }
 
-/// Names of a folder, those of half-written files left out.
+/// File names in a folder, without those of half-written files.
 fn names(folder: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder)?.take(MAX_NAMES) {

@@ -1,4 +1,4 @@
-//! The reading side of a directory: looks at every node's file again and again, and tells what has changed.
+//! The reading side of a directory: looks at every node's file repeatedly and reports changes.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -24,7 +24,7 @@ pub(super) fn start(root: &Path, seat: &Arc<Seat>, mailbox: &Weak<Mailbox>) {
     let pause = (poll.ttl / 20).min(Duration::from_secs(1));
     let weak = mailbox.clone();
     let thread = std::thread::Builder::new().name("ringleader-feed".to_owned()).spawn(move || {
-        // A reader may be there before the first agent.
+        // A reader may start before the first agent.
         std::fs::create_dir_all(&poll.folder).ok();
         while let Some(mailbox) = weak.upgrade() {
             match poll.turn(Instant::now(), &mailbox) {
@@ -45,28 +45,28 @@ struct Poll {
     token: String,
     ttl: Duration,
     files: BTreeMap<String, Seen>,
-    /// The last look that succeeded.
+    /// The last successful look.
     last: Option<Instant>,
 }
 
 struct Seen {
     stamp: Stamp,
-    /// Of the bytes: a file written again with the same ones is a sign of life and no news.
+    /// Hash of the bytes: rewriting the same bytes is a sign of life but no news.
     hash: u64,
     since: Instant,
-    /// Told as silent, or left by an earlier job: nothing more to tell until it changes.
+    /// Already reported as silent, or left by an earlier job: nothing to report until it changes.
     is_over: bool,
 }
 
 impl Poll {
     fn turn(&mut self, now: Instant, mailbox: &Mailbox) -> io::Result<()> {
         let names = names(&self.folder)?;
-        // Whoever did not look cannot say who was silent.
+        // Who did not look cannot say who was silent.
         let was_absent = self.last.is_some_and(|last| now.duration_since(last) > self.ttl / 2);
         let mut clock: Option<Stamp> = None;
         for name in &names {
             let Some(node) = unescape(name) else { continue };
-            // A file may be replaced between its name and its opening, or be no file at all: the next look tells.
+            // A file may be replaced between listing and opening, or be no regular file: the next look decides.
             let Ok((file, stamp)) = files::open(&self.folder.join(name)) else { continue };
             if self.files.get(&node).is_some_and(|seen| seen.stamp == stamp) {
                 continue;
@@ -74,7 +74,7 @@ impl Poll {
             let Ok(bytes) = files::read(file, MAX_DIGEST_BYTES) else { continue };
             let mut is_over = wire::is_bye(&bytes);
             if !self.files.contains_key(&node) {
-                // How old it is, the clock of the file system says, which wrote both.
+                // The file's age by the clock of the file system, which wrote both times.
                 if clock.is_none() {
                     clock = Some(self.touch()?);
                 }
@@ -93,7 +93,7 @@ impl Poll {
                 mailbox.put(node, bytes, self.last.is_none() || was_absent);
             }
         }
-        // Also those whose file somebody has taken away.
+        // This includes nodes whose file was removed.
         for (node, seen) in &mut self.files {
             if was_absent {
                 seen.since = now;
@@ -107,7 +107,7 @@ impl Poll {
         Ok(())
     }
 
-    /// Writes a file and reads its time: the file system's own now.
+    /// Writes a file and reads its time: the file system's current time.
     fn touch(&self) -> io::Result<Stamp> {
         let path = self.folder.join(format!(".{}", self.token));
         std::fs::write(&path, b"")?;

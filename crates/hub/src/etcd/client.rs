@@ -1,4 +1,4 @@
-//! Calls to etcd, each with a deadline. A member that fails gives way to the next one of the address.
+//! Calls to etcd, each with a deadline. If a member fails, the next one of the address is used.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -21,9 +21,9 @@ use super::proto::{
 use crate::OpenError;
 use crate::address::EtcdAddress;
 
-/// Bytes of one answer of etcd; a page of a list is far below.
+/// Largest answer of etcd, bytes; a page of a list is far smaller.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
-/// Keys of one page of a list: with the longest digests 32 MiB.
+/// Keys in one page of a list: at most 32 MiB with the longest digests.
 const PAGE: i64 = 256;
 /// etcd closes connections that ping more often than every 5 s.
 const PING: Duration = Duration::from_secs(10);
@@ -41,12 +41,12 @@ impl Failure {
         Self { code: Code::DeadlineExceeded, why: format!("no answer within {after:?}") }
     }
 
-    /// The lease that a key should be under is gone.
+    /// Whether the lease that a key should be attached to is gone.
     pub(super) fn is_lease_lost(&self) -> bool {
         self.code == Code::NotFound && self.why.contains("lease")
     }
 
-    /// Another member may do better.
+    /// Whether another member may succeed.
     fn is_of_the_member(&self) -> bool {
         matches!(self.code, Code::Unavailable | Code::DeadlineExceeded | Code::Unknown | Code::Internal)
     }
@@ -54,7 +54,7 @@ impl Failure {
 
 impl From<Status> for Failure {
     fn from(status: Status) -> Self {
-        // The message alone says "transport error"; its source says which.
+        // The message says only "transport error"; its source has the details.
         let mut why = status.message().to_owned();
         let mut source = std::error::Error::source(&status);
         while let Some(error) = source {
@@ -72,14 +72,14 @@ impl From<Status> for Failure {
 #[derive(Clone)]
 pub(super) struct Client {
     channels: Arc<[Channel]>,
-    /// Which of them is used.
+    /// Index of the member in use.
     current: Arc<AtomicUsize>,
-    /// The revision that the newest answer has named. An etcd without its old data counts anew.
+    /// The newest revision seen in an answer. An etcd that lost its data counts from the start.
     revision: Arc<AtomicI64>,
 }
 
 impl Client {
-    /// `n_connections` clients, each with a connection to every member. None connects before its first call.
+    /// `n_connections` clients, each with a connection to every member. A client connects at its first call.
     pub(super) fn all(address: &EtcdAddress) -> Result<Vec<Self>, OpenError> {
         let revision = Arc::new(AtomicI64::new(0));
         let mut clients = Vec::new();
@@ -100,7 +100,7 @@ impl Client {
             }
             clients.push(Self {
                 channels: channels.into(),
-                // Members share the load.
+                // Spreads the load over the members.
                 current: Arc::new(AtomicUsize::new(number)),
                 revision: revision.clone(),
             });
@@ -108,7 +108,7 @@ impl Client {
         Ok(clients)
     }
 
-    /// The revision that the newest answer has named.
+    /// The newest revision seen in an answer.
     pub(super) fn revision(&self) -> i64 {
         self.revision.load(Ordering::Relaxed)
     }
@@ -119,7 +119,7 @@ impl Client {
         }
     }
 
-    /// A client for one call, and which member it asks.
+    /// A client for one call, and the index of its member.
     async fn grpc(&self) -> Result<(Grpc<Channel>, usize), Failure> {
         let member = self.current.load(Ordering::Relaxed);
         let Some(channel) = self.channels.get(member % self.channels.len().max(1)) else {
@@ -132,7 +132,7 @@ impl Client {
 
     fn failed(&self, member: usize, failure: &Failure) {
         if failure.is_of_the_member() {
-            // Many calls may fail at once: one step for all of them.
+            // Many calls may fail at once: they advance by one member in all.
             let next = member.wrapping_add(1);
             self.current.compare_exchange(member, next, Ordering::Relaxed, Ordering::Relaxed).ok();
         }
@@ -184,7 +184,7 @@ impl Client {
         Ok(())
     }
 
-    /// The revision at which all of `ops` were done; none if a comparison did not hold.
+    /// Applies all of `ops` and returns their revision; None if a comparison failed.
     pub(super) async fn txn(
         &self,
         compare: Vec<Compare>,
@@ -199,7 +199,7 @@ impl Client {
         Ok(answer.succeeded.then_some(revision))
     }
 
-    /// All keys below a prefix at one revision, which is answered along with the cluster's id.
+    /// All keys below a prefix at one revision, which is in the returned header along with the cluster's id.
     pub(super) async fn list(
         &self,
         prefix: &[u8],
@@ -241,19 +241,19 @@ impl Client {
     pub(super) async fn compact(&self, revision: i64, deadline: Duration) -> Result<(), Failure> {
         let compact = CompactionRequest { revision };
         match self.unary::<_, CompactionResponse>("/etcdserverpb.KV/Compact", compact, deadline).await {
-            // Somebody else was faster.
+            // Another client compacted first.
             Err(failure) if failure.code == Code::OutOfRange => Ok(()),
             other => other.map(drop),
         }
     }
 
-    /// A new lease: its id, its time, and the revision at which it was given.
+    /// Grants a lease: its id, its time to live, and its revision.
     pub(super) async fn grant(
         &self,
         ttl: Duration,
         deadline: Duration,
     ) -> Result<(i64, Duration, i64), Failure> {
-        // Whole seconds, none lost.
+        // Rounded up to whole seconds.
         let grant = LeaseGrantRequest { ttl_s: ttl.as_secs_f64().ceil() as i64 };
         let answer: LeaseGrantResponse =
             self.unary("/etcdserverpb.Lease/LeaseGrant", grant, deadline).await?;
@@ -262,8 +262,8 @@ impl Client {
         Ok((answer.id, ttl, answer.header.map_or(0, |header| header.revision)))
     }
 
-    /// Renews a lease: its time, or none if it is gone. One short stream each time: a long one that hangs would have to
-    /// be told from one that is idle.
+    /// Renews a lease and returns its time to live; None if it is gone. It opens one short stream each time: a long
+    /// stream that hangs could not be distinguished from an idle one.
     pub(super) async fn renew(&self, id: i64, deadline: Duration) -> Result<Option<Duration>, Failure> {
         self.within(deadline, async {
             let request = LeaseKeepAliveRequest { id };
@@ -287,7 +287,7 @@ impl Client {
             .map(drop)
     }
 
-    /// Opens a watch on a prefix and returns when etcd has made it.
+    /// Opens a watch on a prefix and returns once etcd has created it.
     pub(super) async fn watch(
         &self,
         prefix: &[u8],
@@ -302,7 +302,7 @@ impl Client {
             fragment: true,
         };
         self.within(deadline, async {
-            // Ending the requests would end the watch.
+            // Ending the request stream would end the watch.
             let requests = tokio_stream::once(WatchRequest { create_request: Some(create) })
                 .chain(tokio_stream::pending());
             let mut answers = self.stream("/etcdserverpb.Watch/Watch", requests).await?;

@@ -1,5 +1,5 @@
-//! A prefix of etcd's keys followed for ever: listed once, then watched; cut off, it goes on where it was, or lists anew
-//! if etcd has forgotten that far back.
+//! Follows a prefix of etcd's keys: lists it once, then watches it. After an interruption it resumes at its position,
+//! or lists again if etcd has compacted that revision.
 
 use std::time::Duration;
 
@@ -7,26 +7,26 @@ use super::client::{Client, Failure};
 use super::proto::{KeyValue, ResponseHeader};
 use super::retry::Backoff;
 
-/// The longest list: thousands of keys.
+/// Deadline of a list of thousands of keys.
 const LIST: Duration = Duration::from_secs(30);
 const WATCH: Duration = Duration::from_secs(5);
 
-/// Who is told.
+/// Receiver of the changes.
 pub(super) trait Sink {
-    /// All that there is, at this revision.
+    /// All keys at this revision.
     fn list(&mut self, all: Vec<KeyValue>, revision: i64);
-    /// Old: it was written before the watch began.
+    /// A key was written; `is_old`: before the watch began.
     fn put(&mut self, kv: KeyValue, is_old: bool);
     fn delete(&mut self, key: Vec<u8>);
-    /// All up to this revision has been told.
+    /// All changes up to this revision have been passed on.
     fn reached(&mut self, revision: i64);
     fn away(&mut self, why: &str);
     fn back(&mut self);
-    /// Nobody listens any more.
+    /// Whether nobody listens any more.
     fn is_closed(&self) -> bool;
 }
 
-/// Where the telling stands.
+/// Position up to which changes were passed on.
 struct Position {
     /// The next revision.
     next: i64,
@@ -44,7 +44,7 @@ pub(super) async fn mirror(client: Client, prefix: Vec<u8>, mut sink: impl Sink)
     }
 }
 
-/// Lists if need be and watches until that ends. `Ok` asks for another turn at once.
+/// Lists if necessary, then watches until the watch ends. `Ok` asks for another turn at once.
 async fn follow(
     client: &Client,
     prefix: &[u8],
@@ -60,7 +60,8 @@ async fn follow(
     let Some(at) = position else { return Ok(()) };
     let (mut answers, first) = client.watch(prefix, at.next, WATCH).await?;
     let header = first.header.clone().unwrap_or_default();
-    // An etcd with less than we have seen is another one, or has lost its data: a watch from our place would be silent.
+    // An etcd whose revision is lower than ours is another one, or has lost its data: a watch from our position would
+    // never report anything.
     if is_other(at, &header) {
         *position = None;
         return Ok(());
@@ -87,7 +88,7 @@ async fn follow(
         for event in now.events {
             let Some(kv) = event.kv else { continue };
             if kv.mod_revision > at.next {
-                // What lies between the two revisions was of other keys.
+                // Revisions in between belong to other keys.
                 at.next = kv.mod_revision;
             }
             if event.kind == 0 {
@@ -102,7 +103,7 @@ async fn follow(
             at.next = at.next.max(revision + 1);
             sink.reached(at.next - 1);
         }
-        // A closed sink must not hold the watch for as long as nothing happens.
+        // A closed sink must not keep the watch open until the next change.
         answer = loop {
             match tokio::time::timeout(Duration::from_secs(1), answers.message()).await {
                 Ok(message) => break message?,

@@ -1,7 +1,7 @@
 //! etcd as hub: one thread with its own runtime for all participants of a process.
 //!
-//! Keys below the prefix: `v1/digests/NODE` and `v1/answers/NODE` under the lease of their agent, so that they go with
-//! it; `v1/control/analyser` under the analyser's lease, made only where there is none; `v1/control/request`;
+//! Keys below the prefix: `v1/digests/NODE` and `v1/answers/NODE` under the lease of their agent, so that they expire
+//! with it; `v1/control/analyser` under the analyser's lease, created only if absent; `v1/control/request`;
 //! `v1/incidents/NUMBER`.
 
 mod client;
@@ -30,7 +30,7 @@ use mirror::{Sink, mirror};
 use participant::Participant;
 use proto::{Compare, KeyValue, Op, PutRequest};
 
-/// Attempts at a number that others take at the same moment.
+/// Attempts to write a number that others write at the same moment.
 const MAX_RACES: usize = 16;
 
 /// Names of the keys.
@@ -65,10 +65,10 @@ impl Keys {
     }
 }
 
-/// Who is analyser, and what was asked for, as a watch tells it.
+/// The analyser and the newest request, as a watch reports them.
 #[derive(Clone, Default)]
 struct Control {
-    /// The revision up to which this is true; none before etcd has answered.
+    /// The revision up to which this is current; None before etcd has answered.
     revision: Option<i64>,
     analyser: Option<Analyser>,
     request: Option<Request>,
@@ -77,18 +77,18 @@ struct Control {
 #[derive(Clone)]
 struct Analyser {
     created: i64,
-    /// None for what cannot be read.
+    /// None if it cannot be parsed.
     value: Option<AnalyserValue>,
 }
 
-/// What stands under the analyser's key.
+/// The value of the analyser's key.
 #[derive(Clone, Serialize, Deserialize)]
 struct AnalyserValue {
     node: String,
     token: String,
 }
 
-/// What the participants of a process share. The thread ends with the last of them.
+/// State shared by the participants of a process. The thread ends with the last of them.
 struct Core {
     runtime: tokio::runtime::Handle,
     clients: Vec<Client>,
@@ -279,7 +279,7 @@ impl Etcd {
         }
     }
 
-    /// Does something on the hub's thread and waits for it no longer than the deadline.
+    /// Runs `work` on the hub's thread and waits for it until the deadline at most.
     fn call<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, Trouble>> + Send + 'static,
@@ -340,9 +340,9 @@ fn node_of(key: &[u8], skip: usize) -> Option<String> {
     unescape(std::str::from_utf8(key.get(skip..)?).ok()?)
 }
 
-/// Hands digests to a feed.
+/// Passes digests to a feed.
 struct DigestSink {
-    /// Length of the prefix.
+    /// Length of the key prefix.
     skip: usize,
     mailbox: Weak<Mailbox>,
 }
@@ -386,7 +386,7 @@ impl Sink for DigestSink {
     }
 }
 
-/// Hands analyser and request to all participants.
+/// Passes analyser and request to all participants.
 struct ControlSink {
     sender: watch::Sender<Control>,
     keys: Keys,
@@ -428,7 +428,7 @@ impl Sink for ControlSink {
     }
 
     fn reached(&mut self, revision: i64) {
-        // Nobody need wake up for a number alone.
+        // A new revision alone need not wake anybody.
         self.sender.send_if_modified(|control| {
             control.revision = Some(revision);
             false

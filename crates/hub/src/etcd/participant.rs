@@ -1,4 +1,4 @@
-//! One participant at etcd: its lease, what stands under it, its term as analyser.
+//! One participant at etcd: its lease, the keys under it, its term as analyser.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use crate::wire;
 
 /// Candidates try at different moments: the first one wins, and the others hear of it before they try.
 const CANDIDATES: Duration = Duration::from_millis(300);
-/// Digests are this many times as far apart as etcd takes to write one.
+/// The gap between digests is at least this multiple of the time that etcd takes to write one.
 const SLOW: u32 = 4;
-/// Goodbye takes no longer.
+/// Deadline of a goodbye.
 const BYE: Duration = Duration::from_millis(400);
 
 pub(super) struct Participant {
@@ -27,28 +27,28 @@ pub(super) struct Participant {
     keys: Keys,
     control: watch::Receiver<Control>,
     compact_after: Option<Duration>,
-    /// For one call: a lease that needs three of them still lives.
+    /// Deadline of one call: short enough that the lease outlives three of them.
     deadline: Duration,
     lease: Option<Held>,
-    /// Number of the digest that stands in etcd, and when it was put.
+    /// Number of the digest that is in etcd, and when it was put there.
     digest: (u64, Option<Instant>),
     /// Time between two digests: longer than wanted while etcd is slow to take them.
     gap: Duration,
     answer: u64,
-    /// Revision at which we were made analyser.
+    /// Revision at which this participant became analyser.
     term: Option<i64>,
     /// When to stand for election.
     candidate_at: Option<Instant>,
-    /// Revisions seen, and when: what etcd may forget.
+    /// Revisions seen, and when: what etcd may compact.
     revisions: VecDeque<(Instant, i64)>,
 }
 
 struct Held {
     id: i64,
     ttl: Duration,
-    /// Revision at which it was given.
+    /// Revision at which it was granted.
     given: i64,
-    /// When the renewal that succeeded last was sent.
+    /// When the last successful renewal was sent.
     renewed: Instant,
 }
 
@@ -108,7 +108,7 @@ impl Participant {
                     }
                     () = leave.notified() => true,
                 },
-                // What is handed over meanwhile is sent when the next attempt succeeds.
+                // What is published meanwhile is sent when the next attempt succeeds.
                 Err(pause) => tokio::select! {
                     () = tokio::time::sleep(pause) => false,
                     () = leave.notified() => true,
@@ -124,7 +124,7 @@ impl Participant {
         }
     }
 
-    /// Does all that is due and answers when something is due next. A lease that turns out lost is replaced at once.
+    /// Does everything that is due and returns when the next thing is due. A lost lease is replaced at once.
     async fn turn(&mut self) -> Result<Instant, Failure> {
         loop {
             match self.step().await {
@@ -150,7 +150,7 @@ impl Participant {
                 let put = PutRequest { key, value: bytes.to_vec(), lease };
                 self.client.put(put, self.deadline).await?;
                 self.digest = (*number, Some(now));
-                // With thousands of agents etcd may be busy: what it takes long to write is sent less often.
+                // With thousands of agents etcd may be busy: if a write takes long, digests are sent less often.
                 let options = &self.seat.options;
                 self.gap = options.gap.max((now.elapsed() * SLOW).min(options.ttl / 4));
                 self.seat.taken(*number, bytes.len());
@@ -175,14 +175,14 @@ impl Participant {
         Ok(next)
     }
 
-    /// Takes a lease, or renews the one at hand when a third of it is over.
+    /// Acquires a lease, or renews the current one when a third of it is over.
     async fn renew(&mut self) -> Result<(), Failure> {
         let sent = Instant::now();
         if let Some(held) = &mut self.lease {
             if sent.duration_since(held.renewed) < held.ttl / 3 {
                 return Ok(());
             }
-            // Also one that should be over by our clock: etcd prolongs all leases when it starts.
+            // Even if it should be over by our clock: etcd prolongs all leases when it starts.
             if let Some(ttl) = self.client.renew(held.id, self.deadline).await? {
                 (held.ttl, held.renewed) = (ttl, sent);
                 return Ok(());
@@ -198,7 +198,7 @@ impl Participant {
     fn lose_lease(&mut self) {
         self.seat.count(|stats| stats.leases_lost += 1);
         self.lease = None;
-        // All that stood under it is gone and has to be put again.
+        // Everything under the lease is gone and must be put again.
         self.digest.0 = 0;
         self.answer = 0;
         self.end_term();
@@ -210,7 +210,7 @@ impl Participant {
         self.seat.set_lead(None);
     }
 
-    /// Holds the term against what etcd says, and stands for election or steps down. Answers when to come again.
+    /// Compares the term with what etcd says, then stands for election or steps down. Returns when to come again.
     async fn election(&mut self, lease: i64, wants: bool) -> Result<Option<Instant>, Failure> {
         let control = self.control.borrow_and_update().clone();
         let Some(revision) = control.revision else { return Ok(None) };
@@ -221,8 +221,8 @@ impl Participant {
             .filter(|analyser| analyser.value.as_ref().is_some_and(|value| value.token == self.seat.token))
             .map(|analyser| analyser.created);
         match (self.term, ours) {
-            // The answer to our candidacy was lost, the key stands. What is older than the lease stood under another one,
-            // which is gone.
+            // The answer to our candidacy was lost, but the key exists. A key older than the lease was under another
+            // lease, which is gone.
             (None, Some(created)) if self.lease.as_ref().is_some_and(|held| created > held.given) => {
                 self.term = Some(created);
             }
@@ -251,7 +251,7 @@ impl Participant {
                 self.term = Some(term);
                 self.lead(term);
             }
-            // Who has lost hears of the winner by the watch.
+            // The watch reports the winner.
             return Ok(None);
         };
         if wants {
@@ -275,7 +275,7 @@ impl Participant {
         self.client.txn(vec![Compare::created_at(key, term)], vec![delete], deadline).await.map(drop)
     }
 
-    /// The analyser lets etcd forget old versions, which thousands of digests would else make into gigabytes.
+    /// The analyser lets etcd compact old versions; thousands of digests would otherwise make gigabytes of them.
     async fn compact(&mut self) -> Option<Instant> {
         let (Some(after), Some(_)) = (self.compact_after, self.term) else { return None };
         let now = Instant::now();
@@ -291,7 +291,7 @@ impl Participant {
             self.revisions.pop_front();
         }
         if let Some(revision) = old.filter(|revision| *revision > 0) {
-            // An etcd that does not allow it may have its own ways; if it fills up, publishing says so.
+            // An etcd that refuses may compact in its own way; if it fills up, publishing reports it.
             self.client.compact(revision, self.deadline).await.ok();
         }
         Some(now + every)
@@ -304,7 +304,7 @@ impl Participant {
             let put = PutRequest { key, value: wire::bye(), lease: held.id };
             self.client.put(put, BYE).await.ok();
         }
-        // Takes with it all that stands under it.
+        // Revoking also deletes every key under the lease.
         self.client.revoke(held.id, BYE).await.ok();
     }
 }

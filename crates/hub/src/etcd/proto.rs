@@ -1,5 +1,6 @@
-//! The part of etcd's protocol that is spoken here: messages of etcdserverpb and mvccpb, version 3.4 and later, with the
-//! fields in use. Numbers and types: etcd's api/etcdserverpb/rpc.proto and api/mvccpb/kv.proto.
+//! The part of etcd's protocol used here: messages of etcdserverpb and mvccpb, version 3.4 and later, with
+//! the fields in use. Numbers and types are those of etcd's api/etcdserverpb/rpc.proto and
+//! api/mvccpb/kv.proto.
 
 use prost::{Message, Oneof};
 
@@ -107,12 +108,12 @@ pub(crate) enum Revision {
 }
 
 impl Compare {
-    /// The key was made at this revision; 0 if it is not there.
+    /// True if the key was created at this revision; 0 means that it does not exist.
     pub(crate) fn created_at(key: Vec<u8>, revision: i64) -> Self {
         Self { result: 0, target: 1, key, revision: Some(Revision::Create(revision)) }
     }
 
-    /// The key was written last at this revision; 0 if it is not there.
+    /// True if the key was last written at this revision; 0 means that it does not exist.
     pub(crate) fn written_at(key: Vec<u8>, revision: i64) -> Self {
         Self { result: 0, target: 2, key, revision: Some(Revision::Mod(revision)) }
     }

@@ -1,4 +1,4 @@
-//! How long to wait before the next attempt.
+//! Pauses between attempts.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -6,8 +6,8 @@ use std::time::Duration;
 const FIRST: Duration = Duration::from_millis(200);
 const LAST: Duration = Duration::from_secs(5);
 
-/// Doubles from 0.2 s to 5 s. Thousands of agents lose etcd at one moment: each waits between half and all of it, by
-/// chance, so that they do not come back at one moment too.
+/// Doubles from 0.2 s to 5 s. Thousands of agents lose etcd at the same moment: each waits for a random time between
+/// half and all of the pause, so that they do not return at the same moment.
 #[derive(Default)]
 pub(super) struct Backoff {
     failures: u32,
@@ -25,9 +25,9 @@ impl Backoff {
     }
 }
 
-/// Anything from nothing to `most`.
+/// A random duration between zero and `most`.
 pub(super) fn chance(most: Duration) -> Duration {
-    // The standard library's only source of chance; each new state of the hash differs.
+    // The standard library's only source of randomness: every new state hashes differently.
     let share = RandomState::new().hash_one(0u8) as f64 / u64::MAX as f64;
     most.mul_f64(share)
 }

@@ -1,4 +1,4 @@
-//! What a directory and etcd must do alike.
+//! Behaviour that a directory and etcd share.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,8 @@ use ringleader_hub::{
 
 use crate::{digest, is_digest, open, ttl, until, wait};
 
-/// Digests arrive, the newest alone counts; the dead are silent, who leaves has left, and who comes back is there.
+/// Digests arrive, and only the newest counts; a dead agent is silent, one that leaves has left, and one that
+/// returns is present again.
 pub(crate) fn digests(address: &str) {
     let a = open(address, "a");
     assert_eq!(a.publish(&digest("a", 1, 8)).unwrap(), Published::Sent);
@@ -22,7 +23,7 @@ pub(crate) fn digests(address: &str) {
         missing.retain(|node| !is_digest(change, node, 1));
         missing.is_empty()
     });
-    // Nothing new is not sent, and still the agent is not silent.
+    // A digest without news is not sent, and still the agent is not silent.
     let same = digest("a", 1, 8);
     a.publish(&same).unwrap();
     assert_eq!(a.publish(&same).unwrap(), Published::Unchanged);
@@ -34,7 +35,7 @@ pub(crate) fn digests(address: &str) {
     until(&mut feed, "the newest digest", |change| is_digest(change, "a", 40));
     assert!(a.stats().sent < 30, "not each one was sent: {:?}", a.stats());
     assert_eq!(a.publish(&digest("b", 41, 8)), Err(HubError::OtherNode("b".to_owned())));
-    // Killed, and gone in good order.
+    // One agent is killed, the other leaves in an orderly way.
     a.abandon();
     let killed = Instant::now();
     let all = until(&mut feed, "a's silence", |change| *change == Change::Silent { node: "a".to_owned() });
@@ -48,7 +49,7 @@ pub(crate) fn digests(address: &str) {
     drop(a);
     let all = until(&mut feed, "a's goodbye", |change| *change == Change::Left { node: "a".to_owned() });
     assert!(!all.iter().any(|change| matches!(change, Change::Silent { .. })), "{all:?}");
-    // The goodbye is all: no silence after it.
+    // The goodbye is the last change: no silence follows.
     assert_eq!(feed.next(ttl(address) * 7 / 5), []);
 }
 
@@ -56,7 +57,7 @@ fn analysers(hubs: &[&Hub]) -> usize {
     hubs.iter().filter(|hub| hub.role().is_analyser()).count()
 }
 
-/// One is elected; a dead one and one that steps down are replaced.
+/// One agent is elected; one that dies or steps down is replaced.
 pub(crate) fn election(address: &str) {
     let (a, b, c) = (open(address, "a"), open(address, "b"), open(address, "c"));
     a.campaign(true);
@@ -125,7 +126,7 @@ pub(crate) fn records(address: &str) {
         said == [("a", Outcome::Failed), ("b", Outcome::Done)]
     });
     assert_eq!(a.answers(number + 1).unwrap(), []);
-    // Who comes later is not asked for what was wanted before.
+    // A participant that starts later does not see earlier requests.
     let c = open(address, "c");
     wait("c up", || c.link() == Link::Up);
     std::thread::sleep(Duration::from_millis(1500));

@@ -12,7 +12,7 @@ fn folder() -> (tempfile::TempDir, String) {
     (folder, address)
 }
 
-/// All at once, each in a folder of its own: they mostly wait.
+/// All tests at once, each in its own folder: they mostly wait.
 #[test]
 fn digests_election_records() {
     let folders = [folder(), folder(), folder()];
@@ -49,7 +49,7 @@ fn hostile_files_cost_nothing() {
     let a = open(&address, "a");
     a.publish(&digest("a", 1, 2)).unwrap();
     wait("a's digest in the hub", || a.stats().sent == 1);
-    // One cut in its middle, one under a name that is not its own.
+    // One digest is truncated, one is under a name that is not its own.
     let whole = std::fs::read(digests.join("a")).unwrap();
     std::fs::write(digests.join("cut"), &whole[..whole.len() / 2]).unwrap();
     std::fs::write(digests.join("thief"), &whole).unwrap();

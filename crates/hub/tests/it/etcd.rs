@@ -1,4 +1,4 @@
-//! etcd as hub: a real one, killed, wiped, and cut off.
+//! etcd as hub: a real one that is killed, wiped, and cut off.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ fn address(server: impl std::fmt::Display, prefix: &str) -> String {
 #[test]
 fn digests_election_records() {
     let Some(server) = Server::start() else { return };
-    // All at once, each under its own prefix.
+    // All tests at once, each under its own prefix.
     std::thread::scope(|scope| {
         scope.spawn(|| both::digests(&address(server.address(), "digests")));
         scope.spawn(|| both::election(&address(server.address(), "deep/er")));
@@ -73,7 +73,7 @@ fn etcd_killed_and_started_again() {
     wait("one analyser", || a.role().is_analyser() != b.role().is_analyser());
     assert_eq!(b.incidents().unwrap().len(), 1, "what was written down is still there");
 
-    // Without its data it is another one: all that lives comes back.
+    // Without its data it is a different etcd: every live participant registers again.
     server.wipe();
     until(&mut feed, "the second loss", |change| matches!(change, Change::Away { .. }));
     server.resume();
@@ -96,7 +96,7 @@ fn one_agent_cut_off() {
     a.publish(&digest("a", 1, 2)).unwrap();
     let mut feed = b.follow();
     until(&mut feed, "a's digest", |change| is_digest(change, "a", 1));
-    // No packet comes through, and no connection ends.
+    // No packet passes, and no connection ends.
     wire.silence();
     let start = Instant::now();
     assert!(matches!(a.incidents(), Err(HubError::Deadline(_))), "{:?}", a.incidents());
@@ -114,7 +114,7 @@ fn one_agent_cut_off() {
     assert!(b.role().is_analyser() && !a.role().is_analyser());
 }
 
-/// The newest revision, by etcd's gateway of JSON.
+/// The newest revision, from etcd's JSON gateway.
 fn revision(server: &Server) -> Option<u64> {
     let url = format!("http://{}/v3/kv/range", server.address());
     let output = Command::new("curl").args(["-s", "-d", "{\"key\":\"YQ==\"}", &url]).output().ok()?;

@@ -1,5 +1,5 @@
-//! A watched job while agents, analysers and etcd are killed: zoo/hub.py with 64 nodes of 8 ranks. Its full size is run by
-//! hand; docs/hub.md has the numbers.
+//! A watched job whose agents, analysers and etcd are killed: zoo/hub.py with 64 nodes of 8 ranks. The full
+//! size is run by hand; docs/hub.md has the numbers.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ fn watching_goes_on() {
     if !is_etcd_here() {
         return;
     }
-    // Cargo builds examples along with tests, in a folder beside theirs.
+    // Cargo builds examples with the tests, in a folder next to theirs.
     let test = std::env::current_exe().unwrap();
     let agents = test.parent().and_then(Path::parent).unwrap().join("examples/agents");
     if !agents.is_file() {
@@ -22,7 +22,7 @@ fn watching_goes_on() {
     }
     let zoo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../zoo/hub.py");
     let mut command = Command::new("python3");
-    // A busy machine delays digests and looks alike.
+    // A busy machine delays digests and looks.
     command.arg(zoo).arg("--agents").arg(agents).args(["--nodes", "64", "--steady", "5", "--bound", "15"]);
     let Ok(output) = command.output() else {
         not_tested("python3 is not there");

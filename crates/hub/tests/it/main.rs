@@ -68,7 +68,7 @@ pub(crate) fn digest(node: &str, sequence: u64, n_ranks: u32) -> Digest {
     }
 }
 
-/// Reads a feed until something holds; what came meanwhile is the answer.
+/// Reads a feed until `holds` returns true, and returns all changes seen.
 pub(crate) fn until(feed: &mut Feed, what: &str, mut holds: impl FnMut(&Change) -> bool) -> Vec<Change> {
     let mut all = Vec::new();
     let end = Instant::now() + Duration::from_mins(1);
@@ -88,7 +88,7 @@ pub(crate) fn is_digest(change: &Change, node: &str, sequence: u64) -> bool {
     matches!(change, Change::Digest(digest) if digest.node == node && digest.sequence == sequence)
 }
 
-/// Waits until something holds.
+/// Waits until `holds` returns true.
 pub(crate) fn wait(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_mins(1);
     while !holds() {

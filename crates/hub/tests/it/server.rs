@@ -1,4 +1,4 @@
-//! A real etcd on loopback, and a wire to it that can be cut.
+//! A real etcd on loopback, and a connection to it that can be cut.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::wait;
 
-/// One etcd with its data in a folder of its own.
+/// An etcd with its own data folder.
 pub(crate) struct Server {
     folder: tempfile::TempDir,
     client: SocketAddr,
@@ -17,10 +17,10 @@ pub(crate) struct Server {
     child: Option<Child>,
 }
 
-/// Below those that the kernel hands out: a client that tries again and again while nobody listens would in the end be given
-/// the server's own port, be connected with itself, and keep the server from coming back.
+/// A port below those that the kernel assigns: a client that retries while nobody listens might be assigned
+/// the server's own port, connect to itself, and prevent the server from returning.
 fn free_port() -> SocketAddr {
-    // Each port is given once: it is free again as soon as the listener below is gone.
+    // Each port is used once: it is free again as soon as the listener below is gone.
     static NEXT: AtomicU16 = AtomicU16::new(0);
     loop {
         let offset = std::process::id().wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed).into());
@@ -32,7 +32,7 @@ fn free_port() -> SocketAddr {
 }
 
 impl Server {
-    /// None where etcd is not installed, which is said.
+    /// None, with a message, if etcd is not installed.
     pub(crate) fn start() -> Option<Self> {
         if !is_etcd_here() {
             return None;
@@ -47,7 +47,7 @@ impl Server {
         self.client
     }
 
-    /// Starts it on the data that it has.
+    /// Starts it with its existing data.
     pub(crate) fn resume(&mut self) {
         let (client, peer) = (format!("http://{}", self.client), format!("http://{}", self.peer));
         let log =
@@ -77,7 +77,7 @@ impl Server {
         }
     }
 
-    /// Takes away its data.
+    /// Deletes its data.
     pub(crate) fn wipe(&mut self) {
         self.kill();
         std::fs::remove_dir_all(self.folder.path().join("data")).unwrap();
@@ -90,7 +90,7 @@ impl Drop for Server {
     }
 }
 
-/// Says so if not.
+/// Whether etcd is installed; prints a message if not.
 pub(crate) fn is_etcd_here() -> bool {
     let version = Command::new("etcd").arg("--version").output();
     let is_here = version.is_ok_and(|output| output.status.success());
@@ -108,7 +108,7 @@ const OPEN: u8 = 0;
 const CUT: u8 = 1;
 const SILENT: u8 = 2;
 
-/// Forwards connections to a server until it is cut, which both ends see, or silent, which none does.
+/// Forwards connections to a server until it is cut, which both ends notice, or silent, which neither does.
 pub(crate) struct Wire {
     address: SocketAddr,
     state: Arc<AtomicU8>,
@@ -153,12 +153,12 @@ impl Wire {
         }
     }
 
-    /// What is sent is lost, and nobody is told.
+    /// Drops all bytes without an error at either end.
     pub(crate) fn silence(&self) {
         self.state.store(SILENT, Ordering::SeqCst);
     }
 
-    /// Lets connections through again; those that have lost bytes are cut.
+    /// Lets connections through again; those that lost bytes are cut.
     pub(crate) fn mend(&self) {
         self.cut();
         self.state.store(OPEN, Ordering::SeqCst);

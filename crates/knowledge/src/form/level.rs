@@ -1,8 +1,8 @@
-//! The level of a log line, whichever logger wrote it: glog and absl (`E1120 10:00:00.1 …]`), c10 (`[E Process…`), Python
-//! and spdlog (`[ERROR]`, `| ERROR |`, `ERROR:`), Rust and Go (`ERROR target:`, `level=error`), JSON (`"level":"error"`),
+//! The level of a log line, for any logger: glog and absl (`E1120 10:00:00.1 …]`), c10 (`[E Process…`), Python and
+//! spdlog (`[ERROR]`, `| ERROR |`, `ERROR:`), Rust and Go (`ERROR target:`, `level=error`), JSON (`"level":"error"`),
 //! syslog, NCCL (`NCCL WARN`), UCX (`UCX  ERROR`), libfabric (`<warn>`).
 
-/// How grave a logger holds a line to be.
+/// Severity of a line according to its logger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Trace.
@@ -13,7 +13,7 @@ pub enum Level {
     Info,
     /// Warning.
     Warning,
-    /// `NCCL WARN`: what NCCL warns of is mostly a failed call.
+    /// `NCCL WARN`: most of NCCL's warnings report a failed call.
     NcclWarn,
     /// Error.
     Error,
@@ -21,7 +21,7 @@ pub enum Level {
     Fatal,
 }
 
-/// Bytes of a line in which its level stands.
+/// Bytes at the start of a line that may contain its level.
 const HEAD_BYTES: usize = 200;
 /// Keys of structured logs.
 const KEYS: &[&str] = &[
@@ -40,7 +40,7 @@ pub fn level(line: &str) -> Option<Level> {
     split(line).0
 }
 
-/// The level, and the line from behind it on; the whole line where the level stands in a structure.
+/// The level, and the line after it; the whole line if the level is a field of a structure.
 pub(super) fn split(line: &str) -> (Option<Level>, &str) {
     let head = line.get(..line.floor_char_boundary(HEAD_BYTES)).unwrap_or(line);
     if let Some(at) = head.find("NCCL WARN") {
@@ -119,7 +119,7 @@ fn glog(head: &str) -> Option<Level> {
     None
 }
 
-/// Words of letters with their places.
+/// Words of letters with their positions.
 fn tokens(head: &str) -> impl Iterator<Item = (usize, usize, &str)> {
     let mut from = 0;
     std::iter::from_fn(move || {
@@ -149,8 +149,8 @@ fn named(word: &str) -> Option<Level> {
     })
 }
 
-/// Whether a word stands where loggers put the level: in brackets or bars, before a colon at the start of a message, or
-/// in capitals between white space near the start.
+/// Whether a word is where loggers put the level: in brackets or bars, before a colon at the start of a message, or in
+/// capitals between white space near the start.
 fn framed(head: &str, at: usize, end: usize) -> bool {
     let before = head.get(..at).unwrap_or_default();
     let after = head.get(end..).unwrap_or_default();
@@ -171,7 +171,7 @@ fn framed(head: &str, at: usize, end: usize) -> bool {
         _ => {
             let spaced = before.chars().next_back().is_none_or(char::is_whitespace)
                 && after.chars().next().is_none_or(char::is_whitespace);
-            // A date, time, bracket or nothing before it.
+            // After a date, a time, a bracket or nothing.
             capital
                 && spaced
                 && left.is_none_or(|c| {

@@ -1,6 +1,6 @@
-//! The words of [`super::words`].
+//! The word lists of [`super::words`].
 
-/// Words that say that something went wrong, in lower case.
+/// Words of failure, in lower case.
 pub(super) const FAILING: &[&str] = &[
     "abnormally",
     "corruption",
@@ -58,7 +58,7 @@ pub(super) const FAILING: &[&str] = &[
     "unresponsive",
     "uncorrectable",
 ];
-/// Two words that say so together.
+/// Pairs of words that together report a failure.
 pub(super) const PAIRS: &[(&str, &str)] = &[
     ("double", "free"),
     ("blocked", "for"),
@@ -97,7 +97,7 @@ pub(super) const PAIRS: &[(&str, &str)] = &[
     ("exceeded", ""),
     ("exceeds", ""),
 ];
-/// Words before `error` that make it one.
+/// Words before `error` that make it a failure.
 pub(super) const ERROR_OF: &[&str] = &[
     "an",
     "cuda",
@@ -147,7 +147,7 @@ pub(super) const ERROR_OF: &[&str] = &[
     "this",
     "with",
 ];
-/// Words behind `error` that make it one.
+/// Words after `error` that make it a failure.
 pub(super) const ERROR_DOES: &[&str] = &[
     "occurred",
     "occured",
@@ -163,7 +163,7 @@ pub(super) const ERROR_DOES: &[&str] = &[
     "reading",
     "writing",
 ];
-/// Words before that take a failure back.
+/// Words before a failure that negate it.
 pub(super) const NO: &[&str] = &[
     "no",
     "not",
@@ -202,7 +202,7 @@ pub(super) const NO: &[&str] = &[
     "potentially",
     "retries",
 ];
-/// Words behind that make a name of it.
+/// Words after `error` that turn it into a name.
 pub(super) const NAME_OF: &[&str] = &[
     "rate",
     "feedback",
@@ -237,13 +237,13 @@ pub(super) const NAME_OF: &[&str] = &[
     "type",
     "callback",
 ];
-/// Values that mean: none.
+/// Values that mean "none".
 pub(super) const NOTHING: &[&str] = &[
     "0", "0.0", "none", "null", "nil", "false", "true", "[]", "{}", "''", "\"\"", "no", "ok", "disabled",
     "n/a", "off",
 ];
 
-/// How schedulers, launchers and orchestrators name the end of a task or that it cannot begin.
+/// Words of schedulers, launchers and orchestrators for a task that ended or cannot start.
 pub(super) const ENDED: &[&str] = &[
     "OOMKilled",
     "Evicted",

@@ -1,8 +1,8 @@
-//! How four bytes of folded text become a place in the bitmap. The build script reads this file, too.
+//! Maps four bytes of case-folded text to a bit of the bitmap. The build script reads this file, too.
 
 /// Bytes of a gram.
 pub(crate) const GRAM_BYTES: usize = 4;
-/// The bitmap has two to this many bits.
+/// Base-2 logarithm of the number of bits in the bitmap.
 pub(crate) const BITS: u32 = 17;
 
 /// The bit of a gram.

@@ -1,7 +1,7 @@
-//! The needles of forms of failure. The build script reads this file, too: it makes the tables by which they are found.
+//! The needles of forms of failure. The build script reads this file, too, and makes their search tables from it.
 
-/// What to look for, in lower case and of five bytes or more; case does not count. Beside these the heads of glog's
-/// errors are looked for (`E1120 …` at a line's start, in brackets, behind a blank). A line without any of them has no
+/// Texts to search for, in lower case and at least five bytes long; case is ignored. The search also finds the heads of
+/// glog's errors (`E1120 …` at the start of a line, in brackets, after a blank). A line without any of these has no
 /// form of failure.
 #[rustfmt::skip]
 pub const NEEDLES: &[&str] = &[

@@ -1,18 +1,18 @@
-//! The search for what a line must hold to speak of failure, over whole blocks.
+//! Searches whole blocks for the needles without which no line reports a failure.
 //!
-//! Of each needle five bytes are chosen by the build, rare ones; a search that looks at every second place of a text, four
-//! bytes at a time, meets one of their two grams. A bitmap turns nearly all places away; what it lets through is compared
-//! with the whole needle, so only lines that hold one are met.
+//! The build chooses five rare bytes of each needle. A search that looks at every second place of a text,
+//! four bytes at a time, meets one of their two grams. A bitmap rejects nearly all places; the rest are
+//! compared with the whole needle, so the search stops only at lines that contain one.
 
 use super::needle_hash::{BITS, GRAM_BYTES, place};
 use crate::blind::{blind, blind_word};
 use crate::tables::{FORM_BITS, FORM_GRAMS, FORM_NEEDLES};
 
-/// Folds the case of letters; what becomes of other bytes does not matter, for both sides do it.
+/// Folds the case of letters; the effect on other bytes does not matter, because both sides are folded.
 const FOLD: u8 = 0x20;
 
-/// The first place at or after `from` where a needle stands: within a line or a block of many lines; the needle itself may
-/// begin a few bytes before it. None if the rest holds none.
+/// The first place at or after `from` that belongs to a needle, in a line or a block of many lines; the
+/// needle itself may begin a few bytes before it. None if there is no needle in the rest.
 pub fn wanted(block: &[u8], from: usize) -> Option<usize> {
     search::<false>(block, from)
 }
@@ -51,7 +51,7 @@ fn marked(gram: u32) -> bool {
     FORM_BITS[bit >> 6 & ((1 << (BITS - 6)) - 1)] >> (bit & 63) & 1 == 1
 }
 
-/// Whether a needle with this gram stands around `at`, with `BLIND` whatever its digits are.
+/// Whether a needle with this gram is around `at`; if `BLIND`, whatever its digits are. The end of a block ends a line.
 #[cold]
 fn stands<const BLIND: bool>(block: &[u8], at: usize, gram: u32) -> bool {
     let start = FORM_GRAMS.partition_point(|&(g, _, _)| g < gram);

@@ -1,14 +1,14 @@
-//! The template of a line: what stays the same when it is printed again by another rank, at another time.
+//! The template of a line: the part that stays the same when another rank prints it, or at another time.
 
-/// Places where names are made up each time.
+/// Directories with random file names.
 const MADE_UP: &[&str] = &["/dev/shm/", "/tmp/"];
-/// Changes between letters and digits that make a token a made-up name.
+/// Changes between letters and digits that make a token a random name.
 const MAX_CHANGES: usize = 3;
-/// Hexadecimal digits from which on a token with a digit is a number.
+/// Fewest hexadecimal digits that make a token with a digit a number.
 const MIN_HEX: usize = 6;
 
-/// `line` with `#` for each number, hexadecimal number, UUID, time and made-up name. The template of a template is
-/// itself.
+/// `line` with `#` for each number, hexadecimal number, UUID, time and random name. Applying it again changes
+/// nothing.
 pub fn template(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     let mut rest = line.trim();
@@ -40,7 +40,7 @@ pub fn template(line: &str) -> String {
     out
 }
 
-/// A run of letters, digits and signs of numbers folded before.
+/// A run of letters, digits and already folded numbers.
 fn token(token: &str, out: &mut String) {
     let is_number = |c: char| c.is_ascii_digit() || c == '#';
     let has_number = token.chars().any(is_number);
@@ -71,7 +71,7 @@ fn token(token: &str, out: &mut String) {
     }
 }
 
-/// Appends `#`; one that follows another over a mark of dates, times, versions or UUIDs is the same number.
+/// Appends `#`; after another `#` and a separator of dates, times, versions or UUIDs it is the same number.
 fn number(out: &mut String) {
     let mut chars = out.chars().rev();
     let (mark, sign, before) = (chars.next(), chars.next(), chars.next());

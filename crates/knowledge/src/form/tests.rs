@@ -2,7 +2,7 @@ use super::*;
 
 const ORDINARY: &str = include_str!("../../data/messages/ordinary.txt");
 
-/// Lines that speak of failure, and what the form shows.
+/// Lines that report a failure, and the signs in their form.
 #[test]
 fn failures_are_seen() {
     let sees = |line: &str, shows: fn(Form<'_>) -> bool| {
@@ -129,14 +129,14 @@ fn look_alikes_are_none() {
     }
 }
 
-/// Whatever `of` sees, the search over blocks leads to, wherever the line begins in its block.
+/// The block search leads to everything that `of` detects, wherever the line begins in its block.
 #[test]
 fn the_search_leads_to_every_form() {
     let mut missed = Vec::new();
     for row in crate::message::all() {
         for line in row.examples().flat_map(str::lines).filter(|l| of(l).is_some()) {
             for shift in 0..4 {
-                // A line stands between line feeds.
+                // A line is between line feeds.
                 let block = format!("{}\n{line}\n", &"   "[..shift]);
                 if wanted(block.as_bytes(), 0).is_none() {
                     missed.push(line);

@@ -1,10 +1,10 @@
-//! Words of failure within a message, and what is none of them: keys of a configuration, options, identifiers, counts of
-//! zero, rates, what is said of a future or a condition.
+//! Words of failure within a message, except in configuration keys, options, identifiers, counts of zero, rates, and
+//! statements about the future or a condition.
 
 use super::lists::{ENDED, ERROR_DOES, ERROR_OF, FAILING, NAME_OF, NO, NOTHING, PAIRS, WRONG};
 use crate::signal::{self, Signal};
 
-/// One word with its places.
+/// One word with its positions.
 #[derive(Clone, Copy)]
 struct Word<'t> {
     start: usize,
@@ -46,7 +46,7 @@ fn is_named(text: &str, word: Word<'_>) -> bool {
         || before == Some('.') && head.chars().rev().nth(1).is_some_and(char::is_alphanumeric)
 }
 
-/// The value behind `:` or `=` is none, zero or a truth: `failed=0`, `error: None`, `fail: False`.
+/// Whether the value after `:` or `=` is none, zero or a boolean: `failed=0`, `error: None`, `fail: False`.
 pub(super) fn is_nothing(text: &str, end: usize) -> bool {
     let tail = text.get(end..).unwrap_or_default().trim_start_matches(['"', '\'', ')']).trim_start();
     let Some(value) = tail.strip_prefix([':', '=']) else {
@@ -65,14 +65,14 @@ fn is_decimal(word: &str) -> bool {
     word.contains('.') && word.parse::<f64>().is_ok()
 }
 
-/// `key … value` of a configuration, or a count of nothing before it.
+/// Whether it is `key … value` of a configuration, or a count of zero precedes it.
 fn is_taken_back(text: &str, all: &[Word<'_>], at: usize) -> bool {
     let word = |i: Option<usize>| i.and_then(|i| all.get(i)).map_or("", |w| w.text);
     let before = [word(at.checked_sub(1)), word(at.checked_sub(2))];
     let near = |w: &str| NO.iter().any(|no| no.eq_ignore_ascii_case(w));
     let after = word(Some(at + 1));
     let Some(own) = all.get(at) else { return true };
-    // A word of another sentence does not speak of this one.
+    // A word of another clause does not negate this one.
     let close = |i: usize| {
         at.checked_sub(i)
             .and_then(|i| all.get(i))
@@ -97,7 +97,7 @@ fn is_decimal_at(text: &str, end: usize) -> bool {
     is_decimal(tail.split(|c: char| c.is_whitespace() || matches!(c, ',' | '|')).next().unwrap_or_default())
 }
 
-/// A word that says that something failed.
+/// The first word that reports a failure.
 pub(super) fn failing(message: &str) -> Option<&str> {
     let all = words(message);
     all.iter()
@@ -119,8 +119,8 @@ pub(super) fn failing(message: &str) -> Option<&str> {
         .or_else(|| status(message))
 }
 
-/// The name of a status of a library: `IBV_WC_LOC_PROT_ERR`, `CUBLAS_STATUS_ALLOC_FAILED`, `ncclSystemError`,
-/// `cudaErrorIllegalAddress`. A variable that is set is none.
+/// The name of a library's status: `IBV_WC_LOC_PROT_ERR`, `CUBLAS_STATUS_ALLOC_FAILED`, `ncclSystemError`,
+/// `cudaErrorIllegalAddress`. A variable assignment does not count.
 fn status(message: &str) -> Option<&str> {
     message.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).find(|name| {
         let capital = name.len() >= 8 && name.contains('_') && !name.bytes().any(|b| b.is_ascii_lowercase());
@@ -140,7 +140,7 @@ fn status(message: &str) -> Option<&str> {
     })
 }
 
-/// `out of` is failure with memory, resources and bounds alone; `does not` with existence.
+/// `out of` is a failure only with memory, resources and bounds; `does not` only with existence.
 fn pair_holds(first: &str, all: &[Word<'_>], at: usize) -> bool {
     let third = all.get(at + 2).map_or("", |w| w.text);
     match first {
@@ -150,7 +150,7 @@ fn pair_holds(first: &str, all: &[Word<'_>], at: usize) -> bool {
     }
 }
 
-/// `error` with a text or a code, or in words that make it one; several need a count.
+/// Whether `error` has a text or a code, or is in words that make it a failure; the plural needs a count.
 fn is_error(text: &str, all: &[Word<'_>], at: usize) -> bool {
     let Some(word) = all.get(at) else { return false };
     let before = at.checked_sub(1).and_then(|i| all.get(i)).map_or("", |w| w.text);
@@ -184,7 +184,7 @@ fn is_option(text: &str, word: Word<'_>) -> bool {
     token.contains("--") || token.starts_with('{') || head.trim_start().starts_with("--")
 }
 
-/// Lines of source in a traceback, of a shell's trace, of a program's help.
+/// Whether a line is source code in a traceback, a shell's trace, or a program's help.
 pub(super) fn is_code(line: &str) -> bool {
     const STARTS: &[&str] = &[
         "raise ",
@@ -213,7 +213,7 @@ pub(super) fn is_code(line: &str) -> bool {
         || line.starts_with("File \"") && line.contains(", line ")
 }
 
-/// What will change in a later version fails nothing now.
+/// Whether a line announces a change in a later version, which fails nothing now.
 pub(super) fn is_deprecation(line: &str) -> bool {
     [
         "DeprecationWarning",
@@ -227,12 +227,12 @@ pub(super) fn is_deprecation(line: &str) -> bool {
     .any(|text| line.contains(text))
 }
 
-/// A name of an errno that is a key or a value of a configuration.
+/// Whether the name of an errno is a key or a value of a configuration.
 pub(super) fn is_config(line: &str, name: &str) -> bool {
     line.find(name).is_some_and(|at| line.get(at + name.len()..).is_some_and(|t| t.starts_with('_')))
 }
 
-/// The name of an exception, where a message would name it: `RuntimeError: …`, `terminate called …`, `panicked at`.
+/// The name of an exception in the form that messages use: `RuntimeError: …`, `terminate called …`, `panicked at`.
 pub(super) fn exception(message: &str) -> Option<&str> {
     const FIXED: &[&str] = &[
         "terminate called",
@@ -290,7 +290,7 @@ fn ends_exception(c: char) -> bool {
     matches!(c, 'E' | 'I')
 }
 
-/// A code other than zero behind the words for it.
+/// An exit code other than zero after the words for it.
 pub(super) fn exit(message: &str) -> Option<i64> {
     const PHRASES: &[&str] = &[
         "exit code",
@@ -340,7 +340,7 @@ pub(super) fn exit(message: &str) -> Option<i64> {
     })
 }
 
-/// A signal that met a process.
+/// A signal that hit a process.
 pub(super) fn signal(message: &str) -> Option<&'static Signal> {
     const TEXTS: &[(&str, i64)] = &[
         ("Segmentation fault", 11),
@@ -396,7 +396,8 @@ pub(super) fn signal(message: &str) -> Option<&'static Signal> {
             return Some(found);
         }
     }
-    // What a shell prints of its child: `line 12:  4422 Killed   python`, `Aborted (core dumped)`, or the word alone.
+    // A shell's message about its child: `line 12:  4422 Killed   python`, `Aborted (core dumped)`, or the word
+    // alone.
     [("Killed", 9), ("Aborted", 6), ("Terminated", 15)].into_iter().find_map(|(text, number)| {
         let at = message.find(text)?;
         let (head, tail) = (message.get(..at)?.trim_end(), message.get(at + text.len()..)?);
@@ -406,7 +407,7 @@ pub(super) fn signal(message: &str) -> Option<&'static Signal> {
     })
 }
 
-/// The metric that is not a number: its last words, or empty text.
+/// The metric that is not a number: its last words, or an empty text.
 pub(super) fn not_a_number(message: &str) -> Option<&str> {
     const STATES: &[&str] = &[
         "found",
@@ -478,7 +479,7 @@ pub(super) fn wrong(message: &str) -> Option<&str> {
     count("#wrong=").map(|_| "#wrong")
 }
 
-/// The words with which a launcher names the end of a task.
+/// The words of a launcher for the end of a task.
 pub(super) fn ended(line: &str) -> Option<&str> {
     ENDED.iter().copied().find(|text| {
         line.find(text).is_some_and(|at| {

@@ -1,8 +1,8 @@
-//! What may stand in the gaps of a pattern. The build script reads this file, too; classes are those of
+//! What the holes of a pattern may contain. The build script reads this file, too; classes are those of
 //! `super::pattern::Class`.
 
-/// Names of holes, in the order of [`super::Hole`], with the class of characters that fills them unless the pattern
-/// names another (`{name:class}`).
+/// Names of holes in the order of [`super::Hole`], each with its default class of characters; a pattern may choose
+/// another one (`{name:class}`).
 pub(crate) const HOLES: &[(&str, &str)] = &[
     ("rank", "digits"),
     ("ranks", "list"),

@@ -1,7 +1,7 @@
 //! Patterns: literal text with typed holes, matched anywhere in a line.
 //!
-//! There is no backtracking worth the name: a hole ends where the next literal begins, a hole at the edge takes what its
-//! class allows. The number of tries is bounded, so no line is slow.
+//! There is almost no backtracking: a hole ends where the next literal begins, and a hole at the edge takes
+//! what its class allows. The number of tries is bounded, so no line is slow.
 
 use std::ops::Range;
 
@@ -16,32 +16,32 @@ pub enum Class {
     Num,
     /// Hexadecimal digits, with or without `0x`.
     Hex,
-    /// Numbers with commas, dashes and brackets between: `[0, 2, 5-7]`.
+    /// Numbers with commas, dashes and brackets: `[0, 2, 5-7]`.
     List,
     /// A host, node or domain name, or an address.
     Host,
     /// Anything but white space.
     Word,
-    /// Anything, nothing included.
+    /// Anything, including nothing.
     Any,
 }
 
 /// One part of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// This very text.
+    /// Exactly this text.
     Literal(&'static str),
-    /// A hole: its name's number and its class.
+    /// A hole: the number of its name, and its class.
     Hole(u8, Class),
 }
 
-/// Places of the first literal that are tried in a line, and steps within one place.
+/// Places of the first literal that are tried in a line, and steps from one place.
 const MAX_PLACES: usize = 32;
 const MAX_STEPS: u32 = 256;
-/// Bytes that a hole may hold.
+/// Longest content of a hole, bytes.
 const MAX_HOLE_BYTES: usize = 4096;
 
-/// A hole that was filled: its name's number and the bytes of the line.
+/// A filled hole: the number of its name, and its bytes of the line.
 pub(crate) type Filled = (u8, Range<usize>);
 
 impl Class {
@@ -82,7 +82,7 @@ impl Class {
         }
     }
 
-    /// What closes a sentence is no part of a name or number at the edge of a pattern.
+    /// Whether a character that closes a sentence is cut from a name or number at the edge of a pattern.
     fn trims(self, c: char) -> bool {
         match self {
             Self::Any => c.is_whitespace(),
@@ -94,7 +94,7 @@ impl Class {
         }
     }
 
-    /// The text that a hole takes from the start of `text`, up to the end of what its class allows.
+    /// Length of the text that a hole takes from the start of `text`, as far as its class allows.
     fn run(self, text: &str) -> Option<usize> {
         let end = text
             .char_indices()
@@ -105,7 +105,7 @@ impl Class {
         self.fits(run).then_some(run.len())
     }
 
-    /// The text that a hole takes from the end of `text`.
+    /// Length of the text that a hole takes from the end of `text`.
     fn run_back(self, text: &str) -> Option<usize> {
         let start = text
             .char_indices()
@@ -118,7 +118,7 @@ impl Class {
     }
 }
 
-/// Whether `line` holds the pattern: where, and what fills its holes.
+/// Finds the pattern in `line`: returns the range of the match and fills `filled`.
 pub(crate) fn find(parts: &[Part], line: &str, filled: &mut Vec<Filled>) -> Option<Range<usize>> {
     let (lead, rest) = match parts {
         [Part::Hole(hole, class), rest @ ..] => (Some((*hole, *class)), rest),
@@ -149,7 +149,7 @@ pub(crate) fn find(parts: &[Part], line: &str, filled: &mut Vec<Filled>) -> Opti
     None
 }
 
-/// The end of the match of `parts` from `at` on; `before` is the literal just matched.
+/// The end of the match of `parts` from `at` on; `before` is the preceding literal.
 fn rest_from(
     parts: &[Part],
     before: &str,
@@ -192,13 +192,13 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// A pattern that begins with a letter or digit does not begin within a word.
+/// A pattern that begins with a letter or digit may not begin within a word.
 fn edge_before(line: &str, at: usize, literal: &str) -> bool {
     let before = at.checked_sub(1).and_then(|i| line.as_bytes().get(i));
     !(literal.as_bytes().first().copied().is_some_and(is_word) && before.copied().is_some_and(is_word))
 }
 
-/// A pattern that ends with a letter or digit does not end within a word.
+/// A pattern that ends with a letter or digit may not end within a word.
 fn edge_after(line: &str, at: usize, literal: &str) -> bool {
     let after = line.as_bytes().get(at).copied();
     !(literal.as_bytes().last().copied().is_some_and(is_word) && after.is_some_and(is_word))

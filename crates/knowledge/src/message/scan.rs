@@ -1,9 +1,9 @@
-//! Which rows a text may hold: one look at every fourth place of it.
+//! Finds the rows that a text may contain, by looking once at every fourth place of it.
 //!
-//! Each row is found by one stretch of its literal text, chosen by the build to be rare. Of that stretch the grams at
-//! four neighbouring places are in a static table, so a search that steps by four bytes meets one of them. A bitmap of
-//! 32 KB turns most places away; no table is built at run time. The grams are blind to digits: each one counts as a 0, so
-//! that the same tables tell which lines no row can match whatever their numbers are ([`wanted_blind`]).
+//! Each row is found by one stretch of its literal text that the build chose because it is rare. The grams at four
+//! neighbouring places of that stretch are in a static table, so a search in steps of four bytes meets one of them. A
+//! bitmap of 32 KB rejects most places; no table is built at run time. In grams each digit counts as a 0, so the same
+//! tables tell which lines no row can match whatever their numbers are ([`wanted_blind`]).
 
 use super::Row;
 use super::hash::{BITMAP_BITS, BUCKET_BITS, GRAM_BYTES, SHORT_GRAM_BYTES, STRIDE, hash};
@@ -11,17 +11,17 @@ use super::pattern::Part;
 use crate::blind::{blind, blind_word};
 use crate::tables::{LONG_BITS, LONG_GRAMS, LONG_STARTS, SHORT_BITS, SHORT_GRAMS, SHORT_STARTS};
 
-/// Bytes of a block that are looked at before the next look at what is wanted.
+/// Bytes that are examined at once.
 const HEAD: usize = GRAM_BYTES;
 
-/// Rows that a text may hold.
+/// Rows that a text may contain.
 #[derive(Clone, Debug, Default)]
 pub struct Candidates {
     rows: Vec<Row>,
 }
 
 impl Candidates {
-    /// Adds the rows that `text` may hold.
+    /// Adds the rows that `text` may contain.
     pub fn look(&mut self, text: &[u8]) {
         places::<false>(text, |at, key, long| {
             for &(_, row) in grams(key, long) {
@@ -33,28 +33,28 @@ impl Candidates {
         });
     }
 
-    /// The rows, in the order in which they were met.
+    /// The rows, in the order in which they were found.
     pub fn rows(&self) -> impl Iterator<Item = Row> {
         self.rows.iter().copied()
     }
 }
 
-/// The first place at or after `from` near which a row may match: within a line or a block of many lines. The match
-/// itself begins before it. None if the rest holds nothing of any row.
+/// The first place at or after `from` near which a row may match, in a line or a block of many lines. The match itself
+/// begins before it. None if the rest contains nothing of any row.
 ///
-/// A reader calls this for a whole block and classifies only the lines that it is led to.
+/// A reader calls this for a whole block and classifies only the lines that it finds.
 pub fn wanted(block: &[u8], from: usize) -> Option<usize> {
     search::<false>(block, from)
 }
 
-/// Whether a row may match a text that is `blind` but for its digits, each of which was made a 0: false only if no row
-/// matches any text that becomes this one.
+/// Whether a row may match a text in which each digit was replaced by a 0: false only if no row matches any text that
+/// becomes this one.
 pub fn wanted_blind(blind: &[u8]) -> bool {
     search::<true>(blind, 0).is_some()
 }
 
 fn search<const BLIND: bool>(block: &[u8], from: usize) -> Option<usize> {
-    // Places are counted from the start of the block, so that a stretch is met wherever the search begins.
+    // Places are counted from the start of the block, so that a stretch is found wherever the search begins.
     let start = from - from % STRIDE;
     let text = block.get(start..)?;
     let place = places::<BLIND>(text, |at, key, long| {
@@ -63,8 +63,8 @@ fn search<const BLIND: bool>(block: &[u8], from: usize) -> Option<usize> {
     Some(start + place)
 }
 
-/// Calls `visit` for each place whose gram may be of a row, until it says no; that place. A text that `IS_BLIND` has no
-/// digits but 0.
+/// Calls `visit` for each place whose gram may belong to a row, until it returns false, and returns that place. If
+/// `IS_BLIND`, each digit of the text is a 0 already.
 #[inline]
 fn places<const IS_BLIND: bool>(
     text: &[u8],
@@ -94,7 +94,7 @@ fn places<const IS_BLIND: bool>(
 }
 
 impl Row {
-    /// Whether a whole literal of the row stands where one of its grams was met; with `BLIND` whatever its digits are.
+    /// Whether a whole literal of the row is where one of its grams was found; if `BLIND`, whatever its digits are.
     #[cold]
     fn stands_around<const BLIND: bool>(self, text: &[u8], at: usize, long: bool) -> bool {
         let n = if long { GRAM_BYTES } else { SHORT_GRAM_BYTES };
@@ -120,7 +120,7 @@ fn bit(bits: &[u64; 1 << (BITMAP_BITS - 6)], key: u64) -> bool {
     bits[bit >> 6] >> (bit & 63) & 1 == 1
 }
 
-/// The rows of this very gram.
+/// The rows with exactly this gram.
 fn grams(key: u64, long: bool) -> &'static [(u64, u16)] {
     let bucket = (hash(key) >> (64 - BUCKET_BITS)) as usize;
     let (starts, entries) =

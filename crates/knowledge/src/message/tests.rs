@@ -24,8 +24,8 @@ fn every_example_is_matched_by_its_own_row() {
     assert!(missed.is_empty(), "{} rows:\n{}", missed.len(), missed.join("\n"));
 }
 
-/// The first match of an example decides what is said of it: a harmless row must not win over one that states, nor the
-/// other way round.
+/// The first match of an example decides its meaning: a harmless row must not win over one that states a cause, nor
+/// the other way round.
 #[test]
 fn harmless_and_stated_do_not_contradict() {
     let mut wrong = Vec::new();
@@ -139,7 +139,7 @@ proptest::proptest! {
         }
     }
 
-    /// Pieces of real messages, put together anyhow.
+    /// Pieces of real messages, combined at random.
     #[test]
     fn pieces_of_messages_are_classified(picks in proptest::collection::vec((0..4000usize, 0..60usize, 0..60usize), 0..6)) {
         let mut line = String::new();

@@ -1,21 +1,21 @@
-//! What becomes of the text of a variable.
+//! How the text of a variable is read.
 
 use crate::variable::{Parse, Trap, Variable, trap};
 use crate::version::NcclVersion;
 
-/// A value that is read as something else than it says.
+/// A value that is read differently from what it says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misread {
-    /// What kind of mistake it is.
+    /// The kind of mistake.
     pub trap: &'static Trap,
-    /// What happens to this value, in a few words: `reads as 0`.
+    /// The effect on this value, in a few words: `reads as 0`.
     pub what: String,
 }
 
-/// First release whose debugging switches take words for yes and no.
+/// First release whose debugging switches accept words for yes and no.
 const TYPED: NcclVersion = NcclVersion { major: 2, minor: 30, patch: 7 };
 
-/// How `raw` is misread as a value of `variable`, if it is. `version`: of NCCL, if known.
+/// How `raw` is misread as a value of `variable`; None if it is not. `version`: of NCCL, if known.
 pub fn misread(variable: &Variable, raw: &str, version: Option<NcclVersion>) -> Option<Misread> {
     let say = |id, what: String| trap(id).map(|trap| Misread { trap, what });
     if raw.is_empty() {
@@ -84,7 +84,7 @@ fn words(variable: &Variable, text: &str) -> Option<Misread> {
 
 fn number(variable: &Variable, text: &str) -> Option<Misread> {
     let Some(Number { value, rest, octal, fits }) = strtoll(text) else {
-        // A default that is a word (auto, unset) is nobody's number either, but it says what was wanted.
+        // A default that is a word (auto, unset) is not a number either, but it shows the intention.
         return say("word-for-number", format!("{text} reads as 0"));
     };
     if !fits {
@@ -103,7 +103,7 @@ fn outside(variable: &Variable, value: i64) -> Option<Misread> {
     let (low, high) = variable.range?;
     let default = |text: &str| text.split(' ').next().and_then(|t| t.parse::<i64>().ok()) == Some(value);
     let is_default = default(variable.default) || variable.defaults.iter().any(|(_, d)| default(d));
-    // -1 and -2 are how NCCL itself writes "not set".
+    // NCCL itself writes "not set" as -1 and -2.
     ((value < low || value > high) && !is_default && value != -1 && value != -2)
         .then(|| say("out-of-range", format!("{value} is not within {low} to {high}")))
         .flatten()
@@ -111,11 +111,11 @@ fn outside(variable: &Variable, value: i64) -> Option<Misread> {
 
 struct Number<'a> {
     value: i64,
-    /// What follows it.
+    /// The text after the number.
     rest: &'a str,
-    /// A leading zero made it another number than it looks like.
+    /// Whether a leading zero makes it an octal number.
     octal: bool,
-    /// Within 64 bits.
+    /// Whether it fits in 64 bits.
     fits: bool,
 }
 

@@ -1,7 +1,8 @@
-//! NCCL's profiler interface, one file per version: only what the C side looks like, and the way to `core`.
+//! NCCL's profiler interface, one file per version: only the layouts of the C side, and their translation for `core`.
 //!
 //! Every number in the assertions was printed by a C program compiled against NCCL's public headers
-//! (`src/include/plugin/profiler/profiler_vN.h`, 2.30.7 for 1 to 6, x86-64; the same in the releases that brought each).
+//! (`src/include/plugin/profiler/profiler_vN.h`, 2.30.7 for 1 to 6, x86-64; the same in the releases that introduced
+//! each).
 
 pub mod v1;
 pub mod v2;
@@ -17,11 +18,11 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use crate::core::{Event, Init, Logger, Quick, log};
 use crate::guard::{SUCCESS, guarded, guarded_init};
 
-/// What NCCL finds under `ncclProfiler_vN`: five functions and a name.
+/// The table that NCCL looks up as `ncclProfiler_vN`: five functions and a name.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Profiler<I, D, A> {
-    /// For NCCL's log.
+    /// Name for NCCL's log.
     pub name: *const c_char,
     /// A communicator begins.
     pub init: I,
@@ -67,17 +68,18 @@ pub(crate) type Init5 = unsafe extern "C" fn(
 
 const _: () = assert!(size_of::<Profiler<Init1, (), ()>>() == 48);
 
-/// `ncclProfilerEventDescr_vN_t`: what an event says. Interfaces 1 to 4 have a byte for its type, later ones 64 bits.
+/// `ncclProfilerEventDescr_vN_t`: the description of an event. Its type is a byte in interfaces 1 to 4, later 64
+/// bits.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Descriptor<Kind, Of> {
     /// Type of the event.
     pub kind: Kind,
-    /// Parent: for operations a group before interface 5, the program's call from then on.
+    /// Parent. For operations: a group before interface 5, since then the program's call.
     pub parent: *mut c_void,
     /// Own rank.
     pub rank: c_int,
-    /// The rest, by type.
+    /// The fields that depend on the type.
     pub of: Of,
 }
 
@@ -111,9 +113,9 @@ pub struct ProxyStep {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct NetPlugin {
-    /// Which plugin and version.
+    /// Identifies plugin and version.
     pub id: i64,
-    /// Its own data.
+    /// The plugin's own data.
     pub data: *mut c_void,
 }
 
@@ -137,7 +139,7 @@ const _: () = {
     assert!(std::mem::offset_of!(KernelCh, p_timer) == 8);
 };
 
-/// What all types of events have in common.
+/// Fields that all types of events share.
 pub(crate) struct Head {
     pub(crate) parent: *mut c_void,
     pub(crate) rank: c_int,
@@ -145,10 +147,10 @@ pub(crate) struct Head {
 
 /// A part of a descriptor's union, translated.
 pub(crate) trait Part {
-    /// What it says.
+    /// The event that it describes.
     fn event(&self, head: &Head) -> Event;
 
-    /// What it says if it is a call of the program.
+    /// The event, if it is a call of the program.
     #[inline]
     fn quick(&self) -> Quick {
         Quick::Other
@@ -187,15 +189,15 @@ impl Part for NetPlugin {
 
 /// `ncclProfilerEventStateArgs_vN_t`.
 pub(crate) trait StateArgs {
-    /// The GPU's timer at the stop of a channel's kernel, or 0 where the interface does not tell it.
+    /// The GPU's timer when a channel's kernel stops, or 0 if the interface does not report it.
     #[inline]
     fn gpu_ns(&self) -> u64 {
         0
     }
 }
 
-/// One version of the interface, described: its layouts, and which part of the union each type of event fills. The
-/// callbacks below are made from it. It is implemented for the union, by [`parts!`].
+/// One version of the interface: its layouts, and the part of the union that each type of event fills. The callbacks
+/// below are generic over it. [`parts!`] implements it for the union.
 pub(crate) trait Interface: Sized {
     /// Its number.
     const VERSION: u8;
@@ -204,21 +206,22 @@ pub(crate) trait Interface: Sized {
     /// Arguments of `recordEventState`.
     type Args: StateArgs;
 
-    /// What an event of this type says.
+    /// The event that a descriptor of this type describes.
     ///
     /// # Safety
     /// The part of this type is filled.
     unsafe fn event(&self, kind: u64, head: &Head) -> Event;
 
-    /// The same, if it is a call of the program or a group of calls: such a flood is looked at first.
+    /// The event, if it is a call of the program or a group of calls: these are checked first because they come in
+    /// floods.
     ///
     /// # Safety
     /// As above.
     unsafe fn quick(&self, kind: u64) -> Quick;
 }
 
-/// Describes the version of the file it stands in, whose types are called `Descriptor`, `Of` and `Args`: its number, and
-/// for each type of event the field of the union, or what lies in it.
+/// Describes the version of the file that uses it, whose types are `Descriptor`, `Of` and `Args`: its number, and for
+/// each type of event the field of the union, or what is in it.
 macro_rules! parts {
     ($version:literal, $type:ty: $($kind:ident => $field:ident $(. $within:ident)?),+ $(,)?) => {
         impl super::Interface for Of {
@@ -233,7 +236,7 @@ macro_rules! parts {
                     events::GROUP => crate::core::Event::Group,
                     events::GROUP_API => crate::core::Event::GroupApi,
                     $(
-                        // SAFETY: the caller's: NCCL fills this part for this type.
+                        // SAFETY: guaranteed by the caller: NCCL fills this part for this type.
                         events::$kind => super::Part::event(unsafe { &self.$field $(. $within)? }, head),
                     )+
                     _ => crate::core::Event::Other,
@@ -257,7 +260,7 @@ macro_rules! parts {
 }
 use parts;
 
-/// What NCCL finds, for one version.
+/// The table that NCCL looks up, for one version.
 const fn profiler<V: Interface, I: Copy>(init: I) -> Profiler<I, Descriptor<V::Kind, V>, V::Args> {
     Profiler {
         name: c"ringleader".as_ptr(),
@@ -272,7 +275,7 @@ const fn profiler<V: Interface, I: Copy>(init: I) -> Profiler<I, Descriptor<V::K
 /// `init` of interfaces 1 to 3.
 ///
 /// # Safety
-/// As NCCL calls it: pointers are null or good.
+/// Called by NCCL: pointers are null or valid.
 unsafe extern "C" fn init1<V: Interface>(context: *mut *mut c_void, mask: *mut c_int) -> c_int {
     let told = Init { version: V::VERSION, id: 0, name: std::ptr::null(), nodes: 0, size: 0, rank: -1 };
     // SAFETY: NCCL's pointers, as they are.
@@ -317,10 +320,10 @@ unsafe extern "C" fn init5<V: Interface>(
     unsafe { begin(context, mask, logger, &told) }
 }
 
-/// Common end of every `init`.
+/// The common part of every `init`.
 ///
 /// # Safety
-/// As NCCL calls it: pointers are null or good.
+/// Called by NCCL: pointers are null or valid.
 unsafe fn begin(context: *mut *mut c_void, mask: *mut c_int, logger: Option<Logger>, told: &Init) -> c_int {
     let put = |handle: *mut c_void| {
         // SAFETY: NCCL's place for the context, or null.
@@ -328,7 +331,7 @@ unsafe fn begin(context: *mut *mut c_void, mask: *mut c_int, logger: Option<Logg
             *context = handle;
         }
     };
-    // One mask serves all communicators of the process: it may be in use by another thread right now.
+    // One mask serves all communicators of the process: another thread may be using it right now.
     let set = |bits: c_int| {
         // SAFETY: NCCL's place for the mask, or null; NCCL reads it atomically.
         if let Some(mask) = unsafe { mask.cast::<AtomicI32>().as_ref() } {
@@ -358,7 +361,7 @@ unsafe fn begin(context: *mut *mut c_void, mask: *mut c_int, logger: Option<Logg
 /// `startEvent` of every version.
 ///
 /// # Safety
-/// As NCCL calls it: pointers are null or good, strings in the descriptor too.
+/// Called by NCCL: pointers are null or valid, including strings in the descriptor.
 unsafe extern "C" fn start_event<V: Interface>(
     context: *mut c_void,
     handle: *mut *mut c_void,
@@ -387,7 +390,7 @@ unsafe extern "C" fn start_event<V: Interface>(
 /// `recordEventState` of every version.
 ///
 /// # Safety
-/// As NCCL calls it: a handle is a number, the arguments are null or good.
+/// Called by NCCL: a handle is a number, the arguments are null or valid.
 unsafe extern "C" fn record_event_state<V: Interface>(
     handle: *mut c_void,
     state: c_int,

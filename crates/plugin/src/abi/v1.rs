@@ -1,4 +1,4 @@
-//! Interface 1, of NCCL 2.23.4: names are numbers, operations tell their communicator, kernels are not reported.
+//! Interface 1, of NCCL 2.23.4: names are numbers, operations name their communicator, kernels are not reported.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::offset_of;
@@ -83,7 +83,7 @@ const _: () = {
     assert!(offset_of!(P2p, peer) == 72 - 24);
 };
 
-/// `ncclProfilerEventStateArgs_v1_t`: nothing in it is used.
+/// `ncclProfilerEventStateArgs_v1_t`: none of it is used.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Args {
@@ -105,7 +105,7 @@ parts! {
     PROXY_STEP => proxy_step,
 }
 
-/// What NCCL looks for.
+/// The table that NCCL looks up.
 #[unsafe(no_mangle)]
 pub static ncclProfiler_v1: Profiler<Init1, Descriptor, Args> = profiler::<Of, _>(init1::<Of>);
 

@@ -91,7 +91,7 @@ parts! {
     PROXY_STEP => proxy_step,
 }
 
-/// What NCCL looks for.
+/// The table that NCCL looks up.
 #[unsafe(no_mangle)]
 pub static ncclProfiler_v2: Profiler<Init1, Descriptor, Args> = profiler::<Of, _>(init1::<Of>);
 

@@ -1,4 +1,4 @@
-//! Interface 3, of NCCL 2.26.2: kernels are reported, without the GPU's time; events of network plugins.
+//! Interface 3, of NCCL 2.26.2: kernels are reported, without the GPU's time; new events of network plugins.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::offset_of;
@@ -91,7 +91,7 @@ parts! {
     NET_PLUGIN => net_plugin,
 }
 
-/// What NCCL looks for.
+/// The table that NCCL looks up.
 #[unsafe(no_mangle)]
 pub static ncclProfiler_v3: Profiler<Init1, Descriptor, Args> = profiler::<Of, _>(init1::<Of>);
 

@@ -1,4 +1,5 @@
-//! Interface 4, of NCCL 2.27.3: `init` tells the communicator, kernels the GPU's time, and channels are exact.
+//! Interface 4, of NCCL 2.27.3: `init` names the communicator, kernels have the GPU's time, and channels are
+//! exact.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::offset_of;
@@ -92,7 +93,7 @@ const _: () = {
 impl StateArgs for Args {
     #[inline]
     fn gpu_ns(&self) -> u64 {
-        // SAFETY: asked for only in the state for which NCCL fills this part; any bytes are a number.
+        // SAFETY: called only in the state for which NCCL fills this part; any bytes are a valid number.
         unsafe { self.p_timer }
     }
 }
@@ -107,7 +108,7 @@ parts! {
     NET_PLUGIN => net_plugin,
 }
 
-/// What NCCL looks for.
+/// The table that NCCL looks up.
 #[unsafe(no_mangle)]
 pub static ncclProfiler_v4: Profiler<Init4, Descriptor, Args> = profiler::<Of, _>(init4::<Of>);
 

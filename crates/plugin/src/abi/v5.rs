@@ -1,4 +1,4 @@
-//! Interface 5, of NCCL 2.28.3: the program's calls are told, and parents are these calls.
+//! Interface 5, of NCCL 2.28.3: the program's calls are reported and are the parents of operations.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::offset_of;
@@ -65,7 +65,7 @@ pub struct P2pApi {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Coll {
-    /// As before.
+    /// Fields of interface 4.
     pub coll: v4::Coll,
     /// The launch.
     pub parent_group: *mut c_void,
@@ -75,7 +75,7 @@ pub struct Coll {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct P2p {
-    /// As before.
+    /// Fields of interface 4.
     pub p2p: v4::P2p,
     /// The launch.
     pub parent_group: *mut c_void,
@@ -109,7 +109,7 @@ parts! {
     P2P_API => p2p_api,
 }
 
-/// What NCCL looks for.
+/// The table that NCCL looks up.
 #[unsafe(no_mangle)]
 pub static ncclProfiler_v5: Profiler<Init5, Descriptor, Args> = profiler::<Of, _>(init5::<Of>);
 

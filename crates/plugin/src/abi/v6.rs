@@ -1,4 +1,4 @@
-//! Interface 6, of NCCL 2.29.2: as 5, and collectives by copy engines.
+//! Interface 6, of NCCL 2.29.2: as 5, plus collectives by copy engines.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::offset_of;
@@ -84,12 +84,12 @@ parts! {
     CE_COLL => ce_coll,
 }
 
-/// What NCCL looks for.
+/// The table that NCCL looks up.
 #[unsafe(no_mangle)]
 pub static ncclProfiler_v6: Profiler<Init5, Descriptor, Args> = profiler::<Of, _>(init5::<Of>);
 
 impl Part for CeColl {
-    /// Copies are queued, and their end is not reported.
+    /// The copies are queued, and their end is not reported.
     fn event(&self, _: &Head) -> Event {
         let call = Call {
             function: Name::Text(self.func),

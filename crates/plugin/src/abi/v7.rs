@@ -1,6 +1,7 @@
-//! Interface 7, of NCCL 2.31: symmetric kernels are told, as are the program's own tags, which are not used.
+//! Interface 7, of NCCL 2.31: symmetric kernels are reported, and so are the program's own tags, which are not used
+//! here.
 //!
-//! The newest header, that of NVIDIA/nccl at 889806836097; NCCL 2.32.3 asks for this interface.
+//! The newest header is that of NVIDIA/nccl at 889806836097; NCCL 2.32.3 asks for this interface.
 
 use std::ffi::c_char;
 use std::mem::offset_of;
@@ -40,7 +41,7 @@ pub union Of {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct CollApi {
-    /// As before.
+    /// Fields of interface 5.
     pub api: v5::CollApi,
     /// The program's own tag.
     pub user_tag: u64,
@@ -50,7 +51,7 @@ pub struct CollApi {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct P2pApi {
-    /// As before.
+    /// Fields of interface 5.
     pub api: v5::P2pApi,
     /// The program's own tag.
     pub user_tag: u64,
@@ -60,7 +61,8 @@ pub struct P2pApi {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Coll {
-    /// As before. A symmetric kernel's variant stands for the algorithm, and only the first of its launch has channels.
+    /// Fields of interface 5. The algorithm of a symmetric kernel is its variant, and only the first operation of its
+    /// launch has channels.
     pub coll: v5::Coll,
     /// Variant of a symmetric kernel, or null.
     pub kernel_variant: *const c_char,
@@ -74,7 +76,7 @@ pub struct Coll {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct P2p {
-    /// As before.
+    /// Fields of interface 5.
     pub p2p: v5::P2p,
     /// The program's own tag.
     pub user_tag: u64,
@@ -84,7 +86,7 @@ pub struct P2p {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct CeColl {
-    /// As before.
+    /// Fields of interface 6.
     pub ce_coll: CeColl6,
     /// The program's own tag.
     pub user_tag: u64,
@@ -117,6 +119,6 @@ parts! {
     CE_COLL => ce_coll.ce_coll,
 }
 
-/// What NCCL looks for.
+/// The table that NCCL looks up.
 #[unsafe(no_mangle)]
 pub static ncclProfiler_v7: Profiler<Init5, Descriptor, Args> = profiler::<Of, _>(init5::<Of>);

@@ -1,4 +1,4 @@
-//! NCCL's part: the same calls in the same order as `src/plugin/profiler.cc` and the transports make them.
+//! NCCL's part: makes the same calls in the same order as `src/plugin/profiler.cc` and the transports.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use ringleader_nccl::abi::{KernelCh, ProxyOp, ProxyStep};
 use ringleader_nccl::events;
 use ringleader_ring::{Comm, Reader, State, rings_in};
 
-/// The ring directory of this test process, named to the plugin before anything is made.
+/// The ring directory of this test process, set before anything is created.
 pub(crate) fn directory() -> &'static Path {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     DIRECTORY.get_or_init(|| {
@@ -20,8 +20,8 @@ pub(crate) fn directory() -> &'static Path {
         given.map_or_else(
             || {
                 let dir = tempfile::tempdir().unwrap().keep();
-                // SAFETY: every test comes here first, and no other thread reads the environment meanwhile but through
-                // the standard library, which locks it.
+                // SAFETY: every test calls this first, and other threads read the environment only through the
+                // standard library, which locks it.
                 unsafe { std::env::set_var("RINGLEADER_RING_DIR", &dir) };
                 dir
             },
@@ -39,7 +39,7 @@ pub(crate) fn state() -> State {
 /// A handle as NCCL keeps it, usable from any thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ptr(pub(crate) *mut c_void);
-// SAFETY: nobody follows it.
+// SAFETY: it is never dereferenced.
 unsafe impl Send for Ptr {}
 // SAFETY: as above.
 unsafe impl Sync for Ptr {}
@@ -62,7 +62,7 @@ impl Nccl {
     pub(crate) fn init(id: u64, name: &CStr) -> Self {
         directory();
         let (mut context, mut mask) = (null_mut(), -1);
-        // SAFETY: good pointers.
+        // SAFETY: the pointers are valid.
         let result = unsafe {
             (ncclProfiler_v6.init)(&raw mut context, id, &raw mut mask, name.as_ptr(), 2, 4, 1, None)
         };
@@ -77,7 +77,7 @@ impl Nccl {
 
     pub(crate) fn start(&self, mut descriptor: Descriptor) -> Ptr {
         let mut handle = std::ptr::without_provenance_mut(77);
-        // SAFETY: good pointers.
+        // SAFETY: the pointers are valid.
         let result =
             unsafe { (ncclProfiler_v6.start_event)(self.context.0, &raw mut handle, &raw mut descriptor) };
         assert_eq!(result, 0);
@@ -213,7 +213,7 @@ impl Nccl {
         self.start(nothing(kind, parent))
     }
 
-    /// A collective from the call to its end.
+    /// A collective from its call to its end.
     pub(crate) fn all_reduce(&self, channels: u8) {
         let calls = self.group_api();
         record(calls, 23, 0);
@@ -230,20 +230,20 @@ impl Nccl {
         }
     }
 
-    /// Its communicator as the ring tells it.
+    /// Its communicator as the ring shows it.
     pub(crate) fn seen(&self) -> Comm {
         state().comms.into_iter().find(|comm| comm.id == self.id && comm.ended_ns.is_none()).unwrap()
     }
 }
 
 pub(crate) fn stop(handle: Ptr) {
-    // SAFETY: a number.
+    // SAFETY: a handle is a number.
     assert_eq!(unsafe { (ncclProfiler_v6.stop_event)(handle.0) }, 0);
 }
 
 pub(crate) fn record(handle: Ptr, state: c_int, gpu_ns: u64) {
     let mut args = Args { p_timer: gpu_ns };
-    // SAFETY: good pointers.
+    // SAFETY: the pointers are valid.
     assert_eq!(unsafe { (ncclProfiler_v6.record_event_state)(handle.0, state, &raw mut args) }, 0);
 }
 

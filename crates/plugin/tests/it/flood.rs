@@ -1,5 +1,5 @@
-//! A flood of small operations: the mask is taken back, what is called is recorded all the same, and after a pause all is
-//! followed again. In a process of its own, for the credit belongs to the process.
+//! A flood of small operations: the mask is reset, calls are recorded all the same, and after a pause everything is
+//! followed again. In a process of its own, because the credit belongs to the process.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -14,14 +14,14 @@ use crate::loaded::{is_child, run};
 const CALLS: i32 = 0x1600;
 const KERNELS: i32 = 0x40;
 
-/// As NCCL keeps it: one mask, for as long as the process lives.
+/// As NCCL keeps it: one mask for the life of the process.
 static MASK: AtomicI32 = AtomicI32::new(-1);
 
 fn init(id: u64) -> Nccl {
     directory();
     let mut context = null_mut();
     let mask = MASK.as_ptr();
-    // SAFETY: good pointers.
+    // SAFETY: the pointers are valid.
     let result =
         unsafe { (ncclProfiler_v6.init)(&raw mut context, id, mask, c"flood".as_ptr(), 2, 4, 1, None) };
     assert_eq!(result, 0);
@@ -45,7 +45,7 @@ fn child_in_a_flood() {
     let seen = nccl.seen();
     assert_eq!((seen.collectives, seen.collectives_done, seen.in_flight.len()), (called, called, 0));
 
-    // Not followed: known from the call on, handed over with the group. The look at the ring was a pause.
+    // Not followed: known from the call on, handed over with the group. Reading the ring was a pause.
     nccl.all_reduce(1);
     called += 1;
     while MASK.load(Ordering::Relaxed) & KERNELS != 0 {
@@ -64,7 +64,7 @@ fn child_in_a_flood() {
     assert_eq!((first.function.as_str(), first.count, first.root), ("Broadcast", 1000, Some(2)));
     assert_eq!(first.datatype, "ncclBfloat16");
     assert_eq!(open[1].call.function, "MyOwnCollective");
-    // NCCL had looked at the mask before it was taken back: the call is there once, and nothing is awaited of it.
+    // NCCL read the mask before it was reset: the call is recorded once, and none of its events is awaited.
     let launch = nccl.coll(api, nccl.group(), c"Broadcast", 1);
     assert!(launch.0.is_null());
     assert!(nccl.kernel(launch, 0, 1).0.is_null());
@@ -73,11 +73,11 @@ fn child_in_a_flood() {
     assert_eq!(nccl.seen().collectives, called + 2);
     stop(calls);
     assert!(nccl.seen().in_flight.iter().all(|op| op.handed_over_ns.is_some() && !op.is_end_visible));
-    // On a communicator that there is not.
+    // On a communicator that does not exist.
     let none = Nccl { context: NULL, ..nccl };
     assert!(none.coll_api_in(none.group_api(), c"AllReduce", 1, false).0.is_null());
 
-    // After a pause the next but one is followed at the latest, and tells that those before it are over.
+    // After a pause the next call but one is followed at the latest, and shows that the earlier ones are over.
     std::thread::sleep(Duration::from_millis(50));
     nccl.all_reduce(1);
     assert_eq!(MASK.load(Ordering::Relaxed), 0x165e);
@@ -102,7 +102,7 @@ fn child_with_graphs() {
     assert!(!api.0.is_null());
     stop(calls);
     assert_eq!(nccl.seen().collectives, before, "no call of this moment");
-    // As it was when the call was recorded, so it stays: through a pause, and through a flood.
+    // The mask stays as it was when the call was captured: through a pause, and through a flood.
     let mask = if is_flooded { CALLS } else { 0x165e };
     assert_eq!(MASK.load(Ordering::Relaxed), mask);
     std::thread::sleep(Duration::from_millis(50));
@@ -124,7 +124,7 @@ fn the_mask_stays_once_a_graph_was_recorded() {
     run("flood::child_with_graphs", &dir.path().join("b"), &[("FLOOD", "1")]);
 }
 
-/// A group of many calls: NCCL reads the mask anew for each, so those after the switch are not launched for us.
+/// A group of many calls: NCCL reads the mask for each, so it does not launch those after the switch for us.
 #[test]
 fn child_with_a_long_group() {
     if !is_child() {
@@ -135,8 +135,8 @@ fn child_with_a_long_group() {
         while MASK.load(Ordering::Relaxed) & KERNELS != 0 {
             nccl.all_reduce(1);
         }
-        // First a group that begins with reports and ends without, then the other way round.
-        // A little credit: it is used up by few calls, however slow the machine is.
+        // First a group that begins with reports and ends without, then the other way round. A small credit is used up
+        // by few calls, however slow the machine is.
         while is_on && MASK.load(Ordering::Relaxed) & KERNELS == 0 {
             std::thread::sleep(Duration::from_millis(2));
             nccl.all_reduce(1);
@@ -149,7 +149,8 @@ fn child_with_a_long_group() {
             }
             let is_asked = MASK.load(Ordering::Relaxed) & KERNELS != 0;
             told.push((is_asked, nccl.coll_api_in(calls, c"AllReduce", 1, false)));
-            // Not a row of calls alone, for what is told within a microsecond is not believed.
+            // Not an unbroken row of calls, because a call within a microsecond of the switch does not count as
+            // followed.
             let until = std::time::Instant::now() + Duration::from_micros(2);
             while std::time::Instant::now() < until {}
         }
@@ -187,7 +188,8 @@ fn within_a_group_each_call_is_followed_or_not() {
     run("flood::child_with_a_long_group", dir.path(), &[]);
 }
 
-/// Parts of unequal size are gathered by broadcasts in one group, of which NCCL makes a launch that it does not count.
+/// Parts of unequal size are gathered by broadcasts in one group, for which NCCL makes a launch that it does not
+/// count.
 #[test]
 fn child_with_uneven_parts() {
     if !is_child() {
@@ -210,7 +212,7 @@ fn child_with_uneven_parts() {
     gather(&[0]);
     assert_eq!(MASK.load(Ordering::Relaxed), before, "each of one root");
     assert_eq!(state().process.kernels_ended_ns, None);
-    // Launched before, not yet seen to run: it is reported, whatever comes later.
+    // Launched before, not yet seen to run: it is still reported, whatever follows.
     let calls = nccl.group_api();
     let api = nccl.coll_api_in(calls, c"AllReduce", 9, false);
     let earlier = nccl.coll(api, nccl.group(), c"AllReduce", 1);
@@ -229,7 +231,7 @@ fn child_with_uneven_parts() {
         stop_kernel(nccl.kernel(earlier, 0, 1000), 2000);
         assert!(state().recent.iter().any(|op| op.call.count == 9 && op.is_end_seen));
     }
-    // Without kernels, and through a pause; proxies are asked for as before.
+    // Without kernels, and through a pause; proxies are requested as before.
     for _ in 0..20 {
         nccl.all_reduce(0);
     }
@@ -242,7 +244,7 @@ fn child_with_uneven_parts() {
     assert_eq!(init(0xf7).mask & KERNELS, 0);
     let seen = nccl.seen();
     assert!(seen.in_flight.iter().all(|op| op.handed_over_ns.is_some() && !op.is_end_visible), "{seen:?}");
-    // Of those that are not followed the newest stay besides.
+    // The newest operations that are not followed remain as well.
     assert!((7..=14).contains(&seen.in_flight.len()), "{seen:?}");
 }
 

@@ -1,4 +1,4 @@
-//! No harm to the job: nothing allocated, no system call, nothing that NCCL can do wrong.
+//! No harm to the job: no allocation, no system call, and no call of NCCL's that does damage.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,13 +10,13 @@ use crate::allocations;
 use crate::driver::{NULL, Nccl, Ptr, directory, record, state, stop, stop_kernel};
 use crate::loaded::{is_child, run};
 
-/// The own pid without a system call each time.
+/// The own pid, without a system call each time.
 fn own_pid() -> u32 {
     static PID: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
     *PID.get_or_init(std::process::id)
 }
 
-/// One of everything.
+/// One event of each kind.
 fn all_events(nccl: &Nccl) {
     nccl.all_reduce(2);
     let send = nccl.p2p(nccl.p2p_api(c"Send", 4), nccl.group(), c"Send", 0, 1);
@@ -53,7 +53,7 @@ fn child_that_must_not_allocate() {
         all_events(&nccl);
     }
     assert_eq!(allocations(), before);
-    // Nor when a table is full and everything is dropped.
+    // Not even when a region is full and everything is dropped.
     let api: Vec<Ptr> = (0..5000).map(|_| nccl.coll_api(c"AllReduce", 1, false)).collect();
     let before = allocations();
     for _ in 0..1000 {
@@ -70,8 +70,8 @@ fn no_event_allocates() {
     run("guest::child_that_must_not_allocate", dir.path(), &[]);
 }
 
-/// From here on the kernel ends this thread for any call but exit. (The strict mode of seccomp is no use: it forbids to
-/// read the processor's clock, too.)
+/// From here on the kernel ends this thread for any system call but exit. (Seccomp's strict mode is unsuitable: it also
+/// forbids reading the processor's clock.)
 fn forbid_system_calls() {
     let load_number = libc::sock_filter { code: 0x20, jt: 0, jf: 0, k: 0 };
     let is_exit = libc::sock_filter { code: 0x15, jt: 0, jf: 1, k: libc::SYS_exit as u32 };
@@ -85,7 +85,7 @@ fn forbid_system_calls() {
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter) }, 0);
 }
 
-/// The child's part of `no_event_calls_the_system`.
+/// The child process of `no_event_calls_the_system`.
 #[test]
 fn child_without_system_calls() {
     if !is_child() {
@@ -107,7 +107,7 @@ fn child_without_system_calls() {
             }
             done.store(true, Ordering::Relaxed);
             loop {
-                // SAFETY: ends this thread.
+                // SAFETY: it ends this thread.
                 unsafe { libc::syscall(libc::SYS_exit, 0) };
             }
         });
@@ -144,13 +144,13 @@ fn nothing_that_nccl_does_wrong_hurts() {
         assert!(nccl.step(wild, -1).0.is_null());
         assert!(nccl.proxy(wild, std::process::id(), -1, 255, true).0.is_null());
         for table_function in [ncclProfiler_v6.stop_event, ncclProfiler_v6.finalize] {
-            // SAFETY: a number that is none of ours.
+            // SAFETY: a number that is not one of our handles.
             assert_eq!(unsafe { table_function(wild.0) }, 0);
         }
     }
     let mut handle = std::ptr::without_provenance_mut(7);
     let start = ncclProfiler_v6.start_event;
-    // SAFETY: null pointers are what is tested, here and below.
+    // SAFETY: the test passes null pointers, here and below.
     assert_eq!(unsafe { start(nccl.context.0, null_mut(), null_mut()) }, 0);
     // SAFETY: as above.
     assert_eq!(unsafe { start(nccl.context.0, &raw mut handle, null_mut()) }, 0);
@@ -161,7 +161,7 @@ fn nothing_that_nccl_does_wrong_hurts() {
     // SAFETY: as above.
     let result = unsafe { init(null_mut(), 0, null_mut(), std::ptr::null(), -1, -1, -1, None) };
     assert_eq!(result, 0);
-    // A communicator that was never made, or is gone.
+    // A communicator that was never created, or is gone.
     let none = Nccl { context: NULL, ..nccl };
     assert!(none.coll_api(c"AllReduce", 1, false).0.is_null());
     assert!(none.coll(NULL, NULL, c"AllReduce", 1).0.is_null());
@@ -181,7 +181,8 @@ fn child_with_threads() {
         return;
     }
     directory();
-    // Four GPUs in one process: each its application thread and its proxy thread, splits made and ended all the while.
+    // Four GPUs in one process: each has an application thread and a proxy thread, and splits begin and end all the
+    // while.
     thread::scope(|scope| {
         for gpu in 0..4_u64 {
             scope.spawn(move || {

@@ -1,4 +1,4 @@
-//! The built library, opened as NCCL opens it; each in a process of its own.
+//! The built library, opened as NCCL opens it; each test in a process of its own.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ type Table6 = Profiler<
     Args,
 >;
 
-/// The library beside this test binary: cargo builds it for the same profile.
+/// The library next to this test binary: cargo builds it for the same profile.
 fn library() -> PathBuf {
     let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
     let name = "libringleader_nccl.so";
@@ -58,7 +58,7 @@ impl Library {
 
 fn init(table: &Table6, id: u64) -> (*mut c_void, c_int) {
     let (mut context, mut mask) = (null_mut(), -1);
-    // SAFETY: good pointers.
+    // SAFETY: the pointers are valid.
     let result = unsafe {
         (table.init)(&raw mut context, id, &raw mut mask, c"c".as_ptr().cast(), 1, 2, 0, null_mut())
     };
@@ -70,7 +70,7 @@ fn group(table: &Table6, context: *mut c_void) -> *mut c_void {
     let of = Of { proxy_step: ProxyStep { step: 0 } };
     let mut descriptor = Descriptor { kind: 1, parent: null_mut(), rank: 0, of };
     let mut handle = null_mut();
-    // SAFETY: good pointers.
+    // SAFETY: the pointers are valid.
     unsafe { (table.start_event)(context, &raw mut handle, &raw mut descriptor) };
     handle
 }
@@ -206,7 +206,7 @@ fn child_leaves_a_fork() {
     let child = unsafe { libc::fork() };
     if child == 0 {
         for said in [1, 2] {
-            // SAFETY: whoever reads what the parent says would wait for the child too.
+            // SAFETY: otherwise a reader of the parent's output would also wait for the child.
             unsafe { libc::close(said) };
         }
         // SAFETY: it only waits.
@@ -262,7 +262,7 @@ fn child_with_a_fault() {
     let nccl = crate::driver::Nccl::init(1, c"fault");
     assert!(!nccl.group().0.is_null());
     assert_eq!(ringleader_nccl::guarded(|_| panic!("planted")), 0);
-    // Off from then on, for new communicators too.
+    // Off from then on, also for new communicators.
     assert!(nccl.group().0.is_null());
     assert_eq!(crate::driver::Nccl::init(2, c"later").mask, 0);
 }
@@ -289,8 +289,8 @@ fn the_events_can_be_chosen() {
     run("loaded::child_asks_for_other_events", dir.path(), &[("RINGLEADER_PLUGIN_EVENTS", "0xde")]);
 }
 
-/// The checker of `zoo/versions.py`, with a stand-in for NCCL that calls this library in processes of its own: it finds nothing
-/// wrong in rings that are right, and what is wrong in those that are not.
+/// The checker of `zoo/versions.py`, with a stand-in for NCCL that calls this library in its own processes:
+/// it accepts correct rings and reports the errors of incorrect ones.
 #[test]
 #[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
 fn the_checker_of_versions_knows_right_from_wrong() {

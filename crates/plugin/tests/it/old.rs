@@ -1,4 +1,4 @@
-//! The interfaces beside 6, each as its NCCL calls it.
+//! The interfaces other than 6, each as its NCCL calls it.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{null, null_mut};
@@ -20,16 +20,16 @@ struct Calls<D: 'static, A: 'static, I: 'static> {
 impl<D, A, I> Calls<D, A, I> {
     fn start(&self, mut descriptor: D) -> *mut c_void {
         let mut handle = null_mut();
-        // SAFETY: good pointers.
+        // SAFETY: the pointers are valid.
         unsafe { (self.table.start_event)(self.context, &raw mut handle, &raw mut descriptor) };
         handle
     }
     fn stop(&self, handle: *mut c_void) {
-        // SAFETY: a number.
+        // SAFETY: a handle is a number.
         unsafe { (self.table.stop_event)(handle) };
     }
     fn record(&self, handle: *mut c_void, state: c_int) {
-        // SAFETY: null arguments are survived.
+        // SAFETY: null arguments are allowed.
         unsafe { (self.table.record_event_state)(handle, state, null_mut()) };
     }
     fn finalize(&self) {
@@ -41,7 +41,7 @@ impl<D, A, I> Calls<D, A, I> {
 fn begin<D, A>(table: &'static Profiler<Init1, D, A>) -> (Calls<D, A, Init1>, c_int) {
     directory();
     let (mut context, mut mask) = (null_mut(), -1);
-    // SAFETY: good pointers.
+    // SAFETY: the pointers are valid.
     unsafe { (table.init)(&raw mut context, &raw mut mask) };
     (Calls { table, context }, mask)
 }
@@ -167,7 +167,7 @@ fn interfaces_4_and_5_tell_the_communicator() {
     directory();
     let (mut context, mut mask) = (null_mut(), -1);
     let table = &v4::ncclProfiler_v4;
-    // SAFETY: good pointers.
+    // SAFETY: the pointers are valid.
     unsafe { (table.init)(&raw mut context, &raw mut mask, c"four".as_ptr(), 0xb4, 3, 24, 8, None) };
     let four = Calls { table, context };
     assert_eq!(mask, 0b101_1110);
@@ -192,7 +192,7 @@ fn interfaces_4_and_5_tell_the_communicator() {
     assert_eq!((comm.p2p, comm.p2p_done, comm.bytes_done), (1, 1, 24));
 
     let table = &v5::ncclProfiler_v5;
-    // SAFETY: good pointers; no name.
+    // SAFETY: the pointers are valid; there is no name.
     unsafe { (table.init)(&raw mut context, 0xb5, &raw mut mask, null(), 1, 2, 0, None) };
     let five = Calls { table, context };
     assert_eq!(mask, 0x65e);
@@ -208,13 +208,13 @@ fn interfaces_4_and_5_tell_the_communicator() {
     five.start(v5::Descriptor { kind: events::COLL_API, parent: null_mut(), rank: 0, of });
     let op = &seen(0xb5).in_flight[0];
     assert_eq!((op.call.function.as_str(), op.call.count), ("ReduceScatter", 6));
-    // Types that interface 5 does not have.
+    // Types that do not exist in interface 5.
     let of = v5::Of { proxy_step: ProxyStep { step: 0 } };
     assert!(five.start(v5::Descriptor { kind: events::CE_COLL, parent: null_mut(), rank: 0, of }).is_null());
     assert_eq!(PROXY.pid, 0);
 }
 
-/// In a process of its own, for the rules of the newest interface go for all that a process has.
+/// In a process of its own, because the rules of the newest interface apply to the whole process.
 #[test]
 fn interface_7_tells_symmetric_kernels() {
     let dir = tempfile::tempdir().unwrap();
@@ -229,7 +229,7 @@ fn child_of_interface_7() {
     directory();
     let (mut context, mut mask) = (null_mut(), -1);
     let table = &v7::ncclProfiler_v7;
-    // SAFETY: good pointers.
+    // SAFETY: the pointers are valid.
     unsafe { (table.init)(&raw mut context, 0xb7, &raw mut mask, c"seven".as_ptr(), 1, 2, 0, None) };
     let seven = Calls { table, context };
     assert_eq!(mask, 0x165e);
@@ -277,9 +277,9 @@ fn child_of_interface_7() {
     seven.record(kernel, 22);
     seven.stop(kernel);
     assert_eq!(seen(0xb7).collectives_done, 1);
-    // Phases of kernels are not asked for, and nothing when they come.
+    // Phases of kernels are not requested and are ignored.
     assert!(start(1 << 15, kernel, of).is_null());
-    // After any broadcast kernels are counted wrongly.
+    // After any broadcast NCCL counts kernels wrongly.
     assert_eq!((mask, state().process.kernels_ended_ns), (0x165e, None));
     let api = v5::CollApi { func: c"Broadcast".as_ptr(), ..api };
     start(events::COLL_API, null_mut(), v7::Of { coll_api: v7::CollApi { api, user_tag: 1 } });

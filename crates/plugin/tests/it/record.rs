@@ -1,4 +1,4 @@
-//! What each event becomes.
+//! The records of each event.
 
 use ringleader_ring::Phase;
 
@@ -101,7 +101,7 @@ fn a_proxy_tells_its_peer_and_what_it_waits_for() {
 fn a_proxy_of_another_process_is_not_followed() {
     let nccl = Nccl::init(0xa4, c"pxn");
     let coll = nccl.coll(nccl.coll_api(c"AllGather", 1, false), nccl.group(), c"AllGather", 1);
-    // The parent looks like ours and is another process's.
+    // The parent looks like ours but belongs to another process.
     let proxy = nccl.proxy(coll, 1_000_000, 3, 7, true);
     record(nccl.step(proxy, 0), 20, 0);
     assert!(nccl.seen().in_flight[0].waits.is_empty());
@@ -143,7 +143,7 @@ fn copies_by_the_engines_have_no_end_that_is_seen() {
 
 #[test]
 fn broadcasts_that_nccl_does_not_report_are_no_hang() {
-    // 2.29 and later: only the call is told, of every broadcast.
+    // 2.29 and later: only the call of a broadcast is reported.
     let nccl = Nccl::init(0xa8, c"broadcasts");
     for _ in 0..10 {
         let calls = nccl.group_api();
@@ -161,7 +161,7 @@ fn broadcasts_that_nccl_does_not_report_are_no_hang() {
 
 #[test]
 fn numbers_are_those_of_the_calls() {
-    // Within a group NCCL launches in an order of its own.
+    // Within a group NCCL launches in its own order.
     let nccl = Nccl::init(0xa7, c"order");
     let first = nccl.coll_api(c"AllReduce", 1, false);
     let second = nccl.coll_api(c"ReduceScatter", 2, false);
@@ -171,7 +171,7 @@ fn numbers_are_those_of_the_calls() {
     let names: Vec<_> =
         nccl.seen().in_flight.iter().map(|op| (op.number, op.call.function.clone())).collect();
     assert_eq!(names, [(0, "AllReduce".to_owned()), (1, "ReduceScatter".to_owned())]);
-    // Stops come in any order, and late or doubled ones change nothing.
+    // Stops come in any order; late or repeated ones change nothing.
     let kernels = [nccl.kernel(launched[1], 0, 1), nccl.kernel(launched[0], 0, 1)];
     for kernel in kernels.into_iter().chain(kernels) {
         stop_kernel(kernel, 2);

@@ -1,5 +1,5 @@
-//! What the plugin writes. After `Writer::create` nothing here allocates, locks, waits or calls the system: every loop
-//! has a bound, and what finds no place is dropped and counted.
+//! The plugin's side of the ring. After `Writer::create` nothing here allocates, locks, waits or makes a system call:
+//! every loop is bounded, and what finds no free entry is dropped and counted.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::{AtomicU8, AtomicU64};
@@ -18,33 +18,33 @@ use crate::{journal, slot};
 mod passed;
 mod proxies;
 
-/// Entries looked at where one was given back last, then elsewhere, before giving up.
+/// Entries tried after the last freed one, then elsewhere, before giving up.
 const NEAR_PROBES: usize = 8;
 const FAR_PROBES: usize = 64;
 
-/// A word for an index that no correct caller has.
+/// The word for an index that no correct caller uses.
 static NOWHERE: AtomicU64 = AtomicU64::new(0);
 
-/// A communicator, as `init` tells it.
+/// A communicator, as `init` describes it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NewComm<'a> {
-    /// commId or commHash; 0 if not told.
+    /// commId or commHash; 0 if unknown.
     pub id: u64,
-    /// The program's name for it.
+    /// Name given by the program.
     pub name: &'a [u8],
-    /// Number of ranks; 0 if not told.
+    /// Number of ranks; 0 if unknown.
     pub size: u32,
-    /// Own rank.
+    /// Its own rank.
     pub rank: Option<u32>,
-    /// Number of nodes; 0 if not told.
+    /// Number of nodes; 0 if unknown.
     pub nodes: u32,
-    /// Kernels are reported (interface 3 and later).
+    /// Whether kernels are reported (interface 3 and later).
     pub sees_kernels: bool,
-    /// The number of channels of an operation is exact (interface 4 and later).
+    /// Whether the number of channels of an operation is exact (interface 4 and later).
     pub sees_channels: bool,
 }
 
-/// A call, as a descriptor tells it. Codes are those of `names`; 0 is not told.
+/// A call, as its descriptor gives it. Codes are those of `names`; 0 means unknown.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Told {
     /// Code of the function.
@@ -61,7 +61,7 @@ pub struct Told {
     pub is_p2p: bool,
     /// Part of a CUDA graph.
     pub is_captured: bool,
-    /// NCCL was not asked to report its kernels and proxies: nothing will tell of its start and end.
+    /// NCCL was not asked to report its kernels and proxies, so no event will show its start and end.
     pub is_passed_over: bool,
     /// NCCL's number per communicator and function.
     pub sequence: Option<u64>,
@@ -109,7 +109,8 @@ impl<'a> Entry<'a> {
     fn tag(self) -> &'a AtomicU64 {
         self.at(0)
     }
-    /// It is written soon: a locked instruction on a line that has to come from memory first takes as long as all else.
+    /// Prefetches an entry that is written soon: a locked instruction on a line that is still in memory takes as long
+    /// as everything else.
     fn expect(self) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: a hint that reads nothing, whatever the address; SSE is part of the architecture.
@@ -120,7 +121,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Where to look for a free entry: after the one given back last, so that few cache lines are in use; else further on.
+/// Where to look for a free entry: after the last freed one, so that few cache lines are used; otherwise further on.
 #[derive(Debug, Default)]
 struct Hint {
     near: AtomicU64,
@@ -132,20 +133,20 @@ struct Hint {
 pub struct Writer {
     map: Map,
     seed: u64,
-    /// Times of phases count from here, to fit 56 bits.
+    /// Times of phases count from here, so that they fit 56 bits.
     base_ns: u64,
     ops: Hint,
     waits: Hint,
     groups: OpenGroups,
-    /// Code of each kind of name that came last: programs call the same thing again and again.
+    /// The last code of each kind of name: programs make the same calls repeatedly.
     last_codes: [AtomicU8; 4],
 }
 
 impl Writer {
-    /// Makes the ring file of this process, or goes on with it if the process has one already.
+    /// Creates the ring file of this process, or continues with it if the process has one already.
     ///
     /// # Errors
-    /// No directory can be written, there is no room, or the file belongs to something else.
+    /// No directory can be written, there is not enough space, or the file belongs to something else.
     pub fn create(options: &Options) -> Result<Self, OpenError> {
         let map = Map::create(options)?;
         let words = map.words();
@@ -162,17 +163,17 @@ impl Writer {
         })
     }
 
-    /// Where the ring is.
+    /// Path of the ring.
     pub fn path(&self) -> &std::path::Path {
         self.map.path()
     }
 
-    /// The open file whose lock says that the process lives. A forked child has it too, and the lock with it.
+    /// The open file whose lock shows that the process is alive. A forked child inherits the file and with it the lock.
     pub fn lock(&self) -> std::os::fd::BorrowedFd<'_> {
         self.map.lock()
     }
 
-    /// The clock of all its times: CLOCK_MONOTONIC, ns.
+    /// The clock of all its times: CLOCK_MONOTONIC, nanoseconds.
     pub fn now_ns(&self) -> u64 {
         mono_ns()
     }
@@ -190,12 +191,12 @@ impl Writer {
         Handle::new(kind, index, generation.wrapping_add(self.seed), extra)
     }
 
-    /// The low 24 bits of the generation that a handle names.
+    /// The low 24 bits of the generation in a handle.
     fn named(&self, handle: Handle) -> u64 {
         handle.generation().wrapping_sub(self.seed) & GENERATION
     }
 
-    /// The entry of a handle, with its full generation, if it still is the one that the handle was made for.
+    /// The entry of a handle with its full generation, if the handle is still valid.
     fn live(&self, region: &Region, handle: Handle) -> Option<(Entry<'_>, u64)> {
         if handle.index() >= region.entries {
             return None;
@@ -206,22 +207,22 @@ impl Writer {
         (slot::is_live(tag) && generation & GENERATION == self.named(handle)).then_some((entry, generation))
     }
 
-    /// A fault inside the plugin.
+    /// Counts a fault inside the plugin.
     pub fn fault(&self) {
         self.head(head::FAULTS).fetch_add(1, Relaxed);
     }
 
-    /// The interface that NCCL asked for: 1 to 7.
+    /// Records the profiler interface that NCCL asked for: 1 to 7.
     pub fn interface(&self, version: u8) {
         self.head(head::INTERFACE).store(u64::from(version), Relaxed);
     }
 
-    /// Code of a name; 0 for an empty one, or if the region of names is full.
+    /// The code of a name; 0 if it is empty or the region of names is full.
     pub fn code(&self, kind: Kind, name: &[u8]) -> u8 {
         self.code_of(kind, &names::key(name))
     }
 
-    /// As `code`, for a name that has been read into a key already.
+    /// As `code`, for a name that is already a key.
     pub fn code_of(&self, kind: Kind, key: &names::Key) -> u8 {
         if key.first() == Some(&0) {
             return 0;
@@ -233,7 +234,7 @@ impl Writer {
         code
     }
 
-    /// The code that `code_of` found last for this kind, with its name, if it is one of the lists.
+    /// The code that `code_of` found last for this kind, with its name, if it is in the lists.
     pub fn last_code(&self, kind: Kind) -> Option<(u8, &'static names::Key)> {
         let code = self.last_codes.get(kind as usize)?.load(Relaxed);
         kind.key_of(code).map(|key| (code, key))
@@ -259,9 +260,9 @@ impl Writer {
         0
     }
 
-    // Communicators: rare, so the whole region may be searched.
+    // Communicators are rare, so the whole region may be searched.
 
-    /// A communicator begins. `NONE` if there is no place, which is counted.
+    /// Begins a communicator. Returns `NONE` if there is no free entry, which is counted.
     pub fn comm_begins(&self, new: &NewComm<'_>) -> Handle {
         let Some((index, generation)) = self.comm_place() else {
             self.head(head::LOST_COMMS).fetch_add(1, Relaxed);
@@ -292,7 +293,7 @@ impl Writer {
         self.handle(HandleKind::Comm, index, generation, 0)
     }
 
-    /// Kernels are not reported any more, of no communicator.
+    /// Records that kernels are no longer reported for any communicator.
     #[cold]
     pub fn kernels_end(&self) {
         let _first = self.head(head::KERNELS_ENDED).compare_exchange(0, mono_ns(), Relaxed, Relaxed);
@@ -307,7 +308,7 @@ impl Writer {
                 return Some((index, generation));
             }
         }
-        // No free one: the communicator that ended longest ago makes room. Others may be after the same.
+        // No entry is free: replace the communicator that ended longest ago. Other threads may try the same.
         for _ in 0..4 {
             let mut oldest: Option<(u64, usize, u64)> = None;
             for index in 0..COMMS.entries {
@@ -326,7 +327,7 @@ impl Writer {
         None
     }
 
-    /// A communicator ends. What it has in flight stays in the ring: after an abort that is the evidence.
+    /// Ends a communicator. Its operations in flight stay in the ring: after an abort they are the evidence.
     pub fn comm_ends(&self, handle: Handle) {
         let Some((entry, _)) = self.comm_of(handle) else { return };
         let first = entry.at(comm::ENDED).compare_exchange(0, mono_ns(), Relaxed, Relaxed).is_ok();
@@ -338,7 +339,8 @@ impl Writer {
         }
     }
 
-    /// What an operation tells of its communicator, where `init` told nothing (interfaces 1 to 3). Only the first counts.
+    /// Sets the communicator's id and rank from an operation if `init` did not report them (interfaces 1 to 3). Only
+    /// the first call has an effect.
     pub fn comm_is(&self, handle: Handle, id: u64, rank: Option<u32>) {
         if let Some((entry, _)) = self.comm_of(handle)
             && entry.get(comm::RANK) == 0
@@ -357,7 +359,7 @@ impl Writer {
         }
     }
 
-    /// The communicator of an operation, if it still has its place.
+    /// The communicator of an operation, if its entry is still valid.
     fn comm_by(&self, reference: u64) -> Option<Entry<'_>> {
         let (index, generation) = slot::referred(reference)?;
         let entry = self.entry(&COMMS, index);
@@ -367,10 +369,11 @@ impl Writer {
 
     // Operations.
 
-    /// NCCL takes a call from the program, within a group; the operation begins. Its number is that of the call.
+    /// Begins an operation: NCCL takes a call from the program, within a group. The operation's number is that of the
+    /// call.
     pub fn call(&self, comm: Handle, group: Handle, told: &Told) -> Handle {
         if told.is_captured {
-            // Only recorded: each run of the graph launches it anew.
+            // Only captured: each run of the graph launches it again.
             return Handle::CAPTURED.following(!told.is_passed_over);
         }
         let Some((entry, generation)) = self.comm_of(comm) else { return Handle::NONE };
@@ -378,22 +381,22 @@ impl Writer {
             return Handle::NONE;
         };
         let call = self.handle(HandleKind::Call, index, generation, 0);
-        // Of these nobody may tell of a launch: the end of the group is when they are handed over.
+        // NCCL may not report a launch for these: they count as handed over at the end of the group.
         if told.function == names::BROADCAST || told.is_passed_over {
             self.groups.add(group, call, self.entry(&OPS, index).at(op::BEFORE));
         }
         call
     }
 
-    /// A group of calls begins; one call alone is a group, too.
+    /// Begins a group of calls; a single call is a group, too.
     pub fn group_begins(&self) -> Handle {
         self.groups.begin()
     }
 
-    /// A group ends: its calls have been launched.
+    /// Ends a group: its calls have been launched.
     ///
-    /// NCCL may make one launch of broadcasts and does not report them then (2.29 and later, all but those of symmetric
-    /// memory): they are handed over, and nobody will tell of their end.
+    /// NCCL may merge broadcasts into one launch and then does not report them (2.29 and later, all but those of
+    /// symmetric memory): they are handed over, and no event will show their end.
     pub fn group_ends(&self, group: Handle) {
         let mut next = self.groups.end(group);
         for _ in 0..OPS.entries {
@@ -413,14 +416,14 @@ impl Writer {
         Handle((HandleKind::Op as u64) << 60 | call.0 & 0x0fff_ffff_ffff_ffff)
     }
 
-    /// A launch of the communicator begins (NCCL's group event).
+    /// Begins a launch of the communicator (NCCL's group event).
     pub fn plan_begins(&self, comm: Handle) -> Handle {
         let Some((entry, _)) = self.comm_of(comm) else { return Handle::NONE };
         let plan = entry.at(comm::PLANS).fetch_add(1, Relaxed) + 1;
         Handle((HandleKind::Plan as u64) << 60 | (comm.index() as u64) << 40 | Handle(plan).plan())
     }
 
-    /// NCCL launches an operation: `parent` is the call's handle, if calls are told.
+    /// Records the launch of an operation; `parent` is the call's handle, if calls are reported.
     pub fn launch(&self, comm: Handle, parent: Handle, plan: Handle, told: &Told) -> Handle {
         let Some((entry, generation)) = self.comm_of(comm) else { return Handle::NONE };
         let plan = match plan.kind() {
@@ -443,7 +446,7 @@ impl Writer {
             .map_or(Handle::NONE, |(index, generation)| self.handle(HandleKind::Op, index, generation, 0))
     }
 
-    /// Joins a launch to the call that it comes from: it knows algorithm and channels, the call what the program asked.
+    /// Joins a launch to its call: the launch knows algorithm and channels, the call knows what the program asked for.
     fn attach(&self, call: Handle, told: &Told, plan: u64, expected: u8) -> Option<Handle> {
         let (entry, generation) = self.live(&OPS, call)?;
         let passed_over = entry.get(op::CODES) & PASSED_OVER;
@@ -454,7 +457,7 @@ impl Writer {
         if progress::step(entry.at(op::CONTROL), generation, change) != Step::Goes {
             return None;
         }
-        // The call's own function, type, count and root stay: NCCL turns some into bytes before the launch.
+        // Function, type, count and root stay those of the call: NCCL converts some to bytes before the launch.
         let own = entry.get(op::CODES) & 0xffff;
         entry.set(op::CODES, told.codes() & !0xffff | own | passed_over);
         entry.set(op::SEQUENCE, told.sequence.map_or(0, |sequence| sequence.wrapping_add(1)));
@@ -477,7 +480,8 @@ impl Writer {
         flags: u64,
     ) -> Option<(usize, u64)> {
         let counter = if told.is_p2p { comm::P2P } else { comm::COLLECTIVES };
-        // Numbered before a place is sought: a dropped operation must not shift the numbers of those after it.
+        // The number is assigned before an entry is sought: a dropped operation must not shift the numbers of later
+        // ones.
         let number = comm.at(counter).fetch_add(1, Relaxed);
         let Some((index, generation)) = self.take(&OPS, &self.ops, Self::may_take_op) else {
             self.head(head::LOST_OPS).fetch_add(1, Relaxed);
@@ -503,7 +507,7 @@ impl Writer {
         Some((index, generation))
     }
 
-    /// NCCL has given the operation to the stream.
+    /// Records that NCCL has passed the operation to the stream.
     pub fn handed_over(&self, handle: Handle) {
         if handle.kind() != Some(HandleKind::Op) {
             return;
@@ -514,7 +518,7 @@ impl Writer {
         match progress::step(entry.at(op::CONTROL), generation, change) {
             Step::Ends => self.put_away(handle.index(), entry, generation, true),
             Step::Goes if Progress(entry.get(op::CONTROL)).expected() == 0 => {
-                // Nothing may ever tell of its end. The newest few are kept in flight.
+                // Its end may never be reported. The newest few such operations are kept in flight.
                 if let Some(comm) = self.comm_by(entry.get(op::COMM)) {
                     let at = (entry.get(op::NUMBER) % comm::UNSEEN_WORDS as u64) as usize;
                     self.forget_unseen(comm.at(comm::UNSEEN + at).swap(handle.0, Relaxed), false);
@@ -539,8 +543,8 @@ impl Writer {
         }
     }
 
-    /// Whether the kernel of an operation is still to be reported, though not how many channels it has (interface 3): it is
-    /// not over because others were called after it. Those are found to be over by a later launch that has started.
+    /// Whether the kernel of an operation will still be reported although its number of channels is unknown (interface
+    /// 3). Later calls do not show that it is over; a later launch that has started does.
     fn may_start_yet(&self, entry: Entry<'_>) -> bool {
         let Some(comm) = self.comm_by(entry.get(op::COMM)) else { return false };
         comm.get(comm::SIGHT) & 3 == 1
@@ -549,7 +553,7 @@ impl Writer {
             && entry.get(op::PLAN) >= comm.get(comm::PLAN_STARTED)
     }
 
-    /// Writes an ended operation into the journal and gives its place back. Only the one that set `OVER` comes here.
+    /// Writes an ended operation into the journal and frees its entry. Only the thread that set `OVER` gets here.
     fn put_away(&self, index: usize, entry: Entry<'_>, generation: u64, is_end_seen: bool) {
         let number = entry.get(op::NUMBER);
         let (enqueued, handed, started, stopped) = (
@@ -599,13 +603,13 @@ impl Writer {
 
     // Kernels.
 
-    /// The kernel of a channel was seen to start. `gpu_ns` is 0 where the interface does not tell it.
+    /// Records that the kernel of a channel was seen to start. `gpu_ns` is 0 if the interface does not report it.
     pub fn kernel_starts(&self, parent: Handle, channel: u8, gpu_ns: u64) -> Handle {
         if parent.kind() != Some(HandleKind::Op) {
             return Handle::NONE;
         }
         let Some((entry, generation)) = self.live(&OPS, parent) else { return Handle::NONE };
-        // From here on it cannot end before this channel stops.
+        // From here on the operation cannot end before this channel stops.
         if progress::step(entry.at(op::CONTROL), generation, Progress::one_started) != Step::Goes {
             return Handle::NONE;
         }
@@ -631,7 +635,7 @@ impl Writer {
         self.handle(HandleKind::Kernel, parent.index(), generation, u64::from(channel))
     }
 
-    /// The GPU's time at the end of a channel's kernel.
+    /// Records the GPU's time at the end of a channel's kernel.
     pub fn kernel_tells_stop(&self, kernel: Handle, gpu_ns: u64) {
         if kernel.kind() == Some(HandleKind::Kernel)
             && gpu_ns != 0
@@ -641,7 +645,7 @@ impl Writer {
         }
     }
 
-    /// The kernel of a channel was seen to stop.
+    /// Records that the kernel of a channel was seen to stop.
     pub fn kernel_stops(&self, kernel: Handle) {
         if kernel.kind() != Some(HandleKind::Kernel) {
             return;
@@ -673,9 +677,9 @@ impl Writer {
         }
     }
 
-    // Places.
+    // Free entries.
 
-    /// A free entry of a region: near the one given back last, else further on, else one whose owner is gone.
+    /// Takes a free entry of a region: near the last freed one, else further on, else one whose owner is gone.
     fn take(
         &self,
         region: &Region,
@@ -700,7 +704,7 @@ impl Writer {
         hint: &Hint,
         may_take: fn(&Self, usize, Entry<'_>, u64) -> bool,
     ) -> Option<(usize, u64)> {
-        // Spread over the whole region: what is in flight lies side by side, and hundreds of it would fill a window.
+        // Spread over the whole region: entries in flight are adjacent, and hundreds of them would fill a window.
         let step = region.entries / FAR_PROBES + 1;
         let far = hint.far.fetch_add(1, Relaxed) as usize;
         for at in 0..FAR_PROBES {
@@ -725,7 +729,7 @@ impl Writer {
         None
     }
 
-    /// Whether an operation's place may be taken: it is over, though nobody said so, or its communicator is gone.
+    /// Whether an operation's entry may be taken: it is over although no event said so, or its communicator is gone.
     fn may_take_op(&self, index: usize, entry: Entry<'_>, tag: u64) -> bool {
         let generation = slot::generation(tag);
         let control = entry.at(op::CONTROL);
@@ -744,7 +748,7 @@ impl Writer {
         false
     }
 
-    /// Whether a proxy operation's place may be taken: its operation is gone.
+    /// Whether a proxy operation's entry may be taken: its operation is gone.
     fn may_take_wait(&self, _index: usize, entry: Entry<'_>, _tag: u64) -> bool {
         let Some((index, generation)) = slot::referred(entry.get(wait::OP)) else { return false };
         let tag = self.entry(&OPS, index).tag().load(Acquire);

@@ -1,5 +1,5 @@
 //! Calls that are not followed: written when they are called, one cache line each, and marked when their group ends. In
-//! a flood of small operations this is all that the plugin does, so it is kept to few lines of memory and one clock.
+//! a flood of small operations this is all that the plugin does, so it uses few lines of memory and one clock reading.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::fence;
@@ -12,19 +12,19 @@ use crate::names;
 use crate::slot;
 
 impl Writer {
-    /// A group of calls begins of which none is followed.
+    /// Begins a group of calls none of which is followed.
     pub fn passing_begins(&self) -> Handle {
         let group = self.head(head::CALL_GROUPS).fetch_add(1, Relaxed);
         Handle::passing(group, self.head(head::CALLS_HEAD).load(Relaxed))
     }
 
-    /// NCCL takes a call from the program within such a group, at `now_ns`. Calls on one communicator come one after the
-    /// other: NCCL wants it so.
+    /// Records a call from the program within such a group, at `now_ns`. NCCL requires that calls on one communicator
+    /// are made one after the other.
     pub fn passing_call(&self, comm: Handle, group: Handle, told: &Told, now_ns: u64) -> Handle {
         let Some((comm_entry, generation)) = self.comm_of(comm) else { return Handle::NONE };
         let (counter, passed) =
             if told.is_p2p { (comm::P2P, comm::PASSED_P2P) } else { (comm::COLLECTIVES, comm::PASSED) };
-        // Graphs launch from a thread of CUDA's.
+        // Atomic, because graphs launch from a thread of CUDA's.
         let number = comm_entry.at(counter).fetch_add(1, Relaxed);
         let bytes = names::element_bytes(told.datatype).saturating_mul(told.count);
         comm_entry.set(passed, comm_entry.get(passed).wrapping_add(1));
@@ -60,7 +60,7 @@ impl Writer {
         Handle::PASSED
     }
 
-    /// Such a group ends: its calls have been given to the stream.
+    /// Ends such a group: its calls have been passed to the stream.
     pub fn passing_ends(&self, group: Handle) {
         if group.kind() != Some(HandleKind::Passing) {
             return;
@@ -68,7 +68,7 @@ impl Writer {
         let head = self.head(head::CALLS_HEAD).load(Relaxed);
         let calls = (head as u32).wrapping_sub(group.passing_place());
         let calls = u64::from(calls).min(CALLS.entries as u64).min(head);
-        // Those of other threads may lie between.
+        // Calls of other threads may be in between.
         for place in head - calls..head {
             let entry = self.call_entry(place);
             if journal::place(entry.tag().load(Acquire)) == Some(place)

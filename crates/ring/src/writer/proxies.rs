@@ -1,4 +1,4 @@
-//! Proxy operations, their steps, and what the network plugin does for them.
+//! Proxy operations, their steps, and the events of the network plugin for them.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -12,7 +12,7 @@ use crate::slot;
 use crate::state::Phase;
 
 impl Writer {
-    /// A proxy operation begins for an operation of this process, or of the process `foreign` (PXN).
+    /// Begins a proxy operation for an operation of this process, or of the process `foreign` (PXN).
     pub fn proxy_starts(
         &self,
         parent: Handle,
@@ -57,7 +57,7 @@ impl Writer {
         self.handle(HandleKind::Wait, index, generation, 0)
     }
 
-    /// A proxy operation ends.
+    /// Ends a proxy operation.
     pub fn proxy_stops(&self, handle: Handle) {
         if handle.kind() != Some(HandleKind::Wait) {
             return;
@@ -85,7 +85,7 @@ impl Writer {
         self.child_stops(index, parent, slot::generation(tag), now, Progress::proxy_stopped);
     }
 
-    /// A step of a proxy operation begins.
+    /// Begins a step of a proxy operation.
     pub fn step_starts(&self, parent: Handle, step: u32) -> Handle {
         if parent.kind() != Some(HandleKind::Wait) || self.live(&WAITS, parent).is_none() {
             return Handle::NONE;
@@ -93,7 +93,7 @@ impl Writer {
         Handle((HandleKind::Step as u64) << 60 | parent.0 & 0x0fff_ffff_ffff_0000 | u64::from(step) & 0xffff)
     }
 
-    /// A step waits for something now. NCCL says so again while it polls: only a change counts.
+    /// Records what a step waits for now. NCCL repeats this while it polls: only a change counts.
     pub fn step_waits(&self, handle: Handle, phase: Phase) {
         let Some((entry, word)) = self.step_of(handle) else { return };
         let step = handle.extra() & 31;
@@ -106,7 +106,7 @@ impl Writer {
         word.store((phase as u64) << 61 | step << 56 | since & ((1 << 56) - 1), Relaxed);
     }
 
-    /// A step is done.
+    /// Records that a step is done.
     pub fn step_stops(&self, handle: Handle) {
         let Some((entry, word)) = self.step_of(handle) else { return };
         let step = handle.extra() & 31;
@@ -114,7 +114,7 @@ impl Writer {
         let since = now.saturating_sub(self.base_ns);
         Self::close_phase(entry, word.load(Relaxed), step, since);
         word.store(step << 56 | since & ((1 << 56) - 1), Relaxed);
-        // The handle has the step's low 16 bits; the rest follows from how many are done.
+        // The handle has the low 16 bits of the step; the rest follows from the number of steps done.
         let before = entry.get(wait::DONE);
         let ahead = (handle.extra() as u16).wrapping_add(1).wrapping_sub(before as u16) as i16;
         if ahead > 0 {
@@ -127,7 +127,7 @@ impl Writer {
         }
     }
 
-    /// The network plugin begins something for a step.
+    /// Begins an event of the network plugin for a step.
     pub fn net_starts(&self, parent: Handle) -> Handle {
         if parent.kind() != Some(HandleKind::Step) {
             return Handle::NONE;
@@ -137,7 +137,7 @@ impl Writer {
         Handle((HandleKind::Net as u64) << 60 | parent.0 & 0x0fff_ffff_ffff_ffff)
     }
 
-    /// The network plugin is done with it.
+    /// Ends an event of the network plugin.
     pub fn net_stops(&self, handle: Handle) {
         if handle.kind() == Some(HandleKind::Net)
             && let Some((entry, _)) = self.live(&WAITS, handle)

@@ -3,7 +3,7 @@ use ringleader_ring::{Handle, Phase, Reader, State};
 
 use crate::{Ring, all_reduce, comm};
 
-/// A ring with something in every table.
+/// A ring with something in every region.
 fn image() -> Vec<u8> {
     let ring = Ring::new();
     let writer = &ring.writer;
@@ -61,7 +61,7 @@ fn a_file_that_is_no_ring_is_refused_with_the_reason() {
     assert_eq!(refused(&bytes), "read a ring of format 9.1: this version reads 1.1");
     assert!(Reader::open(dir.path()).unwrap_err().to_string().ends_with("it is not a plain file"));
     assert!(Reader::open(&dir.path().join("none")).is_err());
-    // A pipe must not hold the reader up.
+    // A pipe must not block the reader.
     let pipe = dir.path().join("pipe");
     rustix::fs::mknodat(
         rustix::fs::CWD,

@@ -1,4 +1,4 @@
-//! A process that dies in the middle of a collective leaves its last state.
+//! A process that dies during a collective leaves its last state.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use crate::{all_reduce, comm, options};
 
 const DIRECTORY: &str = "RING_TEST_CHILD";
 
-/// The child's part: it runs in the same test binary, asked for by name.
+/// The child process: it runs in the same test binary, selected by name.
 #[test]
 fn child_that_is_killed() {
     let Some(dir) = std::env::var_os(DIRECTORY) else { return };
@@ -68,7 +68,7 @@ fn the_last_state_outlives_sigkill() {
     let op = &dp.in_flight[0];
     assert_eq!((op.number, op.open_channels, op.call.function.as_str()), (10, 0b10, "AllReduce"));
     assert_eq!((op.waits[0].peer, op.waits[0].phase), (6, Phase::RecvNet));
-    // Read long after, its newest time stands for the moment of its death.
+    // In a later reading, its newest time is the time of its death.
     assert!(dead.taken.mono_ns <= alive.taken.mono_ns);
     assert!(dead.taken.unix_ns.abs_diff(alive.taken.unix_ns) < 60_000_000_000);
 }

@@ -23,7 +23,7 @@ fn a_new_ring_tells_its_process() {
     let meta = std::fs::metadata(ring.writer.path()).unwrap();
     assert_eq!(meta.mode() & 0o7777, 0o600);
     assert_eq!(meta.size(), ringleader_ring::FILE_BYTES as u64);
-    // All of it has its blocks: a full disk cannot kill the job later.
+    // All of its blocks are allocated: a full disk cannot kill the job later.
     assert!(meta.blocks() * 512 >= meta.size());
     assert_eq!(ringleader_ring::rings_in(ring.dir.path()), [ring.writer.path()]);
 }
@@ -97,7 +97,7 @@ fn an_operation_from_the_call_to_its_end() {
     assert_eq!(done.longest_wait, None);
     let offset = seen.gpu_offset_ns.unwrap();
     assert_eq!(done.gpu_started_ns.unwrap().wrapping_add_signed(offset), done.started_ns);
-    // What comes too late, twice, or for nothing, changes nothing.
+    // Events that are late, repeated or without an operation change nothing.
     for handle in [op, zero, one, call, plan, dp, Handle::NONE, Handle(u64::MAX), Handle(5 << 60)] {
         writer.kernel_stops(handle);
         writer.handed_over(handle);
@@ -128,7 +128,7 @@ fn a_proxy_tells_what_its_oldest_step_waits_for() {
         }
         steps.push(step);
     }
-    // Told again while NCCL polls: the time stays that of the first.
+    // Repeated while NCCL polls: the time of the first report remains.
     writer.step_waits(steps[0], Phase::SendNet);
     let first = ring.state().comms[0].in_flight[0].waits[0].since_ns;
     writer.step_waits(steps[0], Phase::SendNet);
@@ -250,7 +250,7 @@ fn a_broadcast_that_is_not_reported_is_handed_over_with_its_group() {
     let state = ring.state();
     assert_eq!(state.comms[0].in_flight.iter().map(|op| op.number).collect::<Vec<_>>(), [3]);
     assert_eq!((state.comms[0].collectives, state.comms[0].collectives_done), (4, 3));
-    // Groups in many threads at once, and more than there is room for.
+    // Groups in many threads at once, and more than fit.
     let groups: Vec<Handle> = (0..65).map(|_| writer.group_begins()).collect();
     assert_eq!(groups[64], Handle::NONE);
     writer.call(dp, groups[64], &told);
@@ -299,7 +299,7 @@ fn thousands_of_communicators_take_turns() {
     assert!(!state.process.is_ended);
     writer.comm_ends(lasting);
     assert!(ring.state().process.is_ended);
-    // All alive at once: the 513th has no place, and that is told.
+    // All live at once: the 513th has no entry, and that is counted.
     let all: Vec<_> = (0..513).map(|_| comm(writer, "x")).collect();
     assert_eq!(all[512], Handle::NONE);
     assert_eq!(ring.state().lost.comms, 1);
@@ -331,7 +331,7 @@ fn a_full_table_drops_and_counts_and_goes_on_when_there_is_room() {
     assert_eq!(state.comms[0].in_flight[0].number, 6000);
 }
 
-/// Where kernels are reported without their number, a call is not over because others were called after it.
+/// If kernels are reported without the number of channels, a call is not over because later calls were made.
 #[test]
 fn what_has_not_started_yet_stays_in_flight_however_many_come_after_it() {
     let ring = Ring::new();
@@ -346,20 +346,20 @@ fn what_has_not_started_yet_stays_in_flight_however_many_come_after_it() {
     };
     let ops: Vec<_> = (0..40).map(|_| begin()).collect();
     assert_eq!(ring.state().comms[0].in_flight.len(), 40);
-    // The proxy comes late, and reports all of them.
+    // The proxy thread is late and reports all of them.
     for op in &ops[..20] {
         writer.kernel_stops(writer.kernel_starts(*op, 0, 0));
     }
     let state = ring.state();
     assert_eq!((state.comms[0].in_flight.len(), state.comms[0].collectives_done), (20, 20));
     assert!(state.recent.iter().all(|done| done.is_end_seen));
-    // Or one of them alone: those before it are over, too.
+    // Or only one of them: the earlier ones are over, too.
     writer.kernel_stops(writer.kernel_starts(ops[39], 0, 0));
     assert_eq!(ring.state().comms[0].in_flight, []);
 }
 
-/// Hundreds in a row that end in their order, each with proxies: they lie side by side in the table, and new ones find the
-/// places beyond them.
+/// Hundreds in flight that end in order, each with proxies: their entries are adjacent, and new operations
+/// find free entries beyond them.
 #[test]
 fn many_in_flight_at_once_lose_nothing() {
     let ring = Ring::new();
@@ -466,7 +466,8 @@ fn old_files_of_dead_processes_go_and_nothing_else() {
     place("ring-999999998-1", b"", false);
     place("ring-x-1", b"", true);
     place("note.txt", b"", true);
-    // A ring that was written a minute ago, whatever its file's time says: maps do not change that.
+    // A ring that was written a minute ago, whatever the time of its file: writes through a mapping do not
+    // change that.
     let fresh = Ring::new();
     comm(&fresh.writer, "dp");
     place("ring-999999997-1", &std::fs::read(fresh.writer.path()).unwrap(), true);
@@ -496,12 +497,12 @@ fn no_ring_where_none_can_be() {
     for bad in [link, dir.path().join("a/b/c"), "/proc".into(), "/dev/null".into()] {
         assert!(Writer::create(&options(&bad)).is_err(), "{}", bad.display());
     }
-    // Somebody else's file under our name is not touched.
+    // Another file under our name is not touched.
     let name = Ring::new().writer.path().file_name().unwrap().to_owned();
     std::fs::write(dir.path().join(&name), b"mine").unwrap();
     assert!(Writer::create(&options(dir.path())).is_err());
     assert_eq!(std::fs::read(dir.path().join(&name)).unwrap(), b"mine");
-    // The second directory is tried when the first fails; a new one is made like /tmp.
+    // The second directory is tried when the first fails; a new one is created like /tmp.
     let second = dir.path().join("rings");
     let mut both = options(std::path::Path::new("/proc"));
     both.directories.push(second.clone());
@@ -525,7 +526,7 @@ fn a_call_that_is_passed_over_is_handed_over_with_its_group_and_over_with_the_ne
     let op = &state.comms[0].in_flight[0];
     assert!(op.handed_over_ns.is_some() && !op.is_launched && !op.is_end_visible);
 
-    // A launch that is told all the same does not make it one whose end is awaited.
+    // A reported launch does not turn it into an operation whose end is awaited.
     let group = writer.group_begins().following(true);
     assert_eq!(group.is_followed(), Some(true));
     let next = writer.call(dp, group, &all_reduce(writer, 1, 1));

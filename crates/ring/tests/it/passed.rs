@@ -1,4 +1,4 @@
-//! Calls that are not followed: what a reader is told of them.
+//! Calls that are not followed, as a reader sees them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -7,7 +7,7 @@ use ringleader_ring::{Comm, Handle, State, Told, Writer, mono_ns};
 
 use crate::{Ring, all_reduce, comm};
 
-/// One call in a group of its own.
+/// Makes one call in a group of its own.
 fn pass(writer: &Writer, comm: Handle, count: u64) {
     let group = writer.passing_begins();
     let call = writer.passing_call(comm, group, &told(writer, count), mono_ns());
@@ -19,7 +19,7 @@ fn told(writer: &Writer, count: u64) -> Told {
     Told { algorithm: 0, protocol: 0, ..all_reduce(writer, count, 0) }
 }
 
-/// A call that is followed to its end.
+/// Makes a call that is followed to its end.
 fn follow(writer: &Writer, comm: Handle) {
     let group = writer.group_begins();
     let call = writer.call(comm, group, &told(writer, 1));
@@ -83,7 +83,7 @@ fn of_many_the_newest_are_in_flight_and_what_is_not_handed_over_always_is() {
     writer.passing_ends(open);
     assert_eq!(numbers(&ring.state().comms[0]), [14, 15, 16, 17, 18, 19, 20]);
 
-    // Of a communicator that has ended nothing is in flight that was handed over.
+    // A communicator that has ended has no calls in flight that were handed over.
     let late = writer.passing_begins();
     writer.passing_call(other, late, &Told { is_p2p: true, ..told(writer, 1) }, mono_ns());
     writer.comm_ends(other);
@@ -91,7 +91,7 @@ fn of_many_the_newest_are_in_flight_and_what_is_not_handed_over_always_is() {
     let (seen, op) = (&state.comms[1], &state.comms[1].in_flight[0]);
     assert_eq!((seen.in_flight.len(), op.number, op.is_p2p), (1, 0, true));
     assert_eq!((seen.collectives, seen.collectives_done, seen.p2p, seen.p2p_done), (20, 20, 1, 0));
-    // Nothing is called on it any more, and its place may have gone to another.
+    // It takes no more calls, and its entry may belong to another communicator.
     assert_eq!(writer.passing_call(other, late, &told(writer, 1), mono_ns()), Handle::NONE);
 }
 
@@ -112,7 +112,7 @@ fn groups_of_several_threads_end_apart_and_a_whole_round_of_calls_is_survived() 
     };
     assert_eq!(handed(&ring.state()), [0, 3]);
 
-    // A group that ends when all of its calls have been written over marks none of those that took their places.
+    // A group that ends after all of its calls were overwritten marks none of the calls that replaced them.
     let open = writer.passing_begins();
     for _ in 0..20_000 {
         writer.passing_call(b, open, &told(writer, 1), mono_ns());
@@ -180,7 +180,7 @@ fn a_reader_beside_busy_callers_sees_whole_calls() {
                 let writer = &ring.writer;
                 let dp = comm(writer, &format!("c{thread}"));
                 let mut number = 0;
-                // At least one, however late the machine lets this thread begin.
+                // At least one call, however late the machine starts this thread.
                 loop {
                     let told = Told { root: Some(number as u32 & 0xffff), ..told(writer, number) };
                     let group = writer.passing_begins();
@@ -214,13 +214,13 @@ fn a_reader_beside_busy_callers_sees_whole_calls() {
                 }
             }
         }
-        // First of all: a panic would wait for the callers for ever.
+        // Stops the callers first: after a panic they would run for ever.
         stop.store(true, Ordering::Relaxed);
         assert_eq!(wrong, Vec::<String>::new());
     });
     assert!(readings > 5 && seen > 0);
     let state = ring.state();
-    // The last calls of one may have been written over by those of the other, all but one.
+    // The last calls of one communicator may be overwritten by those of the other, all but one.
     let of_each: Vec<_> = state.comms.iter().map(|comm| (comm.in_flight.len(), comm.collectives)).collect();
     assert!(of_each.iter().all(|(in_flight, _)| (1..=7).contains(in_flight)), "{of_each:?}");
     assert!(

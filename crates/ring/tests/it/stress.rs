@@ -1,4 +1,4 @@
-//! Writers in several threads and a reader beside them: what it sees is true of one moment.
+//! Writers in several threads and a reader beside them: what it sees is consistent.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -7,7 +7,7 @@ use ringleader_ring::{Handle, Told};
 
 use crate::{Ring, all_reduce, comm};
 
-/// Words of an operation that must fit together: the count tells sequence, root and channels.
+/// Words of an operation that must fit together: the count determines sequence, root and channels.
 fn told(ring: &Ring, number: u64) -> Told {
     Told {
         sequence: Some(number.wrapping_mul(3)),

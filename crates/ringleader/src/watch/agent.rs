@@ -108,6 +108,7 @@ pub(crate) struct Agent {
     had_ranks: bool,
     had_target: bool,
     ras: Ras,
+    asks_ras: bool,
     tcp: Tcp,
     stacks: BTreeMap<u32, Vec<String>>,
     n_other_jobs: usize,
@@ -133,6 +134,7 @@ impl Agent {
             folders: rings.map_or_else(follow::ring_folders, |folder| vec![folder]),
             name: format!("{}-{}", std::process::id(), began.as_millis()),
             ras: Ras::new(),
+            asks_ras: true,
             tcp: Tcp::default(),
             node,
             sequence: 0,
@@ -153,6 +155,12 @@ impl Agent {
         }
     }
 
+    /// Asks nothing of NCCL's RAS.
+    pub(crate) fn without_ras(mut self) -> Self {
+        self.asks_ras = false;
+        self
+    }
+
     /// This node's name among all.
     pub(crate) fn node(&self) -> &str {
         &self.node
@@ -170,14 +178,13 @@ impl Agent {
         let mut digests: Vec<RankDigest> =
             pids.into_iter().take(MAX_RANKS).map(|pid| self.rank(pid, all.get(&pid))).collect();
         self.read_logs();
-        let unseen: Vec<(u32, Option<String>)> = self
-            .members
-            .iter()
-            .filter(|(_, member)| member.is_rank && !member.sees() && !member.is_gone)
-            .map(|(pid, member)| (*pid, member.env.as_ref().and_then(|env| env.ras.clone())))
-            .collect();
         let mut notes = self.notes();
-        self.ras.ask(unseen);
+        if self.asks_ras {
+            let ras = |member: &Member| member.env.as_ref().and_then(|env| env.ras.clone());
+            let live = self.members.iter().filter(|(_, member)| member.is_rank && !member.is_gone);
+            let ranks: Vec<_> = live.map(|(pid, member)| (*pid, ras(member), member.sees())).collect();
+            self.ras.ask(&ranks);
+        }
         for digest in digests.iter_mut().filter(|digest| digest.seen_by == SeenBy::Process) {
             self.ras.complete(digest);
         }
@@ -532,9 +539,8 @@ impl Agent {
         let (sender, receiver) = mpsc::channel();
         let (proc, pids) = (self.proc.clone(), self.pids());
         thread::spawn(move || {
-            let found: Vec<_> = pids.into_iter().map(|pid| (pid, follow::written_logs(&proc, pid))).collect();
             // The watcher may have ended.
-            let _ = sender.send(found);
+            let _ = sender.send(follow::written_logs(&proc, &pids));
         });
         self.logs_scan = Some(receiver);
     }

@@ -65,6 +65,9 @@ pub(crate) struct WatchArgs {
     /// Where agents of many nodes meet: dir:PATH or etcd://HOST:PORT/PREFIX
     #[arg(long, value_name = "HUB", env = "RINGLEADER_HUB", hide_env = true)]
     pub(crate) hub: Option<String>,
+    /// Do not ask NCCL's RAS service, not even where a rank of the job offers it
+    #[arg(long, env = "RINGLEADER_NO_RAS", hide_env = true, value_parser = FalseyValueParser::new())]
+    pub(crate) no_ras: bool,
     /// Print lines, also on a terminal
     #[arg(long, env = "RINGLEADER_NO_SCREEN", hide_env = true, value_parser = FalseyValueParser::new())]
     pub(crate) no_screen: bool,

@@ -31,6 +31,8 @@ pub(crate) struct ToCollect {
     pub(crate) rings: Vec<RingImage>,
     /// Logs that no living process leads to.
     pub(crate) logs: Vec<PathBuf>,
+    /// NCCL's RAS is not asked.
+    pub(crate) no_ras: bool,
     /// The command's child that writes its output into files, which are taken first.
     pub(crate) output: Vec<PathBuf>,
 }
@@ -94,7 +96,7 @@ fn collect_into(wanted: &ToCollect, bundle: &Path) -> Result<(), Failure> {
             ..Request::default()
         },
         with_stacks: true,
-        with_ras: true,
+        with_ras: !wanted.no_ras,
         with_logs: true,
         stacks_again_ms: Some(AGAIN_MS),
         longest_ms: Some(LONGEST_MS),

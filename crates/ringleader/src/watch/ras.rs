@@ -30,9 +30,9 @@ impl Ras {
         Self { asked: None, next: Instant::now(), known: BTreeMap::new(), trouble: None }
     }
 
-    /// Takes an answer that has come, and asks again if it is time and anybody is unseen: pids, and where their service
-    /// listens.
-    pub(crate) fn ask(&mut self, unseen: Vec<(u32, Option<String>)>) {
+    /// Takes an answer that has come, and asks again if it is time and anybody is unseen: the living ranks, each with where
+    /// its service listens and whether anything else tells of it.
+    pub(crate) fn ask(&mut self, ranks: &[(u32, Option<String>, bool)]) {
         if let Some(asked) = &self.asked {
             match asked.try_recv() {
                 Ok(Ok(report)) => {
@@ -46,15 +46,25 @@ impl Ras {
             self.asked = None;
             self.next = Instant::now() + PAUSE;
         }
-        let Some((pid, address)) = unseen.into_iter().find_map(|(pid, at)| Some((pid, at?))) else { return };
+        let unseen = ranks.iter().filter(|(_, _, is_seen)| !is_seen);
+        let Some((first, address)) = unseen.clone().find_map(|(pid, at, _)| Some((*pid, at.clone()?))) else {
+            return;
+        };
         if Instant::now() < self.next {
             return;
         }
+        // Any rank that shares the address may be the one that listens.
+        let of_rank = |pid: u32| ringleader_collect::tcp::namespace("/proc".as_ref(), pid);
+        let namespace = of_rank(first);
+        let shares =
+            |at: &Option<String>, pid: u32| at.as_ref() == Some(&address) && of_rank(pid) == namespace;
+        let pids =
+            ranks.iter().filter(|(pid, at, _)| shares(at, *pid)).map(|(pid, ..)| *pid).collect::<Vec<_>>();
         let (sender, receiver) = mpsc::channel();
         self.asked = Some(receiver);
         thread::spawn(move || {
             // The watcher may have ended.
-            let _ = sender.send(question(pid, &address));
+            let _ = sender.send(question(&pids, &address));
         });
     }
 
@@ -101,7 +111,7 @@ impl Ras {
     }
 }
 
-fn question(pid: u32, address: &str) -> Result<RasReport, String> {
+fn question(pids: &[u32], address: &str) -> Result<RasReport, String> {
     let ras = by_name("ras-of").ok_or("no client")?;
     let mut last = String::new();
     for purpose in ["json", "text"] {
@@ -109,12 +119,8 @@ fn question(pid: u32, address: &str) -> Result<RasReport, String> {
         purpose.clone_into(&mut peer.purpose);
         let request = Request {
             peers: vec![peer],
-            // The thread enters the network of the process, where that is another one.
-            target: if is_elsewhere(pid) {
-                Target { pids: vec![pid], ..Target::default() }
-            } else {
-                Target::default()
-            },
+            // The thread enters their network, where that is another one.
+            target: Target { pids: pids.to_vec(), ..Target::default() },
             deadline_ms: PATIENCE_MS,
             ..Request::default()
         };
@@ -129,11 +135,6 @@ fn question(pid: u32, address: &str) -> Result<RasReport, String> {
         }
     }
     Err(last)
-}
-
-fn is_elsewhere(pid: u32) -> bool {
-    let of = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();
-    of("self") != of(&pid.to_string())
 }
 
 fn parse(text: &str) -> Option<RasReport> {

@@ -7,6 +7,8 @@ use std::path::Path;
 use ringleader::diagnose;
 use ringleader_model::Rank;
 
+use crate::tidy::rust_files;
+
 /// Cause and confidence, and the ranks that are blamed.
 fn verdict(folder: &Path) -> (String, Vec<Rank>) {
     let verdict = diagnose(&[folder.to_owned()], false).unwrap().report().verdict;
@@ -66,11 +68,10 @@ fn programs_and_documents_beside_the_evidence_accuse_nobody() {
     fs::write(folder.path().join("a"), program).unwrap();
     fs::write(folder.path().join("b"), runbook).unwrap();
     fs::create_dir(folder.path().join("c")).unwrap();
-    for file in fs::read_dir(crate::root().join("crates/rules/src/rules")).unwrap() {
-        let file = file.unwrap();
-        if file.file_type().unwrap().is_file() {
-            fs::copy(file.path(), folder.path().join("c").join(file.file_name())).unwrap();
-        }
+    let rules = rust_files(&crate::root().join("crates/rules/src/rules"));
+    assert!(rules.len() > 50, "{}", rules.len());
+    for (at, file) in rules.iter().enumerate() {
+        fs::copy(file, folder.path().join("c").join(format!("{at}.rs"))).unwrap();
     }
     assert_eq!(verdict(folder.path()), before);
 }

@@ -12,7 +12,7 @@ use ringleader_bundle::{Item, Manifest, Outcome};
 
 /// A rank of a job: says what NCCL says, has a second thread, and waits in `step`.
 const RANK: &str = r#"
-import os, socket, sys, threading, time
+import mmap, os, socket, sys, threading, time
 
 rank, pid = int(os.environ["RANK"]), os.getpid()
 host = socket.gethostname().split(".")[0]
@@ -30,6 +30,36 @@ def loader():
 def step():
     print("ready", flush=True)
     time.sleep(600)
+
+def ras(listener, report):
+    # A RAS service of NCCL before 2.28.7 that gives this report.
+    while True:
+        stream = listener.accept()[0]
+        lines = stream.makefile("rw")
+        for line in lines:
+            if line.startswith("CLIENT PROTOCOL"):
+                lines.write("SERVER PROTOCOL 2\n")
+            elif line.startswith("SET FORMAT"):
+                lines.write("ERROR: Unknown command SET\n")
+            elif line.startswith("VERBOSE STATUS"):
+                lines.write(report)
+                lines.flush()
+                break
+            else:
+                lines.write("OK\n")
+            lines.flush()
+        lines.close()
+        stream.close()
+
+if rank == 0 and "RAS_REPORT" in os.environ:
+    # It asks only who has loaded an NCCL that has the service.
+    with open("libnccl.so.2.27.3", "wb") as out:
+        out.write(bytes(4096))
+    library = mmap.mmap(os.open("libnccl.so.2.27.3", os.O_RDONLY), 4096, prot=mmap.PROT_READ)
+    port = int(os.environ["NCCL_RAS_ADDR"].split(":")[1])
+    report = open(os.environ["RAS_REPORT"]).read()
+    listener = socket.create_server(("127.0.0.1", port))
+    threading.Thread(target=ras, args=(listener, report), name="loader", daemon=True).start()
 
 threading.Thread(target=loader, name="loader", daemon=True).start()
 step()
@@ -122,34 +152,14 @@ fn open(bundle: &Path) -> (BTreeMap<String, String>, Manifest) {
     (members, manifest)
 }
 
-/// A RAS service of NCCL before 2.28.7 that gives this report.
-fn old_service(report: &'static str) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    thread::spawn(move || {
-        for stream in listener.incoming().map_while(Result::ok) {
-            let mut out = stream.try_clone().unwrap();
-            for line in BufReader::new(stream).lines().map_while(Result::ok) {
-                let answer = match line.as_str() {
-                    "CLIENT PROTOCOL 2" => "SERVER PROTOCOL 2\n",
-                    "VERBOSE STATUS" => report,
-                    line if line.starts_with("SET FORMAT") => "ERROR: Unknown command SET\n",
-                    _ => "OK\n",
-                };
-                if out.write_all(answer.as_bytes()).is_err() || line == "VERBOSE STATUS" {
-                    break;
-                }
-            }
-        }
-    });
-    port
-}
-
 #[test]
 fn a_bundle_of_a_live_job_holds_what_it_should_and_no_secret() {
     const REPORT: &str = include_str!("../../../../cases/sigstop/evidence/ras_verbose.txt");
-    let address = format!("127.0.0.1:{}", old_service(REPORT));
-    let Some(job) = Job::start(&[("NCCL_RAS_ADDR", &address)]) else { return };
+    // Nobody has it but, in a moment, rank 0.
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let report = crate::root().join("cases/sigstop/evidence/ras_verbose.txt");
+    let variables = [("NCCL_RAS_ADDR", address.as_str()), ("RAS_REPORT", report.to_str().unwrap())];
+    let Some(job) = Job::start(&variables) else { return };
     job.stop(1);
     let bundle = job.folder.path().join("bundle.tar.zst");
     let (code, said) = ringleader(&["collect", "--pid", &job.pids(), "-o", bundle.to_str().unwrap()]);

@@ -23,6 +23,7 @@ mod tidy;
 mod truth;
 mod variants;
 mod watch;
+mod whose;
 mod zoo;
 
 use std::path::{Path, PathBuf};

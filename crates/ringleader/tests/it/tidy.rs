@@ -10,7 +10,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("ringleader-knowledge", &["ringleader-model"]),
     ("ringleader-ring", &[]),
     ("ringleader-plugin", &["ringleader-ring"]),
-    ("ringleader-watch", &["ringleader-knowledge", "ringleader-ring"]),
+    ("ringleader-watch", &["ringleader-model", "ringleader-knowledge", "ringleader-ring"]),
     ("ringleader-hub", &["ringleader-watch"]),
     (
         "ringleader-evidence",
@@ -33,6 +33,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "ringleader-node",
             "ringleader-bundle",
             "ringleader-ring",
+            "ringleader-watch",
         ],
     ),
     (

@@ -2,7 +2,7 @@
 
 use ringleader_model::Date;
 
-/// A moment, taken apart.
+/// A time, split into fields.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamp {
     pub(crate) year: i64,
@@ -32,7 +32,7 @@ pub(crate) fn stamp(ns: i64) -> Stamp {
 }
 
 impl Stamp {
-    /// `1120 08:21:34.879176503`, glog's without its letter.
+    /// As glog prints it, without its letter: `1120 08:21:34.879176503`.
     pub(crate) fn glog(self) -> String {
         format!(
             "{:02}{:02} {:02}:{:02}:{:02}.{:09}",
@@ -40,7 +40,7 @@ impl Stamp {
         )
     }
 
-    /// `1120 08:21:50.946000`, that of torch's Python loggers.
+    /// As torch's Python loggers print it: `1120 08:21:50.946000`.
     pub(crate) fn python(self) -> String {
         format!(
             "{:02}{:02} {:02}:{:02}:{:02}.{:03}000",

@@ -1,17 +1,17 @@
-//! What a reader must find in what was written.
+//! What a reader must find in the evidence.
 
 /// One Flight Recorder dump.
 #[derive(Clone, Debug)]
 pub struct ExpectedDump {
-    /// File it stands in.
+    /// File that contains it.
     pub file: String,
-    /// Whose it is.
+    /// Rank that wrote it.
     pub rank: u32,
     /// Entries, oldest first.
     pub ops: Vec<ExpectedOp>,
 }
 
-/// One entry, in words.
+/// One entry, as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpectedOp {
     /// Group name.
@@ -32,7 +32,7 @@ pub struct ExpectedOp {
     pub output: Vec<u64>,
     /// Type.
     pub dtype: String,
-    /// State `completed`.
+    /// Whether its state is `completed`.
     pub completed: bool,
     /// `is_p2p`.
     pub is_p2p: bool,

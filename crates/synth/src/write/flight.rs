@@ -1,5 +1,5 @@
 //! Flight Recorder dumps as torch 2.11 writes them (format 2.10, pickle protocol 2): key order, opcodes and memo use of
-//! real dumps. BINPUT stands after strings and frame dicts only; lists and tuples are never memoised.
+//! real dumps. BINPUT follows only strings and frame dicts; lists and tuples are never memoised.
 
 use std::collections::BTreeMap;
 
@@ -124,7 +124,7 @@ pub(crate) fn profiling_name(kind: Kind, me: u32, peer: u32) -> String {
     }
 }
 
-/// The number that torch's watchdog prints for a call: point-to-point has a counter of its own.
+/// The sequence number that torch's watchdog prints for a call: point-to-point calls have their own counter.
 pub(crate) fn work_seq(made: &Made) -> u32 {
     if made.peer.is_some() { made.p2p_seq } else { made.coll_seq }
 }
@@ -137,7 +137,7 @@ pub(crate) fn dump(scene: &Scene<'_>, rank: u32) -> (Vec<u8>, Vec<ExpectedOp>) {
     let healthy = !scene.run.hangs();
     let mut prng = scene.prng.fork(10_000 + u64::from(rank));
     let poll_phase = prng.below(100_000_000) as i64;
-    // Work that ended is retired when the watchdog comes round; dumps through the pipe often come first.
+    // The watchdog retires ended work when it polls; dumps through the pipe often come before that.
     let retired_until =
         if healthy { dumped_ns - 400_000_000 + prng.below(300_000_000) as i64 } else { i64::MAX };
     let dump = Dump { scene, rank, dumped_ns, poll_phase, retired_until };
@@ -161,14 +161,14 @@ pub(crate) fn dump(scene: &Scene<'_>, rank: u32) -> (Vec<u8>, Vec<ExpectedOp>) {
     (p.out, expected)
 }
 
-/// The dump of one rank in the making.
+/// The dump of one rank while it is written.
 struct Dump<'a> {
     scene: &'a Scene<'a>,
     rank: u32,
     dumped_ns: i64,
-    /// When in a tenth of a second the watchdog looks.
+    /// Phase of the watchdog's polls within a tenth of a second, ns.
     poll_phase: i64,
-    /// What ended before this is retired.
+    /// Work that ended before this is retired.
     retired_until: i64,
 }
 
@@ -178,13 +178,13 @@ impl Dump<'_> {
         groups.iter().position(|g| *g == group).unwrap_or(0) as i64
     }
 
-    /// The groups of the rank, and how far each is.
+    /// The groups of the rank, and the progress of each.
     fn groups(&self, p: &mut Pickle, made: &[Made]) {
         let job = self.scene.job;
         let mut groups: Vec<u16> = job.groups_of[self.rank as usize].clone();
         p.str("pg_config");
         p.raw(b"}(");
-        // A std::map keyed by name: "10" stands before "2".
+        // A std::map sorted by name: "10" is before "2".
         groups.sort_by(|a, b| job.group(*a).name.cmp(&job.group(*b).name));
         for group in &groups {
             let group = job.group(*group);
@@ -217,7 +217,7 @@ impl Dump<'_> {
         p.raw(b"u");
     }
 
-    /// One entry, the `record`-th call of the rank and the `op_id`-th of its group.
+    /// Writes one entry: the `record`-th call of the rank and the `op_id`-th of its group.
     fn entry(&self, p: &mut Pickle, record: usize, op_id: i64, m: &Made) -> ExpectedOp {
         let job = self.scene.job;
         let info = job.info(self.rank);
@@ -239,7 +239,7 @@ impl Dump<'_> {
         p.str(&group.name);
         p.str(group.desc);
         p.raw(b"\x86");
-        // Hooks run in the autograd engine's thread: their stacks do not reach the script.
+        // Hooks run in the autograd engine's thread: their stacks do not contain the script.
         let in_autograd = !stack.iter().any(|f| f.file == job.places.script);
         p.key_str("thread_name", if in_autograd { "pt_autograd_0" } else { "python3" });
         p.key_str("thread_id", &(if in_autograd { info.autograd } else { info.thread }).to_string());

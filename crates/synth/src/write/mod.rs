@@ -1,4 +1,4 @@
-//! From a run to evidence bytes.
+//! Writes a run as evidence.
 
 mod clock;
 pub(crate) mod expected;
@@ -16,24 +16,24 @@ use crate::sim::{End, Run};
 use crate::{Evidence, Options};
 use expected::ExpectedDump;
 
-/// How the job came to its end, as its observers saw it.
+/// How the job ended, as observers saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// All ranks finished.
     Finished,
-    /// The launcher was told to stop while all was well.
+    /// The launcher was told to stop while the job was healthy.
     StoppedFromOutside,
     /// The watchdogs ended it.
     TimedOut,
     /// A process failed and the launcher ended its peers at once.
     Failed,
-    /// A process failed; other nodes noticed by their watchdogs only.
+    /// A process failed; other nodes noticed it only through their watchdogs.
     FailedElsewhere,
-    /// It never began.
+    /// It never started.
     NeverBegan,
 }
 
-/// One call that its rank's watchdog complains of.
+/// One call that its rank's watchdog reports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeout {
     pub(crate) group: u16,
@@ -41,15 +41,15 @@ pub(crate) struct Timeout {
     pub(crate) at_ns: i64,
 }
 
-/// When what was written.
+/// When each piece of evidence was written.
 #[derive(Clone, Debug)]
 pub(crate) struct Timeline {
     pub(crate) outcome: Outcome,
     /// Per rank, earliest first.
     pub(crate) timeouts: Vec<Vec<Timeout>>,
-    /// The earliest of all, and whose.
+    /// Time and rank of the earliest one.
     pub(crate) first: Option<(i64, u32)>,
-    /// When each rank dumped; None if it did not.
+    /// When each rank wrote its dump; None if it did not.
     pub(crate) dumped: Vec<Option<i64>>,
     /// When an operator looked (ps, py-spy, RAS, nvidia-smi); None if nobody did.
     pub(crate) looked_ns: Option<i64>,
@@ -109,11 +109,11 @@ impl Timeline {
                 line.end_ns = first_ns + 16_000_000_000;
             }
             Outcome::Finished => {
-                // Dumps asked for through the pipe, when the last step was done.
+                // Dumps requested through the pipe after the last step.
                 if plant.fault == Fault::Straggler || prng.chance(70) {
                     line.dumped = vec![Some(line.end_ns + 200_000_000); n];
                 }
-                // Somebody looked at a healthy job.
+                // An operator looked at a healthy job.
                 if plant.fault == Fault::None && prng.chance(50) {
                     line.looked_ns = Some(line.end_ns);
                 }
@@ -129,7 +129,7 @@ impl Timeline {
     }
 }
 
-/// One per group in which a call of this rank is unfinished: the oldest.
+/// One for each group with an unfinished call of this rank: the oldest call.
 fn timeouts(job: &Job, run: &Run, rank: u32, prng: &mut Prng) -> Vec<Timeout> {
     let stopped = matches!(run.ranks[rank as usize].end, End::Standing(Stand::Stopped, _));
     let mut found: Vec<Timeout> = Vec::new();
@@ -154,12 +154,12 @@ pub(crate) struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// What the clock of `rank`'s node showed.
+    /// Wall clock of `rank`'s node at a time of the run.
     pub(crate) fn wall(&self, rank: u32, ns: i64) -> i64 {
         self.job.start_ns + ns + self.job.node_of(rank).skew_ns
     }
 
-    /// The process is there at the moment of looking.
+    /// Whether the process exists when the operator looks.
     pub(crate) fn alive(&self, rank: u32) -> bool {
         match self.line.outcome {
             Outcome::NeverBegan => rank != self.plant.rank,
@@ -168,7 +168,7 @@ impl Scene<'_> {
     }
 }
 
-/// Writes all kinds of evidence that `options` asks for.
+/// Writes every kind of evidence that `options` asks for.
 pub(crate) fn write(
     job: &Job,
     plant: &Plant,

@@ -24,7 +24,7 @@ fn datatype(name: &str) -> u8 {
     }
 }
 
-/// Name and count as NCCL prints them: a gather counts what one rank gives, a scatter what one rank gets.
+/// Name and count as NCCL prints them: a gather counts what one rank sends, a scatter what one rank receives.
 fn coll(kind: Kind, numel_in: u64, numel_out: u64) -> (&'static str, u64) {
     match kind {
         Kind::AllReduce | Kind::Barrier => ("AllReduce", numel_in),
@@ -37,9 +37,9 @@ fn coll(kind: Kind, numel_in: u64, numel_out: u64) -> (&'static str, u64) {
     }
 }
 
-/// The pointer of a communicator: means nothing outside its process.
+/// The pointer of a communicator: meaningless outside its process.
 fn pointer(scene: &Scene<'_>, rank: u32, group: u16) -> u64 {
-    // A heap address for each communicator of the process.
+    // A separate heap address for each communicator of the process.
     let nth = scene.job.groups_of[rank as usize].iter().position(|g| *g == group).unwrap_or(0) as u64;
     let mut prng = scene.prng.fork(20_000 + u64::from(rank));
     0x2000_0000 + prng.below(0x1fff_ffff) / 16 * 16 + nth * 0x0a5c_3b90
@@ -91,7 +91,7 @@ fn introduce(log: &mut Log<'_>) {
     let rank = log.rank;
     let info = job.info(rank);
     let node = job.node_of(rank);
-    // Communicators are made in the seconds before the first step.
+    // Communicators are created in the seconds before the first step.
     let mut at = -3_000_000_000;
     let own = |at: i64| at + i64::from(rank % 8) * 3_000_000;
     log.line(at, "cudaDriverVersion 13000");
@@ -134,7 +134,7 @@ fn introduce(log: &mut Log<'_>) {
             log.line(own(at), "P2P Chunksize set to 524288");
             log.line(own(at + 400_000_000), &format!("{text}COMPLETE"));
         } else {
-            // Every member of the parent takes part in every split; a rank counts those it is in.
+            // Every member of the parent takes part in every split; a rank counts those that it belongs to.
             splits += 1;
             let color = 1_000_000 + (group.hash % 2_000_000_000);
             let text =
@@ -170,7 +170,7 @@ fn call_lines(log: &mut Log<'_>) {
         let group = job.group(made.group);
         let call = &job.calls[usize::from(made.call)];
         let (name, count) = coll(call.kind, call.numel_in(), call.numel_out());
-        // Within one node the counter is never sent anywhere, and stays 0.
+        // Within one node the counter is never transmitted and stays 0.
         let op_count = if group.one_node { 0 } else { counts[usize::from(made.group)] };
         counts[usize::from(made.group)] += 1;
         address = 0x7f10_0000_0000 | (address.wrapping_add(0x61_c400) & 0xff_ffff_ff00);

@@ -21,7 +21,8 @@ fn function(kind: Kind) -> Option<usize> {
     }
 }
 
-/// Size (largest first), nodes, missing ranks, errors: communicators that agree make a group of the report.
+/// Size (largest first), nodes, missing ranks, errors: communicators with equal values form a group of the
+/// report.
 type Shape = (std::cmp::Reverse<usize>, usize, usize, &'static str);
 
 /// What RAS knows of one communicator.
@@ -163,7 +164,7 @@ fn text(scene: &Scene<'_>, comms: &[Comm]) -> String {
     s.push_str("Job summary\n===========\n\n  Nodes  Processes         GPUs  Processes     GPUs\n(total)   per node  per process    (total)  (total)\n");
     let _ = writeln!(s, "{:7}{per_node:11}{:13}{:11}{:9}", job.nodes.len(), 1, job.n, job.n);
     s.push_str("\nCommunicators... (0.001s)\n=============\n\nGroup     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors\n    #  in group  per comm  per node  per comm  in group\n");
-    // Communicators of one shape and state make a group, the largest first.
+    // Communicators of equal shape and state form a group; the largest is first.
     let mut groups: Vec<(Shape, Vec<&Comm>)> = Vec::new();
     for comm in comms {
         let mut nodes: Vec<u32> = comm.answered.iter().map(|(r, _)| job.info(*r).node).collect();
@@ -268,7 +269,7 @@ fn mismatch(s: &mut String, scene: &Scene<'_>, comm: &Comm, f: usize, name: &str
             continue;
         }
         let _ = writeln!(s, "  {} ranks have {did}", ranks.len());
-        // Verbose: any set below one half is listed.
+        // Verbose: any set smaller than half is listed.
         if ranks.len() * 2 < comm.answered.len() {
             for rank in ranks {
                 let _ =

@@ -1,4 +1,4 @@
-//! Rings of NCCL's plugin, one for each process: images of those that lived when somebody looked, files of the others.
+//! Rings of NCCL's plugin, one per process: images of those alive when the operator looked, files of the others.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,16 @@ use super::{Outcome, Scene};
 use crate::job::Kind;
 use crate::sim::{End, Made};
 
-/// Entries that the plugin's journal has.
+/// Entries in the plugin's journal.
 const JOURNAL: usize = 8192;
-/// A node's monotonic clock at the job's start, ns: it had been up for a while.
+/// A node's monotonic clock at the job's start, ns.
 const UP_NS: i64 = 400_000_000_000;
-/// How long a process lives at least before its first call, ns.
+/// Shortest time between the start of a process and its first call, ns.
 const BEFORE_NS: i64 = 20_000_000_000;
 
 pub(super) fn write(scene: &Scene<'_>, files: &mut Vec<(String, Vec<u8>)>) {
     if scene.line.outcome == Outcome::NeverBegan {
-        // NCCL's communicators come after the rendezvous: no plugin was loaded.
+        // NCCL creates communicators after the rendezvous, so no plugin was loaded.
         return;
     }
     for rank in 0..scene.job.n {
@@ -32,7 +32,7 @@ fn ticks(scene: &Scene<'_>, rank: u32) -> u64 {
     (UP_NS / 10_000_000) as u64 + u64::from(scene.job.info(rank).local)
 }
 
-/// The state of a rank's ring, and whether its process lived when it was read; None if the file was left behind.
+/// The state of a rank's ring, and whether its process was alive when it was read; None if the file was left behind.
 fn state(scene: &Scene<'_>, rank: u32) -> (State, Option<bool>) {
     let job = scene.job;
     let run = &scene.run.ranks[rank as usize];
@@ -42,7 +42,7 @@ fn state(scene: &Scene<'_>, rank: u32) -> (State, Option<bool>) {
     let until = lives.unwrap_or(run.end_ns);
     let is_ended = match scene.line.outcome {
         Outcome::Finished => true,
-        // A rank that ended with status 0 had left its communicators in order.
+        // A rank that ended with status 0 had closed its communicators.
         _ => run.end == End::Exited,
     };
     let mut state = State {

@@ -12,7 +12,7 @@ use crate::sim::End;
 
 const PYTHON: &str = "/opt/venv/bin/python3";
 
-/// Where a process that waits to be joined by all stands: frames as py-spy prints them.
+/// Frames of a process that waits for all ranks to join, as py-spy prints them.
 const RENDEZVOUS: [&str; 5] = [
     "_create_c10d_store (torch/distributed/rendezvous.py:199)",
     "_env_rendezvous_handler (torch/distributed/rendezvous.py:280)",
@@ -21,7 +21,7 @@ const RENDEZVOUS: [&str; 5] = [
     "_exception_logger.<locals>.wrapper (torch/distributed/c10d_logger.py:83)",
 ];
 
-/// A file as py-spy shortens it: below its package directory, or its own name.
+/// A file name as py-spy shortens it: below its package directory, or the last part.
 fn short(places: &Places, file: &str) -> String {
     match file.strip_prefix(places.packages.as_str()) {
         Some(inside) => inside.to_owned(),
@@ -37,7 +37,7 @@ fn frames(places: &Places, place: Place) -> String {
     s
 }
 
-/// Where a healthy rank is most of the time: at the end of a step.
+/// The place where a healthy rank spends most of its time: the end of a step.
 fn last_sync(scene: &Scene<'_>, rank: u32) -> Option<Place> {
     scene.plant.programs(scene.job, rank as usize).iter().rev().find_map(|act| match act {
         Act::Sync(place) => Some(*place),
@@ -154,9 +154,10 @@ pub(crate) fn processes(scene: &Scene<'_>, looked_ns: i64, files: &mut Vec<(Stri
 pub(crate) fn gpus(scene: &Scene<'_>, looked_ns: i64, files: &mut Vec<(String, Vec<u8>)>) {
     let job = scene.job;
     let mut prng = scene.prng.fork(31);
-    // A rank whose kernel waits alone, of another size or kind than its peers', draws less than they do, or not.
+    // A rank whose kernel waits alone, with another size or kind than its peers', may draw less power than they
+    // do.
     let lonely = prng.chance(50);
-    // Some kernels that never end work the GPU harder than a collective does, others less.
+    // Some kernels that never end load the GPU more than a collective does, others less.
     let hot = prng.chance(40);
     for node in &job.nodes {
         let now = scene.wall(node.first, looked_ns);

@@ -1,5 +1,5 @@
-//! The launchers' stderr: what torchrun passes on of its ranks (prints, watchdog, tracebacks, crash reports) and says
-//! itself. One file per node, as each node has its own launcher.
+//! The launchers' stderr: output of the ranks that torchrun passes on (prints, watchdog, tracebacks, crash reports)
+//! and its own messages. One file per node, because each node has its own launcher.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ const ADVICE: &str = "This is most likely caused by incorrect usages of collecti
 const MODULES: &str = "Extension modules: numpy._core._multiarray_umath, numpy.linalg._umath_linalg, torch._C, torch._C._dynamo.autograd_compiler, torch._C._dynamo.eval_frame, torch._C._dynamo.guards, torch._C._dynamo.utils, torch._C._fft, torch._C._linalg, torch._C._nested, torch._C._nn, torch._C._sparse, torch._C._special (total: 13)";
 const ELASTIC: &str = "torch/distributed/elastic/multiprocessing/api.py";
 
-/// How the launcher saw a process end.
+/// The end of a process as the launcher saw it.
 #[derive(Clone, Copy)]
 struct Exit {
     rank: u32,
@@ -27,7 +27,7 @@ struct Node0<'a> {
     node: &'a Node,
     /// (time, order of entry, text).
     blocks: Vec<(i64, String)>,
-    /// Ends by themselves.
+    /// Processes that ended by themselves.
     exits: Vec<Exit>,
 }
 
@@ -67,7 +67,7 @@ impl Node0<'_> {
         format!("[rank{rank}]:[{letter}{time} {source}] ")
     }
 
-    /// `[PG ID 0 PG GUID 0(default_pg) Rank 3] `; the rank is that within the group.
+    /// `[PG ID 0 PG GUID 0(default_pg) Rank 3] `; the rank is the one within the group.
     fn pg(&self, rank: u32, group: u16) -> String {
         let job = self.scene.job;
         let g = job.group(group);
@@ -119,7 +119,7 @@ impl Node0<'_> {
         while let Some((when, rank, step)) = steps.get(at).copied() {
             let one = pieces(rank, step, when);
             match steps.get(at + 1).copied() {
-                // print() writes its arguments one by one: two ranks at once run into each other.
+                // print() writes its arguments one by one: the output of two ranks may interleave.
                 Some((later, other, next)) if other != rank && prng.chance(35) => {
                     let two = pieces(other, next, later);
                     let both: Vec<String> = one.iter().zip(&two).map(|(a, b)| format!("{a}{b}")).collect();
@@ -249,7 +249,7 @@ impl Node0<'_> {
         }
     }
 
-    /// Last enqueued and last completed work of a group, as the watchdog counts; -1 for none.
+    /// Last enqueued and last completed work of a group in the watchdog's count; -1 for none.
     fn positions(&self, rank: u32, group: u16) -> (i64, i64) {
         let made = &self.scene.run.ranks[rank as usize].made;
         let of = || made.iter().filter(|m| m.group == group);
@@ -259,7 +259,7 @@ impl Node0<'_> {
         (last, done)
     }
 
-    /// faulthandler's report.
+    /// The report of faulthandler.
     fn crash(&self, reason: &str, rank: u32, place: Option<Place>, current: bool) -> String {
         let info = self.scene.job.info(rank);
         let mut s = format!("Fatal Python error: {reason}\n\n");
@@ -326,7 +326,7 @@ impl Node0<'_> {
         let scene = self.scene;
         self.exits.sort_by_key(|e| e.at_ns);
         let Some(first) = self.exits.first().copied() else {
-            // Nothing failed on this node: its launcher is told to stop when the job is over.
+            // Nothing failed on this node: its launcher is told to stop when the job ends.
             if scene.line.outcome != Outcome::Finished {
                 self.told_to_stop(scene.line.end_ns + 3_000_000_000);
             }
@@ -358,7 +358,7 @@ impl Node0<'_> {
             .collect();
         if !deaf.is_empty() {
             if scene.prng.fork(60).chance(50) {
-                // Somebody lost patience with a process that does not hear SIGTERM.
+                // The operator loses patience with a process that ignores SIGTERM.
                 self.told_to_stop(at + 8_000_000_000);
                 return;
             }
@@ -474,7 +474,7 @@ impl Node0<'_> {
         );
     }
 
-    /// The ranks that came give up: rank 0 counts the clients, the others wait for a key that nobody sets.
+    /// The ranks that started give up: rank 0 counts the clients, the others wait for a key that nobody sets.
     fn never_began(&mut self) {
         let scene = self.scene;
         let job = scene.job;
@@ -501,7 +501,7 @@ impl Node0<'_> {
                     job.n
                 )
             } else if missing == 0 {
-                // Nobody listens: rank 0 hosts the store.
+                // Nothing listens: rank 0 hosts the store.
                 format!(
                     "{head}  File \"{sp}torch/distributed/rendezvous.py\", line 199, in _create_c10d_store\n    return TCPStore(\n           ^^^^^^^^^\n\
                      torch.distributed.DistNetworkError: The client socket has timed out after {timeout_ms}ms while trying to connect to ({}, 29500).\n",

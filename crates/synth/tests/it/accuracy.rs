@@ -1,4 +1,5 @@
-//! The diagnosis names what was planted. `docs/accuracy.toml` holds how often it must; that may only rise.
+//! The diagnosis names the planted fault. `docs/accuracy.toml` has the required accuracy, which may only
+//! rise.
 
 use ringleader_synth::accuracy::{Mode, judge_all, total};
 

@@ -1,4 +1,4 @@
-//! What synth writes, evidence reads back.
+//! Evidence reads back what synth writes.
 
 use ringleader_evidence::{Limits, Scratch, read};
 use ringleader_model::{
@@ -8,7 +8,7 @@ use ringleader_synth::{Emit, ExpectedOp, Fault, Options, job, job_with_dumps};
 
 fn facts(name: &str, bytes: &[u8]) -> Vec<Fact> {
     let extract = read(name, &mut &*bytes, &mut Scratch::default(), &Limits::default());
-    // RAS of NCCL 2.28 writes missing ranks without a comma, and the reader says that it saw so.
+    // RAS of NCCL 2.28 omits the comma before missing ranks, and the reader notes that.
     assert!(extract.notes.iter().all(|n| n.kind == NoteKind::Remark), "{name}: {:?}", extract.notes);
     extract.observations.into_iter().map(|o| o.fact).collect()
 }
@@ -18,7 +18,7 @@ fn flat(shapes: &[Box<[u64]>]) -> Vec<u64> {
     shapes[0].to_vec()
 }
 
-/// An entry of a dump that was read, in the words of what was written.
+/// An entry of a dump as read, in the words of the expected entry.
 fn in_words(dump: &FlightDump, op: &FlightOp) -> ExpectedOp {
     let group = &dump.groups[usize::from(op.group)];
     let signature = &dump.signatures[op.signature as usize];
@@ -79,7 +79,8 @@ fn log(name: &str, bytes: &[u8]) -> NcclLog {
     logs.next().unwrap_or_else(|| panic!("{name} holds no NCCL lines"))
 }
 
-/// Every call of a dump stands in the same rank's NCCL log: kind, position within its communicator, type, peer.
+/// Every call of a dump is also in the same rank's NCCL log: kind, position within its communicator, type,
+/// peer.
 #[test]
 fn nccl_logs_tell_what_the_dumps_tell() {
     for seed in 0..40 {
@@ -117,7 +118,7 @@ fn nccl_logs_tell_what_the_dumps_tell() {
     }
 }
 
-/// Process lists, GPU tables, stacks and RAS reports name every process that is there.
+/// Process lists, GPU tables, stacks and RAS reports name every existing process.
 #[test]
 fn snapshots() {
     for seed in 0..30 {

@@ -1,4 +1,4 @@
-//! The recorded cases of rings are what their scripts make: `RINGLEADER_BLESS=1` writes them anew.
+//! The recorded ring cases equal the output of their scripts: `RINGLEADER_BLESS=1` writes them again.
 
 use std::path::Path;
 

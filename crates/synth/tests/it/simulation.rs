@@ -45,7 +45,7 @@ fn who_waits_complains_and_who_stands_outside_does_not() {
                 .any(|l| l.starts_with(&format!("[rank{rank}]:[E")) && l.contains("Watchdog caught"))
         };
         assert!((0..truth.n_ranks).any(complains), "seed {seed}: nobody complains");
-        // Its own calls may hang too, where it had enqueued some before it got stuck; without those it has none to time out.
+        // Its own calls may time out too if it had enqueued some before it got stuck; otherwise it has none.
         for rank in &truth.culprits {
             let dump = evidence.files.iter().find(|(name, _)| *name == format!("fr_rank{rank}"));
             let unfinished = dump.is_some_and(|(_, bytes)| bytes.windows(9).any(|w| w == b"scheduled"));

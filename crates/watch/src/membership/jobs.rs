@@ -1,4 +1,4 @@
-//! Which writers of rings belong together: two jobs on one node are two, and a job whose ranks each have a shell of their own
+//! Which ranks of a node belong together: two jobs on one node are two, and a job whose ranks each have a shell of their own
 //! is one.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,11 +25,17 @@ pub fn choose(writers: &[Writer], had_ranks: bool) -> (BTreeSet<u32>, usize) {
     (chosen.map(|at| jobs.swap_remove(at)).unwrap_or_default(), n_others)
 }
 
-/// A live process that writes a ring.
+/// A live process that writes a ring, or carries a rank.
 #[derive(Clone, Debug, Default)]
 pub struct Writer {
     /// Pid.
     pub pid: u32,
+    /// Its user.
+    pub uid: u32,
+    /// Where the ranks of its job meet, by its environment: master or coordinator, and what tells two runs at one place apart.
+    pub meeting: Option<String>,
+    /// Connections to other such processes, each named alike at both ends.
+    pub links: BTreeSet<String>,
     /// Communicators of several ranks that it is or was in.
     pub comms: BTreeSet<String>,
     /// Rank in the job.
@@ -52,7 +58,8 @@ pub struct Writer {
 type Tie = fn(&Writer) -> Option<(String, bool)>;
 
 /// The most telling first. A session may be that of a terminal, and process 1 adopts what others leave behind.
-const TIES: [Tie; 3] = [
+const TIES: [Tie; 4] = [
+    |writer| Some((writer.meeting.clone()?, true)),
     |writer| Some((writer.slurm_job.clone()?, true)),
     |writer| (writer.session > 1).then(|| (writer.session.to_string(), false)),
     |writer| (writer.parent > 0).then(|| (writer.parent.to_string(), writer.parent > 1)),
@@ -70,10 +77,31 @@ pub fn jobs(writers: &[Writer]) -> Vec<BTreeSet<u32>> {
         groups.push(joined.concat());
     }
     groups.sort_by_key(|group| group.iter().map(|writer| writer.pid).min());
+    groups = linked(groups);
     for tie in TIES {
         groups = tied(groups, tie);
     }
     groups.iter().map(|group| group.iter().map(|writer| writer.pid).collect()).collect()
+}
+
+/// Ranks of one job are connected to each other, or to the one at which they meet.
+fn linked(groups: Vec<Vec<&Writer>>) -> Vec<Vec<&Writer>> {
+    let mut out: Vec<Vec<&Writer>> = Vec::new();
+    for mut group in groups {
+        let is_linked = |other: &Vec<&Writer>, group: &[&Writer]| {
+            let share = |a: &Writer| group.iter().any(|b| !a.links.is_disjoint(&b.links));
+            other.iter().any(|writer| share(writer)) && fit(other, group, true)
+        };
+        // One that is connected to several joins them all.
+        while let Some(at) = out.iter().position(|other| is_linked(other, &group)) {
+            let mut other = out.remove(at);
+            other.append(&mut group);
+            group = other;
+        }
+        out.push(group);
+    }
+    out.sort_by_key(|group| group.iter().map(|writer| writer.pid).min());
+    out
 }
 
 fn tied(groups: Vec<Vec<&Writer>>, tie: Tie) -> Vec<Vec<&Writer>> {
@@ -100,6 +128,11 @@ fn fit(a: &[&Writer], b: &[&Writer], is_sure: bool) -> bool {
     let worlds = |group: &[&Writer]| group.iter().filter_map(|w| w.world_size).collect::<BTreeSet<u32>>();
     let tells = |group: &[&Writer]| group.iter().all(|writer| writer.rank.is_some());
     let worlds = &worlds(a) | &worlds(b);
+    let meetings: BTreeSet<&str> = a.iter().chain(b).filter_map(|writer| writer.meeting.as_deref()).collect();
+    let users: BTreeSet<u32> = a.iter().chain(b).map(|writer| writer.uid).collect();
+    if meetings.len() > 1 || users.len() > 1 {
+        return false;
+    }
     ranks(a).is_disjoint(&ranks(b)) && worlds.len() < 2 && (is_sure || tells(a) && tells(b))
 }
 
@@ -119,6 +152,7 @@ mod tests {
             slurm_job: None,
             started_ticks: u64::from(pid),
             is_followed: false,
+            ..Writer::default()
         }
     }
 
@@ -170,6 +204,34 @@ mod tests {
             writer.slurm_job = Some("9".to_owned());
         }
         assert_eq!(of(&unknown), [[1, 2, 3, 4]]);
+    }
+
+    /// Nothing of NCCL is there yet: the environment and the connections tell.
+    #[test]
+    fn ranks_that_meet_or_are_connected_are_one_job_and_those_that_meet_elsewhere_are_not() {
+        let at = |pid, rank, meeting: &str| Writer {
+            meeting: Some(meeting.to_owned()),
+            session: 7,
+            parent: 7,
+            world_size: Some(2),
+            ..writer(pid, rank, &[])
+        };
+        let all = [at(1, 0, "a:1"), at(2, 1, "b:1"), at(3, 0, "b:1"), at(4, 1, "a:1")];
+        assert_eq!(of(&all), [[1, 4], [2, 3]], "one parent, two jobs");
+        let again = [at(1, 0, "a:1"), at(2, 0, "a:1"), at(3, 1, "a:1")];
+        assert_eq!(of(&again), [vec![1, 3], vec![2]], "one is left over by a run before");
+        let mut other_user = [at(1, 0, "a:1"), at(2, 1, "a:1")];
+        other_user[1].uid = 1000;
+        assert_eq!(of(&other_user), [[1], [2]]);
+        // Started by hand, without any variable: each is connected to the one at which all meet.
+        let link = |pid, links: &[&str]| Writer {
+            links: links.iter().map(|link| (*link).to_owned()).collect(),
+            rank: None,
+            world_size: None,
+            ..writer(pid, 0, &[])
+        };
+        let all = [link(1, &["x"]), link(2, &["y"]), link(3, &["x", "y"]), link(4, &["z"])];
+        assert_eq!(of(&all), [vec![1, 2, 3], vec![4]]);
     }
 
     #[test]

@@ -69,7 +69,8 @@ impl Reader<'_, '_, '_> {
         }
         let text = format!("{} processes ({})", rows.len(), jobs.chosen_by);
         let unread = jobs.unseen.as_deref().filter(|_| rows.is_empty()).map(Into::into);
-        let pick = Some(Pick { n_hidden: jobs.n_hidden, unread });
+        let others = jobs.others.iter().take(MAX_ROWS).copied().map(Pid).collect();
+        let pick = Some(Pick { n_hidden: jobs.n_hidden, unread, others });
         self.push(cite, Fact::Processes(Box::new(ProcessTable { rows, pick })), &text);
         if let Some(why) = jobs.blind_spot() {
             self.sink.note(cite, NoteKind::Remark, why);
@@ -79,7 +80,7 @@ impl Reader<'_, '_, '_> {
     /// The list of the job's processes could not be had.
     pub(super) fn no_jobs(&mut self, why: &str) {
         let cite = self.places.of_part("jobs", self.sink);
-        let pick = Some(Pick { n_hidden: 0, unread: Some(why.into()) });
+        let pick = Some(Pick { unread: Some(why.into()), ..Pick::default() });
         let text = format!("the job's processes were not read: {why}");
         self.push(cite, Fact::Processes(Box::new(ProcessTable { rows: Vec::new(), pick })), &text);
     }

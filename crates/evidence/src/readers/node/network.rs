@@ -4,7 +4,7 @@ use ringleader_model::{
     GidEntry, Interface, NetFact, Pid, PortCounters, RdmaPort as ModelPort, Reach as ModelReach,
     ReachOutcome, Route,
 };
-use ringleader_node::{Network, RdmaPort, Reach};
+use ringleader_node::{Network, PortSeen, RdmaPort, Reach};
 
 use super::gpus::boxed;
 use super::{MAX_ROWS, Reader};
@@ -161,7 +161,7 @@ impl Reader<'_, '_, '_> {
             let failure = reach.failure.as_deref().unwrap_or_default().to_ascii_lowercase();
             let outcome = if reach.is_refused {
                 ReachOutcome::Refused
-            } else if reach.answered_ms.is_some() && failure.is_empty() {
+            } else if (reach.answered_ms.is_some() || reach.seen.is_some()) && failure.is_empty() {
                 ReachOutcome::Answers
             } else if failure.contains("resolve") || failure.contains("unknown host") {
                 ReachOutcome::UnknownHost
@@ -182,7 +182,14 @@ impl Reader<'_, '_, '_> {
                 too_large_for: None,
             };
             let said = reach.failure.clone().unwrap_or_else(|| {
-                if reach.is_refused { "refused".to_owned() } else { "answers".to_owned() }
+                let said = match reach.seen {
+                    _ if reach.is_refused && reach.answered_ms.is_some() => "refused",
+                    _ if reach.is_refused => "nobody listens",
+                    Some(PortSeen::Connected) => "connected",
+                    Some(PortSeen::Listening) => "somebody listens",
+                    _ => "answers",
+                };
+                said.to_owned()
             });
             let text = format!("{} {}: {said}", reach.purpose, reach.target);
             self.push_net(cite, NetFact::Reach(fact), &text);

@@ -1,0 +1,149 @@
+//! # What it shows
+//! Every rank involved has entered a collective and waits for one that waits, through other groups, for it.
+//!
+//! # Why it happens
+//! Two groups entered in opposite orders by different ranks, each call waited for before the next is made.
+//!
+//! # Evidence
+//! The wait-for graph over all groups has a closed loop that no rank outside holds up.
+//!
+//! # What looks like it but is not
+//! Several groups that mismatch may be one chain of victims: only a closed loop is a deadlock.
+//!
+//! # What to do
+//! Enter the groups in the same order everywhere.
+//!
+//! # References
+//! NCCL user guide, using multiple communicators concurrently.
+
+use ringleader_model::{Cause, Confidence, Impact, RankSet, Weight};
+
+use crate::drafting;
+use crate::rule::{Draft, Outcome, Rule};
+use ringleader_correlate::Scene;
+use ringleader_correlate::track::View;
+use ringleader_correlate::track::{Node, node};
+use ringleader_correlate::waits::graph::FrontKind;
+use ringleader_correlate::waits::suspects;
+
+/// The rule.
+pub(in crate::rules) static RULE: Rule = Rule {
+    id: "deadlock-cycle",
+    title: "ranks wait for each other across process groups",
+    since: "0.1",
+    doc: include_str!("deadlock_cycle.rs"),
+    check,
+};
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    let mut findings = Vec::new();
+    // Counts alone (RAS) cannot tell a loop from a chain: the recorder must show it, or NCCL's own lines.
+    for waits in scene.waits().iter().filter(|w| w.view != View::Ras).take(1) {
+        for cycle in &waits.cycles {
+            let broken = suspects::broken_pair(scene.ledger(), waits, cycle).is_some()
+                || suspects::went_on(scene.ledger(), waits, cycle).is_some();
+            // Two threads of one process without a common order: a cause of its own.
+            let threads = cycle
+                .iter()
+                .filter_map(|n| scene.condition(n.rank()?))
+                .any(|condition| condition.two_inside.is_some());
+            if broken || threads || cycle.iter().any(|n| scene.has_parted(*n)) {
+                continue;
+            }
+            let fronts: Vec<_> = waits
+                .fronts
+                .iter()
+                .filter_map(|f| Some((f, scene.ledger().groups().get(f.group)?)))
+                .filter(|(f, g)| f.waiting.iter().any(|m| node(g, *m).is_some_and(|n| cycle.contains(&n))))
+                .collect();
+            // Whoever goes against the order of most is named; between equals, all are.
+            let sides: Vec<Vec<Node>> = fronts
+                .iter()
+                .map(|(f, g)| {
+                    f.waiting.iter().filter_map(|m| node(g, *m)).filter(|n| cycle.contains(n)).collect()
+                })
+                .collect();
+            let fewest = sides.iter().map(Vec::len).min().unwrap_or(0);
+            let smallest: Vec<&Vec<Node>> = sides.iter().filter(|s| s.len() == fewest).collect();
+            let named: Vec<Node> = match smallest.as_slice() {
+                [one] if sides.len() > 1 => (*one).clone(),
+                _ => cycle.clone(),
+            };
+            let evidence = fronts.iter().filter_map(|(f, g)| {
+                let track = f.waiting.first().and_then(|m| g.tracks.get(*m)?.as_ref())?;
+                match f.what {
+                    FrontKind::Collective(seq) => scene.proof().evidence_of(track, seq),
+                    _ => None,
+                }
+            });
+            let place = fronts.iter().find_map(|(f, g)| {
+                let at =
+                    f.waiting.iter().copied().find(|m| node(g, *m).is_some_and(|n| named.contains(&n)))?;
+                let FrontKind::Collective(seq) = f.what else { return None };
+                scene.proof().place_near(g.tracks.get(at)?.as_ref()?, &g.name, seq)
+            });
+            let groups: Vec<&str> = fronts.iter().map(|(_, g)| g.name.as_str()).collect();
+            let all: RankSet = cycle.iter().filter_map(|n| n.rank()).collect();
+            findings.extend(
+                Draft::new(
+                    RULE.id,
+                    Cause::DeadlockCycle,
+                    format!(
+                        "{} wait for each other in a circle through {}",
+                        drafting::ranks(&all),
+                        groups.join(" and ")
+                    ),
+                )
+                .weight(Weight::Stated)
+                .confidence(if waits.view.knows_ends() { Confidence::High } else { Confidence::Low })
+                .culprits(drafting::culprits(scene, &named, place.as_ref()))
+                .victims(all)
+                .evidence(evidence)
+                .at(fronts.iter().filter_map(|(f, _)| f.since_ns).min())
+                .advise(
+                    Impact::Harmless,
+                    format!(
+                        "enter the groups in one order on all ranks; {} does it the other way round",
+                        drafting::who(&named)
+                    ),
+                )
+                .build(),
+            );
+        }
+    }
+    Outcome::from_findings(findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::trial::{Stage, Trial as _};
+
+    fn two_groups() -> Stage {
+        Stage::job(3).group("a", 0..2).group("b", 0..2).group("c", 1..3)
+    }
+
+    #[test]
+    fn each_waits_for_the_other() {
+        two_groups()
+            .dumps(&["a/ar:8@20?", "b/ar:8@30?", ""])
+            .concludes(&RULE, "deadlock-cycle 0-1 at step:20, high");
+    }
+
+    #[test]
+    fn two_threads_of_one_process() {
+        let c10d = "/opt/site-packages/torch/distributed/distributed_c10d.py";
+        let train = [(c10d, 2800, "all_reduce"), ("/srv/train.py", 20, "step")];
+        let save = [(c10d, 4100, "barrier"), ("/srv/save.py", 30, "flush")];
+        let job = || two_groups().logs().dumps(&["a/ar:8@20?", "b/ar:8@30?", ""]);
+        job().threads(0, &[&train, &save]).silent(&RULE);
+        job().threads(0, &[&train]).expect(&RULE, &["deadlock-cycle 0-1"]);
+    }
+
+    #[test]
+    fn a_chain_of_victims_is_no_circle() {
+        two_groups().dumps(&["a/ar:8?", "c/ar:8?", ""]).silent(&RULE);
+        // All in the same order: everybody waits for the GPU.
+        two_groups().dumps(&["a/ar:8? b/ar:8?", "a/ar:8? b/ar:8?", ""]).silent(&RULE);
+    }
+}

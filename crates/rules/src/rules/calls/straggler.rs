@@ -1,0 +1,359 @@
+//! # What it shows
+//! One rank arrives last at nearly every collective; its peers spend that time waiting inside it. Or none does, and the
+//! collectives of all are slow because one link is.
+//!
+//! # Why it happens
+//! A slow GPU or host, a longer data path, more work on that rank, a noisy neighbour.
+//!
+//! # Evidence
+//! The rings: how long the kernels of one collective ran on each rank, by each GPU's own timer. Or the Flight Recorder:
+//! the time from enqueue to completion of the same collective, each on its rank's own clock: the straggler
+//! has the least, since it never waits. Where that rank is alone on its host, a cgroup of the host whose processors were
+//! held back in many periods (cpu.stat), and those of its peers were not. Of a link: the watcher's word, which compares for
+//! how long data waits between hosts, and how much of it passes meanwhile.
+//!
+//! # What looks like it but is not
+//! Occasional lateness (a checkpoint, an evaluation). Warm-up steps, which are left out.
+//!
+//! # What to do
+//! Compare that rank's clocks, power, data path and amount of work with its peers'.
+//!
+//! # References
+//! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide.
+
+mod link;
+mod rings;
+
+use rayon::prelude::*;
+use ringleader_model::{
+    Cause, Confidence, Evidence, Finding, FlightDump, FlightOp, Impact, Rank, Severity, SourceKind,
+    SystemFact, Weight, median,
+};
+
+use crate::drafting;
+use crate::rule::{Draft, Outcome, Rule};
+use ringleader_correlate::Scene;
+use ringleader_correlate::track::Node;
+use ringleader_correlate::track::{Group, Origin, Track, View};
+use ringleader_correlate::who::tools::shown;
+
+/// The rule.
+pub(in crate::rules) static RULE: Rule = Rule {
+    id: "straggler",
+    title: "one rank is persistently slower than its peers",
+    since: "0.1",
+    doc: include_str!("straggler.rs"),
+    check,
+};
+
+// Chosen, not derived: with them the recorded stragglers (cases/slow-rank, cases/ring-slow-gpu) are found and no healthy
+// recording is blamed. The bounds for rings (`straggler/rings`) are the same.
+
+/// First part of a record that is left out: warm-up steps take many times longer.
+const WARM_UP_SHARE: f64 = 0.15;
+/// Fewer collectives than this show no habit.
+const MIN_COLLECTIVES: usize = 16;
+/// Fewer bursts of collectives than this are chance.
+const MIN_BURSTS: usize = 8;
+/// Share of the time between its collectives that peers lose to one rank before it is worth a verdict.
+pub(super) const MIN_LOST_SHARE: f64 = 0.15;
+/// How much longer the peers wait than the suspect itself.
+const MIN_RATIO: f64 = 2.5;
+/// In how many of the waits one rank is the one that waited least.
+pub(super) const MIN_HABIT: f64 = 0.7;
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    let groups = scene.ledger().groups().par_iter().filter(|g| g.view == View::Flight && g.tracks.len() > 2);
+    let mut findings: Vec<Finding> = groups.filter_map(|group| slowest(scene, group)).collect();
+    findings.extend(rings::findings(scene));
+    findings.extend(link::findings(scene));
+    Outcome::from_findings(findings)
+}
+
+/// Time a rank spent in one collective, on its own clock, ns.
+fn spent(dump: &FlightDump, op: u32) -> Option<i64> {
+    dump.ops.get(op as usize).and_then(spent_in)
+}
+
+fn spent_in(op: &FlightOp) -> Option<i64> {
+    (op.completed_ns > 0 && op.created_ns > 0).then(|| op.completed_ns - op.created_ns).filter(|n| *n >= 0)
+}
+
+#[expect(clippy::too_many_lines, reason = "longer than the bound when it came; to be split")]
+fn slowest(scene: &Scene<'_>, group: &Group<'_>) -> Option<Finding> {
+    let tracks: Vec<(usize, &Track<'_>, &FlightDump)> = group
+        .tracks
+        .iter()
+        .enumerate()
+        .filter_map(|(m, t)| t.as_ref().map(|t| (m, t)))
+        .filter_map(|(m, t)| match t.origin {
+            Origin::Dump(dump) => Some((m, t, dump)),
+            _ => None,
+        })
+        .collect();
+    if tracks.len() < 3 || tracks.len() * 2 < group.tracks.len() {
+        return None;
+    }
+    let from = tracks.iter().map(|(_, t, _)| t.first_seq).max()?;
+    let to = tracks.iter().map(|(_, t, _)| t.finished.unwrap_or(0).min(t.last_seq())).min()?;
+    if to < from || ((to - from) as usize) < MIN_COLLECTIVES {
+        return None;
+    }
+    let from = from + (f64::from(to - from) * WARM_UP_SHARE) as u32;
+    let from = from.max(1);
+    let rows = Rows::new(&tracks, from, to)?;
+    let n_used = rows.used.len();
+    // Nobody waited least often enough: the waits themselves need not be weighed.
+    if n_used < MIN_BURSTS || rows.least.iter().all(|n| *n as f64 / (n_used as f64) < MIN_HABIT) {
+        return None;
+    }
+    let least = rows.least;
+    let medians: Vec<f64> = tracks
+        .iter()
+        .map(|(_, track, dump)| {
+            let waits = rows.used.iter().filter_map(|seq| spent(dump, track.op(*seq)?));
+            median::upper(waits).unwrap_or(0) as f64
+        })
+        .collect();
+    let at = (0..medians.len())
+        .min_by(|a, b| medians.get(*a).unwrap_or(&0.0).total_cmp(medians.get(*b).unwrap_or(&0.0)))?;
+    let mine = *medians.get(at)?;
+    let others = medians.iter().enumerate().filter(|(m, _)| *m != at).map(|(_, v)| *v);
+    let theirs = median::upper(others.clone())?;
+    let lowest_other = others.min_by(f64::total_cmp)?;
+    let (member, track, dump) = tracks.get(at)?;
+    let created = |seq: u32| Some(dump.ops.get(track.op(seq)? as usize)?.created_ns);
+    let span = created(to)?.saturating_sub(created(from)?) as f64;
+    let step = span / n_used as f64;
+    let lost = (theirs - mine) / step.max(1.0);
+    let habit = *least.get(at)? as f64 / n_used as f64;
+    if lost < MIN_LOST_SHARE
+        || theirs < mine * MIN_RATIO
+        || lowest_other < mine * MIN_RATIO / 2.0
+        || habit < MIN_HABIT
+    {
+        return None;
+    }
+    let rank = group.rank(*member);
+    let node = rank.map_or(Node::Source(track.cite.source), Node::Rank);
+    let text = |t: &Track<'_>, ns: f64| Evidence {
+        cite: t.cite,
+        text: format!(
+            "{} spends {:.1} ms (median of {n_used}) inside the collectives of {}",
+            t.rank.map_or_else(|| "this rank".into(), |r| format!("rank {}", r.0)),
+            ns / 1e6,
+            group.name
+        ),
+        kind: SourceKind::FlightRecorder,
+    };
+    let proofs: Vec<Evidence> = std::iter::once(text(track, mine))
+        .chain(
+            tracks
+                .iter()
+                .zip(&medians)
+                .filter(|((m, ..), _)| m != member)
+                .take(3)
+                .map(|((_, t, _), ns)| text(t, *ns)),
+        )
+        .collect();
+    let held_back = rank.and_then(|rank| held_back(scene, rank));
+    let draft = Draft::new(
+        RULE.id,
+        Cause::Straggler,
+        format!(
+            "{} is last in {:.0} % of the collectives of {}; its peers lose {:.0} % of their time to it",
+            drafting::who(&[node]),
+            habit * 100.0,
+            group.name,
+            lost * 100.0
+        ),
+    )
+    .severity(Severity::Warning)
+    .weight(Weight::Derived)
+    .confidence(if lost > 0.4 && habit > 0.9 { Confidence::High } else { Confidence::Medium })
+    .culprits(drafting::culprits(scene, &[node], None))
+    .victims(group.ranks.iter().copied().flatten().filter(|r| Some(*r) != rank).collect())
+    .evidence(proofs);
+    let draft = match held_back {
+        Some(proof) => draft.evidence([proof]).advise(
+            Impact::Disruptive,
+            "its cgroup uses up its share of processor time: raise the CPU limit of that container or job, or start fewer workers",
+        ),
+        None => draft,
+    };
+    draft
+        .advise_command(
+            Impact::Harmless,
+            "compare its GPU with the others: clocks, power, the reasons for throttling",
+            "nvidia-smi -q -d CLOCK,POWER,TEMPERATURE,PERFORMANCE",
+        )
+        .advise(Impact::Harmless, "compare its data path and amount of work per step with its peers'")
+        .build()
+}
+
+/// Fewer periods than this are seconds of work.
+const MIN_PERIODS: u64 = 100;
+/// Share of its periods in which a cgroup is held back before that slows a rank: data loaders alone reach some.
+const HELD_BACK_SHARE: f64 = 0.25;
+/// How many times as often as its peers' cgroups: a limit that holds all back makes no rank slower than the others.
+const HELD_BACK_TIMES: f64 = 2.0;
+
+/// The cgroup on a rank's host that was held back, if that rank is alone there and its peers' were not.
+fn held_back(scene: &Scene<'_>, rank: Rank) -> Option<Evidence> {
+    let host = scene.roster().culprit_rank(rank).host?;
+    let on_host =
+        scene.roster().members.iter().filter(|m| m.rank.is_some() && m.host.as_ref() == Some(&host));
+    if on_host.count() != 1 {
+        return None;
+    }
+    let (mut mine, mut others): (Option<(f64, Evidence)>, f64) = (None, 0.0);
+    for (observation, fact) in scene.system() {
+        let SystemFact::CpuGroup(group) = fact else { continue };
+        let Some(of) = scene.host_of(observation).filter(|_| group.periods >= MIN_PERIODS) else { continue };
+        let share = group.throttled as f64 / group.periods as f64;
+        if of != host {
+            others = others.max(share);
+        } else if mine.as_ref().is_none_or(|(known, _)| share > *known) {
+            let path = group.path.as_deref().unwrap_or("its cgroup");
+            let text = format!("{path} on {host} was held back in {:.0} % of its periods", share * 100.0);
+            mine = Some((share, shown(observation, Some(group.line), SourceKind::System, text)));
+        }
+    }
+    let (share, proof) = mine?;
+    (share >= HELD_BACK_SHARE && others * HELD_BACK_TIMES <= share).then_some(proof)
+}
+
+/// A pause before an enqueue that is long against the gaps inside a burst of enqueues.
+const PAUSE_NS: i64 = 1_000_000;
+
+/// The collectives of a group that tell who came last.
+struct Rows {
+    /// Their numbers: all ranks tell how long they were in it, and some rank made a pause before it. Enqueued in one go
+    /// with its predecessor, an operation tells nothing of arrival.
+    used: Vec<u32>,
+    /// In how many of them each track waited least.
+    least: Vec<usize>,
+}
+
+/// One collective, from all tracks seen so far.
+#[derive(Clone, Copy)]
+struct Row {
+    shortest: i64,
+    by: usize,
+    has_pause: bool,
+}
+
+/// Tracks that are gone through at a time.
+const CHUNK: usize = 64;
+
+impl Rows {
+    fn new(tracks: &[(usize, &Track<'_>, &FlightDump)], from: u32, to: u32) -> Option<Self> {
+        let n_rows = to.checked_sub(from)? as usize + 1;
+        let rows = tracks
+            .par_chunks(CHUNK)
+            .enumerate()
+            .map(|(at, chunk)| {
+                let mut rows = vec![Some(Row { shortest: i64::MAX, by: 0, has_pause: false }); n_rows];
+                for (by, (_, track, dump)) in (at * CHUNK..).zip(chunk) {
+                    add_track(&mut rows, by, track, dump, from);
+                }
+                rows
+            })
+            .reduce_with(|mut rows, later| {
+                for (row, later) in rows.iter_mut().zip(later) {
+                    *row = row.zip(later).map(|(a, b)| {
+                        let shorter = if b.shortest < a.shortest { b } else { a };
+                        Row { has_pause: a.has_pause || b.has_pause, ..shorter }
+                    });
+                }
+                rows
+            })?;
+        let mut least = vec![0; tracks.len()];
+        let mut used = Vec::new();
+        for (seq, row) in (from..=to).zip(rows) {
+            let Some(row) = row.filter(|row| row.has_pause) else { continue };
+            used.push(seq);
+            if let Some(n) = least.get_mut(row.by) {
+                *n += 1;
+            }
+        }
+        Some(Self { used, least })
+    }
+}
+
+/// Adds one rank's collectives from number `from` on; where it does not tell how long it was in one, that one is out.
+fn add_track(rows: &mut [Option<Row>], by: usize, track: &Track<'_>, dump: &FlightDump, from: u32) {
+    let op = |seq: u32| dump.ops.get(track.op(seq)? as usize);
+    let mut before = from.checked_sub(1).and_then(op);
+    for (seq, slot) in (from..).zip(rows) {
+        let op = op(seq);
+        if let Some(row) = slot {
+            match op.and_then(spent_in) {
+                Some(ns) => {
+                    if ns < row.shortest {
+                        (row.shortest, row.by) = (ns, by);
+                    }
+                    row.has_pause |= before
+                        .zip(op)
+                        .is_some_and(|(a, b)| b.created_ns.saturating_sub(a.created_ns) > PAUSE_NS);
+                }
+                None => *slot = None,
+            }
+        }
+        before = op;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::trial::{Stage, Trial as _};
+
+    const MS: i64 = 1_000_000;
+
+    /// Three ranks, 40 steps of 100 ms; the time rank 1 and its peers spend in the n-th collective, ms.
+    fn steps(mine: fn(u32) -> i64, theirs: fn(u32) -> i64) -> Stage {
+        let dump = |stage: Stage, rank: u32| {
+            let spent = if rank == 1 { mine } else { theirs };
+            stage.timed_dump(rank, "ar:100*40", |nth| (i64::from(nth) * 100 * MS, spent(nth) * MS))
+        };
+        (0..3).fold(Stage::job(3), dump)
+    }
+
+    #[test]
+    fn last_at_every_call() {
+        steps(|_| 5, |_| 60).concludes(&RULE, "straggler 1, high");
+        steps(|_| 5, |_| 30).concludes(&RULE, "straggler 1, medium");
+    }
+
+    #[test]
+    fn its_processors_are_held_back() {
+        use ringleader_model::{CpuGroup, SystemFact};
+        let group = |throttled| {
+            SystemFact::CpuGroup(CpuGroup { line: 5, periods: 1_000, throttled, ..CpuGroup::default() })
+        };
+        let on = |hosts: [&str; 3]| {
+            (0..3).zip(hosts).fold(steps(|_| 5, |_| 60), |stage, (rank, host)| stage.log(rank, host, ""))
+        };
+        let told =
+            |stage: Stage| stage.finding(&RULE).evidence.iter().any(|e| e.text.contains("held back in 80 %"));
+        let apart = || on(["node0", "node1", "node2"]);
+        assert!(told(apart().system("node1", group(800)).system("node0", group(10))));
+        // Its peers are held back as much; another host is; two ranks share the host; too seldom.
+        assert!(!told(apart().system("node1", group(800)).system("node0", group(700))));
+        assert!(!told(apart().system("node2", group(800))));
+        assert!(!told(on(["node1", "node1", "node2"]).system("node1", group(800))));
+        assert!(!told(apart().system("node1", group(80))));
+    }
+
+    #[test]
+    fn occasional_lateness() {
+        steps(|n| if n % 5 == 0 { 5 } else { 60 }, |_| 60).silent(&RULE);
+        steps(|_| 5, |_| 10).silent(&RULE);
+    }
+
+    #[test]
+    fn warm_up() {
+        steps(|_| 5, |n| if n < 5 { 60 } else { 5 }).silent(&RULE);
+    }
+}

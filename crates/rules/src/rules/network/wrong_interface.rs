@@ -1,0 +1,234 @@
+//! # What it shows
+//!
+//! NCCL or gloo uses a network interface over which the peers cannot be reached, or finds none.
+//!
+//! # Why it happens
+//!
+//! NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME names an interface that this host lacks; without them the first one is
+//! taken, which may be a bridge of containers; the host's own name resolves to loopback.
+//!
+//! # Evidence
+//!
+//! `no socket interface found`; gloo that falls back to loopback and then cannot connect to 127.x on another host;
+//! a bootstrap address on loopback or a container bridge while other hosts use a real one.
+//!
+//! # What looks like it but is not
+//!
+//! Gloo's fall-back to loopback is harmless on one node. Different subnets on different hosts are normal in routed
+//! networks.
+//!
+//! # What to do
+//!
+//! Name the interface that reaches the peers, on every host.
+//!
+//! # References
+//!
+//! NVIDIA/nccl src/bootstrap.cc, src/misc/socket.cc; gloo transport/tcp/device.cc; pytorch/pytorch
+//! torch/csrc/distributed/c10d/ProcessGroupGloo.cpp.
+
+use std::collections::BTreeSet;
+
+use ringleader_model::{
+    Cause, Confidence, Culprit, Evidence, Finding, GlooEvent, Impact, NcclProcess, SourceKind, TorchEvent,
+    Weight,
+};
+
+use crate::drafting::claims::Told;
+use crate::rule::{Draft, Outcome, Rule};
+use ringleader_correlate::who::culprits::{add_culprit, who};
+use ringleader_correlate::{Scene, Statement};
+
+/// See the module.
+pub(in crate::rules) static RULE: Rule = Rule {
+    id: "wrong-interface",
+    title: "an interface that does not reach the peers",
+    since: "0.1",
+    doc: include_str!("wrong_interface.rs"),
+    check,
+};
+
+/// Prefixes of interfaces that lead nowhere beyond the host.
+const LOCAL_ONLY: [&str; 9] = ["lo", "docker", "virbr", "veth", "br-", "cni", "flannel", "cali", "podman"];
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    let mut findings: Vec<Finding> = Vec::new();
+    if let Some(told) = Told::of(scene, Cause::WrongInterface) {
+        let title = match interface_setting(scene) {
+            Some(value) => format!("{} has no interface {value} (NCCL_SOCKET_IFNAME)", told.who()),
+            None => format!("{} found no usable network interface", told.who()),
+        };
+        findings.extend(advised(told.draft(&RULE, Cause::WrongInterface, title)).build());
+    }
+    if findings.is_empty() {
+        findings.extend(gloo_on_loopback(scene));
+    }
+    if findings.is_empty() && !scene.got_going([]) {
+        findings.extend(bootstrap_on_local_interface(scene));
+    }
+    Outcome::from_findings(findings)
+}
+
+fn advised(draft: Draft) -> Draft {
+    draft
+        .advise_command(
+            Impact::Harmless,
+            "list the interfaces of this host and which one leads to a peer",
+            "ip -br addr; ip route get <address of a peer>",
+        )
+        .advise_command(
+            Impact::Disruptive,
+            "name that interface on every host; both NCCL and gloo choose by it",
+            "NCCL_SOCKET_IFNAME=<interface> GLOO_SOCKET_IFNAME=<interface>",
+        )
+}
+
+/// What the failing process was told to use.
+fn interface_setting<'a>(scene: &Scene<'a>) -> Option<&'a str> {
+    let mut values = scene.nccl_logs().flat_map(|(_, log)| {
+        let failed = |process: u32| {
+            log.messages.iter().any(|m| m.process == process && m.text.contains("no socket interface found"))
+        };
+        log.settings
+            .iter()
+            .filter(move |s| &*s.name == "NCCL_SOCKET_IFNAME" && failed(s.process))
+            .map(|s| &*s.value)
+    });
+    values.next()
+}
+
+/// Gloo took loopback for want of a name that resolves, and then could not reach a peer there.
+fn gloo_on_loopback(scene: &Scene<'_>) -> Option<Finding> {
+    let fell_back = |s: &Statement<'_>| {
+        matches!(s.event, TorchEvent::Gloo(GlooEvent::LoopbackFallback))
+            || s.observation.text.contains("Using the loopback address as fallback")
+    };
+    let fall_backs: Vec<Statement<'_>> = scene.statements().filter(fell_back).collect();
+    let refused: Vec<Statement<'_>> =
+        scene.statements().filter(|s| gloo_text(s).is_some_and(failed_on_loopback)).collect();
+    if refused.is_empty() {
+        return None;
+    }
+    // 127.0.1.1 is what Debian gives the host's own name: a peer that offers it is misnamed on any number of hosts.
+    let own_name = refused.iter().any(|s| gloo_text(s).is_some_and(|t| t.contains("127.0.1.1")));
+    if fall_backs.is_empty() && !own_name && hosts(scene) < 2 {
+        return None;
+    }
+    let mut culprits: Vec<Culprit> = Vec::new();
+    for s in fall_backs.iter().chain(&refused).filter(|s| !s.who().is_nobody()) {
+        add_culprit(&mut culprits, scene.culprit(s.who()));
+    }
+    let title =
+        format!("{}: gloo uses the loopback interface, where no other host can be reached", who(&culprits));
+    let draft = Draft::new(RULE.id, Cause::WrongInterface, title)
+        .weight(Weight::Stated)
+        .confidence(if fall_backs.is_empty() { Confidence::Medium } else { Confidence::High })
+        .culprits(culprits)
+        .evidence(fall_backs.iter().take(2).chain(refused.iter().take(2)).map(Statement::evidence));
+    advised(draft).build()
+}
+
+fn gloo_text<'a>(statement: &Statement<'a>) -> Option<&'a str> {
+    let text = match statement.event {
+        TorchEvent::Gloo(GlooEvent::ConnectFailed { text, .. } | GlooEvent::Other { text }) => text,
+        TorchEvent::ErrorLine { text } => text,
+        TorchEvent::Exception(exception) => &exception.message,
+        _ => return None,
+    };
+    let whole =
+        if statement.observation.text.len() > text.len() { &*statement.observation.text } else { text };
+    let is_gloo = ["gloo", "Gloo", "GLOO", "loopback", "SO_ERROR"].iter().any(|word| whole.contains(word));
+    is_gloo.then_some(whole)
+}
+
+fn failed_on_loopback(text: &str) -> bool {
+    let failed = ["refused", "timed out", "failed", "SO_ERROR"].iter().any(|w| text.contains(w));
+    failed && ["[127.", "remote=127.", "[::1]"].iter().any(|a| text.contains(a))
+}
+
+fn hosts(scene: &Scene<'_>) -> usize {
+    scene.roster().members.iter().filter_map(|m| m.host.as_ref()).collect::<BTreeSet<_>>().len()
+}
+
+/// One host's bootstrap is on an interface that leads nowhere while another's is on a real one.
+fn bootstrap_on_local_interface(scene: &Scene<'_>) -> Option<Finding> {
+    let processes: Vec<&NcclProcess> = scene.nccl_logs().flat_map(|(_, log)| &log.processes).collect();
+    let with_address: Vec<(&NcclProcess, &str)> =
+        processes.iter().filter_map(|p| p.bootstrap.as_deref().map(|b| (*p, b))).collect();
+    let n_hosts = with_address.iter().filter_map(|(p, _)| p.who.host.as_ref()).collect::<BTreeSet<_>>().len();
+    let local = |b: &str| LOCAL_ONLY.iter().any(|prefix| b.starts_with(prefix)) || b.contains(":127.");
+    let odd: Vec<&(&NcclProcess, &str)> = with_address.iter().filter(|(_, b)| local(b)).collect();
+    if n_hosts < 2 || odd.is_empty() {
+        return None;
+    }
+    let culprits: Vec<Culprit> = odd.iter().fold(Vec::new(), |mut all, (p, _)| {
+        add_culprit(&mut all, scene.culprit(&p.who));
+        all
+    });
+    let title = format!("{}: NCCL's bootstrap is on an interface that reaches no other host", who(&culprits));
+    let evidence = odd.iter().take(4).filter_map(|(p, b)| {
+        Some(Evidence { cite: p.first?, text: format!("Bootstrap : Using {b}"), kind: SourceKind::NcclLog })
+    });
+    let draft = Draft::new(RULE.id, Cause::WrongInterface, title)
+        .weight(Weight::Derived)
+        .confidence(Confidence::Medium)
+        .culprits(culprits)
+        .evidence(evidence);
+    advised(draft).build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::trial::{Stage, Trial as _};
+
+    #[test]
+    fn no_interface_of_that_name() {
+        let stage = Stage::new()
+            .process("node2", 3173, Some(2))
+            .setting("NCCL_SOCKET_IFNAME", "ib0")
+            .warn("bootstrap.cc:114", "Bootstrap : no socket interface found");
+        stage.expect(&RULE, &["wrong-interface 2"]);
+        assert!(stage.finding(&RULE).title.contains("ib0"));
+    }
+
+    #[test]
+    fn gloo_falls_back_to_loopback_and_fails() {
+        let failed = super::GlooEvent::ConnectFailed {
+            remote: "[127.0.0.1]:20733".into(),
+            text: "Gloo connectFullMesh failed ... timed out connecting: SO_ERROR: Connection refused, remote=[127.0.0.1]:20733".into(),
+        };
+        Stage::new()
+            .gloo(
+                Some(8),
+                super::GlooEvent::LoopbackFallback,
+                "Unable to resolve hostname to a (local) address. Using the loopback address as fallback.",
+            )
+            .gloo(Some(8), failed, "")
+            .expect(&RULE, &["wrong-interface 8"]);
+    }
+
+    #[test]
+    fn the_fall_back_alone_is_harmless() {
+        Stage::new()
+            .gloo(Some(0), super::GlooEvent::LoopbackFallback, "Using the loopback address as fallback.")
+            .silent(&RULE);
+    }
+
+    #[test]
+    fn a_bridge_of_containers_while_another_host_is_on_a_real_interface() {
+        Stage::new()
+            .process("node0", 1, Some(0))
+            .about(|p| p.bootstrap = Some("eth0:10.0.0.1<0>".into()))
+            .process("node1", 1, Some(1))
+            .about(|p| p.bootstrap = Some("docker0:172.17.0.1<0>".into()))
+            .expect(&RULE, &["wrong-interface 1"]);
+    }
+
+    #[test]
+    fn loopback_on_one_host_is_enough_for_it() {
+        Stage::new()
+            .process("node0", 1, Some(0))
+            .about(|p| p.bootstrap = Some("lo:127.0.0.1<0>".into()))
+            .silent(&RULE);
+    }
+}

@@ -1,0 +1,13 @@
+//! A process of the job that ended, stopped, never came or stands elsewhere.
+
+pub(super) mod missing_rank;
+pub(super) mod oom_killed;
+pub(super) mod peer_process_died;
+pub(super) mod process_crashed;
+pub(super) mod process_killed;
+pub(super) mod process_stopped;
+pub(super) mod process_uninterruptible;
+pub(super) mod rank_exited_early;
+pub(super) mod ranks_never_met;
+pub(super) mod scheduler_account;
+pub(super) mod stuck_outside_collective;

@@ -1,0 +1,249 @@
+//! # What it shows
+//! The job waits at its start for a rank that never came.
+//!
+//! # Why it happens
+//! A node that was not started, a launcher with the wrong number of nodes, a process that died while
+//! importing, a rank that cannot reach the master.
+//!
+//! # Evidence
+//! The store's count of clients (n of m joined), keys that nobody set, communicators that some ranks began
+//! and none finished; who is absent follows from who spoke.
+//!
+//! # What looks like it but is not
+//! The rank that the others name (rank 0, which was to set the key) is healthy: it waits for the missing one
+//! itself. A rank that joined and failed later.
+//!
+//! # What to do
+//! Look at the missing rank's own node: was it started, did it fail while starting, can it reach the master's
+//! address?
+//!
+//! # References
+//! PyTorch docs, distributed rendezvous and TCPStore.
+
+use ringleader_model::{
+    Cause, Confidence, Culprit, Evidence, Impact, Rank, RankSet, SchedulerKind, SourceKind, StoreEvent,
+    SystemFact, TorchEvent, Weight, plain_word,
+};
+
+use crate::drafting;
+use crate::rule::{Draft, Outcome, Rule};
+use ringleader_correlate::Scene;
+use ringleader_correlate::track::View;
+use ringleader_correlate::who::tools::shown;
+
+/// The rule.
+pub(in crate::rules) static RULE: Rule = Rule {
+    id: "missing-rank",
+    title: "a rank or node never joined",
+    since: "0.1",
+    doc: include_str!("missing_rank.rs"),
+    check,
+};
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    let mut evidence = Vec::new();
+    let mut missing_count = None;
+    let mut at = None;
+    let mut setters: Vec<Rank> = Vec::new();
+    for statement in scene.statements() {
+        match statement.event {
+            TorchEvent::Store(StoreEvent::ClientsMissing { joined, expected }) => {
+                missing_count = Some(expected.saturating_sub(*joined));
+                evidence.push(statement.evidence());
+                at = at.or(statement.at_ns());
+            }
+            TorchEvent::Store(StoreEvent::WaitTimeout { setter: Some(setter), .. }) => {
+                setters.push(*setter);
+                evidence.push(statement.evidence());
+            }
+            _ => {}
+        }
+    }
+    if evidence.is_empty() {
+        return match never_placed(scene) {
+            Some(draft) => Outcome::from_findings(draft.build().into_iter().collect()),
+            None => half_made_communicator(scene),
+        };
+    }
+    // Whoever spoke, was seen, or stands in a stack is there. The store is served by rank 0 unless a launcher does.
+    let unseen = scene.roster().unseen_ranks();
+    let unseen: Vec<Rank> = match missing_count {
+        Some(n) if unseen.len() > n as usize => unseen.into_iter().filter(|r| r.0 != 0).collect(),
+        _ => unseen,
+    };
+    // Without a count nothing but silence speaks: whoever was to set the key waits like the others.
+    let unseen: Vec<Rank> = match missing_count {
+        None => unseen.into_iter().filter(|r| !setters.contains(r)).collect(),
+        Some(_) => unseen,
+    };
+    let exact = missing_count.is_none_or(|n| n as usize == unseen.len());
+    let named: RankSet = if exact { unseen.iter().copied().collect() } else { RankSet::default() };
+    let title = match (named.len(), missing_count) {
+        (0, Some(n)) => format!("{n} rank{} never joined", if n == 1 { "" } else { "s" }),
+        (0, None) => "a rank never joined".to_owned(),
+        _ => format!("{} never joined; the others wait for it at the start", drafting::ranks(&named)),
+    };
+    let draft = Draft::new(RULE.id, Cause::MissingRank, title)
+        .weight(Weight::Stated)
+        .confidence(if missing_count.is_some() { Confidence::High } else { Confidence::Medium })
+        .culprits(named.ranks().iter().map(|r| scene.roster().culprit_rank(*r)))
+        .victims(
+            scene.roster().members.iter().filter_map(|m| m.rank).filter(|r| !named.contains(*r)).collect(),
+        )
+        .evidence(evidence)
+        .at(at)
+        .advise(
+            Impact::Harmless,
+            "look at the missing rank's own output: was it started, did it fail while importing?",
+        )
+        .advise_command(
+            Impact::Harmless,
+            "from its node, see whether the master answers",
+            "nc -zv $MASTER_ADDR $MASTER_PORT",
+        );
+    Outcome::from_findings(draft.build().into_iter().collect())
+}
+
+/// A pod or job that found no place, while the others could not meet. Pods of one job share the stem of their names:
+/// `worker-1` has no place, and the others ask for `worker-0`.
+fn never_placed(scene: &Scene<'_>) -> Option<Draft> {
+    let waits = scene.statements().find_map(|s| match s.event {
+        TorchEvent::Store(
+            StoreEvent::ConnectTimeout { address, .. } | StoreEvent::ConnectFailed { address, .. },
+        ) => Some((s, address)),
+        _ => None,
+    });
+    let (waits, address) = waits?;
+    let hosts = scene.hosts();
+    let stem = |name: &str| name.trim_end_matches(|c: char| c.is_ascii_digit()).to_owned();
+    let (observation, pod) = scene.system().find_map(|(o, fact)| {
+        let SystemFact::Scheduler(event) = fact else { return None };
+        let pod = event
+            .subject
+            .rsplit('/')
+            .next()
+            .filter(|p| event.kind == SchedulerKind::Unschedulable && !p.is_empty())?;
+        let stem = stem(pod);
+        let is_ours = stem.len() > 2
+            && stem != pod
+            && (address.contains(&stem) || hosts.iter().any(|h| h.starts_with(&stem)));
+        is_ours.then(|| (o, pod.to_owned()))
+    })?;
+    let title = format!("{pod} was never placed on a node; the others could not meet without it");
+    let draft = Draft::new(RULE.id, Cause::MissingRank, title)
+        .weight(Weight::Derived)
+        // The names agree; that it is of this job is not stated.
+        .at_most(Confidence::Medium)
+        .culprit(Culprit { host: Some(pod.as_str().into()), ..Culprit::default() })
+        .evidence([shown(observation, None, SourceKind::Scheduler, ""), waits.evidence()])
+        .advise_made(
+            Impact::Harmless,
+            "see what it waits for: GPUs, memory, a node that tolerates it",
+            plain_word(&pod).map(|pod| {
+                format!("kubectl describe pod {pod}; kubectl get events --sort-by=.lastTimestamp")
+            }),
+        )
+        .advise(Impact::Disruptive, "place all pods of a job at once (gang scheduling), or ask for fewer");
+    Some(draft)
+}
+
+/// NCCL logs alone: most ranks began a communicator, none completed it, and some never began.
+fn half_made_communicator(scene: &Scene<'_>) -> Outcome {
+    let mut findings = Vec::new();
+    for group in scene.ledger().groups().iter().filter(|g| g.view == View::Nccl && g.is_world) {
+        let begun: Vec<usize> =
+            (0..group.tracks.len()).filter(|m| group.tracks.get(*m).is_some_and(Option::is_some)).collect();
+        let absent: RankSet =
+            (0..group.tracks.len()).filter(|m| !begun.contains(m)).filter_map(|m| group.rank(m)).collect();
+        let completed = scene.nccl_logs().any(|(_, log)| log.comms.iter().any(|c| c.completed.is_some()));
+        if completed || absent.is_empty() || begun.len() * 2 <= group.tracks.len() || begun.len() < 2 {
+            continue;
+        }
+        let seen = begun.iter().filter_map(|m| group.tracks.get(*m)?.as_ref()).take(3).map(|t| Evidence {
+            cite: t.cite,
+            text: format!(
+                "{} began {} and never completed it",
+                t.rank.map_or_else(|| "a rank".into(), |r| format!("rank {}", r.0)),
+                group.name
+            ),
+            kind: SourceKind::NcclLog,
+        });
+        findings.extend(
+            Draft::new(
+                RULE.id,
+                Cause::MissingRank,
+                format!("{} never began the communicator that the others wait in", drafting::ranks(&absent)),
+            )
+            .weight(Weight::Derived)
+            .confidence(Confidence::Low)
+            .culprits(absent.ranks().iter().map(|r| scene.roster().culprit_rank(*r)))
+            .evidence(seen)
+            .advise(Impact::Harmless, "look at the missing rank's own output: was it started?")
+            .build(),
+        );
+    }
+    Outcome::from_findings(findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use ringleader_model::{Rank, SchedulerEvent, SchedulerKind, StoreEvent};
+
+    use super::RULE;
+    use crate::trial::{Stage, Trial as _};
+
+    fn waits(stage: Stage, rank: u32) -> Stage {
+        stage.store(Some(rank), StoreEvent::ClientsMissing { joined: 3, expected: 4 }, "3/4 clients joined")
+    }
+
+    fn no_key(stage: Stage, rank: u32) -> Stage {
+        let event = StoreEvent::WaitTimeout { keys: "/default_pg/0//cuda//0".into(), setter: Some(Rank(0)) };
+        stage.store(Some(rank), event, "wait timeout after 300000ms, keys: /default_pg/0//cuda//0")
+    }
+
+    #[test]
+    fn the_one_who_never_spoke() {
+        [0, 1, 3].into_iter().fold(Stage::new(), waits).concludes(&RULE, "missing-rank 2, high");
+    }
+
+    #[test]
+    fn too_few_voices_name_nobody() {
+        [1, 3].into_iter().fold(Stage::new(), waits).expect(&RULE, &["missing-rank 2"]);
+        waits(Stage::new(), 0).expect(&RULE, &["missing-rank"]);
+    }
+
+    #[test]
+    fn the_setter_that_is_named_waits_too() {
+        [1, 3].into_iter().fold(Stage::new(), no_key).concludes(&RULE, "missing-rank 2, medium");
+    }
+
+    #[test]
+    fn a_communicator_that_only_some_began() {
+        let begun =
+            |stage: Stage, rank: u32| stage.process("node1", 100 + rank, None).comm(rank, 4, 1, false);
+        [0, 1, 3].into_iter().fold(Stage::new(), begun).concludes(&RULE, "missing-rank 2, low");
+    }
+
+    #[test]
+    fn a_pod_without_a_place() {
+        let job = |pod: &str, kind| {
+            let timeout =
+                StoreEvent::ConnectTimeout { address: "worker-0:29500".into(), text: "timed out".into() };
+            Stage::new().store(None, timeout, "The client socket has timed out").scheduled(SchedulerEvent {
+                scheduler: "Kubernetes".into(),
+                kind,
+                subject: pod.into(),
+                ..SchedulerEvent::default()
+            })
+        };
+        job("pod/worker-1", SchedulerKind::Unschedulable).concludes(&RULE, "missing-rank , medium");
+        // Another one's pod; one that runs.
+        job("pod/notebook-7", SchedulerKind::Unschedulable).silent(&RULE);
+        job("pod/worker-1", SchedulerKind::Running).silent(&RULE);
+    }
+
+    #[test]
+    fn joined_and_failed_later() {
+        Stage::job(4).logs().failed(2, 1, true).silent(&RULE);
+    }
+}

@@ -1,0 +1,320 @@
+//! # What it shows
+//! Some rank is gone or silent: its peers lost their connection to it or wait for it, and the evidence holds
+//! nothing of its own.
+//!
+//! # Why it happens
+//! It was killed, crashed, or its node left; its own output is not in the evidence.
+//!
+//! # Evidence
+//! Connection closed by remote peer; a launcher that failed without a table; a rank that left no record while
+//! all others wait for it.
+//!
+//! # What looks like it but is not
+//! The reporter of a closed connection is a victim: it names who was asked, not who failed. Connections that
+//! close while a job ends are ordinary.
+//!
+//! # What to do
+//! Get the silent rank's own output, its node's kernel log, and the scheduler's account of it.
+//!
+//! # References
+//! NCCL user guide, troubleshooting; ncclRemoteError.
+
+use ringleader_model::{
+    Cause, Confidence, Finding, GlooEvent, Impact, Rank, RankSet, StoreEvent, TorchEvent, Weight,
+};
+
+use crate::drafting;
+use crate::rule::{Draft, Outcome, Rule};
+use ringleader_correlate::process::condition::{Condition, ProcessState};
+use ringleader_correlate::process::fate::Fate;
+use ringleader_correlate::{Member, Scene};
+
+/// The rule.
+pub(in crate::rules) static RULE: Rule = Rule {
+    id: "peer-process-died",
+    title: "a rank is gone and nothing tells why",
+    since: "0.1",
+    doc: include_str!("peer_process_died.rs"),
+    check,
+};
+
+const CLOSED: &str = "Connection closed by remote peer";
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    let mut findings = Vec::new();
+    let mut named = silent_ranks(scene);
+    named.extend(gone_within(scene));
+    let closed = closed_connections(scene);
+    // That some peer closed its connection is told of the one that is seen to be gone.
+    let one = named.iter_mut().find(|f| f.confidence > Confidence::Low);
+    match (closed, one) {
+        (Some(closed), Some(gone)) if closed.culprits.is_empty() => {
+            gone.confidence = gone.confidence.max(closed.confidence);
+            gone.evidence.extend(closed.evidence);
+            gone.at_ns = gone.at_ns.or(closed.at_ns);
+        }
+        (closed, _) => findings.extend(closed),
+    }
+    findings.extend(named);
+    findings.extend(bare_launcher_failure(scene));
+    Outcome::from_findings(findings)
+}
+
+/// Victims that say whose connection closed.
+fn closed_connections(scene: &Scene<'_>) -> Option<Finding> {
+    let mut draft =
+        Draft::new(RULE.id, Cause::PeerProcessDied, "a peer closed its connection: that rank is gone")
+            .weight(Weight::Symptom)
+            .confidence(Confidence::Medium);
+    let mut any = false;
+    let mut peers: Vec<String> = Vec::new();
+    for statement in scene.statements() {
+        let text = match statement.event {
+            TorchEvent::AsyncError { error, last_error, .. } => last_error.as_ref().unwrap_or(error),
+            TorchEvent::Exception(exception) => {
+                exception.nccl_last_error.as_ref().unwrap_or(&exception.message)
+            }
+            TorchEvent::Gloo(GlooEvent::ClosedByPeer { peer }) => {
+                peers.push(peer.to_string());
+                any = true;
+                draft = draft.evidence([statement.evidence()]);
+                continue;
+            }
+            TorchEvent::Store(StoreEvent::ConnectionLost { text }) => text,
+            _ => continue,
+        };
+        let remote = text.contains(CLOSED)
+            || text.contains("remote process exited")
+            || matches!(statement.event, TorchEvent::Store(_));
+        if remote {
+            any = true;
+            peers.extend(
+                text.split(CLOSED).nth(1).map(|p| p.split_whitespace().next().unwrap_or_default().to_owned()),
+            );
+            draft = draft.evidence([statement.evidence()]).at(statement.at_ns());
+        }
+    }
+    for line in scene.nccl_messages().filter(|m| m.message.is_warn && m.text().contains(CLOSED)) {
+        any = true;
+        peers.extend(
+            line.text()
+                .split(CLOSED)
+                .nth(1)
+                .map(|p| p.split_whitespace().next().unwrap_or_default().to_owned()),
+        );
+        draft = draft.evidence([line.evidence()]);
+    }
+    if !any {
+        return None;
+    }
+    // Whose address most of them name.
+    let mut named: Vec<&Member> = Vec::new();
+    for peer in peers.iter().filter(|p| !p.is_empty()) {
+        let address = peer.split('<').next().unwrap_or(peer).trim_matches(|c| c == '[' || c == ']');
+        let host = address.split(':').next().unwrap_or(address);
+        let mut on_host = scene.roster().members.iter().filter(|m| {
+            m.address.as_deref() == Some(address)
+                || m.address.as_deref() == Some(host)
+                || m.host.as_deref() == Some(address.split('.').next().unwrap_or(address))
+        });
+        if let (Some(one), None) = (on_host.next(), on_host.next()) {
+            named.push(one);
+        }
+    }
+    let mut ranks: Vec<Rank> = named.iter().filter_map(|m| m.rank).collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    if let [one] = ranks.as_slice() {
+        draft = draft.culprit(scene.roster().culprit_rank(*one));
+    }
+    draft
+        .advise(Impact::Harmless, "look at the rank that closed the connection: its own output, its node's kernel log, the scheduler's account")
+        .build()
+}
+
+/// Ranks whose peers wait for them and of which nothing is left.
+fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for suspect in scene.suspects() {
+        let Some(rank) = suspect.node.rank() else { continue };
+        let condition = scene.condition(rank);
+        let fate = scene.fate(rank);
+        let is_seen_gone = fate.is_some_and(Fate::is_gone);
+        let gone = is_seen_gone || fate.is_some_and(Fate::is_cut_off);
+        let silent = suspect.weak
+            && condition.is_none_or(|c| {
+                c.state.is_none() && c.stand.is_none() && c.timed_out.is_none() && c.exit.is_none()
+            });
+        if !gone && !silent {
+            continue;
+        }
+        // Silence of one tells; of several, it may be their files that are missing.
+        if !gone && scene.suspects().iter().filter(|s| s.weak).count() > 1 {
+            continue;
+        }
+        // RAS calls exited, stopped and cut-off processes all the same.
+        let how = match (is_seen_gone, gone) {
+            (true, _) => "is gone",
+            (false, true) => "does not answer RAS: it has exited, is stopped or is cut off",
+            (false, false) => "left no record",
+        };
+        let signs = condition.map(Condition::signs_of_leaving).unwrap_or_default();
+        let dead = condition.and_then(|c| c.state.as_ref()).filter(|(s, _)| *s == ProcessState::Zombie);
+        findings.extend(
+            drafting::from_suspect(
+                scene,
+                RULE.id,
+                Cause::PeerProcessDied,
+                suspect,
+                None,
+                format!(
+                    "{} {how}; {} for it in {}",
+                    drafting::rank(rank),
+                    drafting::waiting(&suspect.victims),
+                    suspect.awaited_in
+                ),
+            )
+            .at_most(if is_seen_gone { Confidence::High } else { Confidence::Medium })
+            .weight(Weight::Symptom)
+            .confidence(if gone { Confidence::Medium } else { Confidence::Low })
+            .evidence(signs)
+            .evidence(dead.map(|(_, seen)| seen.clone()))
+            .advise_command(
+                Impact::Harmless,
+                "see whether it still runs, and in which state",
+                "ps -eo pid,ppid,stat,wchan:32,etime,args",
+            )
+            .build(),
+        );
+    }
+    findings
+}
+
+/// Ranks that all waiting ones have met in their operation, and that are gone since: nobody waits for them by count.
+fn gone_within(scene: &Scene<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (rank, condition) in scene.conditions().all() {
+        let Some(gone) = &condition.ring_gone else { continue };
+        if scene.suspects().iter().any(|s| s.node.rank() == Some(rank)) {
+            continue;
+        }
+        let others: RankSet =
+            scene.roster().members.iter().filter_map(|m| m.rank).filter(|r| *r != rank).collect();
+        findings.extend(
+            Draft::new(
+                RULE.id,
+                Cause::PeerProcessDied,
+                format!("{} is gone; its ring outlived it", drafting::rank(rank)),
+            )
+            .weight(Weight::Symptom)
+            .confidence(Confidence::Medium)
+            .culprit(scene.roster().culprit_rank(rank))
+            .victims(others)
+            .evidence([gone.clone()])
+            .evidence(scene.last_states().into_iter().filter(|s| s.rank == Some(rank)).map(|s| s.evidence))
+            .advise_made(
+                Impact::Harmless,
+                "see how it ended: its own output, the scheduler's account, the kernel log",
+                Some(format!("dmesg -T | grep -w {}", drafting::pid_of(scene, rank))),
+            )
+            .build(),
+        );
+    }
+    findings
+}
+
+/// `ChildFailedError` without a table: some rank failed, and which is not told.
+fn bare_launcher_failure(scene: &Scene<'_>) -> Option<Finding> {
+    if scene.conditions().has_failure_table() {
+        return None;
+    }
+    let statement = scene.statements().find(|s| matches!(s.event, TorchEvent::LauncherFailed { .. }))?;
+    let any_exception = scene.statements().any(|s| matches!(s.event, TorchEvent::Exception(_)));
+    let title = if any_exception {
+        "the launcher reports that a rank failed; no exception that was read is surely its own"
+    } else {
+        "the launcher reports that a rank failed; that rank's own output is missing"
+    };
+    Draft::new(RULE.id, Cause::PeerProcessDied, title)
+        .weight(Weight::Symptom)
+        .confidence(Confidence::Low)
+        .evidence([statement.evidence()])
+        .advise_command(
+            Impact::Harmless,
+            "keep every rank's output and its error file; decorate main with torch.distributed.elastic.multiprocessing.errors.record",
+            "torchrun --log-dir logs --redirects 3 --tee 3 …",
+        )
+        .build()
+}
+
+#[cfg(test)]
+mod tests {
+    use ringleader_model::TorchEvent;
+
+    use super::RULE;
+    use crate::trial::{Stage, Trial as _};
+
+    const CLOSED_BY_1: &str = "socketPollConnect: Connection closed by remote peer 10.0.0.2<4711>";
+
+    fn two_nodes() -> Stage {
+        Stage::job(2).log(0, "node1", "ar:1").log(1, "node2", "ar:1")
+    }
+
+    #[test]
+    fn the_reporter_is_a_victim() {
+        two_nodes().nccl_raised(Some(0), CLOSED_BY_1).concludes(&RULE, "peer-process-died 1, medium");
+    }
+
+    #[test]
+    fn the_one_that_is_gone_closed_it() {
+        let job = Stage::job(3).rings(&["ar:9*12 ar:9?", "ar:9*12", "ar:9*12 ar:9?"]).ring_gone(1);
+        let told = job.nccl_raised(Some(0), "socketPollConnect: Connection closed by remote peer vm<4711>");
+        told.expect(&RULE, &["peer-process-died 1"]);
+        let verdict = crate::diagnose(&told.case);
+        assert_eq!(verdict.culprits.first().and_then(|c| c.rank), Some(ringleader_model::Rank(1)));
+    }
+
+    #[test]
+    fn connections_that_close_at_the_end() {
+        two_nodes().info(CLOSED_BY_1).silent(&RULE);
+    }
+
+    #[test]
+    fn a_rank_without_any_trace() {
+        Stage::job(3)
+            .logs()
+            .dump(0, "ar:1 ar:9?")
+            .dump(1, "ar:1 ar:9?")
+            .ps("S S -")
+            .concludes(&RULE, "peer-process-died 2, high");
+        // Its file may just be lost.
+        Stage::job(3)
+            .dump(0, "ar:1 ar:9?")
+            .dump(1, "ar:1 ar:9?")
+            .concludes(&RULE, "peer-process-died 2, low");
+    }
+
+    #[test]
+    fn a_zombie_is_gone() {
+        let job = Stage::job(3).logs().dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"]);
+        job.ps("S S Z").concludes(&RULE, "peer-process-died 2, high");
+    }
+
+    #[test]
+    fn a_launcher_without_a_table() {
+        let failed =
+            || Stage::new().torch(None, TorchEvent::LauncherFailed { script: None }, "train.py FAILED");
+        failed().concludes(&RULE, "peer-process-died , low");
+        failed().failed(1, 1, true).silent(&RULE);
+        let title = |stage: Stage| stage.finding(&RULE).title;
+        assert!(title(failed()).contains("own output is missing"));
+        // Somebody's traceback was read: nothing is missing for sure.
+        assert!(!title(failed().raised(None, "ValueError", "x", &[])).contains("missing"));
+    }
+
+    #[test]
+    fn one_that_speaks_is_not_gone() {
+        let job = Stage::job(3).logs().dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"]);
+        job.ps("S S S").silent(&RULE);
+    }
+}

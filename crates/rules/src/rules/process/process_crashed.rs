@@ -1,0 +1,266 @@
+//! # What it shows
+//! One rank ended by a signal of its own making: SIGSEGV, SIGBUS, SIGFPE, SIGILL, or an abort that no
+//! watchdog asked for.
+//!
+//! # Why it happens
+//! A bug in native code, a bad pointer through ctypes, a full /dev/shm (SIGBUS), a broken library mix.
+//!
+//! # Evidence
+//! The launcher's exit code, and the crash report with its stack.
+//!
+//! # What looks like it but is not
+//! SIGABRT after a collective timed out is the watchdog ending a victim. A crash while others had failed
+//! before is a consequence.
+//!
+//! # What to do
+//! Read the stack; get a core dump if it is not enough.
+//!
+//! # References
+//! Python faulthandler; signal(7).
+
+use ringleader_knowledge::program::trains;
+use ringleader_knowledge::signal::{SIGABRT, SIGBUS, Signal};
+use ringleader_model::{
+    Cause, Confidence, Evidence, Fact, Impact, KernelEventKind, Need, Rank, SourceKind, ThreadStack,
+    TorchEvent, Weight,
+};
+
+use crate::drafting;
+use crate::drafting::kernel::Seen;
+use crate::rule::{Draft, Outcome, Rule};
+use ringleader_correlate::Scene;
+use ringleader_correlate::machine::kernel::Bond;
+use ringleader_correlate::process::condition;
+use ringleader_correlate::process::fate::End;
+use ringleader_correlate::track::Node;
+
+/// The rule.
+pub(in crate::rules) static RULE: Rule = Rule {
+    id: "process-crashed",
+    title: "a rank crashed by itself",
+    since: "0.1",
+    doc: include_str!("process_crashed.rs"),
+    check,
+};
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    let mut findings = Vec::new();
+    let seen = Seen::of(scene, |e| match &e.event.kind {
+        // Any program of a machine may crash: without a rank only one that could be of a job counts.
+        KernelEventKind::Crash { name, .. } | KernelEventKind::MemoryFailure { name, .. } => {
+            e.culprit.rank.is_some() || e.bond == Bond::Alone && trains(name)
+        }
+        _ => false,
+    });
+    let kernels: Vec<_> = seen.filter(Seen::is_bound).map_or_else(Vec::new, |s| s.events().to_vec());
+    let of_rank = |rank| kernels.iter().find(move |e| e.culprit.rank == rank);
+    for (rank, fate) in scene.fates().all() {
+        let End::Crashed(signal) = fate.end() else { continue };
+        let name = signal.name;
+        let is_root = scene.condition(rank).and_then(|c| c.exit.as_ref()).is_some_and(|e| e.is_root);
+        let report = crash_report(scene, rank, signal);
+        let frames = report.as_ref().map(|(threads, _)| condition::crash_frames(threads)).unwrap_or_default();
+        let place = ringleader_model::user_frame(frames);
+        let mut draft = Draft::new(
+            RULE.id,
+            Cause::ProcessCrashed,
+            format!("{} crashed with {name}{}", drafting::rank(rank), drafting::at(place)),
+        )
+        .weight(Weight::Stated)
+        .confidence(if is_root || report.is_some() { Confidence::High } else { Confidence::Medium })
+        .culprits(drafting::culprits(scene, &[Node::Rank(rank)], place))
+        .evidence(fate.evidence().iter().cloned());
+        if let Some((_, evidence)) = report {
+            draft = draft.evidence([evidence.clone()]);
+        }
+        draft = draft.evidence(of_rank(Some(rank)).map(|e| e.evidence()));
+        if signal.number == SIGBUS {
+            // A write into shared memory that is not there: shm-full has the proof.
+            if scene.has_tight_shm(scene.roster().culprit_rank(rank).host.as_ref()) {
+                draft = draft.weight(Weight::Derived);
+            }
+            draft = draft.advise_command(
+                Impact::Harmless,
+                "SIGBUS is what a full /dev/shm looks like",
+                "df -h /dev/shm",
+            );
+        }
+        findings.extend(
+            draft
+                .advise(
+                    Impact::Harmless,
+                    format!(
+                        "read the native stack{}; with a core dump (ulimit -c unlimited) gdb shows it whole",
+                        drafting::at(place)
+                    ),
+                )
+                .build(),
+        );
+    }
+    // What only the kernel tells.
+    let mut told: Vec<Option<Rank>> = findings.iter().flat_map(|f| &f.culprits).map(|c| c.rank).collect();
+    for event in &kernels {
+        let rank = event.culprit.rank;
+        if told.contains(&rank) {
+            continue;
+        }
+        told.push(rank);
+        let (name, what) = match &event.event.kind {
+            KernelEventKind::Crash { name, what, object, .. } => {
+                let place = object.as_ref().map_or_else(String::new, |o| format!(" in {o}"));
+                (name, format!("{what}{place}"))
+            }
+            KernelEventKind::MemoryFailure { name, .. } => {
+                (name, "bad memory of the host (SIGBUS)".to_owned())
+            }
+            _ => continue,
+        };
+        let who = rank.map_or_else(|| name.to_string(), drafting::rank);
+        findings.extend(
+            Draft::new(RULE.id, Cause::ProcessCrashed, format!("{who} crashed: {what}"))
+                .weight(Weight::Stated)
+                .confidence(Confidence::Medium)
+                .culprit(event.culprit.clone())
+                .at(event.at_ns())
+                .evidence([event.evidence()])
+                .advise(
+                    Impact::Harmless,
+                    "get a core dump (ulimit -c unlimited) and read the native stack with gdb",
+                )
+                .build(),
+        );
+    }
+    if findings.is_empty() { host_failed(scene) } else { Outcome::Found(findings) }
+}
+
+/// The host itself failed: no cause of a job's, and no health either.
+fn host_failed(scene: &Scene<'_>) -> Outcome {
+    let seen = Seen::of(scene, |e| {
+        matches!(
+            e.event.kind,
+            KernelEventKind::MachineCheck { uncorrected: true }
+                | KernelEventKind::MemoryErrors { uncorrected: true, .. }
+                | KernelEventKind::MemoryFailure { .. }
+                | KernelEventKind::Panic
+        )
+    });
+    let Some(first) = seen.as_ref().filter(|s| s.is_bound() || s.bond() == Bond::Time).and_then(Seen::first)
+    else {
+        return Outcome::Clear;
+    };
+    let host = first.culprit.host.as_ref().map_or_else(|| "the host".to_owned(), |h| format!("host {h}"));
+    let text: String = first.observation.text.chars().take(160).collect();
+    Outcome::Undecided(vec![Need {
+        question: format!("did {host} fail under the job? Its kernel reports: {text}"),
+        command: "journalctl -k -b -1; ipmitool sel elist; take the node out until its memory is tested"
+            .to_owned(),
+    }])
+}
+
+/// The crash report of a rank: its own, or the only one of its kind that names no rank.
+fn crash_report<'s>(
+    scene: &'s Scene<'_>,
+    rank: Rank,
+    signal: &Signal,
+) -> Option<(&'s [ThreadStack], Evidence)> {
+    if let Some((_, threads, evidence)) = &scene.condition(rank)?.crash {
+        return Some((threads, evidence.clone()));
+    }
+    if signal.number == SIGABRT {
+        return None;
+    }
+    let mut unclaimed = scene.case().observations.iter().filter_map(|o| match &o.fact {
+        Fact::Torch(TorchEvent::Crash { reason, threads, .. })
+            if o.who.rank.is_none() && reason.contains(signal.first_word()) =>
+        {
+            let evidence = Evidence { cite: o.cite, text: o.text.to_string(), kind: SourceKind::TorchLog };
+            Some((threads.as_slice(), evidence))
+        }
+        _ => None,
+    });
+    match (unclaimed.next(), unclaimed.next()) {
+        (Some(one), None) => Some(one),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::trial::{Stage, Trial as _};
+    use ringleader_correlate::staging::kernel::BEGAN_S;
+
+    #[test]
+    fn a_signal_of_its_own_making() {
+        Stage::new()
+            .failed(2, -11, true)
+            .crashed(None, "Segmentation fault", &[("/srv/ops.py", 44, "gather")])
+            .concludes(&RULE, "process-crashed 2 at gather:44, high");
+        Stage::new().failed(1, 128 + 7, true).concludes(&RULE, "process-crashed 1, high");
+    }
+
+    #[test]
+    fn a_watchdog_that_ends_a_victim() {
+        Stage::new().timed_out(0, "ar:100", 6, 6).failed(2, -6, true).silent(&RULE);
+        Stage::new().failed(2, -6, true).expect(&RULE, &["process-crashed 2"]);
+    }
+
+    #[test]
+    fn signals_from_outside_and_plain_exits() {
+        for code in [-9, -15, 1, 0] {
+            Stage::new().failed(2, code, true).silent(&RULE);
+        }
+    }
+
+    #[test]
+    fn the_kernel_says_so() {
+        use ringleader_model::{KernelEventKind, Pid};
+        let crash = |stage: Stage, pid, name: &str| {
+            let kind = KernelEventKind::Crash {
+                pid: Some(Pid(pid)),
+                name: name.into(),
+                what: "segfault".into(),
+                object: Some("libnccl.so.2".into()),
+            };
+            stage.kernel("", kind)
+        };
+        crash(Stage::new(), 2_536_443, "pt_main_thread").expect(&RULE, &["process-crashed"]);
+        crash(Stage::new().two_ranks(), 101, "python3").expect(&RULE, &["process-crashed 1"]);
+        // One finding where launcher and kernel agree.
+        crash(Stage::new().two_ranks().failed(1, -11, true), 101, "python3")
+            .expect(&RULE, &["process-crashed 1"]);
+        // Somebody else's.
+        crash(Stage::new().two_ranks(), 9_999, "python3").silent(&RULE);
+        crash(Stage::new(), 9_999, "gnome-shell").silent(&RULE);
+        // Of a job that is only seen: another's, its own by the node's number, a worker of rank 1.
+        let seen = |outer: u32| {
+            Stage::new().seen(BEGAN_S, "S S", move |rank, p| p.outer_pid = Some(Pid(outer + rank)))
+        };
+        let at =
+            |stage: Stage, pid, after_s| crash(stage, pid, "python3").on("node0").at_s(BEGAN_S + after_s);
+        at(seen(4_000), 9_999, 100).silent(&RULE);
+        at(seen(4_000), 101, 100).silent(&RULE);
+        at(seen(4_000), 4_001, 100).expect(&RULE, &["process-crashed 1"]);
+        at(seen(4_000), 4_001, -100).silent(&RULE);
+    }
+
+    #[test]
+    fn a_host_that_fails_is_an_open_question() {
+        use ringleader_model::KernelEventKind;
+
+        use crate::rule::Outcome;
+        use ringleader_correlate::Scene;
+        let open = |kind| {
+            let stage = Stage::new().kernel("", kind);
+            matches!((RULE.check)(&Scene::new(&stage.case)), Outcome::Undecided(_))
+        };
+        assert!(open(KernelEventKind::MachineCheck { uncorrected: true }));
+        assert!(open(KernelEventKind::Panic));
+        assert!(!open(KernelEventKind::MachineCheck { uncorrected: false }));
+        assert!(!open(KernelEventKind::MemoryErrors {
+            count: 262,
+            uncorrected: false,
+            place: "DIMM 0".into()
+        }));
+    }
+}

@@ -1,0 +1,228 @@
+//! # What it shows
+//! The launcher saw one rank end by SIGKILL, and nothing tells of memory running out.
+//!
+//! # Why it happens
+//! Somebody or something killed it: the scheduler, a health agent, an operator, or the kernel's OOM killer
+//! where its log is not in the evidence.
+//!
+//! # Evidence
+//! exit code -9 (or 137) in the launcher's table, first in time; no traceback, no crash report. The kernel's log, where it
+//! reaches past that moment and tells of no kill for lack of memory. Where its last line is from before, its silence is
+//! worth nothing, and the finding is less sure.
+//!
+//! # What looks like it but is not
+//! SIGTERM (-15) is what a launcher sends to the others afterwards. SIGKILL that the launcher sent itself
+//! after a SIGTERM that was ignored. A memory cgroup that counts a kill (oom-killed).
+//!
+//! # What to do
+//! Look in the kernel log for an OOM kill, then in the scheduler's log.
+//!
+//! # References
+//! torch elastic error table; signal(7).
+
+use ringleader_knowledge::signal::{SIGKILL, is_exit_by};
+use ringleader_model::{
+    Cause, Confidence, Evidence, Finding, Impact, Rank, SourceKind, TorchEvent, WallTime, Weight,
+};
+
+use crate::drafting;
+use crate::rule::{Draft, Outcome, Rule};
+use ringleader_correlate::Scene;
+use ringleader_correlate::machine::kernel::Coverage;
+use ringleader_correlate::process::fate::{End, Killer, has_escalated};
+
+/// The rule.
+pub(in crate::rules) static RULE: Rule = Rule {
+    id: "process-killed",
+    title: "a rank was killed from outside",
+    since: "0.1",
+    doc: include_str!("process_killed.rs"),
+    check,
+};
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    let mut findings = Vec::new();
+    for (rank, fate) in scene.fates().all() {
+        let End::Killed { by: Killer::Outside, is_root } = fate.end() else { continue };
+        let host = scene.roster().culprit_rank(rank).host;
+        let kernel = killed_at(scene, rank).and_then(|at| scene.kernel().coverage(host.as_ref(), at));
+        let ends_before = kernel.and_then(|k| k.missing());
+        let pid = drafting::pid_of(scene, rank);
+        findings.extend(
+            Draft::new(
+                RULE.id,
+                Cause::ProcessKilled,
+                format!("{} was killed with SIGKILL from outside", drafting::rank(rank)),
+            )
+            .weight(Weight::Stated)
+            .confidence(if is_root { Confidence::High } else { Confidence::Medium })
+            .at_most(if ends_before.is_some() { Confidence::Medium } else { Confidence::High })
+            .culprit(scene.roster().culprit_rank(rank))
+            .evidence(fate.evidence().iter().cloned())
+            .evidence(kernel.filter(Coverage::reaches_past).map(silence))
+            .evidence(
+                scene
+                    .suspects()
+                    .iter()
+                    .filter(|s| s.node.rank() == Some(rank))
+                    .flat_map(|s| s.evidence.iter().take(2).cloned()),
+            )
+            .advise_made(
+                Impact::Harmless,
+                ends_before.map_or_else(
+                    || "see whether the kernel killed it for memory".to_owned(),
+                    |before| {
+                        format!(
+                            "the last line of the kernel log is from {before} before: take it again, and see whether the kernel killed it for memory"
+                        )
+                    },
+                ),
+                Some(format!("dmesg -T | grep -iE 'out of memory|oom-kill|killed process {pid}'")),
+            )
+            .advise(
+                Impact::Harmless,
+                "see who sent the signal: the scheduler's log, a health agent, an operator's shell",
+            )
+            .build(),
+        );
+    }
+    if findings.is_empty() && !has_escalated(scene.case()) {
+        findings.extend(nameless(scene));
+    }
+    Outcome::from_findings(findings)
+}
+
+/// A launcher saw one of its ranks end by SIGKILL, and nothing tells which rank of the job that is: several have its
+/// pid.
+fn nameless(scene: &Scene<'_>) -> Option<Finding> {
+    let exit = scene.statements().find(|s| {
+        let is_killed =
+            matches!(s.event, TorchEvent::ChildExit { exit_code } if is_exit_by(*exit_code, SIGKILL));
+        is_killed && scene.roster().culprit(&s.observation.who).rank.is_none()
+    })?;
+    let who = &exit.observation.who;
+    let local = who.local_rank.map_or_else(String::new, |l| format!(" (local rank {})", l.0));
+    Draft::new(RULE.id, Cause::ProcessKilled, format!("a rank{local} was killed with SIGKILL from outside"))
+        .weight(Weight::Stated)
+        .confidence(Confidence::Medium)
+        .culprit(scene.roster().culprit(who))
+        .evidence([exit.evidence()])
+        .advise(
+            Impact::Harmless,
+            "the launcher's log stands on one node: the rank is one of that node's; see there who sent the signal",
+        )
+        .advise_command(
+            Impact::Harmless,
+            "see whether the kernel killed it for memory",
+            "dmesg -T | grep -iE 'out of memory|oom-kill|killed process'",
+        )
+        .build()
+}
+
+/// When the launcher saw a rank end so.
+fn killed_at(scene: &Scene<'_>, rank: Rank) -> Option<WallTime> {
+    scene.statements().find_map(|s| {
+        let killed = match s.event {
+            TorchEvent::ChildExit { exit_code } | TorchEvent::ChildFailure { exit_code, .. } => {
+                is_exit_by(*exit_code, SIGKILL)
+            }
+            _ => false,
+        };
+        let mine = killed && scene.culprit(s.who()).rank == Some(rank);
+        s.observation.at.filter(|_| mine)
+    })
+}
+
+/// A kernel log that says nothing, as evidence that nothing was there to say.
+fn silence(kernel: Coverage<'_>) -> Evidence {
+    Evidence {
+        cite: kernel.observation.cite,
+        text: "the kernel log reaches past that moment and tells of no kill for lack of memory".to_owned(),
+        kind: SourceKind::KernelLog,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ringleader_model::Pid;
+
+    use super::{RULE, TorchEvent};
+    use crate::trial::{Stage, Trial as _};
+
+    #[test]
+    fn killed_first_of_all() {
+        Stage::new().failed(1, -9, true).failed(0, -15, false).concludes(&RULE, "process-killed 1, high");
+        Stage::new().failed(1, 137, true).concludes(&RULE, "process-killed 1, high");
+    }
+
+    #[test]
+    fn what_a_launcher_sends_afterwards() {
+        Stage::new().failed(1, 1, true).failed(0, -15, false).silent(&RULE);
+        let kill = TorchEvent::ClosingSignal { pid: Pid(100), signal: "SIGKILL".into() };
+        Stage::new()
+            .failed(1, 1, true)
+            .torch(None, kill, "closing signal SIGKILL")
+            .failed(0, -9, false)
+            .silent(&RULE);
+    }
+
+    /// Rank 1 dies of SIGKILL 600 s after the job began; its host's kernel log ends so many seconds after the beginning.
+    fn with_kernel_log(last_s: i64) -> Stage {
+        use ringleader_correlate::staging::kernel::BEGAN_S;
+        let exit = TorchEvent::ChildExit { exit_code: -9 };
+        let stage =
+            Stage::new().two_ranks().torch(Some(1), exit, "failed (exitcode: -9)").at_s(BEGAN_S + 600);
+        stage.failed(1, -9, true).covers(BEGAN_S + last_s)
+    }
+
+    #[test]
+    fn silence_counts_only_past_the_moment() {
+        let past = with_kernel_log(900).finding(&RULE);
+        assert!(past.evidence.iter().any(|e| e.text.contains("no kill for lack of memory")), "{past:#?}");
+        assert_eq!(past.confidence, ringleader_model::Confidence::High);
+        let short = with_kernel_log(60).finding(&RULE);
+        assert_eq!(short.confidence, ringleader_model::Confidence::Medium);
+        assert_eq!(short.evidence.len(), past.evidence.len() - 1);
+        assert!(short.actions.iter().any(|a| a.text.contains("from 9 minutes before")), "{short:#?}");
+    }
+
+    #[test]
+    fn a_cgroup_that_counts_a_kill() {
+        use ringleader_model::{MemoryGroup, SystemFact};
+        let group = |path: &str, n| {
+            let path = (!path.is_empty()).then(|| path.into());
+            SystemFact::MemoryGroup(MemoryGroup { path, oom_kill: Some((5, n)), ..MemoryGroup::default() })
+        };
+        let killed = || Stage::new().two_ranks().failed(1, -9, true);
+        killed().system("node0", group("/sys/fs/cgroup", 1)).silent(&RULE);
+        // None was counted; of another service; of another host.
+        let is_killed = "process-killed 1, high";
+        killed().system("node0", group("", 0)).concludes(&RULE, is_killed);
+        killed()
+            .system("node0", group("/sys/fs/cgroup/system.slice/cron.service", 3))
+            .concludes(&RULE, is_killed);
+        killed().system("node9", group("", 1)).concludes(&RULE, is_killed);
+    }
+
+    #[test]
+    fn one_of_several_with_the_same_number() {
+        let gone = TorchEvent::ChildExit { exit_code: -9 };
+        let stage =
+            Stage::new().process("node0", 7, Some(0)).process("node1", 7, Some(1)).torch(None, gone, "gone");
+        let mut stage = stage;
+        if let Some(last) = stage.case.observations.last_mut() {
+            last.who.pid = Some(Pid(7));
+        }
+        stage.concludes(&RULE, "process-killed , medium");
+    }
+
+    #[test]
+    fn killed_for_lack_of_memory_is_another_thing() {
+        Stage::new().two_ranks().failed(1, -9, true).oom(101, "pt_main_thread").silent(&RULE);
+        Stage::new()
+            .two_ranks()
+            .failed(1, -9, true)
+            .oom(9_999, "java")
+            .concludes(&RULE, "process-killed 1, high");
+    }
+}

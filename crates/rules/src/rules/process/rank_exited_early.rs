@@ -1,0 +1,110 @@
+//! # What it shows
+//! A rank that others wait for is gone, and its end was orderly: no crash, no signal, no place in the
+//! launcher's table of failures.
+//!
+//! # Why it happens
+//! Early stopping decided on one rank, a data set that ran out, sys.exit or return on a local condition.
+//!
+//! # Evidence
+//! Absent from the process list and from RAS while its peers are there; its NCCL log closes the communicator;
+//! the launcher's table, which lists every failed rank, does not list it.
+//!
+//! # What looks like it but is not
+//! A rank that was killed or crashed stands in the launcher's table. A rank that is stopped or cut off is
+//! still in the process list.
+//!
+//! # What to do
+//! Agree on stopping with a collective, so that all ranks leave together.
+//!
+//! # References
+//! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide.
+
+use ringleader_model::{Cause, Confidence, Impact, Weight};
+
+use crate::drafting;
+use crate::rule::{Outcome, Rule};
+use ringleader_correlate::Scene;
+use ringleader_correlate::process::fate::End;
+
+/// The rule.
+pub(in crate::rules) static RULE: Rule = Rule {
+    id: "rank-exited-early",
+    title: "a rank ended normally while its peers still communicate",
+    since: "0.1",
+    doc: include_str!("rank_exited_early.rs"),
+    check,
+};
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    let mut findings = Vec::new();
+    for suspect in scene.suspects() {
+        let Some(rank) = suspect.node.rank() else { continue };
+        let Some(fate) = scene.fate(rank).filter(|fate| fate.end() == End::InOrder) else { continue };
+        let place = suspect.last_place.as_ref();
+        findings.extend(
+            drafting::from_suspect(
+                scene,
+                RULE.id,
+                Cause::RankExitedEarly,
+                suspect,
+                place,
+                format!(
+                    "{} has exited normally; {} for it in {}",
+                    drafting::rank(rank),
+                    drafting::waiting(&suspect.victims),
+                    suspect.awaited_in
+                ),
+            )
+            .weight(Weight::Stated)
+            .confidence(Confidence::Medium)
+            .evidence(fate.evidence().iter().cloned())
+            .advise(
+                Impact::Harmless,
+                "let the ranks agree on stopping (all_reduce a flag) before any of them leaves the loop",
+            )
+            .build(),
+        );
+    }
+    Outcome::from_findings(findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use ringleader_model::NcclLog;
+
+    use super::RULE;
+    use crate::trial::{Stage, Trial as _};
+
+    fn without(states: &str) -> Stage {
+        let job = Stage::job(3).logs().dump(0, "ar:1 ar:9?").dump(1, "ar:1 ar:9?").ps(states);
+        job.failed(0, -6, true).failed(1, -6, false)
+    }
+
+    #[test]
+    fn gone_and_in_no_table() {
+        without("S S -").concludes(&RULE, "rank-exited-early 2, high");
+    }
+
+    #[test]
+    fn it_destroyed_its_communicator() {
+        let leaves = |log: &mut NcclLog, _| {
+            for comm in &mut log.comms {
+                comm.destroyed = comm.completed;
+            }
+        };
+        let job = Stage::job(3).logs().change_log(leaves).dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"]);
+        job.concludes(&RULE, "rank-exited-early 2 at step:10, high");
+    }
+
+    #[test]
+    fn killed_or_crashed_ranks_are_listed() {
+        without("S S -").failed(2, -9, true).silent(&RULE);
+        without("S S -").crashed(Some(2), "Segmentation fault", &[]).silent(&RULE);
+    }
+
+    #[test]
+    fn stopped_or_silent_ranks_are_still_there() {
+        without("S S T").silent(&RULE);
+        without("S S S").silent(&RULE);
+    }
+}

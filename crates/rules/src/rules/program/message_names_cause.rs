@@ -1,0 +1,157 @@
+//! # What it shows
+//!
+//! A program of the job printed a message that is known to mean one cause, or to suggest some.
+//!
+//! # Why it happens
+//!
+//! Frameworks, launchers, libraries and schedulers say in their own words what failed. The message table holds those
+//! words with their meaning, for many programs that have no rule of their own.
+//!
+//! # Evidence
+//!
+//! The line itself, and the row of the message table that it was printed from. What a row only suggests is never more
+//! than low.
+//!
+//! # What looks like it but is not
+//!
+//! Consequences and harmless chatter are rows too, marked as such, and name nothing. A rule that has found the same cause
+//! by itself says more, and stands instead.
+//!
+//! # What to do
+//!
+//! What the row says; `ringleader explain` with the line shows it whole.
+//!
+//! # References
+//!
+//! The source of each row: `crates/knowledge/data/messages`.
+
+use ringleader_correlate::Scene;
+use ringleader_correlate::said::statements::Stated;
+use ringleader_knowledge::message::{Role, Row};
+use ringleader_model::{Cause, Confidence, Finding, Impact, TorchEvent, Weight};
+
+use crate::rule::{Draft, Outcome, Rule};
+use ringleader_correlate::when::failure::Way;
+use ringleader_correlate::who::culprits::who;
+
+/// See the module.
+pub(crate) static RULE: Rule = Rule {
+    id: "message-names-cause",
+    title: "a message names its cause",
+    since: "0.2",
+    doc: include_str!("message_names_cause.rs"),
+    check,
+};
+
+/// Citations of one statement.
+const CITATIONS: usize = 4;
+/// Causes that a message may suggest and still name the first.
+const MOST_SUGGESTED: usize = 2;
+/// Findings at most, one for each cause.
+const FINDINGS: usize = 8;
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    // Who ends a job that hangs is no cause of it: torchrun's own word for SIGTERM names nobody, and a watchdog that aborts its
+    // process is no crash.
+    let was_ended = scene.statements().any(|s| matches!(s.event, TorchEvent::LauncherKilled { .. }));
+    let has_waited = scene.failure().has(Way::TimedOut) || scene.failure().has(Way::Stuck);
+    let is_weighed = |cause: &Cause| match cause {
+        Cause::FabricManagerDown => true,
+        Cause::StoppedFromOutside => was_ended,
+        Cause::ProcessCrashed => has_waited,
+        _ => false,
+    };
+    let mut named: Vec<(Cause, &Stated<'_>, Row)> = scene
+        .stated()
+        .all()
+        .iter()
+        .filter(|stated| !stated.was_overcome(scene.case()))
+        .filter_map(|stated| {
+            let row = stated.row().filter(|r| matches!(r.role(), Role::States | Role::Suggests))?;
+            let causes = stated.causes();
+            // What fits three causes names none, and that a peer is gone is what every survivor says: open questions.
+            let is_survivors = causes.first() == Some(&Cause::PeerProcessDied);
+            let is_open = row.role() == Role::Suggests && (is_survivors || causes.len() > MOST_SUGGESTED);
+            let cause = causes.first().copied().filter(|cause| !is_open && !is_weighed(cause))?;
+            Some((cause, stated, row))
+        })
+        .collect();
+    named.sort_by_key(|(_, stated, row)| {
+        (std::cmp::Reverse(row.role()), stated.at_ns().is_none(), stated.at_ns())
+    });
+    let mut findings: Vec<Finding> = Vec::new();
+    for (cause, stated, row) in named {
+        if findings.len() == FINDINGS {
+            break;
+        }
+        match findings.iter_mut().find(|f| f.cause == cause) {
+            Some(known) => {
+                let room = CITATIONS.saturating_sub(known.evidence.len());
+                known.evidence.extend(stated.evidence(room));
+            }
+            None => findings.extend(finding(scene, cause, stated, row)),
+        }
+    }
+    Outcome::from_findings(findings)
+}
+
+fn finding(scene: &Scene<'_>, cause: Cause, stated: &Stated<'_>, row: Row) -> Option<Finding> {
+    let (weight, confidence) = match row.role() {
+        // The wide word for everything that a program does wrong yields to all others.
+        _ if cause == Cause::ApplicationException => (Weight::Echo, Confidence::Low),
+        Role::States => (Weight::Derived, Confidence::Medium),
+        _ => (Weight::Symptom, Confidence::Low),
+    };
+    let culprits = stated.culprits(scene.roster());
+    let title = if culprits.is_empty() {
+        row.says().to_owned()
+    } else {
+        format!("{}: {}", who(&culprits), row.says())
+    };
+    let mut draft = Draft::new(RULE.id, cause, title)
+        .weight(weight)
+        .confidence(confidence)
+        .at_most(confidence)
+        .culprits(culprits)
+        .at(stated.at_ns())
+        .evidence(stated.evidence(CITATIONS));
+    draft = if row.action().is_empty() {
+        let command = format!("ringleader explain {}", cause.id());
+        draft.advise_made(Impact::Harmless, "read what is known of this cause", Some(command))
+    } else {
+        draft.advise(Impact::Harmless, row.action())
+    };
+    draft.build()
+}
+
+#[cfg(test)]
+mod tests {
+    use ringleader_model::{Cite, Fact, Said, SaidForm, SourceId, SourceKind, Who};
+
+    use super::RULE;
+    use crate::trial::{Stage, Trial as _};
+
+    fn saying(text: &str, who: Who) -> Stage {
+        let mut rows = Vec::new();
+        ringleader_knowledge::message::classify(text, &mut rows);
+        let said = Said {
+            template: ringleader_knowledge::form::template(text).into(),
+            count: 1,
+            last: Cite { source: SourceId(0), line: 1, start: 0, end: 1 },
+            last_at: None,
+            form: SaidForm::default(),
+            named: ringleader_model::Named::default(),
+            rows: rows.iter().map(|m| m.row.id()).collect(),
+            is_read: false,
+        };
+        Stage::new().push(SourceKind::PlainText, who, Fact::Said(Box::new(said)))
+    }
+
+    #[test]
+    fn the_table_speaks_where_no_rule_does() {
+        let text = "TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.";
+        saying(text, Who::default()).expect(&RULE, &["oom-killed"]);
+        saying("step 812 loss 2.31", Who::default()).silent(&RULE);
+        saying("DeprecationWarning: this failed to be removed", Who::default()).silent(&RULE);
+    }
+}

@@ -1,0 +1,228 @@
+//! # What it shows
+//!
+//! The installed driver supports an older CUDA than NCCL or the framework was built for.
+//!
+//! # Why it happens
+//!
+//! A new wheel or image on a node whose driver was not updated; a compatibility library that does not fit the GPU;
+//! a driver updated without a reboot.
+//!
+//! # Evidence
+//!
+//! `CUDA driver version is insufficient`, `unsupported toolchain`, `Driver/library version mismatch`; NCCL's
+//! `initialization error` when nothing speaks against it.
+//!
+//! # What looks like it but is not
+//!
+//! `initialization error` also comes from a process that was forked after CUDA was in use: the versions tell.
+//!
+//! # What to do
+//!
+//! Update the driver, or install builds for the CUDA that the driver supports.
+//!
+//! # References
+//!
+//! CUDA compatibility guide; NVIDIA/nccl src/misc/cudawrap.cc; cudaError 3, 35, 222, 803, 804.
+
+use ringleader_knowledge::saying::Role;
+use ringleader_knowledge::version::{cuda_of_build, cuda_of_code};
+use ringleader_model::{Cause, Confidence, Impact, KernelEventKind, Severity, Weight};
+
+use crate::drafting::claims::Told;
+use crate::drafting::gpus::{Proof, graded};
+use crate::drafting::kernel::Seen;
+use crate::rule::{Draft, Outcome, Rule, found};
+use ringleader_correlate::Scene;
+use ringleader_correlate::who::gpus::Use;
+
+/// See the module.
+pub(in crate::rules) static RULE: Rule = Rule {
+    id: "driver-too-old-for-cuda",
+    title: "the driver is older than CUDA or NCCL needs",
+    since: "0.1",
+    doc: include_str!("driver_too_old_for_cuda.rs"),
+    check,
+};
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    let nccl = cuda_of_nccl(scene);
+    let (build, driver) = (nccl.as_ref().map(|n| n.0), cuda_of_driver(scene));
+    let is_newer = build.zip(driver).is_some_and(|(build, driver)| driver >= build);
+    // A hint is void where the versions are known to fit.
+    let claims = scene
+        .claims()
+        .of(Cause::DriverTooOldForCuda)
+        .filter(|c| c.saying.role == Role::States || !is_newer)
+        .collect();
+    let Some(told) = Told::from(scene, claims) else { return two_versions(scene) };
+    let title = match (build, driver) {
+        (Some(build), Some(driver)) if driver < build => format!(
+            "{}: the driver supports CUDA {}.{}, NCCL was built for {}.{}",
+            told.who(),
+            driver.0,
+            driver.1,
+            build.0,
+            build.1
+        ),
+        (Some(build), None) => {
+            format!("{}: the driver is too old for NCCL built for CUDA {}.{}", told.who(), build.0, build.1)
+        }
+        _ => format!("{}: the driver is older than this CUDA or NCCL build needs", told.who()),
+    };
+    let mut draft = told.draft(&RULE, Cause::DriverTooOldForCuda, title);
+    if let Some((_, evidence)) = nccl {
+        draft = draft.evidence(evidence);
+    }
+    if build.zip(driver).is_some_and(|(build, driver)| driver < build) {
+        draft = draft.confidence(Confidence::High);
+    }
+    found(
+        draft
+            .advise_command(
+                Impact::Harmless,
+                "compare driver, CUDA and NCCL",
+                "nvidia-smi; python -c 'import torch; print(torch.version.cuda, torch.cuda.nccl.version())'; ldconfig -p | grep nccl",
+            )
+            .advise(Impact::Disruptive, "install NCCL and the framework for the CUDA release that the driver supports")
+            .advise(Impact::Disruptive, "or update the driver of the node and reboot it"),
+    )
+}
+
+type Release = (u16, u16);
+
+/// CUDA release that NCCL was built for, and the line that says so.
+fn cuda_of_nccl(scene: &Scene<'_>) -> Option<(Release, Option<ringleader_model::Evidence>)> {
+    let mut processes = scene.nccl_logs().flat_map(|(_, log)| &log.processes);
+    processes.find_map(|p| {
+        let text = p.nccl_version.as_deref()?;
+        let evidence = p.first.map(|cite| ringleader_model::Evidence {
+            cite,
+            text: format!("NCCL version {text}"),
+            kind: ringleader_model::SourceKind::NcclLog,
+        });
+        Some((cuda_of_build(text)?, evidence))
+    })
+}
+
+/// CUDA release that the driver supports, of NCCL's line or of nvidia-smi.
+fn cuda_of_driver(scene: &Scene<'_>) -> Option<Release> {
+    let logged =
+        scene.nccl_logs().flat_map(|(_, log)| &log.processes).filter_map(|p| p.cuda_driver_version).min();
+    logged.map(cuda_of_code).or_else(|| {
+        scene.gpu_tables().find_map(|(_, table)| {
+            let (major, minor) = table.cuda_version.as_deref()?.split_once('.')?;
+            Some((major.trim().parse().ok()?, minor.trim().parse().ok()?))
+        })
+    })
+}
+
+/// Library and kernel module of the driver have two versions: it was updated without a reboot, or a container brings
+/// another one.
+fn two_versions(scene: &Scene<'_>) -> Outcome {
+    let seen = Seen::of(scene, |e| matches!(e.event.kind, KernelEventKind::DriverMismatch { .. }));
+    let Some(seen) = seen.filter(Seen::is_bound) else { return refused(scene) };
+    let version = |v: &Option<Box<str>>| v.as_deref().unwrap_or("another version").to_owned();
+    let versions = seen.first().and_then(|e| match &e.event.kind {
+        KernelEventKind::DriverMismatch { client, module, .. } => Some((version(client), version(module))),
+        _ => None,
+    });
+    let (client, module) = versions.unwrap_or_default();
+    let title = format!("the driver's library is {client}, its kernel module {module}");
+    Outcome::from_drafts([advise_reload(seen.draft(&RULE, Cause::DriverTooOldForCuda, title))])
+}
+
+/// nvidia-smi itself is refused for that reason.
+fn refused(scene: &Scene<'_>) -> Outcome {
+    let said = scene.gpu_tables().find_map(|(observation, table)| {
+        let (line, text) = table.failures.iter().find(|(_, t)| t.contains("library version mismatch"))?;
+        let cite = ringleader_model::Cite { line: *line, ..observation.cite };
+        Some((cite, text.to_string()))
+    });
+    let Some((cite, text)) = said else { return Outcome::Clear };
+    let used = if scene.has_job() { Use::Unknown } else { Use::Alone };
+    let title = "the driver's library and its kernel module have two versions".to_owned();
+    if scene.got_going([]) {
+        // The job started with the driver that is loaded: the packages were updated under it, and only what starts
+        // from now on fails.
+        let draft =
+            Draft::new(RULE.id, Cause::DriverTooOldForCuda, format!("{title}: it was updated under the job"))
+                .severity(Severity::Info)
+                .weight(Weight::Derived)
+                .confidence(Confidence::Low);
+        return Outcome::from_drafts([advise_reload(draft.cite(
+            cite,
+            ringleader_model::SourceKind::NvidiaSmi,
+            text,
+        ))]);
+    }
+    let draft = graded(scene, &RULE, Cause::DriverTooOldForCuda, Proof::Broken, used, title);
+    Outcome::from_drafts([advise_reload(draft.cite(cite, ringleader_model::SourceKind::NvidiaSmi, text))])
+}
+
+fn advise_reload(draft: crate::rule::Draft) -> crate::rule::Draft {
+    draft
+        .advise_command(
+            Impact::Harmless,
+            "compare what is loaded with what is installed",
+            "cat /proc/driver/nvidia/version; modinfo nvidia | grep ^version; nvidia-smi",
+        )
+        .advise(Impact::Disruptive, "reboot the node, or load the module of the installed version")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::trial::{Stage, Trial as _};
+
+    #[test]
+    fn cuda_says_so() {
+        Stage::new()
+            .raised(
+                Some(0),
+                "RuntimeError",
+                "The NVIDIA driver on your system is too old (found version 11040).",
+                &[],
+            )
+            .expect(&RULE, &["driver-too-old-for-cuda 0"]);
+    }
+
+    #[test]
+    fn an_initialization_error_of_nccl() {
+        let stage = Stage::new()
+            .process("n", 1, None)
+            .about(|p| p.nccl_version = Some("2.9.9+cuda11.3".into()))
+            .warn("", "Cuda failure 'initialization error'");
+        stage.expect(&RULE, &["driver-too-old-for-cuda"]);
+    }
+
+    #[test]
+    fn versions_that_fit_speak_against_a_mere_hint() {
+        Stage::new()
+            .process("n", 1, None)
+            .about(|p| {
+                p.nccl_version = Some("2.18.5+cuda12.2".into());
+                p.cuda_driver_version = Some(12020);
+            })
+            .warn("", "Cuda failure 'initialization error'")
+            .silent(&RULE);
+    }
+
+    #[test]
+    fn nvidia_smi_says_so() {
+        let text = "Failed to initialize NVML: Driver/library version mismatch";
+        Stage::new().smi_fails(text).expect(&RULE, &["driver-too-old-for-cuda"]);
+        Stage::new().smi_fails("Failed to initialize NVML: Insufficient Permissions").silent(&RULE);
+    }
+
+    #[test]
+    fn the_kernel_says_so() {
+        let kind = ringleader_model::KernelEventKind::DriverMismatch {
+            client: Some("535.104.05".into()),
+            module: Some("535.129.03".into()),
+            pid: Some(ringleader_model::Pid(1234)),
+        };
+        Stage::new().kernel("", kind.clone()).expect(&RULE, &["driver-too-old-for-cuda"]);
+        // Somebody's nvidia-smi beside a job.
+        Stage::new().two_ranks().kernel("", kind).silent(&RULE);
+    }
+}
