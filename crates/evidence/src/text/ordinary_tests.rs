@@ -78,10 +78,6 @@ static RECORDED: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     lines
 });
 
-fn shape_of(line: &[u8]) -> Vec<u8> {
-    line.iter().copied().map(blind).collect()
-}
-
 /// Whether lines of a shape are passed over, once the shape is known.
 fn is_ordinary(line: &[u8]) -> bool {
     let mut shapes = Shapes::default();
