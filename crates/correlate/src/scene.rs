@@ -18,7 +18,9 @@ use crate::machine::kernel::KernelLogs;
 use crate::prepare::rings::rings;
 use crate::process::condition::{Condition, Conditions};
 use crate::process::fate::{Fate, Fates};
+use crate::said::closed::{self, Closed};
 use crate::said::messages::Claims;
+use crate::said::scheduler::Schedulers;
 use crate::said::statements::Statements;
 use crate::said::watchdog::WatchdogLines;
 use crate::said::watcher::{self, StandStill};
@@ -36,7 +38,7 @@ use crate::who::roster::Roster;
 use crate::who::settings;
 use crate::who::tools::{self, Listener, Tools, VerbsUser};
 
-/// Everything rules look at. It is whole once it exists: each part is made from parts that stand before it, and none
+/// Everything rules look at. It is complete once it exists: each part is made from parts before it, and none
 /// changes afterwards.
 pub struct Scene<'a> {
     case: &'a Case,
@@ -64,7 +66,7 @@ pub struct Scene<'a> {
 /// A statement of torch, Python or a launcher, with its place.
 #[derive(Clone, Copy)]
 pub struct Statement<'a> {
-    /// The observation it stands in.
+    /// The observation that holds it.
     pub observation: &'a Observation,
     /// What it says.
     pub event: &'a TorchEvent,
@@ -75,18 +77,18 @@ pub struct Statement<'a> {
 pub struct NcclLine<'a> {
     /// The message.
     pub message: &'a NcclMessage,
-    /// Its process, if the line tells.
+    /// Its process, if the line identifies it.
     pub process: Option<&'a NcclProcess>,
 }
 
 impl<'a> Scene<'a> {
-    /// Joins a case, stage by stage. The order is this one, and stands nowhere else.
+    /// Joins a case, stage by stage. This is the only place that has the order.
     pub fn new(case: &'a Case) -> Self {
-        // Who: ranks, processes, hosts; then whose each dump and each tool's output is.
+        // Who: ranks, processes, hosts; then the owner of each dump and of each tool's output.
         let roster = Roster::new(case);
         let dumps = dumps::own(case, &roster);
         let tools = Tools::new(case, &roster);
-        // Said: what texts, watchdogs and a watcher state, each by itself.
+        // Said: what texts, watchdogs and a watcher report, each by itself.
         let claims = Claims::new(case);
         let stated = Statements::new(case, &roster);
         let watchdog = WatchdogLines::new(case);
@@ -95,10 +97,10 @@ impl<'a> Scene<'a> {
         let has_job = has_job(case);
         let window = Window::new(case);
         let failure = Failure::new(case, &claims);
-        // Machines: kernel logs and GPUs, and what they have to do with the job.
+        // Machines: kernel logs and GPUs, and how they belong to the job.
         let kernel = KernelLogs::new(case, &roster, has_job, window, &failure);
         let gpus = Gpus::new(case, &roster, has_job);
-        // Calls: each rank's operations, and where ranks part ways.
+        // Calls: each rank's operations, and where ranks differ.
         let ledger = Ledger::new(case, &roster, &dumps, &watchdog, &failure, &stood_still);
         let divergences = align::divergences(&ledger);
         // Processes: alive and where, dead and how.
@@ -106,7 +108,7 @@ impl<'a> Scene<'a> {
         let fates = Fates::new(case, &roster, &tools, &kernel, &conditions);
         let proof = Proof { ledger: &ledger, conditions: &conditions, watchdog: &watchdog };
         let mismatches = mismatch::mismatches(proof, &divergences);
-        // Waits: who waits for whom, and who holds the others up.
+        // Waits: which rank waits for which, and which ranks hold the others up.
         let views: &[View] = if ledger.logs_know_more() {
             &[View::Ring, View::Nccl, View::Ras]
         } else {
@@ -153,7 +155,7 @@ impl<'a> Scene<'a> {
         &self.dumps
     }
 
-    /// Statements of failure, whoever prints them.
+    /// Statements of failure, from any program.
     pub fn stated(&self) -> &Statements<'a> {
         &self.stated
     }
@@ -193,7 +195,7 @@ impl<'a> Scene<'a> {
         &self.kernel
     }
 
-    /// Statements of kernels that a difference of time zones would make this failure's.
+    /// Kernel events that would explain the failure if the log's clock were in another time zone.
     pub fn shifted(&self) -> Vec<Shifted<'_, 'a>> {
         clocks::shifted(&self.kernel, &self.roster, &self.failure)
     }
@@ -208,7 +210,7 @@ impl<'a> Scene<'a> {
         &self.ledger
     }
 
-    /// Where ranks of a group part ways, per view.
+    /// Where ranks of a group differ, per view.
     pub fn divergences(&self) -> &[Divergence] {
         &self.divergences
     }
@@ -218,7 +220,7 @@ impl<'a> Scene<'a> {
         &self.mismatches
     }
 
-    /// Whether this rank has parted from its group, in a call that the group has not left behind.
+    /// Whether this rank differs from its group in a call that the group has not passed.
     pub fn has_parted(&self, who: Node) -> bool {
         self.mismatches.iter().any(|m| !m.is_bygone && m.odd.contains(&who))
     }
@@ -243,7 +245,7 @@ impl<'a> Scene<'a> {
         &self.fates
     }
 
-    /// What became of a rank; None if nothing tells of it.
+    /// What became of a rank; None if nothing is known of it.
     pub fn fate(&self, rank: Rank) -> Option<&Fate> {
         self.fates.get(rank)
     }
@@ -346,12 +348,12 @@ impl<'a> Scene<'a> {
         self.conditions.get(rank)
     }
 
-    /// Whom `who` means, with everything the roster knows of it.
+    /// The process that `who` means, with everything the roster knows of it.
     pub fn culprit(&self, who: &Who) -> Culprit {
         self.roster.culprit(who)
     }
 
-    /// Whom a node means.
+    /// The process that a node means.
     pub fn culprit_node(&self, node: Node) -> Culprit {
         node.rank().map_or_else(Culprit::default, |rank| self.roster.culprit_rank(rank))
     }
@@ -380,7 +382,21 @@ impl<'a> Scene<'a> {
         self.tools.system()
     }
 
-    /// Who listens on a port, with the process that holds it, if it was told.
+    /// What schedulers say, and which of it is of this job.
+    pub fn schedulers(&self) -> Schedulers<'_, 'a> {
+        let events = self.system().filter_map(|(observation, fact)| match fact {
+            SystemFact::Scheduler(event) => Some((observation, event)),
+            _ => None,
+        });
+        Schedulers::new(events, self.hosts())
+    }
+
+    /// Connections that peers closed, as the ranks that lost them report it.
+    pub fn closed_connections(&self) -> Option<Closed> {
+        closed::closed(self.case, &self.roster, &self.failure)
+    }
+
+    /// Who listens on a port, with the process that holds it, if it is known.
     pub fn listeners(&self, port: u16) -> impl Iterator<Item = Listener<'a>> {
         self.tools.listeners(port)
     }
@@ -395,7 +411,7 @@ impl<'a> Scene<'a> {
         self.tools.copies()
     }
 
-    /// Whether anything in the evidence says that the job failed: that one ended so, or that an operation did.
+    /// Whether anything in the evidence says that the job failed: that a process did, or an operation.
     pub fn has_failed(&self) -> bool {
         self.failure.is_claimed()
     }
@@ -443,12 +459,12 @@ impl<'a> Scene<'a> {
         self.roster.hosts()
     }
 
-    /// The host that a tool ran on, if anything tells.
+    /// The host that a tool ran on, if it is known.
     pub fn host_of(&self, observation: &Observation) -> Option<Host> {
         self.tools.host_of(observation)
     }
 
-    /// Whether the source itself tells its host: by name, or by an address of the host.
+    /// Whether the source itself identifies its host: by name, or by an address of the host.
     pub fn names_host(&self, observation: &Observation) -> bool {
         self.tools.names_host(observation)
     }

@@ -2,6 +2,7 @@
 //!
 //! `build.rs` generates static Rust from them, so the program parses nothing when it runs.
 
+mod blind;
 pub mod cause;
 pub mod claim;
 pub mod collecting;
@@ -24,6 +25,7 @@ pub mod signal;
 pub mod sxid;
 pub mod variable;
 pub mod version;
+pub mod wording;
 pub mod xid;
 
 #[expect(clippy::unreadable_literal, reason = "generated")]

@@ -1,7 +1,7 @@
-//! Laws of the whole way from a case to a verdict, over small jobs made at random.
+//! Laws of the path from a case to a verdict, over small random jobs.
 //!
-//! A healthy job is `none`; names of ranks, order of evidence, and the clocks' zero decide nothing; and what is well
-//! never makes anything worse.
+//! A healthy job is `none`; names of ranks, order of evidence, and the clocks' zero change no verdict; and healthy
+//! evidence never makes a verdict worse.
 
 use proptest::prelude::*;
 use ringleader_model::{Cause, RankSet, SourceKind, Verdict};
@@ -181,13 +181,13 @@ fn jobs(distinct: bool) -> impl Strategy<Value = Job> {
     )
 }
 
-/// A job of at least so many ranks, one of which does otherwise than its peers at a call that two more follow.
+/// A job of at least this many ranks; one does otherwise than its peers at a call that two more follow.
 fn faults(least: u32) -> impl Strategy<Value = Job> {
     jobs(true).prop_flat_map(move |mut job| {
         job.n_ranks = job.n_ranks.max(least);
         job.names = (0..job.n_ranks).collect();
         job.order = (0..3 * job.n_ranks as usize).collect();
-        // Three calls at least, so that what follows the fault tells.
+        // Three calls at least, so that what follows the fault decides.
         job.calls.extend((0..3).map(|nth| Call { in_subgroup: false, kind: "ar", elements: 900 + nth }));
         let n_world = job.calls.iter().filter(|c| !c.in_subgroup).count();
         let fault = prop::sample::select(vec![
@@ -261,7 +261,7 @@ proptest! {
     #[test]
     fn a_lost_dump_hides_no_fault_of_others(job in faults(4), nth in 0..5_u32) {
         let Some((fault, odd, _)) = job.fault else { return Ok(()) };
-        // Three records are left; a late rank could not be told from the lost one.
+        // Three records are left; a late rank could not be distinguished from the lost one.
         let lost = (odd + 1 + nth % (job.n_ranks - 1)) % job.n_ranks;
         if fault == Fault::Late {
             return Ok(());

@@ -16,8 +16,8 @@ pub struct Rule {
     pub title: &'static str,
     /// First version that has it.
     pub since: &'static str,
-    /// Documentation: the source of the rule's file (`include_str!`), whose doc comment counts, or plain text. `explain`
-    /// prints it: see [`Rule::explanation`].
+    /// Documentation: the source of the rule's file (`include_str!`), whose doc comment counts, or plain text.
+    /// `explain` prints it: see [`Rule::explanation`].
     pub doc: &'static str,
     /// Looks at the scene.
     pub check: fn(&Scene<'_>) -> Outcome,
@@ -41,7 +41,7 @@ pub enum Outcome {
     Clear,
     /// Findings.
     Found(Vec<Finding>),
-    /// Something is there, but this evidence would be needed to tell.
+    /// Something is there, but this evidence would be needed to decide.
     Undecided(Vec<Need>),
 }
 
@@ -76,12 +76,12 @@ pub(crate) fn found(draft: Draft) -> Outcome {
     Outcome::from_drafts([draft])
 }
 
-/// A finding in the making. [`Draft::build`] refuses one without evidence.
+/// A finding in the making. [`Draft::build`] refuses one without evidence: what cannot be cited cannot be concluded.
 #[derive(Debug)]
 pub struct Draft(Finding, Confidence);
 
 impl Draft {
-    /// A finding of `rule` that names `cause`, stated by the failing rank or proven by records unless told otherwise.
+    /// A finding of `rule` that names `cause`, stated by the failing rank or proven by records unless set otherwise.
     pub fn new(rule: &'static str, cause: Cause, title: impl Into<String>) -> Self {
         Self(
             Finding {
@@ -195,8 +195,8 @@ impl Draft {
         self.advise_made(impact, text, Some(command.to_owned()))
     }
 
-    /// Adds an action with a command that was made for this case. Text of the evidence is anybody's and may stand in it
-    /// only as a [`ringleader_model::plain_word`]; what is none leaves the action without a command.
+    /// Adds an action with a command that was made for this case. Text of the evidence is untrusted and may be in it
+    /// only as a [`ringleader_model::plain_word`]; otherwise the action has no command.
     #[must_use]
     pub fn advise_made(mut self, impact: Impact, text: impl Into<String>, command: Option<String>) -> Self {
         self.0.actions.push(Action { text: text.into(), command, impact });

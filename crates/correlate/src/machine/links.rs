@@ -1,4 +1,4 @@
-//! Links that went down while something ran, as kernels tell it: neither the downs of setting up nor those of tearing
+//! Links that went down while something ran, by kernel logs: neither the downs of setting up nor those of tearing
 //! down.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,11 +42,8 @@ impl Used {
             for text in [&process.bootstrap, &process.socket_devices].into_iter().flatten() {
                 used.interfaces.extend(names(text));
             }
-            // `[0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]; OOB eth0:192.0.2.2<0>`
-            if let Some(text) = &process.ib_devices {
-                used.devices.extend(names(text.split(';').next().unwrap_or(text)));
-                used.has_roce |= text.to_ascii_lowercase().contains("/roce");
-            }
+            used.devices.extend(process.verbs_ports().map(|port| port.device.to_owned()));
+            used.has_roce |= process.verbs_ports().any(|port| port.is_roce());
         }
         for observation in &case.observations {
             let Fact::Net(fact) = &observation.fact else { continue };
@@ -62,7 +59,7 @@ impl Used {
         used
     }
 
-    /// The interface is that of a verbs device that the job uses; None if no tool says whose it is.
+    /// The interface is that of a verbs device that the job uses; None if no tool names its device.
     fn is_verbs(&self, interface: &str) -> Option<bool> {
         let devices = self.device_of.get(interface)?;
         Some(devices.iter().any(|d| self.devices.contains(d)))
@@ -127,7 +124,7 @@ impl<'s, 'a> Life<'s, 'a> {
     }
 }
 
-/// The first of `all` that stands behind `event`: a log is in the order of time.
+/// The first of `all` after `event`: a log is in the order of time.
 fn next<'s, 'a>(
     all: &[&'s KernelStatement<'a>],
     event: &KernelStatement<'_>,
@@ -184,7 +181,7 @@ pub fn downs<'s, 'a>(logs: &'s KernelLogs<'a>, has_job: bool, used: &Used) -> Ve
         let is_infiniband = is_infiniband || verbs == Some(true);
         let by_verbs_driver = || VERBS_DRIVERS.iter().any(|d| event.observation.text.contains(d));
         let is_guess = used.has_roce && verbs.is_none() && !is_used && by_verbs_driver();
-        // Another card of the same logs is no business of the job's.
+        // Another card of the same logs does not concern the job.
         let is_foreign = has_job && !used.is_empty() && !is_used && !is_guess && is_named(event);
         if is_removed || is_setting_up || is_foreign || event.bond == Bond::Foreign {
             continue;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{Case, Fact, Host, Observation, Rank, RingRecord};
 
-/// The rings of a case, one for each process: of several copies the newest. Rings outlive their jobs and lie beside those of
-/// the next one; of two jobs that claim the same rank the one that lives, or ended last, stands.
+/// The rings of a case, one for each process: of several copies the newest. Rings outlive their jobs and lie beside
+/// those of the next one; of two jobs that claim the same rank, the one that lives or ended last counts.
 pub fn rings(case: &Case) -> Vec<(&Observation, &RingRecord)> {
     let all = of_processes(case);
     // Processes that share a communicator are of one job.
@@ -76,7 +76,8 @@ fn of_processes(case: &Case) -> Vec<(&Observation, &RingRecord)> {
     newest.into_values().collect()
 }
 
-/// The newest moment that any ring of a boot knows of: until then at least nothing happened to a ring that ends earlier.
+/// The newest moment in any ring of a boot: until then at least nothing happened to a ring that ends
+/// earlier.
 pub struct Horizon<'a>(BTreeMap<&'a str, i64>);
 
 impl<'a> Horizon<'a> {
@@ -90,12 +91,12 @@ impl<'a> Horizon<'a> {
         Self(newest)
     }
 
-    /// The moment up to which a ring is known to have stood as it does.
+    /// The moment until which a ring is known not to have changed.
     pub fn of(&self, ring: &RingRecord) -> i64 {
         self.0.get(&*ring.boot_id).copied().unwrap_or(ring.taken_ns)
     }
 
-    /// Another process of this boot was seen at work, or alive, this long after the ring's last word, ns.
+    /// Another process of this boot was seen at work, or alive, this long after the ring's last record, ns.
     pub fn after(&self, ring: &RingRecord) -> i64 {
         self.of(ring) - ring.taken_ns
     }

@@ -1,7 +1,7 @@
-//! What the texts of a case claim: every NCCL message, exception and error line looked up once in the table of sayings.
+//! Claims: every NCCL message, exception and error line of a case, looked up once in the table of sayings.
 //!
 //! Rules that conclude from messages start here, so that one text has one meaning for all of them, and an echo is an
-//! echo everywhere. Texts that nobody knows and that are exceptions of the program itself are kept apart.
+//! echo everywhere. Exceptions of the program itself, which no table knows, are kept separately.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,7 +13,8 @@ use ringleader_model::{
     PythonException, SourceKind, StoreEvent, TorchEvent, Who, user_frame,
 };
 
-/// Longest part of a text that is looked at, bytes: messages that matter say so at once, and quoted C++ stacks are long.
+/// Longest part of a text that is examined, bytes: messages say what matters first, and quoted C++ stacks are
+/// long.
 const TEXT_BYTES: usize = 4096;
 /// Longest citation, characters.
 const CITED_CHARS: usize = 400;
@@ -25,13 +26,13 @@ pub struct Claim<'a> {
     pub saying: &'static Saying,
     /// The text.
     pub text: Cow<'a, str>,
-    /// Who says it, as far as its own line tells.
+    /// Who says it, as far as its own line shows.
     pub who: Who,
     /// When, ns on the speaker's wall clock.
     pub at_ns: Option<i64>,
-    /// Where it stands.
+    /// Its place in the evidence.
     pub cite: Cite,
-    /// Through whom it reached us.
+    /// In which form it was printed.
     pub voice: Voice<'a>,
 }
 
@@ -49,7 +50,7 @@ pub enum Voice<'a> {
 /// An exception that no saying explains.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnException<'a> {
-    /// Where it stands.
+    /// Its place in the evidence.
     pub observation: &'a Observation,
     /// What was raised; None for a bare error line.
     pub exception: Option<&'a PythonException>,
@@ -99,7 +100,7 @@ impl<'a> Claims<'a> {
 }
 
 impl Claim<'_> {
-    /// The user's own line, where an exception tells.
+    /// The user's own line, where an exception has it.
     pub fn place(&self) -> Option<&Frame> {
         match self.voice {
             Voice::Exception(exception) => user_frame(&exception.frames),
@@ -312,7 +313,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Of several meanings of one statement the one that reaches furthest; the earlier of equals.
+/// Of several meanings of one statement the strongest; the earlier of equals.
 fn strongest<T>(
     heard: impl IntoIterator<Item = Option<(&'static Saying, T)>>,
 ) -> Option<(&'static Saying, T)> {
@@ -325,8 +326,8 @@ fn strongest<T>(
     best
 }
 
-/// Whether the message table knows an exception's text as something else than a fault of the program: an echo, harmless, or
-/// the word of a cause, which `message-names-cause` states.
+/// Whether the message table knows an exception's text as something other than a fault of the program: an echo,
+/// harmless, or a cause, which `message-names-cause` states.
 fn is_known(text: &str) -> bool {
     let rows = text.lines().take(KNOWN_LINES).filter_map(message::best);
     rows.max_by_key(|m| m.row.role()).is_some_and(|m| {
@@ -341,7 +342,7 @@ fn is_known(text: &str) -> bool {
     })
 }
 
-/// The program's own code raised it: whatever its text is like, that is what failed.
+/// The program's own code raised it: whatever its text, that is what failed.
 fn is_raised_by_user(exception: &PythonException) -> bool {
     exception.frames.get(..1).and_then(user_frame).is_some()
 }

@@ -1,4 +1,4 @@
-//! Inside an operation, as the rings show it: whose kernel runs and whose does not, and between whom nothing passes.
+//! Inside an operation, as the rings show it: which ranks' kernels run, and between which ranks no data passes.
 
 use ringleader_model::{
     Case, Cite, Evidence, Rank, RingOp, RingPhase, RingRecord, RingStage, RingWait, SourceKind,
@@ -31,7 +31,7 @@ impl<'a> Inside<'a> {
     }
 }
 
-/// The members that stand in a front, with what their rings say of the operation.
+/// The members that wait in a front, with what their rings say of the operation.
 pub fn members<'a>(group: &Group<'a>, front: &Front) -> Vec<Inside<'a>> {
     let of_member = |member: usize| {
         let track = group.tracks.get(member)?.as_ref()?;
@@ -49,7 +49,7 @@ pub fn members<'a>(group: &Group<'a>, front: &Front) -> Vec<Inside<'a>> {
     front.waiting.iter().filter_map(|m| of_member(*m)).collect()
 }
 
-/// A pair of members between whom data does not pass: one has handed it to the network, or may not, and at the other
+/// A pair of members between which data does not pass: one has handed it to the network, or may not, and at the other
 /// nothing has arrived.
 #[derive(Clone, Debug)]
 pub struct Broken {
@@ -63,9 +63,9 @@ pub struct Broken {
     pub evidence: Vec<Evidence>,
 }
 
-/// The pairs of a front between whom nothing passes: the sender has handed data to the network that has not left, or has
-/// sent more steps than have come. Where an earlier link of the chain is broken, a sender has no data yet and says so:
-/// such pairs are whole.
+/// The pairs of a front between which nothing passes: the sender has handed data to the network that has not left, or
+/// has sent more steps than have come. Where an earlier link of the chain is broken, a sender has no data yet and says
+/// so: such pairs are whole.
 pub fn broken_pairs(group: &Group<'_>, front: &Front) -> Vec<Broken> {
     let inside = members(group, front);
     let mut found: Vec<Broken> = Vec::new();
@@ -127,7 +127,7 @@ fn name(group: &Group<'_>, member: usize) -> String {
 pub struct Last {
     /// Rank in the job, if known.
     pub rank: Option<Rank>,
-    /// Without the rank and the time, so that ranks that stand alike can be counted together.
+    /// Without the rank and the time, so that ranks in the same state can be counted together.
     pub brief: String,
     /// In full, cited.
     pub evidence: Evidence,

@@ -1,4 +1,4 @@
-//! Ranks that hold the others up: awaited by someone, waiting for nobody. What the views agree on is joined.
+//! Ranks that hold the others up: awaited by others and waiting for none. What several views show is joined.
 
 use ringleader_model::{Evidence, Frame, OpState, Rank, RankSet, SourceKind, user_frame};
 
@@ -16,17 +16,17 @@ use crate::who::dumps::OwnedDump;
 pub struct Suspect {
     /// Who.
     pub node: Node,
-    /// Who waits for it, directly or through others.
+    /// Ranks that wait for it, directly or through others.
     pub victims: RankSet,
     /// Views that show it.
     pub views: Vec<View>,
-    /// All that speaks against it is that it left no record.
+    /// It left no record, and nothing else makes it a suspect.
     pub weak: bool,
     /// What the others wait in: `all_reduce #45 of default_pg`.
     pub awaited_in: String,
     /// It is awaited in a send or receive.
     pub in_p2p: bool,
-    /// It waits inside operations of its own, for those whom it holds up.
+    /// It waits inside operations of its own, for the ranks that it holds up.
     pub is_inside: bool,
     /// Place in the code where the others wait.
     pub waiters_place: Option<Frame>,
@@ -74,7 +74,7 @@ pub fn suspects(proof: Proof<'_, '_>, dumps: &[OwnedDump<'_>], all: &[Waits]) ->
             }
         }
     }
-    // A rank that one view shows to be waiting itself is no root, whatever a poorer view says.
+    // A rank that one view shows to be waiting itself is no root, even if a poorer view says so.
     let waiting_elsewhere = |s: &Suspect| {
         all.iter()
             .filter(|w| w.view.knows_ends())
@@ -92,8 +92,8 @@ pub fn suspects(proof: Proof<'_, '_>, dumps: &[OwnedDump<'_>], all: &[Waits]) ->
     found
 }
 
-/// In a circle of waiting that runs over a message whose other side was never posted, that side broke it: the message
-/// cannot come any more, since its rank went on to wait for the circle. The oldest such message counts.
+/// In a cycle of waits over a message whose other side was never posted, that side caused it: the message
+/// cannot come any more, since its rank went on to wait in the cycle. The oldest such message counts.
 pub fn broken_pair(ledger: &Ledger<'_>, waits: &Waits, cycle: &[Node]) -> Option<Root> {
     let in_cycle = |group: &Group<'_>, members: &[usize]| {
         members.iter().filter_map(|m| node(group, *m)).find(|n| cycle.contains(n))
@@ -113,7 +113,7 @@ pub fn broken_pair(ledger: &Ledger<'_>, waits: &Waits, cycle: &[Node]) -> Option
     Some(Root { node, fronts: vec![at], victims, weak: false })
 }
 
-/// The one rank that, by NCCL's own count, made more calls than anybody else in every group that differs, while others
+/// The one rank that, by NCCL's own count, made more calls than any other in every group that differs, while others
 /// time out: it left out a call that they wait in, and the count of that group hides it behind a later call.
 pub fn ran_ahead(ledger: &Ledger<'_>, conditions: &Conditions, waits: &Waits) -> Option<Node> {
     if waits.view != View::Nccl
@@ -144,7 +144,7 @@ pub fn ran_ahead(ledger: &Ledger<'_>, conditions: &Conditions, waits: &Waits) ->
     if !all_wait {
         return None;
     }
-    // Further on by a whole stretch of the program, not by one message that nobody took.
+    // Further on by a whole stretch of the program, not by one message that no rank received.
     let collective = waits.fronts.iter().any(|f| matches!(f.what, FrontKind::Collective(_)));
     let both_ways = {
         let toward = |send: bool| {
@@ -158,7 +158,7 @@ pub fn ran_ahead(ledger: &Ledger<'_>, conditions: &Conditions, waits: &Waits) ->
     (collective || both_ways).then_some(leader)
 }
 
-/// In a circle of waiting, a rank that all others of a group wait for went on without the call: nobody else in that
+/// In a cycle of waits, a rank that all others of a group wait for went on without the call: no other rank of that
 /// group is missing, and the rank waits elsewhere for one of them.
 pub fn went_on<'w>(ledger: &Ledger<'_>, waits: &'w Waits, cycle: &[Node]) -> Option<(Node, &'w Front)> {
     if !waits.view.knows_ends() {
@@ -179,7 +179,7 @@ pub fn went_on<'w>(ledger: &Ledger<'_>, waits: &'w Waits, cycle: &[Node]) -> Opt
     }
 }
 
-/// The one rank of a circle that broke its own order of calls, without a call that others of the circle wait in. Where
+/// The one rank of a cycle that broke its own order of calls, without a call that others of the cycle wait in. Where
 /// several did, the program calls its groups in another order there.
 fn broke_pattern<'w>(ledger: &Ledger<'_>, waits: &'w Waits, cycle: &[Node]) -> Option<(Node, &'w Front)> {
     let mut found: Option<(Node, &'w Front)> = None;
@@ -244,7 +244,6 @@ fn waits_on_somebody(ledger: &Ledger<'_>, waits: &Waits, who: Node) -> bool {
     })
 }
 
-#[expect(clippy::too_many_lines, reason = "longer than the bound when it came; to be split")]
 fn describe(proof: Proof<'_, '_>, dumps: &[OwnedDump<'_>], waits: &Waits, root: &Root) -> Suspect {
     let mut suspect = Suspect {
         node: root.node,
@@ -266,96 +265,101 @@ fn describe(proof: Proof<'_, '_>, dumps: &[OwnedDump<'_>], waits: &Waits, root: 
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        let first_waiter = front.waiting.first().and_then(|m| group.tracks.get(*m)).and_then(Option::as_ref);
-        let what = match front.what {
-            FrontKind::Collective(seq) => {
-                let call = first_waiter
-                    .and_then(|t| proof.ledger.get(t.call(seq)?))
-                    .map_or("collective", |c| c.kind.name());
-                if let Some(track) = first_waiter {
-                    suspect.evidence.extend(proof.evidence_of(track, seq).or_else(|| lines_of(track)));
-                    suspect.waiters_place =
-                        suspect.waiters_place.take().or_else(|| proof.place_near(track, &group.name, seq));
-                }
-                format!("{call} #{seq} of {}", group.name)
-            }
+        let waiter = front.waiting.first().and_then(|m| group.tracks.get(*m)).and_then(Option::as_ref);
+        let awaited = match front.what {
+            FrontKind::Collective(seq) => suspect.awaits_call(proof, group, waiter, seq),
             FrontKind::P2p { from, to, nth } => {
-                suspect.in_p2p = true;
-                if let Some(track) = first_waiter {
-                    let open = track
-                        .p2p
-                        .iter()
-                        .filter(|p| p.done != Some(true))
-                        .find(|p| p.peer == u32::MAX || p.peer == from || p.peer == to);
-                    if let Some(p2p) = open {
-                        let frames = track.frames(p2p.op);
-                        suspect.waiters_place =
-                            suspect.waiters_place.take().or_else(|| user_frame(&frames).cloned()).or_else(
-                                || {
-                                    let stand = proof.watchdog.stand(&group.name, track.rank?)?;
-                                    user_frame(&stand.frames).cloned()
-                                },
-                            );
-                        // A ring keeps no stacks: there it is where the waiter stands.
-                        suspect.waiters_place =
-                            suspect.waiters_place.take().or_else(|| proof.standing(track).cloned());
-                    }
-                    suspect.evidence.push(Evidence {
-                        cite: track.cite,
-                        text: pair_text(group, from, to, nth, waits.view),
-                        kind: track.kind,
-                    });
-                }
-                if from == u32::MAX || to == u32::MAX {
-                    format!("send or receive of {}", group.name)
-                } else {
-                    format!(
-                        "message {nth} from {} to {} of {}",
-                        name(group, from),
-                        name(group, to),
-                        group.name
-                    )
-                }
+                suspect.awaits_message(proof, group, waiter, (from, to, nth), waits.view)
             }
             FrontKind::Count(kind, need) => {
-                suspect.evidence.extend(count_text(
-                    group,
-                    front.waiting.first().copied(),
-                    root.node,
-                    kind,
-                    need,
-                ));
+                let first = front.waiting.first().copied();
+                suspect.evidence.extend(count_text(group, first, root.node, kind, need));
                 format!("{} #{need} of {}", kind.name(), group.name)
             }
         };
         if suspect.waiters_place.is_none() {
-            suspect.waiters_place =
-                first_waiter.and_then(|t| place_of_waiter(dumps, proof.watchdog, t.rank?));
+            suspect.waiters_place = waiter.and_then(|t| place_of_waiter(dumps, proof.watchdog, t.rank?));
         }
         if suspect.awaited_in.is_empty() {
-            suspect.awaited_in = what;
+            suspect.awaited_in = awaited;
         }
-        if let Some(own) = (0..group.tracks.len()).find(|m| node(group, *m) == Some(root.node))
-            && let Some(Some(track)) = group.tracks.get(own)
-            && waits.view != View::Ras
-        {
-            if let Some(op) = track.op(track.last_seq()) {
-                suspect.last_place =
-                    suspect.last_place.take().or_else(|| user_frame(&track.frames(op)).cloned());
-            }
-            if matches!(front.what, FrontKind::Collective(_)) {
-                let text = format!(
-                    "{} entered {} collectives of {}; the others entered more",
-                    root.node.rank().map_or_else(|| "this rank".to_owned(), |r| format!("rank {}", r.0)),
-                    track.entered,
-                    group.name
-                );
-                suspect.evidence.push(Evidence { cite: track.cite, text, kind: track.kind });
-            }
+        if waits.view != View::Ras {
+            suspect.add_own_record(group, matches!(front.what, FrontKind::Collective(_)));
         }
     }
     suspect.evidence.dedup();
     suspect
+}
+
+impl Suspect {
+    /// Describes the call in which the first waiter waits; its evidence and place go to the suspect.
+    fn awaits_call(
+        &mut self,
+        proof: Proof<'_, '_>,
+        group: &Group<'_>,
+        waiter: Option<&Track<'_>>,
+        seq: u32,
+    ) -> String {
+        let call = waiter.and_then(|t| proof.ledger.get(t.call(seq)?));
+        if let Some(track) = waiter {
+            self.evidence.extend(proof.evidence_of(track, seq).or_else(|| lines_of(track)));
+            self.waiters_place =
+                self.waiters_place.take().or_else(|| proof.place_near(track, &group.name, seq));
+        }
+        format!("{} #{seq} of {}", call.map_or("collective", |c| c.kind.name()), group.name)
+    }
+
+    /// The same for the message that it waits for: from, to, which one.
+    fn awaits_message(
+        &mut self,
+        proof: Proof<'_, '_>,
+        group: &Group<'_>,
+        waiter: Option<&Track<'_>>,
+        (from, to, nth): (u32, u32, u32),
+        view: View,
+    ) -> String {
+        self.in_p2p = true;
+        if let Some(track) = waiter {
+            let mut open = track.p2p.iter().filter(|p| p.done != Some(true));
+            if let Some(p2p) = open.find(|p| p.peer == u32::MAX || p.peer == from || p.peer == to) {
+                let frames = track.frames(p2p.op);
+                let by_watchdog =
+                    || user_frame(&proof.watchdog.stand(&group.name, track.rank?)?.frames).cloned();
+                // A ring keeps no stacks: there it is where the waiter is.
+                self.waiters_place = self
+                    .waiters_place
+                    .take()
+                    .or_else(|| user_frame(&frames).cloned())
+                    .or_else(by_watchdog)
+                    .or_else(|| proof.standing(track).cloned());
+            }
+            let text = pair_text(group, from, to, nth, view);
+            self.evidence.push(Evidence { cite: track.cite, text, kind: track.kind });
+        }
+        if from == u32::MAX || to == u32::MAX {
+            format!("send or receive of {}", group.name)
+        } else {
+            format!("message {nth} from {} to {} of {}", name(group, from), name(group, to), group.name)
+        }
+    }
+
+    /// What its own record of this group holds: where its last call was made, and how many it entered.
+    fn add_own_record(&mut self, group: &Group<'_>, is_collective: bool) {
+        let own = (0..group.tracks.len()).find(|m| node(group, *m) == Some(self.node));
+        let Some(Some(track)) = own.and_then(|m| group.tracks.get(m)) else { return };
+        if let Some(op) = track.op(track.last_seq()) {
+            self.last_place = self.last_place.take().or_else(|| user_frame(&track.frames(op)).cloned());
+        }
+        if is_collective {
+            let text = format!(
+                "{} entered {} collectives of {}; the others entered more",
+                self.node.rank().map_or_else(|| "this rank".to_owned(), |r| format!("rank {}", r.0)),
+                track.entered,
+                group.name
+            );
+            self.evidence.push(Evidence { cite: track.cite, text, kind: track.kind });
+        }
+    }
 }
 
 /// Where a rank waits, from its own dump's oldest unfinished operation or its watchdog.

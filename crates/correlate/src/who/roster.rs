@@ -1,7 +1,9 @@
-//! Who is who: rank, host, process, local rank and GPU, joined from whatever names two of them together.
+//! Identities: rank, host, process, local rank and GPU, joined from any evidence that names two of them together.
 //!
 //! NCCL's INIT lines tie host and pid to a rank and a GPU, torchrun's table ties rank, local rank and pid, RAS ties
 //! pid, address and rank, a launcher's prefix ties a line to a rank. None of them is complete in real evidence.
+//!
+//! The process that uses NCCL is the rank. Children that inherit its environment are not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,7 +43,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// Of several processes of one rank the one that is it now comes first.
+    /// Of several processes of one rank, the current one comes first.
     fn order(&self) -> impl Ord + use<> {
         (self.rank.is_none(), self.rank, self.is_followed, self.host.clone(), self.pid)
     }
@@ -52,12 +54,12 @@ impl Member {
 pub struct Roster {
     /// Members, ordered by rank, unknown ranks last.
     pub members: Vec<Member>,
-    /// World size, if anything tells.
+    /// World size, if it is known.
     pub world_size: Option<u32>,
     /// Pids that are launchers (agents), not ranks.
     pub launchers: BTreeSet<Pid>,
-    /// Members of each pid, of the container and of the node, by their places in `members`: snapshots of many nodes ask by
-    /// the row.
+    /// Members of each pid, of the container and of the node, by their places in `members`: snapshots of many nodes ask
+    /// by the row.
     places: BTreeMap<Pid, BTreeSet<usize>>,
 }
 
@@ -70,7 +72,7 @@ fn started(observation: &Observation) -> &[Who] {
     }
 }
 
-/// Names that many hosts share; they tell nothing.
+/// Names that many hosts share: they identify none.
 fn telling_host(host: Option<&Host>) -> Option<&Host> {
     host.filter(|h| !matches!(&***h, "localhost" | "" | "127.0.0.1" | "::1"))
 }
@@ -110,8 +112,8 @@ impl Member {
     }
 }
 
-/// What a claim of identity rests on, the strongest first. The names of files and folders would be the weakest; they are not
-/// asked yet.
+/// What a claim of identity rests on, the strongest first. The names of files and folders would be the weakest; they
+/// are not asked yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Strength {
     /// A record of the process itself: NCCL's log, a ring, RAS.
@@ -120,11 +122,11 @@ enum Strength {
     Table,
     /// The launcher saw a process end.
     Exit,
-    /// Somebody spoke as a rank.
+    /// A line was printed as a rank's.
     Spoken,
 }
 
-/// One source's word of who somebody is.
+/// One source's statement of a process's identity.
 #[derive(Clone, Debug)]
 struct Claim {
     strength: Strength,
@@ -134,8 +136,8 @@ struct Claim {
 }
 
 impl Claim {
-    /// An order that does not depend on that of the files: who names both rank and process first; of one process what its
-    /// record tells first.
+    /// An order that does not depend on that of the files: who names both rank and process first; of one process what
+    /// its record has first.
     fn order(&self) -> impl Ord + '_ {
         let Member { rank, host, address, pid, local_rank, gpu, cuda_dev, nvml_dev, .. } = &self.member;
         let is_partial = rank.is_none() || pid.is_none();
@@ -155,12 +157,12 @@ fn member_of(who: &Who) -> Member {
     }
 }
 
-/// Whom a statement of torch or a launcher is of, or about.
+/// The process that printed a statement of torch or a launcher, or that it is about.
 fn of_statement(who: &Who, event: &TorchEvent) -> (Strength, Member) {
     let own = member_of(who);
     match event {
         TorchEvent::ChildFailure { host, .. } => {
-            // `localhost` names no host: it would tell a machine from itself.
+            // `localhost` names no host: it would make two of one machine.
             let named = own.host.or_else(|| host.as_deref().map(Host::from));
             let host = telling_host(named.as_ref()).cloned();
             (Strength::Table, Member { host, ..member_of(who) })
@@ -192,8 +194,8 @@ impl Roster {
             && !placed.filter_map(|m| m.host.as_ref()).any(same)
     }
 
-    /// Joins what the case says. The order of its files decides nothing: claims are joined the stronger first, and those of
-    /// one strength in an order of their own.
+    /// Joins what the case says. The order of its files decides nothing: claims are joined the stronger first, and
+    /// those of one strength in an order of their own.
     pub fn new(case: &Case) -> Self {
         let mut roster = Self { world_size: world_size(case), ..Self::default() };
         roster.find_launchers(case);
@@ -228,7 +230,7 @@ impl Roster {
             roster.join(claim);
         }
         if let Some(world) = roster.world_size {
-            // A communicator larger than the world cannot be; ranks past its end come from another job's leftovers.
+            // No communicator is larger than the world; ranks past its end are leftovers of another job.
             roster.members.retain(|m| m.rank.is_none_or(|r| r.0 < world));
         }
         roster.join_weak(case);
@@ -387,8 +389,8 @@ impl Roster {
         found.next().is_none().then_some(at)
     }
 
-    /// Whoever spoke as a rank before anything told its process, and then came to be known by its process, is one member,
-    /// in whatever order that was read.
+    /// A rank that printed something before its process was known, and the process that is later seen to be it, are one
+    /// member, in whatever order that was read.
     fn join_nameless(&mut self) {
         let (nameless, mut members): (Vec<Member>, Vec<Member>) =
             std::mem::take(&mut self.members).into_iter().partition(|m| m.rank.is_some() && m.pid.is_none());
@@ -402,9 +404,9 @@ impl Roster {
         self.members = members;
     }
 
-    /// A job that is started again leaves the rings and the words of its earlier attempts. A rank is the process that the
-    /// watcher says it is, who names only the newest; else the one that began last of those whose rings are there, if the
-    /// other is gone.
+    /// A job that is started again leaves the rings and the output of its earlier attempts. A rank is the process that
+    /// the watcher says it is (it names only the newest); else the one that began last of those whose rings are there,
+    /// if the other is gone.
     fn mark_followed(&mut self, case: &Case) {
         // Whether its process lives, when it began, and in which boot.
         type Life<'a> = (bool, u64, &'a str);
@@ -431,7 +433,7 @@ impl Roster {
             let of_rank = named.get(&m.rank).map(Vec::as_slice).unwrap_or_default();
             of_rank.iter().any(|who| who.pid == m.pid && agree(m, who.host.as_ref()))
         };
-        // The newest word of it.
+        // Its newest line.
         let ring = |m: &Member| {
             let of_pid = rings.get(&m.pid?).map(Vec::as_slice).unwrap_or_default();
             of_pid.iter().filter(|(host, _)| agree(m, *host)).map(|(_, facts)| *facts).max()
@@ -469,9 +471,9 @@ impl Roster {
         }
     }
 
-    /// Processes that were started with their rank in their environment, and are named, by listings or by a watcher, who also
-    /// saw those that have ended. Children inherit it, and outlive a rank that is gone: where processes of this job are known
-    /// to speak NCCL, only they are its ranks.
+    /// Processes that were started with their rank in their environment, and are named, by listings or by a watcher,
+    /// which also saw those that have ended. Children inherit it, and outlive a rank that is gone: where processes of
+    /// this job are known to use NCCL, only they are its ranks.
     fn join_environments(&mut self, case: &Case) {
         let named = || {
             let all = case.observations.iter().flat_map(started);
@@ -488,7 +490,7 @@ impl Roster {
         let speaks = |who: &Who| {
             speakers.iter().any(|(pid, host)| Some(*pid) == who.pid && hosts_agree(*host, who.host.as_ref()))
         };
-        // Those that speak may be of an earlier attempt, of which nothing runs any more.
+        // Those that speak may be of an earlier attempt that does not run any more.
         let is_of_now = named().any(speaks);
         let mut fresh: Vec<Member> = Vec::new();
         for who in named() {
@@ -549,8 +551,8 @@ impl Roster {
         let found = claim.member;
         match claim.strength {
             Strength::Record | Strength::Table => self.add(found),
-            // Local rank and pid only; joined by pid if anything else names it. In pods all ranks may have one pid: then
-            // nothing is joined.
+            // Local rank and pid only; joined by pid if anything else names it. In pods all ranks may have one pid:
+            // then nothing is joined.
             Strength::Exit => {
                 let mut same = self.members.iter_mut().filter(|m| m.pid.is_some() && m.pid == found.pid);
                 match (same.next(), same.next()) {
@@ -594,8 +596,8 @@ impl Roster {
     }
 
     fn of_ring(&self, who: &Who, ring: &RingRecord) -> Vec<Member> {
-        // Without RANK in the environment the communicator of the whole job tells it; a process with several GPUs is several
-        // ranks of it.
+        // Without RANK in the environment the communicator of the whole job has it; a process with several GPUs is
+        // several ranks of it.
         let world = ring.comms.iter().filter(|c| c.size > 0 && Some(c.size) == self.world_size);
         let ranks: BTreeSet<u32> = world.filter_map(|c| c.rank).collect();
         let mut ranks: Vec<Option<Rank>> = ranks.into_iter().map(|rank| Some(Rank(rank))).collect();
@@ -659,14 +661,14 @@ impl Roster {
         }
     }
 
-    /// The member that the kernel of a host calls by this number.
+    /// The member that has this number for the kernel of a host.
     pub fn by_kernel(&self, pid: Pid, host: Option<&Host>) -> Option<&Member> {
         let is_it = |m: &&Member| m.outer_pid == Some(pid) && hosts_agree(m.host.as_ref(), host);
         let mut found = self.with_pid(pid).map(|(_, m)| m).filter(is_it);
         if let (Some(one), None) = (found.next(), found.next()) {
             return Some(one);
         }
-        // Whose number on the node is known is not meant by the other one.
+        // A member whose number on the node is known is not meant by another number.
         let who = Who { pid: Some(pid), host: host.cloned(), ..Who::default() };
         self.find(&who).filter(|m| m.outer_pid.is_none())
     }
@@ -784,7 +786,7 @@ fn world_size(case: &Case) -> Option<u32> {
             table_max = table_max.max(Some(rank.0.saturating_add(1)));
         }
     }
-    // Those that spoke need not be all.
+    // Those that printed something need not be all.
     let table_max = table_max.map(|n| n.max(started_max.map_or(0, |rank: Rank| rank.0.saturating_add(1))));
     let table_max = table_max.max(in_commands);
     stated.into_keys().chain(table_max).filter(|n| *n <= MAX_WORLD).max()

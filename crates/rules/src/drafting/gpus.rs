@@ -1,4 +1,4 @@
-//! From what a tool shows of a GPU to a finding: whose GPU it is, and how far a state or a counter may be believed.
+//! From what a tool shows of a GPU to a draft: whose GPU it is, and how far a state or a counter may be believed.
 
 use ringleader_model::{Cause, Confidence, Culprit, Evidence, Severity, Weight};
 
@@ -16,7 +16,7 @@ const CITATIONS: usize = 6;
 pub(crate) enum Proof {
     /// The GPU does not work now: lost, not in the fabric, memory that cannot be repaired.
     Broken,
-    /// Something happened since the driver was loaded; whether in this job is not told.
+    /// Something happened since the driver was loaded; whether in this job is not known.
     Happened,
     /// It works slower than it should.
     Slow,
@@ -31,7 +31,7 @@ pub(crate) struct Shown<'s, 'a> {
 }
 
 impl<'s, 'a> Shown<'s, 'a> {
-    /// GPUs of which `shows` says something; None if there is none.
+    /// GPUs that `shows` accepts, with its words; None if there is none.
     pub(crate) fn of(scene: &'s Scene<'a>, shows: impl Fn(&SeenGpu<'a>) -> Option<String>) -> Option<Self> {
         let all = scene.gpus().seen.iter().filter_map(|gpu| Some((gpu, shows(gpu)?)));
         Self::from(scene, all.collect())
@@ -58,7 +58,7 @@ impl<'s, 'a> Shown<'s, 'a> {
         }
     }
 
-    /// The word that fits their number.
+    /// The singular or the plural, by their number.
     pub(crate) fn word(&self, one: &'static str, several: &'static str) -> &'static str {
         if self.gpus.len() == 1 { one } else { several }
     }
@@ -73,7 +73,7 @@ impl<'s, 'a> Shown<'s, 'a> {
         self.gpus.first().map_or("", |(_, why)| why)
     }
 
-    /// Whom they mean.
+    /// The processes that use them.
     pub(crate) fn culprits(&self) -> Vec<Culprit> {
         let mut culprits = Vec::new();
         for (gpu, _) in &self.gpus {
@@ -97,7 +97,7 @@ impl<'s, 'a> Shown<'s, 'a> {
     }
 }
 
-/// A draft as grave and as sure as the proof and the bond to the job allow.
+/// A draft, as severe and as sure as the proof and the bond to the job allow.
 pub(crate) fn graded(
     scene: &Scene<'_>,
     rule: &Rule,
@@ -119,7 +119,7 @@ pub(crate) fn graded(
         (Use::Unknown, Proof::Broken) if in_trouble => (Severity::Error, Weight::Derived, Confidence::Medium),
         (Use::Unknown, Proof::Broken) => (Severity::Warning, Weight::Derived, Confidence::Low),
         (Use::Unknown, Proof::Happened) if in_trouble => (Severity::Error, Weight::Derived, Confidence::Low),
-        // A job that ran well on it: told, not blamed.
+        // A job that ran well on it: reported, not blamed.
         (_, Proof::Happened) => (Severity::Info, Weight::Derived, Confidence::Low),
     };
     Draft::new(rule.id, cause, title).severity(severity).weight(weight).confidence(confidence)
@@ -138,7 +138,7 @@ pub(crate) fn failed_test(
         [one] => one.text.chars().take(100).collect(),
         _ => format!("dcgmi's test {} fails", failed.name),
     };
-    // A test that was made says what is, as surely as the driver itself.
+    // The result of a test is as sure as what the driver itself shows.
     let draft = graded(scene, rule, cause, proof, failed.used, title);
     Some(draft.culprits(failed.culprits).evidence(failed.evidence))
 }
