@@ -5,7 +5,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`prepare`] | copies left out, sizes of communicators completed, several jobs and rings of earlier ones told apart |
+//! | [`prepare`] | copies left out, sizes of communicators completed, jobs separated, rings of earlier ones set aside |
 //! | [`who`] | ranks, processes, hosts and GPUs joined; whose dump, whose tool |
 //! | [`said`] | what messages, watchdogs and a watcher state |
 //! | [`when`] | the time that the job spans, and its failure |
@@ -14,8 +14,8 @@
 //! | [`calls`] | each rank's operations per group, and where ranks part ways |
 //! | [`waits`] | who waits for whom, and who holds the others up |
 //!
-//! A module sees only those above it, and [`track`] and [`operation`], the words of the ledger. [`Scene::new`] is the one
-//! place that knows all.
+//! A module sees only those above it, and [`track`] and [`operation`], the words of the ledger. [`Scene::new`] is the
+//! one place that knows all.
 //!
 //! Everything here is a pure function of the case. It concludes nothing: rules do.
 

@@ -1,4 +1,4 @@
-//! Before anything is joined: copies of files left out, sizes of communicators completed, several jobs told apart.
+//! Before anything is joined: copies of files left out, sizes of communicators completed, several jobs separated.
 
 pub mod copies;
 pub mod jobs;

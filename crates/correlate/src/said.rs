@@ -1,7 +1,9 @@
-//! What was said: messages of the job, torch's watchdog, and a watcher of this program.
+//! What programs report: messages of the job, torch's watchdog, schedulers, and a watcher of this program.
 
+pub mod closed;
 pub mod gid;
 pub mod messages;
+pub mod scheduler;
 pub mod statements;
 pub mod watchdog;
 pub mod watcher;

@@ -19,7 +19,9 @@ use crate::prepare::rings::rings;
 use crate::process::condition::{Condition, Conditions};
 use crate::process::fate::{Fate, Fates};
 use crate::process::looks::Looks;
+use crate::said::closed::{self, Closed};
 use crate::said::messages::Claims;
+use crate::said::scheduler::Schedulers;
 use crate::said::statements::Statements;
 use crate::said::watchdog::WatchdogLines;
 use crate::said::watcher::{self, StandStill};
@@ -66,7 +68,7 @@ pub struct Scene<'a> {
 /// A statement of torch, Python or a launcher, with its place.
 #[derive(Clone, Copy)]
 pub struct Statement<'a> {
-    /// The observation it stands in.
+    /// The observation that holds it.
     pub observation: &'a Observation,
     /// What it says.
     pub event: &'a TorchEvent,
@@ -77,12 +79,12 @@ pub struct Statement<'a> {
 pub struct NcclLine<'a> {
     /// The message.
     pub message: &'a NcclMessage,
-    /// Its process, if the line tells.
+    /// Its process, if the line identifies it.
     pub process: Option<&'a NcclProcess>,
 }
 
 impl<'a> Scene<'a> {
-    /// Joins a case, stage by stage. The order is this one, and stands nowhere else.
+    /// Joins a case, stage by stage. This is the only place that has the order.
     pub fn new(case: &'a Case) -> Self {
         // Who: ranks, processes, hosts; then whose each dump and each tool's output is.
         let roster = Roster::new(case);
@@ -157,7 +159,7 @@ impl<'a> Scene<'a> {
         &self.dumps
     }
 
-    /// Statements of failure, whoever prints them.
+    /// Statements of failure, from any program.
     pub fn stated(&self) -> &Statements<'a> {
         &self.stated
     }
@@ -252,7 +254,7 @@ impl<'a> Scene<'a> {
         &self.fates
     }
 
-    /// What became of a rank; None if nothing tells of it.
+    /// What became of a rank; None if nothing is known of it.
     pub fn fate(&self, rank: Rank) -> Option<&Fate> {
         self.fates.get(rank)
     }
@@ -389,7 +391,21 @@ impl<'a> Scene<'a> {
         self.tools.system()
     }
 
-    /// Who listens on a port, with the process that holds it, if it was told.
+    /// What schedulers say, and which of it is of this job.
+    pub fn schedulers(&self) -> Schedulers<'_, 'a> {
+        let events = self.system().filter_map(|(observation, fact)| match fact {
+            SystemFact::Scheduler(event) => Some((observation, event)),
+            _ => None,
+        });
+        Schedulers::new(events, self.hosts())
+    }
+
+    /// Connections that peers closed, as their victims report it.
+    pub fn closed_connections(&self) -> Option<Closed> {
+        closed::closed(self.case, &self.roster)
+    }
+
+    /// Who listens on a port, with the process that holds it, if it is known.
     pub fn listeners(&self, port: u16) -> impl Iterator<Item = Listener<'a>> {
         self.tools.listeners(port)
     }
@@ -447,12 +463,12 @@ impl<'a> Scene<'a> {
         self.roster.hosts()
     }
 
-    /// The host that a tool ran on, if anything tells.
+    /// The host that a tool ran on, if it is known.
     pub fn host_of(&self, observation: &Observation) -> Option<Host> {
         self.tools.host_of(observation)
     }
 
-    /// Whether the source itself tells its host: by name, or by an address of the host.
+    /// Whether the source itself identifies its host: by name, or by an address of the host.
     pub fn names_host(&self, observation: &Observation) -> bool {
         self.tools.names_host(observation)
     }

@@ -18,7 +18,7 @@ pub enum View {
 }
 
 impl View {
-    /// Whether its recorder sees operations end, and numbers them itself: a track then tells what is unfinished.
+    /// Whether its recorder sees operations end, and numbers them itself: a track then shows what is unfinished.
     pub fn knows_ends(self) -> bool {
         matches!(self, Self::Flight | Self::Ring)
     }
@@ -42,7 +42,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// Whether two ranks may call these together. What one view does not tell is no difference.
+    /// Whether two ranks may call these together. What one view does not record is no difference.
     pub fn fits(&self, other: &Self) -> bool {
         self.kind == other.kind && self.difference(other).is_none()
     }
@@ -142,13 +142,14 @@ pub struct Track<'a> {
     pub origin: Origin<'a>,
     /// Sequence number of `calls[0]`.
     pub first_seq: u32,
-    /// Calls by sequence number, contiguous: indices into [`Ledger::calls`](crate::calls::ledger::Ledger::calls); [`Track::GAP`] where unknown.
+    /// Calls by sequence number, contiguous: indices into [`Ledger::calls`](crate::calls::ledger::Ledger::calls);
+    /// [`Track::GAP`] where unknown.
     pub calls: Vec<u32>,
     /// Index of the operation behind each call in its origin.
     pub ops: Vec<u32>,
     /// Highest sequence number entered; 0 = none.
     pub entered: u32,
-    /// All up to here are known to be finished; None = this view does not tell completion.
+    /// All up to here are known to be finished; None = this view does not record completion.
     pub finished: Option<u32>,
     /// Sends and receives, in order: (peer's group rank, is_send, op index).
     pub p2p: Vec<P2p>,
@@ -156,7 +157,7 @@ pub struct Track<'a> {
     pub from_start: bool,
     /// The record may end before the rank did: what it does not show may still have happened.
     pub open_end: bool,
-    /// The same for sends and receives, of which the watchdog's lines tell no number.
+    /// The same for sends and receives, which the watchdog's lines do not number.
     pub p2p_open: bool,
     /// Lines that back the calls of a track without operations.
     pub lines: Vec<(u32, Cite, String)>,

@@ -24,6 +24,7 @@ pub mod signal;
 pub mod sxid;
 pub mod variable;
 pub mod version;
+pub mod wording;
 pub mod xid;
 
 #[expect(clippy::unreadable_literal, reason = "generated")]

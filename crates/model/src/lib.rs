@@ -3,6 +3,7 @@
 //! This crate contains plain data and no input or output: no files, clocks, environment, network or processes,
 //! and no serialisation (the printed report has its own types, so these can change freely).
 
+pub mod address;
 mod bench;
 mod case;
 mod cause;

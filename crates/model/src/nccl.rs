@@ -58,6 +58,48 @@ pub struct NcclProcess {
     pub last_at: Option<WallTime>,
 }
 
+/// One port of a list `[0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]; OOB eth0:…`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VerbsPort<'a> {
+    /// `mlx5_0`.
+    pub device: &'a str,
+    /// Its number.
+    pub port: u32,
+    /// `IB` or `RoCE`; empty if it is not printed.
+    pub layer: &'a str,
+}
+
+impl VerbsPort<'_> {
+    /// Of InfiniBand proper.
+    pub fn is_infiniband(&self) -> bool {
+        self.layer == "IB"
+    }
+
+    /// Of an Ethernet card.
+    pub fn is_roce(&self) -> bool {
+        self.layer.eq_ignore_ascii_case("RoCE")
+    }
+}
+
+impl NcclProcess {
+    /// The ports of `ib_devices`.
+    pub fn verbs_ports(&self) -> impl Iterator<Item = VerbsPort<'_>> {
+        let list = self.ib_devices.as_deref().unwrap_or_default();
+        let list = list.split(';').next().unwrap_or_default();
+        list.split('[').filter_map(|part| {
+            let (number, device) = part.split_once(']')?;
+            number.parse::<u32>().ok()?;
+            let (device, rest) = device.trim().split_once(':')?;
+            let mut rest = rest.split('/').map(str::trim);
+            Some(VerbsPort {
+                device,
+                port: rest.next()?.parse().ok()?,
+                layer: rest.next().unwrap_or_default(),
+            })
+        })
+    }
+}
+
 /// One communicator on one process, from init to destroy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NcclComm {
@@ -196,6 +238,33 @@ pub struct NcclLink {
     pub is_send: Option<bool>,
     /// Number of channels.
     pub n_channels: u32,
+}
+
+impl NcclLink {
+    /// Through shared memory of the host.
+    pub fn is_shared_memory(&self) -> bool {
+        self.transport.starts_with("SHM")
+    }
+
+    /// Over a network, of any kind.
+    pub fn is_network(&self) -> bool {
+        self.transport.starts_with("NET/")
+    }
+
+    /// Over sockets.
+    pub fn is_sockets(&self) -> bool {
+        self.transport.starts_with("NET/Socket")
+    }
+
+    /// Over InfiniBand or RoCE.
+    pub fn is_verbs(&self) -> bool {
+        self.transport.starts_with("NET/IB")
+    }
+
+    /// Between NIC and GPU without the host's memory (GPUDirect RDMA).
+    pub fn is_direct(&self) -> bool {
+        self.transport.contains("GDRDMA")
+    }
 }
 
 /// Host and pid as an NCCL line prints them.

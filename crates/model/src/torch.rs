@@ -261,6 +261,16 @@ pub enum StoreEvent {
     },
 }
 
+impl StoreEvent {
+    /// The address, as printed, to which a connection failed.
+    pub fn unreached(&self) -> Option<&str> {
+        match self {
+            Self::ConnectTimeout { address, .. } | Self::ConnectFailed { address, .. } => Some(address),
+            _ => None,
+        }
+    }
+}
+
 /// Gloo's transport.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GlooEvent {

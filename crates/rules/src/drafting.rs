@@ -1,4 +1,4 @@
-//! Findings drafted from what `correlate` joined: one way of saying who, where and with what proof.
+//! Drafts of findings from what `correlate` joined: one way to state who, where and with what proof.
 
 pub(crate) mod claims;
 pub(crate) mod gpus;

@@ -1,5 +1,5 @@
-//! What has to be so before a job may be called healthy. That no rule fired is not enough: what was not seen is not
-//! well, and what is unfinished has not ended.
+//! What must hold before a job may be called healthy. That no rule found anything is not enough: what was not seen is
+//! not healthy, and what is unfinished, truncated or unexplained has not ended well.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -145,7 +145,7 @@ pub(crate) fn unseen(scene: &Scene<'_>) -> Option<String> {
     let known: BTreeSet<Pid> = scene.roster().members.iter().filter_map(|m| m.pid).collect();
     let hidden = picked(scene).find_map(|(row, process)| {
         let why = process.hidden.as_deref()?;
-        // Its own records may have told all that matters.
+        // Its own records may have shown all that matters.
         let is_known = has_records(scene.case()) && row.pid.is_some_and(|pid| known.contains(&pid));
         (!is_known).then(|| format!("{} could not be looked into: {why}", whom(scene, row)))
     });
@@ -307,7 +307,7 @@ mod tests {
         says(&Stage::new().seen(1_000, "S", |_, _| {}), "undecided, low");
         let hidden = || seen(|rank, p| p.hidden = (rank == 1).then(|| "it is another user's".into()));
         says(&hidden(), "undecided, low");
-        // Its log told all that matters.
+        // Its log showed all that matters.
         says(&hidden().process("node0", 100, Some(0)).process("node0", 101, Some(1)), "none, low");
         let list =
             |pick| Stage::new().picked(Vec::new(), pick).system("node0", SystemFact::Modules(Vec::new()));

@@ -181,7 +181,7 @@ fn jobs(distinct: bool) -> impl Strategy<Value = Job> {
     )
 }
 
-/// A job of at least so many ranks, one of which does otherwise than its peers at a call that two more follow.
+/// A job of at least this many ranks; one does otherwise than its peers at a call that two more follow.
 fn faults(least: u32) -> impl Strategy<Value = Job> {
     jobs(true).prop_flat_map(move |mut job| {
         job.n_ranks = job.n_ranks.max(least);
@@ -261,7 +261,7 @@ proptest! {
     #[test]
     fn a_lost_dump_hides_no_fault_of_others(job in faults(4), nth in 0..5_u32) {
         let Some((fault, odd, _)) = job.fault else { return Ok(()) };
-        // Three records are left; a late rank could not be told from the lost one.
+        // Three records are left; a late rank could not be distinguished from the lost one.
         let lost = (odd + 1 + nth % (job.n_ranks - 1)) % job.n_ranks;
         if fault == Fault::Late {
             return Ok(());

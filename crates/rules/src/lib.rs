@@ -26,7 +26,8 @@ use ringleader_model::{Case, Cause, Need, Verdict};
 pub use crate::health::is_known;
 pub use crate::rule::{Draft, Outcome, Rule};
 
-/// Diagnoses a case. Evidence of several jobs is told apart; the newest job's verdict stands, and the others are said.
+/// Diagnoses a case. Evidence of several jobs is separated; the verdict is the newest job's, and names those of the
+/// others.
 pub fn diagnose(case: &Case) -> Verdict {
     let copies = copies::copies(case);
     let single = (!copies.is_empty()).then(|| Case {
@@ -56,7 +57,7 @@ fn diagnose_jobs(case: &Case) -> Verdict {
         .enumerate()
         .max_by_key(|(at, (_, v))| (gravity(v), v.cause != Cause::None, *at))
         .map_or(0, |(at, _)| at);
-    // What cannot be told to be of one job is in all of them: the same fault twice is one, and the surer account stands.
+    // What nothing ties to one job is in all of them: the same fault twice is one, and the surer account wins.
     let same = |a: &Verdict, b: &Verdict| a.cause == b.cause && a.summary == b.summary;
     let at = verdicts
         .iter()

@@ -193,7 +193,7 @@ fn of_a_ring_that_was_copied_earlier_nothing_later_is_known() {
     assert_eq!(job(50_000_000), (Cause::None, vec![]));
 }
 
-/// As NCCL 2.26 tells it: no sizes.
+/// As NCCL 2.26 reports it: no sizes.
 fn without_sizes(ring: &mut RingRecord) {
     ring.interface = 3;
     ring.comms.iter_mut().for_each(|comm| comm.size = 0);

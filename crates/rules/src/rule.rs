@@ -16,8 +16,8 @@ pub struct Rule {
     pub title: &'static str,
     /// First version that has it.
     pub since: &'static str,
-    /// Documentation: the source of the rule's file (`include_str!`), whose doc comment counts, or plain text. `explain`
-    /// prints it: see [`Rule::explanation`].
+    /// Documentation: the source of the rule's file (`include_str!`), whose doc comment counts, or plain text.
+    /// `explain` prints it: see [`Rule::explanation`].
     pub doc: &'static str,
     /// Looks at the scene.
     pub check: fn(&Scene<'_>) -> Outcome,
@@ -76,12 +76,12 @@ pub(crate) fn found(draft: Draft) -> Outcome {
     Outcome::from_drafts([draft])
 }
 
-/// A finding in the making. [`Draft::build`] refuses one without evidence.
+/// A finding in the making. [`Draft::build`] refuses one without evidence: what cannot be cited cannot be concluded.
 #[derive(Debug)]
 pub struct Draft(Finding, Confidence);
 
 impl Draft {
-    /// A finding of `rule` that names `cause`, stated by the failing rank or proven by records unless told otherwise.
+    /// A finding of `rule` that names `cause`, stated by the failing rank or proven by records unless set otherwise.
     pub fn new(rule: &'static str, cause: Cause, title: impl Into<String>) -> Self {
         Self(
             Finding {

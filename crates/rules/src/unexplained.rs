@@ -1,7 +1,7 @@
-//! What no finding accounts for. A clean bill needs that nothing is left here.
+//! What no finding explains. A clean bill needs that nothing is left here.
 //!
-//! Each statement of failure ends as one of three: explained by a finding (its cause, or its echo), known to be harmless
-//! by a row of the message table, or unexplained.
+//! Each statement of failure ends as one of three: explained by a finding (its cause, or its echo), known to be
+//! harmless by a row of the message table, or unexplained.
 
 use std::collections::BTreeMap;
 

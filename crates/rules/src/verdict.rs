@@ -1,7 +1,7 @@
 //! Orders findings: cause before consequence. The only place that sees all of them.
 //!
 //! Weight comes first: what a failing rank states or records prove beats what is derived, that beats a symptom, and an
-//! echo never stands before anything. Among equals the surer finding wins, then the earlier one, then the one that
+//! echo never comes before anything. Among equals the surer finding wins, then the earlier one, then the one that
 //! explains more ranks. A finding whose culprits are the victims of another one of the same weight yields to it.
 
 use std::cmp::Reverse;

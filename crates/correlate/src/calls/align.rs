@@ -3,6 +3,9 @@
 //! Ranks are aligned by sequence number; the majority is the reference, so healthy ranks are never blamed. A rank that
 //! left out a call is one number behind ever after (its #45 is everyone's #46), so what follows the first difference
 //! is matched again under every shift, and the explanation that fits most of it wins.
+//!
+//! Calls that completed together although they differ are a fault too. A difference that all ranks have passed does not
+//! hide a later one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,7 +54,7 @@ pub struct Divergence {
     pub usual: Vec<usize>,
     /// One of `usual`.
     pub reference: usize,
-    /// Both sides have as many ranks, and history does not tell them apart.
+    /// Both sides have as many ranks, and history does not distinguish them.
     pub halves: bool,
     /// How many calls after the difference bear the explanation out.
     pub n_confirmed: usize,
@@ -160,7 +163,7 @@ impl<'a> Aligner<'_, 'a> {
         by_fault.into_iter().map(of_fault).collect()
     }
 
-    /// All calls of a group are alike to NCCL, but the places in the code they come from tell them apart: a rank whose
+    /// All calls of a group are alike to NCCL, but the places in the code they come from distinguish them: a rank whose
     /// places fit the others' only under a shift left out a call, or made one too many.
     fn by_places(&self, tracks: &[(usize, &Track<'a>)], known: &mut Places) -> Option<Vec<Divergence>> {
         let stuck = tracks.iter().any(|(_, t)| t.finished.is_some_and(|f| f < t.entered));
@@ -318,8 +321,8 @@ impl<'a> Aligner<'_, 'a> {
         }
     }
 
-    /// Whether ranks that part at this number agreed before it and do so again soon after. Torch's numbers may be shifted
-    /// against each other for good (blocks of sends count on some ranks only); NCCL's own never are.
+    /// Whether ranks that part at this number agreed before it and do so again soon after. Torch's numbers may be
+    /// shifted against each other for good (blocks of sends count on some ranks only); NCCL's own never are.
     fn is_island(&self, a: &Track<'a>, b: &Track<'a>, seq: u32) -> bool {
         let agree = |seq: u32| self.same(a.call(seq).as_ref(), b.call(seq).as_ref());
         self.group.view == View::Ring
@@ -426,7 +429,8 @@ impl<'a> Aligner<'_, 'a> {
                 return None;
             }
             let rest = self.agree(mine.get(n..), theirs.get(n..))?;
-            // A loop's calls turned round as a whole are those of a rank that left out the first ones, until more shows.
+            // A loop's calls turned round as a whole are those of a rank that left out the first ones, until more
+            // shows.
             let turned = || {
                 (1..n).any(|by| {
                     a.iter().zip(b.iter().cycle().skip(by)).all(|(a, b)| self.same(Some(a), Some(b)))
@@ -489,7 +493,7 @@ impl<'a> Aligner<'_, 'a> {
         }
     }
 
-    /// Nothing follows the odd call that would tell: the rank waits in it. Its place in the code and the habits of
+    /// Nothing follows the odd call that would decide: the rank waits in it. Its place in the code and the habits of
     /// the group are left to judge by.
     fn judge_alone(&self, replaced: Fault, odd: &Track<'a>, usual: &Track<'a>, seq: u32) -> Fault {
         // The usual call's successor, right here and nothing after it: left one out.
@@ -543,7 +547,7 @@ impl<'a> Aligner<'_, 'a> {
         self.extra_or(replaced, odd, usual, seq, same_place)
     }
 
-    /// All are stuck in their first differing call, so nothing follows that would tell; but the last time round the
+    /// All are stuck in their first differing call, so nothing follows that would decide; but the last time round the
     /// loop, what this rank calls now came after what the others call now.
     fn followed_before(&self, odd: &Track<'a>, usual: &Track<'a>, seq: u32) -> Option<u32> {
         let (mine, theirs) = (odd.call(seq)?, usual.call(seq)?);
@@ -588,7 +592,7 @@ impl<'a> Aligner<'_, 'a> {
         ringleader_model::user_frame(&frames).cloned()
     }
 
-    /// Whether the odd call stands behind the loop from which the group's calls come: in the innermost user function
+    /// Whether the odd call is behind the loop from which the group's calls come: in the innermost user function
     /// that the odd stack shares with the others, its line lies after every line they ever called from.
     fn is_after_loop(odd: &Track<'a>, usual: &Track<'a>, seq: u32) -> bool {
         let Some(op) = odd.op(seq) else { return false };

@@ -83,7 +83,7 @@ impl<'a> Ledger<'a> {
         &self.calls
     }
 
-    /// Something stands still: a job says that it failed, or rings show an operation in flight for longer than the job's
+    /// Something is stalled: a job says that it failed, or rings show an operation in flight for longer than the job's
     /// own rhythm explains.
     pub fn is_stalled(&self) -> bool {
         self.moment.is_stalled
@@ -99,8 +99,8 @@ impl<'a> Ledger<'a> {
         self.n_left_out
     }
 
-    /// Whether the wait-for graph is better drawn from NCCL's logs: dumps of some ranks are missing, and the logs of all
-    /// ranks are whole. Calls counted on every rank say more than states known of some.
+    /// Whether the wait-for graph is better drawn from NCCL's logs: dumps of some ranks are missing, and the logs of
+    /// all ranks are whole. Calls counted on every rank say more than states known of some.
     pub fn logs_know_more(&self) -> bool {
         let holes = |g: &Group<'_>| {
             g.tracks.iter().any(|t| t.as_ref().is_none_or(|t| matches!(t.origin, Origin::Lines)))
@@ -218,7 +218,7 @@ fn place_track<'a>(group: &mut Group<'a>, track: Track<'a>) {
         return;
     }
     if track.rank.is_some() && at.is_some() {
-        // A second dump of the same rank: another attempt; `jobs` has told them apart before.
+        // A second dump of the same rank: another attempt; `jobs` has separated them before.
         return;
     }
     // Unknown owner. The last free place is as good as any: its rank is withdrawn, so nobody is blamed by place.
@@ -310,7 +310,7 @@ fn fill_tracks(dump: &FlightDump, table: &[u32], tracks: &mut [Track<'_>]) {
                 track.calls.push(*call);
                 track.ops.push(at);
             }
-            // Members of a coalesced block share a number: the first stands for the block.
+            // Members of a coalesced block share a number: the first represents the block.
             std::cmp::Ordering::Less => continue,
             std::cmp::Ordering::Greater => {
                 // Point-to-point blocks and lost entries leave holes; a wild number must not cost memory.

@@ -41,18 +41,18 @@ pub struct Mismatch {
     pub at_ns: Option<i64>,
     /// Calls after the difference that bear the explanation out.
     pub n_confirmed: usize,
-    /// All have gone on since, and made many calls together: what stands still now does so for another reason.
+    /// All have gone on since, and made many calls together: a stall now has another reason.
     pub is_bygone: bool,
     /// Views that saw it.
     pub views: Vec<View>,
 }
 
-/// What a proof is made of: the calls, and what tells where in the program they were made.
+/// What a proof is made of: the calls, and where in the program they were made.
 #[derive(Clone, Copy)]
 pub struct Proof<'s, 'a> {
     /// The calls.
     pub ledger: &'s Ledger<'a>,
-    /// Where each rank's program stands.
+    /// Where each rank's program is.
     pub conditions: &'s Conditions,
     /// Stacks that the watchdogs printed.
     pub watchdog: &'s WatchdogLines,
@@ -65,7 +65,7 @@ pub fn mismatches(proof: Proof<'_, '_>, divergences: &[Divergence]) -> Vec<Misma
         let Some(fresh) = describe(proof, divergence) else { continue };
         // The same odd ranks, seen by another recorder: one fault.
         let is_known = |m: &&mut Mismatch| {
-            // Views that see nothing end do not tell what is bygone.
+            // Views that see nothing end do not show what is bygone.
             let same_time = m.is_bygone == fresh.is_bygone || !fresh.views[0].knows_ends();
             m.odd == fresh.odd && same_time && !m.views.contains(&fresh.views[0])
         };
@@ -74,7 +74,7 @@ pub fn mismatches(proof: Proof<'_, '_>, divergences: &[Divergence]) -> Vec<Misma
             Some(known) => {
                 known.evidence.extend(fresh.evidence);
                 known.views.extend(fresh.views);
-                // Records keep more than lines do: the explanation that more calls bear out stands.
+                // Records keep more than lines do: the explanation that more calls bear out wins.
                 if fresh.n_confirmed > known.n_confirmed && class(fresh.fault) != class(known.fault) {
                     known.fault = fresh.fault;
                     known.n_confirmed = fresh.n_confirmed;
@@ -129,7 +129,7 @@ fn describe(proof: Proof<'_, '_>, divergence: &Divergence) -> Option<Mismatch> {
         let later = (divergence.seq..=odd.last_seq()).skip(1).find(is_it);
         evidence.extend(later.and_then(|seq| proof.evidence_of(odd, seq)));
     }
-    // Rings keep no stacks: there it is where the rank stands since, unless it has gone on.
+    // Rings keep no stacks: there it is where the rank is now, unless it has gone on.
     let place = |at: usize| {
         let track = track(at)?;
         let is_in_it = || track.finished.is_none_or(|f| f < divergence.seq);
@@ -190,14 +190,14 @@ impl<'s> Proof<'s, '_> {
         Some(Evidence { cite: track.cite_op(op), text, kind: track.kind })
     }
 
-    /// Where the program of a ring's rank stands, unless it is on its way out.
+    /// Where the program of a ring's rank is, unless it is on its way out.
     pub fn standing(self, track: &Track<'_>) -> Option<&'s Frame> {
         let stand = self.conditions.get(track.rank?)?.stand.as_ref()?;
         (matches!(track.origin, Origin::Ring(_)) && !stand.is_leaving()).then(|| stand.place()).flatten()
     }
 
-    /// Place in the user's code of a call; of the nearest call that has one, since operations of a backward pass have no
-    /// frame of the user; of the failed collective the watchdog printed, where there is no dump.
+    /// Place in the user's code of a call; of the nearest call that has one, since operations of a backward pass have
+    /// no frame of the user; of the failed collective the watchdog printed, where there is no dump.
     pub fn place_near(self, track: &Track<'_>, group: &str, seq: u32) -> Option<Frame> {
         let at = |seq: u32| track.op(seq).and_then(|op| user_frame(&track.frames(op)).cloned());
         (0..=NEAR).flat_map(|d| [seq.checked_add(d), seq.checked_sub(d)]).flatten().find_map(at).or_else(
@@ -209,5 +209,5 @@ impl<'s> Proof<'s, '_> {
     }
 }
 
-/// How far from a call another one's place still tells something.
+/// How far from a call another one's place still says something about it.
 const NEAR: u32 = 64;

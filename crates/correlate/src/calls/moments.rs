@@ -1,8 +1,8 @@
 //! Whether the records can be of one moment.
 //!
-//! A job that runs is looked at too: its logs and dumps are copied rank after rank, and each copy ends a little later
-//! than the one before. Who then seems to be behind was only copied first. Unless something says that the job failed,
-//! records that contradict each other as one picture are taken to end before their ranks did.
+//! A running job may be examined too: its logs and dumps are copied rank after rank, and each copy ends a little later
+//! than the one before. A rank that then seems to be behind was only copied first, and is not accused. Unless something
+//! says that the job failed, records that contradict each other as one picture are taken to end before their ranks did.
 
 use ringleader_model::{Case, OpKind};
 
@@ -12,10 +12,10 @@ use crate::said::watcher::{self, StandStill};
 use crate::track::{Call, Group, Track, View};
 use crate::when::failure::Failure;
 
-/// What the records tell of the moment of their taking.
+/// What the records show of the moment at which they were taken.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Moment {
-    /// Something stands still.
+    /// Something is stalled.
     pub is_stalled: bool,
     /// Records contradict each other as one picture, and nothing failed.
     pub may_run: bool,
@@ -63,8 +63,8 @@ fn has_open_p2p(track: &Track<'_>) -> bool {
     track.p2p.iter().any(|p| p.done == Some(false))
 }
 
-/// Calls before the last finished one that are looked at for one that needs every rank: a pipeline sends some dozen messages
-/// or broadcasts between two of them.
+/// Calls before the last finished one that are looked at for one that needs every rank: a pipeline sends some dozen
+/// messages or broadcasts between two of them.
 const LOOK_BACK: u32 = 64;
 
 /// Nobody finishes an all-reduce that another rank has not entered: that rank's record is the older one.
@@ -88,7 +88,7 @@ fn open_older(group: &mut Group<'_>, calls: &[Call]) {
     });
     let Some(finished) = finished.max() else { return };
     if group.tracks.iter().flatten().any(|t| t.entered < finished) {
-        // Then whoever has not finished it either may have done so since.
+        // A rank that has not finished it either may have done so since.
         let older = |t: &&mut Track<'_>| t.entered <= finished && t.finished.is_some_and(|f| f < finished);
         group.tracks.iter_mut().flatten().filter(older).for_each(|t| t.open_end = true);
     }
@@ -118,12 +118,13 @@ fn is_scattered(group: &Group<'_>) -> bool {
     ahead.len() > 1 && ahead.iter().map(|n| same(*n)).max().is_some_and(|n| n * 2 < ahead.len())
 }
 
-/// Whole steps that no rank runs ahead of one that has stopped: its queue of launches fills (CUDA holds about a thousand), or it
-/// reads a result, as nearly every program does in each step.
+/// Whole steps that no rank runs ahead of one that has stopped: its queue of launches fills (CUDA holds about a
+/// thousand), or it reads a result, as nearly every program does in each step.
 const STEPS: u32 = 2;
 /// The same in calls, where the program shows no steps: chosen, above the calls of one step in the recorded cases.
 const CALLS: u32 = 128;
-/// Calls at the end of a log in which its steps are looked for: three steps of a large model, and little enough to search.
+/// Calls at the end of a log in which its steps are looked for: three steps of a large model, and little enough to
+/// search.
 const TAIL: usize = 512;
 
 /// Some rank is further ahead of another one than it could be if that one had stopped.

@@ -12,13 +12,13 @@ const MOST_PERIODS: usize = 64;
 /// Newest calls of the group that may stand last in the pattern.
 const MOST_LAST: usize = 8;
 
-/// What tells one call of a rank from another: group and signature within its own record.
+/// What distinguishes one call of a rank from another: group and signature within its own record.
 type Key = (u32, u32);
 
 /// Whether the rank went on without the call of this track's group that was next in its own pattern: after repetitions
 /// that are all alike it made the calls that follow that one, and finished the first of them or made several.
 ///
-/// Groups that are merely called in another order do not show this: the rank stands in the first call that is out of order.
+/// Groups that are merely called in another order do not show this: the rank is in the first call that is out of order.
 pub fn left_out(track: &Track<'_>) -> bool {
     let Some(calls) = calls(track) else { return false };
     let of_group = |at: usize| calls.get(at).is_some_and(|c| c.is_own);
@@ -55,8 +55,8 @@ fn is_left_out(calls: &[Made], last: usize, period: usize) -> bool {
     went_on && shift == Some(1) && pattern.first().is_some_and(|c| c.is_own)
 }
 
-/// The newest calls of the rank in all its groups, oldest first. None where the record has no order over groups, or lost
-/// some of them.
+/// The newest calls of the rank in all its groups, oldest first. None where the record has no order over groups, or
+/// lost some of them.
 fn calls(track: &Track<'_>) -> Option<Vec<Made>> {
     let own = track.op(track.last_seq())? as usize;
     match track.origin {

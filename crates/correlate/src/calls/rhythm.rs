@@ -1,7 +1,8 @@
-//! Whether what is in flight in the rings has been so for longer than the job's own rhythm explains.
+//! Whether operations in the rings have been in flight for longer than the job's own rhythm explains.
 //!
-//! A ring is read from a running job. That an operation is in flight then says nothing; that it has been so for several
-//! times as long as the job ever paused does. Only times of one boot are compared with each other.
+//! A ring is read from a running job. An operation in flight then means nothing by itself; one that has been so for
+//! several times as long as the job ever paused does. If NCCL reports only calls, the time is how long a rank has been
+//! behind. Only times of one boot are compared with each other.
 
 use std::collections::BTreeSet;
 
@@ -33,8 +34,8 @@ pub fn age_ns(track: &Track<'_>, horizon: &Horizon<'_>) -> Option<i64> {
     collective.into_iter().chain(p2p).min().map(|since| until - since)
 }
 
-/// How long some rank of a group whose ends cannot be seen has been ahead of another one, ns: it has called what that one
-/// has not. None if none is.
+/// How long some rank of a group whose ends cannot be seen has been ahead of another one, ns: it has called what that
+/// one has not. None if none is.
 pub fn ahead_ns<'a>(group: &Group<'a>, horizon: &Horizon<'_>) -> Option<i64> {
     let tracks = || group.tracks.iter().flatten();
     if group.view != View::Ring || tracks().any(|t| t.finished.is_some()) {
@@ -56,7 +57,8 @@ pub fn ahead_ns<'a>(group: &Group<'a>, horizon: &Horizon<'_>) -> Option<i64> {
     ages.max()
 }
 
-/// Whether something of these communicators, by NCCL's number, is in flight for long enough to be what a watcher has seen.
+/// Whether something of these communicators, by NCCL's number, is in flight for long enough to be what a watcher has
+/// seen.
 pub fn is_in_flight(case: &Case, comms: &BTreeSet<u64>, horizon: &Horizon<'_>) -> bool {
     !comms.is_empty()
         && rings(case).iter().any(|(_, ring)| {
@@ -70,7 +72,8 @@ pub fn is_in_flight(case: &Case, comms: &BTreeSet<u64>, horizon: &Horizon<'_>) -
         })
 }
 
-/// Which groups stand still; those of other views do not. `is_told`: a watcher, who saw the job's rhythm, says that one does.
+/// Which groups are stalled; those of other views are not. `is_told`: a watcher, which saw the job's rhythm, says that
+/// one is.
 pub fn stalled(groups: &[Group<'_>], horizon: &Horizon<'_>, is_told: bool) -> Vec<bool> {
     let in_flight = |g: &Group<'_>| g.tracks.iter().flatten().filter_map(|t| age_ns(t, horizon)).max();
     let oldest: Vec<Option<i64>> =
@@ -83,7 +86,7 @@ pub fn stalled(groups: &[Group<'_>], horizon: &Horizon<'_>, is_told: bool) -> Ve
     if !is_told && !oldest.iter().zip(&limits).any(by_itself) {
         return vec![false; groups.len()];
     }
-    // Where one group stands still, whatever is in flight in others for a while stands still with it.
+    // Where one group is stalled, operations in flight in others for a while are stalled with it.
     oldest.iter().map(|age| beyond(FLOOR_NS, age)).collect()
 }
 

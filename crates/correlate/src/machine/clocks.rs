@@ -1,6 +1,6 @@
 //! Kernel logs whose clock is in another zone than the job's: what would matter lies whole half hours from the failure.
 //!
-//! It may be chance, hence a question and nothing more.
+//! That may be chance, so it becomes a question, not a finding.
 
 use ringleader_knowledge::program::trains;
 use ringleader_knowledge::xid::{self, Kills};

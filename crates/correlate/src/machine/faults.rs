@@ -25,6 +25,8 @@ pub const NEXT_LAUNCHES_S: f64 = 60.0;
 pub const SWITCH_TAKES_LINKS_S: f64 = 30.0;
 /// After a program's own fault the driver stops its channels at once; a full log may be written late.
 pub const CHANNELS_STOP_S: f64 = 10.0;
+/// A link or device on PCIe fails, and the driver notices that the GPU is gone with its next access: within a minute.
+pub const GPU_NOTICED_S: f64 = 60.0;
 /// Two statements of one moment may stand in either order.
 const SAME_MOMENT_S: f64 = 0.5;
 

@@ -1,8 +1,8 @@
 //! What the machines' kernels say, and how each statement belongs to the job: by process, by GPU, by time, or not.
 //!
 //! A kernel log holds the machine's life: boots, other jobs, other days. A statement counts against this job only if it
-//! names a process of it, or a GPU of it while it ran, or happened on one of its hosts while it ran. Without any job in
-//! the evidence the log stands for itself.
+//! names a process of it, or a GPU of it while it ran, or happened on one of its hosts while it ran. A log without
+//! events is evidence only if it reaches past the failure. Without any job in the evidence the log is judged by itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ use crate::who::roster::{Member, Roster, told_size};
 const SECOND_NS: i64 = 1_000_000_000;
 /// Between a kill for lack of memory and the launcher's word that the process is gone.
 const REAPED_NS: i64 = 20 * SECOND_NS;
-/// A kernel's word comes later than what it tells of, by its log's clock.
+/// A kernel logs an event some time after it happened, by the clock of its log.
 const LATE_NS: i64 = 2 * SECOND_NS;
 /// Longest text of a statement that is cited.
 const CITED_CHARS: usize = 400;
@@ -41,7 +41,7 @@ pub enum Bond {
     Time,
     /// Of a GPU of the job, at a time that cannot be compared.
     Device,
-    /// There is no job in the evidence: the log stands for itself.
+    /// There is no job in the evidence: the log is judged by itself.
     Alone,
     /// Of a GPU of the job, while it ran.
     DeviceInTime,
@@ -52,7 +52,7 @@ pub enum Bond {
 /// A statement of a kernel with what it has to do with the job.
 #[derive(Clone, Debug)]
 pub struct KernelStatement<'a> {
-    /// Where it stands.
+    /// Its place in the evidence.
     pub observation: &'a Observation,
     /// What it says.
     pub event: &'a KernelEvent,
@@ -108,7 +108,7 @@ pub struct Coverage<'a> {
 }
 
 impl Coverage<'_> {
-    /// The log goes on after the moment: what it does not tell did not happen there.
+    /// The log goes on after the moment: what it does not report did not happen there.
     pub fn reaches_past(&self) -> bool {
         self.past_s >= 0.0
     }
@@ -140,7 +140,7 @@ pub struct KernelLogs<'a> {
 }
 
 impl<'a> KernelLogs<'a> {
-    /// Joins what kernels say with the job. Without any (`has_job`) a log stands for itself.
+    /// Joins what kernels say with the job. Without any (`has_job`) a log is judged by itself.
     pub fn new(case: &'a Case, roster: &Roster, has_job: bool, window: Window, failure: &Failure) -> Self {
         let mut logs = Self::default();
         if !case.observations.iter().any(|o| matches!(o.fact, Fact::Kernel(_))) {
@@ -184,8 +184,8 @@ impl<'a> KernelLogs<'a> {
         self.events.iter().filter(|e| e.bond > Bond::Foreign)
     }
 
-    /// What the kernel log of a host is worth at a moment, as far as stamps of both tell: absence counts only if the log
-    /// reaches past the failure.
+    /// What the kernel log of a host is worth at a moment, as far as stamps of both tell: absence counts only if the
+    /// log reaches past the failure.
     pub fn coverage(&self, host: Option<&Host>, at: WallTime) -> Option<Coverage<'a>> {
         let of_host = |o: &Observation| host.is_none() || o.who.host.is_none() || o.who.host.as_ref() == host;
         let reach = |covers: &KernelCoverage| {
@@ -236,8 +236,8 @@ struct Join<'r> {
     lived: BTreeMap<Rank, i64>,
     /// The first wall time of each boot of each log.
     boots: BTreeMap<(SourceId, u32), WallTime>,
-    /// Processes beside the ranks that the job's own statements name, or that were seen to be its own: workers of a data
-    /// loader.
+    /// Processes beside the ranks that the job's own statements name, or that were seen to be its own: workers of a
+    /// data loader.
     named: BTreeMap<Pid, Who>,
     /// Processes of the job that were seen to live, by number.
     alive: BTreeSet<Pid>,
@@ -272,7 +272,7 @@ impl<'r> Join<'r> {
             .filter_map(|m| m.host.clone())
             .filter(|h| !matches!(&**h, "localhost" | "" | "127.0.0.1" | "::1"))
             .collect();
-        // Where several nodes have the same numbers only the launcher's table tells the rank.
+        // Where several nodes have the same numbers, only the launcher's table identifies the rank.
         let in_table = |exit: &Who| {
             let mut ranks = case.observations.iter().filter(|o| {
                 matches!(o.fact, Fact::Torch(TorchEvent::ChildFailure { exit_code, .. }) if is_exit_by(exit_code, SIGKILL))
@@ -333,7 +333,7 @@ impl<'r> Join<'r> {
     fn bond(&self, observation: &Observation, event: &KernelEvent) -> (Bond, Culprit) {
         let host = observation.who.host.as_ref();
         let pid = pid_of(&event.kind);
-        // Of a failing GPU the process is whoever asked, or suffered.
+        // For a failing GPU the process is any that used it, not the culprit.
         let blamed = pid.filter(|_| names_culprit(&event.kind));
         let mut culprit =
             Culprit { host: host.cloned(), pid: blamed, gpu: gpu_of(event), ..Culprit::default() };
@@ -375,11 +375,11 @@ impl<'r> Join<'r> {
             culprit = Culprit { rank: about.rank, host: culprit.host.or(about.host), ..culprit };
             return (Bond::Process, culprit);
         }
-        // After the end the next job, or whoever repaired the machine, had it.
+        // After the end, the next job or a repair used it.
         let is_after = place == Some(Lies::After);
         let users = event.device.map(|gpu| self.users(gpu, host)).unwrap_or_default();
         if let Some(first) = users.first() {
-            // Of several that may use it, nothing tells which did.
+            // Several may use it; nothing shows which did.
             if let [member] = users.as_slice() {
                 culprit.rank = member.rank;
                 culprit.local_rank = member.local_rank;
@@ -442,7 +442,8 @@ impl<'r> Join<'r> {
         self.boots.range(later).any(|(_, at)| self.window.place(Some(*at)) == Some(Lies::Before))
     }
 
-    /// The one rank, of that number if one is given, whose launcher saw it end by SIGKILL within seconds of a statement.
+    /// The one rank, of that number if one is given, whose launcher saw it end by SIGKILL within seconds of a
+    /// statement.
     fn killed_at(&self, observation: &Observation, pid: Option<Pid>) -> Option<&Who> {
         let at = observation.at?;
         let near = |killed: &WallTime| match (killed.has_year, at.has_year) {
@@ -493,7 +494,7 @@ impl<'r> Join<'r> {
         members.filter(|m| m.holds.iter().any(same)).collect()
     }
 
-    /// Hosts whose logs call it otherwise (`vm`, an address) cannot be told from it: one host, one log.
+    /// Hosts that their logs call otherwise (`vm`, an address) cannot be distinguished from it: one host, one log.
     fn is_alias(&self, host: Option<&Host>) -> bool {
         self.hosts.len() == 1
             && host
@@ -573,7 +574,7 @@ fn name_of(kind: &KernelEventKind) -> Option<&str> {
     (!name.is_empty() && !name.starts_with('<')).then_some(name)
 }
 
-/// The process that an Xid names made the fault itself; of others it is whoever happened to ask or to suffer.
+/// The process that this Xid names made the fault itself; for others it is any process that used the GPU.
 fn names_culprit(kind: &KernelEventKind) -> bool {
     match kind {
         KernelEventKind::Xid(xid) => ringleader_knowledge::xid::get(xid.code)

@@ -1,4 +1,4 @@
-//! Links that went down while something ran, as kernels tell it: neither the downs of setting up nor those of tearing
+//! Links that went down while something ran, by kernel logs: neither the downs of setting up nor those of tearing
 //! down.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,11 +42,8 @@ impl Used {
             for text in [&process.bootstrap, &process.socket_devices].into_iter().flatten() {
                 used.interfaces.extend(names(text));
             }
-            // `[0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]; OOB eth0:192.0.2.2<0>`
-            if let Some(text) = &process.ib_devices {
-                used.devices.extend(names(text.split(';').next().unwrap_or(text)));
-                used.has_roce |= text.to_ascii_lowercase().contains("/roce");
-            }
+            used.devices.extend(process.verbs_ports().map(|port| port.device.to_owned()));
+            used.has_roce |= process.verbs_ports().any(|port| port.is_roce());
         }
         for observation in &case.observations {
             let Fact::Net(fact) = &observation.fact else { continue };
@@ -127,7 +124,7 @@ impl<'s, 'a> Life<'s, 'a> {
     }
 }
 
-/// The first of `all` that stands behind `event`: a log is in the order of time.
+/// The first of `all` after `event`: a log is in the order of time.
 fn next<'s, 'a>(
     all: &[&'s KernelStatement<'a>],
     event: &KernelStatement<'_>,

@@ -1,4 +1,4 @@
-//! Copies of a file (`fr_rank3.bak`, a folder kept twice) say nothing twice: only the first is listened to.
+//! Copies of a file (`fr_rank3.bak`, a folder kept twice) count once: only the first is used.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ pub fn copies(case: &Case) -> BTreeSet<SourceId> {
     let mut by_size: BTreeMap<(u64, usize, i64), Vec<SourceId>> = BTreeMap::new();
     for (id, said) in &of_source {
         let size = case.sources.get(id.0 as usize).map_or(0, |s| s.size_bytes);
-        // Dumps of one job are often of one size: their first time stamp tells most of them apart at once.
+        // Dumps of one job are often of one size: their first time stamp distinguishes most of them at once.
         let first = said.iter().find_map(|o| match &o.fact {
             Fact::Flight(dump) => dump.ops.first().map(|op| op.created_ns),
             _ => None,

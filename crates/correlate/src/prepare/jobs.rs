@@ -1,8 +1,9 @@
-//! Evidence of two jobs, or of two attempts of one, in one folder: told apart before anything is joined.
+//! Evidence of two jobs, or of two attempts of one, in one folder: separated before anything is joined. Evidence that
+//! nothing ties to one of them is in all of them.
 //!
-//! Old dumps and logs often lie beside new ones. What tells them apart is that two records claim the same rank: two
+//! Old dumps and logs often lie beside new ones. Two jobs are in the evidence if two records claim the same rank: two
 //! dumps of rank 3, two processes that are rank 3 of communicators that share no member, or default groups of
-//! different sizes. Time alone tells nothing: the clocks of one job's nodes may differ by minutes.
+//! different sizes. Time alone shows nothing: the clocks of one job's nodes may differ by minutes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,114 +26,156 @@ pub struct Job {
 }
 
 /// Splits a case; None if it is all of one job, as it nearly always is.
-#[expect(clippy::too_many_lines, reason = "longer than the bound when it came; to be split")]
 pub fn split(case: &Case) -> Option<Vec<Job>> {
-    let dump_parts = parts_of_dumps(case);
-    let mut process_parts = parts_of_processes(case);
-    add_unjoined(case, &mut process_parts);
-    let n_dumps = dump_parts.values().copied().max().map_or(0, |n| n + 1);
-    let n_processes = process_parts.values().copied().max().map_or(0, |n| n + 1);
-    if n_dumps < 2 && n_processes < 2 {
-        return None;
-    }
-    let any = |is: fn(&Fact) -> bool| usize::from(case.observations.iter().any(|o| is(&o.fact)));
-    let n_dumps = n_dumps.max(any(|f| matches!(f, Fact::Flight(_))));
-    let n_processes = n_processes.max(any(|f| matches!(f, Fact::Nccl(_))));
-    let pairs = pairs::pairs(case, (&dump_parts, n_dumps), (&process_parts, n_processes));
-    // Dumps that nothing ties to processes are judged apart: a pid of another job would be worse than none.
-    let with_processes = (0..n_processes).map(|p| (pairs.iter().position(|pair| *pair == Some(p)), Some(p)));
-    let alone = pairs.iter().enumerate().filter(|(_, pair)| pair.is_none()).map(|(d, _)| (Some(d), None));
-    let parts: Vec<(Option<usize>, Option<usize>)> = with_processes.chain(alone).collect();
-    let dump_part_of = |at: &usize| dump_parts.get(at).copied().unwrap_or(0);
-    let process_part_of = |process: &Process| {
-        if process_parts.is_empty() { Some(0) } else { process_parts.get(process).copied() }
-    };
-    // Attempts are often kept in folders of their own: what names nobody belongs with the records beside it.
-    let folder = |o: &Observation| case.sources.get(o.cite.source.0 as usize).map_or("", Source::folder);
-    let mut beside: BTreeMap<&str, (BTreeSet<usize>, BTreeSet<usize>)> = BTreeMap::new();
-    for (at, observation) in case.observations.iter().enumerate() {
-        let (dumps, processes) = beside.entry(folder(observation)).or_default();
-        match &observation.fact {
-            Fact::Flight(_) => drop(dumps.insert(dump_part_of(&at))),
-            Fact::Nccl(log) => processes.extend(processes_of(log).filter_map(|p| process_part_of(&p))),
-            _ => {}
-        }
-    }
-    let mut jobs = Vec::new();
-    let mut records_of: Vec<BTreeSet<&str>> = Vec::new();
-    for (dump_part, process_part) in parts {
-        let is_near = |observation: &Observation| {
-            let Some((dumps, processes)) = beside.get(folder(observation)) else { return true };
-            dumps.is_empty() && processes.is_empty()
-                || dump_part.is_some_and(|p| dumps.contains(&p))
-                || process_part.is_some_and(|p| processes.contains(&p))
-        };
-        let mine = |at: usize, observation: &Observation| match &observation.fact {
-            Fact::Flight(_) => dump_part == Some(dump_part_of(&at)),
-            Fact::Nccl(log) => {
-                let parts: BTreeSet<usize> = processes_of(log).filter_map(|p| process_part_of(&p)).collect();
-                if parts.is_empty() {
-                    is_near(observation)
-                } else {
-                    process_part.is_some_and(|p| parts.contains(&p))
-                }
-            }
-            // A report, stack or statement that names a process belongs to that process's job.
-            Fact::Ras(report) => {
-                let pids = report.comms.iter().flat_map(|c| &c.ranks).filter_map(|r| r.peer.pid);
-                belongs(pids, &process_parts, process_part).unwrap_or_else(|| is_near(observation))
-            }
-            Fact::Stacks(stacks) => {
-                let pid = stacks.pid.into_iter();
-                belongs(pid, &process_parts, process_part).unwrap_or_else(|| is_near(observation))
-            }
-            Fact::Torch(_) => {
-                let pid = observation.who.pid.into_iter();
-                belongs(pid, &process_parts, process_part).unwrap_or_else(|| is_near(observation))
-            }
-            _ => is_near(observation),
-        };
-        let observations: Vec<Observation> = case
-            .observations
-            .iter()
-            .enumerate()
-            .filter(|(at, o)| mine(*at, o))
-            .map(|(_, o)| o.clone())
-            .collect();
-        let newest_ns = observations.iter().filter_map(newest).max().unwrap_or(0);
-        let records: BTreeSet<&str> = observations
-            .iter()
-            .filter(|o| matches!(o.fact, Fact::Flight(_) | Fact::Nccl(_)))
-            .filter_map(|o| case.sources.get(o.cite.source.0 as usize).map(|s| s.path.as_str()))
-            .collect();
-        jobs.push(Job {
-            // What was damaged is so for every job that it may belong to.
-            case: Case { sources: case.sources.clone(), observations, notes: case.notes.clone() },
-            label: String::new(),
-            newest_ns,
-        });
-        records_of.push(records);
-    }
-    // A job is called by what is its own: dumps that fit several jobs tell nobody which is meant.
-    for (at, job) in jobs.iter_mut().enumerate() {
-        let of_others: BTreeSet<&str> = records_of
-            .iter()
-            .enumerate()
-            .filter(|(other, _)| *other != at)
-            .flat_map(|(_, r)| r)
-            .copied()
-            .collect();
-        let own: Vec<&str> =
-            records_of.get(at).into_iter().flatten().copied().filter(|p| !of_others.contains(p)).collect();
-        job.label = match own.as_slice() {
-            [] => String::new(),
-            [only] => (*only).to_owned(),
-            [first, rest @ ..] => format!("{first} and {} more", rest.len()),
-        };
-    }
+    let parts = Parts::new(case)?;
+    let mut jobs: Vec<Job> = parts.shares().into_iter().map(|share| parts.job(share)).collect();
+    label(&mut jobs);
     jobs.retain(|j| j.newest_ns > 0 || !j.label.is_empty());
     jobs.sort_by_key(|j| j.newest_ns);
     (jobs.len() > 1).then_some(jobs)
+}
+
+/// A job is called by what is its own: dumps that fit several jobs do not show which is meant.
+fn label(jobs: &mut [Job]) {
+    let records: Vec<BTreeSet<String>> = jobs.iter().map(|job| records(&job.case)).collect();
+    for (at, job) in jobs.iter_mut().enumerate() {
+        let others = || records.iter().enumerate().filter(|(other, _)| *other != at);
+        let is_own = |path: &&String| !others().any(|(_, paths)| paths.contains(*path));
+        let own: Vec<&String> = records.get(at).into_iter().flatten().filter(is_own).collect();
+        job.label = match own.as_slice() {
+            [] => String::new(),
+            [only] => (*only).clone(),
+            [first, rest @ ..] => format!("{first} and {} more", rest.len()),
+        };
+    }
+}
+
+/// Paths of dumps and NCCL logs.
+fn records(case: &Case) -> BTreeSet<String> {
+    let records = case.observations.iter().filter(|o| matches!(o.fact, Fact::Flight(_) | Fact::Nccl(_)));
+    records.filter_map(|o| case.sources.get(o.cite.source.0 as usize).map(|s| s.path.clone())).collect()
+}
+
+/// The parts of a case of several jobs: dumps and NCCL's processes are divided by themselves, then paired.
+struct Parts<'a> {
+    case: &'a Case,
+    /// By index of the observation; empty if all are of one job.
+    of_dumps: BTreeMap<usize, usize>,
+    n_dumps: usize,
+    /// Empty if all are of one job.
+    of_processes: BTreeMap<Process, usize>,
+    n_processes: usize,
+    /// Attempts are often kept in folders of their own: parts of the dumps and of the processes in each folder.
+    beside: BTreeMap<&'a str, (BTreeSet<usize>, BTreeSet<usize>)>,
+}
+
+/// What one job has: a part of the dumps, a part of the processes, or both.
+#[derive(Clone, Copy)]
+struct Share {
+    dumps: Option<usize>,
+    processes: Option<usize>,
+}
+
+impl<'a> Parts<'a> {
+    /// None if neither dumps nor processes are of several jobs.
+    fn new(case: &'a Case) -> Option<Self> {
+        let of_dumps = parts_of_dumps(case);
+        let mut of_processes = parts_of_processes(case);
+        add_unjoined(case, &mut of_processes);
+        let n_dumps = of_dumps.values().copied().max().map_or(0, |n| n + 1);
+        let n_processes = of_processes.values().copied().max().map_or(0, |n| n + 1);
+        if n_dumps < 2 && n_processes < 2 {
+            return None;
+        }
+        let any = |is: fn(&Fact) -> bool| usize::from(case.observations.iter().any(|o| is(&o.fact)));
+        let n_dumps = n_dumps.max(any(|f| matches!(f, Fact::Flight(_))));
+        let n_processes = n_processes.max(any(|f| matches!(f, Fact::Nccl(_))));
+        let mut parts = Self { case, of_dumps, n_dumps, of_processes, n_processes, beside: BTreeMap::new() };
+        let mut beside: BTreeMap<&str, (BTreeSet<usize>, BTreeSet<usize>)> = BTreeMap::new();
+        for (at, observation) in case.observations.iter().enumerate() {
+            let (dumps, processes) = beside.entry(parts.folder(observation)).or_default();
+            match &observation.fact {
+                Fact::Flight(_) => drop(dumps.insert(parts.of_dump(at))),
+                Fact::Nccl(log) => {
+                    processes.extend(processes_of(log).filter_map(|p| parts.of_process(&p)));
+                }
+                _ => {}
+            }
+        }
+        parts.beside = beside;
+        Some(parts)
+    }
+
+    /// Which parts make up one job. Dumps that nothing ties to processes are judged apart: a pid of another job would
+    /// be worse than none.
+    fn shares(&self) -> Vec<Share> {
+        let pairs =
+            pairs::pairs(self.case, (&self.of_dumps, self.n_dumps), (&self.of_processes, self.n_processes));
+        let with_processes = (0..self.n_processes).map(|part| Share {
+            dumps: pairs.iter().position(|pair| *pair == Some(part)),
+            processes: Some(part),
+        });
+        let alone = pairs.iter().enumerate().filter(|(_, pair)| pair.is_none());
+        let alone = alone.map(|(part, _)| Share { dumps: Some(part), processes: None });
+        with_processes.chain(alone).collect()
+    }
+
+    fn folder(&self, observation: &Observation) -> &'a str {
+        self.case.sources.get(observation.cite.source.0 as usize).map_or("", Source::folder)
+    }
+
+    fn of_dump(&self, at: usize) -> usize {
+        self.of_dumps.get(&at).copied().unwrap_or(0)
+    }
+
+    fn of_process(&self, process: &Process) -> Option<usize> {
+        if self.of_processes.is_empty() { Some(0) } else { self.of_processes.get(process).copied() }
+    }
+
+    /// What names nobody belongs with the records of its folder.
+    fn is_near(&self, share: Share, observation: &Observation) -> bool {
+        let Some((dumps, processes)) = self.beside.get(self.folder(observation)) else { return true };
+        dumps.is_empty() && processes.is_empty()
+            || share.dumps.is_some_and(|part| dumps.contains(&part))
+            || share.processes.is_some_and(|part| processes.contains(&part))
+    }
+
+    /// Whether an observation, by its index, may be of this job.
+    fn is_of(&self, share: Share, at: usize, observation: &Observation) -> bool {
+        // A report, stack or statement that names a process belongs to that process's job.
+        let by_pid = |pids: &mut dyn Iterator<Item = Pid>| {
+            belongs(pids, &self.of_processes, share.processes)
+                .unwrap_or_else(|| self.is_near(share, observation))
+        };
+        match &observation.fact {
+            Fact::Flight(_) => share.dumps == Some(self.of_dump(at)),
+            Fact::Nccl(log) => {
+                let parts: BTreeSet<usize> = processes_of(log).filter_map(|p| self.of_process(&p)).collect();
+                if parts.is_empty() {
+                    self.is_near(share, observation)
+                } else {
+                    share.processes.is_some_and(|part| parts.contains(&part))
+                }
+            }
+            Fact::Ras(report) => {
+                by_pid(&mut report.comms.iter().flat_map(|c| &c.ranks).filter_map(|r| r.peer.pid))
+            }
+            Fact::Stacks(stacks) => by_pid(&mut stacks.pid.into_iter()),
+            Fact::Torch(_) => by_pid(&mut observation.who.pid.into_iter()),
+            _ => self.is_near(share, observation),
+        }
+    }
+
+    /// The evidence of one job, not labelled yet.
+    fn job(&self, share: Share) -> Job {
+        let all = self.case.observations.iter().enumerate();
+        let observations: Vec<Observation> =
+            all.filter(|(at, o)| self.is_of(share, *at, o)).map(|(_, o)| o.clone()).collect();
+        let newest_ns = observations.iter().filter_map(newest).max().unwrap_or(0);
+        // What was damaged is so for every job that it may belong to.
+        let (sources, notes) = (self.case.sources.clone(), self.case.notes.clone());
+        Job { case: Case { sources, observations, notes }, label: String::new(), newest_ns }
+    }
 }
 
 /// Whether the named processes are of this part; None if no part knows them.

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{Case, Fact, Host, Observation, Rank, RingRecord};
 
-/// The rings of a case, one for each process: of several copies the newest. Rings outlive their jobs and lie beside those of
-/// the next one; of two jobs that claim the same rank the one that lives, or ended last, stands.
+/// The rings of a case, one for each process: of several copies the newest. Rings outlive their jobs and lie beside
+/// those of the next one; of two jobs that claim the same rank, the one that lives or ended last counts.
 pub fn rings(case: &Case) -> Vec<(&Observation, &RingRecord)> {
     let all = of_processes(case);
     // Processes that share a communicator are of one job.
@@ -76,7 +76,8 @@ fn of_processes(case: &Case) -> Vec<(&Observation, &RingRecord)> {
     newest.into_values().collect()
 }
 
-/// The newest moment that any ring of a boot knows of: until then at least nothing happened to a ring that ends earlier.
+/// The newest moment that any ring of a boot knows of: until then at least nothing happened to a ring that ends
+/// earlier.
 pub struct Horizon<'a>(BTreeMap<&'a str, i64>);
 
 impl<'a> Horizon<'a> {

@@ -1,9 +1,9 @@
-//! Sizes of communicators that NCCL before 2.27 does not tell its profilers (interfaces 1 to 3): where the rings of all
-//! ranks are there, the members that are seen are all of them.
+//! Sizes of communicators, which NCCL before 2.27 does not report to its profilers (interfaces 1 to 3): where the rings
+//! of all ranks are there, the members that are seen are all of them.
 //!
-//! A communicator has its number from its first operation on. So one that all ranks of the job have used is the world. A
-//! smaller one is known if the world is, and no other rank holds a communicator that has no number yet: that may be the
-//! same one, of a rank that has called nothing on it.
+//! A communicator has its number from its first operation on. So one that all ranks of the job have used is the world.
+//! A smaller one is known if the world is, and no other rank holds a communicator that has no number yet: that may be
+//! the same one, of a rank that has called nothing on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -92,7 +92,7 @@ mod tests {
     use crate::staging::Stage;
     use ringleader_model::{Case, Fact, RingRecord};
 
-    /// As NCCL 2.26 tells it: no sizes, and no number before the first operation.
+    /// As NCCL 2.26 reports it: no sizes, and no number before the first operation.
     fn old(stage: Stage) -> Stage {
         stage.each_ring(|ring| {
             ring.interface = 3;
@@ -122,7 +122,7 @@ mod tests {
         let two = || Stage::job(3).group("b", 0..2);
         let job = old(two().rings(&["ar:9*9 b/ar:8*3", "ar:9*9 b/ar:8*3", "ar:9*9"]));
         assert_eq!(completed(&job.case).as_ref().map(sizes), Some(vec![vec![3, 2], vec![3, 2], vec![3]]));
-        // Rank 2 has not called anything on `b`, of which it may be.
+        // Rank 2 has not called anything on `b`, and may be a member of it.
         let of_all = || Stage::job(3).group("b", 0..3);
         let job = old(of_all().rings(&["ar:9*9 b/ar:8?", "ar:9*9 b/ar:8?", "ar:9*9"]));
         assert_eq!(completed(&job.case).as_ref().map(sizes), Some(vec![vec![3, 0], vec![3, 0], vec![3, 0]]));

@@ -1,10 +1,11 @@
-//! In what condition each rank's process is: alive and where, stopped, dead and how.
+//! The condition of each rank's process: alive and where, stopped, dead and how.
 
 use std::collections::BTreeMap;
 
 use ringleader_knowledge::place::{self, Place};
 use ringleader_model::{
-    Case, Cite, Evidence, Fact, Frame, Pid, Rank, SourceKind, StackTool, ThreadStack, TorchEvent, user_frame,
+    Case, Cite, Evidence, Fact, Frame, NcclLog, Observation, Pid, ProcessStacks, ProcessTable, Rank,
+    RasReport, SourceKind, StackTool, ThreadStack, TorchEvent, user_frame,
 };
 
 use crate::operation::clock;
@@ -37,7 +38,10 @@ pub struct Exit {
     pub evidence: Evidence,
 }
 
-/// Where a process stands.
+/// Frames of Python within which a wait for the GPU is the wait of the innermost call: wrappers of torch are fewer.
+const NEAR_FRAMES: u32 = 12;
+
+/// Where a process is in its program.
 #[derive(Clone, Debug)]
 pub struct Stand {
     /// Frames of the main thread, innermost first.
@@ -57,7 +61,7 @@ pub struct Busy {
     pub place: &'static Place,
     /// The thread that holds Python's lock.
     pub holder: Option<Box<str>>,
-    /// The frame that says so, unless it is the one where the thread stands; or the thread that holds the lock.
+    /// The frame that says so, unless it is the thread's innermost one; or the thread that holds the lock.
     pub evidence: Option<Evidence>,
 }
 
@@ -70,7 +74,7 @@ impl Busy {
         }
     }
 
-    /// It stands still with the storage below it.
+    /// It stalls with the storage below it.
     pub fn is_on_files(&self) -> bool {
         matches!(self.place.id, "data-loader" | "checkpoint" | "storage")
     }
@@ -90,8 +94,8 @@ const GPU_WAITS: [&str; 7] = [
 impl Stand {
     /// Innermost frame of the user's own code.
     pub fn place(&self) -> Option<&Frame> {
-        // Stacks name installed files by a path below their package directory, as they do a program's own files. What is
-        // known to be a library is none of the program's.
+        // Stacks name installed files by a path below their package directory, as they do a program's own files. What
+        // is known to be a library is none of the program's.
         let library = place::of_stack(&self.names()).filter(|(_, at)| {
             self.frames.get(*at).is_some_and(|f| f.file.contains('/') && !f.file.starts_with('/'))
         });
@@ -118,7 +122,7 @@ impl Stand {
         self.frames.iter().map(|f| (&*f.function, &*f.file)).collect()
     }
 
-    /// What it does there, told from its frames.
+    /// What it does there, by its frames.
     pub fn activity(&self) -> Option<Busy> {
         let told = place::of_stack(&self.names());
         // Who waits without a sign for what, while another thread holds Python's lock, waits for that.
@@ -141,7 +145,7 @@ impl Stand {
         let mut n_python = 0;
         let near = self.frames.iter().take_while(|f| {
             n_python += u32::from(!f.is_native());
-            n_python <= 12
+            n_python <= NEAR_FRAMES
         });
         near.into_iter().any(|f| {
             let file = &*f.file;
@@ -227,7 +231,7 @@ pub struct Condition {
     pub exception: Option<Evidence>,
 }
 
-/// Conditions of all ranks that anything tells of.
+/// Conditions of all ranks that the evidence shows.
 #[derive(Clone, Debug, Default)]
 pub struct Conditions {
     by_rank: BTreeMap<Rank, Condition>,
@@ -235,7 +239,7 @@ pub struct Conditions {
 }
 
 impl Condition {
-    /// What tells that its process left: the list of processes, RAS, its own log or ring.
+    /// Signs that its process left: the list of processes, RAS, its own log or ring.
     pub fn signs_of_leaving(&self) -> Vec<Evidence> {
         let closed = self.comm_closed.as_ref().map(|(_, evidence)| evidence);
         let signs = [self.absent.as_ref(), self.ras_missing.as_ref(), closed];
@@ -269,131 +273,16 @@ impl Conditions {
         self.by_rank.iter().map(|(rank, condition)| (*rank, condition))
     }
 
-    /// Collects what a case tells.
-    #[expect(clippy::too_many_lines, reason = "longer than the bound when it came; to be split")]
+    /// Collects the conditions that a case shows.
     pub fn new(case: &Case, roster: &Roster) -> Self {
         let mut conditions = Self::default();
         for observation in &case.observations {
-            let said = |kind| Evidence { cite: observation.cite, text: observation.text.to_string(), kind };
             match &observation.fact {
                 Fact::Processes(table) => conditions.join_processes(roster, table, observation.cite),
-                Fact::Stacks(stacks) => {
-                    let Some(pid) = stacks.pid else { continue };
-                    let Some(rank) = roster.rank_of(pid, observation.who.host.as_ref()) else { continue };
-                    let condition = conditions.by_rank.entry(rank).or_default();
-                    if let Some(failure) = &stacks.failure {
-                        condition.stand_failure.get_or_insert((failure.clone(), said(SourceKind::Stacks)));
-                    }
-                    let inside: Vec<String> = stacks.threads.iter().filter_map(stand_in_collective).collect();
-                    if inside.len() > 1 {
-                        let text =
-                            format!("threads of rank {} inside collectives: {}", rank.0, inside.join("; "));
-                        condition.two_inside.get_or_insert(Evidence {
-                            cite: observation.cite,
-                            text,
-                            kind: SourceKind::Stacks,
-                        });
-                    }
-                    if condition.stand.is_none()
-                        && let Some(thread) = main_thread(&stacks.threads, pid, stacks.tool)
-                        && !is_of_worker(thread)
-                    {
-                        let mut stand = stand_of(thread, observation.cite);
-                        stand.gil_holder = gil_holder(&stacks.threads, thread, observation.cite);
-                        condition.stand = Some(stand);
-                    }
-                }
-                Fact::Nccl(log) => {
-                    for comm in &log.comms {
-                        let Some(rank) =
-                            log.processes.get(comm.process as usize).and_then(|p| roster.find(&p.who)?.rank)
-                        else {
-                            continue;
-                        };
-                        if let Some(cite) = comm.aborted.or(comm.destroyed) {
-                            let (how, word) = if comm.aborted.is_some() {
-                                (Farewell::Aborted, "Abort")
-                            } else {
-                                (Farewell::Destroyed, "Destroy COMPLETE")
-                            };
-                            let evidence = Evidence {
-                                cite,
-                                text: format!(
-                                    "comm {:#x} rank {} nranks {} - {word}",
-                                    comm.ptr, comm.rank.0, comm.n_ranks
-                                ),
-                                kind: SourceKind::NcclLog,
-                            };
-                            conditions
-                                .by_rank
-                                .entry(rank)
-                                .or_default()
-                                .comm_closed
-                                .get_or_insert((how, evidence));
-                        }
-                    }
-                }
-                Fact::Ras(report) => {
-                    // A rank without either mark did answer: it has left that communicator.
-                    let no_answer =
-                        report.comms.iter().flat_map(|c| &c.missing).filter(|p| p.unresponsive || p.dead);
-                    let peers = report.missing_processes.iter().chain(no_answer);
-                    for peer in peers {
-                        let Some(rank) = peer.pid.and_then(|pid| roster.rank_of(pid, peer.host.as_ref()))
-                        else {
-                            continue;
-                        };
-                        let text = format!(
-                            "RAS got no answer from process {}{}",
-                            peer.pid.map_or(0, |p| p.0),
-                            peer.host.as_ref().map_or(String::new(), |h| format!(" on node {h}"))
-                        );
-                        let evidence = Evidence { cite: observation.cite, text, kind: SourceKind::Ras };
-                        conditions.by_rank.entry(rank).or_default().ras_missing.get_or_insert(evidence);
-                    }
-                }
-                Fact::Torch(event) => {
-                    conditions.has_failure_table |= matches!(event, TorchEvent::ChildFailure { .. });
-                    let Some(rank) = observation.who.rank.or_else(|| roster.find(&observation.who)?.rank)
-                    else {
-                        continue;
-                    };
-                    let condition = conditions.by_rank.entry(rank).or_default();
-                    match event {
-                        TorchEvent::ChildFailure { exit_code, is_root, .. } => {
-                            let exit = Exit {
-                                code: *exit_code,
-                                is_root: *is_root,
-                                evidence: said(SourceKind::TorchLog),
-                            };
-                            if condition.exit.as_ref().is_none_or(|e| !e.is_root) {
-                                condition.exit = Some(exit);
-                            }
-                        }
-                        TorchEvent::ChildExit { exit_code } => {
-                            let exit = Exit {
-                                code: *exit_code,
-                                is_root: false,
-                                evidence: said(SourceKind::TorchLog),
-                            };
-                            condition.exit.get_or_insert(exit);
-                        }
-                        TorchEvent::Crash { reason, threads, .. } => {
-                            condition.crash.get_or_insert((
-                                reason.clone(),
-                                threads.clone(),
-                                said(SourceKind::TorchLog),
-                            ));
-                        }
-                        TorchEvent::WatchdogTimeout { .. } => {
-                            condition.timed_out.get_or_insert(said(SourceKind::TorchLog));
-                        }
-                        TorchEvent::Exception(_) => {
-                            condition.exception.get_or_insert(said(SourceKind::TorchLog));
-                        }
-                        _ => {}
-                    }
-                }
+                Fact::Stacks(stacks) => conditions.join_stacks(roster, stacks, observation),
+                Fact::Nccl(log) => conditions.join_nccl(roster, log),
+                Fact::Ras(report) => conditions.join_ras(roster, report, observation.cite),
+                Fact::Torch(event) => conditions.join_torch(roster, event, observation),
                 _ => {}
             }
         }
@@ -406,7 +295,93 @@ impl Conditions {
         conditions
     }
 
-    /// Processes whose rings were read while they lived, and those of which only the ring was left.
+    /// Where a process is in its program, or why its stack could not be taken.
+    fn join_stacks(&mut self, roster: &Roster, stacks: &ProcessStacks, observation: &Observation) {
+        let Some(pid) = stacks.pid else { return };
+        let Some(rank) = roster.rank_of(pid, observation.who.host.as_ref()) else { return };
+        let cite = observation.cite;
+        let evidence = |text| Evidence { cite, text, kind: SourceKind::Stacks };
+        let condition = self.by_rank.entry(rank).or_default();
+        if let Some(failure) = &stacks.failure {
+            let said = evidence(observation.text.to_string());
+            condition.stand_failure.get_or_insert((failure.clone(), said));
+        }
+        let inside: Vec<String> = stacks.threads.iter().filter_map(stand_in_collective).collect();
+        if inside.len() > 1 {
+            let text = format!("threads of rank {} inside collectives: {}", rank.0, inside.join("; "));
+            condition.two_inside.get_or_insert(evidence(text));
+        }
+        if condition.stand.is_none()
+            && let Some(thread) = main_thread(&stacks.threads, pid, stacks.tool)
+            && !is_of_worker(thread)
+        {
+            let mut stand = stand_of(thread, cite);
+            stand.gil_holder = gil_holder(&stacks.threads, thread, cite);
+            condition.stand = Some(stand);
+        }
+    }
+
+    /// Communicators that a process closed.
+    fn join_nccl(&mut self, roster: &Roster, log: &NcclLog) {
+        for comm in &log.comms {
+            let process = log.processes.get(comm.process as usize);
+            let Some(rank) = process.and_then(|p| roster.find(&p.who)?.rank) else { continue };
+            let (how, word, cite) = match (comm.aborted, comm.destroyed) {
+                (Some(cite), _) => (Farewell::Aborted, "Abort", cite),
+                (None, Some(cite)) => (Farewell::Destroyed, "Destroy COMPLETE", cite),
+                (None, None) => continue,
+            };
+            let text = format!("comm {:#x} rank {} nranks {} - {word}", comm.ptr, comm.rank.0, comm.n_ranks);
+            let evidence = Evidence { cite, text, kind: SourceKind::NcclLog };
+            self.by_rank.entry(rank).or_default().comm_closed.get_or_insert((how, evidence));
+        }
+    }
+
+    /// Processes from which RAS got no answer.
+    fn join_ras(&mut self, roster: &Roster, report: &RasReport, cite: Cite) {
+        // A rank without either mark did answer: it has left that communicator.
+        let no_answer = report.comms.iter().flat_map(|c| &c.missing).filter(|p| p.unresponsive || p.dead);
+        for peer in report.missing_processes.iter().chain(no_answer) {
+            let Some(pid) = peer.pid else { continue };
+            let Some(rank) = roster.rank_of(pid, peer.host.as_ref()) else { continue };
+            let host = peer.host.as_ref().map_or(String::new(), |h| format!(" on node {h}"));
+            let text = format!("RAS got no answer from process {}{host}", pid.0);
+            let evidence = Evidence { cite, text, kind: SourceKind::Ras };
+            self.by_rank.entry(rank).or_default().ras_missing.get_or_insert(evidence);
+        }
+    }
+
+    /// How a process ended or what it waited for, by torch and its launcher.
+    fn join_torch(&mut self, roster: &Roster, event: &TorchEvent, observation: &Observation) {
+        self.has_failure_table |= matches!(event, TorchEvent::ChildFailure { .. });
+        let rank = observation.who.rank.or_else(|| roster.find(&observation.who)?.rank);
+        let Some(rank) = rank else { return };
+        let condition = self.by_rank.entry(rank).or_default();
+        let (cite, text) = (observation.cite, observation.text.to_string());
+        let evidence = Evidence { cite, text, kind: SourceKind::TorchLog };
+        match event {
+            TorchEvent::ChildFailure { exit_code, is_root, .. } => {
+                if condition.exit.as_ref().is_none_or(|e| !e.is_root) {
+                    condition.exit = Some(Exit { code: *exit_code, is_root: *is_root, evidence });
+                }
+            }
+            TorchEvent::ChildExit { exit_code } => {
+                condition.exit.get_or_insert(Exit { code: *exit_code, is_root: false, evidence });
+            }
+            TorchEvent::Crash { reason, threads, .. } => {
+                condition.crash.get_or_insert((reason.clone(), threads.clone(), evidence));
+            }
+            TorchEvent::WatchdogTimeout { .. } => {
+                condition.timed_out.get_or_insert(evidence);
+            }
+            TorchEvent::Exception(_) => {
+                condition.exception.get_or_insert(evidence);
+            }
+            _ => {}
+        }
+    }
+
+    /// Processes whose rings were read while they lived, and those that left only a ring.
     fn join_rings(&mut self, case: &Case, roster: &Roster) {
         /// A ring that was copied by hand a moment before the others were read.
         const MOMENT_NS: i64 = 1_000_000_000;
@@ -443,7 +418,7 @@ impl Conditions {
         }
     }
 
-    fn join_processes(&mut self, roster: &Roster, table: &ringleader_model::ProcessTable, cite: Cite) {
+    fn join_processes(&mut self, roster: &Roster, table: &ProcessTable, cite: Cite) {
         let mut present: Vec<Rank> = Vec::new();
         for row in &table.rows {
             let Some(rank) = row.pid.and_then(|pid| roster.rank_of(pid, None)) else { continue };
@@ -472,8 +447,8 @@ impl Conditions {
         if present.is_empty() {
             return;
         }
-        // Its node's list shows peers of the same node, and not it. Nodes are told by host; a single unnamed list of
-        // a single-node job counts for all.
+        // Its node's list shows peers of the same node, and not it. A host name identifies a node; a single unnamed
+        // list of a single-node job counts for all.
         let hosts = |rank: Rank| roster.by_rank(rank).and_then(|m| m.host.clone());
         let here: Vec<_> = present.iter().filter_map(|r| hosts(*r)).collect();
         let one_list_of_all = roster.members.iter().filter_map(|m| m.host.as_ref()).all(|h| here.contains(h));
@@ -535,7 +510,7 @@ pub fn crash_frames(threads: &[ThreadStack]) -> &[Frame] {
         .map_or(&[], |t| t.frames.as_slice())
 }
 
-/// The process is a worker of a data loader: a child of a rank, which tells nothing of where the rank stands.
+/// The process is a worker of a data loader: a child of a rank; it does not show where the rank is.
 fn is_of_worker(thread: &ThreadStack) -> bool {
     let is_loop =
         |f: &Frame| &*f.function == "_worker_loop" && f.file.ends_with("utils/data/_utils/worker.py");
@@ -557,7 +532,7 @@ fn gil_holder(threads: &[ThreadStack], main: &ThreadStack, cite: Cite) -> Option
 }
 
 fn stand_of(thread: &ThreadStack, cite: Cite) -> Stand {
-    // What is innermost tells what it waits for, and the program's own frames where.
+    // The innermost frame shows what it waits for, and the program's own frames where.
     let is_mixed = thread.frames.iter().any(|f| f.file.ends_with(".py"));
     let (n_native, n_more) = if is_mixed { (2, 4) } else { (0, 4) };
     let n_inner = thread.frames.iter().take_while(|f| f.is_native()).count();

@@ -60,13 +60,13 @@ pub enum End {
     Terminated,
     /// With this exit code.
     Exited(i64),
-    /// A crash report tells of it, and no exit code.
+    /// A crash report shows it; no exit code is known.
     CrashReported,
     /// It raised an exception; no exit code is known.
     Raised,
     /// In order, as a program that has reached its end: nothing calls it a failure.
     InOrder,
-    /// Nothing tells that it ended.
+    /// Nothing shows that it ended.
     Untold,
 }
 
@@ -108,7 +108,7 @@ impl Fate {
         matches!(self.life, Life::Stopped | Life::Blocked)
     }
 
-    /// It ended by itself, before or without the others: whoever waits for it waits for a process that has failed.
+    /// It ended by itself, before or without the others: ranks that wait for it wait for a process that has failed.
     pub fn failed_by_itself(&self) -> bool {
         match self.end {
             End::Killed { is_root, .. } => is_root,
@@ -119,8 +119,8 @@ impl Fate {
         }
     }
 
-    /// It ended by a failure, its own or one that came over it, other than in the way in which launchers and watchdogs end
-    /// processes.
+    /// It ended by a failure, its own or one that came over it, other than in the way in which launchers and watchdogs
+    /// end processes.
     pub fn failed(&self) -> bool {
         matches!(self.end, End::Killed { .. }) || self.failed_by_itself() && self.end != End::Exited(0)
     }
@@ -136,7 +136,7 @@ impl Fate {
     }
 }
 
-/// The fates of all ranks that anything tells of.
+/// The fates of all ranks that the evidence shows.
 #[derive(Clone, Debug, Default)]
 pub struct Fates {
     by_rank: BTreeMap<Rank, Fate>,
@@ -167,12 +167,12 @@ impl Fates {
         }
     }
 
-    /// The fate of a rank; None if nothing tells of it.
+    /// The fate of a rank; None if nothing is known of it.
     pub fn get(&self, rank: Rank) -> Option<&Fate> {
         self.by_rank.get(&rank)
     }
 
-    /// Whether a process of the job is stopped: a rank's, or a program of which no rank is known.
+    /// Whether a process of the job is stopped: a rank's, or a program whose rank is not known.
     pub fn any_stopped(&self) -> bool {
         self.has_stopped_program || self.by_rank.values().any(|fate| fate.life == Life::Stopped)
     }

@@ -7,7 +7,7 @@ const IPV4_PREFIX: u32 = 24;
 
 /// Local and remote GID of a message; None unless it has both.
 pub fn pair(text: &str) -> Option<(Ipv6Addr, Ipv6Addr)> {
-    // `local GID index 3` stands before `local GID ::ffff:…`: the first word that is an address counts.
+    // `local GID index 3` comes before `local GID ::ffff:…`: the first word that is an address counts.
     let after = |keys: [&str; 2]| {
         keys.iter().find_map(|key| {
             text.match_indices(key).find_map(|(at, _)| {
@@ -19,7 +19,7 @@ pub fn pair(text: &str) -> Option<(Ipv6Addr, Ipv6Addr)> {
     Some((after(["local GID ", "localGid "])?, after(["remote GID ", "remoteGids "])?))
 }
 
-/// Whether the two are in different subnets. Link-local GIDs tell nothing.
+/// Whether the two are in different subnets. Link-local GIDs do not show it.
 pub fn apart(a: Ipv6Addr, b: Ipv6Addr) -> bool {
     match (a.to_ipv4_mapped(), b.to_ipv4_mapped()) {
         (Some(a), Some(b)) => u32::from(a) >> (32 - IPV4_PREFIX) != u32::from(b) >> (32 - IPV4_PREFIX),

@@ -13,7 +13,8 @@ use ringleader_model::{
     PythonException, SourceKind, StoreEvent, TorchEvent, Who, user_frame,
 };
 
-/// Longest part of a text that is looked at, bytes: messages that matter say so at once, and quoted C++ stacks are long.
+/// Longest part of a text that is looked at, bytes: messages that matter say so at once, and quoted C++ stacks are
+/// long.
 const TEXT_BYTES: usize = 4096;
 /// Longest citation, characters.
 const CITED_CHARS: usize = 400;
@@ -25,13 +26,13 @@ pub struct Claim<'a> {
     pub saying: &'static Saying,
     /// The text.
     pub text: Cow<'a, str>,
-    /// Who says it, as far as its own line tells.
+    /// Who says it, as far as its own line shows.
     pub who: Who,
     /// When, ns on the speaker's wall clock.
     pub at_ns: Option<i64>,
-    /// Where it stands.
+    /// Its place in the evidence.
     pub cite: Cite,
-    /// Through whom it reached us.
+    /// In which form it was printed.
     pub voice: Voice<'a>,
 }
 
@@ -49,7 +50,7 @@ pub enum Voice<'a> {
 /// An exception that no saying explains.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnException<'a> {
-    /// Where it stands.
+    /// Its place in the evidence.
     pub observation: &'a Observation,
     /// What was raised; None for a bare error line.
     pub exception: Option<&'a PythonException>,
@@ -99,7 +100,7 @@ impl<'a> Claims<'a> {
 }
 
 impl Claim<'_> {
-    /// The user's own line, where an exception tells.
+    /// The user's own line, where an exception has it.
     pub fn place(&self) -> Option<&Frame> {
         match self.voice {
             Voice::Exception(exception) => user_frame(&exception.frames),
@@ -325,8 +326,8 @@ fn strongest<T>(
     best
 }
 
-/// Whether the message table knows an exception's text as something else than a fault of the program: an echo, harmless, or
-/// the word of a cause, which `message-names-cause` states.
+/// Whether the message table knows an exception's text as something else than a fault of the program: an echo,
+/// harmless, or the word of a cause, which `message-names-cause` states.
 fn is_known(text: &str) -> bool {
     let rows = text.lines().take(KNOWN_LINES).filter_map(message::best);
     rows.max_by_key(|m| m.row.role()).is_some_and(|m| {

@@ -1,6 +1,6 @@
-//! What the watchdog lines of torch tell of each rank: the operation that timed out and how far the rank had come.
+//! What the watchdog lines of torch show of each rank: the operation that timed out and how far the rank had come.
 //!
-//! They stand in for the dump of a rank that left none, and are the whole ledger when only stderr is there.
+//! They replace the dump of a rank that left none, and are the whole ledger where there is only stderr.
 
 use std::collections::BTreeMap;
 
@@ -112,7 +112,7 @@ impl WatchdogLines {
         self.stands.iter().map(|((label, rank), stand)| (label, *rank, stand))
     }
 
-    /// Gives ranks of `group` that left no dump what their watchdog lines tell.
+    /// Gives ranks of `group` that left no dump what their watchdog lines show.
     pub fn complete(&self, group: &mut Group<'_>, mut intern: impl FnMut(Call) -> u32) {
         for at in 0..group.ranks.len() {
             let Some(rank) = group.ranks.get(at).copied().flatten() else { continue };
@@ -153,7 +153,7 @@ impl WatchdogLines {
                 // The default group has every rank; of others only the speakers are known to be members.
                 let is_world = name == "default_pg";
                 let ranks: Vec<Option<Rank>> = match roster.world_size {
-                    Some(world) if is_world && world <= 1 << 20 => {
+                    Some(world) if is_world && world <= MAX_WORLD => {
                         (0..world).map(|r| Some(Rank(r))).collect()
                     }
                     _ => seen.into_iter().map(Some).collect(),
@@ -211,6 +211,11 @@ fn matches(label: &GroupLabel, group: &str) -> bool {
     label_name(label) == group
 }
 
+/// Larger worlds are not spelled out: a number may be torn.
+const MAX_WORLD: u32 = 1 << 20;
+/// Calls between the end of a record and the one that timed out: with more, the numbers are not of one count.
+const MAX_GAP: usize = 1 << 16;
+
 /// Adds the call that timed out to a record that ends before it.
 fn extend_to_stand(track: &mut Track<'_>, stand: &Stand, intern: &mut impl FnMut(Call) -> u32) {
     let (Some(work), Some(seq)) = (&stand.work, stand.seq) else { return };
@@ -218,7 +223,7 @@ fn extend_to_stand(track: &mut Track<'_>, stand: &Stand, intern: &mut impl FnMut
     if work.kind.is_p2p()
         || work.kind == OpKind::Coalesced
         || place < track.calls.len()
-        || place - track.calls.len() > 1 << 16
+        || place - track.calls.len() > MAX_GAP
     {
         return;
     }

@@ -1,7 +1,8 @@
-//! What a watcher of this program said: that the job stood still when the evidence was taken.
+//! What a watcher of this program reports: that the job was stalled when the evidence was taken.
 //!
-//! It saw the job's rhythm before, which the evidence may not show, so its word counts like a watchdog's: something has waited
-//! for too long. It is a word of a moment: where a ring shows that something has moved since, it is void.
+//! It saw the job's rhythm before, which the evidence may not show, so its report counts like a watchdog's timeout:
+//! something has waited for too long. It is of one moment: where a ring shows that something has moved since, it is
+//! void.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,13 +14,13 @@ use crate::prepare::rings::rings;
 
 /// Nothing that lasts less is a stall, as for rings.
 const FLOOR_NS: i64 = 3_000_000_000;
-/// Clocks of nodes differ by as much, and a call may be told a moment after what ended before it.
+/// Clocks of nodes differ by as much, and a call may be reported a moment after what ended before it.
 const SLACK_NS: i64 = 2_000_000_000;
 
-/// A stall of which nothing says that it was over.
+/// A stall that nothing shows to be over.
 #[derive(Clone, Copy, Debug)]
 pub struct StandStill<'a> {
-    /// Where it stands.
+    /// Its place in the evidence.
     pub observation: &'a Observation,
     /// What was said.
     pub stall: &'a WatchedStall,

@@ -10,7 +10,7 @@ use crate::staging::Stage;
 /// Buses of the GPUs of these tests; the first two are those of [`Stage::two_ranks`].
 const BUSES: [u8; 8] = [0x1a, 0x3b, 0x4c, 0x5d, 0x9a, 0xab, 0xba, 0xcb];
 
-/// A GPU of which nothing but its names is known.
+/// A GPU with its names and nothing else.
 pub fn gpu(index: u32) -> GpuRow {
     let bus = BUSES.get(index as usize).copied().unwrap_or(0xff);
     GpuRow {
@@ -33,7 +33,7 @@ pub fn gpus(n: u32, change: impl Fn(u32, &mut GpuRow)) -> Vec<GpuRow> {
         .collect()
 }
 
-/// Links of which this many are up.
+/// Links, this many of them up.
 pub fn links(n_up: u32, n: u32) -> Vec<NvLink> {
     (0..n)
         .map(|number| NvLink { line: 20 + number, number, active: Some(number < n_up), ..NvLink::default() })

@@ -8,7 +8,7 @@ use ringleader_model::{
 
 use crate::staging::Stage;
 
-/// A node by name; empty = the output does not tell.
+/// A node by name; empty = the output does not name it.
 fn on(host: &str) -> Who {
     Who { host: (!host.is_empty()).then(|| host.into()), ..Who::default() }
 }
@@ -25,8 +25,8 @@ impl Stage {
             .comm(1, 2, 1, true)
     }
 
-    /// A snapshot of `node0` in which ranks 0, 1, … (pids 100, 101, …) of two live, and have since this second: their states,
-    /// as for `ps`. `change` may change what is told of each.
+    /// A snapshot of `node0` in which ranks 0, 1, … (pids 100, 101, …) of two live, and have since this second: their
+    /// states, as for `ps`. `change` may change what is known of each.
     pub fn seen(self, began_s: i64, states: &str, change: impl Fn(u32, &mut PickedProcess)) -> Self {
         let mut stage = self;
         let mut rows = Vec::new();
@@ -70,7 +70,7 @@ impl Stage {
         self.push(SourceKind::NodeSnapshot, on("node0"), Fact::Processes(Box::new(table)))
     }
 
-    /// A watcher's word that the job has stood still for so long, seconds.
+    /// A watcher's report that the job has stalled for this long, seconds.
     pub fn stalled(self, shape: &str, after_s: i64) -> Self {
         let stall = WatchedStall {
             since_ns: 1_000_000_000,

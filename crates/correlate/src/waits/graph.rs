@@ -11,7 +11,7 @@ use ringleader_model::{OpKind, Rank};
 use crate::calls::ledger::Ledger;
 use crate::track::{Group, Node, Origin, P2p, Track, View, node};
 
-/// Where a group stands still: the same operation, seen from all members.
+/// Where a group is stalled: the same operation, seen from all members.
 #[derive(Clone, Debug)]
 pub struct Front {
     /// Index into [`Ledger::groups`].
@@ -175,7 +175,7 @@ fn first_open<'t>(group: &Group<'_>, me: usize, track: &'t Track<'_>) -> Option<
 /// Messages of one group call are handed over within this, ns.
 const AT_ONCE_NS: i64 = 1_000_000;
 
-/// Pairs of ranks of which any record shows that the first sends to the second.
+/// Pairs of ranks where any record shows that the first sends to the second.
 fn talkers(ledger: &Ledger<'_>) -> BTreeSet<(Rank, Rank)> {
     let mut talkers = BTreeSet::new();
     for group in ledger.groups() {
@@ -255,7 +255,7 @@ fn flight_fronts(
     fronts
 }
 
-/// A track that knows only a point-to-point timeout tells nothing of collectives.
+/// A track that knows only a point-to-point timeout shows nothing of collectives.
 fn has_collectives_or_none(track: &Track<'_>) -> bool {
     !(matches!(track.origin, Origin::Lines) && track.p2p.iter().any(|p| p.op == Track::GAP))
 }
@@ -271,7 +271,7 @@ fn settle_pair(
     let waiter = front.waiting.first().copied().unwrap_or(usize::MAX);
     let other = if waiter == to as usize { from } else { to };
     if other == u32::MAX {
-        // The watchdog names no peer: whoever left no trace in this group may be it.
+        // The watchdog names no peer: it may be any rank that left no trace in this group.
         // Records of others may show who talks to the waiter at all.
         let silent: Vec<usize> =
             group.tracks.iter().enumerate().filter(|(_, t)| t.is_none()).map(|(m, _)| m).collect();
@@ -327,7 +327,7 @@ fn track_rolled(group: &Group<'_>, at: usize) -> bool {
     group.tracks.get(at).and_then(Option::as_ref).is_some_and(|t| !t.from_start)
 }
 
-/// NCCL logs: whoever made fewer calls on a communicator is behind.
+/// NCCL logs: a rank that made fewer calls on a communicator is behind.
 fn count_front(at: usize, group: &Group<'_>) -> Option<Front> {
     // A ring numbers its calls, however far back it reaches.
     let counts = |t: &&Track<'_>| (t.from_start || group.view == View::Ring) && !t.open_end;
@@ -401,7 +401,7 @@ fn pair_fronts(at: usize, group: &Group<'_>) -> Vec<Front> {
     fronts
 }
 
-/// RAS: whoever launched fewer of a function is behind.
+/// RAS: a rank that launched fewer of a function is behind.
 fn ras_fronts(at: usize, group: &Group<'_>) -> Vec<Front> {
     let kinds: BTreeSet<OpKind> = group.counts.iter().flatten().flatten().map(|(kind, _)| *kind).collect();
     let count = |m: usize, kind: OpKind| -> Option<u64> {
@@ -461,7 +461,7 @@ fn solve(ledger: &Ledger<'_>, view: View, fronts: Vec<Front>) -> Waits {
             if front.unknown.is_empty() {
                 all_in.push(at);
             } else if view == View::Ring {
-                // Of whom it waits for nothing more is known; that it waits is.
+                // It waits; for which ranks is not known.
                 waits_for_unknown.extend(nodes_of(front, &front.waiting));
             }
         } else {
@@ -472,7 +472,7 @@ fn solve(ledger: &Ledger<'_>, view: View, fronts: Vec<Front>) -> Waits {
         awaited.push(behind);
         weak.push(unseen);
     }
-    // Whoever stands in a front that all have entered waits for the GPU or the network, not for a rank: no root.
+    // A rank in a front that all have entered waits for the GPU or the network, not for a rank: it is no root.
     let in_all_in: BTreeSet<Node> =
         all_in.iter().filter_map(|at| fronts.get(*at)).flat_map(|f| nodes_of(f, &f.waiting)).collect();
     let in_all_in: BTreeSet<Node> = in_all_in.into_iter().chain(waits_for_unknown).collect();
@@ -544,7 +544,7 @@ fn victims_of(
     reached.into_iter().collect()
 }
 
-/// Closed loops among ranks of which each waits for another: strongly connected parts that nothing leaves. Tarjan's
+/// Closed loops among ranks that each wait for another: strongly connected parts that nothing leaves. Tarjan's
 /// algorithm without recursion, over ranks and fronts (a rank waits in a front, a front waits for ranks), so that a
 /// world of ten thousand ranks costs ten thousand steps.
 fn cycles(waits_in: &BTreeMap<Node, Vec<usize>>, awaited: &[Vec<Node>]) -> Vec<Vec<Node>> {

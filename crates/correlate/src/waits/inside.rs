@@ -1,4 +1,4 @@
-//! Inside an operation, as the rings show it: whose kernel runs and whose does not, and between whom nothing passes.
+//! Inside an operation, as the rings show it: which ranks' kernels run, and between which ranks no data passes.
 
 use ringleader_model::{
     Case, Cite, Evidence, Rank, RingOp, RingPhase, RingRecord, RingStage, RingWait, SourceKind,
@@ -49,7 +49,7 @@ pub fn members<'a>(group: &Group<'a>, front: &Front) -> Vec<Inside<'a>> {
     front.waiting.iter().filter_map(|m| of_member(*m)).collect()
 }
 
-/// A pair of members between whom data does not pass: one has handed it to the network, or may not, and at the other
+/// A pair of members between which data does not pass: one has handed it to the network, or may not, and at the other
 /// nothing has arrived.
 #[derive(Clone, Debug)]
 pub struct Broken {
@@ -63,9 +63,9 @@ pub struct Broken {
     pub evidence: Vec<Evidence>,
 }
 
-/// The pairs of a front between whom nothing passes: the sender has handed data to the network that has not left, or has
-/// sent more steps than have come. Where an earlier link of the chain is broken, a sender has no data yet and says so:
-/// such pairs are whole.
+/// The pairs of a front between which nothing passes: the sender has handed data to the network that has not left, or
+/// has sent more steps than have come. Where an earlier link of the chain is broken, a sender has no data yet and says
+/// so: such pairs are whole.
 pub fn broken_pairs(group: &Group<'_>, front: &Front) -> Vec<Broken> {
     let inside = members(group, front);
     let mut found: Vec<Broken> = Vec::new();

@@ -1,7 +1,8 @@
 //! How late each rank comes to the collectives of its group, without any clock in common.
 //!
-//! Nobody leaves a collective that needs all ranks before the last one has come. Kernels of the same number therefore end
-//! together, and how long each ran tells when it began: who ran shortest came last, by as much as the others ran longer.
+//! No rank leaves a collective that needs all ranks before the last one has come. Kernels of the same number therefore
+//! end together, and how long each ran shows when it began: the one that ran shortest came last, by as much as the
+//! others ran longer.
 
 use ringleader_model::{OpKind, RingOp, median};
 
@@ -28,7 +29,7 @@ pub struct Late {
     pub span_ns: i64,
     /// Median of its lateness where it was last, ns.
     pub late_ns: i64,
-    /// Where the time goes, if the record tells.
+    /// Where the time goes, if the record shows it.
     pub of: Option<Of>,
     /// The collective to which it came latest.
     pub worst: u32,
@@ -90,8 +91,8 @@ pub fn latest(ledger: &Ledger<'_>, group: &Group<'_>) -> Option<Late> {
     Some(Late { member, n_last, n_late, lost_ns, span_ns, late_ns, of, worst })
 }
 
-/// Who came last to one collective, by how much, and how long it had waited for its GPU before its kernel began; None if
-/// nobody came late, or the records do not tell.
+/// Who came last to one collective, by how much, and how long it had waited for its GPU before its kernel began; None
+/// if no rank came late, or the records do not show it.
 fn row(ledger: &Ledger<'_>, tracks: &[(usize, &Track<'_>)], seq: u32) -> Option<(usize, i64, i64)> {
     let kind = ledger.get(tracks.first()?.1.call(seq)?)?.kind;
     let needs_all = matches!(
@@ -102,7 +103,7 @@ fn row(ledger: &Ledger<'_>, tracks: &[(usize, &Track<'_>)], seq: u32) -> Option<
     if !needs_all || ops.iter().any(|op| op.is_captured || op.ended_ns == 0 || op.started_ns == 0) {
         return None;
     }
-    // The GPU's own timer where all tell it: the host sees kernels start and end a moment late.
+    // The GPU's own timer where all record it: the host sees kernels start and end a moment late.
     let by_gpu = ops.iter().all(|op| op.gpu_ns > 0);
     let ran = |op: &RingOp| {
         if by_gpu { i64::try_from(op.gpu_ns).unwrap_or(i64::MAX) } else { op.ended_ns - op.started_ns }

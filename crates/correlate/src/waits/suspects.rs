@@ -26,7 +26,7 @@ pub struct Suspect {
     pub awaited_in: String,
     /// It is awaited in a send or receive.
     pub in_p2p: bool,
-    /// It waits inside operations of its own, for those whom it holds up.
+    /// It waits inside operations of its own, for the ranks that it holds up.
     pub is_inside: bool,
     /// Place in the code where the others wait.
     pub waiters_place: Option<Frame>,
@@ -244,7 +244,6 @@ fn waits_on_somebody(ledger: &Ledger<'_>, waits: &Waits, who: Node) -> bool {
     })
 }
 
-#[expect(clippy::too_many_lines, reason = "longer than the bound when it came; to be split")]
 fn describe(proof: Proof<'_, '_>, dumps: &[OwnedDump<'_>], waits: &Waits, root: &Root) -> Suspect {
     let mut suspect = Suspect {
         node: root.node,
@@ -266,96 +265,101 @@ fn describe(proof: Proof<'_, '_>, dumps: &[OwnedDump<'_>], waits: &Waits, root: 
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        let first_waiter = front.waiting.first().and_then(|m| group.tracks.get(*m)).and_then(Option::as_ref);
-        let what = match front.what {
-            FrontKind::Collective(seq) => {
-                let call = first_waiter
-                    .and_then(|t| proof.ledger.get(t.call(seq)?))
-                    .map_or("collective", |c| c.kind.name());
-                if let Some(track) = first_waiter {
-                    suspect.evidence.extend(proof.evidence_of(track, seq).or_else(|| lines_of(track)));
-                    suspect.waiters_place =
-                        suspect.waiters_place.take().or_else(|| proof.place_near(track, &group.name, seq));
-                }
-                format!("{call} #{seq} of {}", group.name)
-            }
+        let waiter = front.waiting.first().and_then(|m| group.tracks.get(*m)).and_then(Option::as_ref);
+        let awaited = match front.what {
+            FrontKind::Collective(seq) => suspect.awaits_call(proof, group, waiter, seq),
             FrontKind::P2p { from, to, nth } => {
-                suspect.in_p2p = true;
-                if let Some(track) = first_waiter {
-                    let open = track
-                        .p2p
-                        .iter()
-                        .filter(|p| p.done != Some(true))
-                        .find(|p| p.peer == u32::MAX || p.peer == from || p.peer == to);
-                    if let Some(p2p) = open {
-                        let frames = track.frames(p2p.op);
-                        suspect.waiters_place =
-                            suspect.waiters_place.take().or_else(|| user_frame(&frames).cloned()).or_else(
-                                || {
-                                    let stand = proof.watchdog.stand(&group.name, track.rank?)?;
-                                    user_frame(&stand.frames).cloned()
-                                },
-                            );
-                        // A ring keeps no stacks: there it is where the waiter stands.
-                        suspect.waiters_place =
-                            suspect.waiters_place.take().or_else(|| proof.standing(track).cloned());
-                    }
-                    suspect.evidence.push(Evidence {
-                        cite: track.cite,
-                        text: pair_text(group, from, to, nth, waits.view),
-                        kind: track.kind,
-                    });
-                }
-                if from == u32::MAX || to == u32::MAX {
-                    format!("send or receive of {}", group.name)
-                } else {
-                    format!(
-                        "message {nth} from {} to {} of {}",
-                        name(group, from),
-                        name(group, to),
-                        group.name
-                    )
-                }
+                suspect.awaits_message(proof, group, waiter, (from, to, nth), waits.view)
             }
             FrontKind::Count(kind, need) => {
-                suspect.evidence.extend(count_text(
-                    group,
-                    front.waiting.first().copied(),
-                    root.node,
-                    kind,
-                    need,
-                ));
+                let first = front.waiting.first().copied();
+                suspect.evidence.extend(count_text(group, first, root.node, kind, need));
                 format!("{} #{need} of {}", kind.name(), group.name)
             }
         };
         if suspect.waiters_place.is_none() {
-            suspect.waiters_place =
-                first_waiter.and_then(|t| place_of_waiter(dumps, proof.watchdog, t.rank?));
+            suspect.waiters_place = waiter.and_then(|t| place_of_waiter(dumps, proof.watchdog, t.rank?));
         }
         if suspect.awaited_in.is_empty() {
-            suspect.awaited_in = what;
+            suspect.awaited_in = awaited;
         }
-        if let Some(own) = (0..group.tracks.len()).find(|m| node(group, *m) == Some(root.node))
-            && let Some(Some(track)) = group.tracks.get(own)
-            && waits.view != View::Ras
-        {
-            if let Some(op) = track.op(track.last_seq()) {
-                suspect.last_place =
-                    suspect.last_place.take().or_else(|| user_frame(&track.frames(op)).cloned());
-            }
-            if matches!(front.what, FrontKind::Collective(_)) {
-                let text = format!(
-                    "{} entered {} collectives of {}; the others entered more",
-                    root.node.rank().map_or_else(|| "this rank".to_owned(), |r| format!("rank {}", r.0)),
-                    track.entered,
-                    group.name
-                );
-                suspect.evidence.push(Evidence { cite: track.cite, text, kind: track.kind });
-            }
+        if waits.view != View::Ras {
+            suspect.add_own_record(group, matches!(front.what, FrontKind::Collective(_)));
         }
     }
     suspect.evidence.dedup();
     suspect
+}
+
+impl Suspect {
+    /// Describes the call in which the first waiter waits; its evidence and place go to the suspect.
+    fn awaits_call(
+        &mut self,
+        proof: Proof<'_, '_>,
+        group: &Group<'_>,
+        waiter: Option<&Track<'_>>,
+        seq: u32,
+    ) -> String {
+        let call = waiter.and_then(|t| proof.ledger.get(t.call(seq)?));
+        if let Some(track) = waiter {
+            self.evidence.extend(proof.evidence_of(track, seq).or_else(|| lines_of(track)));
+            self.waiters_place =
+                self.waiters_place.take().or_else(|| proof.place_near(track, &group.name, seq));
+        }
+        format!("{} #{seq} of {}", call.map_or("collective", |c| c.kind.name()), group.name)
+    }
+
+    /// The same for the message that it waits for: from, to, which one.
+    fn awaits_message(
+        &mut self,
+        proof: Proof<'_, '_>,
+        group: &Group<'_>,
+        waiter: Option<&Track<'_>>,
+        (from, to, nth): (u32, u32, u32),
+        view: View,
+    ) -> String {
+        self.in_p2p = true;
+        if let Some(track) = waiter {
+            let mut open = track.p2p.iter().filter(|p| p.done != Some(true));
+            if let Some(p2p) = open.find(|p| p.peer == u32::MAX || p.peer == from || p.peer == to) {
+                let frames = track.frames(p2p.op);
+                let by_watchdog =
+                    || user_frame(&proof.watchdog.stand(&group.name, track.rank?)?.frames).cloned();
+                // A ring keeps no stacks: there it is where the waiter is.
+                self.waiters_place = self
+                    .waiters_place
+                    .take()
+                    .or_else(|| user_frame(&frames).cloned())
+                    .or_else(by_watchdog)
+                    .or_else(|| proof.standing(track).cloned());
+            }
+            let text = pair_text(group, from, to, nth, view);
+            self.evidence.push(Evidence { cite: track.cite, text, kind: track.kind });
+        }
+        if from == u32::MAX || to == u32::MAX {
+            format!("send or receive of {}", group.name)
+        } else {
+            format!("message {nth} from {} to {} of {}", name(group, from), name(group, to), group.name)
+        }
+    }
+
+    /// What its own record of this group holds: where its last call was made, and how many it entered.
+    fn add_own_record(&mut self, group: &Group<'_>, is_collective: bool) {
+        let own = (0..group.tracks.len()).find(|m| node(group, *m) == Some(self.node));
+        let Some(Some(track)) = own.and_then(|m| group.tracks.get(m)) else { return };
+        if let Some(op) = track.op(track.last_seq()) {
+            self.last_place = self.last_place.take().or_else(|| user_frame(&track.frames(op)).cloned());
+        }
+        if is_collective {
+            let text = format!(
+                "{} entered {} collectives of {}; the others entered more",
+                self.node.rank().map_or_else(|| "this rank".to_owned(), |r| format!("rank {}", r.0)),
+                track.entered,
+                group.name
+            );
+            self.evidence.push(Evidence { cite: track.cite, text, kind: track.kind });
+        }
+    }
 }
 
 /// Where a rank waits, from its own dump's oldest unfinished operation or its watchdog.

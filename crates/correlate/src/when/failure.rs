@@ -1,7 +1,7 @@
 //! Did the job fail, and when? The one answer, with its evidence.
 //!
-//! Every statement of torch and of launchers is given its meaning for the end of the job here, and nowhere else: the match
-//! of [`sign`] has no wildcard, so a new event has to decide. NCCL's warnings with a result count too.
+//! Every statement of torch and of launchers is given its meaning for the end of the job here, and nowhere else: the
+//! match of [`sign`] has no wildcard, so a new event has to decide. NCCL's warnings with a result count too.
 
 use std::collections::BTreeSet;
 
@@ -60,14 +60,15 @@ impl Way {
     }
 }
 
-/// When a fault began, by the line that tells of it.
+/// When a fault began, by the line that reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Since {
-    /// So long before the line, ns, and no earlier: a watchdog says for how long it has waited, NCCL reports an error at once.
+    /// So long before the line, ns, and no earlier: a watchdog says for how long it has waited, NCCL reports an error
+    /// at once.
     Exactly(i64),
     /// The line is the end; the fault may have begun long before.
     Line,
-    /// The line tells nothing of it.
+    /// The line does not show it.
     Untold,
 }
 
@@ -83,7 +84,7 @@ pub enum Sign {
 }
 
 impl Sign {
-    /// A launcher tells that processes of the job ended.
+    /// A launcher reports that processes of the job ended.
     pub fn is_end(self) -> bool {
         match self {
             Self::Failed(way, _) => matches!(way, Way::RankFailed | Way::LauncherFailed | Way::RankExited),
@@ -125,7 +126,7 @@ pub fn sign(event: &TorchEvent) -> Sign {
         | TorchEvent::Gloo(_)
         | TorchEvent::BarrierMissed { .. }
         | TorchEvent::NoNccl { .. }
-        // What they mean, the table of sayings tells.
+        // The table of sayings has their meaning.
         | TorchEvent::Echo { .. }
         | TorchEvent::ErrorLine { .. } => Sign::Nothing,
     }
@@ -136,8 +137,8 @@ pub fn is_error(message: &NcclMessage) -> bool {
     message.is_warn && message.result.is_some_and(|r| r != 0)
 }
 
-/// What is known of the job's failure, and of its end. Times are month, day and time of day alone (torch's stamps have no
-/// year), ns.
+/// What is known of the job's failure, and of its end. Times are month, day and time of day alone (torch's stamps have
+/// no year), ns.
 #[derive(Clone, Debug, Default)]
 pub struct Failure {
     /// The first statement that something failed: torch and launchers before NCCL.
@@ -240,8 +241,8 @@ impl Failure {
         self.ways.iter().any(|way| way.ends_process())
     }
 
-    /// First sign that something failed, and whether the fault cannot have begun much earlier: a process that was killed may
-    /// have hung for hours before. Without its year, ns.
+    /// First sign that something failed, and whether the fault cannot have begun much earlier: a process that was
+    /// killed may have hung for hours before. Without its year, ns.
     pub fn began(&self) -> Option<(i64, bool)> {
         self.began
     }

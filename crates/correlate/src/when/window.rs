@@ -1,4 +1,7 @@
 //! Whether there is a job in the evidence at all, and the time that it spans.
+//!
+//! A live job begins with its first process: kernel events before that, or about other programs, are not part of it. A
+//! log in a truncated archive, or beside a job that was searched for and not found, is not evidence of a whole job.
 
 use ringleader_model::{Case, Fact, Note, NoteKind, ProcessTable, WallTime, WatchEvent};
 

@@ -2,7 +2,7 @@
 
 use ringleader_model::{Culprit, RankSet};
 
-/// Adds a culprit unless the same process stands there already, which then learns what is new.
+/// Adds a culprit, or what is new of it if the same process is there already.
 pub fn add_culprit(culprits: &mut Vec<Culprit>, new: Culprit) {
     let same = |c: &&mut Culprit| match (c.rank, new.rank) {
         (Some(a), Some(b)) => a == b,

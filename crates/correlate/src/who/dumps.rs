@@ -1,8 +1,8 @@
-//! Whose Flight Recorder dump is this? The dump does not say.
+//! Which rank each Flight Recorder dump is of: the dump does not say.
 //!
 //! Torch names the file prefix + global rank, but files get renamed. Content comes first: a point-to-point entry names
-//! its own rank, a thread handle also stands in that rank's crash report, the watchdog printed where each rank stood,
-//! a rank's ring or NCCL log holds the same calls at the same times, and a rank can only be a member of groups that list
+//! its own rank, a thread handle is also in that rank's crash report, the watchdog printed where each rank was, a
+//! rank's ring or NCCL log holds the same calls at the same times, and a rank can only be a member of groups that list
 //! it. The name is a hint that fills what content leaves open.
 
 use std::cmp::{Ordering, Reverse};
@@ -17,17 +17,17 @@ use crate::who::roster::Roster;
 /// A dump with the rank it was given.
 #[derive(Clone, Debug)]
 pub struct OwnedDump<'a> {
-    /// Where it stands.
+    /// Its place in the evidence.
     pub observation: &'a Observation,
     /// The dump.
     pub dump: &'a FlightDump,
-    /// Its global rank, if anything tells.
+    /// Its global rank, if it is known.
     pub rank: Option<Rank>,
 }
 
-// What each sign weighs. Only their order matters, and that no sum of weaker signs reaches a stronger one: a dump has at
-// most one name, one log and one ring (5 + 15 + 15 < 1000), and one contradiction undoes all positions that agree by chance
-// (a rank prints one position for each group, few of them alike).
+// What each sign weighs. Only their order matters, and that no sum of weaker signs reaches a stronger one: a dump has
+// at most one name, one log and one ring (5 + 15 + 15 < 1000), and one contradiction undoes all positions that agree by
+// chance (a rank prints one position for each group, few of them alike).
 
 /// Content that proves the owner outweighs any number of hints.
 const PROOF: i64 = 1_000;
@@ -102,7 +102,7 @@ pub fn own<'a>(case: &'a Case, roster: &Roster) -> Vec<OwnedDump<'a>> {
         }
     }
     // Best claims first. A dump and a rank that could equally well be paired otherwise are still paired: dumps that
-    // nothing tells apart are alike in what they prove too.
+    // nothing distinguishes are alike in what they prove too.
     // Which file came first says nothing.
     let began = |at: usize| dumps.get(at).and_then(|owned| owned.dump.ops.first()).map(|op| op.created_ns);
     scored.sort_by_key(|(score, at, rank)| (Reverse(*score), *rank, began(*at), *at));
@@ -145,7 +145,8 @@ fn call_seconds(case: &Case, roster: &Roster) -> BTreeMap<Rank, Vec<i64>> {
     let mut seconds: BTreeMap<Rank, Vec<i64>> = BTreeMap::new();
     for observation in &case.observations {
         let Fact::Nccl(log) = &observation.fact else { continue };
-        // The first such communicator of each rank; a log may hold those of all ranks, so its calls are gone through once.
+        // The first such communicator of each rank; a log may hold those of all ranks, so its calls are gone through
+        // once.
         let mut ranks: BTreeMap<usize, Rank> = BTreeMap::new();
         for (at, comm) in log.comms.iter().enumerate() {
             if roster.world_size == Some(comm.n_ranks)
@@ -230,8 +231,8 @@ fn calls_of_rings(case: &Case, roster: &Roster) -> BTreeMap<Rank, BTreeMap<u32, 
     all
 }
 
-/// The one rank whose ring fits this dump's calls best: fewest that differ, then handed over after the dump's times by most
-/// nearly the same. Clocks and numbers of the same process are the same.
+/// The one rank whose ring fits this dump's calls best: fewest that differ, then handed over after the dump's times by
+/// most nearly the same. Clocks and numbers of the same process are the same.
 fn same_calls(dump: &FlightDump, rings: &BTreeMap<Rank, BTreeMap<u32, Handed>>) -> Option<Rank> {
     /// How much more regular the best has to be than the next.
     const TIMES: i64 = 4;

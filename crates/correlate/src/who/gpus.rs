@@ -18,9 +18,9 @@ use crate::who::roster::Roster;
 pub enum Use {
     /// The job's GPUs are known, and this is none of them.
     Other,
-    /// Nothing tells.
+    /// Nothing is known.
     Unknown,
-    /// There is no job in the evidence: the output stands for itself.
+    /// There is no job in the evidence: the output is judged by itself.
     Alone,
     /// A rank runs on it.
     Rank,
@@ -93,7 +93,7 @@ impl SeenGpu<'_> {
     }
 }
 
-/// Names of GPUs of one machine, as outputs that print two of them tell.
+/// Names of GPUs of one machine, from outputs that print two of them.
 #[derive(Default)]
 struct Names<'a> {
     by_uuid: BTreeMap<&'a str, PciAddress>,
@@ -203,7 +203,7 @@ fn whose(
 
 enum Owner {
     One(Culprit),
-    /// Ranks use it, and which of them is not told.
+    /// Ranks use it; which of them is not known.
     Several,
     Nobody,
     Unknown,
@@ -229,12 +229,12 @@ fn owner(roster: &Roster, pci: PciAddress, host: Option<&Host>) -> Owner {
             let who = Who { rank: one.rank, pid: one.pid, host: one.host.clone(), ..Who::default() };
             Owner::One(Culprit { gpu: Some(pci), ..roster.culprit(&who) })
         }
-        // The same address on several hosts: which is meant is not told.
+        // The same address on several hosts: which one is meant is not known.
         _ => Owner::Unknown,
     }
 }
 
-/// The same where only a snapshot tells who runs on which GPU, or could.
+/// The same where only a snapshot shows which process runs on which GPU, or could.
 fn holder(roster: &Roster, same: impl Fn(PciAddress) -> bool, host: Option<&Host>) -> Owner {
     let is_here =
         |m: &&crate::who::roster::Member| host.is_none() || m.host.is_none() || m.host.as_ref() == host;

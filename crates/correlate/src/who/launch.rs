@@ -1,4 +1,7 @@
-//! What the launcher gave to each process, by the environments that the evidence holds, and where that contradicts itself.
+//! What the launcher gave to each process, by the environments in the evidence, and where that contradicts itself.
+//!
+//! The rank that prints NCCL's error about others is not at fault. If ranks disagree, their environments identify the
+//! odd setting.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -104,7 +107,8 @@ pub struct Contradiction {
     pub evidence: Vec<Evidence>,
 }
 
-/// Ranks that were given twice, or numbers of ranks that differ. `suspects`: whom one who saw all processes would blame.
+/// Ranks that were given twice, or numbers of ranks that differ. `suspects`: the ranks that a watcher of all processes
+/// blames.
 pub fn contradiction(roster: &Roster, started: &[Started<'_>], suspects: &RankSet) -> Option<Contradiction> {
     twice(started).or_else(|| other_world(roster, started, suspects))
 }
@@ -123,7 +127,7 @@ fn twice(started: &[Started<'_>]) -> Option<Contradiction> {
     let ranks: RankSet = by_rank.keys().copied().collect();
     let world = started.iter().filter_map(|one| one.number("WORLD_SIZE")).max().unwrap_or_default();
     let mut title = format!("{} processes have {}", processes.len(), culprits::ranks(&ranks));
-    // Which of them is wrong its place on the node tells: nobody has the rank that belongs there.
+    // The place on the node shows which of them is wrong: no process has the rank that belongs there.
     let should_have = |one: &Started<'_>| {
         let rank = firsts.get(&one.host())?.checked_add(one.number("LOCAL_RANK")?)?;
         (rank < world && !seen.contains(&rank)).then_some(Rank(rank))
@@ -171,7 +175,7 @@ fn first_of_nodes<'s, 'a: 's>(
         .collect()
 }
 
-/// Processes that were told different numbers of ranks.
+/// Processes that were given different numbers of ranks.
 fn other_world(roster: &Roster, started: &[Started<'_>], suspects: &RankSet) -> Option<Contradiction> {
     let mut differs = differs(started, "WORLD_SIZE")?;
     // One against one: nodes have as many ranks each, so that a number that they do not divide is wrong.

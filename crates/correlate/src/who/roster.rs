@@ -2,6 +2,8 @@
 //!
 //! NCCL's INIT lines tie host and pid to a rank and a GPU, torchrun's table ties rank, local rank and pid, RAS ties
 //! pid, address and rank, a launcher's prefix ties a line to a rank. None of them is complete in real evidence.
+//!
+//! The process that uses NCCL is the rank. Children that inherit its environment are not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,12 +52,12 @@ impl Member {
 pub struct Roster {
     /// Members, ordered by rank, unknown ranks last.
     pub members: Vec<Member>,
-    /// World size, if anything tells.
+    /// World size, if it is known.
     pub world_size: Option<u32>,
     /// Pids that are launchers (agents), not ranks.
     pub launchers: BTreeSet<Pid>,
-    /// Members of each pid, of the container and of the node, by their places in `members`: snapshots of many nodes ask by
-    /// the row.
+    /// Members of each pid, of the container and of the node, by their places in `members`: snapshots of many nodes ask
+    /// by the row.
     places: BTreeMap<Pid, BTreeSet<usize>>,
 }
 
@@ -68,7 +70,7 @@ fn started(observation: &Observation) -> &[Who] {
     }
 }
 
-/// Names that many hosts share; they tell nothing.
+/// Names that many hosts share: they identify none.
 fn telling_host(host: Option<&Host>) -> Option<&Host> {
     host.filter(|h| !matches!(&***h, "localhost" | "" | "127.0.0.1" | "::1"))
 }
@@ -108,8 +110,8 @@ impl Member {
     }
 }
 
-/// What a claim of identity rests on, the strongest first. The names of files and folders would be the weakest; they are not
-/// asked yet.
+/// What a claim of identity rests on, the strongest first. The names of files and folders would be the weakest; they
+/// are not asked yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Strength {
     /// A record of the process itself: NCCL's log, a ring, RAS.
@@ -132,8 +134,8 @@ struct Claim {
 }
 
 impl Claim {
-    /// An order that does not depend on that of the files: who names both rank and process first; of one process what its
-    /// record tells first.
+    /// An order that does not depend on that of the files: who names both rank and process first; of one process what
+    /// its record has first.
     fn order(&self) -> impl Ord + '_ {
         let Member { rank, host, address, pid, local_rank, gpu, cuda_dev, nvml_dev, .. } = &self.member;
         let is_partial = rank.is_none() || pid.is_none();
@@ -158,7 +160,7 @@ fn of_statement(who: &Who, event: &TorchEvent) -> (Strength, Member) {
     let own = member_of(who);
     match event {
         TorchEvent::ChildFailure { host, .. } => {
-            // `localhost` names no host: it would tell a machine from itself.
+            // `localhost` names no host: it would make two of one machine.
             let named = own.host.or_else(|| host.as_deref().map(Host::from));
             let host = telling_host(named.as_ref()).cloned();
             (Strength::Table, Member { host, ..member_of(who) })
@@ -189,8 +191,8 @@ impl Roster {
             && !placed.filter_map(|m| m.host.as_ref()).any(same)
     }
 
-    /// Joins what the case says. The order of its files decides nothing: claims are joined the stronger first, and those of
-    /// one strength in an order of their own.
+    /// Joins what the case says. The order of its files decides nothing: claims are joined the stronger first, and
+    /// those of one strength in an order of their own.
     pub fn new(case: &Case) -> Self {
         let mut roster = Self { world_size: world_size(case), ..Self::default() };
         roster.find_launchers(case);
@@ -293,8 +295,8 @@ impl Roster {
         found.next().is_none().then_some(at)
     }
 
-    /// Whoever spoke as a rank before anything told its process, and then came to be known by its process, is one member,
-    /// in whatever order that was read.
+    /// A rank that printed something before its process was known, and the process that is later seen to be it, are one
+    /// member, in whatever order that was read.
     fn join_nameless(&mut self) {
         let (nameless, mut members): (Vec<Member>, Vec<Member>) =
             std::mem::take(&mut self.members).into_iter().partition(|m| m.rank.is_some() && m.pid.is_none());
@@ -308,9 +310,9 @@ impl Roster {
         self.members = members;
     }
 
-    /// A job that is started again leaves the rings and the words of its earlier attempts. A rank is the process that the
-    /// watcher says it is, who names only the newest; else the one that began last of those whose rings are there, if the
-    /// other is gone.
+    /// A job that is started again leaves the rings and the words of its earlier attempts. A rank is the process that
+    /// the watcher says it is, who names only the newest; else the one that began last of those whose rings are there,
+    /// if the other is gone.
     fn mark_followed(&mut self, case: &Case) {
         // Whether its process lives, when it began, and in which boot.
         type Life<'a> = (bool, u64, &'a str);
@@ -375,9 +377,9 @@ impl Roster {
         }
     }
 
-    /// Processes that were started with their rank in their environment, and are named, by listings or by a watcher, who also
-    /// saw those that have ended. Children inherit it, and outlive a rank that is gone: where processes of this job are known
-    /// to speak NCCL, only they are its ranks.
+    /// Processes that were started with their rank in their environment, and are named, by listings or by a watcher,
+    /// who also saw those that have ended. Children inherit it, and outlive a rank that is gone: where processes of
+    /// this job are known to speak NCCL, only they are its ranks.
     fn join_environments(&mut self, case: &Case) {
         let named = || {
             let all = case.observations.iter().flat_map(started);
@@ -394,7 +396,7 @@ impl Roster {
         let speaks = |who: &Who| {
             speakers.iter().any(|(pid, host)| Some(*pid) == who.pid && hosts_agree(*host, who.host.as_ref()))
         };
-        // Those that speak may be of an earlier attempt, of which nothing runs any more.
+        // Those that speak may be of an earlier attempt that does not run any more.
         let is_of_now = named().any(speaks);
         let mut fresh: Vec<Member> = Vec::new();
         for who in named() {
@@ -455,8 +457,8 @@ impl Roster {
         let found = claim.member;
         match claim.strength {
             Strength::Record | Strength::Table => self.add(found),
-            // Local rank and pid only; joined by pid if anything else names it. In pods all ranks may have one pid: then
-            // nothing is joined.
+            // Local rank and pid only; joined by pid if anything else names it. In pods all ranks may have one pid:
+            // then nothing is joined.
             Strength::Exit => {
                 let mut same = self.members.iter_mut().filter(|m| m.pid.is_some() && m.pid == found.pid);
                 match (same.next(), same.next()) {
@@ -500,8 +502,8 @@ impl Roster {
     }
 
     fn of_ring(&self, who: &Who, ring: &RingRecord) -> Vec<Member> {
-        // Without RANK in the environment the communicator of the whole job tells it; a process with several GPUs is several
-        // ranks of it.
+        // Without RANK in the environment the communicator of the whole job has it; a process with several GPUs is
+        // several ranks of it.
         let world = ring.comms.iter().filter(|c| c.size > 0 && Some(c.size) == self.world_size);
         let ranks: BTreeSet<u32> = world.filter_map(|c| c.rank).collect();
         let mut ranks: Vec<Option<Rank>> = ranks.into_iter().map(|rank| Some(Rank(rank))).collect();

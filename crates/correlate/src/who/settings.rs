@@ -13,7 +13,7 @@ pub struct Set<'a> {
     pub written: &'a str,
     /// The value; of NCCL's log the one that was read, else the text.
     pub value: &'a str,
-    /// Where it stands.
+    /// Its place in the evidence.
     pub cite: Cite,
 }
 

@@ -90,9 +90,9 @@ impl<'a> Tools<'a> {
 
     fn add_log(&mut self, log: &'a NcclLog) {
         for (index, process) in log.processes.iter().enumerate() {
-            for (slot, port) in verbs_devices(process).into_iter().enumerate() {
+            for (slot, port) in process.verbs_ports().enumerate() {
                 let user = VerbsUser { log, index: index as u32, process, slot };
-                self.verbs.entry(port).or_default().push(user);
+                self.verbs.entry((port.device, port.port)).or_default().push(user);
             }
             let Some(first) = process.first else { continue };
             let bootstrap =
@@ -121,7 +121,7 @@ impl<'a> Tools<'a> {
         })
     }
 
-    /// Who listens on a port, as `ss` or netstat shows it, with the process that holds it, if it was told.
+    /// Who listens on a port, as `ss` or netstat shows it, with the process that holds it, if it is known.
     pub fn listeners(&self, port: u16) -> impl Iterator<Item = Listener<'a>> {
         self.net().filter_map(move |(o, fact)| match fact {
             NetFact::Listener { local, holder }
@@ -159,8 +159,8 @@ impl<'a> Tools<'a> {
         })
     }
 
-    /// Memory cgroups of a host that count kills for lack of memory, with the line and the count. Those of other services
-    /// of the machine are left out.
+    /// Memory cgroups of a host that count kills for lack of memory, with the line and the count. Those of other
+    /// services of the machine are left out.
     pub fn group_kills(
         &self,
         host: Option<&Host>,
@@ -179,16 +179,16 @@ impl<'a> Tools<'a> {
         })
     }
 
-    /// The host that a tool ran on, if anything tells.
+    /// The host that a tool ran on, if it is known.
     pub fn host_of(&self, observation: &Observation) -> Option<Host> {
         if let Some(host) = &observation.who.host {
             return Some(host.clone());
         }
-        // Every file that is read stands on one host.
+        // All files that are read are of one host.
         self.by_source.get(&observation.cite.source).or(self.only.as_ref()).cloned()
     }
 
-    /// Whether the source itself tells its host: by name, or by an address of the host.
+    /// Whether the source itself identifies its host: by name, or by an address of the host.
     pub fn names_host(&self, observation: &Observation) -> bool {
         observation.who.host.is_some() || self.by_source.contains_key(&observation.cite.source)
     }
@@ -198,7 +198,7 @@ impl<'a> Tools<'a> {
         let all = self.verbs.get(&(device, port)).map(Vec::as_slice).unwrap_or_default();
         let here = |u: &&VerbsUser<'a>| may_be_on(host, u.process.who.host.as_ref());
         let mut users: Vec<VerbsUser<'a>> = all.iter().filter(here).copied().collect();
-        // Those with a channel over this very device, where the log tells of channels at all.
+        // Those with a channel over this very device, where the log has channels at all.
         let over_it = |u: &VerbsUser<'_>| {
             let name = format!("NET/IB/{}", u.slot);
             u.log.links.iter().any(|l| {
@@ -250,21 +250,6 @@ pub fn is_full(mount: &Mount) -> bool {
 /// A mount is as small as that of a container by default.
 pub fn is_small(mount: &Mount) -> bool {
     !mount.is_inodes && mount.size > 0 && mount.size <= SMALL_BYTES
-}
-
-/// Devices of `NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]; OOB eth0:…`: name and port.
-pub fn verbs_devices(process: &NcclProcess) -> Vec<(&str, u32)> {
-    let list = process.ib_devices.as_deref().unwrap_or_default();
-    let list = list.split(';').next().unwrap_or_default();
-    list.split('[')
-        .filter_map(|part| {
-            let (number, device) = part.split_once(']')?;
-            number.parse::<u32>().ok()?;
-            let (name, rest) = device.trim().split_once(':')?;
-            let port = rest.split('/').next()?.trim();
-            Some((name, port.parse().ok()?))
-        })
-        .collect()
 }
 
 /// What a tool printed, as cited evidence.

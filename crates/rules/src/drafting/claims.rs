@@ -1,4 +1,4 @@
-//! From claims to a finding: who said it, when, with which words.
+//! From claims to a draft: who printed them, when, with which words.
 
 use ringleader_knowledge::saying::Role;
 use ringleader_model::{Cause, Cite, Confidence, Culprit, Severity, Weight};
@@ -17,7 +17,7 @@ pub(crate) struct Told<'s, 'a> {
 }
 
 impl<'s, 'a> Told<'s, 'a> {
-    /// Claims of `cause`, earliest first; None if there is none.
+    /// Claims of `cause`, earliest first; None if there are none.
     pub(crate) fn of(scene: &'s Scene<'a>, cause: Cause) -> Option<Self> {
         Self::from(scene, scene.claims().of(cause).collect())
     }

@@ -1,4 +1,4 @@
-//! From what a tool shows of a GPU to a finding: whose GPU it is, and how far a state or a counter may be believed.
+//! From what a tool shows of a GPU to a draft: whose GPU it is, and how far a state or a counter may be believed.
 
 use ringleader_model::{Cause, Confidence, Culprit, Evidence, Severity, Weight};
 
@@ -16,7 +16,7 @@ const CITATIONS: usize = 6;
 pub(crate) enum Proof {
     /// The GPU does not work now: lost, not in the fabric, memory that cannot be repaired.
     Broken,
-    /// Something happened since the driver was loaded; whether in this job is not told.
+    /// Something happened since the driver was loaded; whether in this job is not known.
     Happened,
     /// It works slower than it should.
     Slow,
@@ -31,7 +31,7 @@ pub(crate) struct Shown<'s, 'a> {
 }
 
 impl<'s, 'a> Shown<'s, 'a> {
-    /// GPUs of which `shows` says something; None if there is none.
+    /// GPUs that `shows` accepts, with its words; None if there is none.
     pub(crate) fn of(scene: &'s Scene<'a>, shows: impl Fn(&SeenGpu<'a>) -> Option<String>) -> Option<Self> {
         let all = scene.gpus().seen.iter().filter_map(|gpu| Some((gpu, shows(gpu)?)));
         Self::from(scene, all.collect())
@@ -119,7 +119,7 @@ pub(crate) fn graded(
         (Use::Unknown, Proof::Broken) if in_trouble => (Severity::Error, Weight::Derived, Confidence::Medium),
         (Use::Unknown, Proof::Broken) => (Severity::Warning, Weight::Derived, Confidence::Low),
         (Use::Unknown, Proof::Happened) if in_trouble => (Severity::Error, Weight::Derived, Confidence::Low),
-        // A job that ran well on it: told, not blamed.
+        // A job that ran well on it: reported, not blamed.
         (_, Proof::Happened) => (Severity::Info, Weight::Derived, Confidence::Low),
     };
     Draft::new(rule.id, cause, title).severity(severity).weight(weight).confidence(confidence)

@@ -1,4 +1,4 @@
-//! From what kernels say to a finding: whose device it is, how far it may be believed, with which lines.
+//! From kernel logs to a draft: whose device it is, how far it may be believed, with which lines.
 
 use ringleader_knowledge::xid;
 use ringleader_model::{
@@ -64,7 +64,7 @@ impl<'s, 'a> Seen<'s, 'a> {
         self.bond
     }
 
-    /// It is of this job, or stands for itself.
+    /// It is of this job, or judged by itself.
     pub(crate) fn is_bound(&self) -> bool {
         self.bond >= Bond::Alone
     }

@@ -1,4 +1,4 @@
-//! A process of the job that ended, stopped, never came or stands elsewhere.
+//! A process of the job that ended, stopped, never came or is busy elsewhere.
 
 pub(super) mod missing_rank;
 pub(super) mod oom_killed;

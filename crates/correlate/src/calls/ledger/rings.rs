@@ -17,7 +17,7 @@ pub(super) fn ring_groups<'a>(
     room: &mut Room,
 ) -> Vec<Group<'a>> {
     // Communicators meet by NCCL's own number. One that was made anew under the same number has another size or comes
-    // later; a number is a hash of addresses and times, so the latest stands.
+    // later; a number is a hash of addresses and times, so the latest counts.
     let mut by_id: BTreeMap<(u64, u32), usize> = BTreeMap::new();
     let mut groups: Vec<Group<'a>> = Vec::new();
     for (observation, ring) in rings(case) {
@@ -103,7 +103,8 @@ fn tracks<'a>(observation: &'a Observation, ring: &'a RingRecord, calls: &mut Ca
             lines: Vec::new(),
         })
         .collect();
-    // The oldest collective of each communicator that is in flight, and whether all that is in flight can be seen to end.
+    // The oldest collective of each communicator that is in flight, and whether all that is in flight can be seen to
+    // end.
     let mut open: Vec<Option<u32>> = vec![None; tracks.len()];
     let mut blind: Vec<bool> = vec![false; tracks.len()];
     for (at, op) in ring.ops.iter().enumerate() {

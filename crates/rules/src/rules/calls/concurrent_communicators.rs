@@ -1,13 +1,13 @@
 //! # What it shows
 //! Two communicators are in use at once on the same ranks, from two threads of one process, and their calls meet in a
-//! different order on different ranks: each waits for the other for ever.
+//! different order on different ranks: each waits for the other forever.
 //!
 //! # Why it happens
 //! A second thread that calls collectives of its own (checkpoint, evaluation, prefetch, a metrics thread) beside the
 //! training loop: nothing orders the two, so the order differs from rank to rank.
 //!
 //! # Evidence
-//! A closed loop of waiting over two groups, and a rank in it of which two threads stand inside collectives at the same
+//! A closed loop of waiting over two groups, and a rank in it with two threads inside collectives at the same
 //! time.
 //!
 //! # What looks like it but is not

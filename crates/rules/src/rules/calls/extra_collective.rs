@@ -6,7 +6,7 @@
 //! Logging, validation or a metric reduced on one rank only; a branch on a local condition.
 //!
 //! # Evidence
-//! The calls that follow fit once the extra ones are taken out; or the call stands alone, at a place in the
+//! The calls that follow fit once the extra ones are taken out; or the call is alone, at a place in the
 //! code and of a kind that no rank of the group ever used before.
 //!
 //! # What looks like it but is not

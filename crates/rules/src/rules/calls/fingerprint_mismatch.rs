@@ -74,7 +74,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     };
     let draft = Draft::new(RULE.id, cause, title)
         .weight(Weight::Stated)
-        // Which of the two is wrong, and whether a call was left out before, is not told.
+        // Which of the two is wrong, and whether a call was left out before, is not known.
         .confidence(Confidence::Medium)
         .at(statements.first().and_then(Statement::at_ns))
         .culprits(culprits)

@@ -1,5 +1,5 @@
-//! The skeleton of rules about ranks whose calls differ from those of their group: each rule picks one kind of mismatch and
-//! says what it is and what to do; whom to name, how sure it is and what proves it is the same for all.
+//! The skeleton of rules about ranks whose calls differ from those of their group: each rule picks one kind of mismatch
+//! and says what it is and what to do; whom to name, how sure it is and what proves it is the same for all.
 
 use ringleader_correlate::Scene;
 use ringleader_correlate::calls::mismatch::Mismatch;
@@ -21,7 +21,7 @@ pub(super) fn outcome(
     Outcome::from_findings(findings(scene, rule, cause, says))
 }
 
-/// A finding for each mismatch of which `says` says something.
+/// A finding for each mismatch that `says` accepts.
 pub(super) fn findings(
     scene: &Scene<'_>,
     rule: &Rule,
@@ -42,14 +42,14 @@ pub(super) fn instead(m: &Mismatch) -> String {
     format!("{odd} called {} where {usual} called {} (#{} of {})", m.odd_call, m.usual_call, m.seq, m.group)
 }
 
-/// ` and 2 more` of `n` calls of which one is named.
+/// ` and 2 more`, where one of `n` calls is named.
 pub(super) fn and_more(n: u32) -> String {
     if n > 1 { format!(" and {} more", n - 1) } else { String::new() }
 }
 
 /// A draft about one mismatch.
 fn draft(scene: &Scene<'_>, rule: &Rule, cause: Cause, m: &Mismatch, title: String) -> Draft {
-    // The job went on after it, and now a rank holds the others up: that is why it stands still.
+    // The job went on after it, and now a rank holds the others up: that is why it is stalled.
     let is_over = m.is_bygone && scene.ledger().is_stalled() && !scene.suspects().is_empty();
     let mut draft = Draft::new(rule.id, cause, title)
         .severity(Severity::Error)

@@ -63,7 +63,7 @@ mod tests {
         let usual = "ar:9*12 ar:100 ar:7? ar:3!";
         let job =
             |odd| Stage::job(4).rings(&[usual, usual, odd, usual]).stands(2, &[("/srv/t.py", 44, "step")]);
-        // The rank has gone on since: where it stands now is not where it called.
+        // The rank has gone on since: where it is now is not where it called.
         job("ar:9*12 ag:100 ar:7 ar:3?").concludes(&RULE, "op-mismatch 2, high");
         job("ar:9*12 ar:100 ar:7? ar:3!").silent(&RULE);
         let usual = "ar:9*12 ar:100 ar:7? ar:3?";

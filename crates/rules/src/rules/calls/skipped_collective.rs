@@ -227,7 +227,7 @@ mod tests {
         ringed(skips).silent(&deadlock_cycle::RULE);
         let mesh = [("/srv/train.py", 125, "mesh")];
         ringed(skips).stands(1, &mesh).concludes(&RULE, "skipped-collective 0 at mesh:125, medium");
-        // Two call the column first: each stands in the first call that is out of order.
+        // Two call the column first: each is in the first call that is out of order.
         let turned = ["r0/ar:8?", "c1/ar:9?", "c0/ar:9?", "r1/ar:8?"];
         ringed(turned).silent(&RULE);
         ringed(turned).expect(&deadlock_cycle::RULE, &["deadlock-cycle 0-3"]);

@@ -61,6 +61,10 @@ pub(super) const MIN_LOST_SHARE: f64 = 0.15;
 const MIN_RATIO: f64 = 2.5;
 /// In how many of the waits one rank is the one that waited least.
 pub(super) const MIN_HABIT: f64 = 0.7;
+/// Beyond both of these a verdict is sure: the peers lose this share of their time,
+pub(super) const CLEAR_LOST_SHARE: f64 = 0.4;
+/// and the rank is the last this often.
+pub(super) const CLEAR_HABIT: f64 = 0.9;
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let groups = scene.ledger().groups().par_iter().filter(|g| g.view == View::Flight && g.tracks.len() > 2);
@@ -79,102 +83,128 @@ fn spent_in(op: &FlightOp) -> Option<i64> {
     (op.completed_ns > 0 && op.created_ns > 0).then(|| op.completed_ns - op.created_ns).filter(|n| *n >= 0)
 }
 
-#[expect(clippy::too_many_lines, reason = "longer than the bound when it came; to be split")]
-fn slowest(scene: &Scene<'_>, group: &Group<'_>) -> Option<Finding> {
-    let tracks: Vec<(usize, &Track<'_>, &FlightDump)> = group
-        .tracks
-        .iter()
-        .enumerate()
-        .filter_map(|(m, t)| t.as_ref().map(|t| (m, t)))
-        .filter_map(|(m, t)| match t.origin {
+/// A member of a group with its record.
+type Recorded<'s, 'a> = (usize, &'s Track<'a>, &'a FlightDump);
+
+/// How much later than its peers one member of a group comes.
+struct Lag<'s, 'a> {
+    tracks: Vec<Recorded<'s, 'a>>,
+    /// Collectives that were compared.
+    n_used: usize,
+    /// The median wait of each member, ns.
+    waits: Vec<f64>,
+    /// Index of the latest, which waits least.
+    at: usize,
+    /// Share of the collectives in which it waited least.
+    habit: f64,
+    /// Share of the time of a step that its peers lose to it.
+    lost: f64,
+}
+
+impl<'s, 'a> Lag<'s, 'a> {
+    /// None if no member is late by habit.
+    fn of(group: &'s Group<'a>) -> Option<Self> {
+        let members = group.tracks.iter().enumerate().filter_map(|(m, t)| t.as_ref().map(|t| (m, t)));
+        let recorded = |(m, t): (usize, &'s Track<'a>)| match t.origin {
             Origin::Dump(dump) => Some((m, t, dump)),
             _ => None,
-        })
-        .collect();
-    if tracks.len() < 3 || tracks.len() * 2 < group.tracks.len() {
-        return None;
-    }
-    let from = tracks.iter().map(|(_, t, _)| t.first_seq).max()?;
-    let to = tracks.iter().map(|(_, t, _)| t.finished.unwrap_or(0).min(t.last_seq())).min()?;
-    if to < from || ((to - from) as usize) < MIN_COLLECTIVES {
-        return None;
-    }
-    let from = from + (f64::from(to - from) * WARM_UP_SHARE) as u32;
-    let from = from.max(1);
-    let rows = Rows::new(&tracks, from, to)?;
-    let n_used = rows.used.len();
-    // Nobody waited least often enough: the waits themselves need not be weighed.
-    if n_used < MIN_BURSTS || rows.least.iter().all(|n| *n as f64 / (n_used as f64) < MIN_HABIT) {
-        return None;
-    }
-    let least = rows.least;
-    let medians: Vec<f64> = tracks
-        .iter()
-        .map(|(_, track, dump)| {
+        };
+        let tracks: Vec<Recorded<'s, 'a>> = members.filter_map(recorded).collect();
+        if tracks.len() < 3 || tracks.len() * 2 < group.tracks.len() {
+            return None;
+        }
+        let from = tracks.iter().map(|(_, t, _)| t.first_seq).max()?;
+        let to = tracks.iter().map(|(_, t, _)| t.finished.unwrap_or(0).min(t.last_seq())).min()?;
+        if to < from || ((to - from) as usize) < MIN_COLLECTIVES {
+            return None;
+        }
+        let from = from + (f64::from(to - from) * WARM_UP_SHARE) as u32;
+        let from = from.max(1);
+        let rows = Rows::new(&tracks, from, to)?;
+        let n_used = rows.used.len();
+        // Nobody waited least often enough: the waits themselves need not be weighed.
+        if n_used < MIN_BURSTS || rows.least.iter().all(|n| *n as f64 / (n_used as f64) < MIN_HABIT) {
+            return None;
+        }
+        let median_wait = |(_, track, dump): &Recorded<'_, '_>| {
             let waits = rows.used.iter().filter_map(|seq| spent(dump, track.op(*seq)?));
             median::upper(waits).unwrap_or(0) as f64
-        })
-        .collect();
-    let at = (0..medians.len())
-        .min_by(|a, b| medians.get(*a).unwrap_or(&0.0).total_cmp(medians.get(*b).unwrap_or(&0.0)))?;
-    let mine = *medians.get(at)?;
-    let others = medians.iter().enumerate().filter(|(m, _)| *m != at).map(|(_, v)| *v);
-    let theirs = median::upper(others.clone())?;
-    let lowest_other = others.min_by(f64::total_cmp)?;
-    let (member, track, dump) = tracks.get(at)?;
-    let created = |seq: u32| Some(dump.ops.get(track.op(seq)? as usize)?.created_ns);
-    let span = created(to)?.saturating_sub(created(from)?) as f64;
-    let step = span / n_used as f64;
-    let lost = (theirs - mine) / step.max(1.0);
-    let habit = *least.get(at)? as f64 / n_used as f64;
-    if lost < MIN_LOST_SHARE
-        || theirs < mine * MIN_RATIO
-        || lowest_other < mine * MIN_RATIO / 2.0
-        || habit < MIN_HABIT
-    {
-        return None;
+        };
+        let waits: Vec<f64> = tracks.iter().map(median_wait).collect();
+        let wait = |at: &usize| waits.get(*at).copied().unwrap_or(0.0);
+        let at = (0..waits.len()).min_by(|a, b| wait(a).total_cmp(&wait(b)))?;
+        let mine = wait(&at);
+        let others = (0..waits.len()).filter(|m| *m != at).map(|m| wait(&m));
+        let theirs = median::upper(others.clone())?;
+        let lowest_other = others.min_by(f64::total_cmp)?;
+        let (_, track, dump) = tracks.get(at)?;
+        let created = |seq: u32| Some(dump.ops.get(track.op(seq)? as usize)?.created_ns);
+        let span = created(to)?.saturating_sub(created(from)?) as f64;
+        let step = span / n_used as f64;
+        let lost = (theirs - mine) / step.max(1.0);
+        let habit = *rows.least.get(at)? as f64 / n_used as f64;
+        let is_late = lost >= MIN_LOST_SHARE
+            && theirs >= mine * MIN_RATIO
+            && lowest_other >= mine * MIN_RATIO / 2.0
+            && habit >= MIN_HABIT;
+        is_late.then_some(Self { tracks, n_used, waits, at, habit, lost })
     }
-    let rank = group.rank(*member);
+
+    /// It takes much of the peers' time, nearly every time.
+    fn is_clear(&self) -> bool {
+        self.lost > CLEAR_LOST_SHARE && self.habit > CLEAR_HABIT
+    }
+
+    /// The late member.
+    fn late(&self) -> Option<Recorded<'s, 'a>> {
+        self.tracks.get(self.at).copied()
+    }
+
+    /// How long the late member waits, then its first peers.
+    fn evidence(&self, group: &Group<'_>) -> Vec<Evidence> {
+        let text = |at: usize| {
+            let ((_, track, _), ns) = self.tracks.get(at).zip(self.waits.get(at))?;
+            let text = format!(
+                "{} spends {:.1} ms (median of {}) inside the collectives of {}",
+                track.rank.map_or_else(|| "this rank".into(), |r| format!("rank {}", r.0)),
+                ns / 1e6,
+                self.n_used,
+                group.name
+            );
+            Some(Evidence { cite: track.cite, text, kind: SourceKind::FlightRecorder })
+        };
+        let peers = (0..self.tracks.len()).filter(|at| *at != self.at).take(PEERS_CITED);
+        std::iter::once(self.at).chain(peers).filter_map(text).collect()
+    }
+}
+
+/// Peers that are cited beside the late rank.
+const PEERS_CITED: usize = 3;
+
+/// The late member of a group.
+fn slowest(scene: &Scene<'_>, group: &Group<'_>) -> Option<Finding> {
+    let lag = Lag::of(group)?;
+    let (member, track, _) = lag.late()?;
+    let rank = group.rank(member);
     let node = rank.map_or(Node::Source(track.cite.source), Node::Rank);
-    let text = |t: &Track<'_>, ns: f64| Evidence {
-        cite: t.cite,
-        text: format!(
-            "{} spends {:.1} ms (median of {n_used}) inside the collectives of {}",
-            t.rank.map_or_else(|| "this rank".into(), |r| format!("rank {}", r.0)),
-            ns / 1e6,
-            group.name
-        ),
-        kind: SourceKind::FlightRecorder,
-    };
-    let proofs: Vec<Evidence> = std::iter::once(text(track, mine))
-        .chain(
-            tracks
-                .iter()
-                .zip(&medians)
-                .filter(|((m, ..), _)| m != member)
-                .take(3)
-                .map(|((_, t, _), ns)| text(t, *ns)),
-        )
-        .collect();
-    let held_back = rank.and_then(|rank| held_back(scene, rank));
     let draft = Draft::new(
         RULE.id,
         Cause::Straggler,
         format!(
             "{} is last in {:.0} % of the collectives of {}; its peers lose {:.0} % of their time to it",
             drafting::who(&[node]),
-            habit * 100.0,
+            lag.habit * 100.0,
             group.name,
-            lost * 100.0
+            lag.lost * 100.0
         ),
     )
     .severity(Severity::Warning)
     .weight(Weight::Derived)
-    .confidence(if lost > 0.4 && habit > 0.9 { Confidence::High } else { Confidence::Medium })
+    .confidence(if lag.is_clear() { Confidence::High } else { Confidence::Medium })
     .culprits(drafting::culprits(scene, &[node], None))
     .victims(group.ranks.iter().copied().flatten().filter(|r| Some(*r) != rank).collect())
-    .evidence(proofs);
-    let draft = match held_back {
+    .evidence(lag.evidence(group));
+    let draft = match rank.and_then(|rank| held_back(scene, rank)) {
         Some(proof) => draft.evidence([proof]).advise(
             Impact::Disruptive,
             "its cgroup uses up its share of processor time: raise the CPU limit of that container or job, or start fewer workers",

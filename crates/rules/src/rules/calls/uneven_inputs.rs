@@ -6,7 +6,7 @@
 //! Shards of different length, a filter that drops samples on some ranks, early stopping decided locally.
 //!
 //! # Evidence
-//! The odd call stands, in the function of the loop, behind every line the group ever called from.
+//! The odd call comes, in the function of the loop, after every line the group ever called from.
 //!
 //! # What looks like it but is not
 //! An extra call inside the loop (extra-collective).

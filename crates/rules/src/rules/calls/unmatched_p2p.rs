@@ -10,7 +10,7 @@
 //! the shorter side.
 //!
 //! # What looks like it but is not
-//! A stage that is late as a whole also has fewer sends, but fewer receives as well, and stands in its own
+//! A stage that is late as a whole also has fewer sends, but fewer receives as well, and is busy in its own
 //! code. Pair numbers of send and receive differ between peers by nature.
 //!
 //! # What to do
@@ -50,7 +50,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
             && condition
                 .and_then(|c| c.stand.as_ref())
                 .is_some_and(|s| !s.is_leaving() && !s.waits_in_gpu_or_collective());
-        // Who left out a message goes on, until it waits for another one; who has nothing in flight stands outside.
+        // A rank that left out a message goes on until it waits for another one; a rank with nothing in flight is
+        // outside.
         let idle = condition.is_some_and(|c| c.ring_idle);
         if gone || stands_elsewhere || idle {
             continue;

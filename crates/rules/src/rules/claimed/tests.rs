@@ -8,7 +8,7 @@ use crate::trial::{Stage, Trial as _};
 
 #[track_caller]
 fn of(id: &str) -> &'static Rule {
-    ALL.iter().find(|rule| rule.id == id).unwrap()
+    ALL.iter().find(|rule| rule.id == id).unwrap_or_else(|| panic!("no rule {id}"))
 }
 
 #[test]

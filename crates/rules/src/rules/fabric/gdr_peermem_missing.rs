@@ -65,21 +65,17 @@ fn advised(draft: Draft) -> Draft {
         .advise_command(Impact::Disruptive, "load it on every node, then start the job again", "modprobe nvidia-peermem")
 }
 
-fn over_verbs(link: &NcclLink) -> bool {
-    link.transport.starts_with("NET/IB")
-}
-
 /// Links over verbs, grouped by process: does any of them use GPUDirect?
 fn channels_without(scene: &Scene<'_>) -> Option<Finding> {
     let mut without: Vec<(&NcclLog, u32, &NcclLink)> = Vec::new();
     let mut n_with = 0;
     for (_, log) in scene.nccl_logs() {
-        let mut processes: Vec<u32> = log.links.iter().filter(|l| over_verbs(l)).map(|l| l.process).collect();
+        let mut processes: Vec<u32> = log.links.iter().filter(|l| l.is_verbs()).map(|l| l.process).collect();
         processes.sort_unstable();
         processes.dedup();
         for process in processes {
-            let mut links = log.links.iter().filter(|l| l.process == process && over_verbs(l));
-            let direct = links.clone().any(|l| l.transport.contains("GDRDMA"));
+            let mut links = log.links.iter().filter(|l| l.process == process && l.is_verbs());
+            let direct = links.clone().any(|l| l.is_direct());
             match (direct, links.next()) {
                 (false, Some(first)) => without.push((log, process, first)),
                 _ => n_with += 1,

@@ -1,6 +1,6 @@
 //! # What it shows
 //!
-//! The GID index that NCCL was told to use is not one of RoCE v2 with an address on this host.
+//! The GID index that NCCL was set to use is not one of RoCE v2 with an address on this host.
 //!
 //! # Why it happens
 //!
@@ -29,7 +29,7 @@ use ringleader_model::{
 
 use crate::rule::{Draft, Outcome, Rule, found};
 use ringleader_correlate::Scene;
-use ringleader_correlate::who::tools::{shown, verbs_devices};
+use ringleader_correlate::who::tools::shown;
 
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -55,7 +55,6 @@ fn check(scene: &Scene<'_>) -> Outcome {
             else {
                 continue;
             };
-            let devices = verbs_devices(process);
             let mine: Vec<&(&Observation, &GidEntry)> = rows
                 .iter()
                 .filter(|(o, e)| {
@@ -63,7 +62,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                     // A table of an unknown host among several proves nothing.
                     host.is_some()
                         && scene.may_be_on(host.as_ref(), process.who.host.as_ref())
-                        && devices.iter().any(|(name, port)| *name == &*e.device && *port == e.port)
+                        && process.verbs_ports().any(|p| p.device == &*e.device && p.port == e.port)
                 })
                 .collect();
             let right = mine.iter().find(|(_, e)| e.is_v2 && e.ipv4.is_some());

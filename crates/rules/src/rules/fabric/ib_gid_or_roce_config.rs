@@ -25,7 +25,8 @@
 //!
 //! NVIDIA/nccl src/transport/net_ib*, src/misc/ibvwrap.cc; verbs IBV_WC_RETRY_EXC_ERR.
 
-use ringleader_model::{Cause, Confidence, Impact, Weight};
+use ringleader_knowledge::wording;
+use ringleader_model::{Cause, Confidence, Impact, NcclProcess, Weight};
 
 use crate::drafting::claims::Told;
 use crate::rule::{Outcome, Rule, found};
@@ -51,7 +52,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let apart = |text: &str| gid::pair(text).is_some_and(|(a, b)| gid::apart(a, b));
     let claims = scene.claims().of(Cause::IbGidOrRoceConfig).filter(|c| !apart(&c.text)).collect();
     let Some(told) = Told::from(scene, claims) else { return Outcome::Clear };
-    let only_retries = told.claims().iter().all(|c| c.text.contains("Got completion"));
+    let only_retries = told.claims().iter().all(|c| wording::is_completion(&c.text));
     if only_retries && (was_running(scene) || is_infiniband(scene)) {
         let draft = told
             .draft(&RULE, Cause::IbErrors, format!("{}: a peer's NIC went silent", told.who()))
@@ -94,7 +95,7 @@ fn was_running(scene: &Scene<'_>) -> bool {
     scene.nccl_logs().any(|(_, log)| {
         let ready =
             log.comms.iter().filter(|c| c.completed.is_some()).filter_map(|c| c.at).map(|at| at.ns).max();
-        let silent = log.messages.iter().filter(|m| m.text.contains("Got completion")).filter_map(|m| m.at);
+        let silent = log.messages.iter().filter(|m| wording::is_completion(&m.text)).filter_map(|m| m.at);
         log.calls.len() > CALLS_OF_A_RUNNING_JOB
             || ready.is_some_and(|ready| silent.map(|at| at.ns).any(|at| at - ready > UP_NS))
     })
@@ -102,12 +103,9 @@ fn was_running(scene: &Scene<'_>) -> bool {
 
 /// All verbs ports that the logs name are of InfiniBand, which has neither RoCE versions nor an index to choose.
 fn is_infiniband(scene: &Scene<'_>) -> bool {
-    let lists = scene.nccl_logs().flat_map(|(_, log)| &log.processes).filter_map(|p| p.ib_devices.as_deref());
-    let mut ports = lists
-        .flat_map(|list| list.split(';').next().unwrap_or(list).split_ascii_whitespace())
-        .filter(|word| word.contains(':'))
-        .peekable();
-    ports.peek().is_some() && ports.all(|port| port.ends_with("/IB") || port.contains("/IB/"))
+    let processes = scene.nccl_logs().flat_map(|(_, log)| &log.processes);
+    let mut ports = processes.flat_map(NcclProcess::verbs_ports).peekable();
+    ports.peek().is_some() && ports.all(|port| port.is_infiniband())
 }
 
 #[cfg(test)]

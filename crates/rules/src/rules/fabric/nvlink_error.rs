@@ -10,8 +10,8 @@
 //! # Evidence
 //!
 //! `uncorrectable NVLink error detected during the execution` of a process; fatal Xids 74, 144 to 150 and 155; a GPU with
-//! fewer links up than its peers (`nvidia-smi nvlink -s`), or that the topology shows cut off from the mesh of the others;
-//! error counters that grew between two readings.
+//! fewer links up than its peers (`nvidia-smi nvlink -s`), or that the topology shows cut off from the mesh of the
+//! others; error counters that grew between two readings.
 //!
 //! # What looks like it but is not
 //!
@@ -130,7 +130,7 @@ fn fewer_links(scene: &Scene<'_>) -> Option<Draft> {
         }
     }
     let shown = Shown::from(scene, all)?;
-    // Which links are down stands in the citation.
+    // The citation shows which links are down.
     let first = counts.iter().find(|(gpu, _)| shown.first().is_some_and(|first| std::ptr::eq(first, *gpu)));
     let title = format!("{}: {}", shown.who(), first.map_or("", |(_, count)| count));
     Some(shown.draft(&RULE, Cause::NvlinkError, Proof::Broken, title))

@@ -25,6 +25,7 @@
 //! NVIDIA Fabric Manager User Guide, SXid errors; NVIDIA/open-gpu-kernel-modules ctrl_dev_nvswitch.h.
 
 use ringleader_knowledge::sxid;
+use ringleader_knowledge::wording;
 use ringleader_model::{Cause, Cite, Evidence, Fact, Impact, KernelEventKind, SourceKind};
 
 use crate::drafting::gpus::{Proof, graded};
@@ -76,14 +77,12 @@ fn check(scene: &Scene<'_>) -> Outcome {
 
 /// Fatal errors of a switch in the Fabric Manager's log since the job began: the first one's number, and the lines.
 fn said_by_manager(scene: &Scene<'_>) -> Option<(u32, Vec<Evidence>)> {
-    const WORDS: &str = "detected NVSwitch fatal error ";
     let mut first = None;
     let mut said = Vec::new();
     for observation in &scene.case().observations {
         let Fact::GpuService(service) = &observation.fact else { continue };
         for (line, at, text) in &service.errors {
-            let Some((_, rest)) = text.split_once(WORDS) else { continue };
-            let Some(code) = rest.split(' ').next().and_then(|n| n.parse().ok()) else { continue };
+            let Some(code) = wording::switch_error(text) else { continue };
             if scene.precedes_job(*at) == Some(true) {
                 continue;
             }

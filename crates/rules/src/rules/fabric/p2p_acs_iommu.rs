@@ -1,6 +1,6 @@
 //! # What it shows
 //!
-//! Direct traffic between GPUs is set up but the platform stands in its way.
+//! Direct traffic between GPUs is set up but the platform blocks it.
 //!
 //! # Why it happens
 //!

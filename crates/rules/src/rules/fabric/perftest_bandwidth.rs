@@ -99,6 +99,9 @@ fn best(test: &Perftest) -> Option<(u32, u64, f64)> {
     large.copied().max_by(|a, b| a.2.total_cmp(&b.2))
 }
 
+/// Rates that tools print of one port differ by rounding alone.
+const SAME_RATE_GBPS: f64 = 1.0;
+
 /// The rate of a port, if all sightings of it agree.
 fn rate(scene: &Scene<'_>, host: Option<&Host>, device: &str) -> Option<(f64, ringleader_model::Evidence)> {
     let mut found: Option<(f64, ringleader_model::Evidence)> = None;
@@ -109,7 +112,7 @@ fn rate(scene: &Scene<'_>, host: Option<&Host>, device: &str) -> Option<(f64, ri
             continue;
         }
         match &found {
-            Some((known, _)) if (known - rate).abs() > 1.0 => return None,
+            Some((known, _)) if (known - rate).abs() > SAME_RATE_GBPS => return None,
             Some(_) => {}
             None => {
                 let text = format!("{device} runs at {rate} Gb/s");

@@ -63,6 +63,9 @@ impl Seen<'_> {
 /// More ports that are down say nothing more.
 const MAX_FINDINGS: usize = 64;
 
+/// Rates of ports come in steps of a factor of two or so: below this share of its peers' a port is slower, not rounded.
+const SLOW_SHARE: f64 = 0.9;
+
 fn check(scene: &Scene<'_>) -> Outcome {
     let ports: Vec<Seen<'_>> = scene
         .net()
@@ -146,7 +149,7 @@ fn slower(scene: &Scene<'_>, all: &[Seen<'_>]) -> Option<Finding> {
     for port in &used {
         let peers = peers(port);
         let Some(usual) = median::upper(peers.iter().copied()) else { continue };
-        let is_slow = |rate: f64| rate < 0.9 * usual;
+        let is_slow = |rate: f64| rate < SLOW_SHARE * usual;
         // Half of them being slower is how the machines are built.
         let n_slow = peers.iter().filter(|r| is_slow(**r)).count();
         if n_slow * 2 < peers.len() && port.port.rate_gbps.is_some_and(is_slow) {

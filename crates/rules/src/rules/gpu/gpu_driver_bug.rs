@@ -4,14 +4,14 @@
 //!
 //! # Why it happens
 //!
-//! A bug of the driver, mended in a later release of its branch; seldom a GPU that begins to fail.
+//! A bug of the driver, fixed in a later release of its branch; seldom a GPU that begins to fail.
 //!
 //! # Evidence
 //!
-//! Xids of the driver's class that end a job, in the kernel log; 46 too, which NVIDIA's catalogue counts as hardware, and
-//! for which its older list names the driver alone. Where the catalogue counts a number as hardware and no narrower cause
-//! exists (62, 109, 110, 143, 158, 169, a GPU that the driver could not start), the question stays open and says what to
-//! do: a micro-controller that halts may be worn, hot, or badly told by its driver.
+//! Xids of the driver's class that end a job, in the kernel log; 46 too, which NVIDIA's catalogue counts as hardware,
+//! and for which its older list names the driver alone. Where the catalogue counts a number as hardware and no narrower
+//! cause exists (62, 109, 110, 143, 158, 169, a GPU that the driver could not start), the question stays open and says
+//! what to do: a micro-controller that halts may be worn, hot, or misled by its driver.
 //!
 //! # What looks like it but is not
 //!
@@ -43,8 +43,8 @@ pub(in crate::rules) static RULE: Rule = Rule {
     check,
 };
 
-/// The GPU stopped and recovery failed: its list of causes holds nothing but the driver. The other numbers that the table
-/// gives to this rule are hardware or firmware that stopped; no cause of the list is theirs.
+/// The GPU stopped and recovery failed: its list of causes holds nothing but the driver. The other numbers that the
+/// table gives to this rule are hardware or firmware that stopped; no cause of the list is theirs.
 const RECOVERY_FAILED: u16 = 46;
 
 fn check(scene: &Scene<'_>) -> Outcome {

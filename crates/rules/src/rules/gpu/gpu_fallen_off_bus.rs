@@ -9,8 +9,9 @@
 //! # Evidence
 //!
 //! `GPU is lost` or `fallen off the bus` in the text of NCCL, NVML or CUDA; Xid 79 in the kernel log, or the driver's
-//! words without a number; nvidia-smi that cannot get hold of one GPU (`Unable to determine the device handle`, `ERR!` in
-//! all its fields), or lists the others and not it. A fatal PCIe error right before it says that the link went first.
+//! words without a number; nvidia-smi that cannot get hold of one GPU (`Unable to determine the device handle`, `ERR!`
+//! in all its fields), or lists the others and not it. A fatal PCIe error right before it says that the link went
+//! first.
 //!
 //! # What looks like it but is not
 //!
@@ -24,6 +25,7 @@
 //!
 //! NVML reference, nvmlReturn_t 15; kernel log Xid 79.
 
+use ringleader_knowledge::wording::{self, ToolFailure};
 use ringleader_model::{
     Cause, Cite, Culprit, Evidence, GpuForm, GpuRow, Impact, KernelEventKind, Need, PciAddress, Pid,
     SourceKind, Who,
@@ -35,7 +37,7 @@ use crate::drafting::kernel::{Both, Seen};
 use crate::rule::{Draft, Outcome, Rule, found};
 use ringleader_correlate::Member;
 use ringleader_correlate::Scene;
-use ringleader_correlate::machine::faults::is_lost_gpu;
+use ringleader_correlate::machine::faults::{GPU_NOTICED_S, is_lost_gpu};
 use ringleader_correlate::who::culprits::add_culprit;
 use ringleader_correlate::who::gpus::{Use, of_address};
 
@@ -68,7 +70,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     if let Some(lost) = both.seen().and_then(Seen::first) {
         let before = scene.kernel().near().filter(|e| {
             matches!(&e.event.kind, KernelEventKind::PcieError(p) if p.severity != ringleader_model::PcieSeverity::Corrected)
-                && e.seconds_to(lost).is_some_and(|s| (0.0..=60.0).contains(&s))
+                && e.seconds_to(lost).is_some_and(|s| (0.0..=GPU_NOTICED_S).contains(&s))
         });
         draft = draft
             .evidence(before.take(2).map(ringleader_correlate::machine::kernel::KernelStatement::evidence));
@@ -95,9 +97,6 @@ fn take_out(draft: Draft) -> Draft {
     )
 }
 
-/// What a probe of ours says of a GPU that keeps it waiting.
-pub(super) const NO_ANSWER: &str = "no answer within";
-
 /// nvidia-smi names a GPU that it cannot get hold of.
 fn refused(scene: &Scene<'_>) -> Option<Draft> {
     let mut used: Option<Use> = None;
@@ -105,21 +104,13 @@ fn refused(scene: &Scene<'_>) -> Option<Draft> {
     let mut evidence = Vec::new();
     for (observation, table) in scene.gpu_tables() {
         for (line, text) in &table.failures {
-            let refuses =
-                text.contains("Unable to determine the device handle") || text.contains("GPU is lost");
-            // A user who may not ask, a module that is not loaded: nothing is known of the GPU.
-            if !refuses || text.contains("Permission") || text.contains("Not Loaded") {
-                continue;
-            }
-            // The driver is busy, or stuck: on a node under load some GPUs answer in time and some do not.
-            if text.contains(NO_ANSWER) {
+            // A user who may not ask, a module that is not loaded: nothing is known of the GPU. No answer: the driver
+            // is busy, or stuck; on a node under load some GPUs answer in time and some do not.
+            if wording::tool_failure(text) != ToolFailure::Lost {
                 continue;
             }
             let host = observation.who.host.as_ref();
-            let address = text.split_ascii_whitespace().find_map(|w| {
-                let w = w.trim_start_matches("GPU").trim_end_matches([':', '.', ',']);
-                w.contains(':').then(|| PciAddress::parse(w))?
-            });
+            let address = wording::gpu_address(text);
             let nobody = Culprit { host: host.cloned(), ..Culprit::default() };
             let (mine, culprit) = match address {
                 Some(pci) => of_address(scene.roster(), scene.has_job(), pci, host),
@@ -150,7 +141,7 @@ fn refused(scene: &Scene<'_>) -> Option<Draft> {
     Some(draft.culprits(culprits).evidence(evidence))
 }
 
-/// A GPU of which the driver could read nothing, beside others that answer.
+/// A GPU from which the driver could read nothing, beside others that answer.
 fn mute(scene: &Scene<'_>) -> Option<Draft> {
     let is_mute = |row: &GpuRow| {
         row.has_error
@@ -172,7 +163,7 @@ fn mute(scene: &Scene<'_>) -> Option<Draft> {
     Some(shown.draft(&RULE, Cause::GpuFallenOffBus, Proof::Broken, title))
 }
 
-/// GPUs that ranks ran on, of which a list of the same machine's others knows nothing.
+/// GPUs that ranks ran on and that a list of the same machine's GPUs lacks.
 fn missing(scene: &Scene<'_>) -> Option<Draft> {
     let mut hosts: Vec<_> = scene.roster().members.iter().filter_map(|m| m.host.clone()).collect();
     hosts.sort();
@@ -266,7 +257,7 @@ mod tests {
         // Before the first process began, of another day.
         job(-10, apart).silent(&RULE);
         job(-86_400, apart).silent(&RULE);
-        // Each could use it; one of them does, and which is not told.
+        // Each could use it; one of them does, and which is not known.
         job(100, &["0000:3b:00.0", "0000:3b:00.0"]).concludes(&RULE, "gpu-fallen-off-bus , high");
         // None has it open.
         assert_eq!(job(100, &["0000:1a:00.0", "0000:1b:00.0"]).worth(&RULE), ["info Aside"]);
@@ -355,7 +346,7 @@ mod tests {
         let raised = |stage: Stage| stage.raised(Some(0), "ValueError", "bad batch", &[]);
         let other = raised(Stage::new().two_ranks()).xid("0000:3b:00", 79, 0, "x").on("node9");
         assert_eq!(other.worth(&RULE), ["warning Derived"]);
-        // A post with two snippets and no clock: it may be, and a program's own statement stands above it.
+        // A post with two snippets and no clock: it may be, and a program's own statement comes first.
         let post = raised(Stage::new()).xid("0000:3b:00", 79, 0, "x");
         assert_eq!(post.worth(&RULE), ["error Derived"]);
         // Of a rank's GPU, at a time that cannot be compared: less than what a program states.

@@ -6,9 +6,10 @@
 //! A kernel that waits for a flag, an endless loop, a deadlock between two kernels that share the GPU.
 //!
 //! # Evidence
-//! Equal records on all ranks, and one GPU whose power draw differs from its peers': those inside the
-//! collective draw alike. Or the rings: the operation runs on the other GPUs and never starts on this one; or nothing of
-//! NCCL's is in flight on a rank that waits for its GPU. Or the kernel's log, where Xid 109 says of one GPU alone that its work could not be switched out.
+//! Equal records on all ranks, and one GPU whose power draw differs from its peers': those inside the collective draw
+//! alike. Or the rings: the operation runs on the other GPUs and never starts on this one; or nothing of NCCL's is in
+//! flight on a rank that waits for its GPU. Or the kernel's log, where Xid 109 says of one GPU alone that its work
+//! could not be switched out.
 //!
 //! # What looks like it but is not
 //! A network path that is cut (nodes differ, some ranks are one operation ahead). With tiny messages all GPUs
@@ -133,7 +134,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     )
 }
 
-/// Rings that see kernels start say of every rank whether it stands in an operation: nothing is left to be guessed.
+/// Rings that see kernels start show for every rank whether it is in an operation: nothing is left to be guessed.
 fn rings_tell_more(scene: &Scene<'_>) -> bool {
     scene.waits_of(View::Ring).is_some_and(|waits| {
         waits.fronts.iter().any(|front| {
@@ -297,7 +298,7 @@ fn power_outliers(scene: &Scene<'_>) -> Option<(Rank, Vec<Evidence>)> {
             };
             if let (Some(rank), Some(power)) = (by_process.or_else(by_address), gpu.power_w) {
                 let cite = Cite { line: gpu.line, ..observation.cite };
-                // Two tables of one node: the first stands.
+                // Two tables of one node: the first counts.
                 if !rows.iter().any(|(r, ..)| *r == rank) {
                     rows.push((rank, power, cite));
                 }

@@ -61,6 +61,9 @@ const WORDS: [&str; 6] = [
     "high temperature",
 ];
 
+/// A title fits one line.
+const MAX_TITLE_CHARS: usize = 108;
+
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut all: Vec<(&SeenGpu<'_>, String)> = Vec::new();
     for gpus in scene.gpus().tables() {
@@ -70,7 +73,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         Some(shown) => {
             let short = format!("{} {} slowed down", shown.who(), shown.word("is", "are"));
             let title = format!("{short}: {}", shown.why());
-            let title = if title.chars().count() > 108 { short } else { title };
+            let title = if title.chars().count() > MAX_TITLE_CHARS { short } else { title };
             Some(shown.draft(&RULE, Cause::GpuThrottled, Proof::Slow, title))
         }
         None => failed_test(scene, &RULE, Cause::GpuThrottled, Proof::Slow, |_, warnings| {

@@ -25,11 +25,11 @@
 //!
 //! NVIDIA, NVML API reference, nvmlReturn_t; NVIDIA GPU debug guidelines.
 
+use ringleader_knowledge::wording::{ToolFailure, tool_failure};
 use ringleader_model::{GpuTable, Host, Need, Observation};
 
 use crate::health;
 use crate::rule::{Outcome, Rule};
-use crate::rules::gpu::gpu_fallen_off_bus::NO_ANSWER;
 use ringleader_correlate::Scene;
 
 /// See the module.
@@ -41,14 +41,22 @@ pub(in crate::rules) static RULE: Rule = Rule {
     check,
 };
 
-/// Words that other rules read, or that say nothing of the machine.
-const ELSEWHERE: [&str; 5] = [
-    "library version mismatch",
-    "NVML: Unknown Error",
-    "Unable to determine the device handle",
-    "GPU is lost",
-    "Permission",
-];
+/// Failures that other rules read, or that say nothing of the machine.
+fn is_elsewhere(failure: ToolFailure<'_>) -> bool {
+    match failure {
+        ToolFailure::Forbidden
+        | ToolFailure::NotLoaded
+        | ToolFailure::Lost
+        | ToolFailure::TwoVersions
+        | ToolFailure::LockedOut => true,
+        ToolFailure::NoAnswer(_) | ToolFailure::Other => false,
+    }
+}
+
+/// A probe of this program that waited in vain.
+fn has_no_answer(text: &str) -> bool {
+    matches!(tool_failure(text), ToolFailure::NoAnswer(_))
+}
 
 fn check(scene: &Scene<'_>) -> Outcome {
     if scene.has_job() && health::trouble(scene).is_none() && !scene.has_failed() {
@@ -56,16 +64,15 @@ fn check(scene: &Scene<'_>) -> Outcome {
     }
     let failed = |table: &GpuTable| {
         let said = table.failures.iter().map(|(_, text)| text);
-        let is_elsewhere = |t: &str| ELSEWHERE.iter().any(|w| t.contains(w)) && !t.contains(NO_ANSWER);
-        said.filter(|t| !is_elsewhere(t)).map(ToString::to_string).next()
+        said.filter(|text| !is_elsewhere(tool_failure(text))).map(ToString::to_string).next()
     };
     let mut needs: Vec<Need> = scene
         .gpu_tables()
         .filter_map(|(observation, table)| {
             let host = scene.host_of(observation);
-            let is_elsewhere =
-                |said: &String| !said.contains(NO_ANSWER) && lists_gpus(scene, observation, host.as_ref());
-            let said = failed(table).filter(|said| !is_elsewhere(said))?;
+            let is_answered =
+                |said: &String| !has_no_answer(said) && lists_gpus(scene, observation, host.as_ref());
+            let said = failed(table).filter(|said| !is_answered(said))?;
             Some(ask(&said, host.as_ref(), table.gpus.is_empty()))
         })
         .collect();
@@ -86,7 +93,7 @@ fn lists_gpus(scene: &Scene<'_>, failed: &Observation, host: Option<&Host>) -> b
 
 fn ask(said: &str, host: Option<&Host>, is_of_all: bool) -> Need {
     let on = host.map_or_else(String::new, |h| format!(" on {h}"));
-    if let Some((_, said)) = said.split_once(" for GPU ").filter(|_| said.contains(NO_ANSWER)) {
+    if let ToolFailure::NoAnswer(Some(said)) = tool_failure(said) {
         return Need {
             question: format!(
                 "the driver{on} gave no answer about {} (GPU {said}): was it busy, or is it stuck?",

@@ -8,8 +8,8 @@
 //!
 //! # Evidence
 //!
-//! Xid 119 or 120 in the kernel log, or the driver's word that the GPU likely needs a reset. The process it names is
-//! whoever happened to ask (often nvidia-smi), not the culprit.
+//! Xid 119 or 120 in the kernel log, or the driver's report that the GPU likely needs a reset. The process it names is
+//! one that used the GPU at that moment (often nvidia-smi), not the culprit.
 //!
 //! # What looks like it but is not
 //!

@@ -4,14 +4,14 @@
 //!
 //! # Why it happens
 //!
-//! The catalogue has many numbers: copy engines, command streams, links between processor and GPU, power. New drivers add
-//! numbers that no public table has.
+//! The catalogue has many numbers: copy engines, command streams, links between processor and GPU, power. New drivers
+//! add numbers that no public table has.
 //!
 //! # Evidence
 //!
-//! The kernel log. The Xid must be of a process or a GPU of the job while it ran, or the log must stand alone. Where the
-//! number itself says what failed (a link that does not train or dies, a peer access that was refused) it is a finding;
-//! else the question stays open, with what the table says of the number and of what to do.
+//! The kernel log. The Xid must be of a process or a GPU of the job while it ran, or the log must stand alone. Where
+//! the number itself says what failed (a link that does not train or dies, a peer access that was refused) it is a
+//! finding; else the question stays open, with what the table says of the number and of what to do.
 //!
 //! # What looks like it but is not
 //!
@@ -48,7 +48,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
     check,
 };
 
-/// NVLink 5: what they mean stands in a sub-code.
+/// NVLink 5: a sub-code has their meaning.
 const NVLINK5: std::ops::RangeInclusive<u16> = 144..=150;
 /// The driver says what the GPU needs now.
 const RECOVERY: u16 = 154;

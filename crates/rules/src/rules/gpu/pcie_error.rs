@@ -38,7 +38,7 @@ use crate::drafting::gpus::{Proof, Shown, failed_test};
 use crate::drafting::kernel::{Seen, is_own};
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::machine::faults::{CHANNELS_STOP_S, follows, is_lost_gpu, is_xid};
+use ringleader_correlate::machine::faults::{CHANNELS_STOP_S, GPU_NOTICED_S, follows, is_lost_gpu, is_xid};
 use ringleader_correlate::machine::kernel::{Bond, KernelStatement};
 use ringleader_correlate::who::gpus::SeenGpu;
 
@@ -50,6 +50,9 @@ pub(in crate::rules) static RULE: Rule = Rule {
     doc: include_str!("pcie_error.rs"),
     check,
 };
+
+/// The kernel may log an error of PCIe this long after the driver has lost the GPU.
+const LOGGED_LATE_S: f64 = 5.0;
 
 fn check(scene: &Scene<'_>) -> Outcome {
     said_by_kernel(scene).with(degraded(scene).or_else(|| replaying(scene)).into_iter().chain(tested(scene)))
@@ -221,7 +224,10 @@ fn said_by_kernel(scene: &Scene<'_>) -> Outcome {
     // A GPU that then fell off the bus is the finding.
     let lost = scene.kernel().near().any(|lost| {
         is_lost_gpu(lost.event)
-            && seen.events().iter().any(|e| e.seconds_to(lost).is_some_and(|s| (-5.0..=60.0).contains(&s)))
+            && seen
+                .events()
+                .iter()
+                .any(|e| e.seconds_to(lost).is_some_and(|s| (-LOGGED_LATE_S..=GPU_NOTICED_S).contains(&s)))
     });
     let Some(first) = seen.first() else { return Outcome::Clear };
     let device = first.event.device.map_or_else(|| "a device".to_owned(), |d| d.to_string());

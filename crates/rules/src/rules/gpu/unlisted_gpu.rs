@@ -13,9 +13,9 @@
 //!
 //! # What looks like it but is not
 //!
-//! In a container lspci shows all GPUs and nvidia-smi those it was given. A GPU that is passed through to a virtual machine
-//! belongs to another driver (vfio-pci). Somebody may have asked nvidia-smi for some GPUs only. A GPU that answers on the
-//! bus and is not listed is therefore a remark, which decides nothing.
+//! In a container lspci shows all GPUs and nvidia-smi those it was given. A GPU that is passed through to a virtual
+//! machine belongs to another driver (vfio-pci). Somebody may have asked nvidia-smi for some GPUs only. A GPU that
+//! answers on the bus and is not listed is therefore a remark, which decides nothing.
 //!
 //! # What to do
 //!
@@ -79,7 +79,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     Outcome::from_findings(findings)
 }
 
-/// GPUs of which every read returns ones.
+/// GPUs where every read returns ones.
 fn dead(scene: &Scene<'_>, gpus: &[OnBus<'_>]) -> Option<Draft> {
     let dead: Vec<&OnBus<'_>> = gpus.iter().filter(|g| g.is_dead()).collect();
     let first = dead.first()?;

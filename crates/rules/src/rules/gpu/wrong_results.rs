@@ -12,7 +12,7 @@
 //!
 //! The column `#wrong` and the line `Out of bounds values` of nccl-tests; a copy between two GPUs compared afterwards.
 //! Right results of the same test without peer access, a hang with two GPUs where one works, an IOMMU that
-//! translates, or ACS bits that are set point at the platform.
+//! wording::translates, or ACS bits that are set point at the platform.
 //!
 //! # What looks like it but is not
 //!
@@ -27,6 +27,7 @@
 //!
 //! NVIDIA/nccl-tests doc/PERFORMANCE.md, verifiable; NCCL user guide, troubleshooting, PCI Access Control Services.
 
+use ringleader_knowledge::wording;
 use ringleader_model::{
     BenchRun, Cause, Confidence, Evidence, Impact, Observation, SourceKind, SystemFact, Weight,
 };
@@ -137,12 +138,12 @@ fn wrong_line(observation: &Observation, run: &BenchRun) -> Evidence {
     }
 }
 
-/// Signs that the platform stands between the GPUs: an IOMMU that translates, ACS on bridges.
+/// Signs that the platform redirects traffic between the GPUs: an IOMMU that translates, ACS on bridges.
 fn platform(scene: &Scene<'_>) -> Vec<Evidence> {
     let mut signs = Vec::new();
     for (observation, fact) in scene.system() {
         match fact {
-            SystemFact::KernelOptions(text) if translates(text) => {
+            SystemFact::KernelOptions(text) if wording::translates(text) => {
                 signs.push(shown(
                     observation,
                     None,
@@ -169,18 +170,6 @@ fn platform(scene: &Scene<'_>) -> Vec<Evidence> {
         }
     }
     signs
-}
-
-/// Options that turn the IOMMU on and do not let it pass traffic through.
-fn translates(options: &str) -> bool {
-    let has = |word: &str| options.split([' ', ',']).any(|w| w == word || w.ends_with(&format!("={word}")));
-    if options.starts_with("iommu: Default domain type: ") {
-        return options.contains("Translated");
-    }
-    let is_on = options.contains("intel_iommu=on")
-        || options.contains("amd_iommu=on")
-        || options.starts_with("DMAR:");
-    is_on && !has("pt") && !options.contains("iommu=pt")
 }
 
 /// A run with several GPUs that ran out of time without one size, where a run with one did not.

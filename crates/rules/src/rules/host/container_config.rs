@@ -26,6 +26,7 @@
 //! NVIDIA/nccl src/misc/ipcsocket.cc, src/transport.cc, src/misc/cudawrap.cc; NVIDIA Container Toolkit
 //! documentation, troubleshooting (containers that lose access to GPUs).
 
+use ringleader_knowledge::wording::{ToolFailure, tool_failure};
 use ringleader_model::{Cause, Cite, Confidence, Impact, SourceKind, Weight};
 
 use crate::drafting::claims::Told;
@@ -67,9 +68,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
 
 /// nvidia-smi in a container that may not open its GPUs any more.
 fn locked_out(scene: &Scene<'_>) -> Option<Draft> {
-    const WORDS: &str = "Failed to initialize NVML: Unknown Error";
     let (observation, line, text) = scene.gpu_tables().find_map(|(o, table)| {
-        let (line, text) = table.failures.iter().find(|(_, t)| t.contains(WORDS))?;
+        let (line, text) = table.failures.iter().find(|(_, t)| tool_failure(t) == ToolFailure::LockedOut)?;
         Some((o, *line, text))
     })?;
     let used = if scene.has_job() { Use::Unknown } else { Use::Alone };

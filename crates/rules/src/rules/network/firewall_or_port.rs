@@ -25,6 +25,7 @@
 //!
 //! NVIDIA/nccl src/misc/socket.cc; user guide, troubleshooting, networking; Linux errno 110, 113.
 
+use ringleader_model::address;
 use ringleader_model::{
     Cause, Confidence, Finding, Impact, Need, SourceKind, StoreEvent, TorchEvent, Weight, plain_word,
 };
@@ -73,7 +74,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         }
         Some(address) => Outcome::Undecided(vec![Need {
             question: format!("does rank 0 listen at {address}, and does the network let others through?"),
-            command: host_and_port(address)
+            command: address::host_and_port(address)
                 .and_then(|(host, port)| Some((plain_word(host)?, port)))
                 .map_or_else(
                     || "ss -ltnp".to_owned(),
@@ -86,7 +87,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 
 /// The server waits at its port, and nobody gets through to it.
 fn listened(scene: &Scene<'_>, address: &str) -> Option<Draft> {
-    let (host, port) = host_and_port(address)?;
+    let (host, port) = address::host_and_port(address)?;
     let is_it = |name: &str| name == host || name.split('.').next() == host.split('.').next();
     let of_member = |shown: &str| {
         scene
@@ -108,7 +109,7 @@ fn listened(scene: &Scene<'_>, address: &str) -> Option<Draft> {
     let culprits: Vec<_> =
         waited.iter().filter(|s| !s.who().is_nobody()).map(|s| scene.culprit(s.who())).collect();
     let title = format!("port {port} of {host} is open, and {} gets no answer from it", who(&culprits));
-    // Whether it listened in time is not told: a server that came late looks the same.
+    // Whether it listened in time is not known: a server that came late looks the same.
     let draft = Draft::new(RULE.id, Cause::FirewallOrPort, title)
         .weight(Weight::Derived)
         .confidence(Confidence::Low)
@@ -116,14 +117,6 @@ fn listened(scene: &Scene<'_>, address: &str) -> Option<Draft> {
         .evidence(waited.iter().take(3).map(Statement::evidence))
         .evidence([shown(observation, None, SourceKind::Network, "")]);
     (!waited.is_empty()).then_some(draft)
-}
-
-/// `(node0, 29500)`, `[node0]:29500`, `node0:29500`.
-fn host_and_port(address: &str) -> Option<(&str, u16)> {
-    let inner = address.trim_matches(['(', ')']);
-    let (host, port) = inner.rsplit_once([',', ':'])?;
-    let host = host.trim().trim_matches(['[', ']']);
-    (!host.is_empty()).then_some((host, port.trim().parse().ok()?))
 }
 
 fn advised(draft: Draft) -> Draft {

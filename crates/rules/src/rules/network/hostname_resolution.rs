@@ -25,6 +25,7 @@
 //!
 //! pytorch/pytorch torch/csrc/distributed/c10d/socket.cpp; getaddrinfo(3).
 
+use ringleader_knowledge::wording;
 use ringleader_model::{Cause, Culprit, Impact, StoreEvent, TorchEvent, plain_word};
 
 use crate::drafting::claims::Told;
@@ -53,7 +54,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         Voice::Torch(TorchEvent::Store(StoreEvent::Unresolved { name, .. })) if !name.is_empty() => {
             Some(&**name)
         }
-        _ => host_in(&c.text),
+        _ => wording::unresolved_host(&c.text),
     });
     let culprits = match told.culprits() {
         // A log that all ranks write names nobody: whose environment has the name, does.
@@ -86,12 +87,6 @@ fn told_to_ask(scene: &Scene<'_>, name: &str) -> Vec<Culprit> {
         add_culprit(&mut all, scene.culprit(s.who));
         all
     })
-}
-
-/// The host in `(host, 29500)`.
-fn host_in(text: &str) -> Option<&str> {
-    let (_, rest) = text.split_once("addresses of (")?;
-    rest.split_once(',').map(|(host, _)| host.trim())
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@
 //!
 //! # Why it happens
 //!
-//! An interface without its address, a network that only some hosts are in, a route that was never set or was taken away,
-//! an interface that lost its link.
+//! An interface without its address, a network that only some hosts are in, a route that was never set or was taken
+//! away, an interface that lost its link.
 //!
 //! # Evidence
 //!
@@ -26,6 +26,8 @@
 //!
 //! ip-route(8); Linux errno 101, 113; NVIDIA/nccl src/misc/socket.cc.
 
+use ringleader_knowledge::wording;
+use ringleader_model::address;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
@@ -120,7 +122,7 @@ fn judge(table: &Table<'_>, refused: &Refused) -> Option<(&'static str, Cause, V
             table.iter().take(4).map(|(o, _)| cited(o)).collect(),
         )),
         Some((_, o, route)) if route.is_dead => {
-            // `linkdown` stands behind a device; `unreachable` and its like need none.
+            // `linkdown` follows a device; `unreachable` and its like need none.
             let lost_link = route.device.as_deref().is_some_and(|d| d != "lo");
             let cause = if lost_link { Cause::NetworkLinkDown } else { Cause::RoutingOrRail };
             let what =
@@ -151,7 +153,7 @@ fn refused(scene: &Scene<'_>) -> Vec<Refused> {
         else {
             continue;
         };
-        all.extend(address_in(address).map(|to| Refused {
+        all.extend(address::ipv4(address).map(|to| Refused {
             culprit: scene.culprit(statement.who()),
             to,
             is_unrouted: *errno == 101,
@@ -159,23 +161,15 @@ fn refused(scene: &Scene<'_>) -> Vec<Refused> {
         }));
     }
     for line in scene.nccl_messages() {
-        let is_unrouted = line.text().contains("Network is unreachable");
-        if is_unrouted || line.text().contains("No route to host") {
-            all.extend(address_in(line.text()).map(|to| Refused {
-                culprit: scene.culprit(&line.who()),
-                to,
-                is_unrouted,
-                evidence: line.evidence(),
-            }));
-        }
+        let Some(said) = wording::refused(line.text()) else { continue };
+        all.extend(said.address.map(|to| Refused {
+            culprit: scene.culprit(&line.who()),
+            to,
+            is_unrouted: said.is_unrouted,
+            evidence: line.evidence(),
+        }));
     }
     all
-}
-
-/// The first IPv4 address of a text: `[10.0.0.1]:29500`, `connect to 10.0.0.1<44444> returned …`.
-fn address_in(text: &str) -> Option<Ipv4Addr> {
-    let mut words = text.split(|c: char| !(c.is_ascii_digit() || c == '.'));
-    words.find_map(|w| w.trim_matches('.').parse().ok())
 }
 
 #[cfg(test)]

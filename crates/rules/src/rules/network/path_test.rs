@@ -23,11 +23,11 @@
 //!
 //! nc(1), ncat(1), ping(8); NCCL user guide, troubleshooting, networking.
 
+use ringleader_model::address;
 use std::collections::BTreeSet;
 
 use ringleader_model::{
-    Cause, Confidence, Impact, NetFact, Observation, Reach, ReachOutcome, SourceKind, StoreEvent, TorchEvent,
-    Weight,
+    Cause, Confidence, Impact, NetFact, Observation, Reach, ReachOutcome, SourceKind, TorchEvent, Weight,
 };
 
 use crate::rule::{Draft, Outcome, Rule, found};
@@ -70,12 +70,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let title = format!("{} port {} {how}", first.host, first.port.unwrap_or_default());
     let words: Vec<_> = scene
         .statements()
-        .filter(|s| {
-            matches!(
-                s.event,
-                TorchEvent::Store(StoreEvent::ConnectTimeout { .. } | StoreEvent::ConnectFailed { .. })
-            )
-        })
+        .filter(|s| matches!(s.event, TorchEvent::Store(event) if event.unreached().is_some()))
         .take(2)
         .map(|s| s.evidence())
         .collect();
@@ -105,15 +100,8 @@ fn names(scene: &Scene<'_>) -> BTreeSet<String> {
         names.extend(member.host.iter().chain(&member.address).map(ToString::to_string));
     }
     for statement in scene.statements() {
-        let TorchEvent::Store(
-            StoreEvent::ConnectTimeout { address, .. } | StoreEvent::ConnectFailed { address, .. },
-        ) = statement.event
-        else {
-            continue;
-        };
-        // `[node0]:29500`, `(node0, 29500)`.
-        let host = address.trim_start_matches(['[', '(']).split([']', ',', ':']).next().unwrap_or_default();
-        names.insert(host.trim().to_owned());
+        let TorchEvent::Store(event) = statement.event else { continue };
+        names.extend(event.unreached().and_then(address::host).map(str::to_owned));
     }
     names.remove("");
     names

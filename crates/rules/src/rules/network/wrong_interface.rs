@@ -26,6 +26,7 @@
 //! NVIDIA/nccl src/bootstrap.cc, src/misc/socket.cc; gloo transport/tcp/device.cc; pytorch/pytorch
 //! torch/csrc/distributed/c10d/ProcessGroupGloo.cpp.
 
+use ringleader_knowledge::wording::{self, OnLoopback};
 use std::collections::BTreeSet;
 
 use ringleader_model::{
@@ -82,11 +83,11 @@ fn advised(draft: Draft) -> Draft {
         )
 }
 
-/// What the failing process was told to use.
+/// What the failing process was set to use.
 fn interface_setting<'a>(scene: &Scene<'a>) -> Option<&'a str> {
     let mut values = scene.nccl_logs().flat_map(|(_, log)| {
         let failed = |process: u32| {
-            log.messages.iter().any(|m| m.process == process && m.text.contains("no socket interface found"))
+            log.messages.iter().any(|m| m.process == process && wording::lacks_interface(&m.text))
         };
         log.settings
             .iter()
@@ -100,16 +101,17 @@ fn interface_setting<'a>(scene: &Scene<'a>) -> Option<&'a str> {
 fn gloo_on_loopback(scene: &Scene<'_>) -> Option<Finding> {
     let fell_back = |s: &Statement<'_>| {
         matches!(s.event, TorchEvent::Gloo(GlooEvent::LoopbackFallback))
-            || s.observation.text.contains("Using the loopback address as fallback")
+            || wording::falls_back_to_loopback(&s.observation.text)
     };
     let fall_backs: Vec<Statement<'_>> = scene.statements().filter(fell_back).collect();
-    let refused: Vec<Statement<'_>> =
-        scene.statements().filter(|s| gloo_text(s).is_some_and(failed_on_loopback)).collect();
-    if refused.is_empty() {
+    let failed = scene.statements().filter_map(|s| Some((s, wording::failed_on_loopback(gloo_text(&s)?)?)));
+    let failed: Vec<(Statement<'_>, OnLoopback)> = failed.collect();
+    if failed.is_empty() {
         return None;
     }
-    // 127.0.1.1 is what Debian gives the host's own name: a peer that offers it is misnamed on any number of hosts.
-    let own_name = refused.iter().any(|s| gloo_text(s).is_some_and(|t| t.contains("127.0.1.1")));
+    // A peer that offers the address of its own name is misnamed on any number of hosts.
+    let own_name = failed.iter().any(|(_, loopback)| loopback.is_own_name);
+    let refused: Vec<Statement<'_>> = failed.into_iter().map(|(s, _)| s).collect();
     if fall_backs.is_empty() && !own_name && hosts(scene) < 2 {
         return None;
     }
@@ -134,15 +136,8 @@ fn gloo_text<'a>(statement: &Statement<'a>) -> Option<&'a str> {
         TorchEvent::Exception(exception) => &exception.message,
         _ => return None,
     };
-    let whole =
-        if statement.observation.text.len() > text.len() { &*statement.observation.text } else { text };
-    let is_gloo = ["gloo", "Gloo", "GLOO", "loopback", "SO_ERROR"].iter().any(|word| whole.contains(word));
-    is_gloo.then_some(whole)
-}
-
-fn failed_on_loopback(text: &str) -> bool {
-    let failed = ["refused", "timed out", "failed", "SO_ERROR"].iter().any(|w| text.contains(w));
-    failed && ["[127.", "remote=127.", "[::1]"].iter().any(|a| text.contains(a))
+    let printed = &*statement.observation.text;
+    Some(if printed.len() > text.len() { printed } else { text })
 }
 
 fn hosts(scene: &Scene<'_>) -> usize {

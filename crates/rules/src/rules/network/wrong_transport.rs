@@ -73,10 +73,7 @@ fn draft(title: String, culprits: Vec<Culprit>, evidence: Vec<Evidence>) -> Draf
 }
 
 fn has_verbs(process: &NcclProcess) -> bool {
-    process
-        .ib_devices
-        .as_deref()
-        .is_some_and(|d| ["/IB", "/RoCE", "/RoCe"].iter().any(|kind| d.contains(kind)))
+    process.verbs_ports().any(|port| port.is_infiniband() || port.is_roce())
 }
 
 fn sockets_beside_verbs(scene: &Scene<'_>) -> Option<Finding> {
@@ -134,7 +131,7 @@ fn over_shared_memory<'a>(scene: &Scene<'a>) -> Vec<Through<'a>> {
     }
     let mut found = Vec::new();
     for (_, log) in scene.nccl_logs() {
-        for link in log.links.iter().filter(|l| l.transport.starts_with("SHM") && l.from != l.to) {
+        for link in log.links.iter().filter(|l| l.is_shared_memory() && l.from != l.to) {
             let mut comms = log.comms.iter().filter(|c| c.process == link.process);
             let (Some(Some(id)), None) = (comms.next().map(|c| c.comm_id), comms.next()) else { continue };
             let (Some(a), Some(b)) = (seat.get(&(id, link.from)), seat.get(&(id, link.to))) else { continue };
@@ -197,7 +194,7 @@ fn network_inside_a_node(scene: &Scene<'_>) -> Option<Finding> {
     }
     let mut pairs: Vec<(Cite, String, &NcclProcess)> = Vec::new();
     for (_, log) in scene.nccl_logs() {
-        for link in log.links.iter().filter(|l| l.transport.starts_with("NET/") && l.from != l.to) {
+        for link in log.links.iter().filter(|l| l.is_network() && l.from != l.to) {
             // A link does not name its communicator: the process must have but one.
             let mut comms = log.comms.iter().filter(|c| c.process == link.process);
             let (Some(Some(id)), None) = (comms.next().map(|c| c.comm_id), comms.next()) else { continue };

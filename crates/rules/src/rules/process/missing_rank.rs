@@ -20,6 +20,7 @@
 //! # References
 //! PyTorch docs, distributed rendezvous and TCPStore.
 
+use ringleader_correlate::said::scheduler;
 use ringleader_model::{
     Cause, Confidence, Culprit, Evidence, Impact, Rank, RankSet, SchedulerKind, SourceKind, StoreEvent,
     SystemFact, TorchEvent, Weight, plain_word,
@@ -65,13 +66,14 @@ fn check(scene: &Scene<'_>) -> Outcome {
             None => half_made_communicator(scene),
         };
     }
-    // Whoever spoke, was seen, or stands in a stack is there. The store is served by rank 0 unless a launcher does.
+    // A rank that printed something, was seen, or has a stack is there. The store is served by rank 0 unless a launcher
+    // does.
     let unseen = scene.roster().unseen_ranks();
     let unseen: Vec<Rank> = match missing_count {
         Some(n) if unseen.len() > n as usize => unseen.into_iter().filter(|r| r.0 != 0).collect(),
         _ => unseen,
     };
-    // Without a count nothing but silence speaks: whoever was to set the key waits like the others.
+    // Without a count there is only silence: the rank that was to set the key waits like the others.
     let unseen: Vec<Rank> = match missing_count {
         None => unseen.into_iter().filter(|r| !setters.contains(r)).collect(),
         Some(_) => unseen,
@@ -108,9 +110,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 /// `worker-1` has no place, and the others ask for `worker-0`.
 fn never_placed(scene: &Scene<'_>) -> Option<Draft> {
     let waits = scene.statements().find_map(|s| match s.event {
-        TorchEvent::Store(
-            StoreEvent::ConnectTimeout { address, .. } | StoreEvent::ConnectFailed { address, .. },
-        ) => Some((s, address)),
+        TorchEvent::Store(event) => Some((s, event.unreached()?)),
         _ => None,
     });
     let (waits, address) = waits?;
@@ -118,11 +118,10 @@ fn never_placed(scene: &Scene<'_>) -> Option<Draft> {
     let stem = |name: &str| name.trim_end_matches(|c: char| c.is_ascii_digit()).to_owned();
     let (observation, pod) = scene.system().find_map(|(o, fact)| {
         let SystemFact::Scheduler(event) = fact else { return None };
-        let pod = event
-            .subject
-            .rsplit('/')
-            .next()
-            .filter(|p| event.kind == SchedulerKind::Unschedulable && !p.is_empty())?;
+        let pod = scheduler::pod(event);
+        if event.kind != SchedulerKind::Unschedulable || pod.is_empty() {
+            return None;
+        }
         let stem = stem(pod);
         let is_ours = stem.len() > 2
             && stem != pod

@@ -19,15 +19,13 @@
 //! # References
 //! NCCL user guide, troubleshooting; ncclRemoteError.
 
-use ringleader_model::{
-    Cause, Confidence, Finding, GlooEvent, Impact, Rank, RankSet, StoreEvent, TorchEvent, Weight,
-};
+use ringleader_model::{Cause, Confidence, Finding, Impact, RankSet, TorchEvent, Weight};
 
 use crate::drafting;
 use crate::rule::{Draft, Outcome, Rule};
+use ringleader_correlate::Scene;
 use ringleader_correlate::process::condition::{Condition, ProcessState};
 use ringleader_correlate::process::fate::Fate;
-use ringleader_correlate::{Member, Scene};
 
 /// The rule.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -38,14 +36,12 @@ pub(in crate::rules) static RULE: Rule = Rule {
     check,
 };
 
-const CLOSED: &str = "Connection closed by remote peer";
-
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
     let mut named = silent_ranks(scene);
     named.extend(gone_within(scene));
     let closed = closed_connections(scene);
-    // That some peer closed its connection is told of the one that is seen to be gone.
+    // That some peer closed its connection is evidence for the one that is seen to be gone.
     let one = named.iter_mut().find(|f| f.confidence > Confidence::Low);
     match (closed, one) {
         (Some(closed), Some(gone)) if closed.culprits.is_empty() => {
@@ -62,77 +58,18 @@ fn check(scene: &Scene<'_>) -> Outcome {
 
 /// Victims that say whose connection closed.
 fn closed_connections(scene: &Scene<'_>) -> Option<Finding> {
-    let mut draft =
-        Draft::new(RULE.id, Cause::PeerProcessDied, "a peer closed its connection: that rank is gone")
-            .weight(Weight::Symptom)
-            .confidence(Confidence::Medium);
-    let mut any = false;
-    let mut peers: Vec<String> = Vec::new();
-    for statement in scene.statements() {
-        let text = match statement.event {
-            TorchEvent::AsyncError { error, last_error, .. } => last_error.as_ref().unwrap_or(error),
-            TorchEvent::Exception(exception) => {
-                exception.nccl_last_error.as_ref().unwrap_or(&exception.message)
-            }
-            TorchEvent::Gloo(GlooEvent::ClosedByPeer { peer }) => {
-                peers.push(peer.to_string());
-                any = true;
-                draft = draft.evidence([statement.evidence()]);
-                continue;
-            }
-            TorchEvent::Store(StoreEvent::ConnectionLost { text }) => text,
-            _ => continue,
-        };
-        let remote = text.contains(CLOSED)
-            || text.contains("remote process exited")
-            || matches!(statement.event, TorchEvent::Store(_));
-        if remote {
-            any = true;
-            peers.extend(
-                text.split(CLOSED).nth(1).map(|p| p.split_whitespace().next().unwrap_or_default().to_owned()),
-            );
-            draft = draft.evidence([statement.evidence()]).at(statement.at_ns());
-        }
-    }
-    for line in scene.nccl_messages().filter(|m| m.message.is_warn && m.text().contains(CLOSED)) {
-        any = true;
-        peers.extend(
-            line.text()
-                .split(CLOSED)
-                .nth(1)
-                .map(|p| p.split_whitespace().next().unwrap_or_default().to_owned()),
-        );
-        draft = draft.evidence([line.evidence()]);
-    }
-    if !any {
-        return None;
-    }
-    // Whose address most of them name.
-    let mut named: Vec<&Member> = Vec::new();
-    for peer in peers.iter().filter(|p| !p.is_empty()) {
-        let address = peer.split('<').next().unwrap_or(peer).trim_matches(|c| c == '[' || c == ']');
-        let host = address.split(':').next().unwrap_or(address);
-        let mut on_host = scene.roster().members.iter().filter(|m| {
-            m.address.as_deref() == Some(address)
-                || m.address.as_deref() == Some(host)
-                || m.host.as_deref() == Some(address.split('.').next().unwrap_or(address))
-        });
-        if let (Some(one), None) = (on_host.next(), on_host.next()) {
-            named.push(one);
-        }
-    }
-    let mut ranks: Vec<Rank> = named.iter().filter_map(|m| m.rank).collect();
-    ranks.sort_unstable();
-    ranks.dedup();
-    if let [one] = ranks.as_slice() {
-        draft = draft.culprit(scene.roster().culprit_rank(*one));
-    }
-    draft
+    let closed = scene.closed_connections()?;
+    Draft::new(RULE.id, Cause::PeerProcessDied, "a peer closed its connection: that rank is gone")
+        .weight(Weight::Symptom)
+        .confidence(Confidence::Medium)
+        .at(closed.at_ns)
+        .culprits(closed.peer.map(|rank| scene.roster().culprit_rank(rank)))
+        .evidence(closed.evidence)
         .advise(Impact::Harmless, "look at the rank that closed the connection: its own output, its node's kernel log, the scheduler's account")
         .build()
 }
 
-/// Ranks whose peers wait for them and of which nothing is left.
+/// Ranks whose peers wait for them and that are gone.
 fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for suspect in scene.suspects() {
@@ -223,7 +160,7 @@ fn gone_within(scene: &Scene<'_>) -> Vec<Finding> {
     findings
 }
 
-/// `ChildFailedError` without a table: some rank failed, and which is not told.
+/// `ChildFailedError` without a table: some rank failed; which one is not known.
 fn bare_launcher_failure(scene: &Scene<'_>) -> Option<Finding> {
     if scene.conditions().has_failure_table() {
         return None;

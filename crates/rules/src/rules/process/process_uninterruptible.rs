@@ -5,9 +5,9 @@
 //! A file system that does not answer, a driver call that hangs, memory reclaim under pressure.
 //!
 //! # Evidence
-//! A process list with state D and the kernel function (WCHAN); its peers wait for it. Or the kernel's own word that the
-//! task was blocked for minutes, or a processor stuck in it. Storage of that host of which the kernel says that it does
-//! not answer or fails is what it waits for.
+//! A process list with state D and the kernel function (WCHAN); its peers wait for it. Or the kernel's own report that
+//! the task was blocked for minutes, or a processor stuck in it. If the kernel also reports that storage of that host
+//! fails or does not answer, that is what it waits for.
 //!
 //! # What looks like it but is not
 //! One sample of D is ordinary during disk reads: it counts only together with peers that wait for this rank,
@@ -85,7 +85,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
     Outcome::from_findings(findings)
 }
 
-/// The job stands still, no record tells who waits for whom, and one rank does not leave the kernel for its files.
+/// The job is stalled, no record shows which rank waits for which, and one rank does not leave the kernel for its
+/// files.
 fn stays(scene: &Scene<'_>) -> Option<ringleader_model::Finding> {
     let still = scene.stood_still().first().filter(|_| scene.suspects().is_empty())?;
     let on_files = |(_, place): &&(u32, Box<str>)| {
@@ -231,7 +232,7 @@ mod tests {
             if is_still { stage.stalled("start", 40) } else { stage }
         };
         job("rpc_wait_bit_killable", true).concludes(&RULE, "process-uninterruptible 1, medium");
-        // Nobody says that it stands still; a lock of the driver is held by somebody else.
+        // Nothing says that it is stalled; another process holds a lock of the driver.
         job("rpc_wait_bit_killable", false).silent(&RULE);
         job("os_acquire_rwlock_write", true).silent(&RULE);
     }

@@ -10,7 +10,7 @@
 //! the launcher's table, which lists every failed rank, does not list it.
 //!
 //! # What looks like it but is not
-//! A rank that was killed or crashed stands in the launcher's table. A rank that is stopped or cut off is
+//! A rank that was killed or crashed is in the launcher's table. A rank that is stopped or cut off is
 //! still in the process list.
 //!
 //! # What to do

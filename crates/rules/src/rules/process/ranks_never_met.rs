@@ -1,25 +1,28 @@
 //! # What it shows
-//! The job never came to its first communicator: ranks wait for each other at the start, and what they were started with says
-//! why they cannot meet.
+//! The job never came to its first communicator: ranks wait for each other at the start, and what they were started
+//! with says why they cannot meet.
 //!
 //! # Why it happens
-//! A rank that was not started; one rank that goes to another address than the others, or is told to use another interface.
+//! A rank that was not started; one rank that goes to another address than the others, or is set to use another
+//! interface.
 //!
 //! # Evidence
-//! A watcher saw no communicator for longer than a start may take, with all ranks that are there waiting; and the environments
-//! of these processes, which contradict each other, or tell of ranks that are not there.
+//! A watcher saw no communicator for longer than a start may take, with all ranks that are there waiting; and the
+//! environments of these processes, which contradict each other, or show ranks that are not there.
 //!
 //! # What looks like it but is not
-//! Numbers of ranks that contradict each other are rank-env-misconfigured. A rank that compiles or loads data while the others wait is not stuck. Ranks of nodes of which there is no evidence may well
-//! be there; if most of the job is in sight, on several nodes, the rest has more likely not come, and rank 0 that still stands in
-//! the making of the store that it serves waits for clients that have not come. Interfaces may differ between hosts; one that differs in a job that waits at its start is worth a look.
+//! Numbers of ranks that contradict each other are rank-env-misconfigured. A rank that compiles or loads data while the
+//! others wait is not stuck. Ranks of nodes without evidence may well be there; if most of the job is in
+//! sight, on several nodes, the rest has more likely not come, and rank 0 that is still in the making of the store
+//! that it serves waits for clients that have not come. Interfaces may differ between hosts; one that differs in a job
+//! that waits at its start is worth a look.
 //!
 //! # What to do
 //! Compare what the launcher gave to each process; start the missing rank, or see why it ended.
 //!
 //! # References
-//! PyTorch docs, torchrun and environment variable initialization; PyTorch, TCPStore.cpp, waitForWorkers; NVIDIA NCCL docs,
-//! NCCL_SOCKET_IFNAME.
+//! PyTorch docs, torchrun and environment variable initialization; PyTorch, TCPStore.cpp, waitForWorkers; NVIDIA NCCL
+//! docs, NCCL_SOCKET_IFNAME.
 
 use std::collections::BTreeSet;
 
@@ -55,7 +58,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
     Outcome::from_findings(found.into_iter().collect())
 }
 
-/// Whether there is an environment of each process that the watcher names: of a part the lesser side may be the larger one.
+/// Whether there is an environment of each process that the watcher names: of a part the lesser side may be the larger
+/// one.
 fn is_whole(scene: &Scene<'_>, started: &[Started<'_>]) -> bool {
     watched(scene).all(|who| started.iter().any(|one| one.pid() == who.pid && one.rank() == who.rank))
 }
@@ -180,7 +184,8 @@ fn absent(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'_>]) -
     Draft::new(RULE.id, Cause::MissingRank, title)
         .weight(Weight::Derived)
         .confidence(Confidence::Medium)
-        // Where nothing says how many belong on the node, it may be on another one; and another node may only not be watched.
+        // Where nothing says how many belong on the node, it may be on another one; and another node may only not be
+        // watched.
         .at_most(match (is_elsewhere || is_told, knows) {
             (true, _) => Confidence::Low,
             (false, true) => Confidence::High,
@@ -200,8 +205,8 @@ fn absent(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'_>]) -
         .build()
 }
 
-/// The stack of rank 0, if it stands in the making of the store that it serves: then not all have come yet. Under torchrun the
-/// launcher serves it, and rank 0 is a client as the others are.
+/// The stack of rank 0, if it stands in the making of the store that it serves: then not all have come yet. Under
+/// torchrun the launcher serves it, and rank 0 is a client as the others are.
 fn serving(scene: &Scene<'_>, started: &[Started<'_>]) -> Option<Evidence> {
     let zero = started.iter().find(|one| one.rank() == Some(Rank(0)))?;
     if zero.text("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
@@ -214,7 +219,7 @@ fn serving(scene: &Scene<'_>, started: &[Started<'_>]) -> Option<Evidence> {
     is_it.then(|| stand.evidence.clone())
 }
 
-/// A rank that was told to use another interface than its peers. Interfaces of other hosts may have other names.
+/// A rank that was set to use another interface than its peers. Interfaces of other hosts may have other names.
 fn other_interface(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'_>]) -> Option<Finding> {
     let (name, differs) = others(scene, started, ["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"])?;
     differently(scene, stands, Cause::WrongInterface, (name, &differs), "all wait at the start")
@@ -298,7 +303,7 @@ mod tests {
         // Nothing says how many belong here.
         let unsaid = |_: u32, s: &mut Vec<(&str, String)>| s.retain(|s| !s.0.starts_with("LOCAL"));
         told_of(started(&[0, 2, 3], unsaid), "start", &[1]).concludes(&RULE, "missing-rank 1, medium");
-        // The first of two nodes, of which the second has brought no evidence.
+        // The first of two nodes; the second has brought no evidence.
         let first = |_: u32, s: &mut Vec<(&str, String)>| s[2].1 = "8".to_owned();
         told(started(&[0, 1, 2, 3], first), "start").silent(&RULE);
     }
@@ -333,7 +338,7 @@ mod tests {
             s.push(("TORCHELASTIC_USE_AGENT_STORE", "True".to_owned()));
         };
         serves(started(&[0], by_agent), "_create_c10d_store").silent(&RULE);
-        // One of four; and two of four, of which the watcher names nobody.
+        // One of four; and two of four, where the watcher names no rank.
         told_of(started(&[0], alone), "start", &[]).silent(&RULE);
         told_of(started(&[0, 1], alone), "start", &[]).silent(&RULE);
     }
@@ -392,7 +397,7 @@ mod tests {
             stage.silent(&RULE);
             stage.silent(&NUMBERS);
         }
-        // What fits together says nothing, whatever stands still.
+        // Settings that fit together show nothing, even if the job is stalled.
         let stage = told(started(&[0, 1, 2, 3], |_, _| {}), "start");
         stage.silent(&RULE);
         let verdict = diagnose(&stage.case);

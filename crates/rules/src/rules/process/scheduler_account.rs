@@ -14,9 +14,9 @@
 //!
 //! # What looks like it but is not
 //!
-//! A limit of time and a cancellation come after a hang as well: they explain nothing by themselves. Accounts of
-//! other nodes and pods than the job's are not its, nor are those of other ids in Slurm's table, an end from before the
-//! job began, or a container beside the rank's in its pod. `oom_kill` counts since the group was made: without a rank that
+//! A limit of time and a cancellation come after a hang as well: they explain nothing by themselves. Accounts of other
+//! nodes and pods than the job's are not its, nor are those of other ids in Slurm's table, an end from before the job
+//! began, or a container beside the rank's in its pod. `oom_kill` counts since the group was made: without a rank that
 //! was killed it is worth a word.
 //!
 //! # What to do
@@ -27,12 +27,12 @@
 //!
 //! SchedMD/slurm sacct(1), JOB STATE CODES; kubernetes/kubernetes pkg/kubelet/eviction; Linux cgroup-v2, memory.events.
 
-use std::collections::BTreeSet;
+use ringleader_correlate::said::scheduler;
 
 use ringleader_knowledge::signal::{SIGKILL, is_exit_by};
 use ringleader_model::{
     Cause, Confidence, Culprit, Evidence, Finding, Host, Impact, Need, Observation, SchedulerEvent,
-    SchedulerKind, Severity, SourceKind, SystemFact, Weight, hostlist, plain_word,
+    SchedulerKind, Severity, SourceKind, Weight, plain_word,
 };
 
 use crate::health;
@@ -76,7 +76,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     Outcome::from_findings(findings)
 }
 
-/// A container of the job that SIGKILL ended, while the job is in trouble; after the failure whoever cleaned up did it.
+/// A container of the job that SIGKILL ended, while the job is in trouble; after the failure it is the clean-up.
 fn ended_by_signal(scene: &Scene<'_>) -> Option<Finding> {
     /// The kubelet waits this long between SIGTERM and SIGKILL.
     const CLEAN_UP_NS: i64 = 30_000_000_000;
@@ -88,12 +88,13 @@ fn ended_by_signal(scene: &Scene<'_>) -> Option<Finding> {
         }
         _ => false,
     };
-    let (observation, event, host) = all_events(scene).find_map(|(o, e)| {
+    let schedulers = scene.schedulers();
+    let (observation, event, host) = schedulers.events().find_map(|(o, e)| {
         let is_killed =
             e.kind == SchedulerKind::Failed && e.exit_code.is_some_and(|code| is_exit_by(code, SIGKILL));
         let is_whole = e.scheduler.as_ref() == "Kubernetes" && e.n_containers.is_none_or(|n| n == 1);
         let is_ours = is_killed && is_whole && !is_after(e) && scene.precedes_job(e.ended_at) != Some(true);
-        Some((o, e, host_of(scene, e).filter(|_| is_ours)?))
+        Some((o, e, schedulers.host_of(e).filter(|_| is_ours)?))
     })?;
     let members = scene.roster().members.iter().filter(|m| m.host.as_ref() == Some(&host));
     let ranks: Vec<Culprit> = members.filter_map(|m| Some(scene.roster().culprit_rank(m.rank?))).collect();
@@ -117,16 +118,12 @@ fn ended_by_signal(scene: &Scene<'_>) -> Option<Finding> {
 
 /// A limit of time that ended the job explains nothing, and is no health.
 fn out_of_time(scene: &Scene<'_>) -> Outcome {
-    let of_other_jobs = other_jobs(scene);
-    let hosts = scene.hosts();
-    let limit = all_events(scene).map(|(_, e)| e).find(|e| {
-        let is_here = hosts.is_empty()
-            || e.node
-                .as_deref()
-                .is_some_and(|nodes| hosts.iter().all(|host| hostlist::contains(nodes, host)));
+    let schedulers = scene.schedulers();
+    let is_unknown = scene.hosts().is_empty();
+    let limit = schedulers.events().map(|(_, e)| e).find(|e| {
         e.kind == SchedulerKind::TimeLimit
-            && is_here
-            && !of_other_jobs.contains(job_of(&e.subject))
+            && (is_unknown || schedulers.covers_job(e))
+            && !schedulers.is_of_other_job(e)
             && scene.precedes_job(e.ended_at) != Some(true)
     });
     let Some(limit) = limit.filter(|_| !scene.failure().ended_in_order()) else { return Outcome::Clear };
@@ -137,7 +134,7 @@ fn out_of_time(scene: &Scene<'_>) -> Outcome {
         ),
         command: format!(
             "sacct -j {} -o JobID,State,Start,End,Timelimit,NodeList",
-            plain_word(job_of(&limit.subject)).unwrap_or("<job>")
+            plain_word(scheduler::job(limit)).unwrap_or("<job>")
         ),
     }])
 }
@@ -155,64 +152,19 @@ fn killed(scene: &Scene<'_>, host: Option<&Host>) -> Vec<(Culprit, Evidence)> {
         .collect()
 }
 
-/// All that schedulers say.
-fn all_events<'a>(scene: &Scene<'a>) -> impl Iterator<Item = (&'a Observation, &'a SchedulerEvent)> {
-    scene.system().filter_map(|(o, fact)| match fact {
-        SystemFact::Scheduler(event) => Some((o, event)),
-        _ => None,
-    })
-}
-
-/// `812` of `812.0` and `812.batch`.
-fn job_of(subject: &str) -> &str {
-    subject.split('.').next().unwrap_or(subject)
-}
-
-/// Ids of Slurm's table whose nodes are not those of this job: a job's row lists all of its nodes. Of several that fit the
-/// newest is meant.
-fn other_jobs<'a>(scene: &Scene<'a>) -> BTreeSet<&'a str> {
-    let hosts = scene.hosts();
-    let jobs = all_events(scene)
-        .map(|(_, e)| e)
-        .filter(|e| e.scheduler.as_ref() == "Slurm" && !e.subject.is_empty() && !e.subject.contains('.'));
-    let with_nodes: Vec<(&str, &str)> =
-        jobs.filter_map(|e| Some((&*e.subject, e.node.as_deref()?))).collect();
-    let fits = |nodes: &str| !hosts.is_empty() && hosts.iter().all(|host| hostlist::contains(nodes, host));
-    let number = |id: &str| {
-        let digits = id.bytes().take_while(u8::is_ascii_digit).count();
-        id.get(..digits).and_then(|d| d.parse::<u64>().ok())
-    };
-    let fitting = with_nodes.iter().filter(|(_, nodes)| fits(nodes)).map(|(id, _)| *id);
-    // Without one that fits the names may be written in another way: nothing is told apart.
-    let Some(newest) = fitting.max_by_key(|id| number(id)) else { return BTreeSet::new() };
-    all_events(scene)
-        .filter(|(_, e)| e.scheduler.as_ref() == "Slurm")
-        .map(|(_, e)| job_of(&e.subject))
-        .filter(|id| !id.is_empty() && *id != newest)
-        .collect()
-}
-
-/// The host of the job that an event names: its node, or a pod whose name is its host's.
-fn host_of(scene: &Scene<'_>, event: &SchedulerEvent) -> Option<Host> {
-    let hosts = scene.hosts();
-    let pod = event.subject.rsplit('/').next().unwrap_or_default();
-    let named = [event.node.as_deref().unwrap_or_default(), pod];
-    hosts.into_iter().find(|h| named.contains(&&***h)).cloned()
-}
-
 fn told_of(scene: &Scene<'_>, kind: SchedulerKind) -> Option<Finding> {
     let hosts = scene.hosts();
-    let of_other_jobs = other_jobs(scene);
+    let schedulers = scene.schedulers();
     // Ended before this job began, or an id whose nodes are not this job's.
     let is_other = |event: &SchedulerEvent| {
-        scene.precedes_job(event.ended_at) == Some(true)
-            || event.scheduler.as_ref() == "Slurm" && of_other_jobs.contains(job_of(&event.subject))
+        scene.precedes_job(event.ended_at) == Some(true) || schedulers.is_of_other_job(event)
     };
-    let events: Vec<(&Observation, &SchedulerEvent, Option<Host>)> = all_events(scene)
+    let events: Vec<(&Observation, &SchedulerEvent, Option<Host>)> = schedulers
+        .events()
         .filter(|(_, event)| event.kind == kind && !is_other(event))
-        .map(|(o, event)| (o, event, host_of(scene, event)))
+        .map(|(o, event)| (o, event, schedulers.host_of(event)))
         .collect();
-    // What names the job's own host comes first; of another node's event nothing can be told.
+    // What names the job's own host comes first; an event of another node shows nothing.
     let near: Vec<_> = events.iter().filter(|(.., host)| host.is_some()).collect();
     let is_bound = !near.is_empty();
     let events: Vec<_> = if is_bound { near } else { events.iter().collect() };
@@ -252,7 +204,7 @@ fn told_of(scene: &Scene<'_>, kind: SchedulerKind) -> Option<Finding> {
                 .filter(|m| host.is_some() && m.host == *host)
                 .filter_map(|m| Some(scene.roster().culprit_rank(m.rank?)))
                 .collect();
-            // Several ranks on a node: which one it was is not told, unless all of them went.
+            // Several ranks on a node: which one it was is not known, unless all of them went.
             let all_go = kind != SchedulerKind::OutOfMemory;
             if all_go || on_host.len() == 1 {
                 for culprit in on_host {
@@ -405,7 +357,7 @@ mod tests {
         let job = || Stage::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
         job().scheduled(ended(BEGAN_S - 86_400, 1)).silent(&RULE);
         job().scheduled(ended(BEGAN_S + 300, 1)).expect(&RULE, &["oom-killed"]);
-        // Which container the rank was in is not told, and no rank died of SIGKILL.
+        // Which container the rank was in is not known, and no rank died of SIGKILL.
         assert_eq!(job().scheduled(ended(BEGAN_S + 300, 2)).finding(&RULE).severity, Severity::Info);
     }
 

@@ -1,21 +1,22 @@
 //! # What it shows
-//! One rank has not entered the collective its peers wait in. It is alive, waits for nobody in its groups,
-//! and stands in code of its own.
+//! One rank has not entered the collective its peers wait in. It is alive, waits for no rank of its groups,
+//! and is busy in other code.
 //!
 //! # Why it happens
 //! A data loader without data, a lock, storage that is slow, a compile, a checkpoint, a sleep.
 //!
 //! # Evidence
-//! The wait-for graph ends at this rank; its stack shows where it stands, and what that is: the data loader, a checkpoint,
-//! a compilation, logging, work on files, a lock, Python's own lock and who holds it, a CUDA call, the driver. Where that is work on files and the kernel says
-//! that storage of its host fails or does not answer, that is cited too.
+//! The wait-for graph ends at this rank; its stack shows where it is, and what it does there: the data loader, a
+//! checkpoint, a compilation, logging, work on files, a lock, Python's own lock and who holds it, a CUDA call, the
+//! driver. Where that is work on files and the kernel says that storage of its host fails or does not answer, that is
+//! cited too.
 //!
 //! # What looks like it but is not
 //! A stopped or dead process; a rank that waits in another group (it is a victim there); a rank on its way
 //! out (rank-exited-early).
 //!
 //! # What to do
-//! Look at the place where it stands; a second stack tells stuck from slow.
+//! Look at the code where it is; a second stack distinguishes stuck from slow.
 //!
 //! # References
 //! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide.
@@ -53,7 +54,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         if dead || scene.has_parted(suspect.node) {
             continue;
         }
-        // With an operation of its own in flight it is inside, wherever its program stands.
+        // With an operation of its own in flight it is inside, wherever its program is.
         if suspect.is_inside || counts_alone_say_so(scene, suspect) {
             continue;
         }
@@ -115,7 +116,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         if stand.is_none() {
             draft = draft.confidence(Confidence::Low);
         }
-        // Code that reads or writes files stands still with the storage below it.
+        // Code that reads or writes files stalls with the storage below it.
         let host = scene.roster().culprit_rank(rank).host;
         if (busy.as_ref().is_some_and(Busy::is_on_files)
             || stand.is_some_and(|s| s.frames.iter().any(|f| !f.is_native() && is_file_work(&f.function))))
@@ -201,7 +202,7 @@ mod tests {
         let verdict = crate::diagnose(&job(20).case);
         assert_eq!(verdict.cause, Cause::StuckOutsideCollective, "{verdict:#?}");
         assert!(verdict.findings.iter().any(|f| f.cause == Cause::OpMismatch), "{verdict:#?}");
-        // What differed a moment ago is why it stands still.
+        // What differed a moment ago is why it is stalled.
         job(3).silent(&RULE);
         assert_eq!(crate::diagnose(&job(3).case).cause, Cause::OpMismatch);
     }

@@ -14,8 +14,8 @@
 //!
 //! # What looks like it but is not
 //!
-//! Consequences and harmless chatter are rows too, marked as such, and name nothing. A rule that has found the same cause
-//! by itself says more, and stands instead.
+//! Consequences and harmless chatter are rows too, marked as such, and name nothing. A rule that has found the same
+//! cause by itself says more, and is reported instead.
 //!
 //! # What to do
 //!
@@ -51,8 +51,8 @@ const MOST_SUGGESTED: usize = 2;
 const FINDINGS: usize = 8;
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    // Who ends a job that hangs is no cause of it: torchrun's own word for SIGTERM names nobody, and a watchdog that aborts its
-    // process is no crash.
+    // Who ends a job that hangs is no cause of it: torchrun's own word for SIGTERM names nobody, and a watchdog that
+    // aborts its process is no crash.
     let was_ended = scene.statements().any(|s| matches!(s.event, TorchEvent::LauncherKilled { .. }));
     let has_waited = scene.failure().has(Way::TimedOut) || scene.failure().has(Way::Stuck);
     let is_weighed = |cause: &Cause| match cause {

@@ -26,6 +26,7 @@
 
 use ringleader_knowledge::saying::Role;
 use ringleader_knowledge::version::{cuda_of_build, cuda_of_code};
+use ringleader_knowledge::wording::{ToolFailure, tool_failure};
 use ringleader_model::{Cause, Confidence, Impact, KernelEventKind, Severity, Weight};
 
 use crate::drafting::claims::Told;
@@ -134,7 +135,8 @@ fn two_versions(scene: &Scene<'_>) -> Outcome {
 /// nvidia-smi itself is refused for that reason.
 fn refused(scene: &Scene<'_>) -> Outcome {
     let said = scene.gpu_tables().find_map(|(observation, table)| {
-        let (line, text) = table.failures.iter().find(|(_, t)| t.contains("library version mismatch"))?;
+        let (line, text) =
+            table.failures.iter().find(|(_, t)| tool_failure(t) == ToolFailure::TwoVersions)?;
         let cite = ringleader_model::Cite { line: *line, ..observation.cite };
         Some((cite, text.to_string()))
     });

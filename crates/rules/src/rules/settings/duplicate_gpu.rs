@@ -24,6 +24,7 @@
 //!
 //! NVIDIA/nccl src/init.cc (up to 2.29.7), src/graph/topo.cc (2.30.3 and later).
 
+use ringleader_knowledge::wording;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{Cause, Culprit, Impact, PciAddress, Rank, Who};
@@ -48,8 +49,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let Some(told) = Told::of(scene, Cause::DuplicateGpu) else { return Outcome::Clear };
     let mut ranks_on: BTreeMap<u64, BTreeSet<u32>> = BTreeMap::new();
     for claim in told.claims() {
-        if let Some((a, b, bus_id)) = pair(&claim.text) {
-            ranks_on.entry(bus_id).or_default().extend([a, b]);
+        if let Some((ranks, bus_id)) = wording::same_gpu(&claim.text) {
+            ranks_on.entry(bus_id).or_default().extend(ranks);
         }
     }
     let mut culprits: Vec<Culprit> = Vec::new();
@@ -90,7 +91,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             "env | grep -E 'LOCAL_RANK|LOCALID|CUDA_VISIBLE_DEVICES'",
         );
     if scene.reads_variable("NCCL_MULTI_RANK_GPU_ENABLE")
-        && told.claims().iter().any(|c| c.text.contains("Multi"))
+        && told.claims().iter().any(|c| wording::may_share_gpu(&c.text))
     {
         draft = draft.advise_command(
             Impact::Disruptive,
@@ -123,15 +124,6 @@ fn astray(scene: &Scene<'_>, sharing: &[Culprit], gpu: PciAddress) -> Option<(Ve
         [home] if !odd.is_empty() => Some((odd, home.clone())),
         _ => None,
     }
-}
-
-/// `… rank 2 and rank 0 both on CUDA device 1000`: two ranks of the communicator and the bus id.
-fn pair(text: &str) -> Option<(u32, u32, u64)> {
-    let (_, rest) = text.split_once("rank ")?;
-    let (a, rest) = rest.split_once(" and rank ")?;
-    let (b, rest) = rest.split_once(" both on CUDA device ")?;
-    let hex = rest.split(|c: char| !c.is_ascii_hexdigit()).next()?;
-    Some((a.trim().parse().ok()?, b.trim().parse().ok()?, u64::from_str_radix(hex, 16).ok()?))
 }
 
 #[cfg(test)]

@@ -75,16 +75,16 @@ fn check(scene: &Scene<'_>) -> Outcome {
     }
     findings.extend(refused_values(scene));
     findings.extend(forbids(scene, "NCCL_P2P_DISABLE", "direct access between GPUs", |log, s| {
-        log.links.iter().any(|l| l.process == s.process && l.transport.starts_with("SHM"))
+        log.links.iter().any(|l| l.process == s.process && l.is_shared_memory())
     }));
     findings.extend(forbids(scene, "NCCL_IB_DISABLE", "InfiniBand", |log, s| {
-        log.links.iter().any(|l| l.process == s.process && l.transport.starts_with("NET/Socket"))
+        log.links.iter().any(|l| l.process == s.process && l.is_sockets())
     }));
     findings.extend(remarks::remarks(scene).into_iter().filter_map(remark));
     Outcome::from_findings(findings)
 }
 
-/// A setting that is wrong by itself, told beside whatever the verdict is.
+/// A setting that is wrong by itself, reported beside the verdict.
 fn remark(remark: Remark) -> Option<Finding> {
     let severity = if remark.hurts { Severity::Warning } else { Severity::Info };
     Draft::new(RULE.id, Cause::NcclEnvMisconfigured, shorten(remark.title))
@@ -211,7 +211,7 @@ mod tests {
             .expect(&RULE, &["nccl-env-misconfigured 1"]);
     }
 
-    /// Titles of the remarks on a listing of one rank, none of which may decide.
+    /// Titles of the remarks on a listing of one rank; none of them may decide.
     fn remarks(settings: &[(&str, &str)]) -> Vec<String> {
         let findings = Stage::new().listing(Some(1), settings).findings(&RULE);
         assert!(findings.iter().all(|f| f.weight == ringleader_model::Weight::Aside), "{findings:#?}");

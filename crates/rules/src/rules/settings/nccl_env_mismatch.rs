@@ -68,7 +68,7 @@ const CITATIONS: usize = 4;
 /// One process with what it said it read, or what its listing holds.
 struct Member<'a> {
     who: &'a Who,
-    /// Name, value, and where it stands.
+    /// Name, value, and place.
     settings: Vec<(&'a str, &'a str, Cite)>,
     kind: SourceKind,
     /// What is not there was not set: proven by this place.
@@ -136,7 +136,7 @@ fn compare(scene: &Scene<'_>, members: &[Member<'_>]) -> Vec<Finding> {
     names.into_iter().filter(must_agree).filter_map(|name| differs(scene, members, name)).collect()
 }
 
-/// The member's value (None = not set) and where that stands; None if it is not known.
+/// The member's value (None = not set) and its place; None if it is not known.
 fn value_of<'a>(member: &Member<'a>, name: &str) -> Option<(Option<&'a str>, Cite)> {
     if let Some((_, value, cite)) = member.settings.iter().find(|(own, ..)| *own == name) {
         return Some((Some(value), *cite));

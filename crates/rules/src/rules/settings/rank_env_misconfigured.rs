@@ -11,13 +11,13 @@
 //!
 //! NCCL: `rank … has already checked in`, `mismatch in rank count`; CUDA: `invalid device ordinal`; torch:
 //! `environment variable … expected, but not set`. Where NCCL says so, or a watcher saw a job that never came to its first
-//! communicator, the environments of the processes tell whose numbers are wrong: of two processes with one rank, the one
-//! whose place on its node is that of a rank that nobody has.
+//! communicator, the environments of the processes tell whose numbers are wrong: of two processes with one rank, the
+//! one whose place on its node is that of a rank that nobody has.
 //!
 //! # What looks like it but is not
 //!
-//! A rank that never came is missing-rank. Two ranks on one GPU are duplicate-gpu. Whoever prints what NCCL found is the
-//! one that the others came to: it is not at fault.
+//! A rank that never came is missing-rank. Two ranks on one GPU are duplicate-gpu. Whoever prints what NCCL found is
+//! the one that the others came to: it is not at fault.
 //!
 //! # What to do
 //!
@@ -27,14 +27,15 @@
 //!
 //! NVIDIA/nccl src/bootstrap.cc; pytorch/pytorch torch/distributed/rendezvous.py.
 
+use ringleader_knowledge::wording::{self, Numbers};
 use ringleader_model::{Cause, Confidence, Culprit, Impact, Rank, RankSet, Weight};
 
 use crate::drafting;
 use crate::drafting::claims::Told;
 use crate::rule::{Draft, Outcome, Rule};
+use ringleader_correlate::Scene;
 use ringleader_correlate::said::watcher::StandStill;
 use ringleader_correlate::who::launch::{self, Contradiction};
-use ringleader_correlate::{Claim, Scene};
 
 const CAUSE: Cause = Cause::RankEnvMisconfigured;
 
@@ -48,7 +49,8 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let (of_others, of_itself): (Vec<_>, Vec<_>) = scene.claims().of(CAUSE).partition(|c| is_of_others(c));
+    let (of_others, of_itself): (Vec<_>, Vec<_>) =
+        scene.claims().of(CAUSE).partition(|c| wording::numbers(&c.text).is_some());
     let of_others = contradicting(scene, Told::from(scene, of_others));
     let of_itself = Told::from(scene, of_itself).map(|told| {
         let title = format!("{}: rank, world size, process count or visible GPUs do not fit", told.who());
@@ -92,31 +94,24 @@ fn contradicting(scene: &Scene<'_>, heard: Option<Told<'_, '_>>) -> Option<Draft
     Some(draft.advise(Impact::Disruptive, "let one launcher number all ranks, and set none of them by hand"))
 }
 
-/// What NCCL's bootstrap says where all ranks come together, of those that come.
-fn is_of_others(claim: &Claim<'_>) -> bool {
-    claim.text.contains("has already checked in") || claim.text.contains(" from procs")
-}
-
 /// Which numbers do not fit, by NCCL's own words; not whose they are.
 fn as_said(text: &str) -> Option<Contradiction> {
-    let words = || text.split([' ', ',', ':']).filter(|word| !word.is_empty());
-    let number = |word: &str| word.parse::<u32>().ok();
-    if text.contains("has already checked in") {
-        let rank = Rank(words().skip_while(|word| *word != "rank").nth(1).and_then(number)?);
-        let title =
-            format!("two processes have {}: both came to the same communicator", drafting::rank(rank));
-        // Which of the two processes has the wrong number is not said.
-        let culprit = Culprit { rank: Some(rank), ..Culprit::default() };
-        return Some(Contradiction { title, culprits: vec![culprit], evidence: Vec::new() });
-    }
-    let mut sizes = words().filter_map(number);
-    let title = match (sizes.next(), sizes.next()) {
-        (Some(a), Some(b)) if a != b => {
-            format!("processes were told different numbers of ranks: {a} and {b}")
+    let (title, culprits) = match wording::numbers(text)? {
+        Numbers::Twice(rank) => {
+            let rank = Rank(rank?);
+            let title =
+                format!("two processes have {}: both came to the same communicator", drafting::rank(rank));
+            // Which of the two processes has the wrong number is not said.
+            (title, vec![Culprit { rank: Some(rank), ..Culprit::default() }])
         }
-        _ => "processes that meet were told different things about their job".to_owned(),
+        Numbers::Differ(Some((a, b))) => {
+            (format!("processes were told different numbers of ranks: {a} and {b}"), Vec::new())
+        }
+        Numbers::Differ(None) => {
+            ("processes that meet were told different things about their job".to_owned(), Vec::new())
+        }
     };
-    Some(Contradiction { title, culprits: Vec::new(), evidence: Vec::new() })
+    Some(Contradiction { title, culprits, evidence: Vec::new() })
 }
 
 #[cfg(test)]
@@ -163,7 +158,7 @@ mod tests {
             job("5").finding(&RULE).title,
             "rank 1 differs in WORLD_SIZE: 4 on ranks 0,2-3, 5 on rank 1"
         );
-        // All are alike: whoever came with the other number has left nothing.
+        // All are alike: the process with the other number has left nothing.
         job("4").concludes(&RULE, "rank-env-misconfigured , high");
         // Nobody has heard of anything.
         let numbers = [("RANK", "1"), ("WORLD_SIZE", "5")];

@@ -1,5 +1,5 @@
-//! What is wrong with a setting by itself: a value that is read as something else, a name that nothing reads, settings that
-//! cancel each other. None of it is a cause by itself.
+//! What is wrong with a setting by itself: a value that is read as something else, a name that nothing reads, settings
+//! that cancel each other. None of it is a cause by itself.
 
 use std::collections::BTreeMap;
 
@@ -13,6 +13,8 @@ use ringleader_model::{Culprit, Evidence, SourceKind, plain_word};
 
 /// Citations of one remark.
 const CITATIONS: usize = 4;
+/// Sockets of one connection that NCCL allows: user guide, NCCL_NSOCKS_PERTHREAD.
+const MAX_SOCKETS: i64 = 64;
 /// Remarks of one case.
 const MAX_REMARKS: usize = 40;
 
@@ -30,7 +32,7 @@ pub(super) struct Remark {
     pub(super) evidence: Vec<Evidence>,
 }
 
-/// All remarks on a case: one for each thing, whoever and how many have it so.
+/// All remarks on a case: one for each thing, however many processes have it so.
 pub(super) fn remarks(scene: &Scene<'_>) -> Vec<Remark> {
     let all = settings::of(scene.case());
     // A listing names no release: the job's own logs do.
@@ -172,10 +174,10 @@ fn by_number(settings: &Settings<'_>) -> Vec<([&'static str; 2], String, String)
     }
     let names = ["NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD"];
     if let (Some(threads), Some(sockets)) = (settings.number(names[0]), settings.number(names[1]))
-        && threads.saturating_mul(sockets) > 64
+        && threads.saturating_mul(sockets) > MAX_SOCKETS
     {
-        let title = format!("{}={threads} times {}={sockets} is more than 64", names[0], names[1]);
-        found.push((names, title, "keep the product at 64 or less".to_owned()));
+        let title = format!("{}={threads} times {}={sockets} is more than {MAX_SOCKETS}", names[0], names[1]);
+        found.push((names, title, format!("keep the product at {MAX_SOCKETS} or less")));
     }
     found
 }

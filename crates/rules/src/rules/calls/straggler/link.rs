@@ -12,7 +12,7 @@ use crate::rule::Draft;
 use ringleader_correlate::Scene;
 use ringleader_correlate::track::Node;
 
-/// One finding for each link, however often it was told of.
+/// One finding for each link, however often it was reported.
 pub(super) fn findings(scene: &Scene<'_>) -> Vec<Finding> {
     let mut told = BTreeSet::new();
     let links = scene.case().observations.iter().filter_map(|observation| match &observation.fact {

@@ -2,7 +2,7 @@
 
 use ringleader_model::{Cause, Confidence, Evidence, Finding, Impact, Severity, SourceKind, Weight};
 
-use super::{MIN_HABIT, MIN_LOST_SHARE, RULE};
+use super::{CLEAR_HABIT, CLEAR_LOST_SHARE, MIN_HABIT, MIN_LOST_SHARE, RULE};
 use crate::drafting;
 use crate::rule::Draft;
 use ringleader_correlate::Scene;
@@ -55,7 +55,11 @@ fn finding(scene: &Scene<'_>, group: &Group<'_>, late: &Late) -> Option<Finding>
     )
     .severity(Severity::Warning)
     .weight(Weight::Derived)
-    .confidence(if lost > 0.4 && habit > 0.9 { Confidence::High } else { Confidence::Medium })
+    .confidence(if lost > CLEAR_LOST_SHARE && habit > CLEAR_HABIT {
+        Confidence::High
+    } else {
+        Confidence::Medium
+    })
     .culprits(drafting::culprits(scene, &[node], None))
     .victims(group.ranks.iter().copied().flatten().filter(|r| Some(*r) != rank).collect())
     .evidence(ran)

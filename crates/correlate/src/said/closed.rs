@@ -1,0 +1,84 @@
+//! Connections that a peer closed, as the ranks that lost them report it.
+
+use ringleader_knowledge::wording;
+use ringleader_model::{Case, Evidence, Fact, GlooEvent, Rank, SourceKind, StoreEvent, TorchEvent};
+
+use crate::who::roster::{Member, Roster};
+
+/// Connections that peers closed.
+#[derive(Clone, Debug, Default)]
+pub struct Closed {
+    /// The reports: of torch, then of NCCL's logs.
+    pub evidence: Vec<Evidence>,
+    /// When the last of torch's reports was made, ns.
+    pub at_ns: Option<i64>,
+    /// The peer, where all reports that name a known process name this one.
+    pub peer: Option<Rank>,
+}
+
+/// What ranks report; None if they report nothing of the kind.
+pub fn closed(case: &Case, roster: &Roster) -> Option<Closed> {
+    let mut closed = Closed::default();
+    let mut peers: Vec<&str> = Vec::new();
+    for observation in &case.observations {
+        let Fact::Torch(event) = &observation.fact else { continue };
+        let text = match event {
+            TorchEvent::AsyncError { error, last_error, .. } => last_error.as_ref().unwrap_or(error),
+            TorchEvent::Exception(exception) => {
+                exception.nccl_last_error.as_ref().unwrap_or(&exception.message)
+            }
+            TorchEvent::Store(StoreEvent::ConnectionLost { text }) => text,
+            TorchEvent::Gloo(GlooEvent::ClosedByPeer { peer }) => {
+                peers.push(peer);
+                closed.evidence.push(of_torch(observation));
+                continue;
+            }
+            _ => continue,
+        };
+        let peer = wording::closed_by(text);
+        if peer.is_some() || wording::has_peer_exited(text) || matches!(event, TorchEvent::Store(_)) {
+            peers.extend(peer);
+            closed.evidence.push(of_torch(observation));
+            closed.at_ns = observation.at.map(|at| at.ns);
+        }
+    }
+    for observation in &case.observations {
+        let Fact::Nccl(log) = &observation.fact else { continue };
+        for message in log.messages.iter().filter(|m| m.is_warn) {
+            let Some(peer) = wording::closed_by(&message.text) else { continue };
+            peers.push(peer);
+            let text = format!("NCCL WARN {}", message.text);
+            closed.evidence.push(Evidence { cite: message.cite, text, kind: SourceKind::NcclLog });
+        }
+    }
+    if closed.evidence.is_empty() {
+        return None;
+    }
+    let mut ranks: Vec<Rank> = peers.iter().filter_map(|peer| member(roster, peer)?.rank).collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    if let [one] = ranks.as_slice() {
+        closed.peer = Some(*one);
+    }
+    Some(closed)
+}
+
+fn of_torch(observation: &ringleader_model::Observation) -> Evidence {
+    Evidence { cite: observation.cite, text: observation.text.to_string(), kind: SourceKind::TorchLog }
+}
+
+/// The only member with an address: `10.0.0.2<41234>`, `[10.0.0.2]:41234`, `n1.cluster<41234>`.
+fn member<'r>(roster: &'r Roster, peer: &str) -> Option<&'r Member> {
+    if peer.is_empty() {
+        return None;
+    }
+    let address = peer.split('<').next().unwrap_or(peer).trim_matches(['[', ']']);
+    let host = address.split(':').next().unwrap_or(address);
+    let name = address.split('.').next().unwrap_or(address);
+    let is_it = |m: &&Member| {
+        m.address.as_deref().is_some_and(|a| a == address || a == host) || m.host.as_deref() == Some(name)
+    };
+    let mut found = roster.members.iter().filter(is_it);
+    let one = found.next()?;
+    found.next().is_none().then_some(one)
+}

@@ -1,0 +1,77 @@
+//! What schedulers say of jobs and pods, and which of it is of this job.
+
+use std::collections::BTreeSet;
+
+use ringleader_model::{Host, Observation, SchedulerEvent, hostlist};
+
+/// Events of schedulers.
+#[derive(Clone, Debug)]
+pub struct Schedulers<'s, 'a> {
+    events: Vec<(&'a Observation, &'a SchedulerEvent)>,
+    hosts: BTreeSet<&'s Host>,
+    other_jobs: BTreeSet<&'a str>,
+}
+
+impl<'s, 'a> Schedulers<'s, 'a> {
+    /// Joins what schedulers say with the hosts of the job.
+    pub fn new(
+        events: impl Iterator<Item = (&'a Observation, &'a SchedulerEvent)>,
+        hosts: BTreeSet<&'s Host>,
+    ) -> Self {
+        let mut all = Self { events: events.collect(), hosts, other_jobs: BTreeSet::new() };
+        all.other_jobs = all.other_jobs();
+        all
+    }
+
+    /// All events, in source order.
+    pub fn events(&self) -> impl Iterator<Item = (&'a Observation, &'a SchedulerEvent)> {
+        self.events.iter().copied()
+    }
+
+    /// Whether an event is of another job: its id is one whose nodes are not this job's.
+    pub fn is_of_other_job(&self, event: &SchedulerEvent) -> bool {
+        is_slurm(event) && self.other_jobs.contains(job(event))
+    }
+
+    /// Whether the nodes of an event hold all hosts of the job.
+    pub fn covers_job(&self, event: &SchedulerEvent) -> bool {
+        let holds = |nodes: &str| self.hosts.iter().all(|host| hostlist::contains(nodes, host));
+        event.node.as_deref().is_some_and(holds)
+    }
+
+    /// The host of the job that an event names: its node, or a pod whose name is its host's.
+    pub fn host_of(&self, event: &SchedulerEvent) -> Option<Host> {
+        let named = [event.node.as_deref().unwrap_or_default(), pod(event)];
+        self.hosts.iter().find(|h| named.contains(&&****h)).map(|h| (*h).clone())
+    }
+
+    /// Ids of Slurm's table whose nodes are not those of this job: a job's row lists all of its nodes. Of several that
+    /// fit, the newest is this job.
+    fn other_jobs(&self) -> BTreeSet<&'a str> {
+        let number = |id: &str| {
+            let digits = id.bytes().take_while(u8::is_ascii_digit).count();
+            id.get(..digits).and_then(|d| d.parse::<u64>().ok())
+        };
+        let is_row = |e: &SchedulerEvent| is_slurm(e) && !e.subject.is_empty() && !e.subject.contains('.');
+        let rows = self.events().map(|(_, e)| e).filter(|e| is_row(e) && !self.hosts.is_empty());
+        let fitting = rows.filter(|e| self.covers_job(e)).map(|e| &*e.subject);
+        // Without one that fits, the names may be written in another way: nothing is kept apart.
+        let Some(newest) = fitting.max_by_key(|id| number(id)) else { return BTreeSet::new() };
+        let ids = self.events().map(|(_, e)| e).filter(|e| is_slurm(e)).map(job);
+        ids.filter(|id| !id.is_empty() && *id != newest).collect()
+    }
+}
+
+fn is_slurm(event: &SchedulerEvent) -> bool {
+    event.scheduler.as_ref() == "Slurm"
+}
+
+/// `812` of Slurm's `812.0` and `812.batch`.
+pub fn job(event: &SchedulerEvent) -> &str {
+    event.subject.split('.').next().unwrap_or(&event.subject)
+}
+
+/// The pod's name without its namespace.
+pub fn pod(event: &SchedulerEvent) -> &str {
+    event.subject.rsplit('/').next().unwrap_or_default()
+}

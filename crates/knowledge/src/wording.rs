@@ -1,0 +1,215 @@
+//! What messages name in their words: ranks, GPUs, addresses, read by the form that each program prints.
+//!
+//! [`crate::saying`] says what a message means; this says whom and what it names.
+
+use std::net::Ipv4Addr;
+
+use ringleader_model::PciAddress;
+
+/// NCCL: `Duplicate GPU detected : rank 2 and rank 0 both on CUDA device 1000`. Ranks of the communicator, and the bus id as
+/// NCCL writes it.
+pub fn same_gpu(text: &str) -> Option<([u32; 2], u64)> {
+    let (_, rest) = text.split_once("rank ")?;
+    let (a, rest) = rest.split_once(" and rank ")?;
+    let (b, rest) = rest.split_once(" both on CUDA device ")?;
+    let hex = rest.split(|c: char| !c.is_ascii_hexdigit()).next()?;
+    Some(([a.trim().parse().ok()?, b.trim().parse().ok()?], u64::from_str_radix(hex, 16).ok()?))
+}
+
+/// NCCL 2.30.3 and later name the variable that allows several ranks on one GPU.
+pub fn may_share_gpu(text: &str) -> bool {
+    text.contains("Multi")
+}
+
+/// What NCCL's bootstrap says of processes whose numbers do not fit together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numbers {
+    /// `rank 1 of 4 ranks has already checked in`: the rank, if it is printed.
+    Twice(Option<u32>),
+    /// `mismatched … from procs 2 : 4`: the two numbers, if they are printed and differ.
+    Differ(Option<(u32, u32)>),
+}
+
+/// NCCL: numbers of processes that came together and contradict each other.
+pub fn numbers(text: &str) -> Option<Numbers> {
+    let words = || text.split([' ', ',', ':']).filter(|word| !word.is_empty());
+    let number = |word: &str| word.parse::<u32>().ok();
+    if text.contains("has already checked in") {
+        return Some(Numbers::Twice(words().skip_while(|word| *word != "rank").nth(1).and_then(number)));
+    }
+    if !text.contains(" from procs") {
+        return None;
+    }
+    let mut sizes = words().filter_map(number);
+    let pair = sizes.next().zip(sizes.next());
+    Some(Numbers::Differ(pair.filter(|(a, b)| a != b)))
+}
+
+/// NCCL: `Connection closed by remote peer n1.cluster<41234>`: the peer, empty if it is not printed.
+pub fn closed_by(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once("Connection closed by remote peer")?;
+    Some(rest.split_whitespace().next().unwrap_or_default())
+}
+
+/// torch, quoting NCCL: `… a remote process exited or there was a network error`.
+pub fn has_peer_exited(text: &str) -> bool {
+    text.contains("remote process exited")
+}
+
+/// NCCL over InfiniBand: `Got completion from peer … with status=12`.
+pub fn is_completion(text: &str) -> bool {
+    text.contains("Got completion")
+}
+
+/// NCCL: the interface that it is told to use is not there.
+pub fn lacks_interface(text: &str) -> bool {
+    text.contains("no socket interface found")
+}
+
+/// A connection that the network refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// To which address, if it is printed.
+    pub address: Option<Ipv4Addr>,
+    /// ENETUNREACH: the own kernel found no route at all.
+    pub is_unrouted: bool,
+}
+
+/// NCCL: `connect to 10.0.0.1<44444> returned No route to host`.
+pub fn refused(text: &str) -> Option<Refused> {
+    let is_unrouted = text.contains("Network is unreachable");
+    let is_refused = is_unrouted || text.contains("No route to host");
+    is_refused.then(|| Refused { address: ringleader_model::address::ipv4(text), is_unrouted })
+}
+
+/// torch: the host in `… the IPv4 network addresses of (job-01.internal, 29500) cannot be retrieved`.
+pub fn unresolved_host(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once("addresses of (")?;
+    rest.split_once(',').map(|(host, _)| host.trim())
+}
+
+/// gloo: it takes the loopback interface because the host's name does not resolve.
+pub fn falls_back_to_loopback(text: &str) -> bool {
+    text.contains("Using the loopback address as fallback")
+}
+
+/// gloo: a connection that failed at a loopback address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OnLoopback {
+    /// 127.0.1.1, which Debian gives the host's own name.
+    pub is_own_name: bool,
+}
+
+/// A text of gloo, or about it, that says so.
+pub fn failed_on_loopback(text: &str) -> Option<OnLoopback> {
+    let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    let is_gloo = has(&["gloo", "Gloo", "GLOO", "loopback", "SO_ERROR"]);
+    let has_failed = has(&["refused", "timed out", "failed", "SO_ERROR"]);
+    let is_local = has(&["[127.", "remote=127.", "[::1]"]);
+    (is_gloo && has_failed && is_local).then(|| OnLoopback { is_own_name: text.contains("127.0.1.1") })
+}
+
+/// Fabric Manager: the number of `detected NVSwitch fatal error 20034 on …`.
+pub fn switch_error(text: &str) -> Option<u32> {
+    let (_, rest) = text.split_once("detected NVSwitch fatal error ")?;
+    rest.split(' ').next()?.parse().ok()
+}
+
+/// Why nvidia-smi, or a question to the driver, failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToolFailure<'t> {
+    /// A probe of this program waited in vain; which GPUs, if it is printed.
+    NoAnswer(Option<&'t str>),
+    /// The user may not ask.
+    Forbidden,
+    /// The driver is not loaded.
+    NotLoaded,
+    /// A GPU is gone, or the driver cannot get hold of it.
+    Lost,
+    /// The driver's library and its kernel module have two versions.
+    TwoVersions,
+    /// The container may not open the GPUs any more.
+    LockedOut,
+    /// None of these.
+    Other,
+}
+
+/// Why nvidia-smi, or a question to the driver, failed.
+pub fn tool_failure(text: &str) -> ToolFailure<'_> {
+    let has = |words: &str| text.contains(words);
+    if has("no answer within") {
+        ToolFailure::NoAnswer(text.split_once(" for GPU ").map(|(_, gpus)| gpus))
+    } else if has("Permission") {
+        ToolFailure::Forbidden
+    } else if has("Unable to determine the device handle") || has("GPU is lost") {
+        if has("Not Loaded") { ToolFailure::NotLoaded } else { ToolFailure::Lost }
+    } else if has("library version mismatch") {
+        ToolFailure::TwoVersions
+    } else if has("NVML: Unknown Error") {
+        ToolFailure::LockedOut
+    } else {
+        ToolFailure::Other
+    }
+}
+
+/// nvidia-smi: the address in `Unable to determine the device handle for GPU0000:3B:00.0: Unknown Error`.
+pub fn gpu_address(text: &str) -> Option<PciAddress> {
+    text.split_ascii_whitespace().find_map(|word| {
+        let word = word.trim_start_matches("GPU").trim_end_matches([':', '.', ',']);
+        if word.contains(':') { PciAddress::parse(word) } else { None }
+    })
+}
+
+/// Kernel: options or messages by which the IOMMU translates traffic between devices instead of passing it through.
+pub fn translates(options: &str) -> bool {
+    let has = |word: &str| options.split([' ', ',']).any(|w| w == word || w.ends_with(&format!("={word}")));
+    if options.starts_with("iommu: Default domain type: ") {
+        return options.contains("Translated");
+    }
+    let is_on = options.contains("intel_iommu=on")
+        || options.contains("amd_iommu=on")
+        || options.starts_with("DMAR:");
+    is_on && !has("pt") && !options.contains("iommu=pt")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        Numbers, ToolFailure, closed_by, failed_on_loopback, gpu_address, numbers, refused, tool_failure,
+    };
+
+    #[test]
+    fn numbers_of_processes() {
+        let twice = "bootstrapRoot : rank 1 of 4 ranks has already checked in";
+        assert_eq!(numbers(twice), Some(Numbers::Twice(Some(1))));
+        let differ = "Bootstrap Root : mismatch in rank count from procs 2 : 4";
+        assert_eq!(numbers(differ), Some(Numbers::Differ(Some((2, 4)))));
+        assert_eq!(numbers("Connection refused"), None);
+    }
+
+    #[test]
+    fn peers_and_addresses() {
+        assert_eq!(
+            closed_by("Connection closed by remote peer n1.cluster<41234>"),
+            Some("n1.cluster<41234>")
+        );
+        assert_eq!(closed_by("Connection closed by remote peer"), Some(""));
+        let said = refused("connect to 10.0.0.1<44444> returned No route to host").unwrap();
+        assert!(said.address.is_some() && !said.is_unrouted);
+        let gloo = "Gloo connectFullMesh failed with [127.0.1.1]:4711: Connection refused";
+        assert!(failed_on_loopback(gloo).is_some_and(|l| l.is_own_name));
+        assert_eq!(failed_on_loopback("connect to [127.0.0.1]:29500 was refused"), None);
+    }
+
+    #[test]
+    fn failures_of_tools() {
+        let lost = "Unable to determine the device handle for GPU0000:3B:00.0: Unknown Error";
+        assert_eq!(tool_failure(lost), ToolFailure::Lost);
+        assert!(gpu_address(lost).is_some());
+        assert_eq!(
+            tool_failure("no answer within 5000 ms for GPU 0, 3"),
+            ToolFailure::NoAnswer(Some("0, 3"))
+        );
+        assert_eq!(tool_failure("No devices were found"), ToolFailure::Other);
+    }
+}
