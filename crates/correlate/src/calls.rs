@@ -1,4 +1,4 @@
-//! What each rank called, per group, and where the ranks of a group part ways.
+//! What each rank called, per group, and where the ranks of a group differ.
 
 pub mod align;
 pub mod ledger;

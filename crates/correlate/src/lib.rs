@@ -1,23 +1,23 @@
-//! From a case to a scene: what was seen, joined. Who is who, what each rank called, who waits for whom, when the job
-//! failed, and in what condition each process is.
+//! From a case to a scene: all evidence of a job, joined. Which process is which rank, what each rank called, which
+//! rank waits for which, when the job failed, and the condition of each process.
 //!
 //! The stages, in the order of their making:
 //!
 //! | module | what |
 //! |---|---|
 //! | [`prepare`] | copies left out, sizes of communicators completed, jobs separated, rings of earlier ones set aside |
-//! | [`who`] | ranks, processes, hosts and GPUs joined; whose dump, whose tool |
-//! | [`said`] | what messages, watchdogs and a watcher state |
+//! | [`who`] | ranks, processes, hosts and GPUs joined; the owners of dumps and of tools' output |
+//! | [`said`] | what messages, watchdogs, schedulers and a watcher report |
 //! | [`when`] | the time that the job spans, and its failure |
-//! | [`machine`] | kernel logs and what they have to do with the job |
+//! | [`machine`] | kernel logs, links and faults, and how they belong to the job |
 //! | [`process`] | processes: alive and where, stopped, dead and how |
-//! | [`calls`] | each rank's operations per group, and where ranks part ways |
-//! | [`waits`] | who waits for whom, and who holds the others up |
+//! | [`calls`] | each rank's operations per group, and where ranks differ |
+//! | [`waits`] | which rank waits for which, and which ranks hold the others up |
 //!
-//! A module sees only those above it, and [`track`] and [`operation`], the words of the ledger. [`Scene::new`] is the
-//! one place that knows all.
+//! A module imports only those above it, and [`track`] and [`operation`], the types of the ledger. [`Scene::new`] is
+//! the one place that knows all of them.
 //!
-//! Everything here is a pure function of the case. It concludes nothing: rules do.
+//! Everything here is a pure function of the case. It draws no conclusion: rules do.
 
 pub mod calls;
 pub mod machine;

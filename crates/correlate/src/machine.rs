@@ -1,4 +1,4 @@
-//! The machines under the job: what their kernels say, links that went down, and clocks that are of another zone.
+//! The machines of the job: kernel logs, faults, links that went down, and clocks of another time zone.
 
 pub mod clocks;
 pub mod faults;

@@ -1,4 +1,4 @@
-//! The processes of the ranks: alive and where, stopped, dead and how.
+//! The processes of the ranks: alive and where in the program, stopped, or dead and how.
 
 pub mod condition;
 pub mod fate;

@@ -39,7 +39,7 @@ use crate::who::roster::Roster;
 use crate::who::settings;
 use crate::who::tools::{self, Listener, Tools, VerbsUser};
 
-/// Everything rules look at. It is whole once it exists: each part is made from parts that stand before it, and none
+/// Everything rules look at. It is complete once it exists: each part is made from parts before it, and none
 /// changes afterwards.
 pub struct Scene<'a> {
     case: &'a Case,
@@ -86,11 +86,11 @@ pub struct NcclLine<'a> {
 impl<'a> Scene<'a> {
     /// Joins a case, stage by stage. This is the only place that has the order.
     pub fn new(case: &'a Case) -> Self {
-        // Who: ranks, processes, hosts; then whose each dump and each tool's output is.
+        // Who: ranks, processes, hosts; then the owner of each dump and of each tool's output.
         let roster = Roster::new(case);
         let dumps = dumps::own(case, &roster);
         let tools = Tools::new(case, &roster);
-        // Said: what texts, watchdogs and a watcher state, each by itself.
+        // Said: what texts, watchdogs and a watcher report, each by itself.
         let claims = Claims::new(case);
         let stated = Statements::new(case, &roster);
         let watchdog = WatchdogLines::new(case);
@@ -99,10 +99,10 @@ impl<'a> Scene<'a> {
         let has_job = has_job(case);
         let window = Window::new(case);
         let failure = Failure::new(case, &claims);
-        // Machines: kernel logs and GPUs, and what they have to do with the job.
+        // Machines: kernel logs and GPUs, and how they belong to the job.
         let kernel = KernelLogs::new(case, &roster, has_job, window, &failure);
         let gpus = Gpus::new(case, &roster, has_job);
-        // Calls: each rank's operations, and where ranks part ways.
+        // Calls: each rank's operations, and where ranks differ.
         let ledger = Ledger::new(case, &roster, &dumps, &watchdog, &failure, &stood_still);
         let divergences = align::divergences(&ledger);
         // Processes: alive and where, dead and how.
@@ -111,7 +111,7 @@ impl<'a> Scene<'a> {
         let looks = Looks::new(case, &roster, &conditions);
         let proof = Proof { ledger: &ledger, conditions: &conditions, watchdog: &watchdog };
         let mismatches = mismatch::mismatches(proof, &divergences);
-        // Waits: who waits for whom, and who holds the others up.
+        // Waits: which rank waits for which, and which ranks hold the others up.
         let views: &[View] = if ledger.logs_know_more() {
             &[View::Ring, View::Nccl, View::Ras]
         } else {
@@ -199,7 +199,7 @@ impl<'a> Scene<'a> {
         &self.kernel
     }
 
-    /// Statements of kernels that a difference of time zones would make this failure's.
+    /// Kernel events that would explain the failure if the log's clock were in another time zone.
     pub fn shifted(&self) -> Vec<Shifted<'_, 'a>> {
         clocks::shifted(&self.kernel, &self.roster, &self.failure)
     }
@@ -214,7 +214,7 @@ impl<'a> Scene<'a> {
         &self.ledger
     }
 
-    /// Where ranks of a group part ways, per view.
+    /// Where ranks of a group differ, per view.
     pub fn divergences(&self) -> &[Divergence] {
         &self.divergences
     }
@@ -224,7 +224,7 @@ impl<'a> Scene<'a> {
         &self.mismatches
     }
 
-    /// Whether this rank has parted from its group, in a call that the group has not left behind.
+    /// Whether this rank differs from its group in a call that the group has not passed.
     pub fn has_parted(&self, who: Node) -> bool {
         self.mismatches.iter().any(|m| !m.is_bygone && m.odd.contains(&who))
     }
@@ -357,12 +357,12 @@ impl<'a> Scene<'a> {
         self.conditions.get(rank)
     }
 
-    /// Whom `who` means, with everything the roster knows of it.
+    /// The process that `who` means, with everything the roster knows of it.
     pub fn culprit(&self, who: &Who) -> Culprit {
         self.roster.culprit(who)
     }
 
-    /// Whom a node means.
+    /// The process that a node means.
     pub fn culprit_node(&self, node: Node) -> Culprit {
         node.rank().map_or_else(Culprit::default, |rank| self.roster.culprit_rank(rank))
     }
@@ -400,7 +400,7 @@ impl<'a> Scene<'a> {
         Schedulers::new(events, self.hosts())
     }
 
-    /// Connections that peers closed, as their victims report it.
+    /// Connections that peers closed, as the ranks that lost them report it.
     pub fn closed_connections(&self) -> Option<Closed> {
         closed::closed(self.case, &self.roster)
     }
@@ -420,7 +420,7 @@ impl<'a> Scene<'a> {
         self.tools.copies()
     }
 
-    /// Whether anything in the evidence says that the job failed: that one ended so, or that an operation did.
+    /// Whether anything in the evidence says that the job failed: that a process did, or an operation.
     pub fn has_failed(&self) -> bool {
         self.failure.is_claimed()
     }

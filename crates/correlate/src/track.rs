@@ -1,4 +1,4 @@
-//! One rank's operations in one group, as a recorder saw them: the words in which the ledger is written.
+//! One rank's operations in one group, as a recorder saw them: the types of the ledger.
 
 use std::fmt::Write as _;
 

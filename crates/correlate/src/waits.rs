@@ -1,4 +1,4 @@
-//! Who waits for whom, who holds the others up, and how late each rank comes.
+//! Which rank waits for which, which ranks hold the others up, and how late each rank comes.
 
 pub mod graph;
 pub mod inside;

@@ -1,4 +1,4 @@
-//! Who is who: ranks, processes, hosts and GPUs, and whose a dump or the output of a tool is.
+//! Identities: ranks, processes, hosts and GPUs, and the owners of dumps and of tools' output.
 
 pub mod culprits;
 pub mod dumps;

@@ -81,7 +81,7 @@ fn open(
         // A log that was emptied under a writer who stood at its end. Whatever else begins with NULs is none.
         if matches!(sniff::sniff(head.get(..sniff::HEAD_BYTES).unwrap_or(&head)), Form::Text | Form::Json) {
             let mut sink = Sink::open(&place.shown, budget.limits, extract);
-            let size = text::read_text_from(n_passed, &head, &mut rest, &mut scratch.block, &mut sink);
+            let size = text::read_text_from(n_passed, &head, &mut rest, &mut scratch.text, &mut sink);
             return sink.close(size);
         }
         let head = [&[0; 8][..n_passed.min(8) as usize], &head].concat();
@@ -145,7 +145,7 @@ fn open(
         Form::Text => {
             let mut sink = Sink::open(&place.shown, budget.limits, extract);
             let head = head.strip_prefix(sniff::UTF8_MARK).unwrap_or(&head);
-            let size = text::read_text(head, &mut rest, &mut scratch.block, &mut sink);
+            let size = text::read_text(head, &mut rest, &mut scratch.text, &mut sink);
             sink.close(size);
         }
     }

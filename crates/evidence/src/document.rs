@@ -34,7 +34,7 @@ pub(crate) fn read(
         }
         return size;
     }
-    text::read_text(whole.strip_prefix(sniff::UTF8_MARK).unwrap_or(whole), input, &mut scratch.block, sink)
+    text::read_text(whole.strip_prefix(sniff::UTF8_MARK).unwrap_or(whole), input, &mut scratch.text, sink)
 }
 
 struct Reader<'a> {

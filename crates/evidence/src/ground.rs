@@ -15,6 +15,7 @@ pub(crate) mod shell;
 mod sink;
 mod span;
 pub(crate) mod stamp;
+mod wants;
 
 pub use self::sink::{Extract, Limits};
 
@@ -26,3 +27,4 @@ pub(crate) use self::line::{Line, LineReader, NoLines, Tag};
 pub(crate) use self::repair::mend;
 pub(crate) use self::sink::{CapReached, Sink, bounded_text, lossy, stop_kind};
 pub(crate) use self::span::Span;
+pub(crate) use self::wants::Wants;

@@ -22,7 +22,7 @@ mod watch;
 
 use std::fmt;
 
-use crate::ground::{Document, Limits, Line, LineReader, NoLines, Sink};
+use crate::ground::{Document, Limits, Line, LineReader, NoLines, Sink, Wants};
 
 pub(crate) use self::kernel::next_word;
 
@@ -50,6 +50,19 @@ macro_rules! readers {
             pub(crate) fn offer(&mut self, line: &Line<'_>, sink: &mut Sink<'_>) -> Option<Name> {
                 $(if self.$name.line(line, sink) { return Some(Name::$name); })*
                 None
+            }
+
+            /// Offers a line that [`Wants`] of no reader describes: only readers that are awake may want it.
+            pub(crate) fn offer_ordinary(&mut self, line: &Line<'_>, sink: &mut Sink<'_>) -> Option<Name> {
+                $(if self.$name.awake_until() >= line.number && self.$name.ordinary_line(line, sink) {
+                    return Some(Name::$name);
+                })*
+                None
+            }
+
+            /// The last line up to which a reader is awake: see [`LineReader::awake_until`].
+            pub(crate) fn awake_until(&self) -> u32 {
+                0 $(.max(self.$name.awake_until()))*
             }
 
             /// The next line is the last one and has no end: it may be cut.
@@ -89,25 +102,41 @@ macro_rules! readers {
 // In the order in which they are offered a line or a document: cheap and certain ones first, the one that takes any
 // traceback last. Each line names the reader of lines, and what else the module reads or knows.
 readers! {
-    nccl: nccl::NcclReader, Reader { begins: Some(nccl::begins), is_known: Some(nccl::is_known), ..LINES };
+    nccl: nccl::NcclReader, Reader {
+        begins: Some(nccl::begins),
+        is_known: Some(nccl::is_known),
+        wants: nccl::WANTS,
+        ..LINES
+    };
     kernel: kernel::KernelReader, Reader {
         document: Some(kernel::read_json),
         is_json_log: Some(kernel::is_journal),
         begins: Some(kernel::begins),
+        wants: kernel::WANTS,
         ..LINES
     };
-    stacks: stacks::StackReader, Reader { document: Some(stacks::read_json), begins: Some(stacks::begins), ..LINES };
-    ras: ras::RasTextReader, Reader { document: Some(ras::read_json), ..LINES };
-    gpu: gpu::GpuReader, Reader { document: Some(gpu::read_json), ..LINES };
-    tables: tables::TableReader, LINES;
-    environment: environment::EnvironmentReader, Reader { whole: Some(&ENVIRONMENT), ..LINES };
-    bench: bench::BenchReader, Reader { document: Some(bench::read_json), ..LINES };
-    fabric: fabric::FabricReader, Reader { document: Some(fabric::read_json), ..LINES };
-    system: system::SystemReader, Reader { document: Some(system::read_json), ..LINES };
+    stacks: stacks::StackReader, Reader {
+        document: Some(stacks::read_json),
+        begins: Some(stacks::begins),
+        wants: stacks::WANTS,
+        ..LINES
+    };
+    ras: ras::RasTextReader, Reader { document: Some(ras::read_json), wants: ras::WANTS, ..LINES };
+    gpu: gpu::GpuReader, Reader { document: Some(gpu::read_json), wants: gpu::WANTS, ..LINES };
+    tables: tables::TableReader, Reader { wants: tables::WANTS, ..LINES };
+    environment: environment::EnvironmentReader, Reader {
+        whole: Some(&ENVIRONMENT),
+        wants: environment::WANTS,
+        ..LINES
+    };
+    bench: bench::BenchReader, Reader { document: Some(bench::read_json), wants: bench::WANTS, ..LINES };
+    fabric: fabric::FabricReader, Reader { document: Some(fabric::read_json), wants: fabric::WANTS, ..LINES };
+    system: system::SystemReader, Reader { document: Some(system::read_json), wants: system::WANTS, ..LINES };
     torch: torch::TorchReader, Reader {
         document: Some(torch::read_json),
         begins: Some(torch::begins),
         begins_error: Some(torch::begins_error),
+        wants: torch::WANTS,
         ..LINES
     };
     flight: NoLines, Reader { document: Some(flight::read_json), whole: Some(&DUMP), ..LINES };
@@ -159,6 +188,8 @@ struct Reader {
     is_known: Option<fn(&[u8]) -> bool>,
     /// Whether a line states an error as a log does.
     begins_error: Option<fn(&str) -> bool>,
+    /// What its lines hold or begin like.
+    wants: Wants,
 }
 
 /// A module that reads lines and nothing else.
@@ -169,6 +200,7 @@ const LINES: Reader = Reader {
     begins: None,
     is_known: None,
     begins_error: None,
+    wants: Wants::NOTHING,
 };
 
 /// A format of which a file is read as a whole.
@@ -214,6 +246,11 @@ pub(crate) fn whole_file(head: &[u8]) -> Option<&'static WholeFile> {
 /// Whether a file of JSON objects with this head is a log.
 pub(crate) fn is_json_log(head: &[u8]) -> bool {
     ALL.iter().filter_map(|(_, reader)| reader.is_json_log).any(|is_log| is_log(head))
+}
+
+/// What readers want while nothing is open in them.
+pub(crate) fn wants() -> impl Iterator<Item = Wants> {
+    ALL.iter().map(|(_, reader)| reader.wants)
 }
 
 /// Whether a line states an error as a log does.

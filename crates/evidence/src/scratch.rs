@@ -6,12 +6,13 @@ use ringleader_model::NoteKind;
 
 use crate::ground::{Sink, stop_kind};
 use crate::readers::Kept;
+use crate::text::Room;
 
 /// What is kept from file to file: buffers, and what files of one job share.
 #[derive(Debug, Default)]
 pub struct Scratch {
     /// Room for lines.
-    pub(crate) block: Vec<u8>,
+    pub(crate) text: Room,
     /// Room for a file that is read as a whole.
     pub(crate) whole: Whole,
     /// What readers keep.

@@ -5,12 +5,15 @@
 
 mod docker;
 mod genre;
+mod ordinary;
 mod prefix;
 mod progress;
 mod said;
 
 use std::io::Read;
+use std::sync::LazyLock;
 
+use memchr::memmem::Finder;
 use memchr::{memchr, memrchr};
 use ringleader_model::{NoteKind, SourceKind};
 
@@ -18,9 +21,17 @@ use crate::ground::{Line, Sink, Tag, stop_kind};
 use crate::readers::{self, Lines, Name};
 
 pub(crate) use self::docker::is_docker;
+use self::ordinary::{Ordinary, Shapes, What};
 
 /// Lines after one of the kernel's among which another is looked for.
 const MAX_BETWEEN: u32 = 64;
+
+/// Lines of a source that are always offered to all.
+const N_SURE_LINES: u32 = 2;
+
+/// Bytes of a line within which NCCL's mark is looked for.
+const MAX_HEAD_BYTES: usize = 128;
+static MARK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"NCCL "));
 
 /// Room for one read. Large enough to make calls rare, small enough to stay in the second-level cache.
 const BLOCK_BYTES: usize = 256 << 10;
@@ -28,7 +39,7 @@ const BLOCK_BYTES: usize = 256 << 10;
 /// How lines are offered to their readers. What is read is the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// Quiet lines of a kernel's log are passed over in runs.
+    /// Quiet lines of a kernel's log are passed over in runs, ordinary lines by their shape.
     #[default]
     Runs,
     /// Each line to all readers, which tests compare with.
@@ -36,12 +47,20 @@ pub(crate) enum Pace {
     LineByLine,
 }
 
+/// Working space that is kept from text to text.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    /// Lines as they were read.
+    pub(crate) block: Vec<u8>,
+    shapes: Shapes,
+}
+
 /// Reads a text source to its end. `head` is what sniffing already took from `input`. Returns the size in bytes.
 ///
-/// `block` is working space: whole lines are read in place, and only the piece of a line at its end is moved. Where
+/// `room` is working space: whole lines are read in place, and only the piece of a line at its end is moved. Where
 /// reads happen to end changes nothing in what is found.
-pub(crate) fn read_text(head: &[u8], input: &mut dyn Read, block: &mut Vec<u8>, sink: &mut Sink<'_>) -> u64 {
-    read_at(Pace::default(), head, input, block, sink)
+pub(crate) fn read_text(head: &[u8], input: &mut dyn Read, room: &mut Room, sink: &mut Sink<'_>) -> u64 {
+    read_at(Pace::default(), head, input, room, sink)
 }
 
 /// The same of a source whose first `n_passed` bytes were passed over.
@@ -49,10 +68,10 @@ pub(crate) fn read_text_from(
     n_passed: u64,
     head: &[u8],
     input: &mut dyn Read,
-    block: &mut Vec<u8>,
+    room: &mut Room,
     sink: &mut Sink<'_>,
 ) -> u64 {
-    pump(Pump { offset: n_passed, ..Pump::default() }, head, input, block, sink)
+    pump(Pump { offset: n_passed, ..Pump::default() }, head, input, room, sink)
 }
 
 /// Reads a text source at the pace given.
@@ -60,13 +79,14 @@ pub(crate) fn read_at(
     pace: Pace,
     head: &[u8],
     input: &mut dyn Read,
-    block: &mut Vec<u8>,
+    room: &mut Room,
     sink: &mut Sink<'_>,
 ) -> u64 {
-    pump(Pump { pace, ..Pump::default() }, head, input, block, sink)
+    pump(Pump { pace, ..Pump::default() }, head, input, room, sink)
 }
 
-fn pump(mut pump: Pump, head: &[u8], input: &mut dyn Read, block: &mut Vec<u8>, sink: &mut Sink<'_>) -> u64 {
+fn pump(mut pump: Pump, head: &[u8], input: &mut dyn Read, room: &mut Room, sink: &mut Sink<'_>) -> u64 {
+    let Room { block, shapes } = room;
     let mut filled = head.len();
     // Bytes known to hold no line end.
     let mut searched = 0;
@@ -78,7 +98,7 @@ fn pump(mut pump: Pump, head: &[u8], input: &mut dyn Read, block: &mut Vec<u8>, 
         let fresh = block.get(searched..filled).unwrap_or_default();
         if let Some(at) = memrchr(b'\n', fresh) {
             let whole = searched + at + 1;
-            pump.lines(block.get(..whole).unwrap_or_default(), sink);
+            pump.lines(block.get(..whole).unwrap_or_default(), shapes, sink);
             block.copy_within(whole..filled, 0);
             filled -= whole;
         }
@@ -128,7 +148,7 @@ struct Pump {
 
 impl Pump {
     /// Offers lines; `whole` ends with a line end.
-    fn lines(&mut self, whole: &[u8], sink: &mut Sink<'_>) {
+    fn lines(&mut self, whole: &[u8], shapes: &mut Shapes, sink: &mut Sink<'_>) {
         let mut start = 0;
         // Where the next word of interest begins, once `start` has not passed it.
         let mut word = 0;
@@ -148,13 +168,39 @@ impl Pump {
                 let is_passed = may_be_quiet
                     && word >= start + length
                     && self.readers.pass_quiet(&mut self.counter, line, self.offset);
-                if !is_passed {
+                if !is_passed && !self.pass_ordinary(line, shapes, sink) {
                     self.offer(line, sink);
                 }
             }
             self.offset += (length + 1) as u64;
             start += length + 1;
         }
+    }
+
+    /// Passes over a line that is ordinary, which only what is open may want.
+    #[inline]
+    fn pass_ordinary(&mut self, line: &[u8], shapes: &mut Shapes, sink: &mut Sink<'_>) -> bool {
+        let raw = line.strip_suffix(b"\r").unwrap_or(line);
+        let may_be = self.pace == Pace::Runs
+            && self.counter.number >= N_SURE_LINES
+            && line.len() <= sink.limits.max_line_bytes
+            && raw.first() != Some(&0)
+            && !docker::begins(raw)
+            && !self.readers.may_be_nccls(raw);
+        may_be
+            && match shapes.look(raw) {
+                What::Wanted => false,
+                What::Ordinary(what) => {
+                    if !self.readers.pass_ordinary(what, &mut self.counter, raw, self.offset, sink) {
+                        self.readers.offer_ordinary(&mut self.counter, raw, self.offset, sink);
+                    }
+                    true
+                }
+                What::Unplanned => {
+                    self.readers.offer_ordinary(&mut self.counter, raw, self.offset, sink);
+                    true
+                }
+            }
     }
 
     fn offer(&mut self, line: &[u8], sink: &mut Sink<'_>) {
@@ -224,6 +270,10 @@ struct Readers {
     progress: progress::ProgressReader,
     /// Number of the last line that the kernel's reader took, or 0.
     last_of_kernel: u32,
+    /// NCCL's reader took the last line that was offered.
+    is_in_nccl_log: bool,
+    /// Up to this line a reader may want any line.
+    awake_until: u32,
 }
 
 impl Readers {
@@ -247,6 +297,78 @@ impl Readers {
         true
     }
 
+    /// Whether the next line, too, is NCCL's, for all that its beginning tells: then to ask whether it is ordinary is vain.
+    #[inline]
+    fn may_be_nccls(&self, raw: &[u8]) -> bool {
+        self.is_in_nccl_log && MARK.find(raw.get(..MAX_HEAD_BYTES).unwrap_or(raw)).is_some()
+    }
+
+    /// Passes over an ordinary line if nobody is awake; false leaves it.
+    #[inline]
+    fn pass_ordinary(
+        &mut self,
+        what: &Ordinary,
+        counter: &mut Counter,
+        raw: &[u8],
+        offset: u64,
+        sink: &Sink<'_>,
+    ) -> bool {
+        let number = counter.number.saturating_add(1);
+        if number <= self.awake_until || what.shows() && !self.progress.has_begun() {
+            return false;
+        }
+        let settled = self.genre.is_settled();
+        if !settled && what.counts.is_none() {
+            return false;
+        }
+        let cite = sink.cite(number, offset, offset + raw.len() as u64);
+        if let Some(labelled) = &what.labelled {
+            // Whether its label is a launcher's depends on the lines before.
+            let body = counter.prefixes.strip(raw, &mut counter.tag);
+            let n_prefix = raw.len() - body.len();
+            counter.number = number;
+            let known = [&what.body, labelled].into_iter().find(|known| known.n_prefix == n_prefix);
+            if let Some(known) = known.filter(|_| settled) {
+                self.progress.ordinary(known, raw, Some(&counter.tag), cite);
+            } else {
+                let size = raw.len() as u64;
+                let line = Line { raw, body, tag: &counter.tag, number, offset, size };
+                self.progress.line(&line, sink);
+                self.genre.line(&line, false);
+            }
+            return true;
+        }
+        if let Some(counts) = what.counts.filter(|_| !settled) {
+            self.genre.count(counts);
+        }
+        self.progress.ordinary(&what.body, raw, None, cite);
+        counter.number = number;
+        if !raw.is_empty() {
+            counter.prefixes.count_plain();
+        }
+        true
+    }
+
+    /// Shows an ordinary line to those who may want it.
+    fn offer_ordinary(&mut self, counter: &mut Counter, raw: &[u8], offset: u64, sink: &mut Sink<'_>) {
+        counter.number = counter.number.saturating_add(1);
+        let body = counter.prefixes.strip(raw, &mut counter.tag);
+        let size = raw.len() as u64;
+        let line = Line { raw, body, tag: &counter.tag, number: counter.number, offset, size };
+        let mut taken = None;
+        if line.number <= self.awake_until {
+            taken = self.lines.offer_ordinary(&line, sink);
+            self.awake_until = self.lines.awake_until();
+        }
+        if taken == Some(Name::kernel) {
+            self.last_of_kernel = line.number;
+        }
+        if taken.is_none() {
+            self.progress.line(&line, sink);
+        }
+        self.genre.line(&line, taken == Some(Name::kernel));
+    }
+
     fn offer(&mut self, counter: &mut Counter, raw: &[u8], offset: u64, sink: &mut Sink<'_>) {
         counter.number = counter.number.saturating_add(1);
         let raw = raw.strip_suffix(b"\r").unwrap_or(raw);
@@ -259,6 +381,11 @@ impl Readers {
         }
         let line = Line { raw, body, tag: &counter.tag, number: counter.number, offset, size };
         let taken = self.lines.offer(&line, sink);
+        self.is_in_nccl_log = taken == Some(Name::nccl);
+        // That one never waits, and keeps its lines from all others.
+        if !self.is_in_nccl_log {
+            self.awake_until = self.lines.awake_until();
+        }
         if taken == Some(Name::kernel) {
             self.last_of_kernel = line.number;
         }

@@ -54,6 +54,8 @@ fn heads() -> impl Iterator<Item = String> {
     })
 }
 
+/// A gram as the search sees it: without case, every digit a 0.
 fn folded(gram: &[u8]) -> u32 {
-    gram.iter().rev().fold(0, |key, &byte| key << 8 | u32::from(byte | 0x20))
+    let seen = |byte: u8| if (byte | 0x20).is_ascii_digit() { b'0' } else { byte | 0x20 };
+    gram.iter().rev().fold(0, |key, &byte| key << 8 | u32::from(seen(byte)))
 }

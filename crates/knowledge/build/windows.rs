@@ -9,6 +9,11 @@ mod hash;
 
 use hash::{BITMAP_BITS, BUCKET_BITS, GRAM_BYTES, SHORT_GRAM_BYTES, STRIDE, hash};
 
+/// Text whose digits do not count, as the search sees it.
+pub(super) fn blind(text: &str) -> String {
+    text.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect()
+}
+
 /// A gram as a number, first byte lowest.
 fn key(gram: &[u8]) -> u64 {
     gram.iter().rev().fold(0, |key, &byte| key << 8 | u64::from(byte))
@@ -20,6 +25,8 @@ struct Grams {
 }
 
 pub(super) fn write(out: &mut String, ids: &[&str], rows: &[Vec<String>], ordinary: &str) {
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|l| blind(l)).collect()).collect();
+    let ordinary = blind(ordinary);
     let mut seen: BTreeMap<&[u8], u32> = BTreeMap::new();
     for literal in rows.iter().flatten() {
         for gram in literal.as_bytes().windows(GRAM_BYTES) {
@@ -36,7 +43,7 @@ pub(super) fn write(out: &mut String, ids: &[&str], rows: &[Vec<String>], ordina
         *short.entry(gram).or_default() += 50;
     }
     let (mut long_grams, mut short_grams) = (Vec::new(), Vec::new());
-    for (number, (id, literals)) in ids.iter().zip(rows).enumerate() {
+    for (number, (id, literals)) in ids.iter().zip(&rows).enumerate() {
         let number = u16::try_from(number).expect("fewer than 65536 rows");
         if let Some(window) = rarest(literals, GRAM_BYTES, &seen) {
             long_grams.extend(window.windows(GRAM_BYTES).map(|gram| (key(gram), number)));

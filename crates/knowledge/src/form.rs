@@ -15,7 +15,7 @@ mod words;
 
 pub use level::{Level, level};
 pub use needle_list::NEEDLES;
-pub use needles::wanted;
+pub use needles::{wanted, wanted_blind};
 pub use template::template;
 
 use crate::errno::{self, Errno};

@@ -2,6 +2,7 @@
 //!
 //! `build.rs` generates static Rust from them, so the program parses nothing when it runs.
 
+mod blind;
 pub mod cause;
 pub mod claim;
 pub mod collecting;

@@ -17,7 +17,7 @@ use std::ops::Range;
 use ringleader_model::Category;
 
 pub use pattern::Class;
-pub use scan::{Candidates, wanted};
+pub use scan::{Candidates, wanted, wanted_blind};
 
 use crate::tables::{MESSAGE_LISTS, MESSAGE_PARTS, MESSAGE_ROWS, MESSAGE_STARTS, MESSAGE_TEXT};
 use pattern::Part;

@@ -7,6 +7,12 @@
 //! `Trainer.fit` stopped: `max_epochs=3` reached.
 //! ```
 
+use std::sync::LazyLock;
+
+use aho_corasick::AhoCorasick;
+
+use crate::blind::blind;
+
 /// A sign of progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
@@ -79,8 +85,95 @@ pub fn may_show(line: &[u8]) -> bool {
     line.iter().any(u8::is_ascii_digit) || line.len() >= 8 && line.len() < 400
 }
 
+/// Most counters of a line that a plan follows.
+const MAX_FIELDS: usize = 12;
+
+/// Where a line's step is: what [`of`] finds in every line that differs from this one in its digits only.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Digits of a bar's count.
+    bar: Option<Digits>,
+    /// Counters, each with the one behind `][`.
+    counters: Vec<(Digits, Option<Digits>)>,
+    is_dictionary: bool,
+}
+
+/// A run of digits: where it begins, and how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Digits {
+    at: u32,
+    n: u32,
+}
+
+impl Digits {
+    fn of(line: &str, behind: &str) -> Option<Self> {
+        let n = behind.bytes().take_while(u8::is_ascii_digit).count();
+        (n > 0).then_some(Self { at: (line.len() - behind.len()) as u32, n: n as u32 })
+    }
+
+    fn read(self, line: &[u8]) -> Option<u64> {
+        let digits = line.get(self.at as usize..(self.at + self.n) as usize)?;
+        digits.iter().try_fold(0_u64, |n, b| n.checked_mul(10)?.checked_add(u64::from(b.wrapping_sub(b'0'))))
+    }
+}
+
+impl Plan {
+    /// The plan for all lines that differ from `line` in their digits only; None if each of them must be looked at by
+    /// itself.
+    pub fn of(line: &str) -> Option<Self> {
+        let lower = line.to_ascii_lowercase();
+        // Some of those words hold digits.
+        if DONE.iter().any(|word| stands_blind(lower.as_bytes(), word.as_bytes())) {
+            return None;
+        }
+        let bar = bar_count(&lower).and_then(|behind| Digits::of(&lower, behind));
+        let mut counters = Vec::new();
+        each_counter(&lower, |behind, inner| {
+            if let Some(digits) = Digits::of(&lower, behind) {
+                counters.push((digits, inner.and_then(|inner| Digits::of(&lower, inner))));
+            }
+        });
+        let plan = Self { bar, counters, is_dictionary: is_dictionary(&lower) };
+        (plan.counters.len() <= MAX_FIELDS).then_some(plan)
+    }
+
+    /// Whether such lines may show a step.
+    pub fn shows(&self) -> bool {
+        self.bar.is_some() || !self.counters.is_empty() || self.is_dictionary
+    }
+
+    /// What [`of`] finds in a line of this plan.
+    #[inline]
+    pub fn read(&self, line: &[u8]) -> Option<Sign> {
+        let bar = || self.bar?.read(line).filter(|n| *n > 0);
+        let counted = || {
+            self.counters.iter().fold(None, |found, (digits, inner)| match digits.read(line) {
+                Some(n) => Some(chained(found, n, inner.and_then(|inner| inner.read(line)))),
+                None => found,
+            })
+        };
+        let dictionary = || self.is_dictionary.then(|| hashed(line));
+        bar().or_else(counted).or_else(dictionary).map(Sign::Step)
+    }
+}
+
+/// Whether `text` contains `word`, whatever the digits of both are.
+fn stands_blind(text: &[u8], word: &[u8]) -> bool {
+    let is = |(a, b): (&u8, &u8)| blind(*a) == blind(*b);
+    text.windows(word.len()).any(|window| window.iter().zip(word).all(is))
+}
+
+/// Words without which a line shows nothing.
+static GATE: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
+    let words = METRICS.iter().chain(DONE).chain(&["%|"]);
+    AhoCorasick::builder().ascii_case_insensitive(true).build(words).ok()
+});
+
 /// The sign in `line`, if there is one.
 pub fn of(line: &str) -> Option<Sign> {
+    if GATE.as_ref().is_some_and(|gate| !gate.is_match(line)) {
+        return None;
+    }
     let lower = line.to_ascii_lowercase();
     if let Some(done) = DONE.iter().find_map(|words| lower.find(words)) {
         let head = lower.get(..done).unwrap_or_default();
@@ -93,19 +186,39 @@ pub fn of(line: &str) -> Option<Sign> {
 
 /// `45%|████▌     | 450/1000 [05:12<06:22,  1.44it/s]`: the last bar of a line.
 fn bar(line: &str) -> Option<u64> {
-    let at = line.rfind("%|")?;
-    let behind = line.get(at + 2..)?.split('|').nth(1)?;
-    let n = number(behind.trim_start())?;
+    let n = number(bar_count(line)?)?;
     // A bar at zero is no progress.
     (n > 0).then_some(n)
 }
 
+/// From the count of the last bar on.
+fn bar_count(line: &str) -> Option<&str> {
+    let at = line.rfind("%|")?;
+    Some(line.get(at + 2..)?.split_once('|')?.1.split('|').next()?.trim_start())
+}
+
 /// `step 812 loss 2.31`, `iteration      100/   50000 | lm loss: 7.8`, `Epoch: [3][100/5005] Time 0.4`.
 fn counted(line: &str) -> Option<u64> {
-    if !METRICS.iter().any(|m| has_word(line, m)) {
-        return None;
-    }
     let mut found = None;
+    each_counter(line, |behind, inner| {
+        if let Some(n) = number(behind) {
+            found = Some(chained(found, n, inner.and_then(number)));
+        }
+    });
+    found
+}
+
+/// One number for all counters of a line.
+fn chained(found: Option<u64>, n: u64, inner: Option<u64>) -> u64 {
+    let n = n.wrapping_mul(1_000_003).wrapping_add(inner.unwrap_or(0));
+    found.unwrap_or(0).wrapping_mul(31).wrapping_add(n)
+}
+
+/// Calls `each` with what stands behind a counter's name, and behind the `][` that follows; not at all without a metric.
+fn each_counter<'l>(line: &'l str, mut each: impl FnMut(&'l str, Option<&'l str>)) {
+    if !METRICS.iter().any(|m| has_word(line, m)) {
+        return;
+    }
     for word in COUNTERS {
         for (at, _) in line.match_indices(word) {
             let behind = line.get(at + word.len()..).unwrap_or_default();
@@ -114,20 +227,29 @@ fn counted(line: &str) -> Option<u64> {
                 continue;
             }
             let behind = behind.trim_start_matches([' ', ':', '=', '[', '#', '"', '\'', '\t']);
-            if let Some(n) = number(behind) {
-                let inner = behind.find("][").and_then(|i| number(behind.get(i + 2..)?.trim_start()));
-                let n = n.wrapping_mul(1_000_003).wrapping_add(inner.unwrap_or(0));
-                found = Some(found.unwrap_or(0_u64).wrapping_mul(31).wrapping_add(n));
-            }
+            let inner = behind.find("][").and_then(|i| behind.get(i + 2..)).map(str::trim_start);
+            each(behind, inner);
         }
     }
-    found
 }
 
 /// `{'loss': 2.3123, 'learning_rate': 4.9e-05, 'epoch': 0.12}`.
 fn dictionary(line: &str) -> Option<u64> {
-    let is_metrics = line.trim_start().starts_with('{') && line.contains("loss") && line.contains("epoch");
-    is_metrics.then(|| line.bytes().fold(7, |hash: u64, b| hash.wrapping_mul(31).wrapping_add(u64::from(b))))
+    is_dictionary(line).then(|| hashed(line.as_bytes()))
+}
+
+fn is_dictionary(line: &str) -> bool {
+    line.trim_start().starts_with('{') && line.contains("loss") && line.contains("epoch")
+}
+
+/// A number for a line's digits, which are what lines of a dictionary differ in; letters count without case.
+fn hashed(line: &[u8]) -> u64 {
+    let mix = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
+    let mut words = line.chunks_exact(8);
+    let hash = words.by_ref().fold(7, |hash, word| {
+        mix(hash, word.try_into().map_or(0, u64::from_le_bytes) | 0x2020_2020_2020_2020)
+    });
+    words.remainder().iter().fold(hash, |hash, byte| mix(hash, u64::from(byte | 0x20)))
 }
 
 fn number(text: &str) -> Option<u64> {
@@ -167,6 +289,38 @@ mod tests {
         assert_eq!(of("`Trainer.fit` stopped: `max_epochs=3` reached."), Some(Sign::Done));
         assert_eq!(of("Training completed. Do not forget to share your model"), Some(Sign::Done));
         assert_ne!(of("Job has not completed successfully"), Some(Sign::Done));
+    }
+
+    /// What a plan made from one line reads from others is what a look at each of them finds.
+    #[test]
+    fn a_plan_reads_what_a_look_finds() {
+        let lines = [
+            "[rank3]: [2026-11-20 10:00:01,532] [INFO] [train.py:120] step 812 loss 2.31 lr 3.0e-4",
+            "  2%|▏         | 812/50000 [10:11<9:58:12,  1.37it/s, loss=2.31]",
+            "  0%|          | 000/50000 [00:00<?, ?it/s] step 4 loss 3",
+            " iteration      100/   50000 | elapsed time per iteration (ms): 812.4 | lm loss: 7.831524E+00",
+            "{'loss': 2.3123, 'grad_norm': 0.8123, 'learning_rate': 4.9e-05, 'epoch': 0.12}",
+            "Epoch [3/90][ 100/ 5005] Time  0.412 ( 0.420) Loss 2.3126e+00",
+            "Epoch: [3][ 99999999999999999999999/ 5005] Time  0.412",
+            "epoch=0/micro_step=10/global_step=10, RunningAvgSamplesPerSec=7.1, time 3",
+            "Using 8 GPUs",
+        ];
+        for line in lines {
+            let plan = super::Plan::of(line).unwrap_or_default();
+            for digit in '0'..='9' {
+                for every in 1..4 {
+                    let mut n = 0;
+                    let change = |c: char| {
+                        n += usize::from(c.is_ascii_digit());
+                        if c.is_ascii_digit() && n % every == 0 { digit } else { c }
+                    };
+                    let other: String = line.chars().map(change).collect();
+                    assert_eq!(plan.read(other.as_bytes()), of(&other), "{other}");
+                }
+            }
+            assert_eq!(plan.shows(), line != "Using 8 GPUs");
+        }
+        assert_eq!(super::Plan::of("task 3 exited with code 1"), None);
     }
 
     #[test]

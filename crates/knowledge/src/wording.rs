@@ -194,8 +194,8 @@ mod tests {
             Some("n1.cluster<41234>")
         );
         assert_eq!(closed_by("Connection closed by remote peer"), Some(""));
-        let said = refused("connect to 10.0.0.1<44444> returned No route to host").unwrap();
-        assert!(said.address.is_some() && !said.is_unrouted);
+        let said = refused("connect to 10.0.0.1<44444> returned No route to host");
+        assert!(said.is_some_and(|said| said.address.is_some() && !said.is_unrouted));
         let gloo = "Gloo connectFullMesh failed with [127.0.1.1]:4711: Connection refused";
         assert!(failed_on_loopback(gloo).is_some_and(|l| l.is_own_name));
         assert_eq!(failed_on_loopback("connect to [127.0.0.1]:29500 was refused"), None);

@@ -13,7 +13,7 @@ use ringleader_correlate::waits::suspects::Suspect;
 
 pub(crate) use ringleader_correlate::who::culprits::ranks;
 
-/// `rank 2`, `ranks 2,5`, or `one rank` where the record does not tell whose it is.
+/// `rank 2`, `ranks 2,5`, or `one rank` where the record does not identify it.
 pub(crate) fn who(nodes: &[Node]) -> String {
     let ranks: RankSet = nodes.iter().filter_map(|n| n.rank()).collect();
     match (ranks.len(), nodes.len()) {
@@ -29,7 +29,7 @@ pub(crate) fn waiting(set: &RankSet) -> String {
     format!("{} wait{}", ranks(set), if set.len() == 1 { "s" } else { "" })
 }
 
-/// Culprits of nodes, standing at `place`.
+/// Culprits of nodes, with this place in the code.
 pub(crate) fn culprits(scene: &Scene<'_>, nodes: &[Node], place: Option<&Frame>) -> Vec<Culprit> {
     nodes.iter().map(|node| Culprit { place: place.cloned(), ..scene.culprit_node(*node) }).collect()
 }
@@ -52,7 +52,7 @@ pub(crate) fn from_suspect(
         .at(suspect.since_ns)
 }
 
-/// How sure a finding may be that rests on who waits for whom at one moment: where nothing says that the job failed, it
+/// How sure a finding may be that rests on the waits of one moment: where nothing says that the job failed, it
 /// may go on in the next.
 pub(crate) fn surest_of_one_moment(scene: &Scene<'_>) -> Confidence {
     if scene.ledger().is_stalled() { Confidence::High } else { Confidence::Medium }

@@ -15,15 +15,15 @@ use ringleader_correlate::waits::suspects::Suspect;
 use ringleader_correlate::when::window::{has_records, is_cut};
 use ringleader_correlate::who::roster::told_size;
 
-/// Whether a source is evidence of a kind that is known. Text may be anything, and a manifest only tells of others.
+/// Whether a source is evidence of a kind that is known. Text may be anything, and a manifest only lists others.
 pub fn is_known(source: &Source) -> bool {
     let known =
         |kind: &SourceKind| !matches!(kind, SourceKind::PlainText | SourceKind::Bundle | SourceKind::Unknown);
     source.kinds.iter().any(known)
 }
 
-/// Nothing was found that tells anything: that is not health. (The quiet output of a healthy job is text, and is so
-/// beside something that tells that there is a job.)
+/// No evidence shows anything of a job: that is not health. (The quiet output of a healthy job is text, and counts
+/// beside evidence that there is a job.)
 pub(crate) fn is_without_evidence(case: &Case) -> bool {
     let says_something = |o: &Observation| match &o.fact {
         Fact::Flight(dump) => !dump.ops.is_empty(),
@@ -106,7 +106,7 @@ fn picked<'a>(scene: &Scene<'a>) -> impl Iterator<Item = (&'a ProcessRow, &'a Pi
     rows.filter_map(|row| Some((row, row.picked.as_deref()?))).filter(|(_, process)| process.is_of_job)
 }
 
-/// One that has ended beside others that live, where no record tells how they end.
+/// One that has ended beside others that live, where no record shows how they end.
 fn ended(scene: &Scene<'_>) -> Option<String> {
     let is_over = |(row, _): &(&ProcessRow, &PickedProcess)| row.state.starts_with(['Z', 'X']);
     let (row, _) = picked(scene).find(is_over).filter(|_| !has_records(scene.case()))?;
@@ -115,7 +115,7 @@ fn ended(scene: &Scene<'_>) -> Option<String> {
 }
 
 /// Those with a thread that stayed in the kernel from one look to the next. A ring that was read from a living process
-/// tells better whether it goes on.
+/// shows better whether it goes on.
 pub(crate) fn blocked<'a>(scene: &Scene<'a>) -> impl Iterator<Item = (&'a ProcessRow, &'a PickedProcess)> {
     let live: BTreeSet<Pid> =
         scene.rings().iter().filter(|(_, ring)| ring.is_live).filter_map(|(o, _)| o.who.pid).collect();
@@ -133,7 +133,7 @@ fn whom(scene: &Scene<'_>, row: &ProcessRow) -> String {
     }
 }
 
-/// What of the job could not be seen, or was cut off, in words: what is not seen is not well.
+/// What of the job could not be seen, or was cut off, in words: what is not seen is not healthy.
 pub(crate) fn unseen(scene: &Scene<'_>) -> Option<String> {
     let notes = |is: &dyn Fn(NoteKind, &Source) -> bool| {
         let source = |id: ringleader_model::SourceId| scene.case().sources.get(id.0 as usize);
@@ -188,10 +188,10 @@ pub(crate) fn unseen(scene: &Scene<'_>) -> Option<String> {
     })
 }
 
-/// Who is not root may not look into init; that alone hides no job.
+/// Only root may look into init; that alone hides no job.
 const INIT: u32 = 1;
 
-/// All that is known of the job is that its processes live: nothing has recorded what they do.
+/// The job's processes are known to live, and nothing has recorded what they do.
 pub(crate) fn is_sight_alone(scene: &Scene<'_>) -> bool {
     scene.has_job() && !has_records(scene.case())
 }

@@ -1,4 +1,4 @@
-//! Numbers that no job writes: evidence may be torn or made up, and must cost neither a panic nor memory.
+//! Numbers that no job writes: torn or forged evidence must cause neither a panic nor a large allocation.
 
 use ringleader_model::{
     Case, Cause, Cite, Fact, FlightDump, FlightGroup, FlightOp, Frame, GroupRank, NcclCall, NcclComm,

@@ -1,7 +1,7 @@
-//! Laws of the whole way from a case to a verdict, over small jobs made at random.
+//! Laws of the path from a case to a verdict, over small random jobs.
 //!
-//! A healthy job is `none`; names of ranks, order of evidence, and the clocks' zero decide nothing; and what is well
-//! never makes anything worse.
+//! A healthy job is `none`; names of ranks, order of evidence, and the clocks' zero change no verdict; and healthy
+//! evidence never makes a verdict worse.
 
 use proptest::prelude::*;
 use ringleader_model::{Cause, RankSet, SourceKind, Verdict};
@@ -187,7 +187,7 @@ fn faults(least: u32) -> impl Strategy<Value = Job> {
         job.n_ranks = job.n_ranks.max(least);
         job.names = (0..job.n_ranks).collect();
         job.order = (0..3 * job.n_ranks as usize).collect();
-        // Three calls at least, so that what follows the fault tells.
+        // Three calls at least, so that what follows the fault decides.
         job.calls.extend((0..3).map(|nth| Call { in_subgroup: false, kind: "ar", elements: 900 + nth }));
         let n_world = job.calls.iter().filter(|c| !c.in_subgroup).count();
         let fault = prop::sample::select(vec![

@@ -1,8 +1,9 @@
-//! From a scene to a verdict: `ringleader_correlate` joins what was seen, `rules` conclude from it, `verdict` orders
-//! conclusions.
+//! From a scene to a verdict: `ringleader_correlate` joins the evidence, `rules` state findings, `verdict` orders
+//! them.
 //!
 //! Everything here is a pure function of the case: the same case gives the same verdict. A rule neither calls another
-//! nor reads its findings; shared work lives in [`ringleader_correlate`]; only [`verdict`] sees all findings.
+//! nor reads its findings; shared facts are in [`ringleader_correlate`], shared forms of findings in `drafting`; only
+//! [`verdict`] sees all findings.
 
 mod drafting;
 mod health;

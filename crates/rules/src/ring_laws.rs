@@ -1,4 +1,4 @@
-//! What rings alone, and rings beside other evidence, lead to.
+//! Verdicts on rings alone, and on rings beside other evidence.
 
 use ringleader_correlate::staging::jobs::{START_NS, STEP_NS};
 use ringleader_model::{Cause, Rank, RingRecord};
@@ -48,7 +48,7 @@ fn circles_and_messages() {
     let pipe = |scripts: &[&str]| Stage::job(2).rings(scripts);
     says(&pipe(&["send>1:8*12 ar:9?", "recv<0:8*12 recv<0:8?"]), "unmatched-p2p 0, medium");
     says(&pipe(&["send>1:8*12", "recv<0:8*12 recv<0:8?"]), "stuck-outside-collective 0, low");
-    // To a ring an all-to-all is messages to everybody.
+    // To a ring an all-to-all is messages to all ranks.
     let all: Vec<String> = (0..3).map(|p| format!("send>{p}:8? recv<{p}:8?")).collect();
     let entered = format!("ar:9*12 {}", all.join(" "));
     let at_once = |ring: &mut ringleader_model::RingRecord| {
@@ -86,7 +86,7 @@ fn a_job_at_work_accuses_nobody() {
     says(&Stage::job(3).rings(&["ar:9?", "ar:9?", ""]), "none, low");
     // It ended in order.
     says(&Stage::job(3).rings(&["ar:9*12"; 3]).each_ended(), "none, medium");
-    // Nothing in flight, not closed: the program went without a word.
+    // Nothing in flight, not closed: the program ended silently.
     says(&Stage::job(3).rings(&["ar:9*12"; 3]).rings_gone(), "none, low");
 }
 
@@ -150,7 +150,7 @@ fn views_agree() {
 /// When the last of 30 calls was made.
 const LAST_NS: i64 = START_NS + 29 * STEP_NS;
 
-/// NCCL tells calls alone (kernels are not reported, and nothing goes over the network): the newest few are in flight.
+/// NCCL reports only calls (kernels are not reported, and nothing goes over the network): the newest few are in flight.
 fn calls_alone(ring: &mut RingRecord) {
     for op in ring.ops.iter_mut().rev().take(7) {
         (op.is_end_visible, op.channels, op.started_ns, op.ended_ns) = (false, (0, 0), 0, 0);

@@ -41,7 +41,7 @@ pub enum Outcome {
     Clear,
     /// Findings.
     Found(Vec<Finding>),
-    /// Something is there, but this evidence would be needed to tell.
+    /// Something is there, but this evidence would be needed to decide.
     Undecided(Vec<Need>),
 }
 
@@ -195,8 +195,8 @@ impl Draft {
         self.advise_made(impact, text, Some(command.to_owned()))
     }
 
-    /// Adds an action with a command that was made for this case. Text of the evidence is anybody's and may stand in it
-    /// only as a [`ringleader_model::plain_word`]; what is none leaves the action without a command.
+    /// Adds an action with a command that was made for this case. Text of the evidence is untrusted and may be in it
+    /// only as a [`ringleader_model::plain_word`]; otherwise the action has no command.
     #[must_use]
     pub fn advise_made(mut self, impact: Impact, text: impl Into<String>, command: Option<String>) -> Self {
         self.0.actions.push(Action { text: text.into(), command, impact });

@@ -1,4 +1,5 @@
-//! One rule a file, in the folder of its family; one line here.
+//! The rules: one file each, in the folder of its family, and one entry in [`ALL`]. Rules that need nothing but a
+//! message are rows of `knowledge/data/claims.toml`.
 
 mod calls;
 mod claimed;

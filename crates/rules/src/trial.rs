@@ -7,7 +7,7 @@ use crate::rule::{Outcome, Rule};
 
 pub(crate) use ringleader_correlate::staging::Stage;
 
-/// What a rule makes of a stage.
+/// The outcome of a rule on a stage.
 pub(crate) trait Trial {
     /// All findings of a rule.
     fn findings(&self, rule: &Rule) -> Vec<Finding>;
@@ -28,7 +28,7 @@ pub(crate) trait Trial {
     #[track_caller]
     fn concludes(&self, rule: &Rule, expected: &str);
 
-    /// The findings' severities and weights, for tests of what a bond is worth.
+    /// The findings' severities and weights, for tests of how a bond to the job changes them.
     fn worth(&self, rule: &Rule) -> Vec<String>;
 }
 

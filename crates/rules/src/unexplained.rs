@@ -26,11 +26,11 @@ pub(crate) enum Account {
     Explained,
     /// A row says that healthy jobs print it.
     Harmless,
-    /// Nothing accounts for it.
+    /// No finding and no row explains it.
     Unexplained,
 }
 
-/// The statements that nothing accounts for, those that matter first.
+/// The unexplained statements, the most relevant first.
 pub(crate) fn unexplained<'s, 'a>(scene: &'s Scene<'a>, findings: &[Finding]) -> Vec<&'s Stated<'a>> {
     let mut open: Vec<&Stated<'_>> =
         scene.stated().all().iter().filter(|s| account(scene, s, findings) == Account::Unexplained).collect();
@@ -71,7 +71,7 @@ pub(crate) fn account(scene: &Scene<'_>, stated: &Stated<'_>, findings: &[Findin
     if findings.iter().filter(decisive).any(|f| role == Some(Role::Echo) || causes.contains(&f.cause)) {
         return Account::Explained;
     }
-    // A word in a line of a low level, which no row knows, is chatter.
+    // A word in a line of a low level that no row knows means nothing.
     let is_chatter = stated.rows.is_empty() && (stated.weight() < FormWeight::Strong || stated.is_warning());
     if is_chatter || benign_claim(scene, stated) || stated.was_overcome(scene.case()) {
         return Account::Harmless;
@@ -89,7 +89,7 @@ fn benign_claim(scene: &Scene<'_>, stated: &Stated<'_>) -> bool {
     claims.peek().is_some() && claims.all(|c| c.saying.role == Claimed::Benign)
 }
 
-/// Whether a statement comes after what a finding cites: by time, or behind it in the same source.
+/// Whether a statement comes after what a finding cites: by time, or later in the same source.
 fn follows(scene: &Scene<'_>, stated: &Stated<'_>, finding: &Finding) -> bool {
     let Some(first) = stated.first() else { return false };
     let behind = |cite: Cite| {
@@ -167,8 +167,8 @@ fn line(stated: &Stated<'_>) -> String {
     stated.text().lines().next().unwrap_or_default().trim().chars().take(LINE_CHARS).collect()
 }
 
-/// Signs that the job went on or ended well: steps that advance, or its own word that it is done; tables and logs of
-/// known kinds speak for themselves. Stacks do not: they are taken of a job that somebody thinks hangs.
+/// Signs that the job went on or ended well: steps that advance, or its own line that it is done; tables and logs of
+/// known kinds count by themselves. Stacks do not: they are taken of a job that is thought to hang.
 pub(crate) fn shows_health(scene: &Scene<'_>) -> bool {
     let case = scene.case();
     let goes_on = case.observations.iter().any(|o| match &o.fact {
@@ -176,7 +176,7 @@ pub(crate) fn shows_health(scene: &Scene<'_>) -> bool {
         _ => false,
     });
     let has = |kind| case.sources.iter().any(|s| s.kinds.contains(&kind));
-    // Records of operations tell by themselves whether the job goes on; `has_records` counts any log of NCCL's.
+    // Records of operations show by themselves whether the job goes on; `has_records` counts any log of NCCL's.
     let has_calls = case.observations.iter().any(|o| match &o.fact {
         Fact::Flight(_) | Fact::Ring(_) => true,
         Fact::Nccl(log) => !log.calls.is_empty(),

@@ -22,7 +22,7 @@ pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
     let mut findings = Vec::new();
     let mut needs = Vec::new();
     for rule in rules {
-        // A broken rule costs itself alone.
+        // A panic costs only that rule.
         match catch_unwind(AssertUnwindSafe(|| (rule.check)(scene))) {
             Ok(Outcome::Clear) => {}
             Ok(Outcome::Found(mut found)) => findings.append(&mut found),
@@ -63,7 +63,7 @@ pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
         return without_finding(scene, findings, needs);
     };
     let same = same_fault(first, &findings);
-    // What another rule would have needed does not matter any more once a sure cause is known.
+    // Once a sure cause is known, what another rule would have needed does not matter.
     if same.confidence == Confidence::High && first.severity == Severity::Error {
         needs.retain(|n| n.command.is_empty());
     }
@@ -113,14 +113,14 @@ fn rows(scene: &Scene<'_>) -> Vec<RankLook> {
     missing.chain(there).collect()
 }
 
-/// The table's word for a cause yields to the rule that has found the same cause and knows more.
+/// A finding by the message table yields to a rule that has found the same cause: it knows more.
 fn yield_to_rules(findings: &mut Vec<Finding>) {
     let by_table = rules::program::message_names_cause::RULE.id;
     let found: Vec<Cause> = findings.iter().filter(|f| f.rule != by_table).map(|f| f.cause).collect();
     findings.retain(|f| f.rule != by_table || !found.contains(&f.cause));
 }
 
-/// Causes that rest on what the kernel did not say as well.
+/// Causes that also rest on what the kernel did not report.
 const SILENCE_MATTERS: [Cause; 6] = [
     Cause::ProcessKilled,
     Cause::ProcessCrashed,
@@ -130,7 +130,7 @@ const SILENCE_MATTERS: [Cause; 6] = [
     Cause::GpuKernelStuck,
 ];
 
-/// Kernel logs whose last line is from before the failure: their silence says nothing of it.
+/// Kernel logs whose last line is from before the failure: they do not show that nothing happened.
 fn longer_kernel_logs(scene: &Scene<'_>) -> Vec<Need> {
     let Some(failed) = scene.failure().told_at() else { return Vec::new() };
     let short = scene.kernel().ends_before(failed).into_iter();
@@ -147,7 +147,7 @@ fn longer_kernel_logs(scene: &Scene<'_>) -> Vec<Need> {
         .collect()
 }
 
-/// Statements of kernels that lie whole half hours from the failure.
+/// Kernel events that are whole half hours from the failure.
 fn other_zones(scene: &Scene<'_>) -> Vec<Need> {
     let needs = scene.shifted().into_iter().take(4).map(|s| {
         let side = if s.hours < 0.0 { "before" } else { "after" };
@@ -164,7 +164,7 @@ fn other_zones(scene: &Scene<'_>) -> Vec<Need> {
     needs.collect()
 }
 
-/// That a rank is gone says nothing beside the finding that says how it went.
+/// A finding that a rank is gone adds nothing to one that says how it ended.
 fn drop_repeats(findings: &mut Vec<Finding>) {
     let ranks = |f: &Finding| -> RankSet { f.culprits.iter().filter_map(|c| c.rank).collect() };
     let Some(first) = findings.first().map(&ranks).filter(|r| !r.is_empty()) else { return };
@@ -247,11 +247,11 @@ const MAX_ASKED: usize = 4;
 
 /// Nothing was found: either all is well, or something is wrong that this evidence does not explain.
 fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Need>) -> Verdict {
-    // Nothing that any reader knows: that is not health.
+    // No evidence that any reader knows: that is not health.
     let nothing = health::is_without_evidence(scene.case());
     let trouble = if nothing { None } else { health::trouble(scene) };
     let unseen = if nothing || trouble.is_some() { None } else { health::unseen(scene) };
-    // What a kernel reports of the machine while nothing but the job's processes was seen may well be of the job.
+    // Where nothing but the job's processes was seen, what a kernel reports of the machine may well be of the job.
     let of_kernel =
         |f: &Finding| f.weight > Weight::Aside && f.evidence.iter().any(|e| e.kind == SourceKind::KernelLog);
     let reported = health::is_sight_alone(scene) && findings.iter().any(of_kernel);
@@ -307,7 +307,7 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
     Verdict {
         cause,
         category: if undecided {
-            // What the readers understood of the failure says more than the words of what they did not.
+            // What the readers understood of the failure says more than unexplained lines.
             let by_words = if scene.failure().is_stated() { None } else { unexplained::category(&open) };
             by_words.unwrap_or_else(|| trouble_category(scene))
         } else {
@@ -337,7 +337,7 @@ fn trouble_category(scene: &Scene<'_>) -> Category {
     }
 }
 
-/// What would tell more, of the evidence that is absent.
+/// Absent evidence that would show more.
 fn general_needs(scene: &Scene<'_>) -> Vec<Need> {
     let mut needs = Vec::new();
     let mut need = |question: &str, kind: SourceKind| {
@@ -359,7 +359,7 @@ fn general_needs(scene: &Scene<'_>) -> Vec<Need> {
     needs
 }
 
-/// Keeps `Weight` in the reader's sight: the order of the variants is the order of trust.
+/// The order of the variants of `Weight` is the order of trust.
 const _: () =
     assert!((Weight::Aside as u8) < (Weight::Echo as u8) && (Weight::Echo as u8) < (Weight::Stated as u8));
 

@@ -1,4 +1,4 @@
-//! Where the ranks of a group part ways, and how: a call left out, one too many, another kind, size, type, or order.
+//! Where the ranks of a group differ, and how: a call left out, one too many, another kind, size, type, or order.
 //!
 //! Ranks are aligned by sequence number; the majority is the reference, so healthy ranks are never blamed. A rank that
 //! left out a call is one number behind ever after (its #45 is everyone's #46), so what follows the first difference
@@ -39,7 +39,7 @@ pub enum Fault {
     Order,
 }
 
-/// Ranks of one group that part from the majority.
+/// Ranks of one group that differ from the majority.
 #[derive(Clone, Debug)]
 pub struct Divergence {
     /// Index into [`Ledger::groups`].
@@ -56,7 +56,7 @@ pub struct Divergence {
     pub reference: usize,
     /// Both sides have as many ranks, and history does not distinguish them.
     pub halves: bool,
-    /// How many calls after the difference bear the explanation out.
+    /// How many calls after the difference confirm the explanation.
     pub n_confirmed: usize,
     /// All have gone on since, and made many calls together.
     pub is_bygone: bool,
@@ -100,7 +100,7 @@ impl<'a> Aligner<'_, 'a> {
         }
         let Some(seq) = self.first_difference(&tracks, 1) else { return self.by_places(&tracks, places) };
         let mut found = self.at(&tracks, seq)?;
-        // What all have left behind them does not hide what they part at now.
+        // A difference that all have passed does not hide a later one.
         if found.iter().all(|divergence| divergence.is_bygone)
             && let Some(seq) = self.first_difference(&tracks, self.done().saturating_add(1))
         {
@@ -115,7 +115,7 @@ impl<'a> Aligner<'_, 'a> {
         tracks.map(|t| t.finished.unwrap_or(0)).min().unwrap_or(0)
     }
 
-    /// How the ranks part at this number.
+    /// How the ranks differ at this number.
     fn at(&self, tracks: &[(usize, &Track<'a>)], seq: u32) -> Option<Vec<Divergence>> {
         let (usual, halves) = self.usual(tracks, seq)?;
         let reference = *usual
@@ -139,7 +139,7 @@ impl<'a> Aligner<'_, 'a> {
         Some(self.divergences_at(seq, by_fault, (&usual, reference), halves))
     }
 
-    /// One divergence for each fault, with the group ranks that have it and the calls that bear it out.
+    /// One divergence for each fault, with the group ranks that have it and the calls that confirm it.
     fn divergences_at(
         &self,
         seq: u32,
@@ -346,7 +346,7 @@ impl<'a> Aligner<'_, 'a> {
         let largest = classes.iter().map(|(_, m)| m.len()).max()?;
         let mut best: Vec<&(Call, Vec<usize>)> = classes.iter().filter(|(_, m)| m.len() == largest).collect();
         if best.len() > 1 {
-            // As many on each side: those who do as was done before are the reference.
+            // As many on each side: those that repeat what was done before are the reference.
             let habits: Vec<usize> =
                 best.iter().map(|(_, m)| m.first().map_or(0, |at| self.habit(*at, seq))).collect();
             let top = habits.iter().copied().max()?;
@@ -386,7 +386,7 @@ impl<'a> Aligner<'_, 'a> {
             return (self.judge_alone(replaced, odd_track, usual_track, seq), 0);
         }
         let mut best: Option<(usize, u32, Fault)> = None;
-        // A candidate needs at least one call that bears it out, and none that speaks against it.
+        // A candidate needs at least one call that confirms it, and none that contradicts it.
         let mut offer = |confirmed: Option<usize>, cost: u32, fault: Fault| {
             if let Some(n) = confirmed
                 && n > 0
@@ -401,7 +401,7 @@ impl<'a> Aligner<'_, 'a> {
             offer(self.agree(Some(&mine), theirs.get(shift..)), shift as u32, Fault::Skipped(shift as u32));
             offer(self.agree(mine.get(shift..), Some(&theirs)), shift as u32, Fault::Extra(shift as u32));
         }
-        // The others stand in the call: what they would have made next is what followed it the last time.
+        // The others wait in the call: their next one would be what followed it the last time.
         if theirs.len() == 1 {
             let foretold: Vec<u32> =
                 theirs.iter().copied().chain(Self::last_time(usual_track, seq)).collect();
@@ -416,7 +416,8 @@ impl<'a> Aligner<'_, 'a> {
         }
     }
 
-    /// How many calls bear out that the first few are the same ones in another order, and all is as before behind them.
+    /// How many calls confirm that the first few are the same ones in another order, and that all is as before after
+    /// them.
     fn reordered(&self, mine: &[u32], theirs: &[u32]) -> Option<usize> {
         (2..=MAX_SHIFT).find_map(|n| {
             let (a, b) = (mine.get(..n)?, theirs.get(..n)?);
@@ -603,12 +604,12 @@ impl<'a> Aligner<'_, 'a> {
         }
         let Origin::Dump(dump) = usual.origin else { return false };
         // A branch inside the function that makes the usual call too is no way out of the loop, unless that function
-        // calls from several places and this one lies behind them all.
+        // calls from several places and this one is after them all.
         let usual_frames = usual.op(seq).map(|op| usual.frames(op)).unwrap_or_default();
         let same_function = ringleader_model::user_frame(&usual_frames)
             .zip(mine.first())
             .is_some_and(|(a, b)| a.function == b.function && a.file == b.file);
-        // Outermost shared function inward: the first whose lines differ is where the ways part.
+        // Outermost shared function inward: the first whose lines differ is where the ranks diverge.
         for frame in mine.iter().rev() {
             // Calls of every group count: what follows in the loop may be another group's.
             let lines: Vec<u32> = dump

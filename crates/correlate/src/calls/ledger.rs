@@ -1,7 +1,7 @@
 //! Per group, each rank's sequence of operations, from whatever saw it.
 //!
 //! A group is seen through a view: Flight Recorder entries, NCCL's COLL lines, RAS counts, or the watchdog's lines.
-//! Views are kept apart, since they count differently; that two of them say the same is what makes a verdict sure.
+//! Views are kept separate, since they count differently; two of them that agree make a verdict sure.
 
 mod counted;
 mod rings;
@@ -336,7 +336,7 @@ fn fill_tracks(dump: &FlightDump, table: &[u32], tracks: &mut [Track<'_>]) {
     }
 }
 
-/// The end entry of a coalesced block carries the state; its members stay `scheduled` for ever.
+/// The end entry of a coalesced block carries the state; its members stay `scheduled` forever.
 fn settle_block(
     dump: &FlightDump,
     end: u32,

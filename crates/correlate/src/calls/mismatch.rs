@@ -17,9 +17,9 @@ use crate::track::{Node, Origin, Track, View, node};
 pub struct Mismatch {
     /// How the odd ranks differ.
     pub fault: Fault,
-    /// Who differs.
+    /// Ranks that differ.
     pub odd: Vec<Node>,
-    /// Who agrees.
+    /// Ranks that agree.
     pub usual: RankSet,
     /// Everyone else in the group.
     pub victims: RankSet,
@@ -39,7 +39,7 @@ pub struct Mismatch {
     pub evidence: Vec<Evidence>,
     /// When, ns.
     pub at_ns: Option<i64>,
-    /// Calls after the difference that bear the explanation out.
+    /// Calls after the difference that confirm the explanation.
     pub n_confirmed: usize,
     /// All have gone on since, and made many calls together: a stall now has another reason.
     pub is_bygone: bool,
@@ -74,7 +74,7 @@ pub fn mismatches(proof: Proof<'_, '_>, divergences: &[Divergence]) -> Vec<Misma
             Some(known) => {
                 known.evidence.extend(fresh.evidence);
                 known.views.extend(fresh.views);
-                // Records keep more than lines do: the explanation that more calls bear out wins.
+                // Records keep more than lines do: the explanation that more calls confirm wins.
                 if fresh.n_confirmed > known.n_confirmed && class(fresh.fault) != class(known.fault) {
                     known.fault = fresh.fault;
                     known.n_confirmed = fresh.n_confirmed;

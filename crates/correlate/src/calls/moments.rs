@@ -42,7 +42,7 @@ pub fn open_ends(
     let n_cut = n_open(groups);
     for (group, is_stalled) in groups.iter_mut().zip(stalled).filter(|(g, _)| g.view.knows_ends()) {
         open_older(group, calls);
-        // What a job at work has in flight says nothing of who is behind.
+        // Operations in flight of a job at work do not show which rank is behind.
         if group.view == View::Ring && !is_stalled {
             let unfinished = |t: &&Track<'_>| t.finished.is_some_and(|f| f < t.entered) || has_open_p2p(t);
             let is_apart = rhythm::ahead_ns(group, &horizon).is_some();
@@ -67,7 +67,7 @@ fn has_open_p2p(track: &Track<'_>) -> bool {
 /// messages or broadcasts between two of them.
 const LOOK_BACK: u32 = 64;
 
-/// Nobody finishes an all-reduce that another rank has not entered: that rank's record is the older one.
+/// No rank finishes an all-reduce that another rank has not entered: that rank's record is the older one.
 fn open_older(group: &mut Group<'_>, calls: &[Call]) {
     let needs_all = |track: &Track<'_>, seq: u32| {
         let kind = track.call(seq).and_then(|c| calls.get(c as usize)).map(|c| c.kind);
@@ -109,7 +109,7 @@ fn entered(group: &Group<'_>) -> Vec<u32> {
     group.tracks.iter().flatten().filter(|t| t.from_start && !t.open_end).map(|t| t.entered).collect()
 }
 
-/// Ranks that wait stand still at the same call; those of a running job were copied wherever they were.
+/// Ranks that wait are at the same call; those of a running job were copied wherever they were.
 fn is_scattered(group: &Group<'_>) -> bool {
     let entered = entered(group);
     let Some(least) = entered.iter().min() else { return false };
@@ -127,7 +127,7 @@ const CALLS: u32 = 128;
 /// search.
 const TAIL: usize = 512;
 
-/// Some rank is further ahead of another one than it could be if that one had stopped.
+/// A rank is further ahead of another one than it could be if that one had stopped.
 fn is_steps_ahead(group: &Group<'_>) -> bool {
     let entered = entered(group);
     let (Some(least), Some(most)) = (entered.iter().min(), entered.iter().max()) else { return false };

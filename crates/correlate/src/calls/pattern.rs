@@ -1,4 +1,4 @@
-//! The order in which one rank calls its groups, over all of them: a step repeats itself, so a rank that breaks its own
+//! The order in which one rank calls all its groups: a step repeats itself, so a rank that breaks its own
 //! pattern shows which call it left out.
 
 use crate::track::{Origin, Track};

@@ -17,14 +17,14 @@ const FLOOR_NS: i64 = 3_000_000_000;
 const UNKNOWN_NS: i64 = 120_000_000_000;
 /// Fewer pauses than this show no rhythm.
 const MIN_PAUSES: usize = 8;
-/// Ranks of one group make the same calls: so many show its rhythm.
+/// Ranks of one group make the same calls: this many show its rhythm.
 const MAX_TRACKS: usize = 32;
 /// How many usual pauses make a stall.
 const USUAL_TIMES: i64 = 5;
-/// How much longer than the longest pause of late a stall is, percent.
+/// How much longer than the longest recent pause a stall is, percent.
 const LONGEST_PERCENT: i64 = 150;
 
-/// How long the oldest operation in flight of a track has been so, at least, ns.
+/// How long the oldest operation in flight of a track has been in flight, at least, ns.
 pub fn age_ns(track: &Track<'_>, horizon: &Horizon<'_>) -> Option<i64> {
     let Origin::Ring(ring) = track.origin else { return None };
     let until = horizon.of(ring);
@@ -35,7 +35,7 @@ pub fn age_ns(track: &Track<'_>, horizon: &Horizon<'_>) -> Option<i64> {
 }
 
 /// How long some rank of a group whose ends cannot be seen has been ahead of another one, ns: it has called what that
-/// one has not. None if none is.
+/// one has not. None if no rank is ahead.
 pub fn ahead_ns<'a>(group: &Group<'a>, horizon: &Horizon<'_>) -> Option<i64> {
     let tracks = || group.tracks.iter().flatten();
     if group.view != View::Ring || tracks().any(|t| t.finished.is_some()) {
@@ -57,7 +57,7 @@ pub fn ahead_ns<'a>(group: &Group<'a>, horizon: &Horizon<'_>) -> Option<i64> {
     ages.max()
 }
 
-/// Whether something of these communicators, by NCCL's number, is in flight for long enough to be what a watcher has
+/// Whether an operation of these communicators, by NCCL's number, is in flight for long enough to be what a watcher has
 /// seen.
 pub fn is_in_flight(case: &Case, comms: &BTreeSet<u64>, horizon: &Horizon<'_>) -> bool {
     !comms.is_empty()
@@ -79,7 +79,7 @@ pub fn stalled(groups: &[Group<'_>], horizon: &Horizon<'_>, is_told: bool) -> Ve
     let oldest: Vec<Option<i64>> =
         groups.iter().map(|g| in_flight(g).or_else(|| ahead_ns(g, horizon))).collect();
     let limits: Vec<Option<i64>> = groups.iter().map(limit_ns).collect();
-    // A group that was hardly used yet has the patience of the others of its job.
+    // A group that was hardly used yet is given the patience of the others of its job.
     let known = limits.iter().flatten().max().copied().unwrap_or(UNKNOWN_NS);
     let beyond = |limit: i64, age: &Option<i64>| age.is_some_and(|age| age > limit);
     let by_itself = |(age, limit): (&Option<i64>, &Option<i64>)| beyond(limit.unwrap_or(known), age);
@@ -118,7 +118,7 @@ fn limit_of_track(track: &Track<'_>) -> Option<i64> {
     if pauses.len() < MIN_PAUSES {
         return None;
     }
-    // Of late: the first half may hold the warm-up.
+    // The recent half: the first one may hold the warm-up.
     let longest = pauses.iter().skip(pauses.len() / 2).copied().max()?;
     pauses.sort_unstable();
     // Within a step calls come in bursts; the usual pause is one of the long ones.

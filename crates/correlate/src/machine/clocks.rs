@@ -1,4 +1,5 @@
-//! Kernel logs whose clock is in another zone than the job's: what would matter lies whole half hours from the failure.
+//! Kernel logs whose clock is in another time zone than the job's: a relevant event is whole half hours from the
+//! failure.
 //!
 //! That may be chance, so it becomes a question, not a finding.
 
@@ -20,7 +21,7 @@ const MAX_STEPS: i64 = 28;
 const BEFORE_NS: i64 = 60 * SECOND_NS;
 const AFTER_NS: i64 = 20 * SECOND_NS;
 
-/// A statement that would be this failure's if its clock were in another zone.
+/// A kernel event that would explain the failure if its clock were in another zone.
 #[derive(Clone, Copy, Debug)]
 pub struct Shifted<'s, 'a> {
     /// The statement.
@@ -29,7 +30,7 @@ pub struct Shifted<'s, 'a> {
     pub hours: f64,
 }
 
-/// Statements that a difference of zones would make this failure's; of each log the first.
+/// Kernel events that a difference of zones would make the failure's; of each log the first.
 pub fn shifted<'s, 'a>(logs: &'s KernelLogs<'a>, roster: &Roster, failure: &Failure) -> Vec<Shifted<'s, 'a>> {
     let Some((failed, _)) = failure.began() else { return Vec::new() };
     let mut found: Vec<Shifted<'s, 'a>> = Vec::new();

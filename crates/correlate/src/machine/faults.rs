@@ -15,11 +15,11 @@ pub fn gpu_of(event: &KernelStatement<'_>) -> String {
     }
 }
 
-/// How long one fault of a GPU goes on making numbers: the driver tries to recover and resets, the program retries until its
-/// collective times out, by default after ten minutes.
+/// How long one fault of a GPU goes on reporting Xids: the driver tries to recover and resets, the program retries
+/// until its collective times out, by default after ten minutes.
 pub const ONE_FAULT_S: f64 = 600.0;
-/// Memory, link or bus of a GPU fail first, and programs fault in their next launches: a step takes seconds, a slow one a
-/// minute.
+/// Memory, link or bus of a GPU fail first, and programs fault in their next launches: a step takes seconds, a slow one
+/// a minute.
 pub const NEXT_LAUNCHES_S: f64 = 60.0;
 /// A fatal error of a switch takes the links of its GPUs along as soon as they are used or trained again.
 pub const SWITCH_TAKES_LINKS_S: f64 = 30.0;
@@ -27,7 +27,7 @@ pub const SWITCH_TAKES_LINKS_S: f64 = 30.0;
 pub const CHANNELS_STOP_S: f64 = 10.0;
 /// A link or device on PCIe fails, and the driver notices that the GPU is gone with its next access: within a minute.
 pub const GPU_NOTICED_S: f64 = 60.0;
-/// Two statements of one moment may stand in either order.
+/// Two statements of one moment may be in either order.
 const SAME_MOMENT_S: f64 = 0.5;
 
 /// Whether `event` follows another statement that `is_root` accepts within `seconds`, of the same device if

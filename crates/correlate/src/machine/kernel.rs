@@ -1,8 +1,9 @@
-//! What the machines' kernels say, and how each statement belongs to the job: by process, by GPU, by time, or not.
+//! Kernel logs, and how each statement belongs to the job: by process, by GPU, by time, or not.
 //!
-//! A kernel log holds the machine's life: boots, other jobs, other days. A statement counts against this job only if it
-//! names a process of it, or a GPU of it while it ran, or happened on one of its hosts while it ran. A log without
-//! events is evidence only if it reaches past the failure. Without any job in the evidence the log is judged by itself.
+//! A kernel log holds all that happened to the machine: boots, other jobs, other days. A statement counts against this
+//! job only if it names a process of it, or a GPU of it while it ran, or happened on one of its hosts while it ran. A
+//! log without events is evidence only if it reaches past the failure. Without any job in the evidence the log is
+//! judged by itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +20,7 @@ use crate::when::year::in_year;
 use crate::who::roster::{Member, Roster, told_size};
 
 const SECOND_NS: i64 = 1_000_000_000;
-/// Between a kill for lack of memory and the launcher's word that the process is gone.
+/// Between a kill for lack of memory and the launcher's report that the process is gone.
 const REAPED_NS: i64 = 20 * SECOND_NS;
 /// A kernel logs an event some time after it happened, by the clock of its log.
 const LATE_NS: i64 = 2 * SECOND_NS;
@@ -33,7 +34,7 @@ pub enum Bond {
     Foreign,
     /// Of a GPU that no rank uses, where the GPUs of all ranks are known.
     Beside,
-    /// Nothing says whether it is of this job, and something would if it were.
+    /// Nothing ties it to this job, and something would if it were of it.
     Loose,
     /// The evidence of the job names neither times nor processes nor GPUs that it could be compared with.
     Untold,
@@ -49,7 +50,7 @@ pub enum Bond {
     Process,
 }
 
-/// A statement of a kernel with what it has to do with the job.
+/// A statement of a kernel, and how it belongs to the job.
 #[derive(Clone, Debug)]
 pub struct KernelStatement<'a> {
     /// Its place in the evidence.
@@ -58,7 +59,7 @@ pub struct KernelStatement<'a> {
     pub event: &'a KernelEvent,
     /// How it belongs to the job.
     pub bond: Bond,
-    /// Whom it is about.
+    /// The process or GPU that it is about.
     pub culprit: Culprit,
 }
 
@@ -98,7 +99,7 @@ impl KernelStatement<'_> {
     }
 }
 
-/// How a kernel log lies to a moment.
+/// Whether a kernel log reaches past a moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Coverage<'a> {
     /// The log.
@@ -184,7 +185,7 @@ impl<'a> KernelLogs<'a> {
         self.events.iter().filter(|e| e.bond > Bond::Foreign)
     }
 
-    /// What the kernel log of a host is worth at a moment, as far as stamps of both tell: absence counts only if the
+    /// What the kernel log of a host is worth at a moment, as far as stamps of both allow: absence counts only if the
     /// log reaches past the failure.
     pub fn coverage(&self, host: Option<&Host>, at: WallTime) -> Option<Coverage<'a>> {
         let of_host = |o: &Observation| host.is_none() || o.who.host.is_none() || o.who.host.as_ref() == host;
@@ -393,7 +394,7 @@ impl<'r> Join<'r> {
                 if !may_be_rank {
                     return (Bond::Foreign, culprit);
                 }
-                // Those that could be meant live, and complain of nothing.
+                // The processes that could be meant live, and report nothing.
                 let all_live = users.iter().all(|m| m.pid.is_some_and(|pid| self.alive.contains(&pid)));
                 if !self.has_failed && all_live {
                     return (Bond::Loose, Culprit { rank: None, local_rank: None, ..culprit });
@@ -435,7 +436,7 @@ impl<'r> Join<'r> {
         (bond, culprit)
     }
 
-    /// A later boot of the same log began before the job did.
+    /// A later boot of the same log began before the job.
     fn is_of_earlier_boot(&self, observation: &Observation, event: &KernelEvent) -> bool {
         let Some(next) = event.boot.checked_add(1) else { return false };
         let later = (observation.cite.source, next)..=(observation.cite.source, u32::MAX);
@@ -450,7 +451,7 @@ impl<'r> Join<'r> {
             (true, true) => killed.ns.saturating_sub(at.ns).saturating_abs() < REAPED_NS,
             _ => in_year(*killed).saturating_sub(in_year(at)).saturating_abs() < REAPED_NS,
         };
-        // Whoever went on after the kill was not the one killed.
+        // A rank that went on after the kill was not the one killed.
         let until = at.ns.saturating_add(at.error_ns.max(LATE_NS));
         let outlived = |who: &Who| {
             let lived = self.roster.culprit(who).rank.and_then(|rank| self.lived.get(&rank));
@@ -473,7 +474,7 @@ impl<'r> Join<'r> {
             all.iter().filter(|m| host.is_none() || m.host.is_none() || m.host.as_ref() == host).collect();
         match (here.as_slice(), all.as_slice()) {
             ([one], _) => Some(*one),
-            // One process may stand twice, with and without its rank.
+            // One process may be there twice, with and without its rank.
             (_, [one]) => Some(*one),
             ([first, rest @ ..], _) if rest.iter().all(|m| m.pid == first.pid && m.host == first.host) => {
                 Some(*first)

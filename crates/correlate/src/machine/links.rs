@@ -59,7 +59,7 @@ impl Used {
         used
     }
 
-    /// The interface is that of a verbs device that the job uses; None if no tool says whose it is.
+    /// The interface is that of a verbs device that the job uses; None if no tool names its device.
     fn is_verbs(&self, interface: &str) -> Option<bool> {
         let devices = self.device_of.get(interface)?;
         Some(devices.iter().any(|d| self.devices.contains(d)))
@@ -181,7 +181,7 @@ pub fn downs<'s, 'a>(logs: &'s KernelLogs<'a>, has_job: bool, used: &Used) -> Ve
         let is_infiniband = is_infiniband || verbs == Some(true);
         let by_verbs_driver = || VERBS_DRIVERS.iter().any(|d| event.observation.text.contains(d));
         let is_guess = used.has_roce && verbs.is_none() && !is_used && by_verbs_driver();
-        // Another card of the same logs is no business of the job's.
+        // Another card of the same logs does not concern the job.
         let is_foreign = has_job && !used.is_empty() && !is_used && !is_guess && is_named(event);
         if is_removed || is_setting_up || is_foreign || event.bond == Bond::Foreign {
             continue;

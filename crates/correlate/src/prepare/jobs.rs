@@ -35,7 +35,7 @@ pub fn split(case: &Case) -> Option<Vec<Job>> {
     (jobs.len() > 1).then_some(jobs)
 }
 
-/// A job is called by what is its own: dumps that fit several jobs do not show which is meant.
+/// A job is labelled by the records that are its alone: dumps that fit several jobs do not identify one.
 fn label(jobs: &mut [Job]) {
     let records: Vec<BTreeSet<String>> = jobs.iter().map(|job| records(&job.case)).collect();
     for (at, job) in jobs.iter_mut().enumerate() {
@@ -56,7 +56,7 @@ fn records(case: &Case) -> BTreeSet<String> {
     records.filter_map(|o| case.sources.get(o.cite.source.0 as usize).map(|s| s.path.clone())).collect()
 }
 
-/// The parts of a case of several jobs: dumps and NCCL's processes are divided by themselves, then paired.
+/// The parts of a case of several jobs: dumps and NCCL's processes are divided separately, then paired.
 struct Parts<'a> {
     case: &'a Case,
     /// By index of the observation; empty if all are of one job.
@@ -132,7 +132,7 @@ impl<'a> Parts<'a> {
         if self.of_processes.is_empty() { Some(0) } else { self.of_processes.get(process).copied() }
     }
 
-    /// What names nobody belongs with the records of its folder.
+    /// Evidence that names no process belongs with the records of its folder.
     fn is_near(&self, share: Share, observation: &Observation) -> bool {
         let Some((dumps, processes)) = self.beside.get(self.folder(observation)) else { return true };
         dumps.is_empty() && processes.is_empty()
@@ -172,7 +172,7 @@ impl<'a> Parts<'a> {
         let observations: Vec<Observation> =
             all.filter(|(at, o)| self.is_of(share, *at, o)).map(|(_, o)| o.clone()).collect();
         let newest_ns = observations.iter().filter_map(newest).max().unwrap_or(0);
-        // What was damaged is so for every job that it may belong to.
+        // A note about damage applies to every job that it may belong to.
         let (sources, notes) = (self.case.sources.clone(), self.case.notes.clone());
         Job { case: Case { sources, observations, notes }, label: String::new(), newest_ns }
     }
@@ -225,7 +225,7 @@ fn parts_of_dumps(case: &Case) -> BTreeMap<usize, usize> {
         let distinct: BTreeSet<Rank> = hints.iter().copied().collect();
         let doubled = members.len() > size || distinct.len() < hints.len() && times_apart(&members);
         if doubled {
-            // Two attempts: what lies before the widest silence, and what lies behind it.
+            // Two attempts: one before the longest silence, one after it.
             members.sort_by_key(|(_, d)| span(d).0);
             let gap = widest_gap(&members);
             for (place, (at, _)) in members.iter().enumerate() {
@@ -251,19 +251,19 @@ fn span(dump: &FlightDump) -> (i64, i64) {
     (first.min(last), first.max(last))
 }
 
-/// Some two dumps that claim the same rank cover times that do not meet.
+/// Two dumps that claim the same rank cover times that do not overlap.
 fn times_apart(members: &[(usize, &FlightDump)]) -> bool {
     let mut spans: Vec<(Rank, (i64, i64))> =
         members.iter().filter_map(|(_, dump)| Some((dump.name_hint?, span(dump)))).collect();
     spans.sort_unstable();
-    // Of one rank by their start: two do not meet if one begins behind the earliest end.
+    // Of one rank by their start: two do not overlap if one begins after the earliest end.
     spans.chunk_by(|a, b| a.0 == b.0).any(|of_rank| {
         let first_end = of_rank.iter().map(|(_, (_, end))| *end).min();
         of_rank.last().zip(first_end).is_some_and(|((_, (last_start, _)), end)| end < *last_start)
     })
 }
 
-/// Index of the first dump behind the widest silence between one dump's end and the next one's start.
+/// Index of the first dump after the longest silence between one dump's end and the next one's start.
 fn widest_gap(members: &[(usize, &FlightDump)]) -> usize {
     let mut end = i64::MIN;
     let mut widest = (i64::MIN, members.len());
@@ -284,7 +284,7 @@ fn processes_of(log: &NcclLog) -> impl Iterator<Item = Process> + '_ {
 /// Part of each process; empty if all are of one job. Processes that share a communicator are of one job; two jobs it
 /// is only if each has a process with the same rank of a largest communicator, or on the same GPU.
 fn parts_of_processes(case: &Case) -> BTreeMap<Process, usize> {
-    // commId -> its processes, with what each of them takes alone in its job.
+    // commId -> its processes, with what only one process of a job can have.
     let mut comms: BTreeMap<u64, Vec<(Process, u32, Vec<Seat>)>> = BTreeMap::new();
     for observation in &case.observations {
         let Fact::Nccl(log) = &observation.fact else { continue };
@@ -317,13 +317,13 @@ fn parts_of_processes(case: &Case) -> BTreeMap<Process, usize> {
         for (process, n_ranks, taken) in members {
             part_of.insert(process.clone(), part);
             if let Some(all) = seats.get_mut(part) {
-                // A rank is taken once in the communicator of all; in smaller ones there are many of the same number.
+                // A rank is unique in the communicator of the whole job; smaller ones repeat the same numbers.
                 let counts = |seat: &&Seat| *n_ranks == largest || matches!(seat, Seat::Gpu(..));
                 all.extend(taken.iter().filter(counts).cloned());
             }
         }
     }
-    // Parts that take nothing from each other may well be one job whose logs are incomplete.
+    // Parts that share no rank and no GPU may well be one job whose logs are incomplete.
     let mut first: BTreeMap<&Seat, usize> = BTreeMap::new();
     let mut contested: BTreeSet<usize> = BTreeSet::new();
     for (part, taken) in seats.iter().enumerate() {
@@ -385,7 +385,7 @@ fn add_unjoined(case: &Case, parts: &mut BTreeMap<Process, usize>) {
 /// What only one process of a job can have.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Seat {
-    /// A rank of the communicator of all.
+    /// A rank of the communicator of the whole job.
     Rank(u32),
     /// A GPU of a host. (Two ranks that share one fail at once, within one communicator.)
     Gpu(Option<Host>, PciAddress),

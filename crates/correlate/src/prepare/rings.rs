@@ -76,7 +76,7 @@ fn of_processes(case: &Case) -> Vec<(&Observation, &RingRecord)> {
     newest.into_values().collect()
 }
 
-/// The newest moment that any ring of a boot knows of: until then at least nothing happened to a ring that ends
+/// The newest moment in any ring of a boot: until then at least nothing happened to a ring that ends
 /// earlier.
 pub struct Horizon<'a>(BTreeMap<&'a str, i64>);
 
@@ -91,12 +91,12 @@ impl<'a> Horizon<'a> {
         Self(newest)
     }
 
-    /// The moment up to which a ring is known to have stood as it does.
+    /// The moment until which a ring is known not to have changed.
     pub fn of(&self, ring: &RingRecord) -> i64 {
         self.0.get(&*ring.boot_id).copied().unwrap_or(ring.taken_ns)
     }
 
-    /// Another process of this boot was seen at work, or alive, this long after the ring's last word, ns.
+    /// Another process of this boot was seen at work, or alive, this long after the ring's last record, ns.
     pub fn after(&self, ring: &RingRecord) -> i64 {
         self.of(ring) - ring.taken_ns
     }

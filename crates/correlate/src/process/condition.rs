@@ -103,7 +103,7 @@ impl Stand {
         outside.or_else(|| user_frame(&self.frames))
     }
 
-    /// The main thread waits for the GPU or inside torch.distributed: it waits, it does not hold up.
+    /// The main thread waits for the GPU or inside torch.distributed: it does not hold others up.
     pub fn waits_in_gpu_or_collective(&self) -> bool {
         self.frames.iter().filter(|f| !f.is_native()).take(4).any(|f| {
             let file = &*f.file;
@@ -125,7 +125,7 @@ impl Stand {
     /// What it does there, by its frames.
     pub fn activity(&self) -> Option<Busy> {
         let told = place::of_stack(&self.names());
-        // Who waits without a sign for what, while another thread holds Python's lock, waits for that.
+        // A thread that waits with no sign for what, while another thread holds Python's lock, waits for that lock.
         if let Some((holder, evidence)) = &self.gil_holder
             && told.is_none_or(|(place, _)| matches!(place.id, "gil" | "lock"))
             && let Some(place) = place::all().iter().find(|p| p.id == "gil")
@@ -217,7 +217,7 @@ pub struct Condition {
     pub crash: Option<(Box<str>, Vec<ThreadStack>, Evidence)>,
     /// Main thread's stack while alive.
     pub stand: Option<Stand>,
-    /// Two threads of its program stand inside collectives at the same time.
+    /// Two threads of its program are inside collectives at the same time.
     pub two_inside: Option<Evidence>,
     /// The stack tool failed on it, and why.
     pub stand_failure: Option<(Box<str>, Evidence)>,
@@ -287,7 +287,7 @@ impl Conditions {
             }
         }
         conditions.join_rings(case, roster);
-        // Whose stack was taken is alive, whatever a list leaves out: it may have been cut.
+        // A process whose stack was taken is alive, even if a list lacks it: the list may have been cut.
         for condition in conditions.by_rank.values_mut().filter(|c| c.stand.is_some()) {
             condition.absent = None;
             condition.ring_gone = None;
@@ -360,10 +360,10 @@ impl Conditions {
         let (cite, text) = (observation.cite, observation.text.to_string());
         let evidence = Evidence { cite, text, kind: SourceKind::TorchLog };
         match event {
-            TorchEvent::ChildFailure { exit_code, is_root, .. } => {
-                if condition.exit.as_ref().is_none_or(|e| !e.is_root) {
-                    condition.exit = Some(Exit { code: *exit_code, is_root: *is_root, evidence });
-                }
+            TorchEvent::ChildFailure { exit_code, is_root, .. }
+                if condition.exit.as_ref().is_none_or(|e| !e.is_root) =>
+            {
+                condition.exit = Some(Exit { code: *exit_code, is_root: *is_root, evidence });
             }
             TorchEvent::ChildExit { exit_code } => {
                 condition.exit.get_or_insert(Exit { code: *exit_code, is_root: false, evidence });
@@ -455,7 +455,7 @@ impl Conditions {
         for member in &roster.members {
             let Some(rank) = member.rank.filter(|r| !present.contains(r)) else { continue };
             let Some(pid) = member.pid else { continue };
-            // Whoever picked the job's processes saw it and did not know it for one of them: it is there.
+            // The snapshot saw the process and did not take it for one of the job's: it is there.
             if table.pick.as_ref().is_some_and(|pick| pick.others.contains(&pid)) {
                 continue;
             }

@@ -1,6 +1,6 @@
 //! What became of each rank: how its process was seen last, and how it ended. Decided once; rules read it.
 //!
-//! The two are apart because both may be known: a process that somebody stopped is killed by its launcher in the end.
+//! The two are separate because both may be known: a process that was stopped is killed by its launcher in the end.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ use crate::process::condition::{Condition, Conditions, Farewell, ProcessState};
 use crate::who::roster::Roster;
 use crate::who::tools::Tools;
 
-/// Who sent a SIGKILL.
+/// The sender of a SIGKILL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Killer {
     /// The kernel, for lack of memory: its log says so, or the count of a memory cgroup of that host.
     Memory,
-    /// The launcher, which had lost patience with a process that did not end: somebody else failed first.
+    /// The launcher, after a process did not end in time: another process failed first.
     Launcher,
-    /// Somebody else.
+    /// Another process.
     Outside,
 }
 
@@ -30,7 +30,7 @@ pub enum Life {
     Stopped,
     /// State D: in the kernel.
     Blocked,
-    /// State Z: ended, and nobody has asked how.
+    /// State Z: ended, and not waited for by its parent.
     Zombie,
     /// A list of its node has its peers and not it.
     Absent,
@@ -38,7 +38,7 @@ pub enum Life {
     Closed,
     /// It was seen at work: by a list, a stack, a ring, or a timeout that it reported.
     Alive,
-    /// Nobody has seen it.
+    /// No evidence shows it.
     Unseen,
 }
 
@@ -119,7 +119,7 @@ impl Fate {
         }
     }
 
-    /// It ended by a failure, its own or one that came over it, other than in the way in which launchers and watchdogs
+    /// It ended by a failure, its own or one from outside, other than in the way in which launchers and watchdogs
     /// end processes.
     pub fn failed(&self) -> bool {
         matches!(self.end, End::Killed { .. }) || self.failed_by_itself() && self.end != End::Exited(0)
@@ -192,13 +192,13 @@ fn process_rows(case: &Case) -> impl Iterator<Item = &ProcessRow> {
     tables.flatten()
 }
 
-/// A Python program or its launcher in state T, whichever rank it is.
+/// A Python program or its launcher in state T, of any rank or of none.
 fn is_stopped_program(row: &ProcessRow) -> bool {
     let is_program = ["python", "torchrun"].iter().any(|word| row.command.contains(word));
     is_program && row.state.starts_with(['T', 't'])
 }
 
-/// A launcher that loses patience kills by itself.
+/// A launcher escalates to SIGKILL if processes do not end in time.
 pub fn has_escalated(case: &Case) -> bool {
     case.observations.iter().any(|o| {
         matches!(&o.fact, Fact::Torch(TorchEvent::ClosingSignal { signal, .. }) if signal.contains("KILL"))
@@ -263,7 +263,7 @@ impl Judge<'_, '_> {
             Some(s) if s.is_own() => End::Crashed(s),
             _ if was_reported => End::CrashReported,
             Some(s) if s.number == SIGTERM => End::Terminated,
-            // Whoever saw it end calls it no failure.
+            // The one that saw it end reports no failure.
             _ if exit.code == 0 && c.exception.is_none() && self.left_in_order(rank, c) => End::InOrder,
             _ => End::Exited(exit.code),
         }
@@ -280,7 +280,7 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// Its end was seen by someone (the list of processes, RAS, its own log or ring), and it was an orderly one.
+    /// Its end was seen (by a list of processes, RAS, its own log or ring), and it was an orderly one.
     fn left_in_order(&self, rank: Rank, c: &Condition) -> bool {
         if c.crash.is_some() || c.state.is_some() || c.stand.is_some() || c.timed_out.is_some() {
             return false;

@@ -32,7 +32,7 @@ pub fn apart(a: Ipv6Addr, b: Ipv6Addr) -> bool {
     }
 }
 
-/// As people write it.
+/// In the usual notation.
 pub fn shown(gid: Ipv6Addr) -> String {
     gid.to_ipv4_mapped().map_or_else(|| gid.to_string(), |v4| v4.to_string())
 }

@@ -1,7 +1,7 @@
-//! What the texts of a case claim: every NCCL message, exception and error line looked up once in the table of sayings.
+//! Claims: every NCCL message, exception and error line of a case, looked up once in the table of sayings.
 //!
 //! Rules that conclude from messages start here, so that one text has one meaning for all of them, and an echo is an
-//! echo everywhere. Texts that nobody knows and that are exceptions of the program itself are kept apart.
+//! echo everywhere. Exceptions of the program itself, which no table knows, are kept separately.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use ringleader_model::{
     PythonException, SourceKind, StoreEvent, TorchEvent, Who, user_frame,
 };
 
-/// Longest part of a text that is looked at, bytes: messages that matter say so at once, and quoted C++ stacks are
+/// Longest part of a text that is examined, bytes: messages say what matters first, and quoted C++ stacks are
 /// long.
 const TEXT_BYTES: usize = 4096;
 /// Longest citation, characters.
@@ -313,7 +313,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Of several meanings of one statement the one that reaches furthest; the earlier of equals.
+/// Of several meanings of one statement the strongest; the earlier of equals.
 fn strongest<T>(
     heard: impl IntoIterator<Item = Option<(&'static Saying, T)>>,
 ) -> Option<(&'static Saying, T)> {
@@ -326,8 +326,8 @@ fn strongest<T>(
     best
 }
 
-/// Whether the message table knows an exception's text as something else than a fault of the program: an echo,
-/// harmless, or the word of a cause, which `message-names-cause` states.
+/// Whether the message table knows an exception's text as something other than a fault of the program: an echo,
+/// harmless, or a cause, which `message-names-cause` states.
 fn is_known(text: &str) -> bool {
     let rows = text.lines().take(KNOWN_LINES).filter_map(message::best);
     rows.max_by_key(|m| m.row.role()).is_some_and(|m| {
@@ -342,7 +342,7 @@ fn is_known(text: &str) -> bool {
     })
 }
 
-/// The program's own code raised it: whatever its text is like, that is what failed.
+/// The program's own code raised it: whatever its text, that is what failed.
 fn is_raised_by_user(exception: &PythonException) -> bool {
     exception.frames.get(..1).and_then(user_frame).is_some()
 }

@@ -71,12 +71,12 @@ impl<'a> Stated<'a> {
         self.utterances.first()
     }
 
-    /// The row that says most of it: the narrowest.
+    /// The narrowest row.
     pub fn row(&self) -> Option<Row> {
         self.rows.first().copied()
     }
 
-    /// How far it reaches by the table.
+    /// Its role by the table.
     pub fn role(&self) -> Option<Role> {
         self.row().map(Row::role)
     }
@@ -125,7 +125,7 @@ impl<'a> Stated<'a> {
         self.utterances.iter().all(|u| u.said.form.is_warning)
     }
 
-    /// Whom it accuses: those that it names, or who said it, by the row; nobody if neither is known.
+    /// The processes that it accuses: those that it names, or the speaker, by the row; none if neither is known.
     pub fn culprits(&self, roster: &Roster) -> Vec<Culprit> {
         let Some(row) = self.row() else { return Vec::new() };
         let mut culprits: Vec<Culprit> = Vec::new();
@@ -184,8 +184,8 @@ impl<'a> Stated<'a> {
         })
     }
 
-    /// The job went on after the last of its lines in each source: two more steps, or an orderly end. What is wrong with
-    /// results or speed does not stop a job, so that proves nothing there.
+    /// The job went on after the last of its lines in each source: two more steps, or an orderly end. What is wrong
+    /// with results or speed does not stop a job, so that proves nothing there.
     pub fn was_overcome(&self, case: &Case) -> bool {
         if matches!(self.category(), Category::Corruption | Category::Performance) {
             return false;

@@ -33,13 +33,13 @@ impl StandStill<'_> {
         Evidence { cite: self.observation.cite, text, kind: SourceKind::Watch }
     }
 
-    /// No communicator had come about.
+    /// No communicator had been made.
     pub fn is_at_start(&self) -> bool {
         self.stall.shape == StallShape::Start
     }
 }
 
-/// Stalls that stood when the evidence was taken, the earliest first.
+/// Stalls that lasted when the evidence was taken, the earliest first.
 pub fn standing(case: &Case) -> Vec<StandStill<'_>> {
     let mut all: Vec<StandStill<'_>> = Vec::new();
     let mut recovered: BTreeMap<Option<u64>, i64> = BTreeMap::new();
@@ -57,14 +57,14 @@ pub fn standing(case: &Case) -> Vec<StandStill<'_>> {
     if all.is_empty() {
         return all;
     }
-    // That it was over may have stood behind the stall where the file is damaged.
+    // Its end may have been recorded after the stall where the file is damaged.
     let is_damage = |kind| matches!(kind, NoteKind::Truncated | NoteKind::Malformed | NoteKind::LimitReached);
     let damaged: BTreeSet<_> =
         case.notes.iter().filter(|note| is_damage(note.kind)).map(|note| note.cite.source).collect();
     let newest_end = newest_ends(case);
     all.retain(|s| {
         let is_over = recovered.get(&s.stall.comm).is_some_and(|over| *over >= at(s.observation));
-        // Rings that know nothing of its communicator do not object.
+        // Rings that lack its communicator do not contradict it.
         let moved_ns = newest_end.get(&s.stall.comm).copied().unwrap_or(0);
         s.stall.after_ns >= FLOOR_NS
             && !is_over
@@ -90,7 +90,7 @@ fn newest_ends(case: &Case) -> BTreeMap<Option<u64>, i64> {
     newest
 }
 
-/// Communicators in which something has stood still, by NCCL's number.
+/// Communicators in which something is stalled, by NCCL's number.
 pub fn communicators(standing: &[StandStill<'_>]) -> BTreeSet<u64> {
     standing.iter().filter_map(|s| s.stall.comm).collect()
 }

@@ -1,8 +1,8 @@
-//! Who waits for whom, over all groups of one view.
+//! The wait-for graph over all groups of one view.
 //!
 //! A rank waits in its oldest unfinished operation (later ones are consequences), for every member of that group that
 //! has not entered it. A rank that others wait for and that waits for nobody is a root; if there is none, the waiting
-//! is a cycle. Ranks that left no record are awaited too, but weakly: they may just have lost their file.
+//! is a cycle. Ranks that left no record are awaited too, but weakly: only their file may be missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +34,7 @@ pub struct Front {
     pub since_ns: Option<i64>,
 }
 
-/// What a front waits in.
+/// The operation that a front waits in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FrontKind {
     /// Collective number.
@@ -61,7 +61,7 @@ pub struct Root {
     pub fronts: Vec<usize>,
     /// Everyone who waits for it, directly or through others.
     pub victims: Vec<Node>,
-    /// It left no record: that is all that speaks against it.
+    /// It left no record, and nothing else makes it a root.
     pub weak: bool,
 }
 
@@ -74,7 +74,7 @@ pub struct Waits {
     pub fronts: Vec<Front>,
     /// Roots, most awaited first.
     pub roots: Vec<Root>,
-    /// Ranks that wait for each other in a closed loop that nobody else holds up.
+    /// Ranks that wait for each other in a closed loop that no other rank holds up.
     pub cycles: Vec<Vec<Node>>,
     /// Ranks with an unfinished operation that every member has entered.
     pub all_in: Vec<usize>,
@@ -296,7 +296,7 @@ fn settle_pair(
                     .iter()
                     .filter(|p| p.is_send == other_sends && p.peer == if other_sends { to } else { from })
             };
-            // Numbers are worth nothing once a ring has lost its start. Sends and receives of a pair finish together,
+            // Numbers mean nothing once a ring has lost its start. Sends and receives of a pair finish together,
             // so the first unfinished ones on both sides belong to each other.
             let rolled = !track.from_start || track_rolled(group, waiter);
             let made = if rolled {
@@ -338,7 +338,7 @@ fn count_front(at: usize, group: &Group<'_>) -> Option<Front> {
     let least = seen().map(|(_, t)| t.entered).min()?;
     let unseen: Vec<usize> =
         group.tracks.iter().enumerate().filter(|(_, t)| t.is_none()).map(|(m, _)| m).collect();
-    // A rank that has no log at all is no sign of trouble: logs are often kept of one rank only.
+    // A rank without a log is no sign of trouble: logs are often kept of one rank only.
     if behind.is_empty() {
         return None;
     }
@@ -521,7 +521,7 @@ fn solve(ledger: &Ledger<'_>, view: View, fronts: Vec<Front>) -> Waits {
     Waits { view, fronts, roots, cycles, all_in }
 }
 
-/// Everyone who reaches these fronts by waiting.
+/// All ranks that reach these fronts by waiting.
 fn victims_of(
     in_fronts: &[usize],
     fronts: &[Front],

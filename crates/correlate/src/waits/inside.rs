@@ -31,7 +31,7 @@ impl<'a> Inside<'a> {
     }
 }
 
-/// The members that stand in a front, with what their rings say of the operation.
+/// The members that wait in a front, with what their rings say of the operation.
 pub fn members<'a>(group: &Group<'a>, front: &Front) -> Vec<Inside<'a>> {
     let of_member = |member: usize| {
         let track = group.tracks.get(member)?.as_ref()?;
@@ -127,7 +127,7 @@ fn name(group: &Group<'_>, member: usize) -> String {
 pub struct Last {
     /// Rank in the job, if known.
     pub rank: Option<Rank>,
-    /// Without the rank and the time, so that ranks that stand alike can be counted together.
+    /// Without the rank and the time, so that ranks in the same state can be counted together.
     pub brief: String,
     /// In full, cited.
     pub evidence: Evidence,

@@ -21,7 +21,7 @@ pub struct Late {
     pub member: usize,
     /// Collectives to which it came last by more than chance.
     pub n_last: usize,
-    /// Collectives to which somebody did.
+    /// Collectives to which any rank did.
     pub n_late: usize,
     /// Time that its peers have lost to it, ns.
     pub lost_ns: i64,

@@ -1,4 +1,4 @@
-//! Ranks that hold the others up: awaited by someone, waiting for nobody. What the views agree on is joined.
+//! Ranks that hold the others up: awaited by others and waiting for none. What several views show is joined.
 
 use ringleader_model::{Evidence, Frame, OpState, Rank, RankSet, SourceKind, user_frame};
 
@@ -16,11 +16,11 @@ use crate::who::dumps::OwnedDump;
 pub struct Suspect {
     /// Who.
     pub node: Node,
-    /// Who waits for it, directly or through others.
+    /// Ranks that wait for it, directly or through others.
     pub victims: RankSet,
     /// Views that show it.
     pub views: Vec<View>,
-    /// All that speaks against it is that it left no record.
+    /// It left no record, and nothing else makes it a suspect.
     pub weak: bool,
     /// What the others wait in: `all_reduce #45 of default_pg`.
     pub awaited_in: String,
@@ -74,7 +74,7 @@ pub fn suspects(proof: Proof<'_, '_>, dumps: &[OwnedDump<'_>], all: &[Waits]) ->
             }
         }
     }
-    // A rank that one view shows to be waiting itself is no root, whatever a poorer view says.
+    // A rank that one view shows to be waiting itself is no root, even if a poorer view says so.
     let waiting_elsewhere = |s: &Suspect| {
         all.iter()
             .filter(|w| w.view.knows_ends())
@@ -92,8 +92,8 @@ pub fn suspects(proof: Proof<'_, '_>, dumps: &[OwnedDump<'_>], all: &[Waits]) ->
     found
 }
 
-/// In a circle of waiting that runs over a message whose other side was never posted, that side broke it: the message
-/// cannot come any more, since its rank went on to wait for the circle. The oldest such message counts.
+/// In a cycle of waits over a message whose other side was never posted, that side caused it: the message
+/// cannot come any more, since its rank went on to wait in the cycle. The oldest such message counts.
 pub fn broken_pair(ledger: &Ledger<'_>, waits: &Waits, cycle: &[Node]) -> Option<Root> {
     let in_cycle = |group: &Group<'_>, members: &[usize]| {
         members.iter().filter_map(|m| node(group, *m)).find(|n| cycle.contains(n))
@@ -113,7 +113,7 @@ pub fn broken_pair(ledger: &Ledger<'_>, waits: &Waits, cycle: &[Node]) -> Option
     Some(Root { node, fronts: vec![at], victims, weak: false })
 }
 
-/// The one rank that, by NCCL's own count, made more calls than anybody else in every group that differs, while others
+/// The one rank that, by NCCL's own count, made more calls than any other in every group that differs, while others
 /// time out: it left out a call that they wait in, and the count of that group hides it behind a later call.
 pub fn ran_ahead(ledger: &Ledger<'_>, conditions: &Conditions, waits: &Waits) -> Option<Node> {
     if waits.view != View::Nccl
@@ -144,7 +144,7 @@ pub fn ran_ahead(ledger: &Ledger<'_>, conditions: &Conditions, waits: &Waits) ->
     if !all_wait {
         return None;
     }
-    // Further on by a whole stretch of the program, not by one message that nobody took.
+    // Further on by a whole stretch of the program, not by one message that no rank received.
     let collective = waits.fronts.iter().any(|f| matches!(f.what, FrontKind::Collective(_)));
     let both_ways = {
         let toward = |send: bool| {
@@ -158,7 +158,7 @@ pub fn ran_ahead(ledger: &Ledger<'_>, conditions: &Conditions, waits: &Waits) ->
     (collective || both_ways).then_some(leader)
 }
 
-/// In a circle of waiting, a rank that all others of a group wait for went on without the call: nobody else in that
+/// In a cycle of waits, a rank that all others of a group wait for went on without the call: no other rank of that
 /// group is missing, and the rank waits elsewhere for one of them.
 pub fn went_on<'w>(ledger: &Ledger<'_>, waits: &'w Waits, cycle: &[Node]) -> Option<(Node, &'w Front)> {
     if !waits.view.knows_ends() {
@@ -179,7 +179,7 @@ pub fn went_on<'w>(ledger: &Ledger<'_>, waits: &'w Waits, cycle: &[Node]) -> Opt
     }
 }
 
-/// The one rank of a circle that broke its own order of calls, without a call that others of the circle wait in. Where
+/// The one rank of a cycle that broke its own order of calls, without a call that others of the cycle wait in. Where
 /// several did, the program calls its groups in another order there.
 fn broke_pattern<'w>(ledger: &Ledger<'_>, waits: &'w Waits, cycle: &[Node]) -> Option<(Node, &'w Front)> {
     let mut found: Option<(Node, &'w Front)> = None;

@@ -22,7 +22,7 @@ pub enum Way {
     Stuck,
     /// torch reports an error of NCCL or CUDA.
     NcclError,
-    /// An exception that nobody caught, or that a logger printed.
+    /// An exception that was not caught, or that a logger printed.
     Raised,
     /// A crash report.
     Crashed,
@@ -63,7 +63,7 @@ impl Way {
 /// When a fault began, by the line that reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Since {
-    /// So long before the line, ns, and no earlier: a watchdog says for how long it has waited, NCCL reports an error
+    /// This long before the line, ns, and no earlier: a watchdog says how long it has waited, NCCL reports an error
     /// at once.
     Exactly(i64),
     /// The line is the end; the fault may have begun long before.
@@ -118,7 +118,7 @@ pub fn sign(event: &TorchEvent) -> Sign {
         | TorchEvent::GilStuck
         | TorchEvent::Desync { .. }
         | TorchEvent::FingerprintMismatch { .. }
-        // Of others' end.
+        // About the end of others.
         | TorchEvent::ClosingSignal { .. }
         | TorchEvent::LauncherKilled { .. }
         // Stores and gloo try again.

@@ -65,7 +65,7 @@ impl Window {
         }
         // A job that spans the turn of the year has its first moment at the year's end.
         let first = self.first.map(|ns| in_year(WallTime { ns, error_ns: 0, has_year: true }));
-        // Without years the nearer way round is meant.
+        // Without years the nearer of the two directions is meant.
         let apart = in_year(at).saturating_sub(first.or(self.first_in_year)?);
         Some(apart.saturating_add(YEAR_NS / 2).rem_euclid(YEAR_NS) - YEAR_NS / 2)
     }
@@ -87,8 +87,8 @@ impl Window {
     }
 }
 
-/// Evidence that a job leaves, or a sight of it while it runs. One that was looked for in vain, or may have stood where
-/// an archive is cut, is there too: a kernel log beside it does not stand for itself.
+/// Evidence that a job leaves, or a look at it while it runs. One that was searched for in vain, or may have been where
+/// an archive is cut, counts too: a kernel log beside it is not judged by itself.
 pub fn has_job(case: &Case) -> bool {
     has_records(case)
         || is_cut(case)
@@ -127,7 +127,7 @@ fn window(case: &Case) -> Window {
     let mut signs: Vec<WallTime> = Vec::new();
     let mut is_ended = false;
     let (mut n_comms, mut n_closed) = (0_usize, 0_usize);
-    // A job of whose processes a launcher says that they ended is not the one that is seen to live.
+    // A job whose launcher says that its processes ended is not the one that is seen to live.
     let is_over =
         case.observations.iter().any(|o| matches!(&o.fact, Fact::Torch(event) if sign(event).is_end()));
     let mut first_seen: Option<i64> = None;

@@ -1,4 +1,4 @@
-//! Who is who: rank, host, process, local rank and GPU, joined from whatever names two of them together.
+//! Identities: rank, host, process, local rank and GPU, joined from any evidence that names two of them together.
 //!
 //! NCCL's INIT lines tie host and pid to a rank and a GPU, torchrun's table ties rank, local rank and pid, RAS ties
 //! pid, address and rank, a launcher's prefix ties a line to a rank. None of them is complete in real evidence.
@@ -41,7 +41,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// Of several processes of one rank the one that is it now comes first.
+    /// Of several processes of one rank, the current one comes first.
     fn order(&self) -> impl Ord + use<> {
         (self.rank.is_none(), self.rank, self.is_followed, self.host.clone(), self.pid)
     }
@@ -120,11 +120,11 @@ enum Strength {
     Table,
     /// The launcher saw a process end.
     Exit,
-    /// Somebody spoke as a rank.
+    /// A line was printed as a rank's.
     Spoken,
 }
 
-/// One source's word of who somebody is.
+/// One source's statement of a process's identity.
 #[derive(Clone, Debug)]
 struct Claim {
     strength: Strength,
@@ -155,7 +155,7 @@ fn member_of(who: &Who) -> Member {
     }
 }
 
-/// Whom a statement of torch or a launcher is of, or about.
+/// The process that printed a statement of torch or a launcher, or that it is about.
 fn of_statement(who: &Who, event: &TorchEvent) -> (Strength, Member) {
     let own = member_of(who);
     match event {
@@ -224,7 +224,7 @@ impl Roster {
             roster.join(claim);
         }
         if let Some(world) = roster.world_size {
-            // A communicator larger than the world cannot be; ranks past its end come from another job's leftovers.
+            // No communicator is larger than the world; ranks past its end are leftovers of another job.
             roster.members.retain(|m| m.rank.is_none_or(|r| r.0 < world));
         }
         roster.mark_followed(case);
@@ -310,8 +310,8 @@ impl Roster {
         self.members = members;
     }
 
-    /// A job that is started again leaves the rings and the words of its earlier attempts. A rank is the process that
-    /// the watcher says it is, who names only the newest; else the one that began last of those whose rings are there,
+    /// A job that is started again leaves the rings and the output of its earlier attempts. A rank is the process that
+    /// the watcher says it is (it names only the newest); else the one that began last of those whose rings are there,
     /// if the other is gone.
     fn mark_followed(&mut self, case: &Case) {
         // Whether its process lives, when it began, and in which boot.
@@ -339,7 +339,7 @@ impl Roster {
             let of_rank = named.get(&m.rank).map(Vec::as_slice).unwrap_or_default();
             of_rank.iter().any(|who| who.pid == m.pid && agree(m, who.host.as_ref()))
         };
-        // The newest word of it.
+        // Its newest line.
         let ring = |m: &Member| {
             let of_pid = rings.get(&m.pid?).map(Vec::as_slice).unwrap_or_default();
             of_pid.iter().filter(|(host, _)| agree(m, *host)).map(|(_, facts)| *facts).max()
@@ -378,8 +378,8 @@ impl Roster {
     }
 
     /// Processes that were started with their rank in their environment, and are named, by listings or by a watcher,
-    /// who also saw those that have ended. Children inherit it, and outlive a rank that is gone: where processes of
-    /// this job are known to speak NCCL, only they are its ranks.
+    /// which also saw those that have ended. Children inherit it, and outlive a rank that is gone: where processes of
+    /// this job are known to use NCCL, only they are its ranks.
     fn join_environments(&mut self, case: &Case) {
         let named = || {
             let all = case.observations.iter().flat_map(started);
@@ -567,14 +567,14 @@ impl Roster {
         }
     }
 
-    /// The member that the kernel of a host calls by this number.
+    /// The member that has this number for the kernel of a host.
     pub fn by_kernel(&self, pid: Pid, host: Option<&Host>) -> Option<&Member> {
         let is_it = |m: &&Member| m.outer_pid == Some(pid) && hosts_agree(m.host.as_ref(), host);
         let mut found = self.with_pid(pid).map(|(_, m)| m).filter(is_it);
         if let (Some(one), None) = (found.next(), found.next()) {
             return Some(one);
         }
-        // Whose number on the node is known is not meant by the other one.
+        // A member whose number on the node is known is not meant by another number.
         let who = Who { pid: Some(pid), host: host.cloned(), ..Who::default() };
         self.find(&who).filter(|m| m.outer_pid.is_none())
     }
@@ -684,7 +684,7 @@ fn world_size(case: &Case) -> Option<u32> {
             table_max = table_max.max(Some(rank.0.saturating_add(1)));
         }
     }
-    // Those that spoke need not be all.
+    // Those that printed something need not be all.
     let table_max = table_max.map(|n| n.max(started_max.map_or(0, |rank: Rank| rank.0.saturating_add(1))));
     stated.into_keys().chain(table_max).filter(|n| *n <= MAX_WORLD).max()
 }

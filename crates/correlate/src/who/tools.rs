@@ -28,7 +28,7 @@ pub struct VerbsUser<'a> {
     pub slot: usize,
 }
 
-/// Somebody who listens: where it was seen, its address and port, program and process.
+/// A process that listens: where it was seen, its address and port, program and process.
 pub type Listener<'a> = (&'a Observation, &'a str, Option<(&'a str, Pid)>);
 
 /// What is looked up for each statement of a tool, made once: there may be very many of them.

@@ -189,7 +189,7 @@ fn a_long_line_is_passed_over_in_bounded_memory() {
     let extract = crate::read("long", &mut input, &mut scratch, &Limits::default());
     assert!(tell(&extract).contains("line 2: 2: OpenFiles"), "{}", tell(&extract));
     assert!(tell(&extract).contains("LimitReached line 1"), "{}", tell(&extract));
-    assert!(scratch.block.capacity() < 8 << 20, "{}", scratch.block.capacity());
+    assert!(scratch.text.block.capacity() < 8 << 20, "{}", scratch.text.block.capacity());
 }
 
 /// logrotate's copytruncate under a writer that does not append: NULs up to where it stood.
@@ -214,7 +214,7 @@ fn a_hole_in_a_log_is_passed_over() {
     let mut scratch = Scratch::default();
     let extract = crate::read("long", &mut input, &mut scratch, &Limits::default());
     assert!(tell(&extract).contains("line 1: 1: OpenFiles"), "{}", tell(&extract));
-    assert!(scratch.block.capacity() < 8 << 20, "{}", scratch.block.capacity());
+    assert!(scratch.text.block.capacity() < 8 << 20, "{}", scratch.text.block.capacity());
     // What else begins with NULs is no log.
     for bytes in [vec![0; 5_000], [vec![0; 40], (0..200_u8).collect()].concat()] {
         assert!(

@@ -27,6 +27,13 @@ pub(crate) fn ctime(text: &str) -> Option<WallTime> {
     Some(WallTime { ns: at.ns + moved * 86_400 * SECOND_NS, has_year: true, ..at })
 }
 
+/// Whether a text may begin with a stamp of [`ctime`]: a weekday of three letters and a month.
+pub(crate) fn begins_ctime(text: &[u8]) -> bool {
+    let [_, _, _, b' ', month @ ..] = text.trim_ascii_start() else { return false };
+    let Some([a, b, c, b' ']) = month.first_chunk() else { return false };
+    stamp::MONTHS.chunks_exact(3).any(|m| *m == [*a, *b, *c])
+}
+
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]

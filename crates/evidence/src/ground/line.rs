@@ -41,6 +41,15 @@ pub(crate) struct Tag {
 pub(crate) trait LineReader {
     /// Takes the line (true) or leaves it to the next reader.
     fn line(&mut self, line: &Line<'_>, sink: &mut Sink<'_>) -> bool;
+    /// The last line, by number, up to which any line may matter, whatever it says, because something is open; 0 if nothing
+    /// is. Beyond it only lines matter that [`Wants`](super::Wants) describes.
+    fn awake_until(&self) -> u32 {
+        0
+    }
+    /// Takes or leaves a line that [`Wants`](super::Wants) does not describe, which only what is open may go on with.
+    fn ordinary_line(&mut self, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
+        self.line(line, sink)
+    }
     /// The next line is the last one and has no end: it may be cut.
     fn next_is_cut(&mut self) {}
     /// The source was program text or a document, not a log: what it quotes never happened. Called before the end.

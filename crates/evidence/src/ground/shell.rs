@@ -15,6 +15,19 @@ pub(crate) fn command(text: &str) -> Option<&str> {
     (prompt.contains('@') && prompt.len() < 80).then_some(command.trim())
 }
 
+/// Whether [`command`] may find one in a line; a digit more or less does not matter.
+pub(crate) fn may_be_command(line: &[u8]) -> bool {
+    let line = line.trim_ascii();
+    match line {
+        [b'$' | b'#' | b'+', b' ', ..] => true,
+        [b'=', b'=', ..] => line.iter().any(|b| *b != b'='),
+        _ => {
+            let has = |mark: &[u8]| memchr::memmem::find(line, mark).is_some();
+            memchr::memchr(b'@', line).is_some() && (has(b"$ ") || has(b"# "))
+        }
+    }
+}
+
 /// Host of the prompt in `user@node0:~$ ibstat`.
 pub(crate) fn host(text: &str) -> Option<&str> {
     let (_, after) = text.trim().split_once('@').filter(|(user, _)| user.len() < 40)?;

@@ -3,6 +3,8 @@
 use ringleader_model::{Date, WallTime};
 
 const NS_PER_S: i64 = 1_000_000_000;
+/// Months, three letters each.
+pub(super) const MONTHS: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
 
 fn two(bytes: &[u8]) -> Option<i64> {
     match bytes {
@@ -64,7 +66,6 @@ pub(crate) fn after_zone(bytes: &[u8]) -> &[u8] {
 
 /// `Nov 20 08:21:34` of syslog, which prints no year. Returns the time and what follows.
 pub(crate) fn syslog(bytes: &[u8]) -> Option<(WallTime, &[u8])> {
-    const MONTHS: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
     let [m0, m1, m2, b' ', d0, d1, b' '] = bytes.first_chunk::<7>()? else { return None };
     let month = MONTHS.chunks_exact(3).position(|m| *m == [*m0, *m1, *m2])? as i64 + 1;
     let day = match d0 {

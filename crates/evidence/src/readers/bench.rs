@@ -19,7 +19,7 @@ use ringleader_model::{
     BenchDevice, BenchFigure, BenchRow, BenchRun, Fact, Host, PciAddress, Pid, Rank, SourceKind,
 };
 
-use crate::ground::{Line, LineReader, Sink, Span, shell};
+use crate::ground::{Line, LineReader, Sink, Span, Wants, shell};
 
 pub(crate) use json::read_json;
 
@@ -33,6 +33,30 @@ const TYPES: [&str; 14] = [
     "float", "int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "double", "bfloat16", "fp8_e4m3",
     "fp8_e5m2", "f8e4m3", "f8e5m2",
 ];
+
+/// What a test, a shell that starts one, and a comparison of copies print.
+pub(crate) const WANTS: Wants = Wants {
+    words: || {
+        vec![
+            "_perf",
+            "echo $?",
+            "NCCL version ",
+            ">>> ",
+            "Enabling peer access between GPU",
+            "Test passed",
+            "Verification error",
+        ]
+    },
+    begins: |line| {
+        let line = line.trim_ascii();
+        let mut words = line.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty());
+        let is_number = |word: Option<&[u8]>| word.is_some_and(|w| w.iter().all(u8::is_ascii_digit));
+        line.first() == Some(&b'#')
+            || is_number(words.next())
+                && is_number(words.next())
+                && words.next().is_some_and(|kind| kind.first().is_some_and(u8::is_ascii_lowercase))
+    },
+};
 
 /// Runs of nccl-tests in a text file.
 #[derive(Default)]
@@ -77,6 +101,11 @@ impl LineReader for BenchReader {
             b'N' => self.version(text, line, sink),
             _ => self.shell(text, line, sink),
         }
+    }
+
+    fn awake_until(&self) -> u32 {
+        let of_status = self.asked_status.map_or(0, |at| at.saturating_add(1));
+        of_status.max(self.copies.awake_until())
     }
 
     fn next_is_cut(&mut self) {

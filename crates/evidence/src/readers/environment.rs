@@ -16,7 +16,7 @@ use ringleader_model::{
     Cite, Environment, EnvironmentForm, Fact, Host, LocalRank, Rank, Setting, SourceKind, WallTime, Who,
 };
 
-use crate::ground::{Line, LineReader, Sink, host_of, is_kept, is_plain, shell};
+use crate::ground::{Line, LineReader, Sink, Wants, host_of, is_kept, is_plain, shell};
 
 /// Variables that every process has.
 const EVERYWHERE: [&str; 4] = ["PATH", "HOME", "PWD", "SHLVL"];
@@ -28,6 +28,16 @@ const MAX_CONF_GAP_LINES: u32 = 30;
 const MAX_HEADING_BYTES: usize = 200;
 /// Variables of one listing that are kept.
 const MAX_SETTINGS: usize = 2000;
+
+/// Variables that are kept, and what names a configuration file.
+pub(crate) const WANTS: Wants = Wants {
+    // What scripts call a setting has a digit, which does not count here.
+    words: || vec!["nccl.conf", "P2P_LEVEL"],
+    begins: |line| {
+        let name = std::str::from_utf8(line.trim_ascii()).ok().and_then(entry).map(|(_, name, _)| name);
+        name.is_some_and(|name| name == "HOSTNAME" || is_kept(name))
+    },
+};
 
 /// Reader of listings in text.
 #[derive(Default)]
@@ -131,6 +141,13 @@ impl LineReader for EnvironmentReader {
             dump.environment.settings.push(Setting { cite, name: name.into(), value: value.into() });
         }
         true
+    }
+
+    fn awake_until(&self) -> u32 {
+        let of_conf = self.in_conf.map_or(0, |at| at.saturating_add(MAX_CONF_GAP_LINES));
+        let of_dump = self.dump.as_ref().map_or(0, |dump| dump.last_line.saturating_add(MAX_GAP_LINES));
+        // As long as nothing but comments and NCCL's variables came.
+        self.n_conf_lines.saturating_add(1).max(of_conf).max(of_dump)
     }
 
     fn next_is_cut(&mut self) {

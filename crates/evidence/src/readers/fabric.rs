@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use ringleader_model::{Fact, Host, NetFact, PortCounters, SourceKind};
 
-use crate::ground::{Line, LineReader, Sink, Span, shell};
+use crate::ground::{Line, LineReader, Sink, Span, Wants, shell};
 
 pub(crate) use json::read_json;
 
@@ -40,6 +40,50 @@ pub(crate) use json::read_json;
 const MAX_GAP_LINES: u32 = 40;
 /// Longest line that can be ours.
 const MAX_LINE: usize = 600;
+
+/// Headings and sentences of the tools, and commands above them.
+pub(crate) const WANTS: Wants = Wants {
+    words: || {
+        vec![
+            "/sys/class/infiniband",
+            ": <",
+            " state ",
+            " via ",
+            " dev ",
+            "% packet loss",
+            "LISTEN",
+            "CA '",
+            "hca_id:",
+            "Infiniband device '",
+            "Operational Info",
+            "Port 0",
+            "BW Test",
+            "BW average[",
+            "Couldn't ",
+            "Unable to ",
+            "Failed ",
+            "Completion with error",
+            "Settings for ",
+            "NIC statistics:",
+            "Connection to ",
+            "nc: ",
+            "(UNKNOWN) [",
+            "Ncat: ",
+            "PING ",
+            "ping: ",
+            "/dev/tcp/",
+            "unreachable ",
+            "blackhole ",
+            "prohibit ",
+        ]
+    },
+    begins: |line| {
+        let line = line.trim_ascii();
+        [&b"DEV"[..], b"port:", b"-I- ", b"-E- ", b"-W- ", b"#"].iter().any(|s| line.starts_with(s))
+            || links::is_brief(line)
+            || shell::may_be_command(line)
+    },
+};
 
 /// What the fabric's and the network's tools print.
 #[derive(Default)]
@@ -113,6 +157,10 @@ impl LineReader for FabricReader {
             self.in_gids = false;
         }
         false
+    }
+
+    fn awake_until(&self) -> u32 {
+        if self.open.is_some() || self.in_gids { u32::MAX } else { 0 }
     }
 
     fn next_is_cut(&mut self) {

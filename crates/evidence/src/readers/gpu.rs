@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ringleader_model::{Fact, GpuForm, GpuTable, Host, NoteKind, SourceKind, WallTime};
 
-use crate::ground::{Line, LineReader, Sink, Span, shell};
+use crate::ground::{Line, LineReader, Sink, Span, Wants, clock, shell};
 
 mod csv;
 mod diag;
@@ -41,6 +41,43 @@ const FAILURES: [&str; 7] = [
     "GPU is lost",
     "Failed to get GPU count",
 ];
+
+/// First lines of outputs, dates above them, and the words of services.
+pub(crate) const WANTS: Wants = Wants {
+    words: || {
+        let mut words = vec![
+            "NVSMI LOG",
+            "nvidia_smi_log",
+            "<gpu id=\"",
+            "____________________________________________",
+            "Start of NVIDIA bug report log file",
+            "(UUID: ",
+            ".service",
+            "] [tid ",
+            " nv-fabricmanager[",
+            " nvidia-persistenced[",
+            "nvidia-smi",
+            "dcgmi",
+            "systemctl",
+        ];
+        words.extend(FAILURES);
+        words
+    },
+    begins: may_begin,
+};
+
+fn may_begin(line: &[u8]) -> bool {
+    let body = line.trim_ascii_start();
+    match body {
+        [b'|' | b'+' | b'#', ..] | [b'G', b'P', b'U', b' ' | b'0', ..] => true,
+        [0x1b, ..] => memchr::memmem::find(body, b"GPU0").is_some(),
+        [b'M' | b'T' | b'W' | b'F' | b'S', ..] => line.len() < 64 && clock::begins_ctime(body),
+        [b'a'..=b'z' | b'0'..=b'9', ..] => {
+            std::str::from_utf8(line).is_ok_and(|text| csv::Csv::begin(text).is_some())
+        }
+        _ => false,
+    }
+}
 
 /// Reads what is said of GPUs.
 #[derive(Default)]
@@ -139,6 +176,11 @@ impl LineReader for GpuReader {
         false
     }
 
+    fn awake_until(&self) -> u32 {
+        let is_open = self.open.is_some() || self.service.as_ref().is_some_and(service::Service::is_status);
+        if is_open { u32::MAX } else { 0 }
+    }
+
     fn next_is_cut(&mut self) {
         self.is_cut = true;
     }
@@ -170,7 +212,7 @@ impl GpuReader {
             return false;
         }
         if matches!(first, b'M' | b'T' | b'W' | b'F' | b'S') && line.body.len() < 64 {
-            let at = std::str::from_utf8(line.body).ok().and_then(crate::ground::clock::ctime);
+            let at = std::str::from_utf8(line.body).ok().and_then(clock::ctime);
             self.date = at.map(|at| (line.number, at)).or(self.date);
         }
         let Ok(text) = std::str::from_utf8(line.body) else { return false };

@@ -35,7 +35,7 @@ use ringleader_model::{Host, SourceKind};
 pub(crate) use self::json::{is_journal, read_json};
 use self::log::Log;
 use self::statements::Record;
-use crate::ground::{Line, LineReader, Sink};
+use crate::ground::{Line, LineReader, Sink, Wants};
 
 /// Reader of kernel logs.
 #[derive(Default)]
@@ -54,6 +54,9 @@ pub(crate) struct KernelReader {
 pub(crate) fn next_word(text: &[u8]) -> Option<usize> {
     words::next_of_any_reader(text)
 }
+
+/// Words of the kernel and its stamps.
+pub(crate) const WANTS: Wants = Wants { words: words::all, begins: prefix::may_begin };
 
 /// Whether a line begins like one of a kernel log, so that a label before it is a launcher's.
 pub(crate) fn begins(line: &[u8]) -> bool {
@@ -91,6 +94,10 @@ impl LineReader for KernelReader {
             sink.saw(SourceKind::KernelLog);
         }
         taken
+    }
+
+    fn awake_until(&self) -> u32 {
+        self.log.waits_until()
     }
 
     fn next_is_cut(&mut self) {

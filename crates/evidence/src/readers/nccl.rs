@@ -27,7 +27,7 @@ use ringleader_model::{
 use self::header::{Head, Level};
 use self::lines::{Channel, Event, Life, MaybeColl};
 use crate::ground::intern::{FxHasher, LookupMap};
-use crate::ground::{Line, LineReader, Sink, Tag, bounded_text, stamp};
+use crate::ground::{Line, LineReader, Sink, Tag, Wants, bounded_text, stamp};
 
 /// Whether a line begins with NCCL's words alone, without its head.
 pub(crate) fn begins(line: &[u8]) -> bool {
@@ -39,6 +39,9 @@ pub(crate) fn is_known(line: &[u8]) -> bool {
     let near = line.get(..200).unwrap_or(line);
     memmem::find(near, b" NCCL INFO ").is_some() || memmem::find(near, b" NCCL WARN ").is_some()
 }
+
+/// All heads, and what rank 0 prints without one.
+pub(crate) const WANTS: Wants = Wants { words: || vec!["NCCL "], begins: |_| false };
 
 /// No process.
 const NOBODY: u32 = u32::MAX;

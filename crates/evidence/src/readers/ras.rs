@@ -13,7 +13,7 @@
 
 use ringleader_model::{Cite, Fact, RasReport, SourceKind};
 
-use crate::ground::{Document, Line, LineReader, Sink};
+use crate::ground::{Document, Line, LineReader, Sink, Wants};
 
 mod embedded;
 mod event;
@@ -32,6 +32,23 @@ pub(crate) struct RasTextReader {
     /// The line that comes may lack its end, so that its last number cannot be trusted.
     is_cut: bool,
 }
+
+/// Reports, events, and the words of a client.
+pub(crate) const WANTS: Wants = Wants {
+    words: || {
+        vec![
+            "PEER_",
+            "nccl_version",
+            "NCCL ",
+            ":28028",
+            "nc: ",
+            "Ncat: ",
+            "Job summary",
+            "CUDA runtime version ",
+        ]
+    },
+    begins: |line| line.trim_ascii() == b"{",
+};
 
 /// What a client said that did not get through.
 struct Refusal {
@@ -63,6 +80,10 @@ impl LineReader for RasTextReader {
             self.report = Some(text::Report::begin(line, sink));
         }
         self.report.as_mut().is_some_and(|report| report.line(line, words, sink))
+    }
+
+    fn awake_until(&self) -> u32 {
+        if self.report.is_some() || !self.embedded.is_idle() { u32::MAX } else { 0 }
     }
 
     fn next_is_cut(&mut self) {

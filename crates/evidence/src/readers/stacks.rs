@@ -8,7 +8,7 @@ use ringleader_model::{
     Cite, Fact, Frame, Pid, ProcessStacks, SourceKind, StackTool, ThreadStack, WallTime, Who,
 };
 
-use crate::ground::{Line, LineReader, Sink};
+use crate::ground::{Line, LineReader, Sink, Wants};
 
 mod gdb;
 mod json;
@@ -16,6 +16,31 @@ mod kernel;
 mod python;
 
 pub(crate) use json::read_json;
+
+/// Headings of stacks and of threads, and frames that stand alone.
+pub(crate) const WANTS: Wants = Wants {
+    words: || {
+        vec![
+            "Thread ",
+            "Current thread ",
+            "Process ",
+            "Timeout (",
+            "Error: ",
+            "process is stopped",
+            "Permission Denied",
+            "ptrace: ",
+            "Could not attach",
+            "already traced",
+            "Reason: ",
+            "Python v",
+            "Attaching to ",
+            "[<",
+            "/proc/",
+            "Fatal Python error",
+        ]
+    },
+    begins: |line| line.first() == Some(&b'#'),
+};
 
 /// Stacks in a text file.
 #[derive(Default)]
@@ -160,6 +185,10 @@ impl LineReader for StackReader {
             open.in_thread = false;
         }
         false
+    }
+
+    fn awake_until(&self) -> u32 {
+        if self.open.as_ref().is_some_and(|open| open.in_thread) { u32::MAX } else { 0 }
     }
 
     fn next_is_cut(&mut self) {

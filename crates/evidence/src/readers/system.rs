@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 use ringleader_model::{Fact, Host, PciDevice, SourceKind, SystemFact};
 
-use crate::ground::{Line, LineReader, Sink, Span, shell};
+use crate::ground::{Line, LineReader, Sink, Span, Wants, shell};
 
 pub(crate) use json::read_json;
 
@@ -41,6 +41,52 @@ pub(crate) use json::read_json;
 const MAX_LINE: usize = 2_000;
 /// Rows of one table that are kept.
 const MAX_ROWS: usize = 10_000;
+
+/// Headings of tables, lines that are complete by themselves, and commands above them.
+pub(crate) const WANTS: Wants = Wants {
+    words: || {
+        vec![
+            "memory.",
+            "nr_periods ",
+            "Filesystem ",
+            "MemTotal:",
+            "Mem:",
+            "Used by",
+            " Live 0x",
+            "ACSCtl:",
+            "BOOT_IMAGE=",
+            "iommu: Default",
+            "DMAR: IOMMU",
+            "available: ",
+            "could not be found",
+            ".service",
+            "Node failure on ",
+            "CANCELLED",
+            "JobID",
+            "JOBID",
+            "jobid",
+            "NODELIST",
+            "NodeList",
+            "nodelist",
+            "LAST SEEN",
+            "Cuda compilation tools",
+            "packages in environment",
+            ".x86_64",
+            ".aarch64",
+        ]
+    },
+    begins: |line| {
+        let line = line.trim_ascii();
+        let starts = [&b"#"[..], b"total ", b"low 0", b"NAME ", b"Name:", b"Package ", b"ii "];
+        let has_blank = || memchr::memchr(b' ', line).is_some();
+        starts.iter().any(|s| line.starts_with(s))
+            || line.first() == Some(&b'/') && line.last() == Some(&b':') && !has_blank()
+            || memchr::memmem::find(line, b"==").is_some() && !has_blank()
+            || files::may_be_listed(line)
+            || hardware::may_be_device(line)
+            || shell::may_be_command(line)
+    },
+};
 
 /// What system tools print.
 #[derive(Default)]
@@ -115,6 +161,10 @@ impl LineReader for SystemReader {
             }
         }
         false
+    }
+
+    fn awake_until(&self) -> u32 {
+        if self.open.is_some() { u32::MAX } else { 0 }
     }
 
     fn next_is_cut(&mut self) {

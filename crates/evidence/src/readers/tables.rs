@@ -2,11 +2,31 @@
 //!
 //! Each table is told by its heading and read by its columns' names, wherever in a file it stands.
 
-use crate::ground::{Line, LineReader, Sink};
+use crate::ground::{Line, LineReader, Sink, Wants};
 
 mod limits;
 mod ps;
 mod status;
+
+/// Headings of process lists, lines of limits and of a process's status.
+pub(crate) const WANTS: Wants = Wants {
+    words: || {
+        vec![
+            "locked memory",
+            "locked-in-memory",
+            "open files",
+            "file descriptors",
+            "nofiles",
+            "MEMLOCK ",
+            "NOFILE ",
+        ]
+    },
+    begins: |line| {
+        let has = |word: &[u8]| memchr::memmem::find(line, word).is_some();
+        [&b"Name:"[..], b"State:", b"Pid:", b"PPid:"].iter().any(|key| line.starts_with(key))
+            || has(b"PID") && (has(b"COMMAND") || has(b"CMD") || has(b"ARGS"))
+    },
+};
 
 /// Tables in a text file.
 #[derive(Default)]
@@ -25,6 +45,10 @@ impl LineReader for TableReader {
             return false;
         };
         self.ps_line(line, first, sink) || self.other_line(line, first, sink)
+    }
+
+    fn awake_until(&self) -> u32 {
+        if self.ps.is_some() { u32::MAX } else { 0 }
     }
 
     fn next_is_cut(&mut self) {

@@ -33,7 +33,7 @@ use self::block::{Block, BlockKind, Fed, Statement};
 use self::found::Found;
 use self::scan::clip;
 use self::traceback::{Piece, Traceback, Tracebacks};
-use crate::ground::{Document, Line, LineReader, Sink};
+use crate::ground::{Document, Line, LineReader, Sink, Wants};
 
 /// Error lines of unknown origin that are kept of one source.
 const MAX_ERROR_LINES: u32 = 500;
@@ -45,57 +45,107 @@ const MAX_STATEMENT: usize = 8 << 10;
 const MAX_SILENCE: u32 = 400;
 
 /// Words without which a line that nothing waits for is nobody's business here. A program's own prints end at this.
-static WORDS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
-    AhoCorasick::new([
-        "rror",
-        "raceback",
-        "atal",
-        "ATAL",
-        "xception",
-        "nterrupt",
-        "SystemExit",
-        "illed",
-        ".cpp:",
-        ".hpp:",
-        ".py:",
-        "c10d",
-        "atchdog",
-        "NCCL WARN",
-        "what():",
-        "terminate called",
-        "loo",
-        " of memory",
-        "Of Memory",
-        "monitoredBarrier",
-        "signal",
-        "exitcode",
-        "FAILED",
-        "heartbeat",
-        "best knowledge",
-        "Timeout at",
-        "*** ",
-        "oom",
-        "core dumped",
-        "clients joined",
-        "timed out",
-        "ailed to ",
-        "No space left",
-        "oo many",
-        "egmentation fault",
-        "Aborted",
-        "destroy_process_group",
-        "File \"",
-        "mismatch between",
-        "wait timeout",
-        "resolution",
-        "Rendezvous",
-        "GIL",
-    ])
-    .ok()
-});
+const WORDS: [&str; 43] = [
+    "rror",
+    "raceback",
+    "atal",
+    "ATAL",
+    "xception",
+    "nterrupt",
+    "SystemExit",
+    "illed",
+    ".cpp:",
+    ".hpp:",
+    ".py:",
+    "c10d",
+    "atchdog",
+    "NCCL WARN",
+    "what():",
+    "terminate called",
+    "loo",
+    " of memory",
+    "Of Memory",
+    "monitoredBarrier",
+    "signal",
+    "exitcode",
+    "FAILED",
+    "heartbeat",
+    "best knowledge",
+    "Timeout at",
+    "*** ",
+    "oom",
+    "core dumped",
+    "clients joined",
+    "timed out",
+    "ailed to ",
+    "No space left",
+    "oo many",
+    "egmentation fault",
+    "Aborted",
+    "destroy_process_group",
+    "File \"",
+    "mismatch between",
+    "wait timeout",
+    "resolution",
+    "Rendezvous",
+    "GIL",
+];
+
+static SEARCH: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| AhoCorasick::new(WORDS).ok());
+
+/// Words of which one stands in every line that is taken, or read in part. [`WORDS`] has some that many a program prints
+/// (`[train.py:120]`, `loop`, `room`); what such lines must hold besides stands here in their place.
+pub(crate) const WANTS: Wants = Wants {
+    words: || {
+        let common = [".py:", "loo", "oom"];
+        WORDS.into_iter().filter(|word| !common.contains(word)).chain(MORE_WORDS).collect()
+    },
+    begins: |_| false,
+};
+
+/// Of headers that name a Python file, of errors, and of messages that only C++ files print with their name before.
+const MORE_WORDS: [&str; 37] = [
+    "torch",
+    "E0000 ",
+    "F0000 ",
+    "E000 ",
+    "F000 ",
+    "[E ",
+    "[F ",
+    "CRITICAL",
+    "ERROR",
+    "\", line 0",
+    "Exit",
+    "StopIteration",
+    "socket.timeout",
+    "Unable to shutdown process",
+    "Stack trace of",
+    "unbatched P2P op",
+    "is deprecated; use",
+    "signal dumping",
+    "dump debug info",
+    "inconsistency, we are taking",
+    "NCCL",
+    "to perform barrier",
+    "No device id is provided",
+    "client socket",
+    "waitForInput",
+    "debug level is set",
+    "nqueued",
+    "EADDRINUSE",
+    "ddress already in use",
+    "Name or service not known",
+    "ait timeout",
+    "Socket Timeout",
+    "Broken pipe",
+    "Connection ",
+    "TCPStore",
+    "loo/",
+    "Gloo ",
+];
 
 fn is_of_interest(body: &[u8]) -> bool {
-    WORDS.as_ref().is_none_or(|words| words.is_match(body))
+    SEARCH.as_ref().is_none_or(|words| words.is_match(body))
 }
 
 /// Reader of the lines of torch, Python and launchers.
@@ -132,6 +182,14 @@ impl LineReader for TorchReader {
             sink.saw(SourceKind::TorchLog);
         }
         taken
+    }
+
+    fn ordinary_line(&mut self, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
+        self.waits_for(line) && self.line(line, sink)
+    }
+
+    fn awake_until(&self) -> u32 {
+        if self.blocks.is_empty() && self.tracebacks.is_empty() { 0 } else { u32::MAX }
     }
 
     /// The source is no log: forgets all that was read, and says so.

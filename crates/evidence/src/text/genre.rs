@@ -34,6 +34,16 @@ pub(super) struct Genre {
     is_fenced: bool,
 }
 
+/// What a line without any sign of a log counts for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    n_lines: u8,
+    n_code: u8,
+    n_marks: u8,
+    n_prose: u8,
+    is_frame: bool,
+}
+
 /// What a line looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
@@ -51,6 +61,37 @@ impl Genre {
         if !self.is_log {
             self.look_at(line, by_nccl);
         }
+    }
+
+    /// Whether nothing more is asked.
+    #[inline]
+    pub(super) fn is_settled(&self) -> bool {
+        self.is_log
+    }
+
+    /// What each line counts for that is this one but for its digits; None where it is a sign of a log or a fence.
+    pub(super) fn counts_of(line: &Line<'_>) -> Option<Counts> {
+        let mut genre = Self::default();
+        genre.look_at(line, false);
+        let count = |n: u32| u8::try_from(n).unwrap_or(u8::MAX);
+        (!genre.is_log && !genre.is_fenced).then(|| Counts {
+            n_lines: count(genre.n_lines),
+            n_code: count(genre.n_code),
+            n_marks: count(genre.n_marks),
+            n_prose: count(genre.n_prose),
+            is_frame: genre.has_frame,
+        })
+    }
+
+    /// Counts a line that was looked at before.
+    #[inline]
+    pub(super) fn count(&mut self, counts: Counts) {
+        self.n_lines += u32::from(counts.n_lines);
+        self.n_code += u32::from(counts.n_code);
+        self.n_marks += u32::from(counts.n_marks);
+        self.n_prose += u32::from(counts.n_prose);
+        self.has_frame |= counts.is_frame;
+        self.is_log |= self.n_lines > MAX_LINES;
     }
 
     /// At the end: whether what its lines say of errors is to be left alone.

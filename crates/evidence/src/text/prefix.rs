@@ -41,6 +41,8 @@ pub(crate) struct Stripper {
     /// Lines with content so far, and those of them that began like `3: ` or `node1: `.
     n_lines: u64,
     n_labelled: u64,
+    /// Every label is believed, for a look at what may follow.
+    believes: bool,
 }
 
 impl Stripper {
@@ -60,33 +62,62 @@ impl Stripper {
         self.n_lines += 1;
     }
 
+    /// Whether a line so far began with what may be a label.
+    pub(super) fn saw_label(&self) -> bool {
+        self.n_labelled > 0
+    }
+
+    /// Tells `is_it` how many bytes stand before each rest that prefixes leave of a line, labels believed, until it says yes.
+    pub(super) fn each_rest(&mut self, raw: &[u8], is_it: &mut impl FnMut(usize) -> bool) -> bool {
+        if is_plain(raw) {
+            return false;
+        }
+        self.believes = true;
+        let mut tag = Tag::default();
+        let mut rank_is_task = false;
+        let mut rest = raw;
+        for _ in 0..MAX_STACKED {
+            let Some(next) = self.next(rest, &mut tag, &mut rank_is_task) else { break };
+            rest = next;
+            if is_it(raw.len() - rest.len()) {
+                return true;
+            }
+        }
+        false
+    }
+
     fn strip_slowly<'a>(&mut self, raw: &'a [u8], tag: &mut Tag) -> &'a [u8] {
         let mut rest = raw;
         // A task id of `srun -l` is the rank only if no launcher of ranks runs inside the task.
         let mut rank_is_task = false;
         for _ in 0..MAX_STACKED {
-            let next = match rest {
-                [b'[', ..] => bracket(rest, tag, &mut rank_is_task)
-                    .or_else(|| bracketed_date(rest, tag))
-                    .or_else(|| self.pod(rest, tag)),
-                [b'(', ..] => self.ray(rest, tag),
-                [0x1b, ..] => self.ray(after_colour(rest), tag),
-                [b'0'..=b'9', ..] => self
-                    .iso(rest, tag)
-                    .or_else(|| logging(rest, tag))
-                    .or_else(|| self.task(rest, tag, &mut rank_is_task))
-                    .or_else(|| self.node(rest, tag)),
-                [b' ', ..] => self.task(rest, tag, &mut rank_is_task),
-                [b'A'..=b'Z', ..] => self.syslog(rest, tag),
-                [b'a'..=b'z', ..] => self.node(rest, tag).or_else(|| self.compose(rest, tag)),
-                _ => None,
-            };
-            match next {
+            match self.next(rest, tag, &mut rank_is_task) {
                 Some(next) => rest = next,
                 None => break,
             }
         }
         rest
+    }
+
+    /// What follows one prefix.
+    #[inline]
+    fn next<'a>(&mut self, rest: &'a [u8], tag: &mut Tag, rank_is_task: &mut bool) -> Option<&'a [u8]> {
+        match rest {
+            [b'[', ..] => bracket(rest, tag, rank_is_task)
+                .or_else(|| bracketed_date(rest, tag))
+                .or_else(|| self.pod(rest, tag)),
+            [b'(', ..] => self.ray(rest, tag),
+            [0x1b, ..] => self.ray(after_colour(rest), tag),
+            [b'0'..=b'9', ..] => self
+                .iso(rest, tag)
+                .or_else(|| logging(rest, tag))
+                .or_else(|| self.task(rest, tag, rank_is_task))
+                .or_else(|| self.node(rest, tag)),
+            [b' ', ..] => self.task(rest, tag, rank_is_task),
+            [b'A'..=b'Z', ..] => self.syslog(rest, tag),
+            [b'a'..=b'z', ..] => self.node(rest, tag).or_else(|| self.compose(rest, tag)),
+            _ => None,
+        }
     }
 
     /// `(TaskName pid=123, ip=10.0.0.1) `, in colour or not. An actor's name may hold brackets of its own.
@@ -233,7 +264,7 @@ impl Stripper {
     /// Whether a label before `rest` may be believed.
     fn label_counts(&mut self, rest: &[u8]) -> bool {
         self.n_labelled += 1;
-        is_known(rest) || (self.n_labelled > 2 && self.n_labelled * 2 > self.n_lines)
+        self.believes || (self.n_labelled > 2 && self.n_labelled * 2 > self.n_lines) || is_known(rest)
     }
 
     /// The name up to its first dot (addresses whole), shared between lines.

@@ -4,10 +4,14 @@
 use ringleader_knowledge::progress::{self, Sign};
 use ringleader_model::{Cite, Fact, Progress, WallTime, Who};
 
-use crate::ground::{Line, Sink, lossy};
+use super::ordinary::Body;
+use super::prefix::Stripper;
+use crate::ground::{Line, Sink, Tag, lossy};
 
 /// Longest line that is looked at, bytes.
 const MAX_BYTES: usize = 2 << 10;
+/// Bytes of a line in which its time stamp stands.
+const MAX_HEAD_BYTES: usize = 1 << 10;
 
 /// The signs of one source.
 #[derive(Default)]
@@ -16,6 +20,8 @@ pub(super) struct ProgressReader {
     at: Option<WallTime>,
     text: Vec<u8>,
     last_step: Option<u64>,
+    /// The beginning of the last line, if its time was not read yet; else empty.
+    last_head: Vec<u8>,
     seen: Progress,
 }
 
@@ -38,20 +44,53 @@ impl ProgressReader {
         }
         match sign {
             Sign::Step(step) => {
-                self.seen.n_lines = self.seen.n_lines.saturating_add(1);
-                if self.last_step != Some(step) {
-                    self.seen.n_steps = (self.seen.n_steps + 1).min(2);
-                    self.last_step = Some(step);
-                    self.seen.before_last = self.seen.last;
-                }
-                (self.seen.last, self.seen.last_at) = (Some(cite), line.tag.at);
+                self.step(step, cite);
+                self.seen.last_at = line.tag.at;
+                self.last_head.clear();
             }
             Sign::Done => self.seen.ended = Some(cite),
         }
     }
 
+    /// Whether a sign was seen: of the first one all is kept.
+    #[inline]
+    pub(super) fn has_begun(&self) -> bool {
+        self.first.is_some()
+    }
+
+    #[inline]
+    fn step(&mut self, step: u64, cite: Cite) {
+        self.seen.n_lines = self.seen.n_lines.saturating_add(1);
+        if self.last_step != Some(step) {
+            self.seen.n_steps = (self.seen.n_steps + 1).min(2);
+            self.last_step = Some(step);
+            self.seen.before_last = self.seen.last;
+        }
+        self.seen.last = Some(cite);
+    }
+
+    /// Looks at an ordinary line: what is known of its body, its place, and `raw`, all of it. Its time is read at the end,
+    /// unless it is `known` already. Only once one [has begun](Self::has_begun).
+    #[inline]
+    pub(super) fn ordinary(&mut self, body: &Body, raw: &[u8], known: Option<&Tag>, cite: Cite) {
+        let Some(plan) = &body.plan else { return };
+        if let Some(Sign::Step(step)) = plan.read(raw.get(body.n_prefix..).unwrap_or_default()) {
+            self.step(step, cite);
+            self.last_head.clear();
+            match known {
+                Some(tag) => self.seen.last_at = tag.at,
+                None => self.last_head.extend_from_slice(raw.get(..MAX_HEAD_BYTES).unwrap_or(raw)),
+            }
+        }
+    }
+
     /// End of the source.
     pub(super) fn finish(&mut self, sink: &mut Sink<'_>) {
+        if !self.last_head.is_empty() {
+            let mut tag = Tag::default();
+            Stripper::default().strip(&self.last_head, &mut tag);
+            self.seen.last_at = tag.at;
+        }
         if let Some(first) = self.first.take() {
             sink.push(
                 first,

@@ -10,7 +10,9 @@
 //! citation. Nothing is judged here.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
+use memchr::memmem::Finder;
 use ringleader_knowledge::form::{self, Form, Level};
 use ringleader_knowledge::message::{self, About, Hole, Match};
 use ringleader_model::{
@@ -28,6 +30,7 @@ const MAX_NAMED: usize = 64;
 const MAX_ROWS: usize = 6;
 /// Longest line that is looked at, bytes.
 const MAX_BYTES: usize = 16 << 10;
+static WARN: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"WARN"));
 
 /// The statements of one source.
 #[derive(Default)]
@@ -54,7 +57,7 @@ impl SaidReader {
         let body = line.body.get(..MAX_BYTES).unwrap_or(line.body);
         let is_offered = match Offered::of(taken) {
             Offered::All => true,
-            Offered::Warnings => memchr::memmem::find(body, b"WARN").is_some(),
+            Offered::Warnings => WARN.find(body).is_some(),
             Offered::Nothing => false,
         };
         if !is_offered || message::wanted(body, 0).is_none() && form::wanted(body, 0).is_none() {

@@ -5,6 +5,7 @@
 //! compared with the whole needle, so the search stops only at lines that contain one.
 
 use super::needle_hash::{BITS, GRAM_BYTES, place};
+use crate::blind::{blind, blind_word};
 use crate::tables::{FORM_BITS, FORM_GRAMS, FORM_NEEDLES};
 
 /// Folds the case of letters; the effect on other bytes does not matter, because both sides are folded.
@@ -13,18 +14,30 @@ const FOLD: u8 = 0x20;
 /// The first place at or after `from` that belongs to a needle, in a line or a block of many lines; the
 /// needle itself may begin a few bytes before it. None if there is no needle in the rest.
 pub fn wanted(block: &[u8], from: usize) -> Option<usize> {
+    search::<false>(block, from)
+}
+
+/// Whether a needle may stand in a text each of whose digits was made a 0: false only if none stands in any text that
+/// becomes this one.
+pub fn wanted_blind(blind: &[u8]) -> bool {
+    search::<true>(blind, 0).is_some()
+}
+
+fn search<const BLIND: bool>(block: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
     while let Some(Ok(bytes)) = block.get(at..at + 8).map(<[u8; 8]>::try_from) {
-        let text = u64::from_le_bytes(bytes) | 0x2020_2020_2020_2020;
+        let text = blind_word(u64::from_le_bytes(bytes) | 0x2020_2020_2020_2020);
         let (first, second) = (text as u32, (text >> 16) as u32);
-        if marked(first) && stands(block, at, first) || marked(second) && stands(block, at + 2, second) {
+        if marked(first) && stands::<BLIND>(block, at, first)
+            || marked(second) && stands::<BLIND>(block, at + 2, second)
+        {
             return Some(at);
         }
         at += 4;
     }
     while let Some(Ok(bytes)) = block.get(at..at + GRAM_BYTES).map(<[u8; GRAM_BYTES]>::try_from) {
-        let gram = u32::from_le_bytes(bytes) | 0x2020_2020;
-        if marked(gram) && stands(block, at, gram) {
+        let gram = blind_word(u64::from(u32::from_le_bytes(bytes) | 0x2020_2020)) as u32;
+        if marked(gram) && stands::<BLIND>(block, at, gram) {
             return Some(at);
         }
         at += 2;
@@ -38,16 +51,20 @@ fn marked(gram: u32) -> bool {
     FORM_BITS[bit >> 6 & ((1 << (BITS - 6)) - 1)] >> (bit & 63) & 1 == 1
 }
 
-/// Whether a needle with this gram is around `at`. The end of a block ends a line.
+/// Whether a needle with this gram is around `at`; if `BLIND`, whatever its digits are. The end of a block ends a line.
 #[cold]
-fn stands(block: &[u8], at: usize, gram: u32) -> bool {
+fn stands<const BLIND: bool>(block: &[u8], at: usize, gram: u32) -> bool {
     let start = FORM_GRAMS.partition_point(|&(g, _, _)| g < gram);
     let grams = FORM_GRAMS.get(start..).unwrap_or_default().iter().take_while(|&&(g, _, _)| g == gram);
     for &(_, needle, offset) in grams {
         let Some(needle) = FORM_NEEDLES.get(usize::from(needle)) else { continue };
         let text =
             at.checked_sub(usize::from(offset)).and_then(|start| block.get(start..start + needle.len()));
-        if text.is_some_and(|text| text.iter().zip(needle.as_bytes()).all(|(a, b)| a | FOLD == b | FOLD)) {
+        let is = |(a, b): (&u8, &u8)| match BLIND {
+            true => blind(a | FOLD) == blind(b | FOLD),
+            false => a | FOLD == b | FOLD,
+        };
+        if text.is_some_and(|text| text.iter().zip(needle.as_bytes()).all(is)) {
             return true;
         }
     }

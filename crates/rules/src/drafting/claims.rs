@@ -39,7 +39,7 @@ impl<'s, 'a> Told<'s, 'a> {
         self.claims.iter().all(|c| self.scene.ended_in_order(c.cite))
     }
 
-    /// Where the claims stand.
+    /// Citations of the claims.
     pub(crate) fn cites(&self) -> impl Iterator<Item = Cite> + '_ {
         self.claims.iter().map(|c| c.cite)
     }

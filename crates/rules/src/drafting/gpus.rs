@@ -58,7 +58,7 @@ impl<'s, 'a> Shown<'s, 'a> {
         }
     }
 
-    /// The word that fits their number.
+    /// The singular or the plural, by their number.
     pub(crate) fn word(&self, one: &'static str, several: &'static str) -> &'static str {
         if self.gpus.len() == 1 { one } else { several }
     }
@@ -73,7 +73,7 @@ impl<'s, 'a> Shown<'s, 'a> {
         self.gpus.first().map_or("", |(_, why)| why)
     }
 
-    /// Whom they mean.
+    /// The processes that use them.
     pub(crate) fn culprits(&self) -> Vec<Culprit> {
         let mut culprits = Vec::new();
         for (gpu, _) in &self.gpus {
@@ -97,7 +97,7 @@ impl<'s, 'a> Shown<'s, 'a> {
     }
 }
 
-/// A draft as grave and as sure as the proof and the bond to the job allow.
+/// A draft, as severe and as sure as the proof and the bond to the job allow.
 pub(crate) fn graded(
     scene: &Scene<'_>,
     rule: &Rule,
@@ -138,7 +138,7 @@ pub(crate) fn failed_test(
         [one] => one.text.chars().take(100).collect(),
         _ => format!("dcgmi's test {} fails", failed.name),
     };
-    // A test that was made says what is, as surely as the driver itself.
+    // The result of a test is as sure as what the driver itself shows.
     let draft = graded(scene, rule, cause, proof, failed.used, title);
     Some(draft.culprits(failed.culprits).evidence(failed.evidence))
 }

@@ -75,7 +75,7 @@ impl<'s, 'a> Seen<'s, 'a> {
         (!self.events.is_empty()).then_some(self)
     }
 
-    /// Whom the statements are about.
+    /// The processes that the statements are about.
     pub(crate) fn culprits(&self) -> Vec<Culprit> {
         let mut culprits = Vec::new();
         for event in &self.events {
@@ -95,12 +95,13 @@ impl<'s, 'a> Seen<'s, 'a> {
         self.first().map_or_else(|| "a GPU".to_owned(), gpu_of)
     }
 
-    /// A draft that cites these statements and blames whom they name, as sure as their bond to the job allows.
+    /// A draft that cites these statements and blames the processes that they name, as sure as their bond to the job
+    /// allows.
     pub(crate) fn draft(&self, rule: &Rule, cause: Cause, title: impl Into<String>) -> Draft {
         let in_trouble = health::trouble(self.scene).is_some() || self.scene.has_failed();
         let ended_well = self.scene.failure().ended_in_order() && !in_trouble;
         let (severity, weight, confidence) = match self.bond {
-            // No rank runs on it: worth a word whatever the verdict is.
+            // No rank runs on it: reported beside any verdict.
             Bond::Beside => (Severity::Info, Weight::Aside, Confidence::Low),
             // Whatever it was, the job went on to its end.
             Bond::Process | Bond::DeviceInTime if ended_well => {
@@ -153,16 +154,16 @@ impl<'s, 'a> Seen<'s, 'a> {
     }
 }
 
-/// What a rule makes of both: the job's own words and the kernel's.
+/// What the job's own messages and the kernel's show of one fault.
 pub(crate) enum Both<'s, 'a> {
-    /// The job says it; the kernel may confirm.
+    /// The job reports it; the kernel may confirm it.
     Told(Told<'s, 'a>, Option<Seen<'s, 'a>>),
-    /// The kernel alone says it.
+    /// Only the kernel reports it.
     Seen(Seen<'s, 'a>),
 }
 
 impl<'s, 'a> Both<'s, 'a> {
-    /// None if neither speaks.
+    /// None if neither reports it.
     pub(crate) fn of(told: Option<Told<'s, 'a>>, seen: Option<Seen<'s, 'a>>) -> Option<Self> {
         match (told, seen) {
             (Some(told), seen) => Some(Self::Told(told, seen)),
@@ -185,7 +186,7 @@ impl<'s, 'a> Both<'s, 'a> {
             Self::Told(told, Some(seen)) => {
                 let mut culprits = told.culprits();
                 if seen.is_bound() {
-                    // The kernel names the device that failed; who complained of it may be a neighbour.
+                    // The kernel names the device that failed; the process that reported it may be a neighbour.
                     let named: Vec<Culprit> =
                         seen.culprits().into_iter().filter(|c| c.rank.is_some()).collect();
                     if !named.is_empty() {
@@ -206,7 +207,7 @@ impl<'s, 'a> Both<'s, 'a> {
         }
     }
 
-    /// What the kernel said.
+    /// What the kernel reports.
     pub(crate) fn seen(&self) -> Option<&Seen<'s, 'a>> {
         match self {
             Self::Told(_, seen) => seen.as_ref(),
@@ -220,7 +221,8 @@ pub(crate) fn is_own(rule: &Rule, event: &KernelEvent) -> bool {
     matches!(&event.kind, KernelEventKind::Xid(x) if xid::get(x.code).is_some_and(|row| row.rule == rule.id))
 }
 
-/// A link that went down in mid-run: a draft, if there is such a link. `infiniband` picks the sort.
+/// A link that went down in mid-run: a draft, if there is such a link. `infiniband`: ports of InfiniBand, else network
+/// links.
 pub(crate) fn link_down(scene: &Scene<'_>, rule: &Rule, cause: Cause, infiniband: bool) -> Option<Draft> {
     let used = Used::new(scene.case());
     let downs: Vec<_> = downs(scene.kernel(), scene.has_job(), &used)
@@ -254,7 +256,7 @@ pub(crate) fn link_down(scene: &Scene<'_>, rule: &Rule, cause: Cause, infiniband
     })
 }
 
-/// What was over long before the job failed: no cause to be sure of.
+/// A fault that was over long before the job failed is no sure cause.
 fn past(draft: Draft) -> Draft {
     draft.weight(Weight::Derived).confidence(Confidence::Low)
 }

@@ -10,7 +10,7 @@ use super::Calls;
 use crate::track::{Call, Group, Origin, P2p, Track, View};
 use crate::who::roster::Roster;
 
-/// Room for the members of all groups of one view together. A log may claim communicators of any size; those that find
+/// Limit for the members of all groups of one view together. A log may claim communicators of any size; those that find
 /// no room are left out and counted.
 pub(super) struct Room {
     left: usize,
@@ -26,7 +26,7 @@ impl Room {
         Self { left: Self::PLACES, n_left_out: 0 }
     }
 
-    /// Takes room for so many members, if there is as much.
+    /// Takes room for this many members, if there is enough.
     pub(super) fn take(&mut self, n_members: usize) -> bool {
         let left = self.left.checked_sub(n_members);
         match left {

@@ -45,6 +45,11 @@ struct Asked {
 }
 
 impl Copies {
+    /// The line on which an answer may stand; 0 if nothing was asked.
+    pub(super) fn awake_until(&self) -> u32 {
+        self.asked.as_ref().map_or(0, |asked| asked.line.saturating_add(1))
+    }
+
     pub(super) fn line(&mut self, text: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
         if let Some(statement) = text.strip_prefix(">>> ") {
             self.asked = None;

@@ -115,6 +115,11 @@ impl GpuReader {
 }
 
 impl Service {
+    /// Whether it is the status of a unit, not a log.
+    pub(super) fn is_status(&self) -> bool {
+        !self.is_log
+    }
+
     fn logged(&mut self, line: u32, at: Option<WallTime>, level: &str, said: &str) {
         let is_bad = matches!(level, "ERROR" | "CRITICAL" | "FATAL" | "ALERT" | "EMERGENCY");
         self.note(line, at, said, is_bad);

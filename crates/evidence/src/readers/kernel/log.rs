@@ -49,6 +49,11 @@ impl Log {
         self.pcie.waits(line)
     }
 
+    /// The last line that may belong to one; 0 if none may.
+    pub(super) fn waits_until(&self) -> u32 {
+        self.pcie.waits_until()
+    }
+
     /// Takes a line (true) or leaves it.
     pub(super) fn take(&mut self, record: &Record<'_>, max_held: usize) -> bool {
         let mut record = *record;

@@ -46,6 +46,10 @@ impl Open {
     }
 
     /// Whether the next line may belong to a report.
+    pub(super) fn waits_until(&self) -> u32 {
+        self.report.as_ref().map_or(0, |r| r.line.saturating_add(MAX_LINES))
+    }
+
     pub(super) fn waits(&self, line: u32) -> bool {
         self.report.as_ref().is_some_and(|r| line.saturating_sub(r.line) <= MAX_LINES)
     }

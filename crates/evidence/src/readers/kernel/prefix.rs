@@ -112,6 +112,19 @@ impl Stamps {
     }
 }
 
+/// Whether a line without any word of the kernel's may bear its stamp; digits do not count.
+pub(super) fn may_begin(line: &[u8]) -> bool {
+    let near = line.get(..2 * MAX_PART).unwrap_or(line);
+    let is_numbered = || {
+        let n = line.iter().take_while(|b| b.is_ascii_digit()).count();
+        n > 0 && line.get(n) == Some(&b',')
+    };
+    let is_civil = |at: usize| near.get(at + 1..).is_some_and(crate::ground::clock::begins_ctime);
+    is_numbered()
+        || memchr::memchr_iter(b'[', near).any(is_civil)
+        || memchr::memmem::find(near, "月".as_bytes()).is_some()
+}
+
 /// `12.345678`: the kernel prints six digits.
 fn uptime(text: &[u8]) -> Option<u64> {
     let mut scan = Scan(text);

@@ -13,7 +13,7 @@ use crate::Extract;
 use crate::ground::{Limits, Sink};
 use crate::readers::kernel;
 use crate::tell::recordings;
-use crate::text::{Pace, read_at};
+use crate::text::{Pace, Room, read_at};
 
 fn is_text_file(name: &str) -> bool {
     !matches!(name.rsplit('.').next(), Some("json" | "gz"))
@@ -138,7 +138,7 @@ impl Read for Sips<'_> {
 fn told(pace: Pace, bytes: &[u8], sip: usize, limits: &Limits) -> String {
     let mut extract = Extract::default();
     let mut sink = Sink::open("dmesg.txt", limits, &mut extract);
-    let size = read_at(pace, &[], &mut Sips(bytes, sip), &mut Vec::new(), &mut sink);
+    let size = read_at(pace, &[], &mut Sips(bytes, sip), &mut Room::default(), &mut sink);
     sink.close(size);
     let Extract { sources, observations, notes } = extract;
     format!("{sources:?}\n{observations:#?}\n{notes:#?}")

@@ -76,6 +76,12 @@ pub(super) const WORDS: [(&str, Family); 56] = [
     ("fatal machine check", Family::System),
 ];
 
+/// What a line holds that the kernel's reader may take.
+pub(super) fn all() -> Vec<&'static str> {
+    let stamps = ["kern", "__REALTIME_TIMESTAMP", ".000000]"];
+    WORDS.iter().map(|(word, _)| *word).chain(stamps).collect()
+}
+
 /// What NCCL's reader looks for in lines that do not begin like its own.
 const NCCL: &str = "NCCL ";
 

@@ -21,7 +21,7 @@ fn read(bytes: &[u8]) -> NcclLog {
 fn read_within(mut bytes: &[u8], limits: &Limits) -> (NcclLog, Extract) {
     let mut extract = Extract::default();
     let mut sink = Sink::open("log", limits, &mut extract);
-    let size = crate::text::read_text(b"", &mut bytes, &mut Vec::new(), &mut sink);
+    let size = crate::text::read_text(b"", &mut bytes, &mut crate::text::Room::default(), &mut sink);
     sink.close(size);
     let mut log = None;
     for observation in &extract.observations {

@@ -101,6 +101,11 @@ impl Embedded {
         }
     }
 
+    /// Whether no document is being gathered.
+    pub(super) fn is_idle(&self) -> bool {
+        matches!(self.state, State::Idle)
+    }
+
     /// Closes the document if it is whole, else waits for more.
     fn settle(&mut self, gathered: Gathered, sink: &mut Sink<'_>, events: &mut Events) {
         if gathered.depth > 0 {

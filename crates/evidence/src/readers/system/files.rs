@@ -113,6 +113,13 @@ pub(super) fn size(word: &str, unit: u64) -> Option<u64> {
     number.parse::<f64>().ok().filter(|n| n.is_finite()).map(|n| (n * factor as f64) as u64)
 }
 
+/// Whether a line begins like a row of `ls -l`.
+pub(super) fn may_be_listed(line: &[u8]) -> bool {
+    let mut words = line.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty());
+    let is_mode = |w: &[u8]| (10..=11).contains(&w.len()) && w.iter().all(|b| b"-dlrwxstTSbcp.+".contains(b));
+    words.next().is_some_and(is_mode) && words.next().is_some_and(|n| n.iter().all(u8::is_ascii_digit))
+}
+
 /// A row of `ls -l`: `-rw------- 1 root root 4194304 Nov 20 08:20 nccl-AbCdEf`.
 pub(super) fn listed(listing: &mut Listing, text: &str, line: u32) -> bool {
     let words: Vec<&str> = text.split_ascii_whitespace().collect();

@@ -102,10 +102,22 @@ pub(super) fn is_gpu(name: &str) -> bool {
         .any(|class| name.starts_with(class))
 }
 
+/// Whether a line begins with an address of PCI and names what is there.
+pub(super) fn may_be_device(line: &[u8]) -> bool {
+    let end = memchr::memchr(b' ', line).unwrap_or(line.len());
+    let (address, name) = line.split_at_checked(end).unwrap_or((line, b""));
+    let is_hex = |b: &u8| b.is_ascii_hexdigit() || matches!(b, b':' | b'.');
+    address.len() >= 7
+        && address.iter().all(is_hex)
+        && matches!(address, [.., b'.', _])
+        && memchr::memmem::find(name, b": ").is_some()
+}
+
 /// The heading of one device.
 fn device(text: &str, line: u32) -> Option<PciDevice> {
     let (address, name) = text.split_once(' ')?;
-    let is_address = address.contains('.')
+    // The function is one figure: `10:00:01.012` is a time of day.
+    let is_address = address.rsplit_once('.').is_some_and(|(_, function)| function.len() == 1)
         && address.len() >= 7
         && address.bytes().all(|b| b.is_ascii_hexdigit() || b == b':' || b == b'.');
     if !is_address || !name.contains(": ") {

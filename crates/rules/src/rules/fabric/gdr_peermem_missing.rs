@@ -75,7 +75,7 @@ fn channels_without(scene: &Scene<'_>) -> Option<Finding> {
         processes.dedup();
         for process in processes {
             let mut links = log.links.iter().filter(|l| l.process == process && l.is_verbs());
-            let direct = links.clone().any(|l| l.is_direct());
+            let direct = links.clone().any(NcclLink::is_direct);
             match (direct, links.next()) {
                 (false, Some(first)) => without.push((log, process, first)),
                 _ => n_with += 1,

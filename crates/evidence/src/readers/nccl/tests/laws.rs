@@ -23,7 +23,12 @@ impl Read for Slow<'_> {
 fn read_slowly(bytes: &[u8], step: usize, limits: &Limits) -> (Extract, u64) {
     let mut extract = Extract::default();
     let mut sink = Sink::open("log", limits, &mut extract);
-    let size = crate::text::read_text(b"", &mut Slow { rest: bytes, step }, &mut Vec::new(), &mut sink);
+    let size = crate::text::read_text(
+        b"",
+        &mut Slow { rest: bytes, step },
+        &mut crate::text::Room::default(),
+        &mut sink,
+    );
     sink.close(size);
     (extract, size)
 }
@@ -168,7 +173,10 @@ fn a_reading_error_ends_the_file_with_a_note() {
     let mut extract = Extract::default();
     let limits = Limits::default();
     let mut sink = Sink::open("log", &limits, &mut extract);
-    assert_eq!(crate::text::read_text(b"", &mut Fails(false), &mut Vec::new(), &mut sink), 12);
+    assert_eq!(
+        crate::text::read_text(b"", &mut Fails(false), &mut crate::text::Room::default(), &mut sink),
+        12
+    );
     sink.close(12);
     assert_eq!((extract.observations.len(), extract.notes.len()), (1, 1));
     assert!(extract.notes[0].text.contains("stale file handle"), "{:?}", extract.notes);
@@ -181,11 +189,11 @@ fn a_line_without_end_is_passed_over_within_bounded_room() {
     bytes.extend_from_slice(b"\nNCCL WARN after\n");
     for step in [7_000, 1 << 20] {
         let mut extract = Extract::default();
-        let mut block = Vec::new();
+        let mut room = crate::text::Room::default();
         let mut sink = Sink::open("log", &limits, &mut extract);
-        crate::text::read_text(b"", &mut Slow { rest: &bytes, step }, &mut block, &mut sink);
+        crate::text::read_text(b"", &mut Slow { rest: &bytes, step }, &mut room, &mut sink);
         sink.close(0);
-        assert!(block.len() < 1 << 20, "{}", block.len());
+        assert!(room.block.len() < 1 << 20, "{}", room.block.len());
         assert_eq!(extract.notes.len(), 1);
         assert_eq!(extract.observations[0].cite.line, 2);
         assert_eq!(extract.observations[0].cite.start, 3_000_001);
