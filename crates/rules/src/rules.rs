@@ -40,6 +40,7 @@ pub static ALL: &[&Rule] = &[
     &process::process_uninterruptible::RULE,
     &process::stuck_outside_collective::RULE,
     &process::stands_apart::RULE,
+    &process::two_looks::RULE,
     &process::stopped_from_outside::RULE,
     &process::peer_process_died::RULE,
     &process::missing_rank::RULE,

@@ -13,3 +13,4 @@ pub(super) mod scheduler_account;
 pub(super) mod stands_apart;
 pub(super) mod stopped_from_outside;
 pub(super) mod stuck_outside_collective;
+pub(super) mod two_looks;
