@@ -85,7 +85,7 @@ const SERVED: [&str; 2] = ["generation throughput", "\"post "];
 /// Where a bar of Keras begins.
 const KERAS: &str = " [===";
 /// Last words of a worker.
-const LAST: [&str; 2] = [" finished", " done"];
+const LAST: [&str; 3] = [" finished", " done", "done!"];
 /// Words that turn such text into a failure.
 const NOT_DONE: &[&str] = &["not ", "fail", "error", "before ", "until ", "if ", "when ", "0 succeeded"];
 
@@ -137,7 +137,7 @@ impl Plan {
             return None;
         }
         // What such lines show does not lie in single numbers of them.
-        if is_last_word(&lower) || SERVED.iter().chain(&[KERAS]).any(|word| lower.contains(word)) {
+        if is_last_word(&lower) || SERVED.iter().chain(&[KERAS, "s/step"]).any(|word| lower.contains(word)) {
             return None;
         }
         let bar = bar_count(&lower).and_then(|behind| Digits::of(&lower, behind));
@@ -206,6 +206,9 @@ pub fn of(line: &str) -> Option<Sign> {
 fn is_last_word(line: &str) -> bool {
     const MAX_WORDS: usize = 4;
     let text = line.trim().trim_end_matches(['.', '!']);
+    if text == "done" {
+        return true;
+    }
     let ends = LAST.iter().any(|word| text.ends_with(word));
     let subjects = ["process", "rank", "worker", "training"];
     ends && text.split_whitespace().count() <= MAX_WORDS && subjects.iter().any(|word| text.contains(word))
@@ -237,7 +240,8 @@ fn bar(line: &str) -> Option<u64> {
 
 /// `390/390 [====…] - 61s 156ms/step`: from the count on, and what follows the bar's beginning.
 fn keras_bar(line: &str) -> Option<(&str, &str)> {
-    let (head, rest) = line.split_once(KERAS)?;
+    let plain = || line.split_once("s/step").and_then(|_| line.split_once(" - "));
+    let (head, rest) = line.split_once(KERAS).or_else(plain)?;
     let count = head.rsplit(char::is_whitespace).next()?;
     count.contains('/').then_some((count, rest))
 }

@@ -42,6 +42,7 @@ pub static ALL: &[&Rule] = &[
     &process::stands_apart::RULE,
     &process::two_looks::RULE,
     &process::stopped_from_outside::RULE,
+    &program::loss_is_nan::RULE,
     &process::peer_process_died::RULE,
     &process::missing_rank::RULE,
     &process::ranks_never_met::RULE,

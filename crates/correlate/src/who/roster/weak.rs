@@ -17,6 +17,8 @@ pub(super) enum Basis {
     Order,
 }
 
+/// Processes of one host whose order of starting is taken for that of their ranks.
+const MAX_STACKS: usize = 64;
 /// Options that give a process its rank, and its local rank.
 const RANK: &[&str] = &["rank", "global_rank", "process_id", "proc_id", "process_index"];
 const LOCAL_RANK: &[&str] = &["local_rank"];
@@ -81,9 +83,32 @@ pub(super) fn claims(case: &Case, is_one_node: bool) -> Vec<(Basis, Who)> {
             _ => {}
         }
     }
+    found.extend(by_order_of_stacks(case));
     found.sort_by(|a, b| (a.0, key(&a.1)).cmp(&(b.0, key(&b.1))));
     found.dedup();
     found
+}
+
+/// Stacks of several processes of one host, none of which anything else names: started in the order of their ranks.
+fn by_order_of_stacks(case: &Case) -> Vec<(Basis, Who)> {
+    let mut pids: BTreeSet<Pid> = BTreeSet::new();
+    let mut hosts: BTreeSet<Option<&Host>> = BTreeSet::new();
+    for observation in &case.observations {
+        if let Fact::Stacks(stacks) = &observation.fact {
+            let path = case.sources.get(observation.cite.source.0 as usize).map_or("", |s| &s.path);
+            if rank_in_path(path).is_some() {
+                return Vec::new();
+            }
+            pids.extend(stacks.pid);
+            hosts.insert(observation.who.host.as_ref());
+        }
+    }
+    let is_job = pids.len() > 1 && pids.len() <= MAX_STACKS && hosts.len() == 1;
+    let named = |(rank, pid)| {
+        let host = hosts.first().copied().flatten().cloned();
+        (Basis::Order, Who { rank: Some(Rank(rank)), pid: Some(pid), host, ..Who::default() })
+    };
+    if is_job { (0u32..).zip(pids).map(named).collect() } else { Vec::new() }
 }
 
 fn key(who: &Who) -> (Option<Rank>, Option<&Host>, Option<Pid>) {
