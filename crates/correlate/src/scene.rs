@@ -435,6 +435,11 @@ impl<'a> Scene<'a> {
         course::ended_in_order(self.case, &self.failure, beside)
     }
 
+    /// The output went on behind this statement for two steps or to its end, and no process is known to have failed.
+    pub fn was_overcome(&self, cite: Cite) -> bool {
+        course::was_overcome(self.case, &self.failure, cite)
+    }
+
     /// The program said behind this statement that it is done, and nothing failed.
     pub fn was_done_after(&self, cite: Cite) -> bool {
         course::was_done_after(self.case, &self.failure, cite)

@@ -36,6 +36,7 @@ const METRICS: &[&str] = &[
     "lr",
     "grad_norm",
     "acc",
+    "accuracy",
     "elapsed",
     "throughput",
     "ppl",
@@ -73,6 +74,7 @@ const DONE: &[&str] = &[
     "exit status 0",
     "exit status: 0",
     "exited (codes: 0",
+    "exits successfully",
     "returned 0 after",
     "succeeded",
     "state: finished",
@@ -85,7 +87,7 @@ const SERVED: [&str; 2] = ["generation throughput", "\"post "];
 /// Where a bar of Keras begins.
 const KERAS: &str = " [===";
 /// Last words of a worker.
-const LAST: [&str; 3] = [" finished", " done", "done!"];
+const LAST: [&str; 4] = [" finished", " done", "done!", "done in "];
 /// Words that turn such text into a failure.
 const NOT_DONE: &[&str] = &["not ", "fail", "error", "before ", "until ", "if ", "when ", "0 succeeded"];
 
@@ -206,11 +208,12 @@ pub fn of(line: &str) -> Option<Sign> {
 fn is_last_word(line: &str) -> bool {
     const MAX_WORDS: usize = 4;
     let text = line.trim().trim_end_matches(['.', '!']);
-    if text == "done" {
+    if text == "done" || text.starts_with("done in ") {
         return true;
     }
     let ends = LAST.iter().any(|word| text.ends_with(word));
-    let subjects = ["process", "rank", "worker", "training"];
+    let subjects =
+        ["process", "rank", "worker", "training", "simulation", "job", "run", "fit", "(", "benchmark"];
     ends && text.split_whitespace().count() <= MAX_WORDS && subjects.iter().any(|word| text.contains(word))
 }
 
@@ -273,6 +276,13 @@ fn chained(found: Option<u64>, n: u64, inner: Option<u64>) -> u64 {
 fn each_counter<'l>(line: &'l str, mut each: impl FnMut(&'l str, Option<&'l str>)) {
     if !METRICS.iter().any(|m| has_word(line, m)) {
         return;
+    }
+    // `  2600 change 9.997e+00 hottest 7.7087 10.64 ms/step`
+    if let Some(first) = line.trim_start().split_whitespace().next()
+        && line.contains("/step")
+        && first.bytes().all(|b| b.is_ascii_digit())
+    {
+        each(line.trim_start(), None);
     }
     for word in COUNTERS {
         for (at, _) in line.match_indices(word) {

@@ -448,7 +448,7 @@ fn native_deaths() {
     );
     check(
         "mpirun noticed that process rank 3 with PID 0 on node n7 exited on signal 11 (Segmentation fault).",
-        "1 r3 pid0 @n7: crash mpirun noticed that process rank 3 with PID 0 on node n7 exited on signal 11 (Segmentation fault). signal Some(11) 0 threads, -",
+        "1 r3 @n7: child exit -11\n1 r3 pid0 @n7: crash mpirun noticed that process rank 3 with PID 0 on node n7 exited on signal 11 (Segmentation fault). signal Some(11) 0 threads, -",
     );
     check(
         "*** SIGSEGV received at time=1 on cpu 3 ***",

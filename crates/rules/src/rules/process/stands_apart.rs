@@ -56,7 +56,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let has_timed_out = scene.failure().has(Way::TimedOut);
     let is_recorded = scene.ledger().groups().iter().any(|g| g.tracks.iter().flatten().next().is_some());
     let is_known = !scene.suspects().is_empty() || !scene.mismatches().is_empty();
-    if is_known || is_recorded && !has_timed_out || scene.failure().ended_process() {
+    // A snapshot looks twice, and tells who went on.
+    let is_snapshot = scene.process_tables().any(|(_, t)| t.rows.iter().any(|row| row.picked.is_some()));
+    if is_snapshot || is_known || is_recorded && !has_timed_out || scene.failure().ended_process() {
         return Outcome::Clear;
     }
     let looks = looks(scene.conditions());

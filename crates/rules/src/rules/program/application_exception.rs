@@ -93,18 +93,20 @@ fn check(scene: &Scene<'_>) -> Outcome {
             // Nobody is named, but the place in the code is known.
             culprits.extend(first.place().map(|p| Culprit { place: Some(p.clone()), ..Culprit::default() }));
         }
-        let (weight, confidence, severity) =
-            if group.members.iter().all(|own| scene.ended_in_order(own.observation.cite)) {
-                (Weight::Symptom, Confidence::Low, Severity::Warning)
-            } else if n > 0 || explained_already(scene, group) {
-                (Weight::Symptom, Confidence::Low, Severity::Error)
-            } else if first.exception.is_none() {
-                (Weight::Derived, Confidence::Medium, Severity::Error)
-            } else if is_plain(first) {
-                (Weight::Stated, Confidence::High, Severity::Error)
-            } else {
-                (Weight::Stated, Confidence::Medium, Severity::Error)
-            };
+        let (weight, confidence, severity) = if group.members.iter().all(|own| {
+            let cite = own.observation.cite;
+            scene.ended_in_order(cite) || scene.was_overcome(cite)
+        }) {
+            (Weight::Symptom, Confidence::Low, Severity::Warning)
+        } else if n > 0 || explained_already(scene, group) {
+            (Weight::Symptom, Confidence::Low, Severity::Error)
+        } else if first.exception.is_none() {
+            (Weight::Derived, Confidence::Medium, Severity::Error)
+        } else if is_plain(first) {
+            (Weight::Stated, Confidence::High, Severity::Error)
+        } else {
+            (Weight::Stated, Confidence::Medium, Severity::Error)
+        };
         let headline: String = first.headline().chars().take(TITLE_CHARS).collect();
         Draft::new(RULE.id, Cause::ApplicationException, format!("{} raised {headline}", who(&culprits)))
             .weight(weight)

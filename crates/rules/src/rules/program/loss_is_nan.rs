@@ -39,29 +39,30 @@ pub(in crate::rules) static RULE: Rule = Rule {
     check,
 };
 
+/// Lines with a NaN that no step that is passed over explains.
+const MANY: u64 = 10;
 /// Citations of one finding.
 const CITATIONS: usize = 4;
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let stated: Vec<&Stated<'_>> = scene.stated().all().iter().filter(|s| is_loss(s)).collect();
-    let lasts = stated.iter().any(|s| s.utterances.iter().any(|u| is_last(scene, u.said.last)));
+    let n: u64 = stated.iter().map(|s| s.count()).sum();
+    let lasts = n >= MANY || stated.iter().any(|s| s.utterances.iter().any(|u| is_last(scene, u.said.last)));
     let Some(first) = stated.iter().min_by_key(|s| (s.at_ns().is_none(), s.at_ns())).filter(|_| lasts) else {
         return Outcome::Clear;
     };
-    let n: u64 = stated.iter().map(|s| s.count()).sum();
-    let finding =
-        Draft::new(RULE.id, Cause::NanLoss, format!("the loss is NaN in {n} lines, the last one among them"))
-            .weight(Weight::Derived)
-            .confidence(Confidence::Medium)
-            .at(first.at_ns())
-            .evidence(stated.iter().flat_map(|s| s.evidence(CITATIONS)).take(CITATIONS))
-            .advise_command(
-                Impact::Disruptive,
-                "name the operation that made the first NaN",
-                "torch.autograd.set_detect_anomaly(True)",
-            )
-            .advise(Impact::Harmless, "compare losses and gradient norms of all ranks before the reduction")
-            .build();
+    let finding = Draft::new(RULE.id, Cause::NanLoss, format!("the loss is NaN in {n} lines"))
+        .weight(Weight::Derived)
+        .confidence(Confidence::Medium)
+        .at(first.at_ns())
+        .evidence(stated.iter().flat_map(|s| s.evidence(CITATIONS)).take(CITATIONS))
+        .advise_command(
+            Impact::Disruptive,
+            "name the operation that made the first NaN",
+            "torch.autograd.set_detect_anomaly(True)",
+        )
+        .advise(Impact::Harmless, "compare losses and gradient norms of all ranks before the reduction")
+        .build();
     Outcome::from_findings(finding.into_iter().collect())
 }
 
