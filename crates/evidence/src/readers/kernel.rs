@@ -68,6 +68,10 @@ impl LineReader for KernelReader {
         if line.body.first() == Some(&b'{') && json::is_journal(line.body) {
             return self.journal_line(line, sink);
         }
+        // `[1759749650.138900] [host:2207 :0]  ib_mlx5dv_md.c:1031 UCX  ERROR …`: seconds since 1970, not since the boot.
+        if memchr::memmem::find(line.body, b" UCX  ").is_some() {
+            return false;
+        }
         let mut prefix = self.stamps.read(line.body);
         prefix.is_kernel |= prefix.says_kernel && line.tag.at.is_some();
         if !prefix.is_kernel && !self.log.waits(line.number) && !Log::is_of_interest(prefix.text) {

@@ -49,6 +49,9 @@ pub(super) fn set_up(process: &mut NcclProcess, text: &[u8]) -> bool {
             Some(interface) => set(&mut process.bootstrap, interface),
             None => return false,
         }
+    } else if let Some(interface) = text.strip_prefix(b"NET : Using interface ") {
+        // Up to NCCL 2.3: the first of them serves bootstrap and data.
+        set(&mut process.bootstrap, interface);
     } else if let Some(rest) = text.strip_prefix(b"NET/IB : Using") {
         let end = memmem::find(rest, b"; OOB").unwrap_or(rest.len());
         let devices = rest.get(..end).unwrap_or(rest);

@@ -105,7 +105,12 @@ fn gloo_on_loopback(scene: &Scene<'_>) -> Option<Finding> {
     };
     let fall_backs: Vec<Statement<'_>> = scene.statements().filter(fell_back).collect();
     let failed = scene.statements().filter_map(|s| Some((s, wording::failed_on_loopback(gloo_text(&s)?)?)));
-    let failed: Vec<(Statement<'_>, OnLoopback)> = failed.collect();
+    let mut failed: Vec<(Statement<'_>, OnLoopback)> = failed.collect();
+    if failed.is_empty() && !fall_backs.is_empty() {
+        // Whoever fell back offers its loopback address; peers elsewhere fail on it without naming it.
+        let is_mesh = |s: &Statement<'_>| gloo_text(s).is_some_and(|t| t.contains("connectFullMesh failed"));
+        failed = scene.statements().filter(is_mesh).map(|s| (s, OnLoopback { is_own_name: false })).collect();
+    }
     if failed.is_empty() {
         return None;
     }
