@@ -61,6 +61,8 @@ fn utf16_is_decoded() {
     let little: Vec<u8> = [0xff, 0xfe].into_iter().chain(text.iter().flat_map(|u| u.to_le_bytes())).collect();
     let big: Vec<u8> = [0xfe, 0xff].into_iter().chain(text.iter().flat_map(|u| u.to_be_bytes())).collect();
     check("le", &little, &format!("le {TOLD}"));
+    check("le without a mark", &little[2..], &format!("le without a mark {TOLD}"));
+    check("be without a mark", &big[2..], &format!("be without a mark {TOLD}"));
     check("be", &big, &format!("be {TOLD}"));
     check("mark", &[b"\xef\xbb\xbf", ULIMIT].concat(), &format!("mark {TOLD}"));
     // A surrogate pair may be torn between two reads.
