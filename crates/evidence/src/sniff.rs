@@ -14,6 +14,12 @@ pub(crate) enum Form {
     Gzip,
     /// zstd, one frame or several.
     Zstd,
+    /// xz, one stream or several.
+    Xz,
+    /// bzip2, one stream or several.
+    Bzip2,
+    /// zip; files of `torch.save` are zips, too.
+    Zip,
     /// tar: old, ustar, GNU or pax.
     Tar,
     /// A JSON document or several.
@@ -42,10 +48,7 @@ pub(crate) const HEAD_BYTES: usize = 4096;
 pub(crate) const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Formats that are told by name, since their user may know what to do about them.
-const MAGICS: [(&[u8], &str); 12] = [
-    (b"PK\x03\x04", "a zip archive (or torch.save file)"),
-    (b"BZh", "a bzip2 file"),
-    (b"\xfd7zXZ\x00", "an xz file"),
+const MAGICS: [(&[u8], &str); 9] = [
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
     (b"\x04\x22\x4d\x18", "an lz4 file"),
     (b"\x7fELF", "an ELF file (a program, a library or a core dump)"),
@@ -66,6 +69,10 @@ pub(crate) fn sniff(head: &[u8]) -> Form {
         [] => Form::Empty,
         [0x1f, 0x8b, ..] => Form::Gzip,
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Form::Zstd,
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Form::Xz,
+        // The first block begins with the digits of pi; an empty file has the square root.
+        [b'B', b'Z', b'h', b'1'..=b'9', 0x31 | 0x17, ..] => Form::Bzip2,
+        [b'P', b'K', 3, 4, ..] => Form::Zip,
         [0xff, 0xfe, ..] => Form::Utf16 { big_endian: false },
         [0xfe, 0xff, ..] => Form::Utf16 { big_endian: true },
         _ if is_tar(head) => Form::Tar,

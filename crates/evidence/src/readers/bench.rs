@@ -198,9 +198,14 @@ impl BenchReader {
     }
 
     fn row(&mut self, text: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
+        let counts_errors = self.open.as_ref().is_some_and(|open| open.counts_errors);
+        let Some(row) = row(text, line.number, counts_errors) else { return false };
+        // Rows alone, without the head: nothing else prints such.
+        match &mut self.open {
+            Some(open) => open.span.add(line, sink),
+            None => self.begin(line, sink),
+        }
         let Some(open) = &mut self.open else { return false };
-        let Some(row) = row(text, line.number, open.counts_errors) else { return false };
-        open.span.add(line, sink);
         if open.run.rows.len() < MAX_ROWS {
             open.run.rows.push(row);
         }

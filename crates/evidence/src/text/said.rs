@@ -156,6 +156,7 @@ impl Offered {
                 | Name::system
                 | Name::stacks
                 | Name::ras
+                | Name::metrics
                 | Name::gpu
                 | Name::tables
                 | Name::environment
