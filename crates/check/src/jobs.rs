@@ -91,12 +91,17 @@ struct Identity<'a> {
     network: Option<u64>,
 }
 
+/// Whether its master is called localhost: all ranks of the job are on this node.
+pub(crate) fn meets_on_loopback(process: &Process) -> bool {
+    process.variable("MASTER_ADDR").map(str::trim).is_some_and(|master| {
+        LOOPBACK.contains(&master) || master.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    })
+}
+
 fn identity(process: &Process) -> Identity<'_> {
     let variable = |name: &str| process.variable(name);
     let master = variable("MASTER_ADDR").map(str::trim);
-    let is_loopback = master.is_some_and(|master| {
-        LOOPBACK.contains(&master) || master.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-    });
+    let is_loopback = meets_on_loopback(process);
     Identity {
         variables: [
             variable("SLURM_JOB_ID").or_else(|| variable("SLURM_JOBID")),

@@ -112,6 +112,14 @@ pub static ALL: &[Collector] = &[
         collect: stacks::collect_again,
     },
     Collector {
+        name: "node-item",
+        takes: "the snapshot of the node, with a second look at the job's processes where stacks are taken twice",
+        privileges: "none",
+        impact: Impact::ReadOnly,
+        wanted: |_| true,
+        collect: node::write,
+    },
+    Collector {
         name: "logs",
         takes: "logs, dumps and error files that the job's processes write, and the paths that were named",
         privileges: "to read them",

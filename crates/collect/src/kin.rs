@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ringleader_watch::membership::jobs::{Writer, jobs};
+use ringleader_watch::membership::jobs::{Writer, akin, jobs};
 use ringleader_watch::membership::ranks::{self, Number, Parents};
 
 use crate::follow::{self, RankEnv, RingFile, Stat};
@@ -28,6 +28,8 @@ const SHARED_PORTS: [u16; 1] = [28_028];
 pub struct Kin {
     proc: PathBuf,
     folders: Vec<PathBuf>,
+    /// Only what writes a ring in these folders is meant.
+    pub rings_alone: bool,
     known: BTreeMap<(u32, u64), Known>,
 }
 
@@ -57,11 +59,21 @@ pub struct Job {
 impl Kin {
     /// The rings in these folders count.
     pub fn new(proc: &Path, folders: Vec<PathBuf>) -> Self {
-        Self { proc: proc.to_owned(), folders, known: BTreeMap::new() }
+        Self { proc: proc.to_owned(), folders, rings_alone: false, known: BTreeMap::new() }
     }
 
     /// The jobs at this moment, by their first pid.
     pub fn jobs(&mut self, all: &BTreeMap<u32, Stat>) -> Vec<Job> {
+        self.grouped(all, jobs)
+    }
+
+    /// Ranks that belong together for certain: by communicators, connections, or the place where they meet. One parent is
+    /// not enough.
+    pub fn akin(&mut self, all: &BTreeMap<u32, Stat>) -> Vec<Job> {
+        self.grouped(all, akin)
+    }
+
+    fn grouped(&mut self, all: &BTreeMap<u32, Stat>, group: fn(&[Writer]) -> Vec<BTreeSet<u32>>) -> Vec<Job> {
         let rings: BTreeMap<u32, RingFile> = self
             .folders
             .iter()
@@ -74,13 +86,14 @@ impl Kin {
             self.know(*pid, stat, rings.get(pid));
         }
         let mut writers = self.writers(all, &rings);
+        writers.retain(|writer| !self.rings_alone || rings.contains_key(&writer.pid));
         self.link(&mut writers);
         let job = |pids: BTreeSet<u32>| Job {
             meeting: writers.iter().filter(|w| pids.contains(&w.pid)).find_map(|w| w.meeting.clone()),
             has_ring: pids.iter().any(|pid| rings.contains_key(pid)),
             pids,
         };
-        let mut found: Vec<Job> = jobs(&writers).into_iter().map(job).collect();
+        let mut found: Vec<Job> = group(&writers).into_iter().map(job).collect();
         // A program of one process that only computes on a GPU is no job of ranks.
         found.retain(|job| {
             let is_told = |pid: &u32| self.of(all, *pid).is_some_and(|k| k.env_rank().is_some());
@@ -188,7 +201,6 @@ impl Kin {
                 session: stat.session,
                 parent: stat.ppid,
                 started_ticks: stat.started_ticks,
-                is_followed: false,
             })
         };
         chosen.into_iter().filter_map(writer).collect()

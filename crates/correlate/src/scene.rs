@@ -18,6 +18,7 @@ use crate::machine::kernel::KernelLogs;
 use crate::prepare::rings::rings;
 use crate::process::condition::{Condition, Conditions};
 use crate::process::fate::{Fate, Fates};
+use crate::process::looks::Looks;
 use crate::said::closed::{self, Closed};
 use crate::said::messages::Claims;
 use crate::said::scheduler::Schedulers;
@@ -58,6 +59,7 @@ pub struct Scene<'a> {
     divergences: Vec<Divergence>,
     conditions: Conditions,
     fates: Fates,
+    looks: Looks,
     mismatches: Vec<Mismatch>,
     waits: Vec<Waits>,
     suspects: Vec<Suspect>,
@@ -106,6 +108,7 @@ impl<'a> Scene<'a> {
         // Processes: alive and where, dead and how.
         let conditions = Conditions::new(case, &roster);
         let fates = Fates::new(case, &roster, &tools, &kernel, &conditions);
+        let looks = Looks::new(case, &roster, &conditions);
         let proof = Proof { ledger: &ledger, conditions: &conditions, watchdog: &watchdog };
         let mismatches = mismatch::mismatches(proof, &divergences);
         // Waits: which rank waits for which, and which ranks hold the others up.
@@ -134,6 +137,7 @@ impl<'a> Scene<'a> {
             divergences,
             conditions,
             fates,
+            looks,
             mismatches,
             waits,
             suspects,
@@ -233,6 +237,11 @@ impl<'a> Scene<'a> {
     /// Calls as cited evidence, and where in the program they were made.
     pub fn proof(&self) -> Proof<'_, 'a> {
         Proof { ledger: &self.ledger, conditions: &self.conditions, watchdog: &self.watchdog }
+    }
+
+    /// The ranks of a job that runs, from two readings.
+    pub fn looks(&self) -> &Looks {
+        &self.looks
     }
 
     /// Processes: alive and where, stopped, dead and how.

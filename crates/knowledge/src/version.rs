@@ -53,6 +53,17 @@ pub fn cuda_of_build(text: &str) -> Option<(u16, u16)> {
     Some((major, minor))
 }
 
+/// `13.0`, as nvidia-smi prints the CUDA release that its driver supports.
+pub fn cuda_of_text(text: &str) -> Option<(u16, u16)> {
+    let (major, minor) = text.split_once('.')?;
+    Some((major.trim().parse().ok()?, minor.trim().parse().ok()?))
+}
+
+/// The release without its build: `2.6.0` of `2.6.0+cu126`, `2.21.5` of `2.21.5-1+cuda12.4`.
+pub fn release(version: &str) -> &str {
+    version.split(['+', '-', '_']).next().unwrap_or(version)
+}
+
 /// `cudaDriverVersion 12020` as (12, 2).
 pub fn cuda_of_code(code: u32) -> (u16, u16) {
     ((code / 1000) as u16, (code % 1000 / 10) as u16)

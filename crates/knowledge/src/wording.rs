@@ -160,6 +160,75 @@ pub fn gpu_address(text: &str) -> Option<PciAddress> {
     })
 }
 
+/// torch: the port in `… port: 29508, useIpv6: …` or `… failed to bind to [::]:29508`.
+pub fn taken_port(text: &str) -> Option<u16> {
+    let digits = |rest: &str| {
+        let n = rest.bytes().take_while(u8::is_ascii_digit).count();
+        rest.get(..n)?.parse().ok()
+    };
+    let mut keys = ["port: ", "bind to [::]:", "bind to 0.0.0.0:"].iter();
+    keys.find_map(|key| text.split_once(key).and_then(|(_, rest)| digits(rest)))
+}
+
+/// Fabric Manager: the last line of its log when it gives up.
+pub fn manager_aborts(text: &str) -> bool {
+    text.contains("aborting fabric manager")
+}
+
+/// Fabric Manager: it ends at once where there is no switch.
+pub fn manages_nothing(text: &str) -> bool {
+    ["nothing to do", "NOTHING_TO_DO", "no NVSwitch", "No NVSwitch"].iter().any(|words| text.contains(words))
+}
+
+/// Kernel: the body of an Xid 74, which was seen under another number too.
+pub fn is_nvlink_fatal(body: &str) -> bool {
+    body.starts_with("NVLink: fatal error")
+}
+
+/// What a test of dcgmi failed of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TestFault {
+    /// The Fabric Manager.
+    FabricManager,
+    /// NVLink, but for peer access alone.
+    NvLink,
+    /// Memory that read wrong values; not one that found no room.
+    Memory,
+    /// Rows of memory that could not be replaced.
+    RowRemap,
+    /// The link over PCIe.
+    Pcie,
+    /// Clocks that heat or power keep down.
+    Throttled,
+}
+
+impl TestFault {
+    /// Whether a test of this name failed of it, by its warnings.
+    pub fn is_of(self, name: &str, warnings: &[Box<str>]) -> bool {
+        let (name, warnings) = (name.to_ascii_lowercase(), warnings.join(" ").to_ascii_lowercase());
+        let has = |words: &[&str]| words.iter().any(|word| warnings.contains(word));
+        match self {
+            Self::FabricManager => name.contains("fabric manager") || has(&["fabric manager"]),
+            Self::NvLink => name.contains("nvlink") || has(&["nvlink"]) && !has(&["p2p"]),
+            Self::Memory => {
+                let is_memory = matches!(&*name, "memory" | "gpu memory" | "memtest");
+                let counts = has(&["uncorrectable", "double bit", "double-bit", "dbe"]);
+                counts || is_memory && !has(&["alloc", "row remap"])
+            }
+            Self::RowRemap => has(&["row remap"]) && has(&["fail"]),
+            Self::Pcie => name == "pcie" && has(&["replay", "width", "bandwidth"]),
+            Self::Throttled => has(&[
+                "thermal violation",
+                "power violation",
+                "clock throttl",
+                "clocks throttl",
+                "clocks event",
+                "high temperature",
+            ]),
+        }
+    }
+}
+
 /// Kernel: options or messages by which the IOMMU translates traffic between devices instead of passing it through.
 pub fn translates(options: &str) -> bool {
     let has = |word: &str| options.split([' ', ',']).any(|w| w == word || w.ends_with(&format!("={word}")));

@@ -193,4 +193,31 @@ pub struct Verdict {
     pub findings: Vec<Finding>,
     /// Open questions.
     pub needs: Vec<Need>,
+    /// The ranks of a job that runs, outliers first; empty for recorded jobs.
+    pub ranks: Vec<RankLook>,
+}
+
+/// One rank of a job that runs, from two readings some seconds apart.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RankLook {
+    /// Rank.
+    pub rank: u32,
+    /// Host.
+    pub host: Option<Box<str>>,
+    /// Process; None for a rank of which nothing is seen.
+    pub pid: Option<u32>,
+    /// State letter, or `missing`.
+    pub state: Box<str>,
+    /// Processor time since its start, milliseconds.
+    pub cpu_ms: Option<u64>,
+    /// Share of one processor between the readings.
+    pub busy: Option<f64>,
+    /// Innermost frame of the program's own code.
+    pub place: Option<Frame>,
+    /// What it waits for or does, in words.
+    pub waits_for: Option<String>,
+    /// Whether it moved between the readings; None if that is unknown.
+    pub has_moved: Option<bool>,
+    /// Time between the readings, seconds.
+    pub apart_s: f64,
 }

@@ -294,6 +294,13 @@ pub struct GpuPath {
     pub kind: Box<str>,
 }
 
+impl GpuPath {
+    /// Over NVLink.
+    pub fn is_nvlink(&self) -> bool {
+        self.kind.starts_with("NV")
+    }
+}
+
 /// A run of dcgmi's diagnostics.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GpuTests {

@@ -1,5 +1,7 @@
 //! The fabric and the network, from the output of their tools.
 
+use std::net::Ipv4Addr;
+
 use crate::{PciAddress, Pid};
 
 /// One output of a network tool.
@@ -151,6 +153,24 @@ pub struct Route {
     pub is_dead: bool,
 }
 
+impl Route {
+    /// Whether it is a row of a table, which names a network; `ip route get` prints one address.
+    pub fn names_network(&self) -> bool {
+        self.to.contains('/')
+    }
+
+    /// How many bits of its network an address shares, if it lies in it: the longest one is taken.
+    pub fn covers(&self, address: Ipv4Addr) -> Option<u32> {
+        if &*self.to == "default" {
+            return Some(0);
+        }
+        let (base, length) = self.to.split_once('/').unwrap_or((&self.to, "32"));
+        let (base, length): (Ipv4Addr, u32) = (base.parse().ok()?, length.parse().ok()?);
+        let mask = u32::MAX.checked_shl(32_u32.checked_sub(length)?).unwrap_or(0);
+        (u32::from(base) & mask == u32::from(address) & mask).then_some(length)
+    }
+}
+
 /// A test of one path.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reach {
@@ -216,4 +236,16 @@ pub struct PciDevice {
     pub link_max: Option<(u32, f64)>,
     /// Kernel driver in use.
     pub driver: Option<Box<str>>,
+}
+
+impl PciDevice {
+    /// A GPU of NVIDIA, by lspci's words.
+    pub fn is_nvidia_gpu(&self) -> bool {
+        self.name.contains("controller: NVIDIA") && !self.name.contains("Audio")
+    }
+
+    /// Every read of it returns ones: it does not answer on the bus.
+    pub fn is_dead(&self) -> bool {
+        self.name.contains("(rev ff)")
+    }
 }

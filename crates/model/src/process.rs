@@ -107,6 +107,23 @@ pub struct PickedProcess {
     pub blocked: Vec<(u32, Box<str>)>,
     /// Why it was unreadable.
     pub hidden: Option<Box<str>>,
+    /// The second reading, some seconds later.
+    pub again: Option<SecondLook>,
+}
+
+/// A second reading of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SecondLook {
+    /// Time since the first reading, milliseconds.
+    pub after_ms: u64,
+    /// Processor time used since its start, at the first reading, milliseconds.
+    pub first_cpu_ms: u64,
+    /// The same at the second reading.
+    pub cpu_ms: u64,
+    /// State letter.
+    pub state: Box<str>,
+    /// Kernel function in which it sleeps; empty if unknown.
+    pub wchan: Box<str>,
 }
 
 /// One resource limit.

@@ -108,6 +108,22 @@ pub struct Process {
     pub is_above: bool,
     /// Files that a process of another job writes as well: whose they are cannot be told.
     pub contested: Vec<String>,
+    /// The second reading, some seconds later.
+    pub again: Option<SecondLook>,
+}
+
+/// A second reading of a process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SecondLook {
+    /// Time since the snapshot of the first one, milliseconds.
+    pub after_ms: u64,
+    /// State letter.
+    pub state: String,
+    /// Kernel function in which it sleeps.
+    pub wchan: Option<String>,
+    /// Processor time used since its start, seconds.
+    pub cpu_s: f64,
 }
 
 /// Programs that start ranks: name of their file or module, and the name used for them.

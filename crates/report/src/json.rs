@@ -25,6 +25,34 @@ pub struct Report {
     pub looked_at: Vec<LookedAt>,
     /// Kinds of evidence that were not there.
     pub not_looked_at: Vec<NotLookedAt>,
+    /// The ranks of a job that runs, from two readings some seconds apart: outliers first. Left out if empty.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub ranks: Vec<RankRow>,
+}
+
+/// One rank of a job that runs.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct RankRow {
+    /// Rank in the job.
+    pub rank: u32,
+    /// Host name up to the first dot.
+    pub host: Option<String>,
+    /// Process id; null for a rank of which nothing is seen.
+    pub pid: Option<u32>,
+    /// State letter of its process, or `missing`.
+    pub state: String,
+    /// Processor time since its start, milliseconds.
+    pub cpu_ms: Option<u64>,
+    /// Share of one processor that it used between the readings.
+    pub busy: Option<f64>,
+    /// Innermost frame of the program's own code.
+    pub place: Option<Place>,
+    /// What it does or waits for there.
+    pub waits_for: Option<String>,
+    /// Seconds for which it has stood at this place, at least; null if it moved or that is unknown.
+    pub since: Option<f64>,
+    /// Whether it moved between the readings.
+    pub has_moved: Option<bool>,
 }
 
 /// Name and version of the format.
@@ -256,6 +284,7 @@ impl Report {
                     command: command.to_owned(),
                 })
                 .collect(),
+            ranks: verdict.ranks.iter().map(RankRow::from).collect(),
         }
     }
 
@@ -263,6 +292,33 @@ impl Report {
     /// direction marks) are escaped too, so that showing the file in a terminal is harmless.
     pub fn to_json(&self) -> Result<String, serde_json::Error> {
         print(self)
+    }
+}
+
+impl From<&model::Frame> for Place {
+    fn from(place: &model::Frame) -> Self {
+        Self {
+            file: place.file.to_string(),
+            line: (place.line > 0).then_some(place.line),
+            function: (!place.function.is_empty()).then(|| place.function.to_string()),
+        }
+    }
+}
+
+impl From<&model::RankLook> for RankRow {
+    fn from(look: &model::RankLook) -> Self {
+        Self {
+            rank: look.rank,
+            host: look.host.as_deref().map(str::to_owned),
+            pid: look.pid,
+            state: look.state.to_string(),
+            cpu_ms: look.cpu_ms,
+            busy: look.busy.map(|share| (share * 1e3).round() / 1e3),
+            place: look.place.as_ref().map(Place::from),
+            waits_for: look.waits_for.clone(),
+            since: (look.has_moved == Some(false)).then(|| (look.apart_s * 10.0).round() / 10.0),
+            has_moved: look.has_moved,
+        }
     }
 }
 
@@ -353,11 +409,7 @@ impl From<&model::Culprit> for Culprit {
             pid: culprit.pid.map(|pid| pid.0),
             local_rank: culprit.local_rank.map(|rank| rank.0),
             gpu: culprit.gpu.map(|gpu| gpu.to_string()),
-            place: culprit.place.as_ref().map(|place| Place {
-                file: place.file.to_string(),
-                line: line(place.line),
-                function: text(&place.function),
-            }),
+            place: culprit.place.as_ref().map(Place::from),
         }
     }
 }

@@ -6,7 +6,9 @@ use std::fmt::Write as _;
 use crate::Detail;
 use crate::json::{Action, Evidence, Report};
 use crate::quote::{plain, plain_lines, wrap};
-use crate::text::{citation, decider, headline, notes, others, place, ranks, tally, who};
+use crate::text::{
+    MAX_RANKS, citation, decider, headline, notes, others, place, ranks, standing, tally, who,
+};
 
 /// Citations shown of one finding unless everything is asked for.
 const MAX_CITATIONS: usize = 8;
@@ -40,6 +42,16 @@ pub fn render(report: &Report, detail: Detail) -> String {
     }
     if detail == Detail::Verdict {
         return out;
+    }
+    if !report.ranks.is_empty() {
+        heading(&mut out, "Ranks");
+        for row in report.ranks.iter().take(limit(MAX_RANKS)) {
+            let busy =
+                row.busy.map_or_else(String::new, |share| format!(", {:.0} % of a processor", share * 100.0));
+            let text = format!("state {}{busy}: {}", row.state, standing(row));
+            line(&mut out, &format!("- **rank {}** {}", row.rank, code(&plain(&text))));
+        }
+        more(&mut out, report.ranks.len(), limit(MAX_RANKS), "ranks");
     }
     if let Some(finding) = decider(report).filter(|finding| !finding.evidence.is_empty()) {
         heading(&mut out, "Proof");

@@ -1,6 +1,6 @@
 //! The report for a terminal: verdict, proof, what to do, what else was found, what was not looked at, notes.
 
-use crate::json::{Action, Culprit, Evidence, Finding, LookedAt, Report, Severity};
+use crate::json::{Action, Culprit, Evidence, Finding, LookedAt, RankRow, Report, Severity};
 use crate::missing::NOT_GIVEN;
 use crate::page::{Page, Style};
 use crate::quote::{columns, fold, plain, plain_lines, shorten, wrap, wrap_words};
@@ -15,12 +15,15 @@ const MAX_CANDIDATE_CITATIONS: usize = 2;
 const MAX_QUOTE_ROWS: usize = 4;
 /// Other findings and notes shown unless everything is asked for.
 const MAX_OTHERS: usize = 10;
+/// Ranks shown of a job that runs: more than a node has.
+pub(crate) const MAX_RANKS: usize = 32;
 
 /// The whole report as text, a newline at its end.
 pub fn render(report: &Report, look: &Look) -> String {
     let mut page = Page::new(*look);
     page.verdict(report);
     if look.detail > Detail::Verdict {
+        page.ranks(report);
         page.proof(report);
         page.actions(&report.verdict.actions);
         page.findings(report);
@@ -51,6 +54,25 @@ pub(crate) fn who(culprit: &Culprit) -> String {
     parts.extend(culprit.local_rank.map(|rank| format!("local rank {rank}")));
     parts.extend(culprit.gpu.as_ref().map(|gpu| format!("GPU {gpu}")));
     if parts.is_empty() { "unknown process".to_owned() } else { parts.join(", ") }
+}
+
+/// Where a rank stands, and what it does there: `load_batch (train.py:4), in the data loader, for 3 s at least`.
+pub(crate) fn standing(row: &RankRow) -> String {
+    let mut parts = Vec::new();
+    if row.pid.is_none() {
+        parts.push("nothing is seen of it on this node".to_owned());
+    }
+    if let Some(place) = &row.place {
+        let line = place.line.map(|line| format!(":{line}")).unwrap_or_default();
+        let function = place.function.as_deref().unwrap_or("?");
+        parts.push(format!("{} ({}{line})", plain(function), plain(&place.file)));
+    }
+    parts.extend(row.waits_for.as_deref().map(plain).map(|text| text.to_string()));
+    parts.extend(row.since.map(|seconds| format!("for {seconds:.0} s at least")));
+    if row.has_moved == Some(true) {
+        parts.push("goes on".to_owned());
+    }
+    parts.join(", ")
 }
 
 /// Where a culprit stands: `/srv/train.py:83 in sync_grads`.
@@ -248,6 +270,23 @@ impl Page {
             self.item("  ", &plain(&open.question));
             self.command("    ", &open.command);
         }
+    }
+
+    /// One row a rank, of a job that runs.
+    fn ranks(&mut self, report: &Report) {
+        if report.ranks.is_empty() {
+            return;
+        }
+        self.heading("ranks");
+        self.row("  rank  pid      state    cpu    place, and what it does there");
+        let shown = if self.look.detail == Detail::Everything { usize::MAX } else { MAX_RANKS };
+        for row in report.ranks.iter().take(shown) {
+            let pid = row.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string());
+            let cpu = row.busy.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", share * 100.0));
+            let label = format!("  {:<4}  {pid:<7}  {:<7}  {cpu:<5}  ", row.rank, plain(&row.state));
+            self.item(&label, &standing(row));
+        }
+        self.more("  ", report.ranks.len().saturating_sub(shown), "ranks");
     }
 
     fn looked_at(&mut self, report: &Report) {

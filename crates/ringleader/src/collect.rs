@@ -69,6 +69,8 @@ pub(crate) struct CollectArgs {
 /// Between two looks at a counter, and patience with one connection, milliseconds.
 pub(crate) const WINDOW_MS: u64 = 400;
 pub(crate) const CONNECT_MS: u64 = 800;
+/// Between two looks at the stacks: what stands at one place for as long is stuck, or slow.
+const AGAIN_MS: u64 = 3_000;
 
 impl Subcommand for CollectArgs {
     fn run(&self) -> Result<ExitCode, Failure> {
@@ -92,6 +94,7 @@ fn here(args: &CollectArgs) -> Result<(String, Code), Failure> {
         },
         caps: Caps { item_bytes: args.max_item_mib << 20, all_bytes: args.max_mib << 20 },
         with_stacks: !args.no_stacks,
+        stacks_again_ms: Some(AGAIN_MS),
         with_ras: !args.no_ras,
         with_logs: !args.no_logs,
         with_dump_request: args.ask_dump,
@@ -143,6 +146,7 @@ pub(crate) fn for_diagnosis(
             ..Request::default()
         },
         with_stacks: true,
+        stacks_again_ms: Some(AGAIN_MS),
         with_ras,
         with_logs: true,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -17,12 +17,13 @@ mod picture;
 mod ras;
 mod screen;
 mod serve;
+mod several;
 mod stacks;
 mod table;
 mod tcp;
 mod words;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -39,7 +40,7 @@ use ringleader_watch::membership::attempts::{self, Attempt};
 use ringleader_watch::tree;
 use ringleader_watch::view::JobState;
 
-use self::agent::{Agent, Target};
+use self::agent::{Agent, Group, Target};
 pub(crate) use self::args::WatchArgs;
 use self::child::Running;
 use self::events::Teller;
@@ -93,63 +94,121 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     let told = Arc::new(AtomicBool::new(false));
     let (target, child) = if args.command.is_empty() {
-        // What is under way is finished, the terminal and the hub are left as they were; who asks twice has it at once.
-        for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT, signal_hook::consts::SIGHUP]
-        {
-            // Refused only for signals that nobody may handle.
-            let _ = signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop));
-            let _ = signal_hook::flag::register(signal, Arc::clone(&stop));
-        }
+        listen(&stop, args.stay);
         (named(args)?, None)
     } else {
         let running = started(args, &folder, &teller, &told)?;
         (Target::Pids(vec![running.pid()]), Some(running))
     };
     let screen = shows_screen.then(|| {
-        let (picture, stop) = (Arc::clone(&picture), Arc::clone(&stop));
+        let (picture, stop, stays) = (Arc::clone(&picture), Arc::clone(&stop), args.stay);
         thread::spawn(move || {
             let shown = screen::show(&picture, &stop);
-            // Watching without a view would go on unseen.
-            stop.store(true, Ordering::Relaxed);
+            // Watching without a view would go on unseen, unless that is wanted.
+            if !stays || !screen::CLOSED.load(Ordering::Relaxed) {
+                stop.store(true, Ordering::Relaxed);
+            }
             shown
         })
     });
-    let (sender, receiver) = mpsc::channel();
-    let agent = Agent::new(target, args.rings.clone(), name);
-    let mut watch = Watch {
-        args,
-        folder,
-        engine: Engine::new(settings(args)),
-        agent: if args.no_ras { agent.without_ras() } else { agent },
-        nodes,
-        sampler: Sampler::default(),
-        teller,
-        picture,
-        child,
-        stop,
-        told,
-        sender,
-        receiver,
-        stacks: BTreeMap::new(),
-        n_under_way: 0,
-        n_incidents: 0,
-        last_incident: None,
-        n_verdicts: 0,
-        worst: Code::NothingFound,
-        stalled: BTreeSet::new(),
-        is_unsure: false,
+    let until = args.for_s.map(|limit| Instant::now() + Duration::from_secs_f64(limit));
+    let front =
+        Seat { group: Group::default(), name: Arc::default(), picture, until, stop, kept: Arc::default() };
+    let shared = Arc::new(args.clone());
+    let watcher = |seat: Seat, target: Target, nodes: Option<Nodes>, child: Option<Running>| {
+        let agent = Agent::new(target, args.rings.clone(), name.clone());
+        Watch {
+            args: Arc::clone(&shared),
+            folder: folder.clone(),
+            engine: Engine::new(settings(args)),
+            agent: if args.no_ras { agent.without_ras() } else { agent },
+            nodes,
+            sampler: Sampler::default(),
+            teller: teller.of_job(&seat.name, &seat.picture),
+            child,
+            told: Arc::clone(&told),
+            stacks: BTreeMap::new(),
+            n_under_way: 0,
+            n_incidents: 0,
+            last_incident: None,
+            n_verdicts: 0,
+            worst: Code::NothingFound,
+            stalled: BTreeSet::new(),
+            is_unsure: false,
+            words: mpsc::channel(),
+            seat,
+        }
     };
-    let code = watch.follow();
-    watch.stop.store(true, Ordering::Relaxed);
+    let code = if matches!(target, Target::Rings) && nodes.is_none() {
+        let make = |seat: Seat| {
+            let group = Target::Group(Arc::clone(&seat.group));
+            watcher(seat, group, None, None)
+        };
+        several::follow(args, &front, &teller, &make)
+    } else {
+        watcher(front.clone(), target, nodes, child).follow().code
+    };
+    front.stop.store(true, Ordering::Relaxed);
     if let Some(screen) = screen {
         // The screen's own trouble is told; a panic of it is our bug and told at the top.
         match screen.join() {
             Ok(shown) => shown.map_err(Failure::Write)?,
             Err(panic) => std::panic::resume_unwind(panic),
         }
-        watch.teller.last_words();
+        teller.last_words();
     }
     Ok(code)
+}
+
+/// What is under way is finished, the terminal and the hub are left as they were; who asks twice has it at once.
+fn listen(stop: &Arc<AtomicBool>, stays: bool) {
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT, signal_hook::consts::SIGHUP] {
+        if stays && signal == signal_hook::consts::SIGHUP {
+            // A terminal that goes away ends nothing: noted, and not looked at.
+            let _ = signal_hook::flag::register(signal, Arc::default());
+            continue;
+        }
+        // Refused only for signals that nobody may handle.
+        let _ = signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(stop));
+        let _ = signal_hook::flag::register(signal, Arc::clone(stop));
+    }
+}
+
+/// What one job's watcher is given, and shares with whoever started it.
+#[derive(Clone)]
+struct Seat {
+    /// Ranks of the job, where nobody named it.
+    group: Group,
+    /// What the job is called, once there are several.
+    name: Arc<Mutex<Option<String>>>,
+    picture: Arc<Mutex<Picture>>,
+    /// It ends then.
+    until: Option<Instant>,
+    /// Somebody wants to stop.
+    stop: Arc<AtomicBool>,
+    /// Bundles that were written, the oldest first.
+    kept: Arc<Mutex<VecDeque<PathBuf>>>,
+}
+
+/// How the watching of one job ended.
+#[derive(Clone, Copy, Debug)]
+struct Ended {
+    code: ExitCode,
+    worst: Code,
+    n_verdicts: u32,
+}
+
+impl Default for Ended {
+    fn default() -> Self {
+        Self { code: ExitCode::SUCCESS, worst: Code::NothingFound, n_verdicts: 0 }
+    }
+}
+
+/// Nobody reads what is printed.
+static UNHEARD: AtomicBool = AtomicBool::new(false);
+
+fn is_unheard() -> bool {
+    UNHEARD.load(Ordering::Relaxed)
 }
 
 /// The job that is named, or any.
@@ -238,21 +297,17 @@ enum Word {
     Done,
 }
 
-struct Watch<'a> {
-    args: &'a WatchArgs,
+struct Watch {
+    args: Arc<WatchArgs>,
     folder: PathBuf,
     engine: Engine,
     agent: Agent,
     nodes: Option<Nodes>,
     sampler: Sampler,
     teller: Teller,
-    picture: Arc<Mutex<Picture>>,
     child: Option<Running>,
-    stop: Arc<AtomicBool>,
     /// Somebody sent us SIGTERM or SIGINT while a command runs.
     told: Arc<AtomicBool>,
-    sender: Sender<Word>,
-    receiver: Receiver<Word>,
     /// The newest stack of each rank, of all nodes, taken while something stalled.
     stacks: BTreeMap<u32, Vec<String>>,
     n_under_way: u32,
@@ -264,11 +319,19 @@ struct Watch<'a> {
     stalled: BTreeSet<String>,
     /// Nothing says that the job failed: what is collected of it at its end speaks only if it found something.
     is_unsure: bool,
+    /// What the threads of incidents say.
+    words: (Sender<Word>, Receiver<Word>),
+    seat: Seat,
 }
 
-impl Watch<'_> {
-    fn follow(&mut self) -> ExitCode {
-        let began = Instant::now();
+impl Watch {
+    /// Until the job ends, or somebody says so.
+    fn follow(mut self) -> Ended {
+        let code = self.run();
+        Ended { code, worst: self.worst, n_verdicts: self.n_verdicts }
+    }
+
+    fn run(&mut self) -> ExitCode {
         let interval = Duration::from_secs_f64(self.args.interval);
         let mut n_looks = 0_u32;
         loop {
@@ -281,16 +344,24 @@ impl Watch<'_> {
                 return self.code();
             }
             let is_over = self.is_over();
-            let is_time_up = self.args.for_s.is_some_and(|limit| began.elapsed().as_secs_f64() >= limit);
+            let is_time_up = self.seat.until.is_some_and(|until| Instant::now() >= until);
             let is_enough = self.args.until_verdict && self.n_verdicts > 0 && self.n_under_way == 0;
+            // Somebody else may hear of it: a page, a hub, a hook; and a command has an end of its own.
+            let is_heard_elsewhere = self.args.stay
+                || self.child.is_some()
+                || self.nodes.is_some()
+                || self.args.serve.is_some()
+                || self.args.on_stall.is_some()
+                || self.args.webhook.is_some();
             if is_over {
                 return self.ended();
             }
-            if is_time_up || is_enough || self.stop.load(Ordering::Relaxed) {
+            let wants_to_stop = || self.seat.stop.load(Ordering::Relaxed);
+            if is_time_up || is_enough || wants_to_stop() || is_unheard() && !is_heard_elsewhere {
                 self.wait_for_incidents();
                 return self.code();
             }
-            while Instant::now() < next && !self.stop.load(Ordering::Relaxed) {
+            while Instant::now() < next && !self.seat.stop.load(Ordering::Relaxed) {
                 if self.told.swap(false, Ordering::Relaxed)
                     && let Some(child) = &self.child
                 {
@@ -315,7 +386,7 @@ impl Watch<'_> {
                 let heard = nodes.turn(&digest);
                 heard.notes.into_iter().for_each(|note| self.teller.note(note));
                 if heard.is_new_term {
-                    self.engine = Engine::new(settings(self.args));
+                    self.engine = Engine::new(settings(&self.args));
                 }
                 others = heard.digests;
                 requests.extend(heard.request);
@@ -359,7 +430,7 @@ impl Watch<'_> {
         }
         let stacks = self.stacks.iter().map(|(rank, stack)| (*rank, stack.as_slice()));
         let tree = (!self.stacks.is_empty()).then(|| tree::merge(stacks).render());
-        let mut picture = self.picture.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut picture = self.seat.picture.lock().unwrap_or_else(PoisonError::into_inner);
         picture.see(view);
         if tree.is_some() {
             picture.stacks = tree;
@@ -424,7 +495,7 @@ impl Watch<'_> {
 
     /// Collects, judges and passes on, in a thread.
     fn begin(&mut self, why: String) {
-        if self.n_incidents >= MAX_INCIDENTS {
+        if self.n_incidents >= MAX_INCIDENTS && !self.args.stay {
             self.teller
                 .note(format!("no more than {MAX_INCIDENTS} incidents are collected in one run: {why}"));
             return;
@@ -434,7 +505,7 @@ impl Watch<'_> {
         self.n_under_way += 1;
         self.doing(Some("collecting evidence"));
         let wanted = self.wanted(why);
-        let (folder, sender) = (self.folder.clone(), self.sender.clone());
+        let (folder, sender) = (self.folder.clone(), self.words.0.clone());
         let asker = self.nodes.as_ref().map(Nodes::asker);
         let hooks = (self.args.on_stall.clone(), self.args.webhook.clone());
         thread::spawn(move || {
@@ -486,7 +557,8 @@ impl Watch<'_> {
 
     /// Another node judges and wants what is here.
     fn collect_for(&mut self, request: nodes::Asked) {
-        let (wanted, folder, sender) = (self.wanted(request.why()), self.folder.clone(), self.sender.clone());
+        let (wanted, folder, sender) =
+            (self.wanted(request.why()), self.folder.clone(), self.words.0.clone());
         self.n_under_way += 1;
         thread::spawn(move || {
             let outcome = incident::collect(&wanted, &folder).map(|(path, _)| path);
@@ -500,14 +572,19 @@ impl Watch<'_> {
 
     /// What incidents have said meanwhile.
     fn hear(&mut self) {
-        while let Ok(word) = self.receiver.try_recv() {
+        while let Ok(word) = self.words.1.try_recv() {
             self.take(word);
         }
     }
 
     fn take(&mut self, word: Word) {
         match word {
-            Word::Said(what) => self.teller.say(&Event::new(now_ns(), what)),
+            Word::Said(what) => {
+                if let What::Bundle { path } = &what {
+                    self.keep(PathBuf::from(path));
+                }
+                self.teller.say(&Event::new(now_ns(), what));
+            }
             // A job that ended, of which nothing says how: that nothing was found, or only missed, is nothing to be told.
             Word::Judged(judged)
                 if self.is_unsure
@@ -534,8 +611,20 @@ impl Watch<'_> {
         }
     }
 
+    /// Of a watcher that stays for months only the newest bundles stay.
+    fn keep(&self, bundle: PathBuf) {
+        let mut kept = self.seat.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.push_back(bundle);
+        while self.args.stay && kept.len() > self.args.keep.max(1) {
+            if let Some(oldest) = kept.pop_front() {
+                // Somebody may have taken it away.
+                let _ = std::fs::remove_file(oldest);
+            }
+        }
+    }
+
     fn doing(&self, what: Option<&str>) {
-        self.picture.lock().unwrap_or_else(PoisonError::into_inner).doing = what.map(str::to_owned);
+        self.seat.picture.lock().unwrap_or_else(PoisonError::into_inner).doing = what.map(str::to_owned);
     }
 
     fn wait_for_incidents(&mut self) {
@@ -543,7 +632,7 @@ impl Watch<'_> {
             + LAST_WAIT
             + hooks::patience(self.args.on_stall.is_some(), self.args.webhook.is_some());
         while self.n_under_way > 0 {
-            let Ok(word) = self.receiver.recv_timeout(until.saturating_duration_since(Instant::now())) else {
+            let Ok(word) = self.words.1.recv_timeout(until.saturating_duration_since(Instant::now())) else {
                 self.teller.note("an incident did not come to its end in time".to_owned());
                 return;
             };
@@ -574,6 +663,11 @@ impl Watch<'_> {
         let is_judged = self.n_verdicts + self.n_under_way > 0 && self.is_fresh(SAME_END);
         self.wait_for_incidents();
         self.teller.say(&Event::new(now_ns(), What::Ended { how: how.clone() }));
+        if let (true, Some(child)) = (is_bad, &self.child) {
+            for line in child.last_words() {
+                self.teller.note(format!("its last words: {line}"));
+            }
+        }
         // Jobs that fail before their first communicator leave their words in logs alone.
         self.is_unsure = !is_bad && status.is_none() && self.agent.never_seen();
         if (is_bad || self.is_unsure) && !is_judged && !self.args.once {
@@ -657,6 +751,10 @@ fn print(text: &str, to_error: bool) {
         io::stderr().lock().write_all(text.as_bytes())
     } else {
         let mut out = io::stdout().lock();
-        out.write_all(text.as_bytes()).and_then(|()| out.flush())
+        let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        if written.is_err() {
+            UNHEARD.store(true, Ordering::Relaxed);
+        }
+        written
     };
 }

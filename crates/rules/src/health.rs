@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use ringleader_model::{
-    Case, Confidence, Fact, Note, NoteKind, Observation, Pick, PickedProcess, Pid, ProcessRow, Rank, Source,
-    SourceKind, TorchEvent,
+    Case, Confidence, Fact, Note, NoteKind, Observation, Pick, PickedProcess, Pid, ProcessRow, Rank, RankSet,
+    Source, SourceKind, TorchEvent,
 };
 
 use ringleader_correlate::Scene;
@@ -57,13 +57,19 @@ pub(crate) fn cut(case: &Case) -> Option<String> {
 
 /// The first sign that something is wrong, in words.
 pub(crate) fn trouble(scene: &Scene<'_>) -> Option<Cow<'static, str>> {
-    known_trouble(scene).map(Cow::Borrowed).or_else(|| ended(scene).map(Cow::Owned)).or_else(|| {
-        let (row, process) = blocked(scene).next()?;
-        let (_, place) = process.blocked.first()?;
-        let place = if place.is_empty() || &**place == "0" { String::new() } else { format!(" ({place})") };
-        let who = whom(scene, row);
-        Some(format!("{who} stayed in the kernel{place} and did not run from one look to the next").into())
-    })
+    known_trouble(scene)
+        .map(Cow::Borrowed)
+        .or_else(|| ended(scene).or_else(|| stands(scene)).map(Cow::Owned))
+        .or_else(|| {
+            let (row, process) = blocked(scene).next()?;
+            let (_, place) = process.blocked.first()?;
+            let place =
+                if place.is_empty() || &**place == "0" { String::new() } else { format!(" ({place})") };
+            let who = whom(scene, row);
+            Some(
+                format!("{who} stayed in the kernel{place} and did not run from one look to the next").into(),
+            )
+        })
 }
 
 fn known_trouble(scene: &Scene<'_>) -> Option<&'static str> {
@@ -100,6 +106,13 @@ fn known_trouble(scene: &Scene<'_>) -> Option<&'static str> {
         return Some("a process left an error file");
     }
     scene.statements().any(|s| of_launcher(s.event)).then_some("the launcher was stopped from outside")
+}
+
+/// No rank went on between two readings of a job that runs, where nothing records its operations.
+fn stands(scene: &Scene<'_>) -> Option<String> {
+    let looks = scene.looks();
+    (is_sight_alone(scene) && looks.all_stand())
+        .then(|| format!("no rank went on between two looks {:.0} s apart", looks.apart_s()))
 }
 
 /// Processes of the job that a snapshot has seen.
@@ -163,7 +176,15 @@ pub(crate) fn unseen(scene: &Scene<'_>) -> Option<String> {
         let ranks: BTreeSet<Rank> = scene.roster().members.iter().filter_map(|m| m.rank).collect();
         let world = told_size(scene.case()).unwrap_or(0) as usize;
         let n_seen = ranks.len();
-        return (n_seen > 0 && n_seen < world).then(|| format!("{n_seen} of {world} ranks were seen"));
+        return (n_seen > 0 && n_seen < world).then(|| {
+            let absent: RankSet = scene.looks().missing().iter().copied().collect();
+            let which = match absent.len() {
+                0 => String::new(),
+                1 => format!(", and rank {absent} was not"),
+                _ => format!(", and ranks {absent} were not"),
+            };
+            format!("{n_seen} of {world} ranks were seen{which}")
+        });
     }
     let picks = || {
         scene.case().observations.iter().filter_map(|o| match &o.fact {

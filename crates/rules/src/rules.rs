@@ -38,6 +38,7 @@ pub static ALL: &[&Rule] = &[
     &process::process_stopped::RULE,
     &process::process_uninterruptible::RULE,
     &process::stuck_outside_collective::RULE,
+    &process::stands_apart::RULE,
     &process::peer_process_died::RULE,
     &process::missing_rank::RULE,
     &process::ranks_never_met::RULE,

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ringleader_knowledge::{cause, collecting};
 use ringleader_model::{
-    Category, Cause, Confidence, Finding, Need, RankSet, Severity, SourceKind, Verdict, Weight,
+    Category, Cause, Confidence, Finding, Need, RankLook, RankSet, Severity, SourceKind, Verdict, Weight,
 };
 
 use crate::rule::{Outcome, Rule};
@@ -78,7 +78,39 @@ pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
         actions: first.actions.clone(),
         needs,
         findings,
+        ranks: rows(scene),
     }
+}
+
+/// Each rank of a job that runs: those that are not there, then those that stand with the fewest others.
+fn rows(scene: &Scene<'_>) -> Vec<RankLook> {
+    let looks = scene.looks();
+    let missing = looks.missing().iter().map(|rank| RankLook {
+        rank: rank.0,
+        state: "missing".into(),
+        apart_s: looks.apart_s(),
+        ..RankLook::default()
+    });
+    let there = looks.by_place().into_iter().flatten().map(|look| {
+        let waits_for = match &look.doing {
+            Some(doing) => Some(doing.clone()),
+            None if look.waits => Some("the others, or the GPU".to_owned()),
+            None => look.wchan.as_deref().map(str::to_owned),
+        };
+        RankLook {
+            rank: look.rank.0,
+            host: scene.roster().culprit_rank(look.rank).host.map(|host| host.as_ref().into()),
+            pid: Some(look.pid.0),
+            state: look.state.clone(),
+            cpu_ms: Some(look.cpu_ms),
+            busy: Some(look.busy),
+            place: look.place.clone(),
+            waits_for,
+            has_moved: look.has_moved,
+            apart_s: looks.apart_s(),
+        }
+    });
+    missing.chain(there).collect()
 }
 
 /// A finding by the message table yields to a rule that has found the same cause: it knows more.
@@ -290,6 +322,7 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
         actions: Vec::new(),
         findings,
         needs,
+        ranks: rows(scene),
     }
 }
 

@@ -14,6 +14,9 @@ pub struct Event {
     pub schema: String,
     /// When, seconds since 1970.
     pub at: f64,
+    /// Of which job, where several are watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
     /// What.
     #[serde(flatten)]
     pub what: What,
@@ -22,7 +25,7 @@ pub struct Event {
 impl Event {
     /// At a moment in nanoseconds since 1970.
     pub fn new(at_ns: i64, what: What) -> Self {
-        Self { schema: SCHEMA.to_owned(), at: seconds(at_ns), what }
+        Self { schema: SCHEMA.to_owned(), at: seconds(at_ns), job: None, what }
     }
 }
 

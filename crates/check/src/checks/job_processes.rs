@@ -18,10 +18,10 @@
 
 use std::collections::BTreeSet;
 
-use ringleader_node::Process;
+use ringleader_node::{Jobs, Process};
 
 use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
-use crate::jobs::{Job, astray, by_launcher, name};
+use crate::jobs::{Job, astray, by_launcher, by_meeting, meets_on_loopback, name};
 use crate::rule::{Area, Check, Probe};
 use crate::view::View;
 
@@ -67,6 +67,7 @@ fn run(view: &View<'_>) -> Answer {
             Some(why) => format!("{none}; {why}"),
         });
     }
+    missing_of_world(jobs, &groups, &mut items);
     for job in &groups {
         missing(view, job, &mut items);
         for rank in &job.ranks {
@@ -130,6 +131,30 @@ fn expected(job: &Job<'_>) -> Option<u32> {
         })
     })
 }
+
+/// Ranks of a job whose ranks all run on this node, since its master is called localhost, and no launcher says how many.
+fn missing_of_world(jobs: &Jobs, groups: &[Job<'_>], items: &mut Vec<Item>) {
+    if groups.iter().any(|job| expected(job).is_some()) {
+        return;
+    }
+    for ranks in by_meeting(jobs).iter().filter(|ranks| ranks.iter().all(|rank| meets_on_loopback(rank))) {
+        let Some(world) = ranks.iter().find_map(|rank| rank.world_size()).filter(|n| *n <= MAX_WORLD) else {
+            continue;
+        };
+        let here: BTreeSet<u32> = ranks.iter().filter_map(|rank| rank.rank()).collect();
+        for rank in (0..world).filter(|rank| !here.contains(rank)) {
+            items.push(Item {
+                subject: format!("rank {rank}"),
+                verdict: Verdict::Fail,
+                text: format!("has no process; its job has {world} ranks, all of this node"),
+                evidence: format!("WORLD_SIZE={world} and a loopback MASTER_ADDR; ranks seen: {here:?}"),
+            });
+        }
+    }
+}
+
+/// Ranks of one node.
+const MAX_WORLD: u32 = 1024;
 
 fn missing(view: &View<'_>, job: &Job<'_>, items: &mut Vec<Item>) {
     let Some(n) = expected(job) else { return };
@@ -198,6 +223,24 @@ mod tests {
     use super::CHECK;
     use crate::answer::Verdict;
     use crate::staging_jobs::{NOW_NS, Stage, process};
+
+    /// Started by a shell's loop: no launcher says how many there are to be.
+    #[test]
+    fn a_rank_that_is_missing_from_a_job_of_this_node() {
+        let rank = |rank: u32, master: &str| {
+            let rank_word = rank.to_string();
+            let of: Vec<(&str, &str)> = vec![
+                ("RANK", &rank_word),
+                ("WORLD_SIZE", "3"),
+                ("MASTER_ADDR", master),
+                ("MASTER_PORT", "29500"),
+            ];
+            process(90 + rank, 1, "python3", &of)
+        };
+        let job = |master: &str| Stage::new().process(rank(0, master)).process(rank(2, master));
+        job("127.0.0.1").expect(&CHECK, Verdict::Fail, &["rank 1"]);
+        job("node7").expect(&CHECK, Verdict::Ok, &[]);
+    }
 
     #[test]
     fn all_alive() {

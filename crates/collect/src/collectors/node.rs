@@ -4,13 +4,14 @@ use std::fmt::Write as _;
 
 use ringleader_bundle::{Content, Item, Origin};
 use ringleader_model::Date;
-use ringleader_node::Node;
+use ringleader_node::{Node, SecondLook};
 
 use super::{Context, outcome_of, tame};
+use crate::follow;
 use crate::probe::Probe;
 use crate::probes;
 use crate::request::Request;
-use crate::run::{by_name, take};
+use crate::run::{by_name, now_ns, take};
 
 /// The job's processes may take so long, milliseconds.
 const JOBS_MS: u64 = 5_000;
@@ -52,17 +53,44 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
             context.bundle.missing(Item { outcome, ..item });
         }
     }
+    context.node = node;
+    Ok(())
+}
+
+/// Writes the snapshot. Late, so that it holds the second look at the processes.
+pub(super) fn write(context: &mut Context<'_, '_>) -> Result<(), ringleader_bundle::Trouble> {
+    if context.ask.with_stacks && context.ask.stacks_again_ms.is_some() {
+        look_again(context);
+    }
+    let node = &context.node;
     let item = Item {
         at_ns: node.at_ns,
         took_ms: node.took_ms,
         ..context.item("node", "node.json", Origin::Reading("all probes of check".to_owned()))
     };
     // One reading a line, so that a citation names a line that shows it.
-    let mut text = serde_json::to_vec_pretty(&node).map_err(ringleader_bundle::Trouble::Manifest)?;
+    let mut text = serde_json::to_vec_pretty(node).map_err(ringleader_bundle::Trouble::Manifest)?;
     text.push(b'\n');
     context.bundle.add_bytes(item, Content::Binary, &text)?;
-    context.node = node;
     Ok(())
+}
+
+/// State and processor time once more: `stat` and `wchan` wait for nobody.
+fn look_again(context: &mut Context<'_, '_>) {
+    let proc = context.ask.request.roots.proc.clone();
+    let ticks = follow::ticks_per_second() as f64;
+    let first_ns = context.node.jobs.at_ns;
+    let after_ms = u64::try_from((now_ns() - first_ns) / 1_000_000).unwrap_or_default();
+    let ringleader_node::Outcome::Seen(jobs) = &mut context.node.jobs.outcome else { return };
+    for process in jobs.processes.iter_mut().filter(|process| !process.is_above) {
+        let Some(stat) = follow::process(&proc, process.pid) else { continue };
+        process.again = Some(SecondLook {
+            after_ms,
+            wchan: follow::wchan(&proc, process.pid),
+            cpu_s: stat.cpu_ticks as f64 / ticks,
+            state: stat.state,
+        });
+    }
 }
 
 /// The lines with date and host, as `journalctl -k -o short-iso-precise` prints them; None if the boot's time is not

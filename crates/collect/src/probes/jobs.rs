@@ -15,7 +15,7 @@ use std::{fs, io};
 
 use ringleader_node::{Cgroup, Jobs, Process};
 
-use crate::kin::Kin;
+use crate::kin::{Job, Kin};
 use crate::procfs::{self, Stat};
 use crate::request::{Request, Target, Trouble};
 use crate::sysfs::{link_name, names, text};
@@ -87,6 +87,8 @@ struct Walk<'a> {
     cgroups: RefCell<BTreeMap<String, Option<Cgroup>>>,
     /// Ranks that belong together.
     jobs: Vec<BTreeSet<u32>>,
+    /// The same, by what is certain alone.
+    akin: Vec<BTreeSet<u32>>,
 }
 
 /// What is known of one process before it is described.
@@ -140,12 +142,11 @@ impl<'a> Walk<'a> {
             gpu_addresses: gpu_addresses(proc),
             cgroups: RefCell::default(),
             jobs: Vec::new(),
+            akin: Vec::new(),
         };
-        walk.jobs = Kin::new(proc, follow::ring_folders())
-            .jobs(&walk.stats)
-            .into_iter()
-            .map(|job| job.pids)
-            .collect();
+        let mut kin = Kin::new(proc, follow::ring_folders());
+        let pids = |jobs: Vec<Job>| jobs.into_iter().map(|job| job.pids).collect();
+        (walk.jobs, walk.akin) = (pids(kin.jobs(&walk.stats)), pids(kin.akin(&walk.stats)));
         let mut n_waits = 0;
         for (pid, stat) in &walk.stats {
             let seen = look(proc, *pid, stat, &mut n_waits);
@@ -197,7 +198,7 @@ impl<'a> Walk<'a> {
 
     /// Ranks of the same job that stand elsewhere.
     fn add_kin(&self, chosen: &mut BTreeSet<u32>) {
-        for pids in self.jobs.iter().filter(|pids| !pids.is_disjoint(chosen)).collect::<Vec<_>>() {
+        for pids in self.akin.iter().filter(|pids| !pids.is_disjoint(chosen)).collect::<Vec<_>>() {
             for pid in pids {
                 self.add_with_children(*pid, chosen);
             }
@@ -367,6 +368,7 @@ impl<'a> Walk<'a> {
             hidden: seen.hidden.clone(),
             is_above: place == Place::Above,
             contested: Vec::new(),
+            again: None,
         };
         if place == Place::Above {
             process.environment = process.environment.map(|_| BTreeMap::new());

@@ -484,7 +484,7 @@ fn stand_in_collective(thread: &ThreadStack) -> Option<String> {
 }
 
 /// The thread that runs the program: named MainThread, or the one whose id is the pid, or the one with user code.
-fn main_thread(threads: &[ThreadStack], pid: Pid, tool: StackTool) -> Option<&ThreadStack> {
+pub(super) fn main_thread(threads: &[ThreadStack], pid: Pid, tool: StackTool) -> Option<&ThreadStack> {
     threads
         .iter()
         .find(|t| t.name.as_deref() == Some("MainThread"))

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use ringleader_knowledge::wording::TestFault;
 use ringleader_model::{
     Case, Cite, Culprit, Evidence, Fact, GpuRow, GpuTable, GpuTest, GpuTests, Host, Observation, PciAddress,
     SourceKind, Who,
@@ -290,7 +291,7 @@ pub fn pair(case: &Case, host: Option<&Host>, from: u32, to: u32) -> Pair {
             let cite = Cite { line: path.line, ..observation.cite };
             let text = format!("GPU{} to GPU{}: {}", path.from, path.to, path.kind);
             let evidence = Evidence { cite, text, kind: SourceKind::NvidiaSmi };
-            if path.kind.starts_with("NV") {
+            if path.is_nvlink() {
                 pair.nvlink.get_or_insert(evidence);
             } else if matches!(&*path.kind, "OK" | "CNS" | "GNS" | "TNS" | "NS" | "U") {
                 pair.access.get_or_insert((path.kind.clone(), evidence));
@@ -317,19 +318,13 @@ pub struct FailedTests {
 const CITED_TESTS: usize = 6;
 
 impl Gpus<'_> {
-    /// Tests of dcgmi that failed and that `is_it` accepts by name and warnings, both in lower case.
-    pub fn failed_tests(
-        &self,
-        case: &Case,
-        has_job: bool,
-        is_it: impl Fn(&str, &str) -> bool,
-    ) -> Option<FailedTests> {
+    /// Tests of dcgmi that failed by this fault.
+    pub fn failed_tests(&self, case: &Case, has_job: bool, fault: TestFault) -> Option<FailedTests> {
         let mut used = None;
         let mut found =
             FailedTests { used: Use::Other, culprits: Vec::new(), evidence: Vec::new(), name: "".into() };
         for (observation, _, test) in failed_tests(case) {
-            let warnings = test.warnings.join(" ").to_ascii_lowercase();
-            if !is_it(&test.name.to_ascii_lowercase(), &warnings) {
+            if !fault.is_of(&test.name, &test.warnings) {
                 continue;
             }
             let gpu = test.gpu.and_then(|index| self.by_index(observation, index));

@@ -4,14 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ringleader_collect::collectors::RingImage;
 use ringleader_collect::follow::{self, RankEnv, RingFile, Stat};
+use ringleader_collect::kin::{Job, Kin};
 use ringleader_ring::Reader;
 use ringleader_watch::digest::{Digest, ProcessState, RankDigest, SCHEMA, SeenBy, from_ring};
-use ringleader_watch::membership::jobs::{self, Writer};
 use ringleader_watch::membership::ranks::{self, Number, Parents};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -19,15 +20,20 @@ use crate::watch::ras::Ras;
 use crate::watch::tcp::Tcp;
 
 /// Whose job.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum Target {
     /// These and all below.
     Pids(Vec<u32>),
     /// A job of Slurm.
     Slurm(String),
-    /// Whatever writes a ring.
+    /// The job with most ranks.
     Rings,
+    /// The ranks of one job, which somebody else finds.
+    Group(Group),
 }
+
+/// Ranks of one job, as they are found.
+pub(crate) type Group = Arc<Mutex<BTreeSet<u32>>>;
 
 /// Processes are looked through for new members no more often than this where that means reading of each.
 const SCAN: Duration = Duration::from_secs(2);
@@ -85,13 +91,6 @@ struct Ring {
     lacks_kernels: bool,
 }
 
-/// What is known of a process that writes a ring and is not followed.
-struct Other {
-    writer: Writer,
-    next: Instant,
-    pause: Duration,
-}
-
 /// Follows the job on this node.
 pub(crate) struct Agent {
     target: Target,
@@ -103,7 +102,10 @@ pub(crate) struct Agent {
     members: BTreeMap<u32, Member>,
     /// Processes by which the job was named, and what they were when they were first seen.
     slurm: BTreeMap<(u32, u64), bool>,
-    others: BTreeMap<(u32, u64), Other>,
+    kin: Kin,
+    next_kin: Instant,
+    /// Ranks of the job that stand outside of what was named.
+    elsewhere: BTreeSet<u32>,
     next_scan: Instant,
     had_ranks: bool,
     had_target: bool,
@@ -111,7 +113,6 @@ pub(crate) struct Agent {
     asks_ras: bool,
     tcp: Tcp,
     stacks: BTreeMap<u32, Vec<String>>,
-    n_other_jobs: usize,
     /// Why it is not known of a process whether it lives.
     trouble: Option<String>,
     began: Instant,
@@ -128,10 +129,16 @@ impl Agent {
     pub(crate) fn new(target: Target, rings: Option<PathBuf>, node: String) -> Self {
         allow_descriptors();
         let began = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let folders = rings.clone().map_or_else(follow::ring_folders, |folder| vec![folder]);
+        let mut kin = Kin::new("/proc".as_ref(), folders.clone());
+        kin.rings_alone = rings.is_some();
         Self {
             target,
             proc: PathBuf::from("/proc"),
-            folders: rings.map_or_else(follow::ring_folders, |folder| vec![folder]),
+            kin,
+            next_kin: Instant::now(),
+            elsewhere: BTreeSet::new(),
+            folders,
             name: format!("{}-{}", std::process::id(), began.as_millis()),
             ras: Ras::new(),
             asks_ras: true,
@@ -140,13 +147,11 @@ impl Agent {
             sequence: 0,
             members: BTreeMap::new(),
             slurm: BTreeMap::new(),
-            others: BTreeMap::new(),
             trouble: None,
             next_scan: Instant::now(),
             had_ranks: false,
             had_target: false,
             stacks: BTreeMap::new(),
-            n_other_jobs: 0,
             began: Instant::now(),
             logs_scan: None,
             next_logs: Instant::now(),
@@ -214,7 +219,15 @@ impl Agent {
         // A rank whose launcher died is still of the job.
         let mut here: BTreeSet<u32> = self.members.keys().copied().filter(alive).collect();
         match self.target.clone() {
-            Target::Pids(roots) => here.extend(ranks::with_descendants(&parents(all), &roots)),
+            Target::Pids(roots) => {
+                here.extend(ranks::with_descendants(&parents(all), &roots));
+                self.find_elsewhere(all, &here);
+                here.extend(self.elsewhere.iter().filter(|pid| all.contains_key(pid)));
+            }
+            Target::Group(group) => {
+                let group = group.lock().unwrap_or_else(PoisonError::into_inner);
+                here.extend(group.iter().filter(|pid| all.contains_key(pid)));
+            }
             Target::Slurm(job) => {
                 if Instant::now() >= self.next_scan {
                     self.next_scan = Instant::now() + SCAN;
@@ -235,59 +248,33 @@ impl Agent {
         here
     }
 
-    /// Live writers of rings, of one job.
-    fn by_rings(&mut self, all: &BTreeMap<u32, Stat>) -> BTreeSet<u32> {
-        let rings = self.folders.iter().flat_map(|folder| follow::rings_in(folder));
-        let found: BTreeMap<u32, RingFile> =
-            rings.filter_map(|ring| Some((follow::process_of(&self.proc, all, &ring)?, ring))).collect();
-        let writers: Vec<Writer> =
-            found.iter().filter_map(|(pid, ring)| Some(self.writer(all.get(pid)?, *pid, ring))).collect();
-        self.others.retain(|(pid, ticks), _| all.get(pid).is_some_and(|stat| stat.started_ticks == *ticks));
-        let (chosen, n_others) = jobs::choose(&writers, self.had_ranks);
-        self.n_other_jobs = n_others;
-        chosen
+    /// Ranks of the same job that nobody named: started by a shell's loop, by mpirun's daemon, in another container.
+    fn find_elsewhere(&mut self, all: &BTreeMap<u32, Stat>, here: &BTreeSet<u32>) {
+        if Instant::now() < self.next_kin {
+            return;
+        }
+        self.next_kin = Instant::now() + SCAN;
+        let akin = self.kin.akin(all);
+        let own = akin.into_iter().filter(|job| !job.pids.is_disjoint(here)).flat_map(|job| job.pids);
+        self.elsewhere = own.collect();
     }
 
-    /// What a ring, and its process, say of the job they belong to. Read again and again, as communicators are made one after
-    /// the other, but ever more rarely.
-    fn writer(&mut self, stat: &Stat, pid: u32, ring: &RingFile) -> Writer {
-        let now = Instant::now();
-        let proc = &self.proc;
-        let known = self.others.entry((pid, stat.started_ticks)).or_insert_with(|| Other {
-            writer: Writer {
-                pid,
-                slurm_job: follow::rank_env(proc, pid).and_then(|env| env.slurm_job),
-                session: stat.session,
-                parent: stat.ppid,
-                started_ticks: stat.started_ticks,
-                ..Writer::default()
-            },
-            next: now,
-            pause: RETRY,
-        });
-        let of = |writer: &mut Writer, digest: &RankDigest| {
-            let shared = digest.comms.iter().filter(|comm| comm.size != 1 && !comm.id.is_empty());
-            writer.comms.extend(shared.map(|comm| format!("{} of {}", comm.id, comm.size)));
-            writer.rank = digest.rank.or(writer.rank);
-            writer.world_size = digest.world_size.or(writer.world_size);
-        };
-        match self
-            .members
-            .get(&pid)
-            .filter(|member| member.start_ticks == stat.started_ticks && member.sees())
-        {
-            Some(member) => of(&mut known.writer, &member.last),
-            None if known.next <= now => {
-                known.next = now + known.pause;
-                known.pause = (known.pause * 2).min(RETRY_MOST);
-                if let Ok(Ok(state)) = ring.reader().map(|reader| reader.state()) {
-                    of(&mut known.writer, &from_ring(&state));
-                }
+    /// The job that is followed; before one is, that with most ranks, and of several the newest.
+    fn by_rings(&mut self, all: &BTreeMap<u32, Stat>) -> BTreeSet<u32> {
+        if Instant::now() >= self.next_kin {
+            self.next_kin = Instant::now() + RETRY;
+            let mut jobs = self.kin.jobs(all);
+            let n_followed = |job: &Job| job.pids.iter().filter(|pid| self.members.contains_key(pid)).count();
+            let newest = |job: &Job| {
+                job.pids.iter().filter_map(|pid| all.get(pid)).map(|stat| stat.started_ticks).max()
+            };
+            if self.had_ranks {
+                jobs.retain(|job| n_followed(job) > 0);
             }
-            None => {}
+            let chosen = jobs.into_iter().max_by_key(|job| (n_followed(job), job.pids.len(), newest(job)));
+            self.elsewhere = chosen.map(|job| job.pids).unwrap_or_default();
         }
-        known.writer.is_followed = self.members.contains_key(&pid);
-        known.writer.clone()
+        self.elsewhere.iter().filter(|pid| all.contains_key(pid)).copied().collect()
     }
 
     /// Those of them that compute. Environments are read once for each process, and again where they told no rank.
@@ -589,10 +576,7 @@ impl Agent {
         if let Some(why) = &self.trouble {
             notes.push(format!("whether processes live cannot be told now: {why}"));
         }
-        if self.n_other_jobs > 0 {
-            notes.push(format!("{} more jobs write rings here; --pid names one", self.n_other_jobs));
-        }
-        if !self.had_ranks && self.target == Target::Rings {
+        if !self.had_ranks && matches!(self.target, Target::Rings | Target::Group(_)) {
             let folders: Vec<String> =
                 self.folders.iter().map(|folder| folder.display().to_string()).collect();
             notes.push(format!("no ring of a live process in {} yet", folders.join(" or ")));
@@ -632,7 +616,7 @@ impl Agent {
         };
         let is_left = match &self.target {
             Target::Pids(roots) => roots.iter().any(|pid| is_there(*pid)),
-            Target::Slurm(_) | Target::Rings => false,
+            Target::Slurm(_) | Target::Rings | Target::Group(_) => false,
         };
         self.had_target && !is_left && self.members.values().all(|member| member.is_gone || !member.is_rank)
     }

@@ -10,10 +10,10 @@ use clap::builder::FalseyValueParser;
 use crate::watch::{hooks, serve};
 
 /// Follow a running job: name the rank that stalls it while it happens, collect the evidence, and judge it
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(after_long_help = include_str!("../help/watch.txt"))]
 pub(crate) struct WatchArgs {
-    /// Processes of the job, with their children; a launcher will do [default: the rings that appear]
+    /// Processes of the job, with their children; a launcher will do [default: each job of this node]
     #[arg(long, value_name = "PID", value_delimiter = ',')]
     pub(crate) pid: Vec<u32>,
     /// Processes of this Slurm job on this node
@@ -28,6 +28,13 @@ pub(crate) struct WatchArgs {
     /// Print events, one JSON object a line
     #[arg(long, env = "RINGLEADER_JSON", hide_env = true, value_parser = FalseyValueParser::new())]
     pub(crate) json: bool,
+    /// Go on when a job has ended, and take up the next one; also without a terminal
+    #[arg(long, env = "RINGLEADER_STAY", hide_env = true, value_parser = FalseyValueParser::new(),
+          conflicts_with_all = ["once", "until_verdict", "command"])]
+    pub(crate) stay: bool,
+    /// With --stay: bundles that are kept, the newest
+    #[arg(long, value_name = "N", default_value = "20", requires = "stay")]
+    pub(crate) keep: usize,
     /// Say how the job stands, and end
     #[arg(long)]
     pub(crate) once: bool,

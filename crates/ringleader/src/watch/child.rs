@@ -107,6 +107,20 @@ impl Running {
         &self.passed.logs
     }
 
+    /// The last lines that it printed to standard error, else to its output: at most so many that are not empty.
+    pub(crate) fn last_words(&self) -> Vec<String> {
+        const LINES: usize = 5;
+        const BYTES: usize = 16 << 10;
+        let of = |log: &PathBuf| -> Vec<String> {
+            let bytes = fs::read(log).unwrap_or_default();
+            let tail = bytes.get(bytes.len().saturating_sub(BYTES)..).unwrap_or_default();
+            let text = String::from_utf8_lossy(tail);
+            let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+            lines.iter().skip(lines.len().saturating_sub(LINES)).map(|line| (*line).to_owned()).collect()
+        };
+        self.passed.logs.iter().rev().map(of).find(|lines| !lines.is_empty()).unwrap_or_default()
+    }
+
     /// How it ended, if it has.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         if self.ended.is_none() {

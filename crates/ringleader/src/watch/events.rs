@@ -25,9 +25,12 @@ enum Form {
     Quiet,
 }
 
+#[derive(Clone)]
 pub(crate) struct Teller {
     form: Form,
     picture: Arc<Mutex<Picture>>,
+    /// Which job it tells of, once there are several.
+    name: Arc<Mutex<Option<String>>>,
 }
 
 impl Teller {
@@ -37,7 +40,16 @@ impl Teller {
             (false, true) => Form::Quiet,
             (false, false) => Form::Lines { to_error: has_command },
         };
-        Self { form, picture }
+        Self { form, picture, name: Arc::default() }
+    }
+
+    /// The same for one of several jobs.
+    pub(crate) fn of_job(&self, name: &Arc<Mutex<Option<String>>>, picture: &Arc<Mutex<Picture>>) -> Self {
+        Self { name: Arc::clone(name), picture: Arc::clone(picture), ..self.clone() }
+    }
+
+    fn name(&self) -> Option<String> {
+        self.name.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn note(&self, text: String) {
@@ -48,10 +60,14 @@ impl Teller {
         self.picture.lock().unwrap_or_else(PoisonError::into_inner).hear(event);
         match self.form {
             // Types with names for keys: printing them cannot fail.
-            Form::Json => print(&(serde_json::to_string(event).unwrap_or_default() + "\n"), false),
+            Form::Json => {
+                let event = Event { job: self.name(), ..event.clone() };
+                print(&(serde_json::to_string(&event).unwrap_or_default() + "\n"), false);
+            }
             Form::Lines { to_error } => {
                 if let Some(lines) = words::lines(event) {
-                    print(&format!("{} {lines}\n", clock(event.at)), to_error);
+                    let of = self.name().map_or_else(String::new, |name| format!("[{}] ", plain(&name)));
+                    print(&format!("{} {of}{lines}\n", clock(event.at)), to_error);
                 }
             }
             Form::Quiet => {}
@@ -67,6 +83,9 @@ impl Teller {
         let Form::Lines { to_error } = self.form else { return self.say(&event) };
         self.picture.lock().unwrap_or_else(PoisonError::into_inner).hear(&event);
         let look = terminal::look(Color::Auto, None, Detail::Usual);
+        if let Some(name) = self.name() {
+            print(&format!("\njob {}:\n", plain(&name)), to_error);
+        }
         print(&format!("\n{}\n", text::render(&judged.report, &look)), to_error);
         let stacks = self.picture.lock().unwrap_or_else(PoisonError::into_inner).stacks.clone();
         if let Some(stacks) = stacks {
@@ -80,8 +99,9 @@ impl Teller {
         if self.form == Form::Json {
             self.say(&Event::new(view.at_ns, engine::progress(view)));
         } else {
+            let of = self.name().map_or_else(String::new, |name| format!("job {}:\n", plain(&name)));
             let picture = self.picture.lock().unwrap_or_else(PoisonError::into_inner);
-            print(&table::render(&picture), false);
+            print(&(of + &table::render(&picture)), false);
         }
     }
 

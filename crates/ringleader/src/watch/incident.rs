@@ -1,7 +1,9 @@
 //! A stall, or a job that died: the evidence is collected, judged, shown and passed on. In a thread of its own; watching
 //! goes on meanwhile.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ringleader_collect::collectors::{Ask, RingImage};
@@ -124,12 +126,26 @@ pub(crate) fn judge(bundles: &[PathBuf]) -> Result<Judged, Failure> {
 /// A name that is not taken yet.
 fn fresh(folder: &Path) -> PathBuf {
     let stem = stem();
-    (1..10_000)
+    // Two jobs may stall in the same second.
+    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let name = (1..10_000)
         .map(|n| if n == 1 { format!("{stem}.tar.zst") } else { format!("{stem}-{n}.tar.zst") })
-        .find(|name| !folder.join(name).exists() && !folder.join(format!("{name}{PART}")).exists())
+        .find(|name| {
+            let is_there = |name: &str| folder.join(name).exists();
+            !is_there(name) && !is_there(&format!("{name}{PART}")) && !taken.contains(&folder.join(name))
+        })
         .map(|name| folder.join(name))
-        .unwrap_or_default()
+        .unwrap_or_default();
+    // A name holds its second: those of the past are not asked for again.
+    if taken.len() > 64 {
+        taken.clear();
+    }
+    taken.insert(name.clone());
+    name
 }
+
+/// Names that were given away.
+static TAKEN: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 /// `ringleader-HOST-SECONDS`.
 pub(crate) fn stem() -> String {

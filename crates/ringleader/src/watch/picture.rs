@@ -30,6 +30,10 @@ pub(crate) struct Picture {
     pub(crate) version: &'static str,
     /// Host that watches.
     pub(crate) host: String,
+    /// The job that is shown, where several are followed.
+    pub(crate) name: Option<String>,
+    /// The others.
+    pub(crate) others: Vec<String>,
     /// Seconds since 1970.
     pub(crate) at: f64,
     pub(crate) job: JobState,

@@ -13,6 +13,7 @@ use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Block, Cell, Paragraph, Row, Table};
 use ringleader_report::quote::{plain, plain_lines, wrap};
 use ringleader_watch::view::JobState;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::watch::columns::{self, COMMS, Column, RANKS, Width};
 use crate::watch::picture::Picture;
@@ -39,6 +40,13 @@ pub(crate) fn show(picture: &Mutex<Picture>, stop: &Arc<AtomicBool>) -> io::Resu
     let mut scroll = Scroll::default();
     let mut outcome = Ok(());
     while !stop.load(Ordering::Relaxed) {
+        if is_closed() {
+            // A closed terminal is always ready to be read and has nothing: whoever waits for it never sleeps.
+            CLOSED.store(true, Ordering::Relaxed);
+            // It cannot be restored.
+            let _ = ratatui::try_restore();
+            return Ok(());
+        }
         let now = picture.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Err(error) = terminal.draw(|frame| draw(frame, &now, &mut scroll)) {
             outcome = Err(error);
@@ -56,9 +64,19 @@ pub(crate) fn show(picture: &Mutex<Picture>, stop: &Arc<AtomicBool>) -> io::Resu
             }
         }
     }
-    stop.store(true, Ordering::Relaxed);
     ratatui::try_restore()?;
     outcome
+}
+
+/// The terminal is gone: nobody sees what is drawn.
+pub(crate) static CLOSED: AtomicBool = AtomicBool::new(false);
+
+fn is_closed() -> bool {
+    let input = io::stdin();
+    let mut fds = [PollFd::new(&input, PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    poll(&mut fds, Some(&now)).is_ok_and(|_| fds.iter().any(|fd| fd.revents().intersects(gone)))
 }
 
 fn quits(event: &Event) -> bool {
@@ -135,6 +153,10 @@ fn header(picture: &Picture) -> Paragraph<'static> {
             words::means(picture.sees)
         )),
     ];
+    if let Some(name) = &picture.name {
+        let n_others = picture.others.len();
+        first.push(Span::raw(format!("  {} (of {})", plain(name), words::count(n_others + 1, "job"))));
+    }
     if let Some(doing) = &picture.doing {
         first.push(Span::styled(format!("  {}…", plain(doing)), Style::new().yellow()));
     }

@@ -149,6 +149,7 @@ pub(crate) fn hang() -> Verdict {
         ..second.clone()
     };
     Verdict {
+        ranks: Vec::new(),
         cause: Cause::SkippedCollective,
         category: Category::Hang,
         confidence: Confidence::High,
@@ -164,6 +165,7 @@ pub(crate) fn hang() -> Verdict {
 /// A healthy job.
 pub(crate) fn healthy() -> Verdict {
     Verdict {
+        ranks: Vec::new(),
         cause: Cause::None,
         category: Category::None,
         confidence: Confidence::High,
@@ -180,6 +182,7 @@ pub(crate) fn healthy() -> Verdict {
 pub(crate) fn undecided() -> Verdict {
     let need = |question: &str, command: &str| Need { question: question.into(), command: command.into() };
     Verdict {
+        ranks: Vec::new(),
         cause: Cause::Undecided,
         category: Category::Hang,
         confidence: Confidence::Low,

@@ -3,6 +3,7 @@
 mod early;
 mod link;
 mod page;
+mod several;
 mod whom;
 
 use std::io::{BufRead as _, BufReader};

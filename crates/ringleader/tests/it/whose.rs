@@ -251,3 +251,86 @@ fn ranks_outside_of_the_named_tree_are_found() {
     assert!(names.iter().any(|name| name.ends_with("logs/rank-b-1.log")), "{names:?}");
     assert!(!text.contains("word-of-job-a") && !text.contains("own-log-of-job-a"), "{names:?}");
 }
+
+/// Four ranks of any program, of which one stands elsewhere.
+const HUNG: &str = r#"
+import os, sys, time
+
+rank = int(os.environ["RANK"])
+
+def load_batch():
+    time.sleep(600)
+
+def all_reduce():
+    time.sleep(600)
+
+def step():
+    print("ready", flush=True)
+    if rank == 3:
+        load_batch()
+    all_reduce()
+
+step()
+"#;
+
+fn hung(folder: &Path, ranks: &[u32]) -> Ranks {
+    std::fs::write(folder.join("hung.py"), HUNG).unwrap();
+    let port = free_port().to_string();
+    let start = |rank: &u32| {
+        let mut command = Command::new("python3");
+        command.arg(folder.join("hung.py")).current_dir(folder);
+        command.env("RANK", rank.to_string()).env("LOCAL_RANK", rank.to_string()).env("WORLD_SIZE", "4");
+        command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", &port).env("NCCL_RAS_ENABLE", "0");
+        ready(&mut command)
+    };
+    Ranks(ranks.iter().map(start).collect())
+}
+
+fn diagnosed(pid: u32) -> (serde_json::Value, String) {
+    let run = |format: &str| {
+        let arguments = ["diagnose", "--live", "--no-ras", "--pid", &pid.to_string(), "--format", format];
+        ringleader().args(arguments).output().unwrap()
+    };
+    (
+        serde_json::from_slice(&run("json").stdout).unwrap(),
+        String::from_utf8_lossy(&run("text").stdout).into_owned(),
+    )
+}
+
+/// Without plugin and GPU: the stacks of two looks are the report.
+#[test]
+fn hung_ranks_are_told_one_by_one_and_the_one_that_stands_apart_is_named() {
+    if !has_python() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let ranks = hung(folder.path(), &[0, 1, 2, 3]);
+    // One is named, and the others are found.
+    let (report, text) = diagnosed(ranks.0[1].id());
+    assert_eq!(report["verdict"]["cause"], "stuck-outside-collective", "{report:#}");
+    assert_eq!(report["verdict"]["culprits"][0]["rank"], 3, "{report:#}");
+    let rows = report["ranks"].as_array().unwrap();
+    assert_eq!(rows.len(), 4, "{rows:#?}");
+    assert_eq!((&rows[0]["rank"], &rows[0]["place"]["function"]), (&3.into(), &"load_batch".into()));
+    assert_eq!((&rows[0]["state"], &rows[0]["has_moved"]), (&"S".into(), &false.into()));
+    assert!(rows[0]["pid"] == ranks.0[3].id() && rows[0]["since"].as_f64().unwrap() >= 2.0, "{rows:#?}");
+    assert!(text.contains("load_batch (hung.py:7)") && text.contains("ranks 0-2"), "{text}");
+}
+
+#[test]
+fn a_rank_that_is_missing_is_named() {
+    if !has_python() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let ranks = hung(folder.path(), &[0, 1, 2]);
+    let (report, text) = diagnosed(ranks.0[0].id());
+    assert_ne!(report["verdict"]["cause"], "none", "{report:#}");
+    assert_eq!((&report["ranks"][0]["rank"], &report["ranks"][0]["state"]), (&3.into(), &"missing".into()));
+    assert!(text.contains("nothing is seen of it on this node"), "{text}");
+    let pid = ranks.0[0].id().to_string();
+    let only = ["check", "--pid", &pid, "--only", "job-processes"];
+    let output = ringleader().args(only).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.code() == Some(4) && said.contains("rank 3"), "{said}");
+}

@@ -1,5 +1,6 @@
 //! From what a tool shows of a GPU to a draft: whose GPU it is, and how far a state or a counter may be believed.
 
+use ringleader_knowledge::wording::TestFault;
 use ringleader_model::{Cause, Confidence, Culprit, Evidence, Severity, Weight};
 
 use crate::health;
@@ -125,15 +126,15 @@ pub(crate) fn graded(
     Draft::new(rule.id, cause, title).severity(severity).weight(weight).confidence(confidence)
 }
 
-/// A finding from tests of dcgmi that failed and that `is_it` accepts by name and warning.
+/// A finding from tests of dcgmi that failed by this fault.
 pub(crate) fn failed_test(
     scene: &Scene<'_>,
     rule: &Rule,
     cause: Cause,
     proof: Proof,
-    is_it: impl Fn(&str, &str) -> bool,
+    fault: TestFault,
 ) -> Option<Draft> {
-    let failed = scene.gpus().failed_tests(scene.case(), scene.has_job(), is_it)?;
+    let failed = scene.gpus().failed_tests(scene.case(), scene.has_job(), fault)?;
     let title = match failed.evidence.as_slice() {
         [one] => one.text.chars().take(100).collect(),
         _ => format!("dcgmi's test {} fails", failed.name),

@@ -10,4 +10,5 @@ pub(super) mod process_uninterruptible;
 pub(super) mod rank_exited_early;
 pub(super) mod ranks_never_met;
 pub(super) mod scheduler_account;
+pub(super) mod stands_apart;
 pub(super) mod stuck_outside_collective;

@@ -3,28 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The job to follow, and how many others there are. Before any rank was followed it is the one with most ranks, and the
-/// newest of those that have as many; later the one that is followed, or none.
-pub fn choose(writers: &[Writer], had_ranks: bool) -> (BTreeSet<u32>, usize) {
-    let mut jobs = jobs(writers);
-    let of =
-        |pids: &BTreeSet<u32>| writers.iter().filter(|writer| pids.contains(&writer.pid)).collect::<Vec<_>>();
-    let newest = |pids: &BTreeSet<u32>| of(pids).iter().map(|writer| writer.started_ticks).max();
-    let n_followed = |pids: &BTreeSet<u32>| of(pids).iter().filter(|writer| writer.is_followed).count();
-    let followed: Vec<usize> = jobs.iter().map(n_followed).collect();
-    let chosen = if had_ranks {
-        (0..jobs.len())
-            .rev()
-            .max_by_key(|at| followed.get(*at))
-            .filter(|at| followed.get(*at).is_some_and(|n| *n > 0))
-    } else {
-        let worth = |at: &usize| jobs.get(*at).map(|job| (followed.get(*at), job.len(), newest(job)));
-        (0..jobs.len()).max_by_key(worth)
-    };
-    let n_others = jobs.len() - usize::from(chosen.is_some());
-    (chosen.map(|at| jobs.swap_remove(at)).unwrap_or_default(), n_others)
-}
-
 /// A live process that writes a ring, or carries a rank.
 #[derive(Clone, Debug, Default)]
 pub struct Writer {
@@ -50,8 +28,6 @@ pub struct Writer {
     pub parent: u32,
     /// Start of the process, clock ticks since boot.
     pub started_ticks: u64,
-    /// It is followed already.
-    pub is_followed: bool,
 }
 
 /// What writers have in common that speak of one launcher, and whether it says so by itself.
@@ -68,6 +44,18 @@ const TIES: [Tie; 4] = [
 /// Ranks of one job share communicators. Groups that share none, as those of a job that has only begun to make them, are one
 /// job if one launcher has started them and they do not contradict each other: a job has each rank once.
 pub fn jobs(writers: &[Writer]) -> Vec<BTreeSet<u32>> {
+    let groups = TIES.iter().fold(joined(writers), |groups, tie| tied(groups, *tie));
+    groups.iter().map(|group| group.iter().map(|writer| writer.pid).collect()).collect()
+}
+
+/// The same by what is certain alone: communicators, connections, and the place where ranks meet.
+pub fn akin(writers: &[Writer]) -> Vec<BTreeSet<u32>> {
+    let groups = TIES.iter().take(1).fold(joined(writers), |groups, tie| tied(groups, *tie));
+    groups.iter().map(|group| group.iter().map(|writer| writer.pid).collect()).collect()
+}
+
+/// By communicators and connections.
+fn joined(writers: &[Writer]) -> Vec<Vec<&Writer>> {
     let mut groups: Vec<Vec<&Writer>> = Vec::new();
     for writer in writers {
         let shares = |group: &Vec<&Writer>| group.iter().any(|other| !other.comms.is_disjoint(&writer.comms));
@@ -77,11 +65,7 @@ pub fn jobs(writers: &[Writer]) -> Vec<BTreeSet<u32>> {
         groups.push(joined.concat());
     }
     groups.sort_by_key(|group| group.iter().map(|writer| writer.pid).min());
-    groups = linked(groups);
-    for tie in TIES {
-        groups = tied(groups, tie);
-    }
-    groups.iter().map(|group| group.iter().map(|writer| writer.pid).collect()).collect()
+    linked(groups)
 }
 
 /// Ranks of one job are connected to each other, or to the one at which they meet.
@@ -151,7 +135,6 @@ mod tests {
             session: 1000 + pid,
             slurm_job: None,
             started_ticks: u64::from(pid),
-            is_followed: false,
             ..Writer::default()
         }
     }
@@ -232,16 +215,5 @@ mod tests {
         };
         let all = [link(1, &["x"]), link(2, &["y"]), link(3, &["x", "y"]), link(4, &["z"])];
         assert_eq!(of(&all), [vec![1, 2, 3], vec![4]]);
-    }
-
-    #[test]
-    fn the_job_that_is_followed_stays_the_one() {
-        let mut all =
-            [writer(1, 0, &["a"]), writer(2, 0, &["b"]), writer(3, 1, &["a"]), writer(4, 0, &["c"])];
-        assert_eq!(choose(&all, false), (BTreeSet::from([1, 3]), 2), "most ranks");
-        assert_eq!(choose(&all[1..], false), (BTreeSet::from([4]), 2), "the newest");
-        assert_eq!(choose(&all, true), (BTreeSet::new(), 3), "the one that was followed is gone");
-        all[1].is_followed = true;
-        assert_eq!(choose(&all, true), (BTreeSet::from([2]), 2));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use ringleader_model::{
     Environment, EnvironmentForm, Fact, Limit, LimitKind, LocalRank, MemoryGroup, NoteKind, PciAddress, Pick,
-    PickedProcess, Pid, ProcessRow, ProcessTable, Rank, Setting, SystemFact, Who,
+    PickedProcess, Pid, ProcessRow, ProcessTable, Rank, SecondLook, Setting, SystemFact, Who,
 };
 use ringleader_node::{Jobs, Process};
 
@@ -46,6 +46,13 @@ impl Reader<'_, '_, '_> {
                         .map(|(tid, place)| (*tid, place.as_str().into()))
                         .collect(),
                     hidden: process.hidden.as_deref().map(Into::into),
+                    again: process.again.as_ref().map(|again| SecondLook {
+                        after_ms: again.after_ms,
+                        first_cpu_ms: (process.cpu_s * 1e3) as u64,
+                        cpu_ms: (again.cpu_s * 1e3) as u64,
+                        state: again.state.as_str().into(),
+                        wchan: again.wchan.as_deref().unwrap_or_default().into(),
+                    }),
                 })),
             });
             self.environment(process, pid, rank_of(jobs, process));

@@ -30,6 +30,7 @@
 //!
 //! CUDA runtime reference, enum cudaError. Code 802; Fabric Manager user guide; NVIDIA/nccl src/transport/nvls.cc.
 
+use ringleader_knowledge::wording::{self, TestFault};
 use ringleader_model::{Cause, Cite, Fact, Impact, SourceKind};
 
 use crate::drafting::claims::Told;
@@ -52,9 +53,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let shown = incomplete(scene);
     let Some(told) = Told::of(scene, Cause::FabricManagerDown) else {
         let draft = shown.or_else(|| service(scene, false)).or_else(|| {
-            failed_test(scene, &RULE, Cause::FabricManagerDown, Proof::Broken, |name, warnings| {
-                name.contains("fabric manager") || warnings.contains("fabric manager")
-            })
+            failed_test(scene, &RULE, Cause::FabricManagerDown, Proof::Broken, TestFault::FabricManager)
         });
         return Outcome::from_drafts(draft.map(advise));
     };
@@ -126,10 +125,7 @@ fn service(scene: &Scene<'_>, is_needed: bool) -> Option<Draft> {
             continue;
         }
         // It ends at once where there is no switch, and says so.
-        let idle = |t: &str| {
-            ["nothing to do", "NOTHING_TO_DO", "no NVSwitch", "No NVSwitch"].iter().any(|w| t.contains(w))
-        };
-        if service.errors.iter().any(|(_, _, t)| idle(t)) {
+        if service.errors.iter().any(|(_, _, text)| wording::manages_nothing(text)) {
             continue;
         }
         let other = service.driver_version.as_ref().or(driver.as_ref());
@@ -137,7 +133,7 @@ fn service(scene: &Scene<'_>, is_needed: bool) -> Option<Draft> {
         // Its own log, which ends with it: `…, aborting fabric manager`.
         let gave_up = service.active.is_none()
             && service.errors.last().is_some_and(|(_, at, t)| {
-                t.contains("aborting fabric manager") && scene.precedes_job(*at) != Some(true)
+                wording::manager_aborts(t) && scene.precedes_job(*at) != Some(true)
             });
         let (is_down, title) = match (mismatch, service.active.as_deref()) {
             (None, None) if gave_up => (true, "the Fabric Manager gave up".to_owned()),

@@ -27,6 +27,7 @@
 //!
 //! CUDA runtime reference, enum cudaError. Code 220.
 
+use ringleader_knowledge::wording::{self, TestFault};
 use ringleader_knowledge::xid;
 use ringleader_model::{Cause, Cite, Confidence, Impact, KernelEventKind, SourceKind, Weight, Xid};
 
@@ -52,11 +53,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let shown = fewer_links(scene).or_else(|| cut_off(scene));
     let seen = Seen::xids(scene, is_fatal);
     let Some(both) = Both::of(Told::of(scene, Cause::NvlinkError), seen) else {
-        let tested = || {
-            failed_test(scene, &RULE, Cause::NvlinkError, Proof::Broken, |name, warnings| {
-                name.contains("nvlink") || warnings.contains("nvlink") && !warnings.contains("p2p")
-            })
-        };
+        let tested = || failed_test(scene, &RULE, Cause::NvlinkError, Proof::Broken, TestFault::NvLink);
         return Outcome::from_drafts(shown.or_else(|| grown(scene)).or_else(tested).map(advise));
     };
     let mut draft = both.draft(
@@ -148,18 +145,18 @@ fn cut_off(scene: &Scene<'_>) -> Option<Draft> {
         for odd in &indexes {
             let (own, others): (Vec<_>, Vec<_>) =
                 table.paths.iter().partition(|p| p.from == *odd || p.to == *odd);
-            let (Some(usual), Some(first)) = (others.first().map(|p| &p.kind), own.first()) else { continue };
+            let (Some(usual), Some(first)) = (others.first(), own.first()) else { continue };
             // A mesh of equal links but for this GPU: other machines mix their links by design.
-            let is_mesh = usual.starts_with("NV") && others.iter().all(|p| p.kind == *usual);
-            if !is_mesh || !own.iter().all(|p| p.kind != *usual) {
+            let is_mesh = usual.is_nvlink() && others.iter().all(|p| p.kind == usual.kind);
+            if !is_mesh || !own.iter().all(|p| p.kind != usual.kind) {
                 continue;
             }
             let gpu = scene.gpus().by_index(observation, *odd);
             let unknown = if scene.has_job() { Use::Unknown } else { Use::Alone };
             let used = gpu.map_or(unknown, |g| g.used);
             let whose = gpu.map_or_else(|| format!("GPU {odd}"), SeenGpu::whose);
-            let text = format!("GPU {odd} is reached by {}, all others by {usual}", first.kind);
-            let title = format!("{whose} is reached by {}, all others by {usual}", first.kind);
+            let text = format!("GPU {odd} is reached by {}, all others by {}", first.kind, usual.kind);
+            let title = format!("{whose} is reached by {}, all others by {}", first.kind, usual.kind);
             let cite = Cite { line: first.line, ..observation.cite };
             let draft = graded(scene, &RULE, Cause::NvlinkError, Proof::Broken, used, title)
                 .at_most(Confidence::Medium)
@@ -206,7 +203,7 @@ fn grown(scene: &Scene<'_>) -> Option<Draft> {
 fn is_fatal(x: &Xid) -> bool {
     // A body that belongs to 74 under another number was seen in the wild.
     x.code == 74 && x.fatal != Some(false)
-        || x.body.starts_with("NVLink: fatal error")
+        || wording::is_nvlink_fatal(&x.body)
         || x.code == 155
         || (144..=150).contains(&x.code)
             && (x.fatal == Some(true) || row(x).is_some_and(|r| r.severity != "nonfatal"))

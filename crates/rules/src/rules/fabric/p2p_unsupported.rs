@@ -79,7 +79,7 @@ fn advise(draft: Draft) -> Draft {
 fn refused(scene: &Scene<'_>) -> Vec<Evidence> {
     let mut evidence = Vec::new();
     for (observation, table) in scene.gpu_tables() {
-        for path in table.paths.iter().filter(|p| p.from < p.to && p.kind.starts_with("NV")) {
+        for path in table.paths.iter().filter(|p| p.from < p.to && p.is_nvlink()) {
             let pair = gpus::pair(scene.case(), observation.who.host.as_ref(), path.from, path.to);
             let Some((kind, no)) = pair.access else { continue };
             if matches!(&*kind, "NS" | "CNS" | "GNS" | "TNS") && evidence.len() < CITATIONS {

@@ -25,6 +25,7 @@
 //!
 //! CUDA runtime reference, enum cudaError. Code 214; NVIDIA GPU memory error management guide.
 
+use ringleader_knowledge::wording::TestFault;
 use ringleader_model::{Cause, Impact};
 
 use crate::drafting::claims::Told;
@@ -51,7 +52,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             let title = format!("uncorrectable memory errors are counted on {}", shown.who());
             advise(shown.draft(&RULE, Cause::EccUncorrectable, Proof::Happened, title))
         });
-        let tested = failed_test(scene, &RULE, Cause::EccUncorrectable, Proof::Broken, is_memory_test);
+        let tested = failed_test(scene, &RULE, Cause::EccUncorrectable, Proof::Broken, TestFault::Memory);
         return match Outcome::from_drafts(draft.into_iter().chain(tested.map(advise))) {
             Outcome::Clear => reset_wanted(scene),
             found => found,
@@ -130,13 +131,6 @@ fn is_dealt_with(scene: &Scene<'_>, gpu: &SeenGpu<'_>) -> bool {
     };
     let on_chip = |g: &SeenGpu<'_>| g.row.volatile.sram_uncorrected.is_some_and(|n| n > 0);
     same.clone().any(remapped) && !same.any(on_chip)
-}
-
-/// A test that read wrong values, not one that found no room.
-fn is_memory_test(name: &str, warnings: &str) -> bool {
-    let is_memory = matches!(name, "memory" | "gpu memory" | "memtest");
-    let counts = ["uncorrectable", "double bit", "double-bit", "dbe"].iter().any(|w| warnings.contains(w));
-    counts || is_memory && !warnings.contains("alloc") && !warnings.contains("row remap")
 }
 
 /// The driver asks for a reset and nothing says why.

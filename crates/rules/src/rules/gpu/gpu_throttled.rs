@@ -25,6 +25,7 @@
 //!
 //! NVML reference, clocks event reasons; NVIDIA, GPU debug guidelines.
 
+use ringleader_knowledge::wording::TestFault;
 use ringleader_model::{Category, Cause, ClockReasons, GpuRow, Impact, median};
 
 use crate::drafting::gpus::{Proof, Shown, failed_test};
@@ -51,16 +52,6 @@ const FAR_RATIO: f32 = 0.6;
 const LIMIT_RATIO: f32 = 0.9;
 /// Hardware pulls the clocks down.
 const HARDWARE: u64 = ClockReasons::HW_SLOWDOWN | ClockReasons::HW_THERMAL | ClockReasons::HW_POWER_BRAKE;
-/// What dcgmi calls it.
-const WORDS: [&str; 6] = [
-    "thermal violation",
-    "power violation",
-    "clock throttl",
-    "clocks throttl",
-    "clocks event",
-    "high temperature",
-];
-
 /// A title fits one line.
 const MAX_TITLE_CHARS: usize = 108;
 
@@ -76,9 +67,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             let title = if title.chars().count() > MAX_TITLE_CHARS { short } else { title };
             Some(shown.draft(&RULE, Cause::GpuThrottled, Proof::Slow, title))
         }
-        None => failed_test(scene, &RULE, Cause::GpuThrottled, Proof::Slow, |_, warnings| {
-            WORDS.iter().any(|w| warnings.contains(w))
-        }),
+        None => failed_test(scene, &RULE, Cause::GpuThrottled, Proof::Slow, TestFault::Throttled),
     };
     Outcome::from_drafts(draft.map(advise))
 }

@@ -30,6 +30,7 @@
 //!
 //! Linux Documentation/PCI/pcieaer-howto; PCI Express Base Specification, error logging; Xid Catalog, 32, 80, 167.
 
+use ringleader_knowledge::wording::TestFault;
 use ringleader_model::{
     Category, Cause, Confidence, GpuRow, Impact, KernelEventKind, PcieSeverity, Severity, Weight, plain_word,
 };
@@ -149,11 +150,7 @@ fn less_than_peers(row: &GpuRow, table: &[SeenGpu<'_>]) -> Option<String> {
 }
 
 fn tested(scene: &Scene<'_>) -> Option<Draft> {
-    let is_pcie = |name: &str, warnings: &str| {
-        name == "pcie"
-            && (warnings.contains("replay") || warnings.contains("width") || warnings.contains("bandwidth"))
-    };
-    let draft = failed_test(scene, &RULE, Cause::PcieError, Proof::Slow, is_pcie)?;
+    let draft = failed_test(scene, &RULE, Cause::PcieError, Proof::Slow, TestFault::Pcie)?;
     Some(advise_link(draft.category(Category::Performance)))
 }
 

@@ -24,6 +24,7 @@
 //!
 //! NVIDIA, GPU memory error management, row remapping; Xid Catalog, 63, 64, 161.
 
+use ringleader_knowledge::wording::TestFault;
 use ringleader_model::{Cause, GpuRow, Impact};
 
 use crate::drafting::gpus::{Proof, Shown, failed_test};
@@ -52,9 +53,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             let title = format!("the memory of {} cannot be repaired any more", shown.who());
             Some(shown.draft(&RULE, Cause::RowRemapFailure, Proof::Broken, title))
         }
-        (None, None) => failed_test(scene, &RULE, Cause::RowRemapFailure, Proof::Broken, |_, warnings| {
-            warnings.contains("row remap") && warnings.contains("fail")
-        }),
+        (None, None) => failed_test(scene, &RULE, Cause::RowRemapFailure, Proof::Broken, TestFault::RowRemap),
     };
     Outcome::from_drafts(draft.map(advise))
 }

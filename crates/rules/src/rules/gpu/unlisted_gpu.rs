@@ -53,10 +53,6 @@ struct OnBus<'a> {
 }
 
 impl OnBus<'_> {
-    fn is_dead(&self) -> bool {
-        self.device.name.contains("(rev ff)")
-    }
-
     fn evidence(&self) -> Evidence {
         let cite = Cite { line: self.device.line, ..self.observation.cite };
         let text = format!("{} {}", self.address, self.device.name);
@@ -70,7 +66,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let SystemFact::Pci(devices) = fact else { continue };
         let gpus: Vec<OnBus<'_>> = devices
             .iter()
-            .filter(|d| d.name.contains("controller: NVIDIA") && !d.name.contains("Audio"))
+            .filter(|device| device.is_nvidia_gpu())
             .filter_map(|device| Some(OnBus { observation, device, address: device.address? }))
             .collect();
         findings.extend(dead(scene, &gpus).and_then(Draft::build));
@@ -81,7 +77,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 
 /// GPUs where every read returns ones.
 fn dead(scene: &Scene<'_>, gpus: &[OnBus<'_>]) -> Option<Draft> {
-    let dead: Vec<&OnBus<'_>> = gpus.iter().filter(|g| g.is_dead()).collect();
+    let dead: Vec<&OnBus<'_>> = gpus.iter().filter(|g| g.device.is_dead()).collect();
     let first = dead.first()?;
     let host = scene.host_of(first.observation);
     let mut used: Option<Use> = None;
@@ -106,7 +102,7 @@ fn unlisted(scene: &Scene<'_>, gpus: &[OnBus<'_>]) -> Option<Draft> {
     let is_listed = |g: &&OnBus<'_>| list.iter().any(|row| row.pci.is_some_and(|p| same(p, g.address)));
     let ours = |g: &&OnBus<'_>| g.device.driver.as_deref().is_none_or(|d| d == "nvidia");
     let gone: Vec<&OnBus<'_>> =
-        gpus.iter().filter(|g| !is_listed(g)).filter(ours).filter(|g| !g.is_dead()).collect();
+        gpus.iter().filter(|g| !is_listed(g)).filter(ours).filter(|g| !g.device.is_dead()).collect();
     let first = gone.first()?;
     // Most must be there, and be the same: a container shows some, a virtual machine other addresses.
     let n_both = gpus.iter().filter(is_listed).count();

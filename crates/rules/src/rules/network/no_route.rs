@@ -110,11 +110,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
 /// What is wrong with the way to an address: words, cause, the routes that show it.
 fn judge(table: &Table<'_>, refused: &Refused) -> Option<(&'static str, Cause, Vec<Evidence>)> {
     // A line of `ip route get` alone is no table.
-    if !table.iter().any(|(_, r)| r.to.contains('/')) {
+    if !table.iter().any(|(_, r)| r.names_network()) {
         return None;
     }
     let cited = |o: &Observation| shown(o, None, SourceKind::Network, "");
-    let best = table.iter().filter_map(|(o, r)| Some((covers(&r.to, refused.to)?, *o, *r)));
+    let best = table.iter().filter_map(|(o, r)| Some((r.covers(refused.to)?, *o, *r)));
     match best.max_by_key(|(length, o, r)| (*length, !r.is_dead, std::cmp::Reverse(o.cite.line))) {
         None if refused.is_unrouted => Some((
             "its host has no route to",
@@ -131,17 +131,6 @@ fn judge(table: &Table<'_>, refused: &Refused) -> Option<(&'static str, Cause, V
         }
         _ => None,
     }
-}
-
-/// How many bits of a route's network an address shares, if it lies in it.
-fn covers(network: &str, address: Ipv4Addr) -> Option<u32> {
-    if network == "default" {
-        return Some(0);
-    }
-    let (base, length) = network.split_once('/').unwrap_or((network, "32"));
-    let (base, length): (Ipv4Addr, u32) = (base.parse().ok()?, length.parse().ok()?);
-    let mask = u32::MAX.checked_shl(32_u32.checked_sub(length)?).unwrap_or(0);
-    (u32::from(base) & mask == u32::from(address) & mask).then_some(length)
 }
 
 fn refused(scene: &Scene<'_>) -> Vec<Refused> {

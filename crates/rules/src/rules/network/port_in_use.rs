@@ -26,6 +26,7 @@
 //!
 //! pytorch/pytorch torch/csrc/distributed/c10d/TCPStore.cpp, torch/distributed/rendezvous.py; Linux errno 98.
 
+use ringleader_knowledge::wording;
 use ringleader_model::{
     Cause, Cite, Culprit, Evidence, Impact, Pid, SourceKind, StoreEvent, TorchEvent, Who,
 };
@@ -141,14 +142,7 @@ fn port(claim: &Claim<'_>) -> Option<u16> {
     if let Voice::Torch(TorchEvent::Store(StoreEvent::AddressInUse { port: Some(port) })) = claim.voice {
         return Some(*port);
     }
-    let text = &*claim.text;
-    let digits = |rest: &str| {
-        let n = rest.bytes().take_while(u8::is_ascii_digit).count();
-        rest.get(..n)?.parse().ok()
-    };
-    ["port: ", "bind to [::]:", "bind to 0.0.0.0:"]
-        .iter()
-        .find_map(|key| text.split_once(key).and_then(|(_, rest)| digits(rest)))
+    wording::taken_port(&claim.text)
 }
 
 #[cfg(test)]

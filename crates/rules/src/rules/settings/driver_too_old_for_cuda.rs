@@ -25,7 +25,7 @@
 //! CUDA compatibility guide; NVIDIA/nccl src/misc/cudawrap.cc; cudaError 3, 35, 222, 803, 804.
 
 use ringleader_knowledge::saying::Role;
-use ringleader_knowledge::version::{cuda_of_build, cuda_of_code};
+use ringleader_knowledge::version::{cuda_of_build, cuda_of_code, cuda_of_text};
 use ringleader_knowledge::wording::{ToolFailure, tool_failure};
 use ringleader_model::{Cause, Confidence, Impact, KernelEventKind, Severity, Weight};
 
@@ -109,12 +109,9 @@ fn cuda_of_nccl(scene: &Scene<'_>) -> Option<(Release, Option<ringleader_model::
 fn cuda_of_driver(scene: &Scene<'_>) -> Option<Release> {
     let logged =
         scene.nccl_logs().flat_map(|(_, log)| &log.processes).filter_map(|p| p.cuda_driver_version).min();
-    logged.map(cuda_of_code).or_else(|| {
-        scene.gpu_tables().find_map(|(_, table)| {
-            let (major, minor) = table.cuda_version.as_deref()?.split_once('.')?;
-            Some((major.trim().parse().ok()?, minor.trim().parse().ok()?))
-        })
-    })
+    logged
+        .map(cuda_of_code)
+        .or_else(|| scene.gpu_tables().find_map(|(_, table)| cuda_of_text(table.cuda_version.as_deref()?)))
 }
 
 /// Library and kernel module of the driver have two versions: it was updated without a reboot, or a container brings

@@ -25,6 +25,7 @@
 //!
 //! NVIDIA/nccl src/bootstrap.cc and src/init.cc (ranks must run one release); pytorch releases name the NCCL they bring.
 
+use ringleader_knowledge::version::release;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{
@@ -60,11 +61,6 @@ const TORCH: [&str; 2] = ["torch", "pytorch"];
 
 /// Citations of one finding.
 const CITATIONS: usize = 4;
-
-/// `2.6.0` of `2.6.0+cu126`, `2.21.5` of `2.21.5-1+cuda12.4`.
-fn release(version: &str) -> &str {
-    version.split(['+', '-', '_']).next().unwrap_or(version)
-}
 
 type Installed<'a> = BTreeMap<&'a str, Vec<(Host, &'a Observation)>>;
 

@@ -1,0 +1,151 @@
+//! The ranks of a job that runs, each looked at twice, some seconds apart: its state, the processor time that it has used
+//! between, and where its main thread stood. Only what a collector took of the living is here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ringleader_model::{Case, Fact, Frame, PickedProcess, Pid, ProcessRow, Rank, SecondLook, user_frame};
+
+use super::condition::{Conditions, main_thread};
+use crate::who::roster::{Roster, told_size};
+
+/// One rank.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// Rank.
+    pub rank: Rank,
+    /// Process.
+    pub pid: Pid,
+    /// State letter at the second look.
+    pub state: Box<str>,
+    /// Processor time used since it began, milliseconds.
+    pub cpu_ms: u64,
+    /// Share of one processor that it used between the looks.
+    pub busy: f64,
+    /// Kernel function in which it sleeps.
+    pub wchan: Option<Box<str>>,
+    /// Innermost frame of the program's own code.
+    pub place: Option<Frame>,
+    /// What it does or waits for there, as its stack tells.
+    pub doing: Option<String>,
+    /// It waits in a collective or for the GPU: for others.
+    pub waits: bool,
+    /// Whether its main thread went on from the first look to the second; None without two stacks.
+    pub has_moved: Option<bool>,
+}
+
+/// All ranks that were looked at.
+#[derive(Clone, Debug, Default)]
+pub struct Looks {
+    ranks: Vec<Look>,
+    apart_ms: u64,
+    missing: Vec<Rank>,
+}
+
+/// Ranks that are told missing.
+const MAX_MISSING: usize = 64;
+
+impl Looks {
+    /// Collects them. Empty unless a snapshot looked twice.
+    pub fn new(case: &Case, roster: &Roster, conditions: &Conditions) -> Self {
+        let mut looks = Self::default();
+        let stacks = stacks_by_pid(case);
+        let rows = case.observations.iter().flat_map(|observation| match &observation.fact {
+            Fact::Processes(table) => table.rows.as_slice(),
+            _ => &[],
+        });
+        let mut seen = BTreeSet::new();
+        for row in rows {
+            let Some((pid, again)) = looked_twice(row) else { continue };
+            let Some(rank) = roster.rank_of(pid, None).filter(|rank| seen.insert(*rank)) else { continue };
+            looks.apart_ms = looks.apart_ms.max(again.after_ms);
+            let stand = conditions.get(rank).and_then(|condition| condition.stand.as_ref());
+            let used = again.cpu_ms.saturating_sub(again.first_cpu_ms);
+            looks.ranks.push(Look {
+                rank,
+                pid,
+                state: again.state.clone(),
+                cpu_ms: again.cpu_ms,
+                busy: used as f64 / again.after_ms.max(1) as f64,
+                wchan: Some(again.wchan.clone()).filter(|wchan| !wchan.is_empty()),
+                place: stand.and_then(|stand| stand.place()).cloned(),
+                doing: stand.and_then(|stand| stand.activity()).map(|busy| busy.words()),
+                waits: stand.is_some_and(|stand| stand.waits_in_gpu_or_collective()),
+                has_moved: stacks.get(&pid).and_then(|stacks| has_moved(stacks)),
+            });
+        }
+        if !looks.ranks.is_empty() {
+            let world = told_size(case).unwrap_or_default();
+            let known: BTreeSet<Rank> = roster.members.iter().filter_map(|member| member.rank).collect();
+            looks.missing =
+                (0..world).map(Rank).filter(|rank| !known.contains(rank)).take(MAX_MISSING).collect();
+        }
+        looks.ranks.sort_by_key(|look| look.rank);
+        looks
+    }
+
+    /// The ranks, by number.
+    pub fn ranks(&self) -> &[Look] {
+        &self.ranks
+    }
+
+    /// Ranks of the job that nothing was seen of.
+    pub fn missing(&self) -> &[Rank] {
+        &self.missing
+    }
+
+    /// Between the two looks, seconds.
+    pub fn apart_s(&self) -> f64 {
+        self.apart_ms as f64 / 1e3
+    }
+
+    /// No rank went on, of those that two stacks tell of, and there are such.
+    pub fn all_stand(&self) -> bool {
+        self.ranks.iter().any(|look| look.has_moved == Some(false))
+            && self.ranks.iter().all(|look| look.has_moved != Some(true))
+    }
+
+    /// Ranks that stand at one place, the fewest first.
+    pub fn by_place(&self) -> Vec<Vec<&Look>> {
+        let mut groups: BTreeMap<(&str, u32, &str), Vec<&Look>> = BTreeMap::new();
+        for look in &self.ranks {
+            let place = look.place.as_ref().map_or(("", 0, ""), |f| (&*f.file, f.line, &*f.function));
+            groups.entry(place).or_default().push(look);
+        }
+        let mut groups: Vec<Vec<&Look>> = groups.into_values().collect();
+        groups.sort_by_key(|group| (group.len(), group.first().map(|look| look.rank)));
+        groups
+    }
+}
+
+fn looked_twice(row: &ProcessRow) -> Option<(Pid, &SecondLook)> {
+    let picked: &PickedProcess = row.picked.as_deref()?;
+    Some((row.pid?, picked.again.as_ref().filter(|_| picked.is_of_job)?))
+}
+
+/// Main threads of each process, as they were taken.
+fn stacks_by_pid(case: &Case) -> BTreeMap<Pid, Vec<&[Frame]>> {
+    let mut found: BTreeMap<Pid, Vec<&[Frame]>> = BTreeMap::new();
+    for observation in &case.observations {
+        let Fact::Stacks(stacks) = &observation.fact else { continue };
+        let Some(pid) = stacks.pid else { continue };
+        if let Some(thread) = main_thread(&stacks.threads, pid, stacks.tool) {
+            found.entry(pid).or_default().push(&thread.frames);
+        }
+    }
+    found
+}
+
+/// Whether the frames of the program differ. Below them native code may go round in a wait.
+fn has_moved(stacks: &[&[Frame]]) -> Option<bool> {
+    let (first, rest) = stacks.split_first()?;
+    if rest.is_empty() {
+        return None;
+    }
+    let of_program = |frames: &[Frame]| -> Vec<(String, u32, String)> {
+        let all_native = user_frame(frames).is_none() && frames.iter().all(Frame::is_native);
+        let meant = frames.iter().filter(|frame| all_native || !frame.is_native());
+        meant.map(|frame| (frame.file.to_string(), frame.line, frame.function.to_string())).collect()
+    };
+    let before = of_program(first);
+    Some(rest.iter().any(|frames| of_program(frames) != before))
+}

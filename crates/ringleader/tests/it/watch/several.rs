@@ -1,0 +1,119 @@
+//! Several jobs on a node, and none; a watcher whose reader is gone; a command that fails.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use super::{Job, Watcher, count};
+use crate::cli::ringleader;
+
+/// Two jobs write into one folder of rings. Each is followed, and only one has an alarm.
+#[test]
+fn each_job_of_a_node_is_followed_and_has_its_own_alarm() {
+    let jobs = [Job::start_with(2, u64::MAX, &[("PRETENDED_COMM", "77")]), Job::start(2, u64::MAX)];
+    // One folder for both, as on a node.
+    let rings = tempfile::tempdir().unwrap();
+    let link = |job: &Job| {
+        for pid in job.ranks.iter().map(std::process::Child::id) {
+            let is_its = |name: &str| name.starts_with(&format!("ring-{pid}-"));
+            let until = Instant::now() + Duration::from_secs(60);
+            loop {
+                let found = ringleader_ring::rings_in(job.rings().as_ref());
+                if let Some(ring) =
+                    found.iter().find(|ring| is_its(&ring.file_name().unwrap().to_string_lossy()))
+                {
+                    std::fs::hard_link(ring, rings.path().join(ring.file_name().unwrap())).unwrap();
+                    break;
+                }
+                assert!(Instant::now() < until, "no ring of {pid}");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+    };
+    jobs.iter().for_each(link);
+    let (rings, out) = (rings.path().to_str().unwrap().to_owned(), jobs[0].out());
+    let mut watcher = Watcher::start(&[
+        "--json",
+        "--interval",
+        "0.1",
+        "--stall-floor",
+        "1",
+        "--rings",
+        &rings,
+        "--out",
+        &out,
+        "--for",
+        "60",
+        "--until-verdict",
+    ]);
+    let until = Instant::now() + Duration::from_secs(60);
+    let named = |watcher: &Watcher| {
+        let names = watcher.seen.iter().filter(|event| event["event"] == "progress");
+        names
+            .filter_map(|event| event["job"].as_str().map(str::to_owned))
+            .collect::<std::collections::BTreeSet<_>>()
+    };
+    while named(&watcher).len() < 2 && Instant::now() < until {
+        watcher.until("progress");
+    }
+    assert_eq!(named(&watcher).len(), 2, "{:#?}", watcher.seen);
+    jobs[0].signal(1, "-STOP");
+    let stall = watcher.until("stall");
+    assert_eq!(stall["suspects"], serde_json::json!([1]), "{stall}");
+    let job = stall["job"].as_str().unwrap().to_owned();
+    let (code, events) = watcher.end();
+    assert_eq!(code, Some(4));
+    let alarms = events
+        .iter()
+        .filter(|event| ["stall", "verdict", "bundle"].contains(&event["event"].as_str().unwrap()));
+    assert!(alarms.clone().all(|event| event["job"] == job.as_str()), "{alarms:#?}");
+    assert!(count(&events, "verdict") == 1, "{events:#?}");
+}
+
+#[test]
+fn without_a_job_the_ways_to_start_are_told() {
+    let rings = tempfile::tempdir().unwrap();
+    let rings = rings.path().to_str().unwrap();
+    let output =
+        ringleader().args(["watch", "--rings", rings, "--for", "4", "--no-screen"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("three ways to start") && said.contains("watch -- torchrun"), "{said}");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+/// Whoever read it has gone: it ends, unless it is asked to stay.
+#[test]
+fn a_watcher_that_nobody_hears_ends() {
+    let job = Job::start(2, u64::MAX);
+    let (rings, out) = (job.rings(), job.out());
+    let common = ["watch", "--json", "--interval", "0.1", "--rings", &rings, "--out", &out, "--for", "300"];
+    let start = |more: &[&str]| {
+        ringleader().args(common).args(more).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
+    };
+    let (mut ends, mut stays) = (start(&[]), start(&["--stay"]));
+    drop((ends.stdout.take(), stays.stdout.take()));
+    let until = Instant::now() + Duration::from_secs(60);
+    while ends.try_wait().unwrap().is_none() {
+        assert!(Instant::now() < until, "it goes on unheard");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(stays.try_wait().unwrap().is_none(), "it was asked to stay");
+    stays.kill().unwrap();
+    stays.wait().unwrap();
+}
+
+#[test]
+fn the_last_words_of_a_command_that_fails_are_quoted() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().to_str().unwrap();
+    let script = "echo starting; echo \"ValueError: planted last words\" >&2; exit 7";
+    let output = ringleader()
+        .args(["watch", "--interval", "0.1", "--out", out, "--", "sh", "-c", script])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(7));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        said.contains("exit status: 7") && said.contains("its last words: ValueError: planted"),
+        "{said}"
+    );
+}
