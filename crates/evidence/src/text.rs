@@ -216,12 +216,12 @@ impl Pump {
                 What::Wanted => false,
                 What::Ordinary(what) => {
                     if !self.readers.pass_ordinary(what, &mut self.counter, raw, self.offset, sink) {
-                        self.readers.offer_ordinary(&mut self.counter, raw, self.offset, sink);
+                        self.readers.offer_ordinary(Some(what), &mut self.counter, raw, self.offset, sink);
                     }
                     true
                 }
                 What::Unplanned => {
-                    self.readers.offer_ordinary(&mut self.counter, raw, self.offset, sink);
+                    self.readers.offer_ordinary(None, &mut self.counter, raw, self.offset, sink);
                     true
                 }
             }
@@ -383,13 +383,12 @@ impl Readers {
             return false;
         }
         let cite = sink.cite(number, offset, offset + raw.len() as u64);
-        if let Some(labelled) = &what.labelled {
+        if what.labelled.is_some() {
             // Whether its label is a launcher's depends on the lines before.
             let body = counter.prefixes.strip(raw, &mut counter.tag);
             let n_prefix = raw.len() - body.len();
             counter.number = number;
-            let known = [&what.body, labelled].into_iter().find(|known| known.n_prefix == n_prefix);
-            if let Some(known) = known.filter(|_| settled) {
+            if let Some(known) = what.body_behind(n_prefix).filter(|_| settled) {
                 self.progress.ordinary(known, raw, Some(&counter.tag), cite);
             } else {
                 let size = raw.len() as u64;
@@ -411,7 +410,14 @@ impl Readers {
     }
 
     /// Shows an ordinary line to those who may want it.
-    fn offer_ordinary(&mut self, counter: &mut Counter, raw: &[u8], offset: u64, sink: &mut Sink<'_>) {
+    fn offer_ordinary(
+        &mut self,
+        what: Option<&Ordinary>,
+        counter: &mut Counter,
+        raw: &[u8],
+        offset: u64,
+        sink: &mut Sink<'_>,
+    ) {
         // What is open may want the text within an object, which is also the sign of a log.
         let is_looked_at = counter.next() <= self.awake_until || !self.genre.is_settled();
         if is_looked_at && memchr(b'{', raw).is_some() {
@@ -429,8 +435,14 @@ impl Readers {
         if taken == Some(Name::kernel) {
             self.last_of_kernel = line.number;
         }
-        if taken.is_none() {
-            self.progress.line(&line, sink);
+        let known = what.and_then(|what| what.body_behind(raw.len() - body.len()));
+        match known.filter(|_| self.progress.has_begun() && !json::begins(body)) {
+            _ if taken.is_some() => {}
+            Some(known) => {
+                let cite = sink.cite(line.number, offset, line.end());
+                self.progress.ordinary(known, raw, Some(&counter.tag), cite);
+            }
+            None => self.progress.line(&line, sink),
         }
         self.genre.line(&line, taken == Some(Name::kernel));
     }

@@ -144,8 +144,12 @@ impl BenchReader {
             let open = self.opened(line, sink, |run| run.avg_busbw_gbs.is_none());
             open.run.avg_busbw_gbs = Some((line.number, value));
         } else {
-            let Some(open) = &mut self.open else { return false };
             let words: Vec<&str> = rest.split_ascii_whitespace().collect();
+            // The heading of the rows, where the head above it is gone.
+            if self.open.is_none() && matches!(words.as_slice(), ["size", "count", "type", ..]) {
+                self.begin(line, sink);
+            }
+            let Some(open) = &mut self.open else { return false };
             match words.as_slice() {
                 ["size", "count", "type", ..] => open.counts_errors = words.contains(&"error"),
                 [] | ["(B)", ..] => {}
@@ -301,10 +305,15 @@ fn row(text: &str, line: u32, counts_errors: bool) -> Option<BenchRow> {
     if !TYPES.contains(kind) {
         return None;
     }
-    // The operation, and the root where it is printed: what comes next is a time.
+    // The operation, and the root where it is printed: what comes next is a time, which may be a whole number, too, but
+    // each half has four columns.
     let [_, rest @ ..] = rest else { return None };
     let rest = match rest {
-        [root, rest @ ..] if !root.contains(['.', 'e']) && root.parse::<i32>().is_ok() => rest,
+        [root, halves @ ..]
+            if rest.len() % 4 != 0 && !root.contains(['.', 'e']) && root.parse::<i32>().is_ok() =>
+        {
+            halves
+        }
         rest => rest,
     };
     let mut halves = rest.chunks_exact(4).map(|half| figure(half, counts_errors));

@@ -47,6 +47,14 @@ pub(super) struct Ordinary {
 }
 
 impl Ordinary {
+    /// The body that so many bytes stand before.
+    pub(super) fn body_behind(&self, n_prefix: usize) -> Option<&Body> {
+        [Some(&self.body), self.labelled.as_deref()]
+            .into_iter()
+            .flatten()
+            .find(|body| body.n_prefix == n_prefix)
+    }
+
     /// Whether it may show a step.
     #[inline]
     pub(super) fn shows(&self) -> bool {
@@ -188,7 +196,7 @@ static WORDS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
     words.sort_unstable();
     words.dedup();
     // Nearly all places of nearly all lines are no word's: what counts is the way from byte to byte.
-    AhoCorasick::builder().kind(Some(AhoCorasickKind::DFA)).build(words).ok()
+    AhoCorasick::builder().kind(Some(AhoCorasickKind::DFA)).prefilter(false).build(words).ok()
 });
 
 /// What the readers' lines begin like.
