@@ -25,6 +25,8 @@ pub(crate) use json::read_json;
 
 /// Rows and devices of one run that are kept; a run has tens of sizes.
 const MAX_ROWS: usize = 10_000;
+/// Lines between the heading of rows and the first of them.
+const MAX_HEAD_LINES: u32 = 8;
 /// Longest line that can be ours.
 const MAX_LINE: usize = 1_000;
 
@@ -64,6 +66,8 @@ pub(crate) struct BenchReader {
     open: Option<Open>,
     /// The last command that starts a test: line and words.
     command: Option<(u32, Box<str>)>,
+    /// The last heading of rows: its line, and whether its last columns are errors, not counts.
+    headed: Option<(u32, bool)>,
     /// `echo $?` stood on this line.
     asked_status: Option<u32>,
     copies: copy::Copies,
@@ -145,9 +149,9 @@ impl BenchReader {
             open.run.avg_busbw_gbs = Some((line.number, value));
         } else {
             let words: Vec<&str> = rest.split_ascii_whitespace().collect();
-            // The heading of the rows, where the head above it is gone.
-            if self.open.is_none() && matches!(words.as_slice(), ["size", "count", "type", ..]) {
-                self.begin(line, sink);
+            // The heading of the rows, where the head above it is gone: rows may begin a run.
+            if let ["size", "count", "type", ..] = words.as_slice() {
+                self.headed = Some((line.number, words.contains(&"error")));
             }
             let Some(open) = &mut self.open else { return false };
             match words.as_slice() {
@@ -202,7 +206,9 @@ impl BenchReader {
     }
 
     fn row(&mut self, text: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
-        let counts_errors = self.open.as_ref().is_some_and(|open| open.counts_errors);
+        let headed = self.headed.filter(|(at, _)| line.number <= at.saturating_add(MAX_HEAD_LINES));
+        let counts_errors =
+            self.open.as_ref().map_or(headed.is_some_and(|(_, errors)| errors), |open| open.counts_errors);
         let Some(row) = row(text, line.number, counts_errors) else { return false };
         // Rows alone, without the head: nothing else prints such.
         match &mut self.open {
@@ -210,6 +216,7 @@ impl BenchReader {
             None => self.begin(line, sink),
         }
         let Some(open) = &mut self.open else { return false };
+        open.counts_errors = counts_errors;
         if open.run.rows.len() < MAX_ROWS {
             open.run.rows.push(row);
         }
