@@ -402,7 +402,7 @@ impl<'a> Scene<'a> {
 
     /// Connections that peers closed, as the ranks that lost them report it.
     pub fn closed_connections(&self) -> Option<Closed> {
-        closed::closed(self.case, &self.roster)
+        closed::closed(self.case, &self.roster, &self.failure)
     }
 
     /// Who listens on a port, with the process that holds it, if it is known.
@@ -433,6 +433,16 @@ impl<'a> Scene<'a> {
     /// Whether every communicator beside this statement was destroyed in order, and no process is known to have failed.
     pub fn ended_in_order(&self, beside: Cite) -> bool {
         course::ended_in_order(self.case, &self.failure, beside)
+    }
+
+    /// The output went on behind this statement for two steps or to its end, and no process is known to have failed.
+    pub fn was_overcome(&self, cite: Cite) -> bool {
+        course::was_overcome(self.case, &self.failure, cite)
+    }
+
+    /// The program said behind this statement that it is done, and nothing failed.
+    pub fn was_done_after(&self, cite: Cite) -> bool {
+        course::was_done_after(self.case, &self.failure, cite)
     }
 
     /// The oldest NCCL release that a process says it runs.

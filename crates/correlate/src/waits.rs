@@ -3,4 +3,5 @@
 pub mod graph;
 pub mod inside;
 pub mod lateness;
+pub mod posture;
 pub mod suspects;

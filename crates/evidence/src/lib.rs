@@ -6,6 +6,7 @@
 mod archive;
 mod document;
 mod ground;
+mod named;
 mod readers;
 mod scratch;
 mod sniff;
@@ -49,5 +50,6 @@ pub fn merge(mut extracts: Vec<Extract>) -> Case {
         case.observations.append(&mut extract.observations);
         case.notes.append(&mut extract.notes);
     }
+    named::name_speakers(&mut case);
     case
 }

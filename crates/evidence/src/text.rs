@@ -4,6 +4,7 @@
 //! many ranks), so every reader sees every line that none before it took.
 
 mod docker;
+mod ends;
 mod genre;
 mod json;
 mod ordinary;

@@ -179,7 +179,12 @@ fn flags(id: &str, row: &Table, candidates: &[&str], categories: &BTreeMap<Strin
         other => panic!("message {id}: unknown category {other}"),
     };
     let flag = |key: &str| row.get(key).is_some_and(|v| v.as_bool() == Some(true));
-    role | about << 2 | category << 4 | u32::from(flag("whole")) << 8 | u32::from(flag("head")) << 9
+    role | about << 2
+        | category << 4
+        | u32::from(flag("whole")) << 8
+        | u32::from(flag("head")) << 9
+        | u32::from(flag("first")) << 10
+        | process(id, row) << 11
 }
 
 /// The category of each cause. `messages/pending_causes.toml` has the ids of the closed list that still lack a row in
@@ -295,4 +300,21 @@ fn emit(out: &mut String, pool: &Pool, rows: &[[u32; 17]], parts: &[u32], lists:
 /// One array of numbers.
 pub(super) fn numbers<T: std::fmt::Debug>(out: &mut String, name: &str, kind: &str, values: &[T]) {
     let _ = writeln!(out, "pub(crate) static {name}: [{kind}; {}] = {values:?};", values.len());
+}
+
+/// What a row says of the life of the process that it names: three bits of a kind, and above them a code plus 256.
+fn process(id: &str, row: &Table) -> u32 {
+    match row.get("process") {
+        None => 0,
+        Some(Value::String(kind)) => match kind.as_str() {
+            "named" => 1,
+            "exit-code" => 2,
+            "signal" => 3,
+            "started" => 5,
+            "joins" => 6,
+            other => panic!("message {id}: process {other}?"),
+        },
+        Some(Value::Integer(code)) if (-64..=255).contains(code) => 4 | ((code + 256) as u32) << 3,
+        Some(other) => panic!("message {id}: process {other:?}?"),
+    }
 }

@@ -28,7 +28,14 @@ pub(super) fn write(out: &mut String) {
             let _ = write!(out, "{wait:?}, ");
         }
         let file_work = list(row, "file_work");
-        let _ = writeln!(out, "], file_work: &{file_work:?}, source: {:?} }},", text(row, "source"));
+        let flag = |key: &str| row.get(key).is_some_and(|v| v.as_bool() == Some(true));
+        let _ = writeln!(
+            out,
+            "], file_work: &{file_work:?}, waits_for_ranks: {}, is_endless: {}, source: {:?} }},",
+            flag("waits_for_ranks"),
+            flag("is_endless"),
+            text(row, "source")
+        );
     }
     out.push_str("];\n");
 }

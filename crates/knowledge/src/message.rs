@@ -58,6 +58,23 @@ pub enum About {
     Group,
 }
 
+/// What a message says of the life of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Process {
+    /// It names the process; a line after it says how that ended.
+    Named,
+    /// `{code}` is its exit code.
+    ExitCode,
+    /// `{signal}` ended it.
+    Signal,
+    /// It ended with this code; negative: by this signal.
+    EndedWith(i64),
+    /// Its launcher started it.
+    Started,
+    /// It says which rank of the job it is.
+    Joins,
+}
+
 /// What a hole of a pattern contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Hole {
@@ -255,6 +272,25 @@ impl Row {
             6 => Category::Init,
             _ => Category::None,
         }
+    }
+
+    /// What it says of the life of the process that it names.
+    pub fn process(self) -> Option<Process> {
+        let bits = self.data()[11] >> 11;
+        match bits & 7 {
+            1 => Some(Process::Named),
+            2 => Some(Process::ExitCode),
+            3 => Some(Process::Signal),
+            4 => Some(Process::EndedWith(i64::from(bits >> 3) - 256)),
+            5 => Some(Process::Started),
+            6 => Some(Process::Joins),
+            _ => None,
+        }
+    }
+
+    /// The process that it names ended before the others that its launcher watched.
+    pub fn is_first_end(self) -> bool {
+        self.data()[11] >> 10 & 1 == 1
     }
 
     /// Causes that it may indicate, most likely first.

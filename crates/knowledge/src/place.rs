@@ -17,6 +17,10 @@ pub struct Place {
     /// Parts of names of functions that access files: not enough to show this activity, but enough to examine the
     /// storage below it.
     pub file_work: &'static [&'static str],
+    /// Who is here waits for other ranks.
+    pub waits_for_ranks: bool,
+    /// It does not end by itself.
+    pub is_endless: bool,
     /// Source of the names.
     pub source: &'static str,
 }
@@ -50,6 +54,8 @@ pub fn is_file_work(function: &str) -> bool {
 impl Place {
     /// Whether a frame shows this activity.
     pub fn is_frame(&self, function: &str, file: &str) -> bool {
+        // `Queue.get`: tools of newer interpreters give the class, too.
+        let function = function.rsplit('.').next().unwrap_or(function);
         self.frames.iter().any(|(name, path)| is_name(name, function) && is_path(path, file))
     }
 }

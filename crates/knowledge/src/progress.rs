@@ -36,6 +36,7 @@ const METRICS: &[&str] = &[
     "lr",
     "grad_norm",
     "acc",
+    "accuracy",
     "elapsed",
     "throughput",
     "ppl",
@@ -70,12 +71,23 @@ const DONE: &[&str] = &[
     "finished successfully",
     "exited with code 0",
     "exit code 0",
+    "exit status 0",
+    "exit status: 0",
+    "exited (codes: 0",
+    "exits successfully",
+    "returned 0 after",
     "succeeded",
     "state: finished",
     "all done",
     "process group destroyed",
     "training succeeded",
 ];
+/// Before the rate of a server, and in its word of an answer.
+const SERVED: [&str; 2] = ["generation throughput", "\"post "];
+/// Where a bar of Keras begins.
+const KERAS: &str = " [===";
+/// Last words of a worker.
+const LAST: [&str; 4] = [" finished", " done", "done!", "done in "];
 /// Words that turn such text into a failure.
 const NOT_DONE: &[&str] = &["not ", "fail", "error", "before ", "until ", "if ", "when ", "0 succeeded"];
 
@@ -126,6 +138,10 @@ impl Plan {
         if DONE.iter().any(|word| stands_blind(lower.as_bytes(), word.as_bytes())) {
             return None;
         }
+        // What such lines show does not lie in single numbers of them.
+        if is_last_word(&lower) || SERVED.iter().chain(&[KERAS, "s/step"]).any(|word| lower.contains(word)) {
+            return None;
+        }
         let bar = bar_count(&lower).and_then(|behind| Digits::of(&lower, behind));
         let mut counters = Vec::new();
         each_counter(&lower, |behind, inner| {
@@ -165,7 +181,7 @@ fn stands_blind(text: &[u8], word: &[u8]) -> bool {
 
 /// Words without which a line shows nothing.
 static GATE: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
-    let words = METRICS.iter().chain(DONE).chain(&["%|"]);
+    let words = METRICS.iter().chain(DONE).chain(&["%|", KERAS]).chain(&SERVED).chain(&LAST);
     let mut search = AhoCorasick::builder();
     // Nearly every line has a letter that a word begins with: to look for those first is vain.
     search.ascii_case_insensitive(true).kind(Some(AhoCorasickKind::DFA)).prefilter(false).build(words).ok()
@@ -183,14 +199,56 @@ pub fn of(line: &str) -> Option<Sign> {
             return Some(Sign::Done);
         }
     }
-    bar(&lower).or_else(|| counted(&lower)).or_else(|| dictionary(&lower)).map(Sign::Step)
+    if is_last_word(&lower) {
+        return Some(Sign::Done);
+    }
+    let served = || served(&lower);
+    bar(&lower).or_else(|| counted(&lower)).or_else(|| dictionary(&lower)).or_else(served).map(Sign::Step)
 }
 
-/// `45%|████▌     | 450/1000 [05:12<06:22,  1.44it/s]`: the last bar of a line.
+/// `process 0 finished`, `[rank 3] done`: a few words of a worker that say that it is at its end.
+fn is_last_word(line: &str) -> bool {
+    const MAX_WORDS: usize = 4;
+    let text = line.trim().trim_end_matches(['.', '!']);
+    if text == "done" || text.starts_with("done in ") {
+        return true;
+    }
+    let ends = LAST.iter().any(|word| text.ends_with(word));
+    let subjects =
+        ["process", "rank", "worker", "training", "simulation", "job", "run", "fit", "(", "benchmark"];
+    ends && text.split_whitespace().count() <= MAX_WORDS && subjects.iter().any(|word| text.contains(word))
+}
+
+/// A server that answers: `"POST /v1/completions HTTP/1.1" 200 OK`, `Avg generation throughput: 91.4 tokens/s`.
+fn served(line: &str) -> Option<u64> {
+    let [rate, answer] = SERVED;
+    let is_answer = line.contains(answer) && line.contains("http/1.1\" 200");
+    let rate = line.find(rate).and_then(|at| line.get(at + rate.len()..));
+    let is_rate = rate.is_some_and(|rest| {
+        let number: String =
+            rest.chars().skip_while(|c| !c.is_ascii_digit()).take_while(|c| *c != ' ').collect();
+        number.bytes().any(|b| (b'1'..=b'9').contains(&b))
+    });
+    (is_answer || is_rate).then(|| hashed(line.as_bytes()))
+}
+
+/// `45%|████▌     | 450/1000 [05:12<06:22,  1.44it/s]`, `390/390 [====…] - 61s 156ms/step`: the last bar of a line.
 fn bar(line: &str) -> Option<u64> {
+    if let Some((done, rest)) = keras_bar(line) {
+        // The rest of the line tells one epoch from the next.
+        return number(done).filter(|n| *n > 0).map(|n| n.wrapping_add(hashed(rest.as_bytes())));
+    }
     let n = number(bar_count(line)?)?;
     // A bar at zero is no progress.
     (n > 0).then_some(n)
+}
+
+/// `390/390 [====…] - 61s 156ms/step`: from the count on, and what follows the bar's beginning.
+fn keras_bar(line: &str) -> Option<(&str, &str)> {
+    let plain = || line.split_once("s/step").and_then(|_| line.split_once(" - "));
+    let (head, rest) = line.split_once(KERAS).or_else(plain)?;
+    let count = head.rsplit(char::is_whitespace).next()?;
+    count.contains('/').then_some((count, rest))
 }
 
 /// From the count of the last bar on.
@@ -220,6 +278,13 @@ fn chained(found: Option<u64>, n: u64, inner: Option<u64>) -> u64 {
 fn each_counter<'l>(line: &'l str, mut each: impl FnMut(&'l str, Option<&'l str>)) {
     if !METRICS.iter().any(|m| has_word(line, m)) {
         return;
+    }
+    // `  2600 change 9.997e+00 hottest 7.7087 10.64 ms/step`
+    if let Some(first) = line.trim_start().split_whitespace().next()
+        && line.contains("/step")
+        && first.bytes().all(|b| b.is_ascii_digit())
+    {
+        each(line.trim_start(), None);
     }
     for word in COUNTERS {
         for (at, _) in line.match_indices(word) {

@@ -16,6 +16,13 @@ pub struct Signal {
     pub means: &'static str,
 }
 
+/// The number of a signal that is given as number, name or text: `9`, `SIGKILL`, `Killed`.
+pub fn number_of(text: &str) -> Option<u8> {
+    let text = text.trim().trim_end_matches('.');
+    let by_text = || ALL.iter().find(|s| s.text == text);
+    text.parse().ok().or_else(|| named(text).or_else(by_text).map(|s| s.number))
+}
+
 /// How a process ended, by its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {

@@ -199,3 +199,39 @@ pub enum NoteKind {
     /// A remark that is not a problem.
     Remark,
 }
+
+/// The rank that a path names: `rank3.log`, `py-spy-rank-3.txt`, `rank.3/stdout`. Not `local_rank3`, not `node_rank3`.
+pub fn rank_in_path(path: &str) -> Option<Rank> {
+    let lower = path.to_ascii_lowercase();
+    let mut found = None;
+    for (at, word) in lower.match_indices("rank") {
+        let before = lower.get(..at)?;
+        let is_word = !before.ends_with(|c: char| c.is_ascii_alphanumeric());
+        let qualifier = before.trim_end_matches(['_', '-', '.']);
+        let is_other = ["local", "node", "group", "machine"].iter().any(|word| qualifier.ends_with(word));
+        let rest = lower.get(at + word.len()..)?;
+        let rest = rest.strip_prefix(['_', '-', '.', '=']).unwrap_or(rest);
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        let ends = !rest.get(digits.len()..)?.starts_with(|c: char| c.is_ascii_alphabetic());
+        if is_word && !is_other && ends && digits.len() < 6 {
+            found = digits.parse().ok().map(Rank).or(found);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rank_in_path;
+    use crate::Rank;
+
+    #[test]
+    fn ranks_in_names() {
+        for path in ["rank3.log", "logs/py-spy-rank-3.txt", "1/rank.3/stdout", "Rank_3.out", "out.rank=3"] {
+            assert_eq!(rank_in_path(path), Some(Rank(3)), "{path}");
+        }
+        for path in ["local_rank3.log", "frank3.log", "ranking.txt", "rank.log", "node_rank3.log", "rank3b"] {
+            assert_eq!(rank_in_path(path), None, "{path}");
+        }
+    }
+}

@@ -127,7 +127,11 @@ pub enum TorchEvent {
     ChildExit {
         /// Exit code; negative = signal.
         exit_code: i64,
+        /// The launcher says that it ended before the others.
+        is_first: bool,
     },
+    /// A launcher started a process; the observation says which, as far as it was printed.
+    Started,
     /// `ChildFailedError` with its table cut off or empty.
     LauncherFailed {
         /// `train.py FAILED`.

@@ -374,7 +374,7 @@ mod tests {
         let stopped = TorchEvent::LauncherKilled { signal: "15".into() };
         says(
             &Stage::new().torch(None, stopped, "Received 15 death signal, shutting down workers"),
-            "undecided, low",
+            "stopped-from-outside, medium",
         );
     }
 }

@@ -210,7 +210,8 @@ fn a_kernel_log_of_made_up_numbers() {
         }
     }
     assert_eq!(diagnose(&case).cause, Cause::GpuFallenOffBus);
-    let mut exit = observed(Fact::Torch(TorchEvent::ChildExit { exit_code: -9 }), Who::rank(1));
+    let mut exit =
+        observed(Fact::Torch(TorchEvent::ChildExit { exit_code: -9, is_first: false }), Who::rank(1));
     exit.at = Some(WallTime { ns: i64::MIN, error_ns: 0, has_year: true });
     case.observations.push(exit);
     assert!(!diagnose(&case).summary.is_empty());

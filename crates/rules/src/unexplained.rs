@@ -73,7 +73,8 @@ pub(crate) fn account(scene: &Scene<'_>, stated: &Stated<'_>, findings: &[Findin
     }
     // A word in a line of a low level that no row knows means nothing.
     let is_chatter = stated.rows.is_empty() && (stated.weight() < FormWeight::Strong || stated.is_warning());
-    if is_chatter || benign_claim(scene, stated) || stated.was_overcome(scene.case()) {
+    let is_late = stated.is_after_the_end(scene.case()) && !stated.is_an_end();
+    if is_chatter || is_late || benign_claim(scene, stated) || stated.was_overcome(scene.case()) {
         return Account::Harmless;
     }
     if findings.iter().filter(decisive).any(|f| f.severity == Severity::Error && follows(scene, stated, f)) {
@@ -171,10 +172,7 @@ fn line(stated: &Stated<'_>) -> String {
 /// known kinds count by themselves. Stacks do not: they are taken of a job that is thought to hang.
 pub(crate) fn shows_health(scene: &Scene<'_>) -> bool {
     let case = scene.case();
-    let goes_on = case.observations.iter().any(|o| match &o.fact {
-        Fact::Progress(progress) => progress.n_steps > 1 || progress.ended.is_some(),
-        _ => false,
-    });
+    let goes_on = goes_on(scene);
     let has = |kind| case.sources.iter().any(|s| s.kinds.contains(&kind));
     // Records of operations show by themselves whether the job goes on; `has_records` counts any log of NCCL's.
     let has_calls = case.observations.iter().any(|o| match &o.fact {
@@ -187,4 +185,12 @@ pub(crate) fn shows_health(scene: &Scene<'_>) -> bool {
         return case.observations.iter().any(|o| matches!(&o.fact, Fact::Progress(p) if p.ended.is_some()));
     }
     goes_on || case.sources.iter().any(crate::health::is_known)
+}
+
+/// Text shows steps that advance, or the program's own word that it is done.
+pub(crate) fn goes_on(scene: &Scene<'_>) -> bool {
+    scene.case().observations.iter().any(|o| match &o.fact {
+        Fact::Progress(progress) => progress.n_steps > 1 || progress.ended.is_some(),
+        _ => false,
+    })
 }

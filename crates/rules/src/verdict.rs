@@ -48,6 +48,7 @@ pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
     needs.sort();
     needs.dedup();
     yield_to_rules(&mut findings);
+    yield_to_machines(&mut findings);
     order(&mut findings);
     drop_repeats(&mut findings);
     if findings.first().is_none_or(|f| SILENCE_MATTERS.contains(&f.cause)) {
@@ -118,6 +119,26 @@ fn yield_to_rules(findings: &mut Vec<Finding>) {
     let by_table = rules::program::message_names_cause::RULE.id;
     let found: Vec<Cause> = findings.iter().filter(|f| f.rule != by_table).map(|f| f.cause).collect();
     findings.retain(|f| f.rule != by_table || !found.contains(&f.cause));
+}
+
+/// An exception that a broken machine may have brought about yields to what is known to be broken, and to a message that
+/// states a cause of its own.
+fn yield_to_machines(findings: &mut [Finding]) {
+    let is_broken = |f: &Finding| {
+        cause::class(f.cause) == Some(ringleader_model::Class::Node)
+            && f.severity == Severity::Error
+            && f.weight > Weight::Echo
+            && f.confidence > Confidence::Low
+    };
+    let by_table = rules::program::message_names_cause::RULE.id;
+    let is_stated = |f: &Finding| {
+        f.rule == by_table && f.weight >= Weight::Derived && f.cause != Cause::ApplicationException
+    };
+    if findings.iter().any(|f| is_broken(f) || is_stated(f)) {
+        let unsure =
+            |f: &&mut Finding| f.cause == Cause::ApplicationException && f.confidence < Confidence::High;
+        findings.iter_mut().filter(unsure).for_each(|f| f.weight = f.weight.min(Weight::Echo));
+    }
 }
 
 /// Causes that also rest on what the kernel did not report.
@@ -254,7 +275,12 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
     // Where nothing but the job's processes was seen, what a kernel reports of the machine may well be of the job.
     let of_kernel =
         |f: &Finding| f.weight > Weight::Aside && f.evidence.iter().any(|e| e.kind == SourceKind::KernelLog);
-    let reported = health::is_sight_alone(scene) && findings.iter().any(of_kernel);
+    // Nor is the machine well where nothing shows a job at work on it.
+    let is_bare = !scene.roster().members.iter().any(|m| m.rank.is_some()) && !unexplained::goes_on(scene);
+    let has_broken =
+        |f: &Finding| of_kernel(f) && cause::class(f.cause) == Some(ringleader_model::Class::Node);
+    let reported = health::is_sight_alone(scene) && findings.iter().any(of_kernel)
+        || is_bare && findings.iter().any(has_broken);
     needs.extend(health::blocked(scene).filter_map(|(row, _)| row.pid).take(MAX_ASKED).map(|pid| Need {
         question: format!("does pid {} leave the kernel, or is it in the same place a minute later?", pid.0),
         command: format!("cat /proc/{0}/stack; sleep 60; cat /proc/{0}/stack", pid.0),
@@ -375,7 +401,7 @@ mod tests {
 
     #[test]
     fn a_kernel_log_that_ends_before_the_failure_is_asked_for_again() {
-        let exit = TorchEvent::ChildExit { exit_code: -9 };
+        let exit = TorchEvent::ChildExit { exit_code: -9, is_first: false };
         let job = |last_s: i64| {
             let stage = Stage::new().two_ranks().torch(Some(1), exit.clone(), "failed (exitcode: -9)");
             let stage = stage.at_s(BEGAN_S + 600).failed(1, -9, true).covers(BEGAN_S + last_s);
@@ -390,7 +416,7 @@ mod tests {
 
     #[test]
     fn a_kernel_log_of_another_zone_is_a_question() {
-        let exit = TorchEvent::ChildExit { exit_code: -9 };
+        let exit = TorchEvent::ChildExit { exit_code: -9, is_first: false };
         let stage = Stage::new().two_ranks().torch(Some(1), exit, "failed (exitcode: -9)");
         let stage = stage.at_s(BEGAN_S + 600).failed(1, -9, true);
         let stage = stage.oom(77_123, "pt_main_thread").at_s(BEGAN_S + 598 - 8 * 3_600);

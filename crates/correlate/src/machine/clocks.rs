@@ -83,7 +83,7 @@ mod tests {
 
     /// Rank 1 dies of SIGKILL ten minutes after the job began.
     fn killed() -> Stage {
-        let exit = TorchEvent::ChildExit { exit_code: -9 };
+        let exit = TorchEvent::ChildExit { exit_code: -9, is_first: false };
         let stage = Stage::new().two_ranks().torch(Some(1), exit, "failed (exitcode: -9)");
         stage.at_s(BEGAN_S + 600).failed(1, -9, true)
     }

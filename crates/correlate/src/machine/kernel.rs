@@ -284,7 +284,7 @@ impl<'r> Join<'r> {
             ranks.all(|o| o.who.rank == first.who.rank).then(|| first.who.clone())
         };
         let killed = case.observations.iter().filter_map(|o| match &o.fact {
-            Fact::Torch(TorchEvent::ChildExit { exit_code }) if is_exit_by(*exit_code, SIGKILL) => {
+            Fact::Torch(TorchEvent::ChildExit { exit_code, .. }) if is_exit_by(*exit_code, SIGKILL) => {
                 let who = if o.who.rank.is_none() && o.who.pid.is_some() { in_table(&o.who) } else { None };
                 Some((who.unwrap_or_else(|| o.who.clone()), o.at?))
             }

@@ -117,6 +117,14 @@ impl Stand {
         }) || self.waits_for_gpu()
     }
 
+    /// The main thread is inside a call that waits for other ranks, and not on its way out.
+    pub fn is_in_collective(&self) -> bool {
+        let names = self.names();
+        let known = place::of_stack(&names).is_some_and(|(place, _)| place.waits_for_ranks);
+        let of_torch = |f: &Frame| f.file.ends_with("torch/distributed/distributed_c10d.py");
+        known || self.frames.iter().filter(|f| !f.is_native()).take(4).any(of_torch) && !self.is_leaving()
+    }
+
     /// Functions and files, innermost first.
     fn names(&self) -> Vec<(&str, &str)> {
         self.frames.iter().map(|f| (&*f.function, &*f.file)).collect()
@@ -203,6 +211,8 @@ pub struct Condition {
     pub state: Option<(ProcessState, Evidence)>,
     /// Kernel function it sleeps in.
     pub wchan: Option<Box<str>>,
+    /// Share of a processor since its start, percent.
+    pub cpu_pct: Option<f32>,
     /// A list of processes of its node has its peers and not it.
     pub absent: Option<Evidence>,
     /// Its ring was read while it lived.
@@ -217,6 +227,8 @@ pub struct Condition {
     pub crash: Option<(Box<str>, Vec<ThreadStack>, Evidence)>,
     /// Main thread's stack while alive.
     pub stand: Option<Stand>,
+    /// Stacks that show it in the same place, this one among them.
+    pub n_same_looks: u32,
     /// Two threads of its program are inside collectives at the same time.
     pub two_inside: Option<Evidence>,
     /// The stack tool failed on it, and why.
@@ -311,13 +323,16 @@ impl Conditions {
             let text = format!("threads of rank {} inside collectives: {}", rank.0, inside.join("; "));
             condition.two_inside.get_or_insert(evidence(text));
         }
-        if condition.stand.is_none()
-            && let Some(thread) = main_thread(&stacks.threads, pid, stacks.tool)
+        if let Some(thread) = main_thread(&stacks.threads, pid, stacks.tool)
             && !is_of_worker(thread)
         {
             let mut stand = stand_of(thread, cite);
-            stand.gil_holder = gil_holder(&stacks.threads, thread, cite);
-            condition.stand = Some(stand);
+            let is_same = |known: &Stand| known.place() == stand.place();
+            condition.n_same_looks += u32::from(condition.stand.as_ref().is_none_or(is_same));
+            if condition.stand.is_none() {
+                stand.gil_holder = gil_holder(&stacks.threads, thread, cite);
+                condition.stand = Some(stand);
+            }
         }
     }
 
@@ -354,8 +369,7 @@ impl Conditions {
     /// How a process ended or what it waited for, by torch and its launcher.
     fn join_torch(&mut self, roster: &Roster, event: &TorchEvent, observation: &Observation) {
         self.has_failure_table |= matches!(event, TorchEvent::ChildFailure { .. });
-        let rank = observation.who.rank.or_else(|| roster.find(&observation.who)?.rank);
-        let Some(rank) = rank else { return };
+        let Some(rank) = roster.speaker(observation) else { return };
         let condition = self.by_rank.entry(rank).or_default();
         let (cite, text) = (observation.cite, observation.text.to_string());
         let evidence = Evidence { cite, text, kind: SourceKind::TorchLog };
@@ -365,8 +379,8 @@ impl Conditions {
             {
                 condition.exit = Some(Exit { code: *exit_code, is_root: *is_root, evidence });
             }
-            TorchEvent::ChildExit { exit_code } => {
-                condition.exit.get_or_insert(Exit { code: *exit_code, is_root: false, evidence });
+            TorchEvent::ChildExit { exit_code, is_first } => {
+                condition.exit.get_or_insert(Exit { code: *exit_code, is_root: *is_first, evidence });
             }
             TorchEvent::Crash { reason, threads, .. } => {
                 condition.crash.get_or_insert((reason.clone(), threads.clone(), evidence));
@@ -442,6 +456,7 @@ impl Conditions {
             let evidence =
                 Evidence { cite: Cite { line: row.line, ..cite }, text, kind: SourceKind::Processes };
             condition.wchan = Some(row.wchan.clone()).filter(|w| !w.is_empty());
+            condition.cpu_pct = row.cpu_pct.or(condition.cpu_pct);
             condition.state = Some((state, evidence));
         }
         if present.is_empty() {
@@ -452,9 +467,19 @@ impl Conditions {
         let hosts = |rank: Rank| roster.by_rank(rank).and_then(|m| m.host.clone());
         let here: Vec<_> = present.iter().filter_map(|r| hosts(*r)).collect();
         let one_list_of_all = roster.members.iter().filter_map(|m| m.host.as_ref()).all(|h| here.contains(h));
+        let is_last = roster.world_size.is_some_and(|n| n as usize == present.len() + 1) && one_list_of_all;
         for member in &roster.members {
             let Some(rank) = member.rank.filter(|r| !present.contains(r)) else { continue };
-            let Some(pid) = member.pid else { continue };
+            let Some(pid) = member.pid else {
+                // It has spoken, and this list has all ranks but it.
+                if is_last {
+                    let text =
+                        format!("rank {} is not in this list of processes; all other ranks are", rank.0);
+                    let evidence = Evidence { cite, text, kind: SourceKind::Processes };
+                    self.by_rank.entry(rank).or_default().absent.get_or_insert(evidence);
+                }
+                continue;
+            };
             // The snapshot saw the process and did not take it for one of the job's: it is there.
             if table.pick.as_ref().is_some_and(|pick| pick.others.contains(&pid)) {
                 continue;

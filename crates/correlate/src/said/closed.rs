@@ -1,8 +1,12 @@
 //! Connections that a peer closed, as the ranks that lost them report it.
 
 use ringleader_knowledge::wording;
-use ringleader_model::{Case, Evidence, Fact, GlooEvent, Rank, SourceKind, StoreEvent, TorchEvent};
+use ringleader_model::{
+    Case, Cite, Evidence, Fact, GlooEvent, Observation, Rank, SourceKind, StoreEvent, TorchEvent,
+};
 
+use crate::when::course::was_done_after;
+use crate::when::failure::Failure;
 use crate::who::roster::{Member, Roster};
 
 /// Connections that peers closed.
@@ -17,11 +21,20 @@ pub struct Closed {
 }
 
 /// What ranks report; None if they report nothing of the kind.
-pub fn closed(case: &Case, roster: &Roster) -> Option<Closed> {
+pub fn closed(case: &Case, roster: &Roster, failure: &Failure) -> Option<Closed> {
     let mut closed = Closed::default();
     let mut peers: Vec<&str> = Vec::new();
+    // A watchdog that ends its process closes its connections: what peers report after it is no death before it.
+    let is_timeout = |o: &&Observation| matches!(o.fact, Fact::Torch(TorchEvent::WatchdogTimeout { .. }));
+    let timeouts: Vec<Cite> = case.observations.iter().filter(is_timeout).map(|o| o.cite).collect();
+    let follows_timeout =
+        |cite: Cite| timeouts.iter().any(|t| t.source == cite.source && t.start < cite.start);
     for observation in &case.observations {
         let Fact::Torch(event) = &observation.fact else { continue };
+        let cite = observation.cite;
+        if follows_timeout(cite) || was_done_after(case, failure, cite) {
+            continue;
+        }
         let text = match event {
             TorchEvent::AsyncError { error, last_error, .. } => last_error.as_ref().unwrap_or(error),
             TorchEvent::Exception(exception) => {
@@ -63,7 +76,7 @@ pub fn closed(case: &Case, roster: &Roster) -> Option<Closed> {
     Some(closed)
 }
 
-fn of_torch(observation: &ringleader_model::Observation) -> Evidence {
+fn of_torch(observation: &Observation) -> Evidence {
     Evidence { cite: observation.cite, text: observation.text.to_string(), kind: SourceKind::TorchLog }
 }
 

@@ -46,7 +46,7 @@ impl<'a> Statements<'a> {
         let mut all: Vec<Stated<'a>> = Vec::new();
         for observation in &case.observations {
             let Fact::Said(said) = &observation.fact else { continue };
-            let rank = observation.who.rank.or_else(|| roster.find(&observation.who)?.rank);
+            let rank = roster.speaker(observation);
             let utterance = Utterance { observation, said, rank };
             if let Some(known) = index.get(&*said.template).and_then(|at| all.get_mut(*at)) {
                 known.utterances.push(utterance);
@@ -199,6 +199,30 @@ impl<'a> Stated<'a> {
                 _ => false,
             })
         })
+    }
+
+    /// Whether all its lines come after the word of their own program that it is done: what programs say while they end.
+    pub fn is_after_the_end(&self, case: &Case) -> bool {
+        self.utterances.iter().all(|u| {
+            let own = u.observation.cite;
+            let ended = |c: Cite| c.source == own.source && c.start < own.start;
+            case.observations
+                .iter()
+                .any(|o| matches!(&o.fact, Fact::Progress(progress) if progress.ended.is_some_and(ended)))
+        })
+    }
+
+    /// Whether its form tells of a process that ended by a failure: an exception, a signal, an exit code.
+    pub fn is_an_end(&self) -> bool {
+        let is_end = |said: &Said| {
+            let form = &said.form;
+            form.exception.is_some()
+                || form.signal.is_some()
+                || form.exit.is_some()
+                || form.is_wrong
+                || form.is_nan
+        };
+        self.utterances.iter().any(|u| is_end(u.said))
     }
 
     /// Whether one of its lines lies within this citation.

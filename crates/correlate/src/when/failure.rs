@@ -109,8 +109,8 @@ pub fn sign(event: &TorchEvent) -> Sign {
         TorchEvent::Crash { .. } => Sign::Failed(Way::Crashed, Since::Line),
         TorchEvent::ChildFailure { .. } => Sign::Failed(Way::RankFailed, Since::Line),
         TorchEvent::LauncherFailed { .. } => Sign::Failed(Way::LauncherFailed, Since::Line),
-        TorchEvent::ChildExit { exit_code } if *exit_code != 0 => Sign::Failed(Way::RankExited, Since::Line),
-        TorchEvent::ChildExit { .. } => Sign::Ended,
+        TorchEvent::ChildExit { exit_code, .. } if *exit_code != 0 => Sign::Failed(Way::RankExited, Since::Line),
+        TorchEvent::ChildExit { .. } | TorchEvent::Started => Sign::Ended,
         // The watchdog's numbers and dumps accompany a timeout, or are asked for of a job that runs.
         TorchEvent::WatchdogPosition { .. }
         | TorchEvent::FailedCollectiveStack { .. }

@@ -7,6 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+mod weak;
+
 use ringleader_knowledge::program::is_launch;
 use ringleader_model::{
     Case, Culprit, Fact, Host, LocalRank, NcclLog, Observation, PciAddress, Pid, Rank, RasReport, RingRecord,
@@ -165,7 +167,8 @@ fn of_statement(who: &Who, event: &TorchEvent) -> (Strength, Member) {
             let host = telling_host(named.as_ref()).cloned();
             (Strength::Table, Member { host, ..member_of(who) })
         }
-        TorchEvent::ChildExit { .. } => (Strength::Exit, own),
+        TorchEvent::ChildExit { .. } | TorchEvent::Started if own.rank.is_none() => (Strength::Exit, own),
+        TorchEvent::ChildExit { .. } | TorchEvent::Started => (Strength::Table, own),
         _ => (Strength::Spoken, Member { local_rank: None, ..own }),
     }
 }
@@ -210,6 +213,9 @@ impl Roster {
                     let (strength, member) = of_statement(who, event);
                     claim(strength, vec![member]);
                 }
+                Fact::Said(_) | Fact::Progress(_) if who.rank.is_some() => {
+                    claim(Strength::Spoken, vec![Member { local_rank: None, ..member_of(who) }]);
+                }
                 _ => {}
             }
         }
@@ -227,12 +233,100 @@ impl Roster {
             // No communicator is larger than the world; ranks past its end are leftovers of another job.
             roster.members.retain(|m| m.rank.is_none_or(|r| r.0 < world));
         }
+        roster.join_weak(case);
         roster.mark_followed(case);
         roster.members.sort_by_key(Member::order);
         roster.join_nameless();
         roster.index();
         roster.join_snapshots(case);
         roster
+    }
+
+    /// Claims that are used where nothing stronger speaks, and what is left by elimination.
+    fn join_weak(&mut self, case: &Case) {
+        let hosts: BTreeSet<&Host> =
+            self.members.iter().filter_map(|m| telling_host(m.host.as_ref())).collect();
+        let differs = |m: &Member| m.rank.zip(m.local_rank).is_some_and(|(rank, local)| rank.0 != local.0);
+        let is_one_node = hosts.len() < 2 && !self.members.iter().any(differs);
+        if is_one_node {
+            let taken: BTreeSet<Rank> = self.members.iter().filter_map(|m| m.rank).collect();
+            for member in self.members.iter_mut().filter(|m| m.rank.is_none() && m.pid.is_some()) {
+                member.rank = member.local_rank.map(|l| Rank(l.0)).filter(|rank| !taken.contains(rank));
+            }
+        }
+        for (_, who) in weak::claims(case, is_one_node) {
+            self.join_weak_claim(&who);
+        }
+        self.join_order_of_ends(case);
+        self.eliminate();
+    }
+
+    fn join_weak_claim(&mut self, who: &Who) {
+        let found = member_of(who);
+        if self.launchers.iter().any(|pid| Some(*pid) == found.pid) {
+            return;
+        }
+        let has_pid = |m: &Member| {
+            m.pid.is_some() && m.pid == found.pid && hosts_agree(m.host.as_ref(), found.host.as_ref())
+        };
+        let is_taken = found.rank.is_some_and(|rank| {
+            self.members.iter().any(|m| m.rank == Some(rank) && m.pid.is_some() && m.pid != found.pid)
+        });
+        match self.members.iter_mut().find(|m| has_pid(m)) {
+            Some(member) if member.rank.is_none() && !is_taken => member.take_in(&found),
+            Some(member) if member.rank == found.rank => {
+                member.local_rank = member.local_rank.or(found.local_rank);
+            }
+            None if !is_taken && found.rank.is_some() => self.add(found),
+            _ => {}
+        }
+    }
+
+    /// One process without a rank and one rank that nobody has are the same.
+    fn eliminate(&mut self) {
+        let world = self.world_size.unwrap_or(0);
+        let with_pid: BTreeSet<Rank> =
+            self.members.iter().filter(|m| m.pid.is_some()).filter_map(|m| m.rank).collect();
+        if world < 2 || with_pid.len() + 1 != world as usize {
+            return;
+        }
+        let Some(left) = (0..world).map(Rank).find(|r| !with_pid.contains(r)) else { return };
+        let launchers = &self.launchers;
+        let is_nameless = |m: &Member| m.rank.is_none() && m.pid.is_some_and(|pid| !launchers.contains(&pid));
+        let mut nameless = self.members.iter_mut().filter(|m| is_nameless(m));
+        if let (Some(member), None) = (nameless.next(), nameless.next()) {
+            member.rank = Some(left);
+        }
+    }
+
+    /// The rank that speaks in an observation: its own word, else its process.
+    pub fn speaker(&self, observation: &Observation) -> Option<Rank> {
+        observation.who.rank.or_else(|| self.find(&observation.who)?.rank)
+    }
+
+    /// A shell tells how each of the processes that it started ended, by pid alone: if they are as many as there are ranks,
+    /// they were started in the order of their ranks.
+    fn join_order_of_ends(&mut self, case: &Case) {
+        if self.members.iter().any(|m| m.rank.is_some() && m.pid.is_some()) {
+            return;
+        }
+        let pid_of_end = |o: &Observation| match &o.fact {
+            Fact::Torch(TorchEvent::ChildExit { .. })
+                if o.who.rank.is_none() && o.who.local_rank.is_none() =>
+            {
+                o.who.pid
+            }
+            _ => None,
+        };
+        let pids: BTreeSet<Pid> = case.observations.iter().filter_map(pid_of_end).collect();
+        let n_spoken = self.members.iter().filter_map(|m| m.rank).map(|r| r.0.saturating_add(1)).max();
+        let world = self.world_size.max(n_spoken).unwrap_or(0);
+        if pids.len() < 2 || pids.len() != world as usize {
+            return;
+        }
+        for (rank, pid) in (0..).map(Rank).zip(pids) {
+            self.join_weak_claim(&Who { rank: Some(rank), pid: Some(pid), ..Who::default() });
+        }
     }
 
     fn index(&mut self) {
@@ -647,6 +741,7 @@ fn world_size(case: &Case) -> Option<u32> {
     let mut stated: BTreeMap<u32, u32> = BTreeMap::new();
     let mut table_max = None;
     let mut started_max = None;
+    let mut in_commands = None;
     for observation in &case.observations {
         match &observation.fact {
             Fact::Flight(dump) => {
@@ -665,6 +760,11 @@ fn world_size(case: &Case) -> Option<u32> {
                     *stated.entry(size).or_default() += 1;
                 }
             }
+            Fact::Processes(table) => {
+                for size in weak::world_sizes(&table.rows) {
+                    in_commands = in_commands.max(Some(size));
+                }
+            }
             Fact::Ring(ring) => {
                 let sizes = ring.comms.iter().map(|c| c.size).chain(ring.world_size);
                 if let Some(size) = sizes.max().filter(|n| *n > 0) {
@@ -680,12 +780,15 @@ fn world_size(case: &Case) -> Option<u32> {
             _ => {}
         }
         started_max = started_max.max(started(observation).iter().filter_map(|who| who.rank).max());
-        if let (Fact::Torch(_), Some(rank)) = (&observation.fact, observation.who.rank) {
+        if let (Fact::Torch(_) | Fact::Said(_) | Fact::Progress(_), Some(rank)) =
+            (&observation.fact, observation.who.rank)
+        {
             table_max = table_max.max(Some(rank.0.saturating_add(1)));
         }
     }
     // Those that printed something need not be all.
     let table_max = table_max.map(|n| n.max(started_max.map_or(0, |rank: Rank| rank.0.saturating_add(1))));
+    let table_max = table_max.max(in_commands);
     stated.into_keys().chain(table_max).filter(|n| *n <= MAX_WORLD).max()
 }
 

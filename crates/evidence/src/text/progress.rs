@@ -21,6 +21,8 @@ pub(super) struct ProgressReader {
     at: Option<WallTime>,
     text: Vec<u8>,
     last_step: Option<u64>,
+    /// The line before asked for the exit code of a command.
+    has_asked: bool,
     /// The beginning of the last line, if its time was not read yet; else empty.
     last_head: Vec<u8>,
     seen: Progress,
@@ -31,13 +33,20 @@ impl ProgressReader {
     #[inline]
     pub(super) fn line(&mut self, line: &Line<'_>, sink: &Sink<'_>) {
         let body = line.body.get(..MAX_BYTES).unwrap_or(line.body);
-        if progress::may_show(body) {
+        if self.ends_well(body) {
+            self.add(Sign::Done, line, sink);
+        } else if progress::may_show(body) {
             self.look(line, body, sink);
         }
     }
 
     fn look(&mut self, line: &Line<'_>, body: &[u8], sink: &Sink<'_>) {
-        let Some(sign) = progress::of(&lossy(body)) else { return };
+        if let Some(sign) = progress::of(&lossy(body)) {
+            self.add(sign, line, sink);
+        }
+    }
+
+    fn add(&mut self, sign: Sign, line: &Line<'_>, sink: &Sink<'_>) {
         let cite = sink.cite(line.number, line.offset, line.end());
         if self.first.is_none() {
             let said_at = || json::unpack(line.body)?.at;
@@ -55,6 +64,13 @@ impl ProgressReader {
             }
             Sign::Done => self.seen.ended = Some(cite),
         }
+    }
+
+    /// `$ echo $?` and, in the next line, `0`.
+    #[inline]
+    fn ends_well(&mut self, line: &[u8]) -> bool {
+        let has_asked = std::mem::replace(&mut self.has_asked, line.ends_with(b"echo $?"));
+        has_asked && line.trim_ascii() == b"0"
     }
 
     /// Whether a sign was seen: of the first one all is kept.
@@ -78,6 +94,9 @@ impl ProgressReader {
     /// unless it is `known` already. Only once one [has begun](Self::has_begun).
     #[inline]
     pub(super) fn ordinary(&mut self, body: &Body, raw: &[u8], known: Option<&Tag>, cite: Cite) {
+        if self.ends_well(raw) {
+            self.seen.ended = Some(cite);
+        }
         let Some(plan) = &body.plan else { return };
         if let Some(Sign::Step(step)) = plan.read(raw.get(body.n_prefix..).unwrap_or_default()) {
             self.step(step, cite);

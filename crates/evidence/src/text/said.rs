@@ -20,6 +20,7 @@ use ringleader_model::{
     Cite, Fact, FormWeight, Host, Named, NoteKind, Pid, Rank, Said, SaidForm, WallTime, Who,
 };
 
+use super::ends::Ends;
 use crate::ground::{Line, Sink, host_of, lossy};
 use crate::readers::Name;
 
@@ -39,6 +40,7 @@ pub(super) struct SaidReader {
     /// Places in `statements` of each template.
     index: BTreeMap<String, Vec<usize>>,
     statements: Vec<Statement>,
+    ends: Ends,
     n_left_out: u64,
     first_left_out: Option<Cite>,
 }
@@ -54,7 +56,7 @@ struct Statement {
 impl SaidReader {
     /// Looks at a line that `taken` has read, or nobody.
     #[inline]
-    pub(super) fn line(&mut self, line: &Line<'_>, taken: Option<Name>, sink: &Sink<'_>) {
+    pub(super) fn line(&mut self, line: &Line<'_>, taken: Option<Name>, sink: &mut Sink<'_>) {
         let body = line.body.get(..MAX_BYTES).unwrap_or(line.body);
         let is_offered = match Offered::of(taken) {
             Offered::All => true,
@@ -68,7 +70,7 @@ impl SaidReader {
         self.look(line, body, taken.is_some(), sink);
     }
 
-    fn look(&mut self, line: &Line<'_>, body: &[u8], is_read: bool, sink: &Sink<'_>) {
+    fn look(&mut self, line: &Line<'_>, body: &[u8], is_read: bool, sink: &mut Sink<'_>) {
         let text = lossy(body);
         let text = &*levelled(last_update(&text), line.tag.level);
         let mut rows = Vec::new();
@@ -77,6 +79,7 @@ impl SaidReader {
         if rows.is_empty() && form.is_none() {
             return;
         }
+        self.ends.line(line, text, &rows, sink);
         let mut who = line.tag.who.clone();
         speaker(&rows, &mut who);
         let template = form::template(text);

@@ -239,12 +239,13 @@ fn torch(event: &TorchEvent) -> Option<(u8, Topic)> {
             topic.read("on", host.as_deref().unwrap_or_default());
             topic
         }
-        TorchEvent::ChildExit { exit_code } => {
+        TorchEvent::ChildExit { exit_code, .. } => {
             let mut topic = of("child-failure")?;
             exit(&mut topic, *exit_code);
             topic
         }
         TorchEvent::LauncherFailed { .. } => of("launcher-failed")?,
+        TorchEvent::Started => return None,
         TorchEvent::ClosingSignal { .. } => return Some((ASIDE, of("closing-signal")?)),
         TorchEvent::LauncherKilled { signal } => {
             let mut topic = of("launcher-killed")?;

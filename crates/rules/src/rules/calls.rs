@@ -9,6 +9,7 @@ pub(super) mod fingerprint_mismatch;
 mod mismatch;
 pub(super) mod op_mismatch;
 pub(super) mod operations_in_flight;
+pub(super) mod out_of_step;
 pub(super) mod shape_mismatch;
 pub(super) mod skipped_collective;
 pub(super) mod straggler;

@@ -11,4 +11,6 @@ pub(super) mod rank_exited_early;
 pub(super) mod ranks_never_met;
 pub(super) mod scheduler_account;
 pub(super) mod stands_apart;
+pub(super) mod stopped_from_outside;
 pub(super) mod stuck_outside_collective;
+pub(super) mod two_looks;

@@ -3,4 +3,5 @@
 pub(super) mod application_exception;
 pub(super) mod data_loader_worker_died;
 pub(super) mod illegal_memory_access;
+pub(super) mod loss_is_nan;
 pub(crate) mod message_names_cause;

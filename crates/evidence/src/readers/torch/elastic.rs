@@ -229,7 +229,8 @@ pub(super) fn agent(text: &str) -> Option<(TorchEvent, Who)> {
         let (exit_code, _) = number(rest)?;
         let local = after(rest, "local_rank: ").and_then(|t| digits(t).0.parse().ok()).map(LocalRank);
         let pid = after(rest, "(pid: ").and_then(pid_of);
-        return Some((TorchEvent::ChildExit { exit_code }, Who { local_rank: local, pid, ..Who::default() }));
+        let exit = TorchEvent::ChildExit { exit_code, is_first: false };
+        return Some((exit, Who { local_rank: local, pid, ..Who::default() }));
     }
     if let Some((_, rest)) = text.split_once("Received ")
         && let Some((signal, _)) = rest.split_once(" death signal")

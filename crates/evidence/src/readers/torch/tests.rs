@@ -111,7 +111,8 @@ fn event(event: &TorchEvent) -> String {
             host.as_deref().unwrap_or("-"),
             short(message.as_deref().unwrap_or("-"))
         ),
-        TorchEvent::ChildExit { exit_code } => format!("child exit {exit_code}"),
+        TorchEvent::ChildExit { exit_code, .. } => format!("child exit {exit_code}"),
+        TorchEvent::Started => "started".to_owned(),
         TorchEvent::LauncherFailed { script } => format!("launcher failed {script:?}"),
         TorchEvent::ClosingSignal { pid, signal } => format!("closing {} {signal}", pid.0),
         TorchEvent::LauncherKilled { signal } => format!("launcher killed {signal}"),
@@ -447,7 +448,7 @@ fn native_deaths() {
     );
     check(
         "mpirun noticed that process rank 3 with PID 0 on node n7 exited on signal 11 (Segmentation fault).",
-        "1 r3 pid0 @n7: crash mpirun noticed that process rank 3 with PID 0 on node n7 exited on signal 11 (Segmentation fault). signal Some(11) 0 threads, -",
+        "1 r3 @n7: child exit -11\n1 r3 pid0 @n7: crash mpirun noticed that process rank 3 with PID 0 on node n7 exited on signal 11 (Segmentation fault). signal Some(11) 0 threads, -",
     );
     check(
         "*** SIGSEGV received at time=1 on cpu 3 ***",

@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn two_nodes_with_the_same_numbers() {
         use ringleader_correlate::staging::kernel::BEGAN_S;
-        let exit = ringleader_model::TorchEvent::ChildExit { exit_code: -9 };
+        let exit = ringleader_model::TorchEvent::ChildExit { exit_code: -9, is_first: false };
         let job = |s: i64| {
             let stage = Stage::new().process("node0", 101, Some(0)).process("node1", 101, Some(1));
             let stage = stage.torch(None, exit.clone(), "failed (exitcode: -9) (pid: 101)");
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn a_container_counts_its_processes_anew() {
         use ringleader_correlate::staging::kernel::BEGAN_S;
-        let exit = ringleader_model::TorchEvent::ChildExit { exit_code: -9 };
+        let exit = ringleader_model::TorchEvent::ChildExit { exit_code: -9, is_first: false };
         let job = || {
             let stage = Stage::new().two_ranks().torch(Some(1), exit.clone(), "failed (exitcode: -9)");
             stage.at_s(BEGAN_S + 600).failed(1, -9, true)

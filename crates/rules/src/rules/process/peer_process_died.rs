@@ -26,6 +26,7 @@ use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::process::condition::{Condition, ProcessState};
 use ringleader_correlate::process::fate::Fate;
+use ringleader_correlate::when::failure::Way;
 
 /// The rule.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -82,7 +83,9 @@ fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
             && condition.is_none_or(|c| {
                 c.state.is_none() && c.stand.is_none() && c.timed_out.is_none() && c.exit.is_none()
             });
-        if !gone && !silent {
+        // Its launcher reports those that fail: a rank that is not among them lived until the others had timed out.
+        let has_outlived = scene.conditions().has_failure_table() && scene.failure().has(Way::TimedOut);
+        if !gone && (!silent || has_outlived) {
             continue;
         }
         // Silence of one tells; of several, it may be their files that are missing.

@@ -30,6 +30,7 @@ use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::machine::kernel::Coverage;
 use ringleader_correlate::process::fate::{End, Killer, has_escalated};
+use ringleader_correlate::when::failure::Way;
 
 /// The rule.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -86,10 +87,40 @@ fn check(scene: &Scene<'_>) -> Outcome {
             .build(),
         );
     }
+    if findings.is_empty() {
+        findings.extend(terminated(scene));
+    }
     if findings.is_empty() && !has_escalated(scene.case()) {
         findings.extend(nameless(scene));
     }
     Outcome::from_findings(findings)
+}
+
+/// The first rank that ended did so by SIGTERM, and nobody had told the launcher to stop: the signal was for that rank.
+fn terminated(scene: &Scene<'_>) -> Option<Finding> {
+    let was_told = scene.statements().any(|s| matches!(s.event, TorchEvent::LauncherKilled { .. }));
+    if was_told || scene.failure().has(Way::TimedOut) {
+        return None;
+    }
+    let is_first = |rank: Rank| {
+        let exit = scene.condition(rank).and_then(|c| c.exit.as_ref());
+        exit.is_some_and(|e| e.is_root) && scene.condition(rank).is_some_and(|c| c.exception.is_none())
+    };
+    let (rank, fate) = scene.fates().all().find(|(rank, f)| f.end() == End::Terminated && is_first(*rank))?;
+    Draft::new(
+        RULE.id,
+        Cause::ProcessKilled,
+        format!("{} got SIGTERM before any other ended", drafting::rank(rank)),
+    )
+    .weight(Weight::Derived)
+    .confidence(Confidence::Medium)
+    .culprit(scene.roster().culprit_rank(rank))
+    .evidence(fate.evidence().iter().cloned())
+    .advise(
+        Impact::Harmless,
+        "see who sent the signal: the scheduler's log, a health agent, an operator's shell",
+    )
+    .build()
 }
 
 /// A launcher saw one of its ranks end by SIGKILL, and nothing tells which rank of the job that is: several have its
@@ -97,7 +128,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 fn nameless(scene: &Scene<'_>) -> Option<Finding> {
     let exit = scene.statements().find(|s| {
         let is_killed =
-            matches!(s.event, TorchEvent::ChildExit { exit_code } if is_exit_by(*exit_code, SIGKILL));
+            matches!(s.event, TorchEvent::ChildExit { exit_code, .. } if is_exit_by(*exit_code, SIGKILL));
         is_killed && scene.roster().culprit(&s.observation.who).rank.is_none()
     })?;
     let who = &exit.observation.who;
@@ -123,7 +154,7 @@ fn nameless(scene: &Scene<'_>) -> Option<Finding> {
 fn killed_at(scene: &Scene<'_>, rank: Rank) -> Option<WallTime> {
     scene.statements().find_map(|s| {
         let killed = match s.event {
-            TorchEvent::ChildExit { exit_code } | TorchEvent::ChildFailure { exit_code, .. } => {
+            TorchEvent::ChildExit { exit_code, .. } | TorchEvent::ChildFailure { exit_code, .. } => {
                 is_exit_by(*exit_code, SIGKILL)
             }
             _ => false,
@@ -169,7 +200,7 @@ mod tests {
     /// Rank 1 dies of SIGKILL 600 s after the job began; its host's kernel log ends so many seconds after the beginning.
     fn with_kernel_log(last_s: i64) -> Stage {
         use ringleader_correlate::staging::kernel::BEGAN_S;
-        let exit = TorchEvent::ChildExit { exit_code: -9 };
+        let exit = TorchEvent::ChildExit { exit_code: -9, is_first: false };
         let stage =
             Stage::new().two_ranks().torch(Some(1), exit, "failed (exitcode: -9)").at_s(BEGAN_S + 600);
         stage.failed(1, -9, true).covers(BEGAN_S + last_s)
@@ -206,7 +237,7 @@ mod tests {
 
     #[test]
     fn one_of_several_with_the_same_number() {
-        let gone = TorchEvent::ChildExit { exit_code: -9 };
+        let gone = TorchEvent::ChildExit { exit_code: -9, is_first: false };
         let stage =
             Stage::new().process("node0", 7, Some(0)).process("node1", 7, Some(1)).torch(None, gone, "gone");
         let mut stage = stage;

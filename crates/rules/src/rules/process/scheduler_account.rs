@@ -31,13 +31,14 @@ use ringleader_correlate::said::scheduler;
 
 use ringleader_knowledge::signal::{SIGKILL, is_exit_by};
 use ringleader_model::{
-    Cause, Confidence, Culprit, Evidence, Finding, Host, Impact, Need, Observation, SchedulerEvent,
+    Cause, Confidence, Culprit, Evidence, Fact, Finding, Host, Impact, Need, Observation, SchedulerEvent,
     SchedulerKind, Severity, SourceKind, Weight, plain_word,
 };
 
 use crate::health;
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
+use ringleader_correlate::when::failure::Way;
 use ringleader_correlate::when::year::in_year;
 use ringleader_correlate::who::culprits;
 use ringleader_correlate::who::tools::shown;
@@ -128,6 +129,9 @@ fn out_of_time(scene: &Scene<'_>) -> Outcome {
     });
     let Some(limit) = limit.filter(|_| !scene.failure().ended_in_order()) else { return Outcome::Clear };
     let subject = if limit.subject.is_empty() { "the job" } else { &limit.subject };
+    if let Some(finding) = at_work_until(scene, limit, subject) {
+        return Outcome::Found(vec![finding]);
+    }
     Outcome::Undecided(vec![Need {
         question: format!(
             "the scheduler ended {subject} at its limit of time: did it make progress until then, or hang?"
@@ -137,6 +141,32 @@ fn out_of_time(scene: &Scene<'_>) -> Outcome {
             plain_word(scheduler::job(limit)).unwrap_or("<job>")
         ),
     }])
+}
+
+/// A job that made steps, and in which nothing timed out or waits for another, was at work when its time was over.
+fn at_work_until(scene: &Scene<'_>, limit: &SchedulerEvent, subject: &str) -> Option<Finding> {
+    let has_stalled = scene.failure().has(Way::TimedOut)
+        || scene.failure().has(Way::Stuck)
+        || !scene.suspects().is_empty()
+        || !scene.stood_still().is_empty();
+    let is_at_work =
+        scene.case().observations.iter().any(|o| matches!(&o.fact, Fact::Progress(p) if p.n_steps > 1));
+    if has_stalled || !is_at_work {
+        return None;
+    }
+    let schedulers = scene.schedulers();
+    let (observation, _) = schedulers.events().find(|(_, e)| std::ptr::eq(*e, limit))?;
+    Draft::new(
+        RULE.id,
+        Cause::StoppedFromOutside,
+        format!("the scheduler ended {subject} at its limit of time"),
+    )
+    .severity(Severity::Error)
+    .weight(Weight::Derived)
+    .confidence(Confidence::Medium)
+    .evidence([shown(observation, None, SourceKind::Scheduler, "")])
+    .advise(Impact::Harmless, "ask for more time, or save a checkpoint before the limit and go on from it")
+    .build()
 }
 
 /// Ranks that were killed, with the launcher's word for it.

@@ -1,170 +1,209 @@
 //! # What it shows
-//! A job that runs was looked at twice, and no rank went on between the looks. Most ranks stand at one place, and one or a few
-//! stand elsewhere.
+//!
+//! By their stacks and the list of processes alone: some ranks wait, and another one rests somewhere of its own, or
+//! ranks wait in different calls.
 //!
 //! # Why it happens
-//! Those elsewhere have not come to the call in which the others wait: a data loader without data, a lock, storage, a sleep, a
-//! branch of their own.
+//!
+//! A rank waits for a lock, a file, a question on its terminal, a debugger that was left in, or its data, while its peers
+//! wait for it in a collective; or its program took another path and calls other collectives.
 //!
 //! # Evidence
-//! Two stacks of each rank, some seconds apart; nothing has recorded the operations.
+//!
+//! The main thread of each rank, its state and its share of a processor: who waits for the GPU keeps a processor busy,
+//! who rests does not. A share that is much lower than that of its peers, a second look at the same place, or a timeout
+//! show that it has rested for long.
 //!
 //! # What looks like it but is not
-//! A rank that waits in a call of its own, as do the others in theirs; a job that all waits for requests; a step that takes
-//! longer than the time between the looks.
+//!
+//! One look at a job that runs catches ranks anywhere: without a sign that it lasts, this rule asks for a second look.
+//! Where records of the operations are there, other rules know more.
 //!
 //! # What to do
-//! Look at the place where the odd ranks stand; with the plugin loaded the operations are seen too.
+//!
+//! Take the stacks again some seconds later; look at the code where the rank rests.
 //!
 //! # References
-//! py-spy; proc(5).
+//!
+//! py-spy's `active` and `idle`; proc(5) for states.
 
-use ringleader_correlate::Scene;
-use ringleader_correlate::process::looks::Look;
-use ringleader_model::{Cause, Confidence, Impact, Need, RankSet, Weight};
+use ringleader_model::{Cause, Confidence, Frame, Impact, Need, Weight};
 
 use crate::drafting;
-use crate::health;
 use crate::rule::{Draft, Outcome, Rule};
+use ringleader_correlate::Scene;
+use ringleader_correlate::track::Node;
+use ringleader_correlate::waits::posture::{Look, Posture, looks};
+use ringleader_correlate::when::failure::Way;
 
-/// The rule.
+/// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
     id: "stands-apart",
-    title: "a rank stands at another place than the others, which wait",
-    since: "0.3",
+    title: "stacks show one rank elsewhere than its peers",
+    since: "0.2",
     doc: include_str!("stands_apart.rs"),
     check,
 };
 
+/// Who waits for the GPU uses so many times the processor of who rests, if it has lasted: a rank that has rested for a
+/// fifth of its life.
+const BUSIER: f32 = 1.25;
+/// Looks at a rank, beside its own, that are cited.
+const CITED_WAITERS: usize = 3;
+
 fn check(scene: &Scene<'_>) -> Outcome {
-    let looks = scene.looks();
-    if !looks.all_stand() || !health::is_sight_alone(scene) {
+    // Records of operations know more; the lines of a watchdog are of those that waited alone.
+    let has_timed_out = scene.failure().has(Way::TimedOut);
+    let is_recorded = scene.ledger().groups().iter().any(|g| g.tracks.iter().flatten().next().is_some());
+    let is_known = !scene.suspects().is_empty() || !scene.mismatches().is_empty();
+    // A snapshot looks twice, and tells who went on.
+    let is_snapshot = scene.process_tables().any(|(_, t)| t.rows.iter().any(|row| row.picked.is_some()));
+    if is_snapshot || is_known || is_recorded && !has_timed_out || scene.failure().ended_process() {
         return Outcome::Clear;
     }
-    let groups = looks.by_place();
-    let n_all = looks.ranks().len();
-    let waits = |group: &Vec<&Look>| group.iter().all(|look| look.waits);
-    let most = groups.last().filter(|group| group.len() * 2 > n_all);
-    let waiting: Vec<&Look> = groups.iter().filter(|group| waits(group)).flatten().copied().collect();
-    let others: Vec<&Look> = match most {
-        Some(most) => {
-            let place = most.first().and_then(|look| look.place.as_ref());
-            looks.ranks().iter().filter(|look| look.place.as_ref() != place && !look.waits).collect()
-        }
-        // Without a majority it is those that do not wait for others.
-        None => looks.ranks().iter().filter(|look| !look.waits && !waiting.is_empty()).collect(),
-    };
-    if others.is_empty() || others.len() == n_all || others.iter().all(|look| look.place.is_none()) {
-        return Outcome::Undecided(vec![Need {
+    let looks = looks(scene.conditions());
+    let (waiting, others): (Vec<&Look<'_>>, Vec<&Look<'_>>) =
+        looks.iter().partition(|l| matches!(l.posture, Posture::InCollective | Posture::OnGpu));
+    let resting: Vec<&Look<'_>> = others.iter().copied().filter(|l| l.posture == Posture::Rests).collect();
+    if waiting.is_empty() || others.len() > resting.len() {
+        return Outcome::Clear;
+    }
+    if resting.is_empty() {
+        return parted(scene, &waiting);
+    }
+    // Half of a job of two may be at fault, half of a larger one is not told from the other half.
+    if resting.len() > waiting.len() {
+        return Outcome::Clear;
+    }
+    let mut needs = Vec::new();
+    let findings =
+        resting.iter().filter_map(|look| apart(scene, look, &waiting, &mut needs)).collect::<Vec<_>>();
+    if findings.is_empty() && !needs.is_empty() {
+        Outcome::Undecided(needs)
+    } else {
+        Outcome::from_findings(findings)
+    }
+}
+
+/// Signs that a rank has been where it is for long.
+fn lasts(scene: &Scene<'_>, look: &Look<'_>, waiting: &[&Look<'_>]) -> usize {
+    let least = waiting.iter().filter_map(|l| l.cpu_pct).fold(f32::INFINITY, f32::min);
+    let is_idler = look.cpu_pct.is_some_and(|own| least.is_finite() && least >= own * BUSIER);
+    let is_endless = look.busy.as_ref().is_some_and(|b| b.place.is_endless);
+    let has_timed_out = scene.failure().has(Way::TimedOut) || scene.failure().has(Way::Stuck);
+    let signs = [is_idler, is_endless, has_timed_out, look.n_same > 1];
+    signs.into_iter().filter(|is| *is).count()
+}
+
+fn apart(
+    scene: &Scene<'_>,
+    look: &Look<'_>,
+    waiting: &[&Look<'_>],
+    needs: &mut Vec<Need>,
+) -> Option<ringleader_model::Finding> {
+    let n_signs = lasts(scene, look, waiting);
+    let rank = drafting::rank(look.rank);
+    let pid = drafting::pid_of(scene, look.rank);
+    let is_waiting = waiting.iter().any(|l| l.place.is_some());
+    // What waits for data or works in a library does so in a job that runs, too.
+    let is_own_code = look.busy.is_none() && look.place.is_some();
+    if n_signs == 0 && !(is_own_code && is_waiting) {
+        needs.push(Need {
             question: format!(
-                "no rank went on within {:.0} s: {}; do they a minute later?",
-                looks.apart_s(),
-                places(&groups)
+                "{rank} sleeps while its peers run{}: is it there some seconds later?",
+                drafting::at(look.place)
             ),
-            command: "ringleader watch --pid <pid of the launcher>".to_owned(),
-        }]);
+            command: format!("py-spy dump --pid {pid}; sleep 5; py-spy dump --pid {pid}"),
+        });
+        return None;
     }
-    let is_sure = most.is_some_and(waits) || (most.is_none() && others.len() == 1);
-    let ranks: RankSet = others.iter().map(|look| look.rank).collect();
-    let victims: RankSet =
-        looks.ranks().iter().map(|look| look.rank).filter(|rank| !ranks.contains(*rank)).collect();
-    let Some(first) = others.first() else { return Outcome::Clear };
-    let what = first.doing.as_ref().map_or_else(String::new, |doing| format!(", {doing}"));
+    let words = look.busy.as_ref().map_or_else(String::new, |b| format!(", {}", b.words()));
+    let victims = waiting.iter().map(|l| l.rank).collect();
     let title = format!(
-        "{} apart{what}{}; {}{}, and no rank went on within {:.0} s",
-        standing(&ranks),
-        drafting::at(first.place.as_ref()),
-        drafting::waiting(&victims),
-        drafting::at(most.and_then(|group| group.first()?.place.as_ref())),
-        looks.apart_s(),
+        "{rank} stands outside{words}{}; {} for it",
+        drafting::at(look.place),
+        drafting::waiting(&victims)
     );
-    let mut draft = Draft::new(RULE.id, Cause::StuckOutsideCollective, title)
+    Draft::new(RULE.id, Cause::StuckOutsideCollective, title)
         .weight(Weight::Derived)
-        .confidence(if is_sure { Confidence::Medium } else { Confidence::Low })
-        .victims(victims);
-    for look in &others {
-        let mut culprit = scene.roster().culprit_rank(look.rank);
-        culprit.place.clone_from(&look.place);
-        let stand = scene.condition(look.rank).and_then(|c| c.stand.as_ref());
-        draft = draft.culprit(culprit).evidence(stand.map(|stand| stand.evidence.clone()));
-    }
-    let pid = drafting::pid_of(scene, first.rank);
-    let found = draft
+        .confidence(if n_signs > 0 { Confidence::Medium } else { Confidence::Low })
+        .at_most(if n_signs > 1 { Confidence::High } else { Confidence::Medium })
+        .culprits(drafting::culprits(scene, &[Node::Rank(look.rank)], look.place))
+        .victims(victims)
+        .evidence(look.evidence.iter().cloned())
+        .evidence(waiting.iter().take(CITED_WAITERS).flat_map(|l| l.evidence.iter().cloned()))
         .advise_made(
             Impact::Harmless,
-            "look again: the same place means stuck, another means slow",
+            "take its stack again some seconds later: the same place means stuck, another means slow",
             Some(format!("py-spy dump --native --pid {pid}")),
         )
+        .build()
+}
+
+/// All wait, and not in the same call.
+fn parted(scene: &Scene<'_>, waiting: &[&Look<'_>]) -> Outcome {
+    let n_inside = waiting.iter().filter(|l| l.posture == Posture::InCollective).count();
+    let lasts = scene.failure().has(Way::TimedOut) || waiting.iter().all(|l| l.n_same > 1);
+    let places: Vec<&Frame> = waiting.iter().filter_map(|l| l.place).collect();
+    let Some((first, rest)) = places.split_first() else { return Outcome::Clear };
+    let is_same = |other: &&Frame| other.file == first.file && other.line == first.line;
+    // Frames of a library in between may differ where the program stands at one line.
+    let stacks_differ = waiting.iter().any(|l| l.posture != waiting[0].posture);
+    if waiting.len() < 2 || places.len() < waiting.len() || rest.iter().all(is_same) && !stacks_differ {
+        return Outcome::Clear;
+    }
+    if n_inside == 0 && !lasts {
+        return Outcome::Clear;
+    }
+    let shown: Vec<String> = waiting
+        .iter()
+        .take(4)
+        .map(|l| format!("{}{}", drafting::rank(l.rank), drafting::at(l.place)))
+        .collect();
+    let title = format!("ranks wait in different calls: {}", shown.join("; "));
+    let finding = Draft::new(RULE.id, Cause::CollectiveDesync, title)
+        .weight(Weight::Derived)
+        .confidence(if lasts { Confidence::Medium } else { Confidence::Low })
+        .at_most(if lasts { Confidence::Medium } else { Confidence::Low })
+        .evidence(waiting.iter().take(4).flat_map(|l| l.evidence.iter().cloned()))
+        .advise(
+            Impact::Harmless,
+            "compare the two paths: a call under a condition on the rank, in an evaluation, a checkpoint or a log",
+        )
         .build();
-    Outcome::from_findings(found.into_iter().collect())
-}
-
-/// Where they stand, in words.
-fn places(groups: &[Vec<&Look>]) -> String {
-    let words = groups.iter().take(4).map(|group| {
-        let ranks: RankSet = group.iter().map(|look| look.rank).collect();
-        let place = group.first().and_then(|look| look.place.as_ref());
-        let place =
-            place.map_or_else(|| " at a place that no stack tells".to_owned(), |p| drafting::at(Some(p)));
-        format!("{}{place}", standing(&ranks))
-    });
-    words.collect::<Vec<_>>().join("; ")
-}
-
-/// `rank 3 stands`, `ranks 0-2 stand`.
-fn standing(set: &RankSet) -> String {
-    format!("{} stand{}", drafting::ranks(set), if set.len() == 1 { "s" } else { "" })
+    Outcome::from_findings(finding.into_iter().collect())
 }
 
 #[cfg(test)]
 mod tests {
-    use ringleader_model::{Cause, SecondLook};
-
     use super::RULE;
     use crate::trial::{Stage, Trial as _};
 
-    const LOAD: (&str, u32, &str) = ("/srv/train.py", 4, "load_batch");
-    const REDUCE: (&str, u32, &str) = ("/srv/train.py", 6, "all_reduce");
-    const GATHER: (&str, u32, &str) =
-        ("/opt/site-packages/torch/distributed/distributed_c10d.py", 99, "all_gather");
+    const LOCK: (&str, u32, &str) = ("/srv/lock.py", 31, "wait_for_lock");
+    const BARRIER: (&str, u32, &str) = ("torch/distributed/distributed_c10d.py", 5030, "barrier");
+    const MAIN: (&str, u32, &str) = ("/srv/train.py", 90, "main");
 
-    /// Two ranks that were looked at twice, at these places.
-    fn job(places: [&[(&str, u32, &str)]; 2], again: [&[(&str, u32, &str)]; 2]) -> Stage {
-        let mut stage = Stage::new().seen(1_000, "S S", |_, picked| {
-            let look = SecondLook { after_ms: 3_000, state: "S".into(), ..SecondLook::default() };
-            picked.again = Some(look);
-        });
-        for look in [places, again] {
-            for (rank, frames) in (0..).zip(look) {
-                stage = stage.stands(rank, frames);
-            }
-        }
-        stage
+    fn seen() -> Stage {
+        Stage::new().process("node0", 100, Some(0)).process("node0", 101, Some(1))
     }
 
     #[test]
-    fn the_one_that_does_not_wait_for_others() {
-        let stuck = || job([&[LOAD], &[GATHER, REDUCE]], [&[LOAD], &[GATHER, REDUCE]]);
-        stuck().concludes(&RULE, "stuck-outside-collective 0 at load_batch:4, medium");
+    fn one_rests_in_its_own_code() {
+        seen()
+            .stands(0, &[BARRIER, MAIN])
+            .stands(1, &[LOCK])
+            .ps("R S")
+            .expect(&RULE, &["stuck-outside-collective 1"]);
     }
 
     #[test]
-    fn two_places_of_which_neither_is_known_to_wait_are_both_told() {
-        let verdict = crate::diagnose(&job([&[LOAD], &[REDUCE]], [&[LOAD], &[REDUCE]]).case);
-        assert_eq!(verdict.cause, Cause::Undecided, "{verdict:#?}");
-        assert!(
-            verdict
-                .needs
-                .iter()
-                .any(|need| { need.question.contains("load_batch") && need.question.contains("all_reduce") })
-        );
-        assert_eq!(verdict.ranks.len(), 2);
+    fn all_in_the_same_call() {
+        seen().stands(0, &[BARRIER, MAIN]).stands(1, &[BARRIER, MAIN]).silent(&RULE);
     }
 
     #[test]
-    fn who_goes_on_is_well() {
-        let moving = job([&[LOAD], &[GATHER, REDUCE]], [&[REDUCE], &[GATHER, REDUCE]]);
-        moving.silent(&RULE);
-        assert_eq!(crate::diagnose(&moving.case).cause, Cause::None);
+    fn two_calls() {
+        let other = ("/srv/train.py", 120, "evaluate");
+        seen().stands(0, &[BARRIER, MAIN]).stands(1, &[BARRIER, other]).expect(&RULE, &["collective-desync"]);
     }
 }

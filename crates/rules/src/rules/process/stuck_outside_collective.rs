@@ -22,7 +22,7 @@
 //! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide.
 
 use ringleader_knowledge::place::is_file_work;
-use ringleader_model::{Cause, Confidence, Impact, Need, Rank, Weight};
+use ringleader_model::{Cause, Confidence, Impact, Need, OpKind, Rank, Weight};
 
 use crate::drafting;
 use crate::rule::{Outcome, Rule};
@@ -30,9 +30,11 @@ use ringleader_correlate::Scene;
 use ringleader_correlate::machine::faults::storage;
 use ringleader_correlate::process::condition::{Busy, Condition, ProcessState};
 use ringleader_correlate::process::fate::Fate;
+use ringleader_correlate::said::watchdog::Stand;
 use ringleader_correlate::track::{self, View};
 use ringleader_correlate::waits::graph::Waits;
 use ringleader_correlate::waits::suspects::Suspect;
+use ringleader_correlate::when::failure::Way;
 
 /// The rule.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -63,7 +65,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
             continue;
         }
         // Ended only by the launcher, after the others had failed: it lived until then.
-        let outlived = fate.is_some_and(Fate::outlived_others);
+        let is_unlisted = scene.conditions().has_failure_table()
+            && scene.failure().has(Way::TimedOut)
+            && condition.is_none_or(|c| c.exit.is_none());
+        let outlived = is_unlisted || fate.is_some_and(Fate::outlived_others);
         let alive = stand.is_some()
             || outlived
             || condition.is_some_and(|c| c.state.is_some() || c.timed_out.is_some() || c.ring_live.is_some());
@@ -93,7 +98,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let mut draft = drafting::from_suspect(
             scene,
             RULE.id,
-            Cause::StuckOutsideCollective,
+            if stand.is_none() && is_at_the_start(scene, suspect) {
+                Cause::SlowRankStall
+            } else {
+                Cause::StuckOutsideCollective
+            },
             suspect,
             place,
             format!(
@@ -140,6 +149,22 @@ fn check(scene: &Scene<'_>) -> Outcome {
         return Outcome::Undecided(needs);
     }
     Outcome::from_findings(findings)
+}
+
+/// The others wait in the first calls of their group, or in a barrier: there ranks meet that have work of their own to do
+/// before, such as reading data, and the one that has most of it comes last.
+fn is_at_the_start(scene: &Scene<'_>, suspect: &Suspect) -> bool {
+    /// Calls that a program makes before its work begins.
+    const FIRST: u32 = 2;
+    let waits_early = |stand: &Stand| {
+        let work = stand.work.as_ref();
+        let is_barrier = work.is_some_and(|w| {
+            w.kind == OpKind::Barrier || w.numel_in == Some(1) && w.kind == OpKind::AllReduce
+        });
+        work.is_some() && (is_barrier || stand.seq.is_some_and(|seq| seq <= FIRST))
+    };
+    let mut stands = scene.watchdog().all().filter(|(_, rank, _)| suspect.victims.contains(*rank)).peekable();
+    stands.peek().is_some() && stands.all(|(_, _, stand)| waits_early(stand))
 }
 
 /// Only counts of launches speak against it, and recorders that see operations end have one of its own in flight. Of a

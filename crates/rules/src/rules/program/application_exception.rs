@@ -30,7 +30,7 @@
 
 use std::collections::BTreeMap;
 
-use ringleader_model::{Cause, Confidence, Culprit, Evidence, Impact, Severity, Weight};
+use ringleader_model::{Cause, Confidence, Culprit, Evidence, FrameOwner, Impact, Severity, Weight};
 
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
@@ -93,16 +93,20 @@ fn check(scene: &Scene<'_>) -> Outcome {
             // Nobody is named, but the place in the code is known.
             culprits.extend(first.place().map(|p| Culprit { place: Some(p.clone()), ..Culprit::default() }));
         }
-        let (weight, confidence, severity) =
-            if group.members.iter().all(|own| scene.ended_in_order(own.observation.cite)) {
-                (Weight::Symptom, Confidence::Low, Severity::Warning)
-            } else if n > 0 || explained_already(scene, group) {
-                (Weight::Symptom, Confidence::Low, Severity::Error)
-            } else if first.exception.is_none() {
-                (Weight::Derived, Confidence::Medium, Severity::Error)
-            } else {
-                (Weight::Stated, Confidence::High, Severity::Error)
-            };
+        let (weight, confidence, severity) = if group.members.iter().all(|own| {
+            let cite = own.observation.cite;
+            scene.ended_in_order(cite) || scene.was_overcome(cite)
+        }) {
+            (Weight::Symptom, Confidence::Low, Severity::Warning)
+        } else if n > 0 || explained_already(scene, group) {
+            (Weight::Symptom, Confidence::Low, Severity::Error)
+        } else if first.exception.is_none() {
+            (Weight::Derived, Confidence::Medium, Severity::Error)
+        } else if is_plain(first) {
+            (Weight::Stated, Confidence::High, Severity::Error)
+        } else {
+            (Weight::Stated, Confidence::Medium, Severity::Error)
+        };
         let headline: String = first.headline().chars().take(TITLE_CHARS).collect();
         Draft::new(RULE.id, Cause::ApplicationException, format!("{} raised {headline}", who(&culprits)))
             .weight(weight)
@@ -119,6 +123,35 @@ fn check(scene: &Scene<'_>) -> Outcome {
             .build()
     });
     Outcome::from_findings(findings.collect())
+}
+
+/// Exceptions that a program brings on itself, whatever its machine does.
+const PLAIN: [&str; 17] = [
+    "KeyError",
+    "IndexError",
+    "TypeError",
+    "AttributeError",
+    "NameError",
+    "UnboundLocalError",
+    "ImportError",
+    "ModuleNotFoundError",
+    "SyntaxError",
+    "IndentationError",
+    "ValueError",
+    "ZeroDivisionError",
+    "FileNotFoundError",
+    "NotImplementedError",
+    "UnicodeDecodeError",
+    "JSONDecodeError",
+    "RecursionError",
+];
+
+/// Raised in the user's own code, or of a kind that no machine brings about.
+fn is_plain(own: &OwnException<'_>) -> bool {
+    let Some(exception) = own.exception else { return false };
+    let class = exception.class.rsplit('.').next().unwrap_or_default();
+    let in_own_code = exception.frames.first().is_some_and(|f| f.owner() == FrameOwner::User);
+    PLAIN.contains(&class) || in_own_code && class != "AssertionError"
 }
 
 /// What the kernel says of the storage that an exception complains of.

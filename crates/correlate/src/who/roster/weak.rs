@@ -1,0 +1,184 @@
+//! The weakest claims of identity, used where nothing stronger speaks: numbers in command lines, the order in which a
+//! launcher started its processes, and names of files.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ringleader_knowledge::program::is_launch;
+use ringleader_model::{Case, Fact, Host, LocalRank, Observation, Pid, ProcessRow, Rank, Who, rank_in_path};
+
+/// A claim and where it is from, the stronger first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Basis {
+    /// `--rank 3` in its command line.
+    Command,
+    /// The name of the file that holds its stacks.
+    FileName,
+    /// It is one of several processes of one launcher: they are started in the order of their local ranks.
+    Order,
+}
+
+/// Processes of one host whose order of starting is taken for that of their ranks.
+const MAX_STACKS: usize = 64;
+/// Options that give a process its rank, and its local rank.
+const RANK: &[&str] = &["rank", "global_rank", "process_id", "proc_id", "process_index"];
+const LOCAL_RANK: &[&str] = &["local_rank"];
+const WORLD: &[&str] = &["world_size", "world", "num_processes", "nprocs", "n_procs"];
+/// Options of launchers.
+const PER_NODE: &[&str] = &["nproc_per_node", "num_gpus", "num_processes", "np", "n", "nprocs"];
+const NODES: &[&str] = &["nnodes", "num_nodes", "num_machines"];
+
+/// The number that an option has in a command line: `--local-rank=3`, `--local_rank 3`.
+fn option(command: &str, names: &[&str]) -> Option<u32> {
+    let mut words = command.split_ascii_whitespace().peekable();
+    while let Some(word) = words.next() {
+        let Some(word) = word.strip_prefix('-') else { continue };
+        let (name, value) = match word.trim_start_matches('-').split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (word.trim_start_matches('-'), words.peek().copied()),
+        };
+        let is_it = names
+            .iter()
+            .any(|known| known.bytes().eq(name.bytes().map(|b| if b == b'-' { b'_' } else { b })));
+        if is_it && let Some(number) = value.and_then(|v| v.trim_matches(['"', '\'']).parse().ok()) {
+            return Some(number);
+        }
+    }
+    None
+}
+
+/// World sizes that command lines give.
+pub(super) fn world_sizes(table: &[ProcessRow]) -> impl Iterator<Item = u32> + '_ {
+    table.iter().filter_map(|row| {
+        if is_launch(&row.command) {
+            let per_node = option(&row.command, PER_NODE)?;
+            Some(per_node.saturating_mul(option(&row.command, NODES).unwrap_or(1)))
+        } else {
+            option(&row.command, RANK)?;
+            option(&row.command, WORLD)
+        }
+    })
+}
+
+/// All weak claims of a case. `is_one_node`: a local rank is a rank.
+pub(super) fn claims(case: &Case, is_one_node: bool) -> Vec<(Basis, Who)> {
+    let mut found = Vec::new();
+    for observation in &case.observations {
+        match &observation.fact {
+            Fact::Processes(table) => of_table(&table.rows, observation, is_one_node, &mut found),
+            Fact::Stacks(stacks) => {
+                let Some(pid) = stacks.pid else { continue };
+                let who = |rank: Option<Rank>, local: Option<LocalRank>| Who {
+                    rank,
+                    local_rank: local,
+                    pid: Some(pid),
+                    host: observation.who.host.clone(),
+                    ..Who::default()
+                };
+                if let Some(command) = &stacks.command {
+                    found.extend(of_command(command, is_one_node).map(|(r, l)| (Basis::Command, who(r, l))));
+                }
+                let path = case.sources.get(observation.cite.source.0 as usize).map_or("", |s| &s.path);
+                found.extend(rank_in_path(path).map(|rank| (Basis::FileName, who(Some(rank), None))));
+            }
+            _ => {}
+        }
+    }
+    found.extend(by_order_of_stacks(case));
+    found.sort_by(|a, b| (a.0, key(&a.1)).cmp(&(b.0, key(&b.1))));
+    found.dedup();
+    found
+}
+
+/// Stacks of several processes of one host, none of which anything else names: started in the order of their ranks.
+fn by_order_of_stacks(case: &Case) -> Vec<(Basis, Who)> {
+    let mut pids: BTreeSet<Pid> = BTreeSet::new();
+    let mut hosts: BTreeSet<Option<&Host>> = BTreeSet::new();
+    for observation in &case.observations {
+        if let Fact::Stacks(stacks) = &observation.fact {
+            let path = case.sources.get(observation.cite.source.0 as usize).map_or("", |s| &s.path);
+            if rank_in_path(path).is_some() {
+                return Vec::new();
+            }
+            pids.extend(stacks.pid);
+            hosts.insert(observation.who.host.as_ref());
+        }
+    }
+    let is_job = pids.len() > 1 && pids.len() <= MAX_STACKS && hosts.len() == 1;
+    let named = |(rank, pid)| {
+        let host = hosts.first().copied().flatten().cloned();
+        (Basis::Order, Who { rank: Some(Rank(rank)), pid: Some(pid), host, ..Who::default() })
+    };
+    if is_job { (0u32..).zip(pids).map(named).collect() } else { Vec::new() }
+}
+
+fn key(who: &Who) -> (Option<Rank>, Option<&Host>, Option<Pid>) {
+    (who.rank, who.host.as_ref(), who.pid)
+}
+
+fn of_command(command: &str, is_one_node: bool) -> Option<(Option<Rank>, Option<LocalRank>)> {
+    let local = option(command, LOCAL_RANK).map(LocalRank);
+    let rank = option(command, RANK).map(Rank).or(local.filter(|_| is_one_node).map(|l| Rank(l.0)));
+    (rank.is_some() || local.is_some()).then_some((rank, local))
+}
+
+fn of_table(
+    rows: &[ProcessRow],
+    observation: &Observation,
+    is_one_node: bool,
+    found: &mut Vec<(Basis, Who)>,
+) {
+    let by_pid: BTreeMap<Pid, &ProcessRow> = rows.iter().filter_map(|r| Some((r.pid?, r))).collect();
+    // A child with its parent's command line is a helper of it: a worker of a data loader.
+    let is_helper = |row: &ProcessRow| {
+        row.ppid.and_then(|parent| by_pid.get(&parent)).is_some_and(|parent| parent.command == row.command)
+    };
+    let mut siblings: BTreeMap<Pid, Vec<&ProcessRow>> = BTreeMap::new();
+    for row in rows.iter().filter(|r| !is_helper(r) && !is_launch(&r.command)) {
+        let who = |rank, local_rank| Who {
+            rank,
+            local_rank,
+            pid: row.pid,
+            host: observation.who.host.clone(),
+            ..Who::default()
+        };
+        if let Some((rank, local)) = of_command(&row.command, is_one_node) {
+            found.push((Basis::Command, who(rank, local)));
+        } else if let Some(parent) = row.ppid.filter(|p| by_pid.get(p).is_some_and(|p| is_launch(&p.command)))
+        {
+            siblings.entry(parent).or_default().push(row);
+        }
+    }
+    for (parent, mut ranks) in siblings {
+        let command = by_pid.get(&parent).map_or("", |p| &*p.command);
+        let commands: BTreeSet<&str> = ranks.iter().map(|r| &*r.command).collect();
+        let n_wanted = option(command, PER_NODE);
+        // One that has ended is missing from the list, and all after it would be counted wrong.
+        if commands.len() != 1 || n_wanted.is_some_and(|n| n as usize != ranks.len()) || !is_one_node {
+            continue;
+        }
+        ranks.sort_by_key(|r| r.pid);
+        for (local, row) in (0u32..).zip(ranks) {
+            let who = Who {
+                rank: Some(Rank(local)),
+                local_rank: Some(LocalRank(local)),
+                pid: row.pid,
+                host: observation.who.host.clone(),
+                ..Who::default()
+            };
+            found.push((Basis::Order, who));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LOCAL_RANK, RANK, option};
+
+    #[test]
+    fn numbers_of_options() {
+        assert_eq!(option("python train.py --local_rank=3 --rank 7", RANK), Some(7));
+        assert_eq!(option("python train.py --local-rank 3", LOCAL_RANK), Some(3));
+        assert_eq!(option("python train.py --lora-rank 16 --rank=x", RANK), None);
+        assert_eq!(option("python train.py rank 5", RANK), None);
+    }
+}

@@ -1,0 +1,125 @@
+//! Whose output a file holds, by its name: the weakest claim of identity, for lines that say nothing of their speaker.
+//!
+//! `rank3.log`, `proc0.log` beside `proc1.log`. A file in which several processes or a launcher speak is nobody's.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ringleader_model::{Case, Fact, Observation, Rank, Source, SourceId, TorchEvent, rank_in_path};
+
+/// Files of more ranks are no list of ranks.
+const MAX_RANKS: u32 = 1 << 20;
+
+/// Gives lines without a speaker the rank that the name of their file gives.
+pub(crate) fn name_speakers(case: &mut Case) {
+    let mut speakers = by_rank(&case.sources);
+    speakers.extend(by_number(&case.sources));
+    if speakers.is_empty() {
+        return;
+    }
+    for observation in &case.observations {
+        let source = observation.cite.source;
+        if speakers.get(&source).is_some_and(|rank| has_others(observation, *rank)) {
+            speakers.remove(&source);
+        }
+    }
+    for observation in &mut case.observations {
+        let is_line = matches!(observation.fact, Fact::Torch(_) | Fact::Said(_) | Fact::Progress(_));
+        if is_line && observation.who.is_nobody() {
+            observation.who.rank = speakers.get(&observation.cite.source).copied();
+        }
+    }
+}
+
+/// Somebody else speaks in the file, or a launcher does.
+fn has_others(observation: &Observation, own: Rank) -> bool {
+    let is_other = observation.who.rank.is_some_and(|rank| rank != own);
+    match &observation.fact {
+        Fact::Nccl(log) => {
+            log.processes.len() > 1 || log.processes.iter().any(|p| p.who.rank.is_some_and(|r| r != own))
+        }
+        Fact::Torch(
+            TorchEvent::ChildFailure { .. }
+            | TorchEvent::ChildExit { .. }
+            | TorchEvent::LauncherFailed { .. }
+            | TorchEvent::ClosingSignal { .. }
+            | TorchEvent::LauncherKilled { .. }
+            | TorchEvent::Started,
+        ) => true,
+        Fact::Torch(_) | Fact::Said(_) | Fact::Progress(_) => is_other,
+        _ => false,
+    }
+}
+
+fn by_rank(sources: &[Source]) -> BTreeMap<SourceId, Rank> {
+    let named = (0u32..).zip(sources).filter_map(|(id, s)| Some((SourceId(id), rank_in_path(&s.path)?)));
+    named.collect()
+}
+
+/// Files of one folder that differ by a number alone, which counts from 0 without a gap.
+fn by_number(sources: &[Source]) -> BTreeMap<SourceId, Rank> {
+    let mut families: BTreeMap<String, BTreeMap<u32, SourceId>> = BTreeMap::new();
+    let mut torn: BTreeSet<String> = BTreeSet::new();
+    for (id, source) in (0u32..).zip(sources) {
+        let Some((stem, number)) = number_of(&source.path) else { continue };
+        if families.entry(stem.clone()).or_default().insert(number, SourceId(id)).is_some() {
+            torn.insert(stem);
+        }
+    }
+    let mut found = BTreeMap::new();
+    for (stem, members) in families {
+        let counts_from_0 = members.keys().copied().eq(0..members.len() as u32);
+        if members.len() > 1 && counts_from_0 && !torn.contains(&stem) {
+            found.extend(members.into_iter().map(|(number, id)| (id, Rank(number))));
+        }
+    }
+    found
+}
+
+/// Words before a number that count something else than ranks.
+const OTHER_COUNTS: [&str; 12] =
+    ["node", "host", "attempt", "restart", "part", "run", "step", "epoch", "day", "version", "v", "page"];
+
+/// A path with a sign in place of the last number of its name, and that number.
+fn number_of(path: &str) -> Option<(String, u32)> {
+    let name_at = path.rfind(['/', '!']).map_or(0, |at| at + 1);
+    let (folder, name) = path.split_at(name_at);
+    let end = name.rfind(|c: char| c.is_ascii_digit())? + 1;
+    let (head, tail) = name.split_at(end);
+    let start = head.rfind(|c: char| !c.is_ascii_digit()).map_or(0, |at| at + 1);
+    let (before, digits) = head.split_at(start);
+    let word: String = before
+        .trim_end_matches(['_', '-', '.'])
+        .chars()
+        .rev()
+        .take_while(char::is_ascii_alphabetic)
+        .collect();
+    let word: String = word.chars().rev().collect::<String>().to_ascii_lowercase();
+    if OTHER_COUNTS.contains(&word.as_str())
+        || digits.len() > 5
+        || digits.len() > 1 && digits.starts_with('0')
+    {
+        return None;
+    }
+    let number: u32 = digits.parse().ok().filter(|n| *n < MAX_RANKS)?;
+    Some((format!("{folder}{before}#{tail}"), number))
+}
+
+#[cfg(test)]
+mod tests {
+    use ringleader_model::{Source, SourceId};
+
+    use super::by_number;
+
+    #[test]
+    fn files_that_count() {
+        let ranks = |paths: &[&str]| -> Vec<(u32, u32)> {
+            let source = |path: &&str| Source { path: (*path).to_owned(), kinds: Vec::new(), size_bytes: 1 };
+            let sources: Vec<Source> = paths.iter().map(source).collect();
+            by_number(&sources).into_iter().map(|(SourceId(id), rank)| (id, rank.0)).collect()
+        };
+        assert_eq!(ranks(&["a/proc1.log", "a/proc0.log", "a/notes.txt"]), [(0, 1), (1, 0)]);
+        assert_eq!(ranks(&["log.0", "log.1", "log.3"]), []);
+        assert_eq!(ranks(&["node0.log", "node1.log"]), []);
+        assert_eq!(ranks(&["slurm-4107.out"]), []);
+    }
+}

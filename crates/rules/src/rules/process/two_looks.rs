@@ -1,0 +1,170 @@
+//! # What it shows
+//! A job that runs was looked at twice, and no rank went on between the looks. Most ranks stand at one place, and one or a few
+//! stand elsewhere.
+//!
+//! # Why it happens
+//! Those elsewhere have not come to the call in which the others wait: a data loader without data, a lock, storage, a sleep, a
+//! branch of their own.
+//!
+//! # Evidence
+//! Two stacks of each rank, some seconds apart; nothing has recorded the operations.
+//!
+//! # What looks like it but is not
+//! A rank that waits in a call of its own, as do the others in theirs; a job that all waits for requests; a step that takes
+//! longer than the time between the looks.
+//!
+//! # What to do
+//! Look at the place where the odd ranks stand; with the plugin loaded the operations are seen too.
+//!
+//! # References
+//! py-spy; proc(5).
+
+use ringleader_correlate::Scene;
+use ringleader_correlate::process::looks::Look;
+use ringleader_model::{Cause, Confidence, Impact, Need, RankSet, Weight};
+
+use crate::drafting;
+use crate::health;
+use crate::rule::{Draft, Outcome, Rule};
+
+/// The rule.
+pub(in crate::rules) static RULE: Rule = Rule {
+    id: "two-looks",
+    title: "a rank stands at another place than the others, which wait",
+    since: "0.3",
+    doc: include_str!("two_looks.rs"),
+    check,
+};
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    let looks = scene.looks();
+    if !looks.all_stand() || !health::is_sight_alone(scene) {
+        return Outcome::Clear;
+    }
+    let groups = looks.by_place();
+    let n_all = looks.ranks().len();
+    let waits = |group: &Vec<&Look>| group.iter().all(|look| look.waits);
+    let most = groups.last().filter(|group| group.len() * 2 > n_all);
+    let waiting: Vec<&Look> = groups.iter().filter(|group| waits(group)).flatten().copied().collect();
+    let others: Vec<&Look> = match most {
+        Some(most) => {
+            let place = most.first().and_then(|look| look.place.as_ref());
+            looks.ranks().iter().filter(|look| look.place.as_ref() != place && !look.waits).collect()
+        }
+        // Without a majority it is those that do not wait for others.
+        None => looks.ranks().iter().filter(|look| !look.waits && !waiting.is_empty()).collect(),
+    };
+    if others.is_empty() || others.len() == n_all || others.iter().all(|look| look.place.is_none()) {
+        return Outcome::Undecided(vec![Need {
+            question: format!(
+                "no rank went on within {:.0} s: {}; do they a minute later?",
+                looks.apart_s(),
+                places(&groups)
+            ),
+            command: "ringleader watch --pid <pid of the launcher>".to_owned(),
+        }]);
+    }
+    let is_sure = most.is_some_and(waits) || (most.is_none() && others.len() == 1);
+    let ranks: RankSet = others.iter().map(|look| look.rank).collect();
+    let victims: RankSet =
+        looks.ranks().iter().map(|look| look.rank).filter(|rank| !ranks.contains(*rank)).collect();
+    let Some(first) = others.first() else { return Outcome::Clear };
+    let what = first.doing.as_ref().map_or_else(String::new, |doing| format!(", {doing}"));
+    let title = format!(
+        "{} apart{what}{}; {}{}, and no rank went on within {:.0} s",
+        standing(&ranks),
+        drafting::at(first.place.as_ref()),
+        drafting::waiting(&victims),
+        drafting::at(most.and_then(|group| group.first()?.place.as_ref())),
+        looks.apart_s(),
+    );
+    let mut draft = Draft::new(RULE.id, Cause::StuckOutsideCollective, title)
+        .weight(Weight::Derived)
+        .confidence(if is_sure { Confidence::Medium } else { Confidence::Low })
+        .victims(victims);
+    for look in &others {
+        let mut culprit = scene.roster().culprit_rank(look.rank);
+        culprit.place.clone_from(&look.place);
+        let stand = scene.condition(look.rank).and_then(|c| c.stand.as_ref());
+        draft = draft.culprit(culprit).evidence(stand.map(|stand| stand.evidence.clone()));
+    }
+    let pid = drafting::pid_of(scene, first.rank);
+    let found = draft
+        .advise_made(
+            Impact::Harmless,
+            "look again: the same place means stuck, another means slow",
+            Some(format!("py-spy dump --native --pid {pid}")),
+        )
+        .build();
+    Outcome::from_findings(found.into_iter().collect())
+}
+
+/// Where they stand, in words.
+fn places(groups: &[Vec<&Look>]) -> String {
+    let words = groups.iter().take(4).map(|group| {
+        let ranks: RankSet = group.iter().map(|look| look.rank).collect();
+        let place = group.first().and_then(|look| look.place.as_ref());
+        let place =
+            place.map_or_else(|| " at a place that no stack tells".to_owned(), |p| drafting::at(Some(p)));
+        format!("{}{place}", standing(&ranks))
+    });
+    words.collect::<Vec<_>>().join("; ")
+}
+
+/// `rank 3 stands`, `ranks 0-2 stand`.
+fn standing(set: &RankSet) -> String {
+    format!("{} stand{}", drafting::ranks(set), if set.len() == 1 { "s" } else { "" })
+}
+
+#[cfg(test)]
+mod tests {
+    use ringleader_model::{Cause, SecondLook};
+
+    use super::RULE;
+    use crate::trial::{Stage, Trial as _};
+
+    const LOAD: (&str, u32, &str) = ("/srv/train.py", 4, "load_batch");
+    const REDUCE: (&str, u32, &str) = ("/srv/train.py", 6, "all_reduce");
+    const GATHER: (&str, u32, &str) =
+        ("/opt/site-packages/torch/distributed/distributed_c10d.py", 99, "all_gather");
+
+    /// Two ranks that were looked at twice, at these places.
+    fn job(places: [&[(&str, u32, &str)]; 2], again: [&[(&str, u32, &str)]; 2]) -> Stage {
+        let mut stage = Stage::new().seen(1_000, "S S", |_, picked| {
+            let look = SecondLook { after_ms: 3_000, state: "S".into(), ..SecondLook::default() };
+            picked.again = Some(look);
+        });
+        for look in [places, again] {
+            for (rank, frames) in (0..).zip(look) {
+                stage = stage.stands(rank, frames);
+            }
+        }
+        stage
+    }
+
+    #[test]
+    fn the_one_that_does_not_wait_for_others() {
+        let stuck = || job([&[LOAD], &[GATHER, REDUCE]], [&[LOAD], &[GATHER, REDUCE]]);
+        stuck().concludes(&RULE, "stuck-outside-collective 0 at load_batch:4, medium");
+    }
+
+    #[test]
+    fn two_places_of_which_neither_is_known_to_wait_are_both_told() {
+        let verdict = crate::diagnose(&job([&[LOAD], &[REDUCE]], [&[LOAD], &[REDUCE]]).case);
+        assert_eq!(verdict.cause, Cause::Undecided, "{verdict:#?}");
+        assert!(
+            verdict
+                .needs
+                .iter()
+                .any(|need| { need.question.contains("load_batch") && need.question.contains("all_reduce") })
+        );
+        assert_eq!(verdict.ranks.len(), 2);
+    }
+
+    #[test]
+    fn who_goes_on_is_well() {
+        let moving = job([&[LOAD], &[GATHER, REDUCE]], [&[REDUCE], &[GATHER, REDUCE]]);
+        moving.silent(&RULE);
+        assert_eq!(crate::diagnose(&moving.case).cause, Cause::None);
+    }
+}

@@ -1,0 +1,123 @@
+//! # What it shows
+//!
+//! The loss that the program prints is NaN, and stays so to the end of its output.
+//!
+//! # Why it happens
+//!
+//! A learning rate, a bad record, labels that are all ignored on one rank (0/0), an overflow in half precision, or wrong
+//! data from a transfer. After a gradient reduction all ranks have it.
+//!
+//! # Evidence
+//!
+//! The first line with a loss that is not a number, and the last one: no finite loss follows.
+//!
+//! # What looks like it but is not
+//!
+//! A loss scaler that skips a step prints an overflow and goes on with finite values. If the data of one rank alone differ
+//! after a reduction, look for silent corruption.
+//!
+//! # What to do
+//!
+//! Find the rank and step where it began: compare losses and gradient norms of all ranks before the reduction.
+//!
+//! # References
+//!
+//! pytorch/pytorch torch/autograd/anomaly_mode.py.
+
+use ringleader_correlate::Scene;
+use ringleader_correlate::said::statements::Stated;
+use ringleader_model::{Cause, Cite, Confidence, Fact, Impact, Weight};
+
+use crate::rule::{Draft, Outcome, Rule};
+
+/// See the module.
+pub(in crate::rules) static RULE: Rule = Rule {
+    id: "loss-is-nan",
+    title: "the loss became NaN",
+    since: "0.2",
+    doc: include_str!("loss_is_nan.rs"),
+    check,
+};
+
+/// Lines with a NaN that no step that is passed over explains.
+const MANY: u64 = 10;
+/// Citations of one finding.
+const CITATIONS: usize = 4;
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    let stated: Vec<&Stated<'_>> = scene.stated().all().iter().filter(|s| is_loss(s)).collect();
+    let n: u64 = stated.iter().map(|s| s.count()).sum();
+    let lasts = n >= MANY || stated.iter().any(|s| s.utterances.iter().any(|u| is_last(scene, u.said.last)));
+    let Some(first) = stated.iter().min_by_key(|s| (s.at_ns().is_none(), s.at_ns())).filter(|_| lasts) else {
+        return Outcome::Clear;
+    };
+    let finding = Draft::new(RULE.id, Cause::NanLoss, format!("the loss is NaN in {n} lines"))
+        .weight(Weight::Derived)
+        .confidence(Confidence::Medium)
+        .at(first.at_ns())
+        .evidence(stated.iter().flat_map(|s| s.evidence(CITATIONS)).take(CITATIONS))
+        .advise_command(
+            Impact::Disruptive,
+            "name the operation that made the first NaN",
+            "torch.autograd.set_detect_anomaly(True)",
+        )
+        .advise(Impact::Harmless, "compare losses and gradient norms of all ranks before the reduction")
+        .build();
+    Outcome::from_findings(finding.into_iter().collect())
+}
+
+/// The value of a loss is not a number.
+fn is_loss(stated: &Stated<'_>) -> bool {
+    stated.utterances.iter().any(|u| u.said.form.is_nan)
+        && stated.utterances.iter().any(|u| u.said.template.to_ascii_lowercase().contains("loss"))
+        && stated.row().is_none_or(|row| row.role() != ringleader_knowledge::message::Role::Harmless)
+}
+
+/// No step of the same source follows.
+fn is_last(scene: &Scene<'_>, nan: Cite) -> bool {
+    let follows = |step: Cite| step.source == nan.source && step.start > nan.start;
+    !scene
+        .case()
+        .observations
+        .iter()
+        .any(|o| matches!(&o.fact, Fact::Progress(p) if p.last.is_some_and(follows)))
+}
+
+#[cfg(test)]
+mod tests {
+    use ringleader_model::{Cite, Fact, Progress, Said, SaidForm, SourceId, SourceKind, Who};
+
+    use super::RULE;
+    use crate::trial::{Stage, Trial as _};
+
+    fn cite(line: u32) -> Cite {
+        Cite { source: SourceId(0), line, start: u64::from(line) * 100, end: u64::from(line) * 100 + 99 }
+    }
+
+    fn printed(last_nan: u32, last_step: u32) -> Stage {
+        let said = Said {
+            template: "step <n> loss nan".into(),
+            count: 3,
+            last: cite(last_nan),
+            last_at: None,
+            form: SaidForm { is_nan: true, ..SaidForm::default() },
+            named: ringleader_model::Named::default(),
+            rows: Vec::new(),
+            is_read: false,
+        };
+        let progress =
+            Progress { n_lines: 9, n_steps: 2, last: Some(cite(last_step)), ..Progress::default() };
+        let stage = Stage::new().push(SourceKind::PlainText, Who::default(), Fact::Said(Box::new(said)));
+        stage.push(SourceKind::PlainText, Who::default(), Fact::Progress(progress))
+    }
+
+    #[test]
+    fn nothing_finite_follows() {
+        printed(9, 9).expect(&RULE, &["nan-loss"]);
+    }
+
+    #[test]
+    fn it_recovered() {
+        printed(9, 30).silent(&RULE);
+    }
+}

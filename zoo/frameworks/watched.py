@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""What `ringleader watch --json` said of the runs that run.py followed with --watch, beside what was planted.
+
+    zoo/frameworks/watched.py DIR [--table]
+
+DIR holds a folder for each run, with meta.json and watch.log. A verdict is right if its cause is the planted one or one that
+the declaration calls defensible; its rank, if it names exactly the planted ranks. A healthy run is quiet if it got no verdict
+but `none` or `undecided`.
+"""
+
+import argparse
+import collections
+import importlib
+import json
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+DECLARED = importlib.import_module(os.environ.get("ZOO_DECLARED", "declared"))
+BY_NAME = {f"{fault.job}-{fault.name}": fault for fault in DECLARED.FAULTS}
+
+
+def verdicts(path):
+    """The reports that a watcher printed, oldest first."""
+    found = []
+    try:
+        with open(path, errors="replace") as file:
+            for line in file:
+                if not line.startswith("{"):
+                    continue
+                try:
+                    event = json.loads(line)
+                except ValueError:
+                    continue
+                if event.get("event") == "verdict" and event.get("report"):
+                    found.append(event["report"]["verdict"])
+    except OSError:
+        pass
+    return found
+
+
+def also(fault):
+    return {fault.cause, *fault.also}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dir")
+    parser.add_argument("--table", action="store_true")
+    given = parser.parse_args()
+    count = collections.Counter()
+    for name in sorted(os.listdir(given.dir)):
+        fault = BY_NAME.get(name)
+        if fault is None or not os.path.isdir(os.path.join(given.dir, name)):
+            continue
+        said = verdicts(os.path.join(given.dir, name, "watch.log"))
+        last = said[-1] if said else {"cause": "-", "culprits": []}
+        ranks = sorted({c["rank"] for c in last.get("culprits", []) if c.get("rank") is not None})
+        if fault.cause == "none":
+            count["healthy"] += 1
+            quiet = all(v["cause"] in ("none", "undecided") for v in said)
+            count["quiet"] += quiet
+            row = "quiet" if quiet else "FALSE ALARM"
+        else:
+            planted = sorted(fault.ranks)
+            count["faults"] += 1
+            count["said"] += bool(said)
+            count["cause"] += last["cause"] in also(fault)
+            if planted:
+                count["with ranks"] += 1
+                count["rank"] += ranks == planted
+            row = f"{'cause' if last['cause'] in also(fault) else '-':6}{'rank' if planted and ranks == planted else '-':5} planted {fault.cause} {planted}"
+        if given.table:
+            print(f"{name:34} {row:60} said {last['cause']} {ranks} {last.get('confidence', '')}")
+    print(
+        f"faults {count['faults']}: a verdict {count['said']}, cause {count['cause']}, rank {count['rank']} of {count['with ranks']}; "
+        f"healthy {count['healthy']}, quiet {count['quiet']}"
+    )
+
+
+if __name__ == "__main__":
+    main()
