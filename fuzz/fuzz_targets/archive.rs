@@ -14,5 +14,8 @@ fn read(path: &str, bytes: &[u8]) {
 fuzz_target!(|data: &[u8]| {
     read("a.tar.gz", data);
     read("a.gz", &[b"\x1f\x8b\x08\x00", data].concat());
+    read("a.xz", &[b"\xfd7zXZ\x00", data].concat());
+    read("a.bz2", &[b"BZh91AY&SY", data].concat());
+    read("a.zip", &[b"PK\x03\x04", data].concat());
     read("a.json", &[b"{\"", data].concat());
 });

@@ -1,4 +1,4 @@
-//! Opens what is packed: gzip, zstd, tar, in any nesting, with caps on depth, members and bytes out.
+//! Opens what is packed: gzip, zstd, xz, bzip2, tar, zip, in any nesting, with caps on depth, members and bytes out.
 //!
 //! Nothing is ever written: a member's name is shown, never used as a path. Every layer is a stream over the one
 //! before it, so that memory does not grow with an archive's size, and a cut archive gives what came before the cut.
@@ -16,6 +16,7 @@ use crate::{document, text};
 
 mod tape;
 mod utf16;
+mod zip;
 
 /// Reads a stream of any form into `extract`.
 pub(crate) fn read_any(
@@ -87,7 +88,8 @@ fn open(
         let head = [&[0; 8][..n_passed.min(8) as usize], &head].concat();
         return alone(place, SourceKind::Unknown, NoteKind::Unrecognised, unknown(&head), budget, extract);
     }
-    if matches!(form, Form::Gzip | Form::Zstd | Form::Tar) && place.depth >= budget.limits.max_depth {
+    let is_packed = matches!(form, Form::Gzip | Form::Zstd | Form::Xz | Form::Bzip2 | Form::Tar | Form::Zip);
+    if is_packed && place.depth >= budget.limits.max_depth {
         let text = format!("packed more than {} layers deep; unpack it by hand", budget.limits.max_depth);
         return alone(place, SourceKind::Unknown, NoteKind::LimitReached, text, budget, extract);
     }
@@ -103,6 +105,15 @@ fn open(
                 alone(place, SourceKind::Unknown, NoteKind::Unreadable, text, budget, extract);
             }
         },
+        Form::Xz => {
+            let decoder = lzma_rust2::XzReader::new_mem_limit(head.chain(rest), true, MAX_DICTIONARY_KIB);
+            open(&place.deeper(), &mut Expanded { decoder, budget }, budget, scratch, extract);
+        }
+        Form::Bzip2 => {
+            let decoder = bzip2::read::MultiBzDecoder::new(head.chain(rest));
+            open(&place.deeper(), &mut Expanded { decoder, budget }, budget, scratch, extract);
+        }
+        Form::Zip => zip::read(place, &mut head.chain(rest), budget, scratch, extract),
         Form::Tar => tape::read(place, &mut head.chain(rest), budget, scratch, extract),
         Form::Utf16 { big_endian } => {
             let mut text = utf16::Utf8From::new(head.chain(rest), big_endian);
@@ -233,6 +244,9 @@ impl Read for Rest<'_> {
         result
     }
 }
+
+/// Memory that a file of xz may ask for: what its highest level takes, several times over.
+const MAX_DICTIONARY_KIB: u32 = 256 << 10;
 
 /// Output of a decompressor, counted against the budget.
 struct Expanded<'b, D> {

@@ -7,7 +7,7 @@ use std::io::Read;
 use ringleader_model::{Cite, NoteKind, SourceKind};
 use serde_json::Value;
 
-use crate::ground::{Document, Sink, mend};
+use crate::ground::{Document, Extract, Limits, Sink, mend};
 use crate::scratch::{Scratch, hold};
 use crate::{readers, sniff, text};
 
@@ -19,6 +19,10 @@ pub(crate) fn read(
     scratch: &mut Scratch,
     sink: &mut Sink<'_>,
 ) -> u64 {
+    if text::is_json_log(head) && !is_known(name, head) {
+        let head = head.strip_prefix(sniff::UTF8_MARK).unwrap_or(head);
+        return text::read_text(head, input, &mut scratch.text, sink);
+    }
     hold(head, input, sink.limits.max_json_bytes, &mut scratch.whole, sink);
     let whole = scratch.whole.bytes();
     let size = whole.len() as u64;
@@ -35,6 +39,17 @@ pub(crate) fn read(
         return size;
     }
     text::read_text(whole.strip_prefix(sniff::UTF8_MARK).unwrap_or(whole), input, &mut scratch.text, sink)
+}
+
+/// Whether a reader knows the object that a file begins with.
+fn is_known(name: &str, head: &[u8]) -> bool {
+    let limits = Limits::default();
+    let mut extract = Extract::default();
+    let mut sink = Sink::open(name, &limits, &mut extract);
+    let mut values = serde_json::Deserializer::from_slice(head).into_iter::<Value>();
+    let Some(Ok(value)) = values.next() else { return false };
+    let bytes = head.get(..values.byte_offset()).unwrap_or_default();
+    readers::read_document(&Document { name, bytes, value: &value, line: 1, offset: 0 }, &mut sink)
 }
 
 struct Reader<'a> {

@@ -10,6 +10,7 @@ mod fabric;
 mod flight;
 mod gpu;
 mod kernel;
+mod metrics;
 mod nccl;
 mod node;
 mod ras;
@@ -122,6 +123,7 @@ readers! {
         ..LINES
     };
     ras: ras::RasTextReader, Reader { document: Some(ras::read_json), wants: ras::WANTS, ..LINES };
+    metrics: metrics::MetricsReader, Reader { wants: metrics::WANTS, ..LINES };
     gpu: gpu::GpuReader, Reader { document: Some(gpu::read_json), wants: gpu::WANTS, ..LINES };
     tables: tables::TableReader, Reader { wants: tables::WANTS, ..LINES };
     environment: environment::EnvironmentReader, Reader {

@@ -14,13 +14,19 @@ pub(crate) enum Form {
     Gzip,
     /// zstd, one frame or several.
     Zstd,
+    /// xz, one stream or several.
+    Xz,
+    /// bzip2, one stream or several.
+    Bzip2,
+    /// zip; files of `torch.save` are zips, too.
+    Zip,
     /// tar: old, ustar, GNU or pax.
     Tar,
     /// A JSON document or several.
     Json,
     /// A trace of PyTorch's profiler or another one in Chrome's format.
     Timeline,
-    /// Text in UTF-16 with a byte order mark.
+    /// Text in UTF-16, with a byte order mark or without.
     Utf16 {
         /// Most significant byte first.
         big_endian: bool,
@@ -42,10 +48,7 @@ pub(crate) const HEAD_BYTES: usize = 4096;
 pub(crate) const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Formats that are told by name, since their user may know what to do about them.
-const MAGICS: [(&[u8], &str); 12] = [
-    (b"PK\x03\x04", "a zip archive (or torch.save file)"),
-    (b"BZh", "a bzip2 file"),
-    (b"\xfd7zXZ\x00", "an xz file"),
+const MAGICS: [(&[u8], &str); 9] = [
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
     (b"\x04\x22\x4d\x18", "an lz4 file"),
     (b"\x7fELF", "an ELF file (a program, a library or a core dump)"),
@@ -66,12 +69,19 @@ pub(crate) fn sniff(head: &[u8]) -> Form {
         [] => Form::Empty,
         [0x1f, 0x8b, ..] => Form::Gzip,
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Form::Zstd,
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Form::Xz,
+        // The first block begins with the digits of pi; an empty file has the square root.
+        [b'B', b'Z', b'h', b'1'..=b'9', 0x31 | 0x17, ..] => Form::Bzip2,
+        [b'P', b'K', 3, 4, ..] => Form::Zip,
         [0xff, 0xfe, ..] => Form::Utf16 { big_endian: false },
         [0xfe, 0xff, ..] => Form::Utf16 { big_endian: true },
         _ if is_tar(head) => Form::Tar,
         _ => match MAGICS.iter().find(|(magic, _)| head.starts_with(magic)) {
             Some((_, name)) => Form::Binary(Some(name)),
-            None => sniff_text(head),
+            None => match utf16(head) {
+                Some(big_endian) => Form::Utf16 { big_endian },
+                None => sniff_text(head),
+            },
         },
     }
 }
@@ -89,12 +99,35 @@ fn sniff_text(head: &[u8]) -> Form {
     }
 }
 
+/// The byte order of text in UTF-16 without a mark: of nearly all pairs one byte is 0 and the other one a character's, as
+/// in any text that is mostly ASCII.
+fn utf16(head: &[u8]) -> Option<bool> {
+    let pairs = head.as_chunks::<2>().0;
+    let of_order = |big_endian: bool| {
+        let is_plain = |pair: &&[u8; 2]| {
+            let [first, second] = **pair;
+            let [high, low] = if big_endian { [first, second] } else { [second, first] };
+            high == 0 && (matches!(low, b' '..=b'~' | b'\t' | b'\n' | b'\r'))
+        };
+        pairs.len() >= 8 && pairs.iter().filter(is_plain).count() * 10 >= pairs.len() * 9
+    };
+    [false, true].into_iter().find(|order| of_order(*order))
+}
+
 /// Hardly a byte that no text has. A log that is emptied while its writers stand at its old end has a hole: one run of NULs
 /// between what is text.
 fn is_text(head: &[u8]) -> bool {
     let is_mostly = |n_odd: usize, n: usize| n_odd * 50 <= n;
     let is_odd = |b: &&u8| matches!(b, 0..=8 | 14..=26 | 28..=31);
-    if is_mostly(head.iter().filter(is_odd).count(), head.len()) {
+    let n_odd = head.iter().filter(is_odd).count();
+    if is_mostly(n_odd, head.len()) {
+        return true;
+    }
+    // A short text with control characters of a terminal, or with a few NULs: valid UTF-8 with lines or words.
+    let is_utf8 = std::str::from_utf8(head).map_or_else(|e| e.error_len().is_none(), |_| true);
+    let is_printed = |b: &&u8| matches!(b, b' '..=b'~' | b'\t' | b'\n' | b'\r' | 0x1b | 0x80..);
+    let n_printed = head.iter().filter(is_printed).count();
+    if is_utf8 && n_odd * 8 <= head.len() && n_printed * 8 >= head.len() * 7 && head.contains(&b' ') {
         return true;
     }
     let (Some(first), Some(last)) = (memchr::memchr(0, head), memchr::memrchr(0, head)) else { return false };

@@ -6,6 +6,7 @@
 mod docker;
 mod ends;
 mod genre;
+mod json;
 mod ordinary;
 mod prefix;
 mod progress;
@@ -22,6 +23,7 @@ use crate::ground::{Line, Sink, Tag, stop_kind};
 use crate::readers::{self, Lines, Name};
 
 pub(crate) use self::docker::is_docker;
+pub(crate) use self::json::is_log as is_json_log;
 use self::ordinary::{Ordinary, Shapes, What};
 
 /// Lines after one of the kernel's among which another is looked for.
@@ -103,7 +105,7 @@ fn pump(mut pump: Pump, head: &[u8], input: &mut dyn Read, room: &mut Room, sink
             block.copy_within(whole..filled, 0);
             filled -= whole;
         }
-        let n_passed = pump.pass_over(block.get(..filled).unwrap_or_default(), sink);
+        let n_passed = pump.pass_over(block.get(..filled).unwrap_or_default(), shapes, sink);
         block.copy_within(n_passed..filled, 0);
         filled -= n_passed;
         searched = filled;
@@ -121,7 +123,7 @@ fn pump(mut pump: Pump, head: &[u8], input: &mut dyn Read, room: &mut Room, sink
             }
         }
     }
-    pump.tail(block.get(..filled).unwrap_or_default(), sink);
+    pump.tail(block.get(..filled).unwrap_or_default(), shapes, sink);
     pump.readers.finish(sink);
     if sink.saw_nothing() && pump.offset > 0 {
         sink.saw(SourceKind::PlainText);
@@ -150,6 +152,7 @@ struct Pump {
 impl Pump {
     /// Offers lines; `whole` ends with a line end.
     fn lines(&mut self, whole: &[u8], shapes: &mut Shapes, sink: &mut Sink<'_>) {
+        let has_updates = memchr(b'\r', whole).is_some();
         let mut start = 0;
         // Where the next word of interest begins, once `start` has not passed it.
         let mut word = 0;
@@ -159,6 +162,10 @@ impl Pump {
             let line = rest.get(..length).unwrap_or_default();
             if self.skipping {
                 self.skipping = false;
+                self.counter.goes_on = false;
+            } else if self.counter.goes_on || has_updates && is_updated(line) {
+                self.updates(line, shapes, sink);
+                self.counter.goes_on = false;
             } else {
                 let may_be_quiet = self.pace == Pace::Runs
                     && self.readers.is_in_kernel_log(&self.counter)
@@ -178,6 +185,24 @@ impl Pump {
         }
     }
 
+    /// Offers what stands between carriage returns, each like a line: a bar of progress redraws itself with them, and what
+    /// is printed between two updates has no line of its own. All have one number.
+    fn updates(&mut self, line: &[u8], shapes: &mut Shapes, sink: &mut Sink<'_>) {
+        let start = self.offset;
+        let mut at = 0;
+        for update in line.split(|b| *b == b'\r') {
+            self.offset = start + at;
+            at += update.len() as u64 + 1;
+            if !update.is_empty() {
+                if !self.pass_ordinary(update, shapes, sink) {
+                    self.offer(update, sink);
+                }
+                self.counter.goes_on = true;
+            }
+        }
+        self.offset = start;
+    }
+
     /// Passes over a line that is ordinary, which only what is open may want.
     #[inline]
     fn pass_ordinary(&mut self, line: &[u8], shapes: &mut Shapes, sink: &mut Sink<'_>) -> bool {
@@ -186,19 +211,18 @@ impl Pump {
             && self.counter.number >= N_SURE_LINES
             && line.len() <= sink.limits.max_line_bytes
             && raw.first() != Some(&0)
-            && !docker::begins(raw)
             && !self.readers.may_be_nccls(raw);
         may_be
             && match shapes.look(raw) {
                 What::Wanted => false,
                 What::Ordinary(what) => {
                     if !self.readers.pass_ordinary(what, &mut self.counter, raw, self.offset, sink) {
-                        self.readers.offer_ordinary(&mut self.counter, raw, self.offset, sink);
+                        self.readers.offer_ordinary(Some(what), &mut self.counter, raw, self.offset, sink);
                     }
                     true
                 }
                 What::Unplanned => {
-                    self.readers.offer_ordinary(&mut self.counter, raw, self.offset, sink);
+                    self.readers.offer_ordinary(None, &mut self.counter, raw, self.offset, sink);
                     true
                 }
             }
@@ -222,14 +246,21 @@ impl Pump {
 
     /// If the piece of a line that is held is longer than a line may be: passes over the hole that it begins with, or
     /// offers what may be and passes over the rest. Answers with the bytes that are done with.
-    fn pass_over(&mut self, piece: &[u8], sink: &mut Sink<'_>) -> usize {
+    fn pass_over(&mut self, piece: &[u8], shapes: &mut Shapes, sink: &mut Sink<'_>) -> usize {
         let mut n_passed = piece.len();
         if !self.skipping {
             if piece.len() <= sink.limits.max_line_bytes {
                 return 0;
             }
+            // The last one may be of the line's end.
+            let last_update = piece.split_last().and_then(|(_, before)| memrchr(b'\r', before));
             if piece.first() == Some(&0) {
                 n_passed = n_nuls(piece);
+            } else if let Some(last) = last_update {
+                n_passed = last + 1;
+                self.updates(piece.get(..last).unwrap_or_default(), shapes, sink);
+                // Also if it held nothing but returns.
+                self.counter.starts();
             } else {
                 self.offer(piece, sink);
                 self.skipping = true;
@@ -240,10 +271,18 @@ impl Pump {
     }
 
     /// Offers what follows the last line end.
-    fn tail(&mut self, piece: &[u8], sink: &mut Sink<'_>) {
+    fn tail(&mut self, piece: &[u8], shapes: &mut Shapes, sink: &mut Sink<'_>) {
         if !piece.is_empty() && !self.skipping {
+            let (before, last) = match memrchr(b'\r', piece.strip_suffix(b"\r").unwrap_or(piece)) {
+                Some(at) => piece.split_at_checked(at + 1).unwrap_or((b"", piece)),
+                None => (&b""[..], piece),
+            };
+            self.updates(before, shapes, sink);
+            self.offset += before.len() as u64;
             self.readers.lines.next_is_cut();
-            self.offer(piece, sink);
+            self.offer(last, sink);
+            self.offset += last.len() as u64;
+            return;
         }
         self.offset += piece.len() as u64;
     }
@@ -256,11 +295,33 @@ pub(crate) fn n_nuls(bytes: &[u8]) -> usize {
     if is_hole { bytes.len() } else { bytes.iter().take_while(|b| **b == 0).count() }
 }
 
+/// Whether a line holds updates of a bar: a carriage return before its end.
+fn is_updated(line: &[u8]) -> bool {
+    memchr(b'\r', line.strip_suffix(b"\r").unwrap_or(line)).is_some()
+}
+
 #[derive(Default)]
 struct Counter {
+    /// Of the last line.
     number: u32,
+    /// What comes next is of the same line.
+    goes_on: bool,
     prefixes: prefix::Stripper,
     tag: Tag,
+}
+
+impl Counter {
+    /// Number of what comes next.
+    #[inline]
+    fn next(&self) -> u32 {
+        if self.goes_on { self.number } else { self.number.saturating_add(1) }
+    }
+
+    /// A line began, if none has, and goes on.
+    fn starts(&mut self) {
+        self.number = self.next();
+        self.goes_on = true;
+    }
 }
 
 #[derive(Default)]
@@ -287,7 +348,7 @@ impl Readers {
     #[inline]
     fn pass_quiet(&mut self, counter: &mut Counter, raw: &[u8], offset: u64) -> bool {
         let raw = raw.strip_suffix(b"\r").unwrap_or(raw);
-        let number = counter.number.saturating_add(1);
+        let number = counter.next();
         if !self.lines.kernel.quiet(raw, number, offset) {
             return false;
         }
@@ -314,7 +375,7 @@ impl Readers {
         offset: u64,
         sink: &Sink<'_>,
     ) -> bool {
-        let number = counter.number.saturating_add(1);
+        let number = counter.next();
         if number <= self.awake_until || what.shows() && !self.progress.has_begun() {
             return false;
         }
@@ -323,13 +384,12 @@ impl Readers {
             return false;
         }
         let cite = sink.cite(number, offset, offset + raw.len() as u64);
-        if let Some(labelled) = &what.labelled {
+        if what.labelled.is_some() {
             // Whether its label is a launcher's depends on the lines before.
             let body = counter.prefixes.strip(raw, &mut counter.tag);
             let n_prefix = raw.len() - body.len();
             counter.number = number;
-            let known = [&what.body, labelled].into_iter().find(|known| known.n_prefix == n_prefix);
-            if let Some(known) = known.filter(|_| settled) {
+            if let Some(known) = what.body_behind(n_prefix).filter(|_| settled) {
                 self.progress.ordinary(known, raw, Some(&counter.tag), cite);
             } else {
                 let size = raw.len() as u64;
@@ -351,8 +411,20 @@ impl Readers {
     }
 
     /// Shows an ordinary line to those who may want it.
-    fn offer_ordinary(&mut self, counter: &mut Counter, raw: &[u8], offset: u64, sink: &mut Sink<'_>) {
-        counter.number = counter.number.saturating_add(1);
+    fn offer_ordinary(
+        &mut self,
+        what: Option<&Ordinary>,
+        counter: &mut Counter,
+        raw: &[u8],
+        offset: u64,
+        sink: &mut Sink<'_>,
+    ) {
+        // What is open may want the text within an object, which is also the sign of a log.
+        let is_looked_at = counter.next() <= self.awake_until || !self.genre.is_settled();
+        if is_looked_at && memchr(b'{', raw).is_some() {
+            return self.offer(counter, raw, offset, sink);
+        }
+        counter.number = counter.next();
         let body = counter.prefixes.strip(raw, &mut counter.tag);
         let size = raw.len() as u64;
         let line = Line { raw, body, tag: &counter.tag, number: counter.number, offset, size };
@@ -364,24 +436,36 @@ impl Readers {
         if taken == Some(Name::kernel) {
             self.last_of_kernel = line.number;
         }
-        if taken.is_none() {
-            self.progress.line(&line, sink);
+        let known = what.and_then(|what| what.body_behind(raw.len() - body.len()));
+        match known.filter(|_| self.progress.has_begun() && !json::begins(body)) {
+            _ if taken.is_some() => {}
+            Some(known) => {
+                let cite = sink.cite(line.number, offset, line.end());
+                self.progress.ordinary(known, raw, Some(&counter.tag), cite);
+            }
+            None => self.progress.line(&line, sink),
         }
         self.genre.line(&line, taken == Some(Name::kernel));
     }
 
     fn offer(&mut self, counter: &mut Counter, raw: &[u8], offset: u64, sink: &mut Sink<'_>) {
-        counter.number = counter.number.saturating_add(1);
+        counter.number = counter.next();
         let raw = raw.strip_suffix(b"\r").unwrap_or(raw);
         let size = raw.len() as u64;
-        let packed = docker::unpack(raw);
-        let raw = packed.as_ref().map_or(raw, |line| &line.text);
         let body = counter.prefixes.strip(raw, &mut counter.tag);
-        if let Some(packed) = &packed {
-            counter.tag.at = counter.tag.at.or(packed.at);
-        }
         let line = Line { raw, body, tag: &counter.tag, number: counter.number, offset, size };
-        let taken = self.lines.offer(&line, sink);
+        let taken = match json::unpack(body) {
+            Some(record) => self.offer_record(&record, &line, &mut counter.prefixes, sink),
+            None => self.offer_line(&line, sink),
+        };
+        if taken.is_none() {
+            self.progress.line(&line, sink);
+        }
+    }
+
+    /// Offers a line to the readers and keeps what it states.
+    fn offer_line(&mut self, line: &Line<'_>, sink: &mut Sink<'_>) -> Option<Name> {
+        let taken = self.lines.offer(line, sink);
         self.is_in_nccl_log = taken == Some(Name::nccl);
         // That one never waits, and keeps its lines from all others.
         if !self.is_in_nccl_log {
@@ -390,11 +474,36 @@ impl Readers {
         if taken == Some(Name::kernel) {
             self.last_of_kernel = line.number;
         }
-        self.said.line(&line, taken, sink);
-        if taken.is_none() {
-            self.progress.line(&line, sink);
+        self.said.line(line, taken, sink);
+        self.genre.line(line, matches!(taken, Some(Name::kernel | Name::nccl)));
+        taken
+    }
+
+    /// Offers the lines of the text within an object; `outer` is the line that the object is.
+    fn offer_record(
+        &mut self,
+        record: &json::Record,
+        outer: &Line<'_>,
+        prefixes: &mut prefix::Stripper,
+        sink: &mut Sink<'_>,
+    ) -> Option<Name> {
+        self.genre.is_of_log();
+        let mut taken = None;
+        for (at, text) in record.lines.iter().enumerate() {
+            let mut tag = Tag::default();
+            let body = prefixes.strip(text.as_bytes(), &mut tag);
+            let who = outer.tag.who.clone();
+            tag.at = tag.at.or(record.at).or(outer.tag.at);
+            tag.who.rank = tag.who.rank.or(record.rank).or(who.rank);
+            tag.who.local_rank = tag.who.local_rank.or(who.local_rank);
+            tag.who.host = tag.who.host.or_else(|| record.host.clone()).or(who.host);
+            tag.who.pid = tag.who.pid.or(who.pid);
+            // Of a message of several lines the first one has the level.
+            tag.level = record.level.filter(|_| at == 0);
+            let line = Line { raw: text.as_bytes(), body, tag: &tag, ..*outer };
+            taken = self.offer_line(&line, sink).or(taken);
         }
-        self.genre.line(&line, matches!(taken, Some(Name::kernel | Name::nccl)));
+        taken
     }
 
     fn finish(&mut self, sink: &mut Sink<'_>) {

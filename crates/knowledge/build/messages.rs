@@ -57,12 +57,10 @@ pub(super) struct Line {
     row: Table,
 }
 
-#[expect(clippy::too_many_lines, reason = "longer than the bound when it came; to be split")]
 pub(super) fn write(out: &mut String, dir: &Path) {
     let (mut lines, ordinary) = gather();
     lines.sort_by(|a, b| a.id.cmp(&b.id));
     let categories = categories();
-    let category_of = |cause: &str| categories.get(cause);
     let mut pool = Pool::default();
     pool.number("");
     let (mut rows, mut parts, mut lists) = (Vec::new(), Vec::new(), vec![0u32]);
@@ -92,50 +90,8 @@ pub(super) fn write(out: &mut String, dir: &Path) {
             });
         }
         let n_parts = parts.len() as u32 - first_part;
-        let cause = optional(row, "cause");
         let candidates = list(row, "candidates");
-        for id_of_cause in candidates.iter().copied().chain(Some(cause)).filter(|c| !c.is_empty()) {
-            assert!(category_of(id_of_cause).is_some(), "message {id}: unknown cause {id_of_cause}");
-        }
-        let role = match text(row, "role") {
-            "harmless" => 0,
-            "echo" => 1,
-            "suggests" => 2,
-            "states" => 3,
-            other => panic!("message {id}: unknown role {other}"),
-        };
-        assert!(cause.is_empty() || role >= 2, "message {id}: a cause, but role {}", text(row, "role"));
-        assert!(role != 3 || !cause.is_empty() || !candidates.is_empty(), "message {id} states nothing");
-        let about = match text(row, "about") {
-            "none" => 0,
-            "self" => 1,
-            "other" => 2,
-            "group" => 3,
-            other => panic!("message {id}: about {other}?"),
-        };
-        let category = match optional(row, "category") {
-            "" if role == 0 => "none",
-            "" => [cause].iter().chain(&candidates).find_map(|c| category_of(c)).map_or("none", |c| c),
-            given => given,
-        };
-        let category = match category {
-            "none" => 0,
-            "hang" => 1,
-            "error" => 2,
-            "crash" => 3,
-            "corruption" => 4,
-            "performance" => 5,
-            "init" => 6,
-            other => panic!("message {id}: unknown category {other}"),
-        };
-        let flag = |key: &str| row.get(key).is_some_and(|v| v.as_bool() == Some(true));
-        let flags = role
-            | about << 2
-            | category << 4
-            | u32::from(flag("whole")) << 8
-            | u32::from(flag("head")) << 9
-            | u32::from(flag("first")) << 10
-            | process(id, row) << 11;
+        let flags = flags(id, row, &candidates, &categories);
         let mut keep = |items: &[&str]| {
             if items.is_empty() {
                 return 0;
@@ -182,6 +138,53 @@ pub(super) fn write(out: &mut String, dir: &Path) {
     emit(out, &pool, &rows, &parts, &lists, dir);
     forms::write(out, &ordinary);
     windows::write(out, &lines.iter().map(|l| l.id.as_str()).collect::<Vec<_>>(), &literals, &ordinary);
+}
+
+/// Role, subject, category and flags of a row as one number. Refuses what contradicts itself.
+fn flags(id: &str, row: &Table, candidates: &[&str], categories: &BTreeMap<String, String>) -> u32 {
+    let category_of = |cause: &str| categories.get(cause);
+    let cause = optional(row, "cause");
+    for id_of_cause in candidates.iter().copied().chain(Some(cause)).filter(|c| !c.is_empty()) {
+        assert!(category_of(id_of_cause).is_some(), "message {id}: unknown cause {id_of_cause}");
+    }
+    let role = match text(row, "role") {
+        "harmless" => 0,
+        "echo" => 1,
+        "suggests" => 2,
+        "states" => 3,
+        other => panic!("message {id}: unknown role {other}"),
+    };
+    assert!(cause.is_empty() || role >= 2, "message {id}: a cause, but role {}", text(row, "role"));
+    assert!(role != 3 || !cause.is_empty() || !candidates.is_empty(), "message {id} states nothing");
+    let about = match text(row, "about") {
+        "none" => 0,
+        "self" => 1,
+        "other" => 2,
+        "group" => 3,
+        other => panic!("message {id}: about {other}?"),
+    };
+    let category = match optional(row, "category") {
+        "" if role == 0 => "none",
+        "" => [cause].iter().chain(candidates).find_map(|c| category_of(c)).map_or("none", |c| c),
+        given => given,
+    };
+    let category = match category {
+        "none" => 0,
+        "hang" => 1,
+        "error" => 2,
+        "crash" => 3,
+        "corruption" => 4,
+        "performance" => 5,
+        "init" => 6,
+        other => panic!("message {id}: unknown category {other}"),
+    };
+    let flag = |key: &str| row.get(key).is_some_and(|v| v.as_bool() == Some(true));
+    role | about << 2
+        | category << 4
+        | u32::from(flag("whole")) << 8
+        | u32::from(flag("head")) << 9
+        | u32::from(flag("first")) << 10
+        | process(id, row) << 11
 }
 
 /// The category of each cause. `messages/pending_causes.toml` has the ids of the closed list that still lack a row in

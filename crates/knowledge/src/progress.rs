@@ -9,7 +9,7 @@
 
 use std::sync::LazyLock;
 
-use aho_corasick::AhoCorasick;
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
 
 use crate::blind::blind;
 
@@ -182,7 +182,9 @@ fn stands_blind(text: &[u8], word: &[u8]) -> bool {
 /// Words without which a line shows nothing.
 static GATE: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
     let words = METRICS.iter().chain(DONE).chain(&["%|", KERAS]).chain(&SERVED).chain(&LAST);
-    AhoCorasick::builder().ascii_case_insensitive(true).build(words).ok()
+    let mut search = AhoCorasick::builder();
+    // Nearly every line has a letter that a word begins with: to look for those first is vain.
+    search.ascii_case_insensitive(true).kind(Some(AhoCorasickKind::DFA)).prefilter(false).build(words).ok()
 });
 
 /// The sign in `line`, if there is one.

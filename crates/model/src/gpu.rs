@@ -51,6 +51,8 @@ pub enum GpuForm {
     Monitor,
     /// `pmon`.
     ProcessMonitor,
+    /// Samples of the DCGM exporter.
+    Metrics,
 }
 
 /// One GPU at one moment.

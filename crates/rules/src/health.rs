@@ -40,6 +40,21 @@ pub(crate) fn is_without_evidence(case: &Case) -> bool {
     !case.observations.iter().any(says_something) && !case.sources.iter().any(quiet)
 }
 
+/// Which files end before their end, in words, where something of them was read.
+pub(crate) fn cut(case: &Case) -> Option<String> {
+    let truncated = case.notes.iter().filter(|note| note.kind == NoteKind::Truncated);
+    let of =
+        |note: &Note| case.sources.get(note.cite.source.0 as usize).filter(|source| source.size_bytes > 0);
+    let files: BTreeSet<&str> =
+        truncated.filter_map(|note| of(note)).map(|source| source.path.as_str()).collect();
+    let first = files.first()?;
+    let which = match files.len() {
+        1 => format!("{first} is cut off"),
+        n => format!("{first} and {} more are cut off", n - 1),
+    };
+    Some(format!("{which}: what came before shows no failure, and how it went on is not known"))
+}
+
 /// The first sign that something is wrong, in words.
 pub(crate) fn trouble(scene: &Scene<'_>) -> Option<Cow<'static, str>> {
     known_trouble(scene)

@@ -297,7 +297,9 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
         || unproven
         || !needs.is_empty();
     let summary = match (&trouble, undecided) {
-        _ if nothing => "there is no usable evidence".to_owned(),
+        _ if nothing => {
+            health::cut(scene.case()).unwrap_or_else(|| "there is no usable evidence".to_owned())
+        }
         (Some(sign), _) => format!("{sign}, but the evidence does not single out a cause"),
         (None, true) => match unseen {
             Some(what) => format!("{what}; what was seen shows nothing wrong"),

@@ -113,20 +113,20 @@ pub(super) fn read(
 
 /// How many there were, and the first by name.
 #[derive(Default)]
-struct Told {
-    n: u32,
-    first: Option<String>,
+pub(super) struct Told {
+    pub(super) n: u32,
+    pub(super) first: Option<String>,
 }
 
 impl Told {
-    fn tell(&mut self, name: &[u8]) {
+    pub(super) fn tell(&mut self, name: &[u8]) {
         self.n += 1;
         self.first.get_or_insert_with(|| bounded_text(name, 200).escape_debug().to_string());
     }
 }
 
 /// A name that stays inside: no root, no drive, no `..`, no control character. True if anything but `./` was changed.
-fn tame(name: &[u8]) -> (String, bool) {
+pub(super) fn tame(name: &[u8]) -> (String, bool) {
     let text = bounded_text(name, MAX_NAME_BYTES as usize);
     let clean: String = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     let mut is_changed = clean != text || clean.starts_with('/') || clean.starts_with('\\');

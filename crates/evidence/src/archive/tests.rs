@@ -51,6 +51,87 @@ fn layers_open_in_any_order() {
     check("o.tar.zst", &outer, &format!("o.tar.zst!logs/in.tar.gz!x/u {TOLD}\no.tar.zst!u.gz {TOLD}"));
 }
 
+fn xz(bytes: &[u8]) -> Vec<u8> {
+    let mut writer = lzma_rust2::XzWriter::new(Vec::new(), lzma_rust2::XzOptions::with_preset(1)).unwrap();
+    writer.write_all(bytes).unwrap();
+    writer.finish().unwrap()
+}
+
+fn bz2(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// A zip of these files, deflated or stored; `is_streamed` leaves sizes to descriptors.
+fn zip_of(files: &[(&str, &[u8])], is_deflated: bool, is_streamed: bool) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (name, bytes) in files {
+        let mut packed = bytes.to_vec();
+        if is_deflated {
+            let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), Compression::fast());
+            encoder.write_all(bytes).unwrap();
+            packed = encoder.finish().unwrap();
+        }
+        let sizes = [packed.len() as u32, bytes.len() as u32];
+        out.extend_from_slice(b"PK\x03\x04\x14\x00");
+        out.extend_from_slice(&[if is_streamed { 8 } else { 0 }, 0, if is_deflated { 8 } else { 0 }, 0]);
+        out.extend_from_slice(&[0; 8]);
+        for size in sizes {
+            out.extend_from_slice(&(if is_streamed { 0 } else { size }).to_le_bytes());
+        }
+        out.extend_from_slice(&(name.len() as u16).to_le_bytes());
+        out.extend_from_slice(&[0, 0]);
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(&packed);
+        if is_streamed {
+            out.extend_from_slice(b"PK\x07\x08\0\0\0\0");
+            sizes.iter().for_each(|size| out.extend_from_slice(&size.to_le_bytes()));
+        }
+    }
+    out.extend_from_slice(b"PK\x01\x02");
+    out
+}
+
+#[test]
+fn xz_bzip2_and_zip_open_like_gz() {
+    check("a.xz", &xz(ULIMIT), &format!("a.xz {TOLD}"));
+    check("a.bz2", &bz2(ULIMIT), &format!("a.bz2 {TOLD}"));
+    check("two.bz2", &[bz2(&ULIMIT[..20]), bz2(&ULIMIT[20..])].concat(), &format!("two.bz2 {TOLD}"));
+    check("t.tar.xz", &xz(&tar_of(&[("x/u", ULIMIT)])), &format!("t.tar.xz!x/u {TOLD}"));
+    for (is_deflated, is_streamed) in [(false, false), (true, false), (true, true)] {
+        let zip = zip_of(&[("x/", b""), ("x/u", ULIMIT), ("v", ULIMIT)], is_deflated, is_streamed);
+        // The entry of a folder has no content of its own.
+        let zip = if is_streamed { zip_of(&[("x/u", ULIMIT), ("v", ULIMIT)], true, true) } else { zip };
+        if !is_deflated || is_streamed {
+            check("z.zip", &zip, &format!("z.zip!x/u {TOLD}\nz.zip!v {TOLD}"));
+        }
+    }
+    let gz_in_zip = zip_of(&[("../u.gz", &gz(ULIMIT))], false, false);
+    let told = tell(&read("z.zip", &gz_in_zip));
+    assert!(told.starts_with(&format!("z.zip!u.gz {TOLD}")), "{told}");
+    let saved = zip_of(&[("archive/data.pkl", b"\x80\x02}")], false, false);
+    assert!(tell(&read("c.pt", &saved)).contains("a file of torch.save: not read"));
+}
+
+#[test]
+fn packed_files_that_are_cut_or_too_large_say_so() {
+    let text = "open files                          (-n) 1024\nstep 1 loss 2\n".repeat(20_000);
+    let zip = zip_of(&[("u", text.as_bytes())], true, false);
+    for packed in [xz(text.as_bytes()), bz2(text.as_bytes()), zip] {
+        for n in [packed.len() / 2, packed.len() - 5] {
+            let extract = read("cut", &packed[..n]);
+            let told = tell(&extract);
+            let is_told = ["note Truncated", "note Unreadable", "OpenFiles"].iter().any(|w| told.contains(w));
+            assert!(is_told, "{told}");
+        }
+        let limits = Limits { max_expanded_bytes: 10_000, ..Limits::default() };
+        let extract = crate::read("bomb", &mut &*packed, &mut Scratch::default(), &limits);
+        let told = tell(&extract);
+        assert!(told.contains("it unpacks to more than 10000 bytes"), "{told}");
+    }
+}
+
 #[test]
 fn utf16_is_decoded() {
     let text: Vec<u16> = String::from_utf8_lossy(ULIMIT)
@@ -61,6 +142,8 @@ fn utf16_is_decoded() {
     let little: Vec<u8> = [0xff, 0xfe].into_iter().chain(text.iter().flat_map(|u| u.to_le_bytes())).collect();
     let big: Vec<u8> = [0xfe, 0xff].into_iter().chain(text.iter().flat_map(|u| u.to_be_bytes())).collect();
     check("le", &little, &format!("le {TOLD}"));
+    check("le without a mark", &little[2..], &format!("le without a mark {TOLD}"));
+    check("be without a mark", &big[2..], &format!("be without a mark {TOLD}"));
     check("be", &big, &format!("be {TOLD}"));
     check("mark", &[b"\xef\xbb\xbf", ULIMIT].concat(), &format!("mark {TOLD}"));
     // A surrogate pair may be torn between two reads.
@@ -93,7 +176,7 @@ fn what_cannot_be_read_is_told() {
     check(
         "z.zip",
         b"PK\x03\x04rest",
-        "z.zip [unknown] 0 B\n  note Unrecognised line 0: a zip archive (or torch.save file): not read",
+        "z.zip [] 0 B\n  note Truncated line 0: the archive cannot be read further (failed to fill whole buffer); 0 files before were read",
     );
     check(
         "t.json",

@@ -30,7 +30,12 @@ pub(crate) fn ctime(text: &str) -> Option<WallTime> {
 /// Whether a text may begin with a stamp of [`ctime`]: a weekday of three letters and a month.
 pub(crate) fn begins_ctime(text: &[u8]) -> bool {
     let [_, _, _, b' ', month @ ..] = text.trim_ascii_start() else { return false };
-    let Some([a, b, c, b' ']) = month.first_chunk() else { return false };
+    begins_month(month)
+}
+
+/// Whether a text begins with a month of three letters.
+pub(crate) fn begins_month(text: &[u8]) -> bool {
+    let Some([a, b, c, b' ']) = text.first_chunk() else { return false };
     stamp::MONTHS.chunks_exact(3).any(|m| *m == [*a, *b, *c])
 }
 

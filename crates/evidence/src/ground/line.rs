@@ -1,5 +1,6 @@
 //! One line of a text file, and who reads it.
 
+use ringleader_knowledge::form::Level;
 use ringleader_model::{WallTime, Who};
 
 use super::Sink;
@@ -35,6 +36,8 @@ pub(crate) struct Tag {
     pub(crate) who: Who,
     /// Time stamp of the prefix.
     pub(crate) at: Option<WallTime>,
+    /// Level, where a structured log keeps it beside the text.
+    pub(crate) level: Option<Level>,
 }
 
 /// A reader of lines. It keeps its own state between lines and hands on what it found.

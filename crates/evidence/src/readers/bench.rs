@@ -25,6 +25,8 @@ pub(crate) use json::read_json;
 
 /// Rows and devices of one run that are kept; a run has tens of sizes.
 const MAX_ROWS: usize = 10_000;
+/// Lines between the heading of rows and the first of them.
+const MAX_HEAD_LINES: u32 = 8;
 /// Longest line that can be ours.
 const MAX_LINE: usize = 1_000;
 
@@ -64,6 +66,8 @@ pub(crate) struct BenchReader {
     open: Option<Open>,
     /// The last command that starts a test: line and words.
     command: Option<(u32, Box<str>)>,
+    /// The last heading of rows: its line, and whether its last columns are errors, not counts.
+    headed: Option<(u32, bool)>,
     /// `echo $?` stood on this line.
     asked_status: Option<u32>,
     copies: copy::Copies,
@@ -144,8 +148,12 @@ impl BenchReader {
             let open = self.opened(line, sink, |run| run.avg_busbw_gbs.is_none());
             open.run.avg_busbw_gbs = Some((line.number, value));
         } else {
-            let Some(open) = &mut self.open else { return false };
             let words: Vec<&str> = rest.split_ascii_whitespace().collect();
+            // The heading of the rows, where the head above it is gone: rows may begin a run.
+            if let ["size", "count", "type", ..] = words.as_slice() {
+                self.headed = Some((line.number, words.contains(&"error")));
+            }
+            let Some(open) = &mut self.open else { return false };
             match words.as_slice() {
                 ["size", "count", "type", ..] => open.counts_errors = words.contains(&"error"),
                 [] | ["(B)", ..] => {}
@@ -198,9 +206,17 @@ impl BenchReader {
     }
 
     fn row(&mut self, text: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
+        let headed = self.headed.filter(|(at, _)| line.number <= at.saturating_add(MAX_HEAD_LINES));
+        let counts_errors =
+            self.open.as_ref().map_or(headed.is_some_and(|(_, errors)| errors), |open| open.counts_errors);
+        let Some(row) = row(text, line.number, counts_errors) else { return false };
+        // Rows alone, without the head: nothing else prints such.
+        match &mut self.open {
+            Some(open) => open.span.add(line, sink),
+            None => self.begin(line, sink),
+        }
         let Some(open) = &mut self.open else { return false };
-        let Some(row) = row(text, line.number, open.counts_errors) else { return false };
-        open.span.add(line, sink);
+        open.counts_errors = counts_errors;
         if open.run.rows.len() < MAX_ROWS {
             open.run.rows.push(row);
         }
@@ -296,10 +312,15 @@ fn row(text: &str, line: u32, counts_errors: bool) -> Option<BenchRow> {
     if !TYPES.contains(kind) {
         return None;
     }
-    // The operation, and the root where it is printed: what comes next is a time.
+    // The operation, and the root where it is printed: what comes next is a time, which may be a whole number, too, but
+    // each half has four columns.
     let [_, rest @ ..] = rest else { return None };
     let rest = match rest {
-        [root, rest @ ..] if !root.contains(['.', 'e']) && root.parse::<i32>().is_ok() => rest,
+        [root, halves @ ..]
+            if rest.len() % 4 != 0 && !root.contains(['.', 'e']) && root.parse::<i32>().is_ok() =>
+        {
+            halves
+        }
         rest => rest,
     };
     let mut halves = rest.chunks_exact(4).map(|half| figure(half, counts_errors));

@@ -70,6 +70,8 @@ fn may_begin(line: &[u8]) -> bool {
     let body = line.trim_ascii_start();
     match body {
         [b'|' | b'+' | b'#', ..] | [b'G', b'P', b'U', b' ' | b'0', ..] => true,
+        // `[Nov 20 2026 08:15:01] [INFO] …` of Fabric Manager.
+        [b'[', rest @ ..] => clock::begins_month(rest),
         [0x1b, ..] => memchr::memmem::find(body, b"GPU0").is_some(),
         [b'M' | b'T' | b'W' | b'F' | b'S', ..] => line.len() < 64 && clock::begins_ctime(body),
         [b'a'..=b'z' | b'0'..=b'9', ..] => {

@@ -33,7 +33,15 @@ fn packed_and_binary_forms_are_told_by_magic() {
     check(b"\x28\xb5\x2f\xfd", Form::Zstd);
     check(b"(dp worker started\n", Form::Text);
     check(b"\xff\xfeh\0i\0", Form::Utf16 { big_endian: false });
-    check(b"PK\x03\x04", Form::Binary(Some("a zip archive (or torch.save file)")));
+    check(b"PK\x03\x04", Form::Zip);
+    check(b"BZh91AY&SY", Form::Bzip2);
+    check(b"BZhang is a name\n", Form::Text);
+    check(b"\xfd7zXZ\x00", Form::Xz);
+    check(b"h\0e\0l\0l\0o\0 \0y\0o\0u\0\n\0", Form::Utf16 { big_endian: false });
+    check(b"\0h\0e\0l\0l\0o\0 \0y\0o\0u\0\n", Form::Utf16 { big_endian: true });
+    // Control characters of a terminal, a bell, a few NULs.
+    check(b"\x1b[31mstep 3\x1b[0m\x07 ok\n", Form::Text);
+    check(b"rank 3: Ki\0lled by signal 9\x08\n", Form::Text);
     check(b"\x00\x01\x02\x03 abc", Form::Binary(None));
 }
 

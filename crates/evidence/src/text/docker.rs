@@ -19,12 +19,6 @@ pub(super) struct Unpacked {
     pub(super) at: Option<WallTime>,
 }
 
-/// Whether a line begins so.
-#[inline]
-pub(super) fn begins(raw: &[u8]) -> bool {
-    raw.starts_with(START)
-}
-
 /// Whether a file begins so.
 pub(crate) fn is_docker(head: &[u8]) -> bool {
     head.starts_with(START) && memmem::find(head, b"\",\"stream\":\"std").is_some()

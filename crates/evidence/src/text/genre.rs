@@ -63,6 +63,11 @@ impl Genre {
         }
     }
 
+    /// The source is a log: an object of a structured one was read.
+    pub(super) fn is_of_log(&mut self) {
+        self.is_log = true;
+    }
+
     /// Whether nothing more is asked.
     #[inline]
     pub(super) fn is_settled(&self) -> bool {

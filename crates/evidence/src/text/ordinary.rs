@@ -14,14 +14,18 @@
 use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
+use ringleader_knowledge::form::Level;
 use ringleader_knowledge::progress::Plan;
 use ringleader_knowledge::{form, message};
 
 use super::genre::{Counts, Genre};
+use super::json;
 use super::prefix::Stripper;
 use crate::ground::{Line, Tag, Wants};
 use crate::readers;
 
+/// Bytes of a line within which an object begins, if it is one.
+const MAX_PREFIX_BYTES: usize = 256;
 /// Longest line whose shape is kept.
 const MAX_SHAPE_BYTES: usize = 768;
 /// Longest line that may be ordinary: readers look at no more of it.
@@ -43,6 +47,14 @@ pub(super) struct Ordinary {
 }
 
 impl Ordinary {
+    /// The body that so many bytes stand before.
+    pub(super) fn body_behind(&self, n_prefix: usize) -> Option<&Body> {
+        [Some(&self.body), self.labelled.as_deref()]
+            .into_iter()
+            .flatten()
+            .find(|body| body.n_prefix == n_prefix)
+    }
+
     /// Whether it may show a step.
     #[inline]
     pub(super) fn shows(&self) -> bool {
@@ -96,6 +108,9 @@ impl Shapes {
         }
         self.shape.clear();
         self.shape.extend(line.iter().map(|b| if b.is_ascii_digit() { b'0' } else { *b }));
+        if memchr::memchr(b'\\', line).is_some() {
+            keep_escapes(line, &mut self.shape);
+        }
         if line.len() > MAX_SHAPE_BYTES {
             return if may_matter(line, &self.shape) { &What::Wanted } else { &What::Unplanned };
         }
@@ -134,13 +149,24 @@ impl Shapes {
     }
 }
 
+/// Puts the digits of `\u00e9` back: they are a letter's.
+fn keep_escapes(line: &[u8], shape: &mut [u8]) {
+    for at in memchr::memmem::find_iter(line, b"\\u") {
+        let digits = at + 2..at + 6;
+        if let (Some(kept), Some(digits)) = (shape.get_mut(digits.clone()), line.get(digits)) {
+            kept.copy_from_slice(digits);
+        }
+    }
+}
+
 /// What lines like this ordinary one may show.
 fn ordinary(raw: &[u8]) -> What {
     let mut stripper = Stripper::default();
     let mut tag = Tag::default();
     let body = stripper.strip(raw, &mut tag);
     let line = Line { raw, body, tag: &tag, number: 0, offset: 0, size: 0 };
-    let counts = Genre::counts_of(&line);
+    // An object of a structured log is the sign of one.
+    let counts = Genre::counts_of(&line).filter(|_| !json::begins(body));
     let Some(plain) = body_of(raw, body) else { return What::Unplanned };
     let mut labelled = None;
     if stripper.saw_label() {
@@ -170,7 +196,7 @@ static WORDS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
     words.sort_unstable();
     words.dedup();
     // Nearly all places of nearly all lines are no word's: what counts is the way from byte to byte.
-    AhoCorasick::builder().kind(Some(AhoCorasickKind::DFA)).build(words).ok()
+    AhoCorasick::builder().kind(Some(AhoCorasickKind::DFA)).prefilter(false).build(words).ok()
 });
 
 /// What the readers' lines begin like.
@@ -181,8 +207,22 @@ fn blind(byte: u8) -> u8 {
     if byte.is_ascii_digit() { b'0' } else { byte }
 }
 
-/// Whether a reader or a table may want a line of this shape.
+/// Whether a reader or a table may want a line of this shape, or the text within it if it is an object.
 fn may_matter(line: &[u8], shape: &[u8]) -> bool {
+    let packed = memchr::memchr(b'{', line.get(..MAX_PREFIX_BYTES).unwrap_or(line));
+    let record = packed.and_then(|_| json::unpack(Stripper::default().strip(line, &mut Tag::default())));
+    match record {
+        // What a number means as a level, it alone tells.
+        Some(record) if record.is_numbered || record.level.is_some_and(|level| level >= Level::Error) => true,
+        Some(record) => record.lines.iter().any(|text| {
+            let shape: Vec<u8> = text.bytes().map(blind).collect();
+            text_may_matter(text.as_bytes(), &shape)
+        }),
+        None => text_may_matter(line, shape),
+    }
+}
+
+fn text_may_matter(line: &[u8], shape: &[u8]) -> bool {
     if form::wanted_blind(shape) || message::wanted_blind(shape) {
         return true;
     }

@@ -12,7 +12,7 @@ use crate::tell::recordings;
 use crate::text::{Pace, Room, read_at};
 
 /// What training jobs print all the time.
-const ORDINARY: [&str; 16] = [
+const ORDINARY: [&str; 18] = [
     "[rank3]: [2026-11-20 10:00:01,532] [INFO] [train.py:120] step 812 loss 2.31 lr 3.0e-4 tokens/s 41235 mfu 0.41",
     "{'loss': 2.3123, 'grad_norm': 0.8123, 'learning_rate': 4.9e-05, 'epoch': 0.12}",
     "  2%|▏         | 812/50000 [10:11<9:58:12,  1.37it/s, loss=2.31, lr=3e-4, grad_norm=0.81]",
@@ -25,6 +25,8 @@ const ORDINARY: [&str; 16] = [
     "12: step 812 | loss 2.3100 | 0.412 s/it | mem 61.2 GB",
     "node1: step 812 | loss 2.3100 | 0.412 s/it | mem 61.2 GB",
     "trainer-1  | step 812 loss 2.31",
+    "{\"log\":\"[rank1]: step 812 loss 2.31 \\u003c34ms\\u003e\\n\",\"stream\":\"stderr\",\"time\":\"2026-11-20T08:21:34.5Z\"}",
+    "[rank1]: {\"time\": 1795162894.51, \"severity\": \"INFO\", \"message\": \"step 812 took 0.3 s\"}",
     "Nov 20 08:21:34 node7 train[4107]: step 812 loss 2.31",
     "a river runs over old bridges of stone in winter",
     "",
@@ -160,8 +162,27 @@ fn recorded_texts_give_the_same_by_shapes() {
     for (_, bytes) in
         recordings(|name| !matches!(name.rsplit('.').next(), Some("gz" | "zst" | "pickle" | "pt")))
     {
-        check(bytes.get(..150_000).unwrap_or(&bytes), &mut room);
+        check(bytes.get(..40_000).unwrap_or(&bytes), &mut room);
     }
+}
+
+/// What stands between carriage returns is read like lines, and all of it has the number of its line.
+#[test]
+fn what_stands_behind_updates_of_a_bar_is_found() {
+    let bar = |n: u32| format!("\r{:3}%|###       | {n}/5000 [00:10<01:00, 50.00it/s, loss=2.31]", n / 50);
+    for n_updates in [50, 40_000] {
+        let bars: String = (1..=n_updates).map(bar).collect();
+        let text =
+            format!("start\n{bars}\rRuntimeError: CUDA error: an illegal memory access\r{}\nend\n", bar(7));
+        let extract = crate::tell::read_all("train.log", text.as_bytes());
+        let error = extract.observations.iter().find(|o| o.text.starts_with("RuntimeError"));
+        let place = error.map(|o| (o.cite.line, text.get(o.cite.start as usize..o.cite.end as usize)));
+        assert_eq!(place, Some((2, Some("RuntimeError: CUDA error: an illegal memory access"))));
+        assert!(extract.notes.is_empty(), "{:?}", extract.notes);
+        check(text.as_bytes(), &mut Room::default());
+    }
+    // The end of a line in other systems is no update.
+    check(b"a\r\n\r\nb\r\r\nc\r", &mut Room::default());
 }
 
 /// A line among lines.

@@ -49,7 +49,7 @@ impl Stripper {
     /// Takes launcher prefixes off `raw`, writes what they said into `tag`, and returns the rest.
     #[inline]
     pub(crate) fn strip<'a>(&mut self, raw: &'a [u8], tag: &mut Tag) -> &'a [u8] {
-        if tag.at.is_some() || !tag.who.is_nobody() {
+        if tag.at.is_some() || tag.level.is_some() || !tag.who.is_nobody() {
             *tag = Tag::default();
         }
         self.n_lines += u64::from(!raw.is_empty());

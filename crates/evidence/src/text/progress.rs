@@ -4,6 +4,7 @@
 use ringleader_knowledge::progress::{self, Sign};
 use ringleader_model::{Cite, Fact, Progress, WallTime, Who};
 
+use super::json;
 use super::ordinary::Body;
 use super::prefix::Stripper;
 use crate::ground::{Line, Sink, Tag, lossy};
@@ -48,7 +49,8 @@ impl ProgressReader {
     fn add(&mut self, sign: Sign, line: &Line<'_>, sink: &Sink<'_>) {
         let cite = sink.cite(line.number, line.offset, line.end());
         if self.first.is_none() {
-            (self.first, self.at) = (Some(cite), line.tag.at);
+            let said_at = || json::unpack(line.body)?.at;
+            (self.first, self.at) = (Some(cite), line.tag.at.or_else(said_at));
             self.text = line.body.to_vec();
         }
         match sign {
@@ -56,6 +58,9 @@ impl ProgressReader {
                 self.step(step, cite);
                 self.seen.last_at = line.tag.at;
                 self.last_head.clear();
+                if json::begins(line.body) {
+                    self.last_head.extend_from_slice(line.raw.get(..MAX_HEAD_BYTES).unwrap_or(line.raw));
+                }
             }
             Sign::Done => self.seen.ended = Some(cite),
         }
@@ -107,8 +112,8 @@ impl ProgressReader {
     pub(super) fn finish(&mut self, sink: &mut Sink<'_>) {
         if !self.last_head.is_empty() {
             let mut tag = Tag::default();
-            Stripper::default().strip(&self.last_head, &mut tag);
-            self.seen.last_at = tag.at;
+            let body = Stripper::default().strip(&self.last_head, &mut tag);
+            self.seen.last_at = json::unpack(body).and_then(|record| record.at).or(tag.at);
         }
         if let Some(first) = self.first.take() {
             sink.push(

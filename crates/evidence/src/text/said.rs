@@ -9,6 +9,7 @@
 //! Lines that another reader understood are statements as well: whether a finding accounts for them is decided later, by
 //! citation. Nothing is judged here.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -62,7 +63,8 @@ impl SaidReader {
             Offered::Warnings => WARN.find(body).is_some(),
             Offered::Nothing => false,
         };
-        if !is_offered || message::wanted(body, 0).is_none() && form::wanted(body, 0).is_none() {
+        let is_grave = line.tag.level.is_some_and(|level| level >= Level::Error);
+        if !is_offered || !is_grave && message::wanted(body, 0).is_none() && form::wanted(body, 0).is_none() {
             return;
         }
         self.look(line, body, taken.is_some(), sink);
@@ -70,7 +72,7 @@ impl SaidReader {
 
     fn look(&mut self, line: &Line<'_>, body: &[u8], is_read: bool, sink: &mut Sink<'_>) {
         let text = lossy(body);
-        let text = last_update(&text);
+        let text = &*levelled(last_update(&text), line.tag.level);
         let mut rows = Vec::new();
         message::classify(text, &mut rows);
         let form = form::of(text);
@@ -157,6 +159,7 @@ impl Offered {
                 | Name::system
                 | Name::stacks
                 | Name::ras
+                | Name::metrics
                 | Name::gpu
                 | Name::tables
                 | Name::environment
@@ -176,6 +179,22 @@ impl Offered {
 fn last_update(text: &str) -> &str {
     let Some((before, last)) = text.rsplit_once('\r') else { return text };
     if last.trim().is_empty() { last_update(before) } else { last }
+}
+
+/// The text with the level that a structured log keeps beside it, unless the text names one itself.
+fn levelled(text: &str, level: Option<Level>) -> Cow<'_, str> {
+    let word = match level {
+        Some(level) if form::level(text).is_none() => match level {
+            Level::Trace => "TRACE",
+            Level::Debug => "DEBUG",
+            Level::Info => "INFO",
+            Level::Warning | Level::NcclWarn => "WARNING",
+            Level::Error => "ERROR",
+            Level::Fatal => "FATAL",
+        },
+        _ => return Cow::Borrowed(text),
+    };
+    Cow::Owned(format!("{word}: {text}"))
 }
 
 /// The rank that a line gives its own speaker.

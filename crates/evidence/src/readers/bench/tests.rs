@@ -9,6 +9,23 @@ fn check(input: &str, expected: &str) {
 }
 
 #[test]
+fn rows_without_their_head() {
+    check(
+        "\
+   536870912     134217728     float     sum      -1   3284.1  163.48  286.08      0   3270.0  164.18  287.32      0
+  1073741824     268435456     float     sum      -1  4551.76  235.90  353.84      0  4550.80  235.95  353.92      3
+step 3 4 float is no row
+",
+        "
+        line 1: None NCCL None command None settings [] out of bounds None average None exit None
+        0 GPUs:
+        1: 536870912 B 3284.1 us 163.48/286.08 GB/s wrong Some(0), 3270 us 164.18/287.32 GB/s wrong Some(0)
+        2: 1073741824 B 4551.76 us 235.9/353.84 GB/s wrong Some(0), 4550.8 us 235.95/353.92 GB/s wrong Some(3)
+        ",
+    );
+}
+
+#[test]
 fn recordings() {
     insta::assert_snapshot!(tell_recordings(|name| name.ends_with("_perf.txt")
         || name.starts_with("nccl-tests")

@@ -176,11 +176,18 @@ fn is_ours(name: &str) -> bool {
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
 }
 
-/// `[Nov 20 2026 08:15:01] [INFO] [tid 1412] text`.
+/// `[Nov 20 2026 08:15:01] [INFO] [tid 1412] text`; older ones have no thread, and then only words of its own tell whose
+/// line it is.
 fn log_line(raw: &str) -> Option<(WallTime, &str, &str)> {
+    const WORDS: [&str; 6] =
+        ["abric Manager", "abric manager", "NVSwitch", "nvswitch", "NVLink", "fabric state"];
     let (date, rest) = raw.strip_prefix('[')?.split_once("] [")?;
-    let (level, rest) = rest.split_once("] [tid ")?;
-    let (_, said) = rest.split_once("] ")?;
+    let (level, rest) = rest.split_once("] ")?;
+    let said = match rest.strip_prefix("[tid ") {
+        Some(rest) => rest.split_once("] ")?.1,
+        None if WORDS.iter().any(|word| rest.contains(word)) => rest,
+        None => return None,
+    };
     // `Nov 20 2026 08:15:01`: ctime's words in another order.
     let (day, rest) = date.split_at_checked(6)?;
     let (year, time) = rest.trim().split_once(' ')?;

@@ -433,6 +433,18 @@ line 1: nvidia-fabricmanager None () version Some("580.159.04") driver None
 2: Some(1795162502) failed to find the GPU handle 5 in the multicast team request setup
 "#,
     );
+    // Without a thread, as older ones print.
+    check(
+        "\
+[Nov 20 2026 08:15:01] [INFO] Fabric Manager version is : 470.82.01
+[Nov 20 2026 08:15:01] [INFO] hello
+[Nov 20 2026 08:15:02] [ERROR] NVSwitch fatal error on port 12
+",
+        r#"
+line 1: nvidia-fabricmanager None () version Some("470.82.01") driver None
+3: Some(1795162502) NVSwitch fatal error on port 12
+"#,
+    );
 }
 
 #[test]

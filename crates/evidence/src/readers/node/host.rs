@@ -80,7 +80,7 @@ impl Reader<'_, '_, '_> {
                 error_ns: 1_000_000_000,
                 has_year: true,
             });
-            let tag = Tag { who: Who { host: self.host.clone(), ..Who::default() }, at };
+            let tag = Tag { who: Who { host: self.host.clone(), ..Who::default() }, at, ..Tag::default() };
             let line = Line {
                 raw: text.as_bytes(),
                 body: text.as_bytes(),
