@@ -1,6 +1,5 @@
 //! What programs report: messages of the job, torch's watchdog, schedulers, and a watcher of this program.
 
-pub mod closed;
 pub mod gid;
 pub mod messages;
 pub mod scheduler;

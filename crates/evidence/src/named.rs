@@ -79,12 +79,18 @@ fn by_number(sources: &[Source]) -> BTreeMap<SourceId, Rank> {
 const OTHER_COUNTS: [&str; 12] =
     ["node", "host", "attempt", "restart", "part", "run", "step", "epoch", "day", "version", "v", "page"];
 
+/// How names of files end that hold the output of a process.
+const OUTPUTS: [&str; 7] = ["", ".log", ".out", ".err", ".txt", ".stdout", ".stderr"];
+
 /// A path with a sign in place of the last number of its name, and that number.
 fn number_of(path: &str) -> Option<(String, u32)> {
     let name_at = path.rfind(['/', '!']).map_or(0, |at| at + 1);
     let (folder, name) = path.split_at(name_at);
     let end = name.rfind(|c: char| c.is_ascii_digit())? + 1;
     let (head, tail) = name.split_at(end);
+    if !OUTPUTS.contains(&tail) {
+        return None;
+    }
     let start = head.rfind(|c: char| !c.is_ascii_digit()).map_or(0, |at| at + 1);
     let (before, digits) = head.split_at(start);
     let word: String = before

@@ -30,7 +30,7 @@
 
 use std::collections::BTreeMap;
 
-use ringleader_model::{Cause, Confidence, Culprit, Evidence, FrameOwner, Impact, Severity, Weight};
+use ringleader_model::{Cause, Cite, Confidence, Culprit, Evidence, FrameOwner, Impact, Severity, Weight};
 
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
@@ -93,11 +93,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
             // Nobody is named, but the place in the code is known.
             culprits.extend(first.place().map(|p| Culprit { place: Some(p.clone()), ..Culprit::default() }));
         }
-        let (weight, confidence, severity) = if group.members.iter().all(|own| {
-            let cite = own.observation.cite;
-            scene.ended_in_order(cite) || scene.was_overcome(cite)
-        }) {
+        let all = |is: &dyn Fn(Cite) -> bool| group.members.iter().all(|own| is(own.observation.cite));
+        let (weight, confidence, severity) = if all(&|cite| scene.ended_in_order(cite)) {
             (Weight::Symptom, Confidence::Low, Severity::Warning)
+        } else if all(&|cite| scene.was_overcome(cite)) {
+            (Weight::Symptom, Confidence::Low, Severity::Info)
         } else if n > 0 || explained_already(scene, group) {
             (Weight::Symptom, Confidence::Low, Severity::Error)
         } else if first.exception.is_none() {
