@@ -92,6 +92,9 @@ pub struct Item {
     pub origin: Origin,
     /// Process that it belongs to, if any.
     pub pid: Option<u32>,
+    /// The one process whose output it is, as that process counts itself. None if several write it, or that is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<u32>,
     /// When it was taken, nanoseconds since 1970 by its host's clock.
     pub at_ns: i64,
     /// Time that this took, milliseconds.

@@ -135,6 +135,18 @@ pub fn is_of_slurm(proc: &Path, pid: u32, job: &str) -> bool {
 /// What its environment says; none if that cannot be read now. Nothing else of it is kept.
 pub fn rank_env(proc: &Path, pid: u32) -> Option<RankEnv> {
     let environ = procfs::read_patiently(proc.join(pid.to_string()).join("environ"), PATIENCE).ok()?;
+    Some(rank_env_in(&environ))
+}
+
+/// The same of a process of which the kernel has just said its state: only one in an uninterruptible wait hangs its reader.
+pub(crate) fn rank_env_of(proc: &Path, pid: u32, stat: &Stat) -> Option<RankEnv> {
+    if stat.state == "D" {
+        return rank_env(proc, pid);
+    }
+    fs::read(proc.join(pid.to_string()).join("environ")).ok().map(|environ| rank_env_in(&environ))
+}
+
+fn rank_env_in(environ: &[u8]) -> RankEnv {
     let variable = |name: &str| {
         environ.split(|byte| *byte == 0).find_map(|record| {
             let value = record.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
@@ -143,7 +155,7 @@ pub fn rank_env(proc: &Path, pid: u32) -> Option<RankEnv> {
     };
     let number = |names: &[&str]| names.iter().find_map(|name| variable(name)?.parse().ok());
     let is_on = variable("NCCL_RAS_ENABLE").is_none_or(|on| on != "0");
-    Some(RankEnv {
+    RankEnv {
         rank: number(RANKS),
         local_rank: number(LOCAL_RANKS),
         world_size: number(WORLD_SIZES),
@@ -152,7 +164,7 @@ pub fn rank_env(proc: &Path, pid: u32) -> Option<RankEnv> {
         ras: is_on.then(|| variable("NCCL_RAS_ADDR").unwrap_or_else(|| RAS_DEFAULT.to_owned())),
         slurm_job: variable("SLURM_JOB_ID").or_else(|| variable("SLURM_JOBID")),
         meeting: meeting(&variable),
-    })
+    }
 }
 
 /// A master with its port, else a coordinator, else the job of an MPI launcher.
@@ -307,12 +319,19 @@ pub fn mapped_ring(proc: &Path, pid: u32) -> Option<RingFile> {
 
 /// Whether a process has loaded what computes on GPUs; none if its maps cannot be read now.
 pub fn has_gpu_code(proc: &Path, pid: u32) -> Option<bool> {
-    let maps = maps(proc, pid)?;
-    Some(
-        maps.lines()
-            .filter_map(|line| line.rsplit_once('/'))
-            .any(|(_, name)| GPU_CODE.iter().any(|library| name.starts_with(library))),
-    )
+    maps(proc, pid).map(|maps| shows_gpu_code(&maps))
+}
+
+/// The same of a process that is in no uninterruptible wait: it hangs nobody.
+pub(crate) fn has_gpu_code_now(proc: &Path, pid: u32) -> bool {
+    let maps = fs::read(proc.join(pid.to_string()).join("maps")).unwrap_or_default();
+    shows_gpu_code(&String::from_utf8_lossy(&maps))
+}
+
+fn shows_gpu_code(maps: &str) -> bool {
+    maps.lines()
+        .filter_map(|line| line.rsplit_once('/'))
+        .any(|(_, name)| GPU_CODE.iter().any(|library| name.starts_with(library)))
 }
 
 fn maps(proc: &Path, pid: u32) -> Option<String> {

@@ -19,6 +19,8 @@ use crate::{procfs, tcp};
 /// What a process says is read again after this, and each time later: communicators are made one after the other.
 const RETRY: Duration = Duration::from_millis(500);
 const RETRY_MOST: Duration = Duration::from_secs(20);
+/// Memory of the smallest process that has loaded what computes on GPUs: CUDA's driver alone takes more.
+const LEAST_GPU_BYTES: u64 = 32 << 20;
 /// Processes that are looked into.
 const MAX_PROCESSES: usize = 65_536;
 /// Ports of a job that others than its ranks may share: nothing is told by a connection to them.
@@ -81,7 +83,8 @@ impl Kin {
             .filter_map(|ring| Some((follow::process_of(&self.proc, all, &ring)?, ring)))
             .collect();
         self.known.retain(|(pid, ticks), _| all.get(pid).is_some_and(|stat| stat.started_ticks == *ticks));
-        let lives = |stat: &Stat| !matches!(&*stat.state, "Z" | "X") && stat.n_threads > 0;
+        // Threads of the kernel have no memory.
+        let lives = |stat: &Stat| !matches!(&*stat.state, "Z" | "X") && stat.resident_pages > 0;
         for (pid, stat) in all.iter().filter(|(_, stat)| lives(stat)).take(MAX_PROCESSES) {
             self.know(*pid, stat, rings.get(pid));
         }
@@ -130,10 +133,11 @@ impl Kin {
         known.pause = (known.pause * 2).min(RETRY_MOST);
         // Who hangs in the kernel hangs whoever reads its environment: once is enough.
         if stat.state != "D" || known.env.is_none() {
-            known.env = follow::rank_env(proc, pid).or_else(|| known.env.take());
+            known.env = follow::rank_env_of(proc, pid, stat).or_else(|| known.env.take());
         }
-        if !known.has_gpu_code && stat.state != "D" {
-            known.has_gpu_code = follow::has_gpu_code(proc, pid).unwrap_or_default();
+        let may_have = stat.resident_pages * rustix::param::page_size() as u64 >= LEAST_GPU_BYTES;
+        if !known.has_gpu_code && may_have && stat.state != "D" {
+            known.has_gpu_code = follow::has_gpu_code_now(proc, pid);
         }
         if let Some(Ok(state)) = ring.and_then(|ring| ring.reader().ok()).map(|reader| reader.state()) {
             let shared = state.comms.iter().filter(|comm| comm.size != 1 && comm.id != 0);

@@ -2,5 +2,6 @@
 
 pub mod copies;
 pub mod jobs;
+pub mod owners;
 pub mod rings;
 pub mod sizes;

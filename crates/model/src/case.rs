@@ -2,7 +2,7 @@
 
 use crate::{
     BenchRun, Cite, CopyTest, Environment, FlightDump, GpuService, GpuTable, GpuTests, KernelEvent, Limit,
-    NcclLog, NetFact, Note, ProcessStacks, ProcessTable, Progress, RasReport, RingRecord, Said, Source,
+    NcclLog, NetFact, Note, Pid, ProcessStacks, ProcessTable, Progress, RasReport, RingRecord, Said, Source,
     SystemFact, TorchEvent, WallTime, WatchEvent, Who,
 };
 
@@ -64,6 +64,17 @@ pub enum Fact {
     Said(Box<Said>),
     /// Signs that the job makes progress, or ended successfully.
     Progress(Progress),
+    /// The process whose output a member of a bundle is.
+    Owner(Box<Owner>),
+}
+
+/// A member of a bundle that one process alone has written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// Name of the member.
+    pub name: Box<str>,
+    /// The process.
+    pub pid: Pid,
 }
 
 /// All evidence of one diagnosis.

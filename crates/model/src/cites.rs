@@ -33,7 +33,8 @@ impl Fact {
             | Self::Copy(_)
             | Self::Net(_)
             | Self::System(_)
-            | Self::Watch(_) => {}
+            | Self::Watch(_)
+            | Self::Owner(_) => {}
         }
     }
 }

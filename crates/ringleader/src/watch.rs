@@ -15,6 +15,7 @@ mod metrics;
 mod nodes;
 mod picture;
 mod ras;
+mod replay;
 mod screen;
 mod serve;
 mod several;
@@ -79,7 +80,7 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
     let folder = out_folder(args)?;
     let host = ringleader_collect::follow::host();
     let picture = Arc::new(Mutex::new(Picture::new(host.clone())));
-    let shows_screen = !(args.json || args.once || args.no_screen)
+    let shows_screen = !(args.json || args.once || args.no_screen || !args.replay.is_empty())
         && args.command.is_empty()
         && io::stdout().is_terminal()
         && io::stdin().is_terminal();
@@ -90,6 +91,13 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
         let at = serve::start(address, Arc::clone(&picture))
             .map_err(|source| Failure::Serve { address, source })?;
         teller.note(format!("the page is at http://{at}/, metrics at http://{at}/metrics"));
+    }
+    if !args.replay.is_empty() {
+        let code = replay::replay(&args.replay, settings(args), &teller)?;
+        if !args.json {
+            teller.table();
+        }
+        return Ok(code.into());
     }
     let stop = Arc::new(AtomicBool::new(false));
     let told = Arc::new(AtomicBool::new(false));

@@ -21,7 +21,7 @@ mod unexplained;
 pub mod verdict;
 
 use ringleader_correlate::Scene;
-use ringleader_correlate::prepare::{copies, jobs, rings, sizes};
+use ringleader_correlate::prepare::{copies, jobs, owners, rings, sizes};
 use ringleader_model::{Case, Cause, Need, Verdict};
 
 pub use crate::health::is_known;
@@ -42,6 +42,8 @@ pub fn diagnose(case: &Case) -> Verdict {
         notes: case.notes.clone(),
     });
     let case = single.as_ref().unwrap_or(case);
+    let owned = owners::owned(case);
+    let case = owned.as_ref().unwrap_or(case);
     let completed = sizes::completed(case);
     diagnose_jobs(completed.as_ref().unwrap_or(case))
 }

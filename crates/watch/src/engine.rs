@@ -81,10 +81,17 @@ struct ToldStall {
     moved_ns: i64,
 }
 
+/// Who waits for so long is told of, whatever the patience.
+const WAITING_NS: i64 = 15_000_000_000;
+/// Others that wait for one that sleeps for so long in a place in which nothing ends by itself wait in vain.
+const STUCK_NS: i64 = 30_000_000_000;
+
 /// What a look at the ledger found.
 #[derive(Default)]
 struct Found {
     stalls: Vec<Stall>,
+    /// Waits for which no alarm is due yet.
+    waiting: Vec<Stall>,
     moved: BTreeMap<String, i64>,
     is_ended: bool,
 }
@@ -96,6 +103,8 @@ pub struct Engine {
     roster: Roster,
     histories: BTreeMap<(String, u32), History>,
     told_stalls: Vec<ToldStall>,
+    /// When each wait is to be told of again, in seconds of its length.
+    told_waiting: BTreeMap<(String, u64), f64>,
     told_stragglers: BTreeMap<u32, (i64, Straggler)>,
     slowest: Option<(i64, Slowest)>,
     /// The link that is slow by TCP's counts, and since when.
@@ -159,7 +168,7 @@ impl Engine {
         let histories = &mut self.histories;
         let found = judge(&self.settings, &ledger, &waits, histories);
         self.view = picture::view(&ledger, &waits, histories, &found.stalls);
-        self.asks_stacks = start::asks_stacks(&ledger, &self.settings);
+        self.asks_stacks = start::asks_stacks(&ledger, &self.settings) || !found.waiting.is_empty();
         histories.retain(|_, t| now_ns - t.seen_ns < FORGET_NS);
         let link = slow_link(&ledger);
         drop(waits);
@@ -170,6 +179,7 @@ impl Engine {
         self.slow_link = link.map(|link| (since.map_or(now_ns, |(since, _)| since), link));
         let mut events = Vec::new();
         self.tell_watching(now_ns, &mut events);
+        self.tell_waiting(now_ns, &found, &mut events);
         self.tell_stalls(now_ns, found, &mut events);
         self.tell_stragglers(now_ns, &mut events);
         // A clock that was set back is no reason to be silent for as long.
@@ -215,6 +225,21 @@ impl Engine {
             self.watching = Some((now_ns, what.clone()));
             self.remarks.extend(remarks().take(MAX_REMARKS).cloned());
             events.push(Event::new(now_ns, what));
+        }
+    }
+
+    /// Each wait once, and again each time that it has lasted twice as long.
+    fn tell_waiting(&mut self, now_ns: i64, found: &Found, events: &mut Vec<Event>) {
+        self.told_waiting.retain(|(comm, since), _| {
+            found.waiting.iter().any(|wait| wait.comm == *comm && wait.since.to_bits() == *since)
+        });
+        for wait in &found.waiting {
+            let key = (wait.comm.clone(), wait.since.to_bits());
+            let due = self.told_waiting.entry(key).or_insert(0.0);
+            if wait.after_s >= *due {
+                *due = wait.after_s * 2.0;
+                events.push(Event::new(now_ns, What::Waiting(Box::new(wait.clone()))));
+            }
         }
     }
 
@@ -364,7 +389,7 @@ fn judge(
         history.late.settle();
     }
     let usual_ns = job_usual_ns(live().map(|(_, c)| c), histories);
-    let mut still = Vec::new();
+    let (mut still, mut waiting) = (Vec::new(), Vec::new());
     let mut found = Found::default();
     let anyone_inside = live().any(|(_, c)| c.is_inside);
     for (index, group) in live() {
@@ -388,15 +413,25 @@ fn judge(
         } else if group.tracks.iter().any(|c| c.stage == Stage::Different) {
             // No healthy program does this.
             patience_ns = patience_ns.min(settings.stall_floor_ns);
+        } else if stuck_since(ledger, waits, index).is_some_and(|since| ledger.now_ns - since >= STUCK_NS) {
+            patience_ns = patience_ns.min(STUCK_NS);
         }
         let is_still = ledger.known_ns - moved_ns > patience_ns;
         // Those that it waits for are busy with each other; for so long is too long.
         let own = patience.inside_ns.max(settings.first_floor_ns);
         if is_still || ledger.known_ns - group.moved_ns > own {
             still.push(Still { group: index, moved_ns: moved_ns.min(group.moved_ns), patience_ns });
+        } else if ledger.known_ns - moved_ns > WAITING_NS && !ledger.is_settling {
+            waiting.push(Still { group: index, moved_ns: moved_ns.min(group.moved_ns), patience_ns });
         }
     }
     found.stalls = stalls(ledger, waits, &still);
+    if found.stalls.is_empty() {
+        found.waiting = stalls(ledger, waits, &waiting);
+        for wait in &mut found.waiting {
+            wait.text = with_places(ledger, wait);
+        }
+    }
     found.is_ended = !ledger.members.is_empty() && ledger.members.iter().all(crate::ledger::Member::is_over);
     if !anyone_inside && !found.is_ended {
         found.stalls.extend(picture::all_outside(ledger, histories));
@@ -407,6 +442,36 @@ fn judge(
     }
     found.stalls.truncate(MAX_STALLS);
     found
+}
+
+/// What those that are waited for do, after who waits for whom.
+fn with_places(ledger: &Ledger<'_>, wait: &Stall) -> String {
+    let of = |rank: &u32| {
+        let member = ledger.members.iter().find(|member| member.word.digest.rank == Some(*rank))?;
+        let detail = member.word.waiting.detail(&member.word.digest, ledger.now_ns);
+        (!detail.is_empty()).then(|| format!("rank {rank}: {detail}"))
+    };
+    let places: Vec<String> = wait.suspects.iter().filter_map(of).take(MAX_TOLD).collect();
+    if places.is_empty() { wait.text.clone() } else { format!("{}; {}", wait.text, places.join("; ")) }
+}
+
+/// Since when all that a communicator waits for sleep in places in which nothing ends by itself.
+fn stuck_since(ledger: &Ledger<'_>, waits: &Waits, group: usize) -> Option<i64> {
+    let mut latest = None;
+    for node in waits.roots(group).iter().flat_map(|root| waits.nodes(*root)) {
+        let Node::Member(member) = node else { return None };
+        let word = ledger.members.get(member)?.word;
+        latest = latest.max(Some(word.waiting.stuck_ns(&word.digest)?));
+    }
+    // Whoever works may do what they wait for.
+    let is_inside = |member: &crate::ledger::Member<'_>| {
+        let track = |(group, at): &(usize, usize)| ledger.groups.get(*group)?.tracks.get(*at);
+        member.tracks.iter().filter_map(track).any(|track| track.stage.is_inside())
+    };
+    let waits = |member: &crate::ledger::Member<'_>| {
+        member.is_over() || is_inside(member) || member.word.waiting.stuck_ns(&member.word.digest).is_some()
+    };
+    ledger.members.iter().all(waits).then_some(latest).flatten()
 }
 
 /// Since when something that a communicator waits for is stopped, gone, or silent with its agent.

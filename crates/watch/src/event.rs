@@ -55,6 +55,8 @@ pub enum What {
     Straggler(Straggler),
     /// The rhythm has broken.
     Stall(Box<Stall>),
+    /// Ranks wait for others for longer than a moment, and no alarm is due yet: who for whom, and what those do.
+    Waiting(Box<Stall>),
     /// Who is which rank, those that have ended included: in a bundle, not among the events that are printed.
     Ranks {
         /// Processes with a rank.

@@ -39,6 +39,8 @@ pub(crate) struct Waiting {
     window: Option<(i64, u64)>,
     /// Since when its stacks show it on its way to the others.
     meets_ns: Option<i64>,
+    /// Hash of its newest stack, and since when it has been that one.
+    place: Option<(u64, i64)>,
 }
 
 impl Waiting {
@@ -48,6 +50,13 @@ impl Waiting {
             self.seen_ns = now_ns;
         }
         self.meets_ns = is_on_its_way(digest).then(|| self.meets_ns.unwrap_or(now_ns));
+        if !digest.stack.is_empty() {
+            let hash = digest.stack.iter().flat_map(|frame| frame.bytes().chain([b'\n']));
+            let hash = hash.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+            });
+            self.place = self.place.filter(|(old, _)| *old == hash).or(Some((hash, now_ns)));
+        }
         let Some(cpu_ms) = digest.cpu_ms else {
             return Self { window: None, idle_ns: now_ns, ..self };
         };
@@ -80,7 +89,26 @@ impl Waiting {
         }
     }
 
-    fn detail(&self, digest: &RankDigest, now_ns: i64) -> String {
+    /// Since when it sleeps in one place in which nothing ends by itself: a lock, a sleep, a store, a debugger. None where it
+    /// works, or may wait for work that somebody does for it.
+    pub(crate) fn stuck_ns(&self, digest: &RankDigest) -> Option<i64> {
+        let (_, place_ns) = self.place?;
+        let is_debugger =
+            digest.stack.iter().any(|frame| frame.contains("pdb.py:") || frame.contains("bdb.py:"));
+        let place = outside::outside(&digest.stack, None)?;
+        let ends_not = match place.label.as_str() {
+            "gil" | "sleep" | "torch-distributed" => true,
+            // A queue is filled by somebody, and a lock of a file may be another process's.
+            "lock" => ["acquire (threading.py", "__enter__ (threading.py"]
+                .iter()
+                .any(|of| place.frame.starts_with(of)),
+            _ => false,
+        };
+        (is_debugger || ends_not && self.window.is_some()).then_some(place_ns.max(self.idle_ns))
+    }
+
+    /// What it does, in words.
+    pub(crate) fn detail(&self, digest: &RankDigest, now_ns: i64) -> String {
         let place = outside::outside(&digest.stack, None).map(|place| place.text).unwrap_or_default();
         let for_s = seconds(now_ns - self.idle_ns);
         if for_s < seconds(WINDOW_NS) {

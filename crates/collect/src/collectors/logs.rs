@@ -50,6 +50,8 @@ struct Wanted {
     ask: FileAsk,
     /// Its process: pid, user, start.
     of: Option<(u32, u32, i64)>,
+    /// The process whose output it is, as it counts itself, where it is one rank's alone.
+    owner: Option<u32>,
     /// Only an environment names it.
     is_claimed: bool,
     /// Something says that it should be there.
@@ -72,12 +74,15 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
     if context.ask.with_logs {
         let processes: Vec<Process> = context.jobs().map(|jobs| jobs.processes.clone()).unwrap_or_default();
         let mut met = BTreeSet::new();
+        let owners = owners(&processes);
         let is_own = |p: &&Process| p.state != "Z" && !p.is_above && p.pid != std::process::id();
         for process in processes.iter().filter(is_own) {
             // Two containers may call two files alike, also where they have them open.
             let container = root_of(process.pid).map(|_| mounts_of(process.pid));
-            for file in of_process(context, process) {
-                if met.insert((container.clone(), file.real.clone())) {
+            for mut file in of_process(context, process) {
+                let key = (container.clone(), file.real.clone());
+                file.owner = owners.get(&key).copied().flatten();
+                if met.insert(key) {
                     wanted.push(file);
                 }
             }
@@ -111,7 +116,7 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
     for (file, facts) in found {
         let place = place_of(&file);
         let item = context.item(file.kind, &file.name, Origin::Path(file.path.clone()));
-        let item = Item { pid: file.pid(), ..item };
+        let item = Item { pid: file.pid(), owner: file.owner, ..item };
         let share = if file.is_whole_or_nothing() {
             u64::MAX
         } else {
@@ -129,6 +134,32 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
         context.bundle.missing(Item { outcome: Outcome::Skipped(why), ..item });
     }
     Ok(())
+}
+
+/// A file as a container has it.
+type Key = (Option<PathBuf>, String);
+
+/// Of the files into which processes write their output, the rank of which each is alone: the workers of a rank write into
+/// the same.
+fn owners(processes: &[Process]) -> BTreeMap<Key, Option<u32>> {
+    let mut writers: BTreeMap<Key, Vec<&Process>> = BTreeMap::new();
+    for process in processes.iter().filter(|p| p.state != "Z" && !p.is_above) {
+        let container = root_of(process.pid).map(|_| mounts_of(process.pid));
+        for path in [&process.stdout, &process.stderr].into_iter().flatten() {
+            writers.entry((container.clone(), path.clone())).or_default().push(process);
+        }
+    }
+    let jobs = ringleader_node::Jobs { processes: processes.to_vec(), ..ringleader_node::Jobs::default() };
+    let shared = jobs.shared_pids();
+    let owner = |all: Vec<&Process>| -> Option<u32> {
+        let first = all.iter().find(|process| process.rank().is_some())?;
+        let is_alone = all.iter().all(|process| process.rank() == first.rank());
+        // The rank is the one that started the others.
+        let pids: Vec<u32> = all.iter().map(|process| process.pid).collect();
+        let top = all.iter().find(|process| !pids.contains(&process.ppid))?;
+        is_alone.then(|| top.known_pid(&shared))
+    };
+    writers.into_iter().map(|(key, all)| (key, owner(all))).collect()
 }
 
 /// Why a file is not waited for; None if it is.
@@ -269,7 +300,7 @@ fn of_process(context: &Context<'_, '_>, process: &Process) -> Vec<Wanted> {
             _ => format!("logs/{}", tame(last)),
         };
         let of = Some(own);
-        files.push(Wanted { kind, name, path: shown, real, ask, of, is_claimed, is_expected });
+        files.push(Wanted { kind, name, path: shown, real, ask, of, owner: None, is_claimed, is_expected });
     };
     for path in &process.logs {
         if !dumps.contains(path) && Some(path) != error_file.as_ref() {
@@ -293,6 +324,7 @@ fn of_process(context: &Context<'_, '_>, process: &Process) -> Vec<Wanted> {
             real: target.clone(),
             ask: FileAsk { path: at, ..FileAsk::default() },
             of: Some(own),
+            owner: None,
             is_claimed: false,
             is_expected: true,
         });
@@ -410,7 +442,7 @@ fn named(context: &mut Context<'_, '_>, path: &Path, wanted: &mut Vec<Wanted>) {
         let ask = FileAsk { path: at, ..FileAsk::default() };
         let (of, is_claimed, is_expected) = (None, false, true);
         let real = path.clone();
-        wanted.push(Wanted { kind: "file", name, path, real, ask, of, is_claimed, is_expected });
+        wanted.push(Wanted { kind: "file", name, path, real, ask, of, owner: None, is_claimed, is_expected });
     }
 }
 
@@ -426,6 +458,7 @@ mod tests {
             real: String::new(),
             ask: FileAsk::default(),
             of: pid.map(|pid| (pid, 0, 0)),
+            owner: None,
             is_claimed: false,
             is_expected: true,
         }

@@ -3,7 +3,7 @@
 //! The items beside it are read as any file is. The manifest adds what only it knows: what was wanted and could not be
 //! had, and what was cut. Not collected is not health, so each of these is a note.
 
-use ringleader_model::{NoteKind, SourceKind};
+use ringleader_model::{Fact, NoteKind, Owner, Pid, SourceKind, Who};
 use serde_json::Value;
 
 use crate::ground::{Document, Sink};
@@ -33,6 +33,12 @@ pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
         let text = |key: &str| item.get(key).and_then(Value::as_str).unwrap_or_default();
         let name = if text("name").is_empty() { origin(item) } else { text("name").to_owned() };
         let what = format!("{} {name}", text("kind"));
+        let owner = item.get("owner").and_then(Value::as_u64).and_then(|pid| u32::try_from(pid).ok());
+        if let (Some(pid), false) = (owner, text("name").is_empty()) {
+            let owner = Owner { name: text("name").into(), pid: Pid(pid) };
+            let said = format!("{name} is the output of pid {pid}");
+            sink.push(cite, Who::default(), None, Fact::Owner(Box::new(owner)), said.as_bytes());
+        }
         if let Some(cut) = item.get("cut").and_then(|cut| cut.get("left_out_bytes")).and_then(Value::as_u64) {
             let text = format!("{what}: {cut} bytes of its middle were left out at collection");
             sink.note(cite, NoteKind::LimitReached, text);

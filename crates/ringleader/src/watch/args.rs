@@ -22,6 +22,9 @@ pub(crate) struct WatchArgs {
     /// Start this, with the plugin loaded, and follow it; its exit code is passed on
     #[arg(value_name = "CMD", last = true, conflicts_with_all = ["pid", "job"])]
     pub(crate) command: Vec<OsString>,
+    /// Play recorded rings once more, of files, folders or bundles: what would have been said, and when
+    #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = ["pid", "job", "command", "stay", "hub"])]
+    pub(crate) replay: Vec<PathBuf>,
     /// Folder of the plugin's rings [default: $RINGLEADER_RING_DIR, /dev/shm/ringleader, /tmp/ringleader]
     #[arg(long, value_name = "DIR")]
     pub(crate) rings: Option<PathBuf>,

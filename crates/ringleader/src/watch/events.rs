@@ -94,6 +94,17 @@ impl Teller {
         }
     }
 
+    /// What is to be seen of the job now.
+    pub(crate) fn see(&self, view: &View) {
+        self.picture.lock().unwrap_or_else(PoisonError::into_inner).see(view);
+    }
+
+    /// How the job stands, as a table.
+    pub(crate) fn table(&self) {
+        let picture = self.picture.lock().unwrap_or_else(PoisonError::into_inner);
+        print(&table::render(&picture), false);
+    }
+
     /// How the job stands, whatever is due.
     pub(crate) fn once(&self, view: &View) {
         if self.form == Form::Json {

@@ -142,7 +142,11 @@ impl Picture {
                 self.verdict = Some(report.clone());
             }
             What::Ended { how } => self.ended = Some(how.clone()),
-            What::Watching { .. } | What::Ranks { .. } | What::Recovered { .. } | What::Note { .. } => {}
+            What::Watching { .. }
+            | What::Waiting(_)
+            | What::Ranks { .. }
+            | What::Recovered { .. }
+            | What::Note { .. } => {}
         }
         if let Some(text) = words::lines(event) {
             // A stall tells of every rank; the past keeps its first line.

@@ -40,6 +40,7 @@ pub(crate) fn lines(event: &Event) -> Option<String> {
             sure(late.confidence)
         ),
         What::Stall(stall) => stalled(stall),
+        What::Waiting(wait) => format!("waiting for {:.0} s: {}", wait.after_s, plain(&wait.text)),
         What::Ranks { .. } => return None,
         What::Bundle { path } => format!("evidence: {}", plain(path)),
         What::Verdict { report } => {

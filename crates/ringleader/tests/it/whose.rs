@@ -334,3 +334,52 @@ fn a_rank_that_is_missing_is_named() {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.code() == Some(4) && said.contains("rank 3"), "{said}");
 }
+
+/// A rank raises, and hangs in its own teardown; the other waits for it.
+const RAISES: &str = r#"
+import atexit, os, time
+
+rank = int(os.environ["RANK"])
+
+def destroy():
+    open("ready", "w").close()
+    time.sleep(600)
+
+def all_reduce():
+    time.sleep(600)
+
+def train():
+    if rank == 1:
+        atexit.register(destroy)
+        raise ValueError("planted bad sample")
+    all_reduce()
+
+train()
+"#;
+
+#[test]
+fn an_exception_before_a_hang_in_the_teardown_is_the_cause_and_its_rank_is_named() {
+    if !has_python() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    std::fs::write(at.join("raises.py"), RAISES).unwrap();
+    let port = free_port().to_string();
+    let start = |rank: u32| {
+        let log = std::fs::File::create(at.join(format!("rank-{rank}.out"))).unwrap();
+        let mut command = Command::new("python3");
+        command.arg(at.join("raises.py")).current_dir(at).stdout(log.try_clone().unwrap()).stderr(log);
+        command.env("RANK", rank.to_string()).env("LOCAL_RANK", rank.to_string()).env("WORLD_SIZE", "2");
+        command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", &port).env("NCCL_RAS_ENABLE", "0");
+        command.spawn().unwrap()
+    };
+    let ranks = Ranks((0..2).map(start).collect());
+    while !at.join("ready").exists() {
+        std::thread::yield_now();
+    }
+    let (report, _) = diagnosed(ranks.0[0].id());
+    assert_eq!(report["verdict"]["cause"], "application-exception", "{report:#}");
+    assert_eq!(report["verdict"]["culprits"][0]["rank"], 1, "{report:#}");
+    assert_eq!(report["verdict"]["culprits"][0]["pid"], ranks.0[1].id(), "{report:#}");
+}

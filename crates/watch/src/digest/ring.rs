@@ -269,7 +269,7 @@ fn pattern(records: &[&Done]) -> Option<PeriodDigest> {
             hash
         })
         .collect();
-    let found = period::period(&calls)?;
+    let Some(found) = period::period(&calls) else { return by_marker(records, &calls) };
     let own = records.get(found.first..)?;
     let ends: Vec<i64> = own.iter().map(|d| d.ended_ns as i64).collect();
     let (first, last) = (ends.iter().min()?, ends.iter().max()?);
@@ -278,11 +278,52 @@ fn pattern(records: &[&Done]) -> Option<PeriodDigest> {
         repeats: found.repeats as u32,
         step_ns: period::step(&ends, found.calls)?,
         span_ns: last - first,
-        is_training: own.iter().any(|d| {
-            d.call.function.contains("Reduce")
-                || is_p2p(&d.call.function)
-                || d.call.function.starts_with("AlltoAll")
-        }),
+        is_training: trains(own),
+    })
+}
+
+fn trains(records: &[&Done]) -> bool {
+    records.iter().any(|d| {
+        d.call.function.contains("Reduce")
+            || is_p2p(&d.call.function)
+            || d.call.function.starts_with("AlltoAll")
+    })
+}
+
+/// Steps that a loop must have made whose calls come in no fixed order, or vary in size.
+const MARKS: usize = 16;
+/// And over so much time: calls that warm up pass at once.
+const MARKED_NS: i64 = 3_000_000_000;
+/// The longest step of nine in ten, measured by the usual one.
+const UNEVEN: i64 = 3;
+
+/// A step of any shape: the rarest call that comes again and again, at even distances, is made once in each.
+fn by_marker(records: &[&Done], calls: &[u64]) -> Option<PeriodDigest> {
+    let mut places: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+    for (at, call) in calls.iter().enumerate() {
+        places.entry(*call).or_default().push(at);
+    }
+    let marks = places
+        .into_values()
+        .filter(|at| at.len() > MARKS)
+        .min_by_key(|at| (at.len(), at.first().copied()))?;
+    let (first, last) = (*marks.first()?, *marks.last()?);
+    let end = |at: usize| records.get(at).map_or(0, |done| done.ended_ns as i64);
+    let mut steps: Vec<i64> =
+        marks.windows(2).filter_map(|pair| Some(end(*pair.get(1)?) - end(*pair.first()?))).collect();
+    steps.sort_unstable();
+    let usual = *steps.get(steps.len() / 2)?;
+    let long = *steps.get(steps.len() * 9 / 10)?;
+    let span_ns = end(last) - end(first);
+    // What is made again and again within one step comes in bursts.
+    let is_even = usual > 0 && long <= usual.saturating_mul(UNEVEN);
+    let own = records.get(first..=last)?;
+    (is_even && span_ns >= MARKED_NS && trains(own)).then(|| PeriodDigest {
+        ops: ((own.len() - 1) / steps.len()).max(2) as u32,
+        repeats: steps.len() as u32,
+        step_ns: usual,
+        span_ns,
+        is_training: true,
     })
 }
 
@@ -353,6 +394,41 @@ mod tests {
             assert_eq!((step.first % 4, step.ops, step.step), (0, 4, 3));
             assert_eq!((step.ran_ns, step.queued_ns, step.period_ns), (80, 40, 400_000_000));
         }
+    }
+
+    /// As of a sharded model whose gathers are made ahead: 24 calls a step in another order each time, some of another size.
+    #[test]
+    fn sixty_steps_of_no_fixed_order_are_a_rhythm() {
+        let done = |number: u64| {
+            let (step, at) = (number / 24, number % 24);
+            // Where the one call that ends a step stands, differs.
+            let is_end = at == 20 + step % 4;
+            let count = if is_end { 7 } else { 100 + (number * 2_654_435_761 >> 7) % 11 };
+            Done {
+                number,
+                call: Call { count, ..call(if is_end { "AllReduce" } else { "AllGather" }, None) },
+                enqueued_ns: number * 5_500_000,
+                started_ns: number * 5_500_000 + 10,
+                ended_ns: number * 5_500_000 + 30,
+                is_end_seen: true,
+                ..Done::default()
+            }
+        };
+        let mut state =
+            State { comms: vec![Comm { id: 0xbeef, size: 2, ..Comm::default() }], ..State::default() };
+        state.process.interface = 5;
+        state.recent = (0..60 * 24).map(done).collect();
+        let digest = from_ring(&state);
+        let period = digest.comms.first().and_then(|comm| comm.period.clone()).unwrap();
+        assert!(period.is_training && period.repeats >= 16, "{period:?}");
+        assert!((100_000_000..160_000_000).contains(&period.step_ns), "{period:?}");
+        // A burst is none: all within a second.
+        for done in &mut state.recent {
+            for ns in [&mut done.enqueued_ns, &mut done.started_ns, &mut done.ended_ns] {
+                *ns /= 20;
+            }
+        }
+        assert_eq!(from_ring(&state).comms.first().unwrap().period, None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Jobs that do not come to their first communicator, and those that merely take their time.
 
-use ringleader_watch::digest::{CommDigest, Digest, ProcessState, RankDigest};
+use ringleader_watch::digest::{CommDigest, Digest, OpDigest, ProcessState, RankDigest};
 use ringleader_watch::engine::{Engine, Settings};
 use ringleader_watch::event::{Event, Shape, Stall, What};
 
@@ -289,4 +289,75 @@ fn a_rank_that_ends_before_the_first_operation() {
     let unseen: Vec<Rank> = ranks(4).into_iter().map(|rank| Rank { would_show: false, ..rank }).collect();
     let (_, events) = follow(&unseen, 20 * S, gone);
     assert_eq!(stalls(&events), []);
+}
+
+/// From six seconds on rank 0 waits in the first call, and rank 1 has not come to it: it stands there.
+fn first_call(stack: &'static [&'static str], cpu: fn(i64) -> f64) -> Vec<Event> {
+    let ranks = [rank(0, 2), Rank { stack, cpu, ..rank(1, 2) }];
+    let (_, events) = follow(&ranks, 70 * S, |t, digest| {
+        if t < 6 * S {
+            return;
+        }
+        for (index, rank) in digest.ranks.iter_mut().enumerate() {
+            let op = OpDigest {
+                function: "AllReduce".to_owned(),
+                count: 8,
+                enqueued_ns: START + 6 * S,
+                started_ns: Some(START + 6 * S),
+                is_start_visible: true,
+                ..OpDigest::default()
+            };
+            let is_inside = index == 0;
+            rank.comms = vec![CommDigest {
+                id: "beef".to_owned(),
+                size: 2,
+                rank: Some(index as u32),
+                collectives: u64::from(is_inside),
+                collectives_done: Some(0),
+                progress_ns: START + 6 * S,
+                moved_ns: START + 6 * S,
+                n_in_flight: u32::from(is_inside),
+                in_flight: if is_inside { vec![op] } else { Vec::new() },
+                ..CommDigest::default()
+            }];
+            rank.seen_by = ringleader_watch::digest::SeenBy::Ring;
+        }
+    });
+    events
+}
+
+fn at_s(event: &Event) -> f64 {
+    event.at - START as f64 / 1e9
+}
+
+#[test]
+fn who_waits_for_whom_is_told_long_before_the_alarm() {
+    const LOADS: &[&str] = &[
+        "<module> (train.py:90)",
+        "_next_data (torch/utils/data/dataloader.py:788)",
+        "wait (threading.py:327)",
+    ];
+    for (stack, cpu) in [(COMPILES, SPINS), (LOADS, IDLE)] {
+        let events = first_call(stack, cpu);
+        let told: Vec<&Event> = events.iter().filter(|e| matches!(e.what, What::Waiting(_))).collect();
+        let What::Waiting(first) = &told[0].what else { panic!() };
+        assert!((15.0..26.0).contains(&at_s(told[0])), "{}", at_s(told[0]));
+        assert_eq!(first.suspects, [1]);
+        let does = stack[1].split(' ').next().unwrap();
+        assert!(first.text.contains("rank 1") && first.text.contains(does), "{}", first.text);
+        // Once, and again when it has lasted twice as long: no flood.
+        assert!((1..=3).contains(&told.len()), "{told:#?}");
+        // It works, or somebody may for it: the alarm has its time.
+        assert!(stalls(&events).iter().all(|stall| stall.after_s >= 60.0), "{:#?}", stalls(&events));
+    }
+}
+
+#[test]
+fn one_that_sleeps_where_nothing_ends_by_itself_is_an_early_alarm() {
+    const LOCKED: &[&str] = &["<module> (train.py:90)", "sync (train.py:41)", "acquire (threading.py:327)"];
+    let events = first_call(LOCKED, IDLE);
+    let stalls = stalls(&events);
+    assert_eq!(stalls.len(), 1, "{events:#?}");
+    assert_eq!(stalls[0].suspects, [1]);
+    assert!((30.0..45.0).contains(&stalls[0].after_s), "{}", stalls[0].after_s);
 }

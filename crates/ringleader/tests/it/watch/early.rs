@@ -17,6 +17,8 @@ fn job(size: u32, script: impl Fn(u32) -> Option<(String, Vec<(&'static str, &'s
         std::fs::create_dir(folder.path().join(name)).unwrap();
     }
     let log = File::create(folder.path().join("job.log")).unwrap();
+    // Jobs that meet at one place are one.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let started = (0..size).filter_map(|rank| Some((rank, script(rank)?)));
     let ranks = started
         .map(|(rank, (script, differs))| {
@@ -27,7 +29,7 @@ fn job(size: u32, script: impl Fn(u32) -> Option<(String, Vec<(&'static str, &'s
                 .env("WORLD_SIZE", size.to_string())
                 .env("LOCAL_WORLD_SIZE", size.to_string())
                 .env("MASTER_ADDR", "127.0.0.1")
-                .env("MASTER_PORT", "29500")
+                .env("MASTER_PORT", &port)
                 .env("NCCL_RAS_ENABLE", "0")
                 .env("NCCL_PROFILER_PLUGIN", "/opt/libringleader_nccl.so")
                 .envs(differs)

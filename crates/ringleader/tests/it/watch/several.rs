@@ -117,3 +117,23 @@ fn the_last_words_of_a_command_that_fails_are_quoted() {
         "{said}"
     );
 }
+
+/// A ring that a job has left, played once more.
+#[test]
+fn recorded_rings_are_shown_once_more() {
+    let mut job = Job::start(2, 60);
+    for rank in &mut job.ranks {
+        assert!(rank.wait().unwrap().success());
+    }
+    let rings = job.rings();
+    let output = ringleader().args(["watch", "--json", "--replay", &rings]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let events: Vec<serde_json::Value> =
+        said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let has = |name: &str| events.iter().any(|event| event["event"] == name);
+    assert!(has("progress") && has("ended") && !has("stall"), "{said}");
+    assert!(events.iter().any(|event| event["event"] == "watching" && event["ranks"] == 2), "{said}");
+    let output = ringleader().args(["watch", "--replay", "/nowhere"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}

@@ -1,71 +1,110 @@
-//! Plays what the rings of one node's processes tell once more, as the watcher would have seen it: what would it have said,
-//! and when? `cargo run -p ringleader --example replay -- /dev/shm/ringleader/ring-*`.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
+//! `watch --replay`: what the rings of a job tell, once more, as the watcher would have seen it while it ran.
+//!
+//! Rings are read from files, folders and bundles. A ring reaches as far back as it has room; nothing is collected and nothing
+//! judged: `diagnose` does that.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 
 use ringleader_ring::{Done, Op, State};
 use ringleader_watch::digest::{Digest, ProcessState, RankDigest, from_ring};
 use ringleader_watch::engine::{Engine, Settings};
-use ringleader_watch::event::What;
+
+use crate::exit::Code;
+use crate::failure::Failure;
+use crate::watch::events::Teller;
 
 /// Between two looks, as watch has it.
 const LOOK_NS: u64 = 500_000_000;
 /// Looks on after the last thing that the rings tell of.
 const AFTER_NS: u64 = 30_000_000_000;
+/// Looks in all: a week.
+const MAX_LOOKS: u64 = 1_209_600;
+/// Largest ring that is read, and rings in all.
+const MAX_RING: u64 = 256 << 20;
+const MAX_RINGS: usize = 4096;
+/// Folders within folders.
+const MAX_DEPTH: usize = 6;
 
-fn main() {
-    let states: Vec<State> = std::env::args().skip(1).filter_map(|path| read(&path)).collect();
+/// Plays them.
+pub(super) fn replay(paths: &[PathBuf], settings: Settings, teller: &Teller) -> Result<Code, Failure> {
+    let mut states = Vec::new();
+    for path in paths {
+        let before = states.len();
+        read(path, 0, &mut states);
+        if states.len() == before {
+            return Err(Failure::Nodes {
+                why: format!("replay {}: no ring is there", path.display()),
+                help: "name rings (/dev/shm/ringleader/ring-*), a folder of them, or a bundle that holds them",
+            });
+        }
+    }
     let begin = states.iter().flat_map(|s| s.comms.iter().map(|c| c.created_ns)).min().unwrap_or(0);
     let end = states.iter().map(newest).max().unwrap_or(begin) + AFTER_NS;
-    let mut engine = Engine::new(Settings::default());
-    let mut now = begin;
-    while now < end {
-        let seconds = (now - begin) as f64 / 1e9;
-        let ranks = states.iter().enumerate().map(|(index, state)| RankDigest {
-            pid: 1 + index as u32,
+    let mut engine = Engine::new(settings);
+    let mut has_stalled = false;
+    for look in 0..((end.saturating_sub(begin)) / LOOK_NS).min(MAX_LOOKS) {
+        let now = begin + look * LOOK_NS;
+        let ranks = states.iter().map(|state| RankDigest {
+            // Of the dead the ring tells nothing: they are taken to stand where they stood.
             process: ProcessState::Alive,
             would_show: true,
             ..from_ring(&at(state, now))
         });
         let unix = states.first().map_or(0, |s| s.taken.unix_of(now)) as i64;
         let digest = Digest {
-            node: "node".to_owned(),
+            node: "replay".to_owned(),
             agent: "replay".to_owned(),
-            sequence: now / LOOK_NS,
+            sequence: look,
             at_ns: unix,
             ranks: ranks.collect(),
             ..Digest::default()
         };
         engine.take(digest, unix);
         for event in engine.look(unix) {
-            if !matches!(event.what, What::Progress { .. }) {
-                println!("{seconds:8.1} {}", serde_json::to_string(&event).unwrap_or_default());
-            }
+            has_stalled |= matches!(event.what, ringleader_watch::event::What::Stall(_));
+            teller.say(&event);
         }
-        for comm in &engine.view().comms {
-            println!(
-                "{seconds:8.1} {} of {}: {} done, {:.1} a second, {} in flight, still for {:.1} s of {:.1} s",
-                comm.id,
-                comm.size,
-                comm.ops_done,
-                comm.ops_per_s,
-                comm.in_flight,
-                comm.still_ns as f64 / 1e9,
-                comm.patience_ns as f64 / 1e9,
-            );
-        }
-        now += LOOK_NS;
+        teller.see(engine.view());
     }
+    Ok(if has_stalled { Code::Findings } else { Code::NothingFound })
 }
 
-fn read(path: &str) -> Option<State> {
-    match std::fs::read(path).map(|bytes| State::parse(&bytes)) {
-        Ok(Ok(state)) => return Some(state),
-        Ok(Err(why)) => eprintln!("{path}: {why}"),
-        Err(why) => eprintln!("{path}: {why}"),
+/// The rings of a file, of a folder, or of a bundle.
+fn read(path: &Path, depth: usize, states: &mut Vec<State>) {
+    if states.len() >= MAX_RINGS || depth > MAX_DEPTH {
+        return;
     }
-    None
+    if path.is_dir() {
+        let mut names: Vec<PathBuf> =
+            fs::read_dir(path).into_iter().flatten().flatten().map(|e| e.path()).collect();
+        names.sort();
+        // Links within a folder are not followed.
+        names.retain(|name| fs::symlink_metadata(name).is_ok_and(|data| !data.is_symlink()));
+        names.iter().for_each(|name| read(name, depth + 1, states));
+        return;
+    }
+    let Ok(file) = fs::File::open(path) else { return };
+    let mut bytes = Vec::new();
+    if file.take(MAX_RING).read_to_end(&mut bytes).is_err() {
+        return;
+    }
+    if let Ok(state) = State::parse(&bytes) {
+        states.push(state);
+        return;
+    }
+    let Ok(decoder) = zstd::stream::read::Decoder::new(bytes.as_slice()) else { return };
+    let mut archive = tar::Archive::new(decoder);
+    for entry in archive.entries().into_iter().flatten().map_while(Result::ok).take(MAX_RINGS) {
+        let mut image = Vec::new();
+        if entry.take(MAX_RING).read_to_end(&mut image).is_ok()
+            && let Ok(state) = State::parse(&image)
+        {
+            states.push(state);
+        }
+    }
 }
-
 fn newest(state: &State) -> u64 {
     let done = state.recent.iter().map(|d| d.ended_ns);
     let open = state.comms.iter().flat_map(|c| c.in_flight.iter().map(|op| op.enqueued_ns));
