@@ -5,11 +5,7 @@
 //! warning with a stack. All numbers come from one run, the best of several passes, in processor time: on a busy machine the
 //! clock on the wall measures the neighbours.
 #![expect(clippy::print_stdout, reason = "a bench prints its result")]
-#![expect(
-    clippy::disallowed_types,
-    clippy::disallowed_methods,
-    reason = "a bench looks at the clock and its arguments"
-)]
+#![expect(clippy::disallowed_methods, reason = "a bench looks at the clock and its arguments")]
 
 mod logs;
 
@@ -105,7 +101,7 @@ fn deepspeed(out: &mut String, n: &mut Numbers) {
             41_000 + ms
         ),
     );
-    if step % 10 == 0 {
+    if step.is_multiple_of(10) {
         line(
             out,
             format_args!(
@@ -213,7 +209,7 @@ fn bar(n: &mut Numbers) -> String {
 fn tqdm_updates(out: &mut String, n: &mut Numbers) {
     out.push('\r');
     out.push_str(&bar(n));
-    if n.step % 5000 == 0 {
+    if n.step.is_multiple_of(5000) {
         out.push('\n');
     }
 }
@@ -280,7 +276,7 @@ fn prose(out: &mut String, n: &mut Numbers) {
 
 fn with_stacks(out: &mut String, n: &mut Numbers, print: Print) {
     print(out, n);
-    if n.step % 2_000 == 0 {
+    if n.step.is_multiple_of(2_000) {
         line(
             out,
             format_args!("WARNING: retrying after a hiccup of the data loader, attempt {}", n.step / 2_000),

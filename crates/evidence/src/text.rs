@@ -310,6 +310,32 @@ struct Counter {
     tag: Tag,
 }
 
+/// Shows `offer` the lines of the text within an object, each with what the object and its line say of it; who took the last
+/// one that was taken.
+fn each_line(
+    record: &json::Record,
+    outer: &Line<'_>,
+    prefixes: &mut prefix::Stripper,
+    mut offer: impl FnMut(&Line<'_>) -> Option<Name>,
+) -> Option<Name> {
+    let mut taken = None;
+    for (at, text) in record.lines.iter().enumerate() {
+        let mut tag = Tag::default();
+        let body = prefixes.strip_within(text.as_bytes(), &mut tag);
+        let who = outer.tag.who.clone();
+        tag.at = tag.at.or(record.at).or(outer.tag.at);
+        tag.who.rank = tag.who.rank.or(record.rank).or(who.rank);
+        tag.who.local_rank = tag.who.local_rank.or(who.local_rank);
+        tag.who.host = tag.who.host.or_else(|| record.host.clone()).or(who.host);
+        tag.who.pid = tag.who.pid.or(who.pid);
+        // Of a message of several lines the first one has the level.
+        tag.level = record.level.filter(|_| at == 0);
+        let line = Line { raw: text.as_bytes(), body, tag: &tag, ..*outer };
+        taken = offer(&line).or(taken);
+    }
+    taken
+}
+
 impl Counter {
     /// Number of what comes next.
     #[inline]
@@ -419,9 +445,8 @@ impl Readers {
         offset: u64,
         sink: &mut Sink<'_>,
     ) {
-        // What is open may want the text within an object, which is also the sign of a log.
-        let is_looked_at = counter.next() <= self.awake_until || !self.genre.is_settled();
-        if is_looked_at && memchr(b'{', raw).is_some() {
+        // An object may be the sign of a log.
+        if !self.genre.is_settled() && memchr(b'{', raw).is_some() {
             return self.offer(counter, raw, offset, sink);
         }
         counter.number = counter.next();
@@ -430,7 +455,12 @@ impl Readers {
         let line = Line { raw, body, tag: &counter.tag, number: counter.number, offset, size };
         let mut taken = None;
         if line.number <= self.awake_until {
-            taken = self.lines.offer_ordinary(&line, sink);
+            taken = match json::unpack(body) {
+                Some(record) => each_line(&record, &line, &mut counter.prefixes, |line| {
+                    self.lines.offer_ordinary(line, sink)
+                }),
+                None => self.lines.offer_ordinary(&line, sink),
+            };
             self.awake_until = self.lines.awake_until();
         }
         if taken == Some(Name::kernel) {
@@ -488,22 +518,7 @@ impl Readers {
         sink: &mut Sink<'_>,
     ) -> Option<Name> {
         self.genre.is_of_log();
-        let mut taken = None;
-        for (at, text) in record.lines.iter().enumerate() {
-            let mut tag = Tag::default();
-            let body = prefixes.strip(text.as_bytes(), &mut tag);
-            let who = outer.tag.who.clone();
-            tag.at = tag.at.or(record.at).or(outer.tag.at);
-            tag.who.rank = tag.who.rank.or(record.rank).or(who.rank);
-            tag.who.local_rank = tag.who.local_rank.or(who.local_rank);
-            tag.who.host = tag.who.host.or_else(|| record.host.clone()).or(who.host);
-            tag.who.pid = tag.who.pid.or(who.pid);
-            // Of a message of several lines the first one has the level.
-            tag.level = record.level.filter(|_| at == 0);
-            let line = Line { raw: text.as_bytes(), body, tag: &tag, ..*outer };
-            taken = self.offer_line(&line, sink).or(taken);
-        }
-        taken
+        each_line(record, outer, prefixes, |line| self.offer_line(line, sink))
     }
 
     fn finish(&mut self, sink: &mut Sink<'_>) {

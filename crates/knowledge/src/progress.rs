@@ -280,7 +280,7 @@ fn each_counter<'l>(line: &'l str, mut each: impl FnMut(&'l str, Option<&'l str>
         return;
     }
     // `  2600 change 9.997e+00 hottest 7.7087 10.64 ms/step`
-    if let Some(first) = line.trim_start().split_whitespace().next()
+    if let Some(first) = line.split_whitespace().next()
         && line.contains("/step")
         && first.bytes().all(|b| b.is_ascii_digit())
     {

@@ -86,7 +86,9 @@ fn zip_of(files: &[(&str, &[u8])], is_deflated: bool, is_streamed: bool) -> Vec<
         out.extend_from_slice(&packed);
         if is_streamed {
             out.extend_from_slice(b"PK\x07\x08\0\0\0\0");
-            sizes.iter().for_each(|size| out.extend_from_slice(&size.to_le_bytes()));
+            for size in sizes {
+                out.extend_from_slice(&size.to_le_bytes());
+            }
         }
     }
     out.extend_from_slice(b"PK\x01\x02");

@@ -38,7 +38,7 @@ pub(crate) struct MetricsReader {
 
 struct Port {
     counters: PortCounters,
-    port: RdmaPort,
+    state: RdmaPort,
     span: Span,
 }
 
@@ -73,7 +73,7 @@ impl LineReader for MetricsReader {
         for (event, span) in std::mem::take(&mut self.xids) {
             span.push(SourceKind::Dcgmi, Fact::Kernel(event.into()), sink);
         }
-        for ((host, ..), Port { counters, port, mut span }) in std::mem::take(&mut self.ports) {
+        for ((host, ..), Port { counters, state, mut span }) in std::mem::take(&mut self.ports) {
             span.on(host.as_ref());
             if !counters.errors.is_empty() {
                 span.clone().push(
@@ -82,8 +82,8 @@ impl LineReader for MetricsReader {
                     sink,
                 );
             }
-            if port.state.is_some() || port.phys_state.is_some() {
-                span.push(SourceKind::Network, Fact::Net(Box::new(NetFact::Port(port))), sink);
+            if state.state.is_some() || state.phys_state.is_some() {
+                span.push(SourceKind::Network, Fact::Net(Box::new(NetFact::Port(state))), sink);
             }
         }
     }
@@ -144,15 +144,15 @@ impl MetricsReader {
             return;
         }
         let host = sample.host().or_else(|| line.tag.who.host.clone());
-        if sample.name == "DCGM_FI_DEV_XID_ERRORS" {
-            if let (code @ 1..=999, true) = (sample.count(), self.xids.len() < MAX_DEVICES) {
-                let body = sample.label("err_msg").unwrap_or_default().into();
-                let xid = Xid { code: code as u16, uuid: uuid.map(Into::into), body, ..Xid::default() };
-                let kind = KernelEventKind::Xid(xid.into());
-                let mut span = Span::begin(line, sink);
-                span.on(host.as_ref());
-                self.xids.push((KernelEvent { uptime_us: None, boot: 0, device: pci, kind }, span));
-            }
+        if let (code @ 1..=999, "DCGM_FI_DEV_XID_ERRORS", true) =
+            (sample.count(), sample.name, self.xids.len() < MAX_DEVICES)
+        {
+            let body = sample.label("err_msg").unwrap_or_default().into();
+            let xid = Xid { code: code as u16, uuid: uuid.map(Into::into), body, ..Xid::default() };
+            let kind = KernelEventKind::Xid(xid.into());
+            let mut span = Span::begin(line, sink);
+            span.on(host.as_ref());
+            self.xids.push((KernelEvent { uptime_us: None, boot: 0, device: pci, kind }, span));
         }
         let form = GpuForm::Metrics;
         let (table, span) = self
@@ -190,22 +190,22 @@ impl MetricsReader {
         }
         let found = self.ports.entry(key).or_insert_with(|| Port {
             counters: PortCounters { device: device.into(), port: number, ..PortCounters::default() },
-            port: RdmaPort { device: device.into(), port: number, ..RdmaPort::default() },
+            state: RdmaPort { device: device.into(), port: number, ..RdmaPort::default() },
             span: Span::begin(line, sink),
         });
         found.span.add(line, sink);
         match name {
             "state_id" => {
                 let states = ["", "DOWN", "INIT", "ARMED", "ACTIVE"];
-                found.port.state =
+                found.state.state =
                     states.get(sample.count() as usize).filter(|s| !s.is_empty()).map(|s| (*s).into());
             }
             "physical_state_id" => {
                 let states = ["", "SLEEP", "POLLING", "DISABLED", "PORTCONFIGURATIONTRAINING", "LINKUP"];
-                found.port.phys_state =
+                found.state.phys_state =
                     states.get(sample.count() as usize).filter(|s| !s.is_empty()).map(|s| (*s).into());
             }
-            "rate_bytes_per_second" => found.port.rate_gbps = Some(sample.value * 8.0 / 1e9),
+            "rate_bytes_per_second" => found.state.rate_gbps = Some(sample.value * 8.0 / 1e9),
             "port_data_transmitted_bytes_total" => found.counters.moved = Some(sample.count()),
             _ => {
                 let of_sysfs = match name.strip_suffix("_total").unwrap_or(name) {

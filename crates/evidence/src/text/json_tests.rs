@@ -1,5 +1,7 @@
 //! Structured logs of the field, whatever their keys.
 
+use std::fmt::Write as _;
+
 use ringleader_model::{Fact, FormWeight, TorchEvent};
 
 use super::*;
@@ -44,11 +46,12 @@ fn level_time_rank_and_host_are_kept() {
 fn errors_of_a_structured_log_are_read() {
     let mut log = String::new();
     for step in 0..5_000 {
-        log.push_str(&format!(
-            "{{\"ts\": \"2026-11-20T08:{:02}:{:02}Z\", \"level\": \"info\", \"msg\": \"step done\", \"step\": {step}, \"loss\": 2.31}}\n",
+        let _ = writeln!(
+            log,
+            "{{\"ts\": \"2026-11-20T08:{:02}:{:02}Z\", \"level\": \"info\", \"msg\": \"step done\", \"step\": {step}, \"loss\": 2.31}}",
             step / 60 % 60,
             step % 60
-        ));
+        );
         if step == 3_000 {
             log.push_str("{\"ts\": \"2026-11-20T09:00:00Z\", \"level\": \"error\", \"rank\": 5, \"msg\": \"peer is gone\"}\n");
         }

@@ -200,8 +200,7 @@ static WORDS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
 });
 
 /// What the readers' lines begin like.
-static BEGINNINGS: LazyLock<Vec<fn(&[u8]) -> bool>> =
-    LazyLock::new(|| readers::wants().map(|Wants { begins, .. }| begins).collect());
+static BEGINNINGS: LazyLock<Vec<Wants>> = LazyLock::new(|| readers::wants().collect());
 
 fn blind(byte: u8) -> u8 {
     if byte.is_ascii_digit() { b'0' } else { byte }
@@ -215,6 +214,12 @@ fn may_matter(line: &[u8], shape: &[u8]) -> bool {
         // What a number means as a level, it alone tells.
         Some(record) if record.is_numbered || record.level.is_some_and(|level| level >= Level::Error) => true,
         Some(record) => record.lines.iter().any(|text| {
+            // Labels are counted where they stand.
+            let mut stripper = Stripper::default();
+            stripper.strip(text.as_bytes(), &mut Tag::default());
+            if stripper.saw_label() {
+                return true;
+            }
             let shape: Vec<u8> = text.bytes().map(blind).collect();
             text_may_matter(text.as_bytes(), &shape)
         }),
@@ -231,7 +236,7 @@ fn text_may_matter(line: &[u8], shape: &[u8]) -> bool {
     }
     let mut begins = |n_prefix: usize| {
         let rest = shape.get(n_prefix..).unwrap_or_default();
-        BEGINNINGS.iter().any(|begins| begins(rest))
+        BEGINNINGS.iter().any(|wants| (wants.begins)(rest))
     };
     begins(0) || Stripper::default().each_rest(line, &mut begins)
 }

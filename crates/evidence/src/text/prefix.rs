@@ -56,6 +56,11 @@ impl Stripper {
         if is_plain(raw) { raw } else { self.strip_slowly(raw, tag) }
     }
 
+    /// The same of a line within a line, which is not counted.
+    pub(crate) fn strip_within<'a>(&mut self, raw: &'a [u8], tag: &mut Tag) -> &'a [u8] {
+        if is_plain(raw) { raw } else { self.strip_slowly(raw, tag) }
+    }
+
     /// Counts a line whose prefix somebody else reads, and which has no label.
     #[inline]
     pub(crate) fn count_plain(&mut self) {

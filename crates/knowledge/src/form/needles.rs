@@ -60,9 +60,8 @@ fn stands<const BLIND: bool>(block: &[u8], at: usize, gram: u32) -> bool {
         let Some(needle) = FORM_NEEDLES.get(usize::from(needle)) else { continue };
         let text =
             at.checked_sub(usize::from(offset)).and_then(|start| block.get(start..start + needle.len()));
-        let is = |(a, b): (&u8, &u8)| match BLIND {
-            true => blind(a | FOLD) == blind(b | FOLD),
-            false => a | FOLD == b | FOLD,
+        let is = |(a, b): (&u8, &u8)| {
+            if BLIND { blind(a | FOLD) == blind(b | FOLD) } else { a | FOLD == b | FOLD }
         };
         if text.is_some_and(|text| text.iter().zip(needle.as_bytes()).all(is)) {
             return true;

@@ -99,9 +99,12 @@ impl Row {
     fn stands_around<const BLIND: bool>(self, text: &[u8], at: usize, long: bool) -> bool {
         let n = if long { GRAM_BYTES } else { SHORT_GRAM_BYTES };
         let Some(gram) = text.get(at..at + n) else { return false };
-        let is = |a: &[u8], b: &[u8]| match BLIND {
-            true => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| blind(*a) == blind(*b)),
-            false => a == b,
+        let is = |a: &[u8], b: &[u8]| {
+            if BLIND {
+                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| blind(*a) == blind(*b))
+            } else {
+                a == b
+            }
         };
         self.parts().any(|part| {
             let Part::Literal(literal) = part else { return false };
