@@ -124,7 +124,7 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
         Seat { group: Group::default(), name: Arc::default(), picture, until, stop, kept: Arc::default() };
     let shared = Arc::new(args.clone());
     let watcher = |seat: Seat, target: Target, nodes: Option<Nodes>, child: Option<Running>| {
-        let agent = Agent::new(target, args.rings.clone(), name.clone());
+        let agent = Agent::new(target, args.rings.as_deref(), name.clone());
         Watch {
             args: Arc::clone(&shared),
             folder: folder.clone(),

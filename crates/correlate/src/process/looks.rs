@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{Case, Fact, Frame, PickedProcess, Pid, ProcessRow, Rank, SecondLook, user_frame};
 
-use super::condition::{Conditions, main_thread};
+use super::condition::{Conditions, Stand, main_thread};
 use crate::who::roster::{Roster, told_size};
 
 /// One rank.
@@ -67,8 +67,8 @@ impl Looks {
                 cpu_ms: again.cpu_ms,
                 busy: used as f64 / again.after_ms.max(1) as f64,
                 wchan: Some(again.wchan.clone()).filter(|wchan| !wchan.is_empty()),
-                place: stand.and_then(|stand| stand.place()).cloned(),
-                doing: stand.and_then(|stand| stand.activity()).map(|busy| busy.words()),
+                place: stand.and_then(Stand::place).cloned(),
+                doing: stand.and_then(Stand::activity).map(|busy| busy.words()),
                 waits: stand.is_some_and(|stand| stand.waits_in_gpu_or_collective()),
                 has_moved: stacks.get(&pid).and_then(|stacks| has_moved(stacks)),
             });

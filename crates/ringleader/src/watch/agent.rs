@@ -2,7 +2,7 @@
 //! NCCL RAS, say of its operations. Looks, and changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -126,10 +126,10 @@ pub(crate) struct Agent {
 type LogsOf = Vec<(u32, BTreeSet<PathBuf>)>;
 
 impl Agent {
-    pub(crate) fn new(target: Target, rings: Option<PathBuf>, node: String) -> Self {
+    pub(crate) fn new(target: Target, rings: Option<&Path>, node: String) -> Self {
         allow_descriptors();
         let began = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        let folders = rings.clone().map_or_else(follow::ring_folders, |folder| vec![folder]);
+        let folders = rings.map_or_else(follow::ring_folders, |folder| vec![folder.to_owned()]);
         let mut kin = Kin::new("/proc".as_ref(), folders.clone());
         kin.rings_alone = rings.is_some();
         Self {

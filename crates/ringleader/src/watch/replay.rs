@@ -82,7 +82,9 @@ fn read(path: &Path, depth: usize, states: &mut Vec<State>) {
         names.sort();
         // Links within a folder are not followed.
         names.retain(|name| fs::symlink_metadata(name).is_ok_and(|data| !data.is_symlink()));
-        names.iter().for_each(|name| read(name, depth + 1, states));
+        for name in &names {
+            read(name, depth + 1, states);
+        }
         return;
     }
     let Ok(file) = fs::File::open(path) else { return };

@@ -40,19 +40,23 @@ pub(crate) fn show(picture: &Mutex<Picture>, stop: &Arc<AtomicBool>) -> io::Resu
     let mut scroll = Scroll::default();
     let mut outcome = Ok(());
     while !stop.load(Ordering::Relaxed) {
-        if is_closed() {
-            // A closed terminal is always ready to be read and has nothing: whoever waits for it never sleeps.
-            CLOSED.store(true, Ordering::Relaxed);
-            // It cannot be restored.
-            let _ = ratatui::try_restore();
-            return Ok(());
-        }
         let now = picture.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Err(error) = terminal.draw(|frame| draw(frame, &now, &mut scroll)) {
             outcome = Err(error);
             break;
         }
-        match event::poll(REDRAW)
+        match wait() {
+            // A closed terminal is always ready to be read and has nothing: whoever asks it for an event never comes back.
+            Waited::Closed => {
+                CLOSED.store(true, Ordering::Relaxed);
+                // It cannot be restored, and its end would complain of that to nobody.
+                std::mem::forget(terminal);
+                return Ok(());
+            }
+            Waited::Nothing => continue,
+            Waited::Input => {}
+        }
+        match event::poll(Duration::ZERO)
             .and_then(|is_there| if is_there { event::read().map(Some) } else { Ok(None) })
         {
             Ok(Some(event)) if quits(&event) => break,
@@ -71,12 +75,28 @@ pub(crate) fn show(picture: &Mutex<Picture>, stop: &Arc<AtomicBool>) -> io::Resu
 /// The terminal is gone: nobody sees what is drawn.
 pub(crate) static CLOSED: AtomicBool = AtomicBool::new(false);
 
-fn is_closed() -> bool {
+/// What came of waiting for a key.
+enum Waited {
+    Nothing,
+    Input,
+    Closed,
+}
+
+/// Waits until something is typed, or it is time to draw.
+fn wait() -> Waited {
     let input = io::stdin();
     let mut fds = [PollFd::new(&input, PollFlags::IN)];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let limit = Timespec { tv_sec: 0, tv_nsec: i64::from(REDRAW.subsec_nanos()) };
+    // Interrupted, as by a window that changes its size: it is drawn anew.
+    let Ok(n) = poll(&mut fds, Some(&limit)) else { return Waited::Nothing };
     let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
-    poll(&mut fds, Some(&now)).is_ok_and(|_| fds.iter().any(|fd| fd.revents().intersects(gone)))
+    if fds.iter().any(|fd| fd.revents().intersects(gone)) {
+        Waited::Closed
+    } else if n > 0 {
+        Waited::Input
+    } else {
+        Waited::Nothing
+    }
 }
 
 fn quits(event: &Event) -> bool {

@@ -403,7 +403,7 @@ mod tests {
             let (step, at) = (number / 24, number % 24);
             // Where the one call that ends a step stands, differs.
             let is_end = at == 20 + step % 4;
-            let count = if is_end { 7 } else { 100 + (number * 2_654_435_761 >> 7) % 11 };
+            let count = if is_end { 7 } else { 100 + ((number * 2_654_435_761) >> 7) % 11 };
             Done {
                 number,
                 call: Call { count, ..call(if is_end { "AllReduce" } else { "AllGather" }, None) },

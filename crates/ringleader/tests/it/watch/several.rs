@@ -15,7 +15,7 @@ fn each_job_of_a_node_is_followed_and_has_its_own_alarm() {
     let link = |job: &Job| {
         for pid in job.ranks.iter().map(std::process::Child::id) {
             let is_its = |name: &str| name.starts_with(&format!("ring-{pid}-"));
-            let until = Instant::now() + Duration::from_secs(60);
+            let until = Instant::now() + Duration::from_mins(1);
             loop {
                 let found = ringleader_ring::rings_in(job.rings().as_ref());
                 if let Some(ring) =
@@ -45,7 +45,7 @@ fn each_job_of_a_node_is_followed_and_has_its_own_alarm() {
         "60",
         "--until-verdict",
     ]);
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + Duration::from_mins(1);
     let named = |watcher: &Watcher| {
         let names = watcher.seen.iter().filter(|event| event["event"] == "progress");
         names
@@ -91,7 +91,7 @@ fn a_watcher_that_nobody_hears_ends() {
     };
     let (mut ends, mut stays) = (start(&[]), start(&["--stay"]));
     drop((ends.stdout.take(), stays.stdout.take()));
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + Duration::from_mins(1);
     while ends.try_wait().unwrap().is_none() {
         assert!(Instant::now() < until, "it goes on unheard");
         std::thread::sleep(Duration::from_millis(50));
