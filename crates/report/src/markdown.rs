@@ -43,16 +43,7 @@ pub fn render(report: &Report, detail: Detail) -> String {
     if detail == Detail::Verdict {
         return out;
     }
-    if !report.ranks.is_empty() {
-        heading(&mut out, "Ranks");
-        for row in report.ranks.iter().take(limit(MAX_RANKS)) {
-            let busy =
-                row.busy.map_or_else(String::new, |share| format!(", {:.0} % of a processor", share * 100.0));
-            let text = format!("state {}{busy}: {}", row.state, standing(row));
-            line(&mut out, &format!("- **rank {}** {}", row.rank, code(&plain(&text))));
-        }
-        more(&mut out, report.ranks.len(), limit(MAX_RANKS), "ranks");
-    }
+    rank_rows(&mut out, report, limit(MAX_RANKS));
     if let Some(finding) = decider(report).filter(|finding| !finding.evidence.is_empty()) {
         heading(&mut out, "Proof");
         evidence(&mut out, "", &finding.evidence, limit(MAX_CITATIONS));
@@ -124,6 +115,20 @@ pub fn render(report: &Report, detail: Detail) -> String {
         more(&mut out, notes.len(), limit(MAX_OTHERS), "notes");
     }
     out
+}
+
+/// One line for each rank of a live look, at most `most`.
+fn rank_rows(out: &mut String, report: &Report, most: usize) {
+    if !report.ranks.is_empty() {
+        heading(out, "Ranks");
+        for row in report.ranks.iter().take(most) {
+            let busy =
+                row.busy.map_or_else(String::new, |share| format!(", {:.0} % of a processor", share * 100.0));
+            let text = format!("state {}{busy}: {}", row.state, standing(row));
+            line(out, &format!("- **rank {}** {}", row.rank, code(&plain(&text))));
+        }
+        more(out, report.ranks.len(), most, "ranks");
+    }
 }
 
 fn line(out: &mut String, text: &str) {

@@ -67,7 +67,7 @@ pub(crate) fn standing(row: &RankRow) -> String {
         let function = place.function.as_deref().unwrap_or("?");
         parts.push(format!("{} ({}{line})", plain(function), plain(&place.file)));
     }
-    parts.extend(row.waits_for.as_deref().map(plain).map(|text| text.to_string()));
+    parts.extend(row.waits_for.as_deref().map(plain));
     parts.extend(row.since.map(|seconds| format!("for {seconds:.0} s at least")));
     if row.has_moved == Some(true) {
         parts.push("goes on".to_owned());

@@ -45,8 +45,7 @@ pub(crate) fn cut(case: &Case) -> Option<String> {
     let truncated = case.notes.iter().filter(|note| note.kind == NoteKind::Truncated);
     let of =
         |note: &Note| case.sources.get(note.cite.source.0 as usize).filter(|source| source.size_bytes > 0);
-    let files: BTreeSet<&str> =
-        truncated.filter_map(|note| of(note)).map(|source| source.path.as_str()).collect();
+    let files: BTreeSet<&str> = truncated.filter_map(of).map(|source| source.path.as_str()).collect();
     let first = files.first()?;
     let which = match files.len() {
         1 => format!("{first} is cut off"),

@@ -467,7 +467,12 @@ impl Conditions {
         let hosts = |rank: Rank| roster.by_rank(rank).and_then(|m| m.host.clone());
         let here: Vec<_> = present.iter().filter_map(|r| hosts(*r)).collect();
         let one_list_of_all = roster.members.iter().filter_map(|m| m.host.as_ref()).all(|h| here.contains(h));
-        let is_last = roster.world_size.is_some_and(|n| n as usize == present.len() + 1) && one_list_of_all;
+        // A list that ends with a rank may have been cut behind it.
+        let ends_elsewhere =
+            table.rows.last().and_then(|row| row.pid).is_some_and(|pid| roster.rank_of(pid, None).is_none());
+        let is_last = roster.world_size.is_some_and(|n| n as usize == present.len() + 1)
+            && one_list_of_all
+            && ends_elsewhere;
         for member in &roster.members {
             let Some(rank) = member.rank.filter(|r| !present.contains(r)) else { continue };
             let Some(pid) = member.pid else {

@@ -69,7 +69,7 @@ impl Looks {
                 wchan: Some(again.wchan.clone()).filter(|wchan| !wchan.is_empty()),
                 place: stand.and_then(Stand::place).cloned(),
                 doing: stand.and_then(Stand::activity).map(|busy| busy.words()),
-                waits: stand.is_some_and(|stand| stand.waits_in_gpu_or_collective()),
+                waits: stand.is_some_and(super::condition::Stand::waits_in_gpu_or_collective),
                 has_moved: stacks.get(&pid).and_then(|stacks| has_moved(stacks)),
             });
         }

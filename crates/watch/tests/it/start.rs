@@ -293,7 +293,7 @@ fn a_rank_that_ends_before_the_first_operation() {
 
 /// From six seconds on rank 0 waits in the first call, and rank 1 has not come to it: it stands there.
 fn first_call(stack: &'static [&'static str], cpu: fn(i64) -> f64) -> Vec<Event> {
-    let ranks = [rank(0, 2), Rank { stack, cpu, ..rank(1, 2) }];
+    let ranks = [rank(0, 2), Rank { cpu, stack, ..rank(1, 2) }];
     let (_, events) = follow(&ranks, 70 * S, |t, digest| {
         if t < 6 * S {
             return;

@@ -72,7 +72,6 @@ pub(super) fn claims(case: &Case, is_one_node: bool) -> Vec<(Basis, Who)> {
                     local_rank: local,
                     pid: Some(pid),
                     host: observation.who.host.clone(),
-                    ..Who::default()
                 };
                 if let Some(command) = &stacks.command {
                     found.extend(of_command(command, is_one_node).map(|(r, l)| (Basis::Command, who(r, l))));
@@ -134,13 +133,8 @@ fn of_table(
     };
     let mut siblings: BTreeMap<Pid, Vec<&ProcessRow>> = BTreeMap::new();
     for row in rows.iter().filter(|r| !is_helper(r) && !is_launch(&r.command)) {
-        let who = |rank, local_rank| Who {
-            rank,
-            local_rank,
-            pid: row.pid,
-            host: observation.who.host.clone(),
-            ..Who::default()
-        };
+        let who =
+            |rank, local_rank| Who { rank, local_rank, pid: row.pid, host: observation.who.host.clone() };
         if let Some((rank, local)) = of_command(&row.command, is_one_node) {
             found.push((Basis::Command, who(rank, local)));
         } else if let Some(parent) = row.ppid.filter(|p| by_pid.get(p).is_some_and(|p| is_launch(&p.command)))
@@ -163,7 +157,6 @@ fn of_table(
                 local_rank: Some(LocalRank(local)),
                 pid: row.pid,
                 host: observation.who.host.clone(),
-                ..Who::default()
             };
             found.push((Basis::Order, who));
         }
