@@ -27,7 +27,7 @@
 //!
 //! py-spy's `active` and `idle`; proc(5) for states.
 
-use ringleader_model::{Cause, Confidence, Frame, Impact, Need, Weight};
+use ringleader_model::{Cause, Confidence, Frame, Impact, Need, SourceKind, Weight};
 
 use crate::drafting;
 use crate::rule::{Draft, Outcome, Rule};
@@ -56,8 +56,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let has_timed_out = scene.failure().has(Way::TimedOut);
     let is_recorded = scene.ledger().groups().iter().any(|g| g.tracks.iter().flatten().next().is_some());
     let is_known = !scene.suspects().is_empty() || !scene.mismatches().is_empty();
-    // A snapshot looks twice, and tells who went on.
-    let is_snapshot = scene.process_tables().any(|(_, t)| t.rows.iter().any(|row| row.picked.is_some()));
+    // A snapshot looks twice, and rings, even damaged ones, are of a job that a watcher judges by its calls.
+    let has_rings = scene.case().sources.iter().any(|s| s.kinds.contains(&SourceKind::Ring));
+    let is_snapshot =
+        has_rings || scene.process_tables().any(|(_, t)| t.rows.iter().any(|row| row.picked.is_some()));
     if is_snapshot || is_known || is_recorded && !has_timed_out || scene.failure().ended_process() {
         return Outcome::Clear;
     }
