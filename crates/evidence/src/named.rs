@@ -11,17 +11,25 @@ const MAX_RANKS: u32 = 1 << 20;
 
 /// Gives lines without a speaker the rank that the name of their file gives.
 pub(crate) fn name_speakers(case: &mut Case) {
-    let mut speakers = by_rank(&case.sources);
-    speakers.extend(by_number(&case.sources));
-    if speakers.is_empty() {
+    let by_name = by_rank(&case.sources);
+    let families = by_number(&case.sources);
+    if by_name.is_empty() && families.is_empty() {
         return;
     }
+    let mut claimed: BTreeMap<SourceId, Rank> = by_name.clone();
+    claimed.extend(families.iter().flatten().copied());
+    let mut denied: BTreeSet<SourceId> = BTreeSet::new();
     for observation in &case.observations {
         let source = observation.cite.source;
-        if speakers.get(&source).is_some_and(|rank| has_others(observation, *rank)) {
-            speakers.remove(&source);
+        if claimed.get(&source).is_some_and(|rank| has_others(observation, *rank)) {
+            denied.insert(source);
         }
     }
+    let mut speakers: BTreeMap<SourceId, Rank> =
+        by_name.into_iter().filter(|(source, _)| !denied.contains(source)).collect();
+    // Where one number is no rank, none of them is: a file may be missing, and all behind it counted wrong.
+    let is_sound = |family: &&Family| !family.iter().any(|(source, _)| denied.contains(source));
+    speakers.extend(families.iter().filter(is_sound).flatten().copied());
     for observation in &mut case.observations {
         let is_line = matches!(observation.fact, Fact::Torch(_) | Fact::Said(_) | Fact::Progress(_));
         if is_line && observation.who.is_nobody() {
@@ -30,12 +38,18 @@ pub(crate) fn name_speakers(case: &mut Case) {
     }
 }
 
+/// Files that differ by a number alone.
+type Family = Vec<(SourceId, Rank)>;
+
 /// Somebody else speaks in the file, or a launcher does.
 fn has_others(observation: &Observation, own: Rank) -> bool {
     let is_other = observation.who.rank.is_some_and(|rank| rank != own);
     match &observation.fact {
         Fact::Nccl(log) => {
-            log.processes.len() > 1 || log.processes.iter().any(|p| p.who.rank.is_some_and(|r| r != own))
+            let largest = log.comms.iter().max_by_key(|c| c.n_ranks);
+            log.processes.len() > 1
+                || log.processes.iter().any(|p| p.who.rank.is_some_and(|r| r != own))
+                || largest.is_some_and(|c| c.rank.0 != own.0)
         }
         Fact::Torch(
             TorchEvent::ChildFailure { .. }
@@ -56,7 +70,7 @@ fn by_rank(sources: &[Source]) -> BTreeMap<SourceId, Rank> {
 }
 
 /// Files of one folder that differ by a number alone, which counts from 0 without a gap.
-fn by_number(sources: &[Source]) -> BTreeMap<SourceId, Rank> {
+fn by_number(sources: &[Source]) -> Vec<Family> {
     let mut families: BTreeMap<String, BTreeMap<u32, SourceId>> = BTreeMap::new();
     let mut torn: BTreeSet<String> = BTreeSet::new();
     for (id, source) in (0u32..).zip(sources) {
@@ -65,11 +79,11 @@ fn by_number(sources: &[Source]) -> BTreeMap<SourceId, Rank> {
             torn.insert(stem);
         }
     }
-    let mut found = BTreeMap::new();
+    let mut found = Vec::new();
     for (stem, members) in families {
         let counts_from_0 = members.keys().copied().eq(0..members.len() as u32);
         if members.len() > 1 && counts_from_0 && !torn.contains(&stem) {
-            found.extend(members.into_iter().map(|(number, id)| (id, Rank(number))));
+            found.push(members.into_iter().map(|(number, id)| (id, Rank(number))).collect());
         }
     }
     found
@@ -121,9 +135,9 @@ mod tests {
         let ranks = |paths: &[&str]| -> Vec<(u32, u32)> {
             let source = |path: &&str| Source { path: (*path).to_owned(), kinds: Vec::new(), size_bytes: 1 };
             let sources: Vec<Source> = paths.iter().map(source).collect();
-            by_number(&sources).into_iter().map(|(SourceId(id), rank)| (id, rank.0)).collect()
+            by_number(&sources).into_iter().flatten().map(|(SourceId(id), rank)| (id, rank.0)).collect()
         };
-        assert_eq!(ranks(&["a/proc1.log", "a/proc0.log", "a/notes.txt"]), [(0, 1), (1, 0)]);
+        assert_eq!(ranks(&["a/proc1.log", "a/proc0.log", "a/notes.txt"]), [(1, 0), (0, 1)]);
         assert_eq!(ranks(&["log.0", "log.1", "log.3"]), []);
         assert_eq!(ranks(&["node0.log", "node1.log"]), []);
         assert_eq!(ranks(&["slurm-4107.out"]), []);

@@ -125,8 +125,8 @@ pub(crate) fn truth(job: &Job, plant: &Plant, run: &Run, options: &Options) -> T
     truth.cause = cause_of(plant.fault);
     match plant.fault {
         Fault::None => {}
-        // It cannot be proved that the job was healthy until the scheduler stopped it.
-        Fault::NoneStopped => truth.also(&[Cause::Undecided]),
+        // The launcher says that it was stopped; it cannot be proved that the job was healthy until then.
+        Fault::NoneStopped => truth.also(&[Cause::Undecided, Cause::StoppedFromOutside]),
         Fault::SkippedCollective
         | Fault::ExtraCollective
         | Fault::OpMismatch

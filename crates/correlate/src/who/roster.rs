@@ -254,7 +254,7 @@ impl Roster {
                 member.rank = member.local_rank.map(|l| Rank(l.0)).filter(|rank| !taken.contains(rank));
             }
         }
-        for (_, who) in weak::claims(case, is_one_node) {
+        for (_, who) in weak::claims(case, is_one_node, self.world_size) {
             self.join_weak_claim(&who);
         }
         self.join_order_of_ends(case);

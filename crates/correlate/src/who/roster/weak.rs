@@ -60,7 +60,7 @@ pub(super) fn world_sizes(table: &[ProcessRow]) -> impl Iterator<Item = u32> + '
 }
 
 /// All weak claims of a case. `is_one_node`: a local rank is a rank.
-pub(super) fn claims(case: &Case, is_one_node: bool) -> Vec<(Basis, Who)> {
+pub(super) fn claims(case: &Case, is_one_node: bool, world_size: Option<u32>) -> Vec<(Basis, Who)> {
     let mut found = Vec::new();
     for observation in &case.observations {
         match &observation.fact {
@@ -82,14 +82,17 @@ pub(super) fn claims(case: &Case, is_one_node: bool) -> Vec<(Basis, Who)> {
             _ => {}
         }
     }
-    found.extend(by_order_of_stacks(case));
+    if is_one_node {
+        found.extend(by_order_of_stacks(case, world_size));
+    }
     found.sort_by(|a, b| (a.0, key(&a.1)).cmp(&(b.0, key(&b.1))));
     found.dedup();
     found
 }
 
-/// Stacks of several processes of one host, none of which anything else names: started in the order of their ranks.
-fn by_order_of_stacks(case: &Case) -> Vec<(Basis, Who)> {
+/// Stacks of all processes of one host, none of which anything else names: started in the order of their ranks. With
+/// one missing, all after it would be counted wrong.
+fn by_order_of_stacks(case: &Case, world_size: Option<u32>) -> Vec<(Basis, Who)> {
     let mut pids: BTreeSet<Pid> = BTreeSet::new();
     let mut hosts: BTreeSet<Option<&Host>> = BTreeSet::new();
     for observation in &case.observations {
@@ -102,7 +105,8 @@ fn by_order_of_stacks(case: &Case) -> Vec<(Basis, Who)> {
             hosts.insert(observation.who.host.as_ref());
         }
     }
-    let is_job = pids.len() > 1 && pids.len() <= MAX_STACKS && hosts.len() == 1;
+    let is_whole = world_size.is_none_or(|n| n as usize == pids.len());
+    let is_job = is_whole && pids.len() > 1 && pids.len() <= MAX_STACKS && hosts.len() == 1;
     let named = |(rank, pid)| {
         let host = hosts.first().copied().flatten().cloned();
         (Basis::Order, Who { rank: Some(Rank(rank)), pid: Some(pid), host, ..Who::default() })
