@@ -65,7 +65,8 @@ fn names_and_order_of_files_do_not_matter() {
         let report = diagnose(&[same.path().to_owned()], false).unwrap().report();
         assert!(expected.to_json().unwrap() == report.to_json().unwrap(), "{name}");
 
-        // Other names, in the opposite order, some deeper: the same verdict.
+        // Other names, in the opposite order, some deeper: the same verdict. Who waits with the others may be told by
+        // the name of a file alone (`stack_rank0.txt`); who is accused may not.
         let other = tempfile::tempdir().unwrap();
         std::fs::create_dir(other.path().join("deep")).unwrap();
         for (n, file) in files.iter().enumerate() {
@@ -73,7 +74,12 @@ fn names_and_order_of_files_do_not_matter() {
             std::fs::copy(file, other.path().join(folder).join(format!("{n:03}.dat"))).unwrap();
         }
         let report = diagnose(&[other.path().to_owned()], false).unwrap().report();
-        assert_eq!(answer(&expected), answer(&report), "{name}");
+        let without_victims = |report: &Report| {
+            let mut answer = answer(report);
+            answer.as_object_mut().unwrap().remove("victims");
+            answer
+        };
+        assert_eq!(without_victims(&expected), without_victims(&report), "{name}");
     }
 }
 
