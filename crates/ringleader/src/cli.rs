@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser};
 
+use crate::bench::BenchArgs;
 use crate::check::CheckArgs;
 use crate::collect::CollectArgs;
 use crate::command::{Subcommand, print};
@@ -14,6 +15,7 @@ use crate::explain::command::ExplainArgs;
 use crate::failure::Failure;
 use crate::help;
 use crate::probe::ProbeArgs;
+use crate::verify::VerifyArgs;
 use crate::watch::WatchArgs;
 
 /// Names the rank that stalls, breaks or poisons a multi-GPU job, and proves it.
@@ -51,6 +53,8 @@ subcommands! {
     Collect(CollectArgs),
     Explain(ExplainArgs),
     Watch(WatchArgs),
+    Bench(BenchArgs),
+    Verify(VerifyArgs),
     Probe(ProbeArgs),
 }
 

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use ringleader_bundle::Trouble;
+use ringleader_bundle::Trouble as BundleTrouble;
+use ringleader_probe::sys::Trouble;
 use ringleader_report::quote;
 
 use crate::exit::Code;
@@ -85,6 +86,25 @@ pub enum Failure {
         /// What is wrong with it.
         why: String,
     },
+    /// A kept measurement cannot be used.
+    #[error("read {} as a measurement", path.display())]
+    Measurement {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// There is no GPU, or it or one of its libraries failed.
+    #[error("{what}")]
+    Gpu {
+        /// What could not be done.
+        what: &'static str,
+        /// Why not.
+        #[source]
+        trouble: Trouble,
+        /// What to do about it.
+        help: &'static str,
+    },
     /// A file cannot be written.
     #[error("write {}", path.display())]
     CannotWrite {
@@ -106,7 +126,7 @@ pub enum Failure {
     },
     /// A bundle could not be written to its end.
     #[error("write the bundle")]
-    Bundle(#[source] Trouble),
+    Bundle(#[source] BundleTrouble),
     /// The evidence of a live job could not be put down.
     #[error("keep the evidence of the live job in {}", path.display())]
     Live {
@@ -154,20 +174,21 @@ impl Failure {
             | Self::Unknown { .. }
             | Self::UnknownCheck { .. }
             | Self::Nodes { .. }
-            | Self::Baseline { .. } => Code::Usage,
+            | Self::Baseline { .. }
+            | Self::Measurement { .. } => Code::Usage,
             Self::NoSuchPath { source, .. }
             | Self::NoSuchFile { source, .. }
             | Self::Create { source, .. }
             | Self::CannotWrite { source, .. }
             | Self::Serve { source, .. }
             | Self::Start { source, .. } => of_system(source),
-            Self::NoUsableEvidence { .. } | Self::Absent { .. } | Self::Snapshot { .. } | Self::Stdin(_) => {
+            Self::NoUsableEvidence { .. } | Self::Absent { .. } | Self::Snapshot { .. } | Self::Stdin(_) | Self::Gpu { .. } => {
                 Code::NoUsableEvidence
             }
             Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => Code::NothingFound,
             // A full disk is no finding, no usage error and no bug; a script must not take it for one.
-            Self::Write(_) | Self::Program(_) | Self::Bundle(Trouble::Write(_)) => Code::Refused,
-            Self::Json(_) | Self::Bundle(Trouble::Manifest(_)) => Code::OurBug,
+            Self::Write(_) | Self::Program(_) | Self::Bundle(BundleTrouble::Write(_)) => Code::Refused,
+            Self::Json(_) | Self::Bundle(BundleTrouble::Manifest(_)) => Code::OurBug,
         }
     }
 
@@ -214,6 +235,8 @@ impl Failure {
             Self::Baseline { why, .. } => {
                 (why.clone(), "take one with: ringleader check --save-baseline FILE")
             }
+            Self::Measurement { why, .. } => (why.clone(), "keep one with: ringleader bench --save FILE"),
+            Self::Gpu { trouble, help, .. } => (trouble.to_string(), *help),
             Self::CannotWrite { source, .. } => {
                 (source.to_string(), "does the folder exist, and is there room?")
             }
@@ -319,7 +342,7 @@ mod tests {
         ] {
             assert_eq!(code(kind), Code::Refused, "{kind}");
             assert_eq!(Failure::Write(kind.into()).exit_code(), Code::Refused, "{kind}");
-            assert_eq!(Failure::Bundle(Trouble::Write(kind.into())).exit_code(), Code::Refused, "{kind}");
+            assert_eq!(Failure::Bundle(BundleTrouble::Write(kind.into())).exit_code(), Code::Refused, "{kind}");
         }
         assert_eq!(Failure::Write(io::ErrorKind::BrokenPipe.into()).exit_code(), Code::NothingFound);
     }
@@ -327,7 +350,7 @@ mod tests {
     #[test]
     fn a_live_diagnosis_without_room_names_where_and_its_own_options() {
         let full = || io::Error::from(io::ErrorKind::StorageFull);
-        let no_room = || Failure::Bundle(Trouble::Write(full()));
+        let no_room = || Failure::Bundle(BundleTrouble::Write(full()));
         let no_folder = || Failure::Create { path: "/scratch".into(), source: full() };
         for source in [no_room(), no_folder()] {
             let code = source.exit_code();

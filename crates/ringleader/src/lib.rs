@@ -4,6 +4,7 @@
 //! report says comes from `ringleader_rules`, what it quotes from `ringleader_evidence`, and its form from
 //! `ringleader_report`.
 
+mod bench;
 pub mod check;
 mod cli;
 mod collect;
@@ -19,6 +20,7 @@ mod pager;
 mod probe;
 mod progress;
 mod terminal;
+mod verify;
 mod watch;
 
 use std::ffi::OsString;

@@ -25,6 +25,7 @@ const EDGES: &[(&str, &[&str])] = &[
         &["ringleader-model", "ringleader-knowledge", "ringleader-evidence", "ringleader-node"],
     ),
     ("ringleader-bundle", &[]),
+    ("ringleader-probe", &["ringleader-model", "ringleader-knowledge"]),
     (
         "ringleader-collect",
         &[
@@ -48,6 +49,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "ringleader-bundle",
             "ringleader-check",
             "ringleader-collect",
+            "ringleader-probe",
             "ringleader-ring",
             "ringleader-watch",
             "ringleader-hub",
@@ -73,6 +75,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("ringleader-check", 3),
     ("ringleader-collect", 3),
     ("ringleader-hub", 3),
+    ("ringleader-probe", 3),
     ("ringleader-report", 4),
     ("ringleader", 5),
     // Tests and chores: nothing but tests imports them.
