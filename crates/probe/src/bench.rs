@@ -58,7 +58,8 @@ pub struct Plan {
 /// Sizes from `least` to `most`, each `factor` times the one before, or `step` bytes more.
 pub fn sizes(least: usize, most: usize, factor: usize, step: Option<usize>) -> Vec<usize> {
     let next = |size: &usize| {
-        let next = step.map_or_else(|| size.checked_mul(factor.max(2)), |step| size.checked_add(step.max(1)))?;
+        let next =
+            step.map_or_else(|| size.checked_mul(factor.max(2)), |step| size.checked_add(step.max(1)))?;
         (next <= most).then_some(next)
     };
     std::iter::successors(Some(least.max(1)).filter(|least| *least <= most), next).take(MOST_SIZES).collect()

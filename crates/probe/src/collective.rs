@@ -123,7 +123,9 @@ impl Collective {
         let n = n_ranks.max(1) as f64;
         match self {
             Self::AllReduce => 2.0 * (n - 1.0) / n,
-            Self::AllGather | Self::ReduceScatter | Self::AllToAll | Self::Gather | Self::Scatter => (n - 1.0) / n,
+            Self::AllGather | Self::ReduceScatter | Self::AllToAll | Self::Gather | Self::Scatter => {
+                (n - 1.0) / n
+            }
             Self::Broadcast | Self::Reduce | Self::SendRecv | Self::HyperCube => 1.0,
         }
     }
@@ -203,7 +205,8 @@ impl Call {
                 Some(done) => done,
                 None => group(comm, || {
                     let peers = if rank == root { n_ranks } else { 0 };
-                    (0..peers).try_for_each(|peer| comm.send(from + peer as u64 * bytes, n, dtype, peer, on))?;
+                    (0..peers)
+                        .try_for_each(|peer| comm.send(from + peer as u64 * bytes, n, dtype, peer, on))?;
                     comm.recv(to, n, dtype, root, on)
                 }),
             },

@@ -194,7 +194,9 @@ fn pcie(of: &Device<'_>) -> Pcie {
 
 /// This host's name.
 pub fn host() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned()).unwrap_or_default()
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .map(|name| name.trim().to_owned())
+        .unwrap_or_default()
 }
 
 /// RDMA ports that are up, with their rates.
@@ -208,7 +210,8 @@ fn rdma() -> Vec<(String, f64)> {
             }
             // "400 Gb/sec (4X NDR)"
             let rate = read("rate").split_whitespace().next().and_then(|rate| rate.parse::<f64>().ok());
-            let name = format!("{}/{}", device.file_name().to_string_lossy(), port.file_name().to_string_lossy());
+            let name =
+                format!("{}/{}", device.file_name().to_string_lossy(), port.file_name().to_string_lossy());
             out.extend(rate.map(|gbit| (name, gbit / 8.0)));
         }
     }

@@ -9,7 +9,12 @@ pub fn nccl(named: Option<&Path>, job: Option<u32>) -> Vec<PathBuf> {
         return vec![named.to_owned()];
     }
     let mut out: Vec<PathBuf> = job.and_then(|pid| mapped(pid, "libnccl.so")).into_iter().collect();
-    out.extend(site_packages().into_iter().map(|site| site.join("nvidia/nccl/lib/libnccl.so.2")).filter(|path| path.is_file()));
+    out.extend(
+        site_packages()
+            .into_iter()
+            .map(|site| site.join("nvidia/nccl/lib/libnccl.so.2"))
+            .filter(|path| path.is_file()),
+    );
     out.push(PathBuf::from("libnccl.so.2"));
     out
 }
@@ -36,7 +41,8 @@ pub fn cublas() -> Vec<PathBuf> {
 /// The library of this name that a process maps.
 fn mapped(pid: u32, name: &str) -> Option<PathBuf> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
-    let line = maps.lines().find(|line| line.rsplit('/').next().is_some_and(|file| file.starts_with(name)))?;
+    let line =
+        maps.lines().find(|line| line.rsplit('/').next().is_some_and(|file| file.starts_with(name)))?;
     let path = line.split_whitespace().last()?;
     Some(PathBuf::from(format!("/proc/{pid}/root{path}"))).filter(|path| path.is_file())
 }

@@ -93,9 +93,7 @@ pub fn value(plan: &Plan, op: Option<RedOp>, (lo, hi): (u64, u64), factor: u64, 
         Class::Signed | Class::Unsigned => (total as u64) << width >> width,
         Class::Single => u64::from((total as f32 * f32::from_bits(plan.scale as u32)).to_bits()),
         Class::Double => (total as f64 * f64::from_bits(plan.scale)).to_bits(),
-        Class::Table => {
-            plan.table.get((total + plan.middle as i64) as usize).copied().map_or(0, u64::from)
-        }
+        Class::Table => plan.table.get((total + plan.middle as i64) as usize).copied().map_or(0, u64::from),
     }
 }
 
@@ -212,7 +210,8 @@ pub fn units(kind: Unit, seed: u64, steps: u32, block: u32) -> Option<Vec<u64>> 
                 let before = all.clone();
                 for (thread, (x, y)) in all.iter_mut().enumerate() {
                     let thread = thread as u32;
-                    let far = before[(thread.wrapping_mul(7).wrapping_add(step).wrapping_add(3) & 255) as usize].0;
+                    let far =
+                        before[(thread.wrapping_mul(7).wrapping_add(step).wrapping_add(3) & 255) as usize].0;
                     let lane = (thread & 31) ^ ((step & 15) + 1);
                     let near = before[((thread & !31) | lane & 31) as usize].1;
                     *x = x.wrapping_add(near);
@@ -277,7 +276,8 @@ pub fn tensor(kind: Tensor, seed: u64, steps: u32, warp: u32) -> Vec<[u64; 2]> {
     let mut c = vec![vec![0i64; columns as usize]; rows as usize];
     for (row, line) in (0..rows).zip(&mut c) {
         for (column, out) in (0..columns).zip(line) {
-            *out = i64::from(steps) * (0..inner).map(|k| element(a, row, k) * element(b, k, column)).sum::<i64>();
+            *out = i64::from(steps)
+                * (0..inner).map(|k| element(a, row, k) * element(b, k, column)).sum::<i64>();
         }
     }
     (0..32usize)
@@ -335,7 +335,9 @@ mod tests {
 
     #[test]
     fn integers_wrap_and_compare_by_their_width() {
-        for (dtype, op) in [(DataType::U8, RedOp::Max), (DataType::I8, RedOp::Min), (DataType::I8, RedOp::Sum)] {
+        for (dtype, op) in
+            [(DataType::U8, RedOp::Max), (DataType::I8, RedOp::Min), (DataType::I8, RedOp::Sum)]
+        {
             let plan = Plan::reduce(dtype, op, 3, 1).unwrap();
             for index in 0..100 {
                 let own = |rank| value(&plan, None, (rank, rank + 1), 1, index) as u8;

@@ -91,7 +91,9 @@ pub fn run<T: Send>(
             .collect();
         let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
         joined
-            .map(|one| one.unwrap_or_else(|_| Err(Trouble::World("a thread of ringleader panicked".to_owned()))))
+            .map(|one| {
+                one.unwrap_or_else(|_| Err(Trouble::World("a thread of ringleader panicked".to_owned())))
+            })
             .collect()
     });
     let mut aborted = None;
@@ -125,9 +127,7 @@ impl Member<'_> {
         Ok(all
             .iter()
             .map(|one| {
-                one.chunks_exact(8)
-                    .filter_map(|word| word.try_into().ok().map(f64::from_le_bytes))
-                    .collect()
+                one.chunks_exact(8).filter_map(|word| word.try_into().ok().map(f64::from_le_bytes)).collect()
             })
             .collect())
     }
@@ -142,9 +142,7 @@ impl Member<'_> {
         Ok(all
             .iter()
             .map(|one| {
-                one.chunks_exact(8)
-                    .filter_map(|word| word.try_into().ok().map(u64::from_le_bytes))
-                    .collect()
+                one.chunks_exact(8).filter_map(|word| word.try_into().ok().map(u64::from_le_bytes)).collect()
             })
             .collect())
     }

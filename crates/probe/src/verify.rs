@@ -11,6 +11,7 @@ pub mod place;
 mod products;
 mod rank;
 pub mod table;
+mod worker;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -249,7 +250,7 @@ pub fn run(tools: &Tools, plan: &Plan, watcher: &Watcher<'_>) -> Result<Report, 
     let (mut gpus, _) = look(tools)?;
     let meter = Meter::new();
     let before: Vec<Errors> = gpus.iter().map(|gpu| meter.errors(&gpu.bus)).collect();
-    let mut results = rank::Outcome::default();
+    let mut results = worker::Outcome::default();
     let deadline = start + plan.duration;
     let does_collectives =
         plan.checks.contains(&Check::Collectives) && tools.nccl.is_some() && tools.devices.len() > 1;
@@ -267,7 +268,11 @@ pub fn run(tools: &Tools, plan: &Plan, watcher: &Watcher<'_>) -> Result<Report, 
     let own = ["NCCL_ALGO", "NCCL_PROTO"].map(|name| std::env::var(name).ok());
     for (n, (algorithm, protocol)) in forced.iter().enumerate() {
         if watcher.stop.load(Ordering::Relaxed) || Instant::now() > until {
-            results.notes.push(format!("{} of {} forced ways were left out for time", forced.len() - n, forced.len()));
+            results.notes.push(format!(
+                "{} of {} forced ways were left out for time",
+                forced.len() - n,
+                forced.len()
+            ));
             break;
         }
         let way = format!("{algorithm} {protocol}");
@@ -295,7 +300,9 @@ pub fn run(tools: &Tools, plan: &Plan, watcher: &Watcher<'_>) -> Result<Report, 
     let mut notes = std::mem::take(&mut results.notes);
     notes.dedup();
     if !meter.is_there() {
-        notes.push("NVML cannot be opened: neither counters of errors nor other processes are known".to_owned());
+        notes.push(
+            "NVML cannot be opened: neither counters of errors nor other processes are known".to_owned(),
+        );
     }
     for check in &plan.checks {
         if *check == Check::Collectives && !does_collectives {
@@ -313,7 +320,7 @@ pub fn run(tools: &Tools, plan: &Plan, watcher: &Watcher<'_>) -> Result<Report, 
         seconds: start.elapsed().as_secs_f64(),
         is_cut: results.coverage.rounds == 0,
         coverage: results.coverage.clone(),
-        findings: rank::findings(results),
+        findings: worker::findings(results),
         errors: before.into_iter().zip(after).collect(),
         injected: plan.inject,
         notes,
@@ -340,7 +347,12 @@ pub struct Proof {
 ///
 /// # Errors
 /// If a GPU or a library fails outright.
-pub fn prove(tools: &Tools, plan: &Plan, n: usize, watcher: &Watcher<'_>) -> Result<(Vec<Proof>, usize), Trouble> {
+pub fn prove(
+    tools: &Tools,
+    plan: &Plan,
+    n: usize,
+    watcher: &Watcher<'_>,
+) -> Result<(Vec<Proof>, usize), Trouble> {
     let (gpus, _) = look(tools)?;
     let plan = Plan { is_brief: true, ..plan.clone() };
     let results = team::run(Wire::Alone, (0, tools.devices.len()), &tools.devices, |member| {

@@ -64,7 +64,8 @@ impl Place {
         if rank >= n_ranks {
             return Err(Trouble::World(format!("{launcher} gives rank {rank} of {n_ranks}")));
         }
-        let is_local = number("OMPI_COMM_WORLD_LOCAL_SIZE").or_else(|| number("MPI_LOCALNRANKS")) == Some(n_ranks)
+        let is_local = number("OMPI_COMM_WORLD_LOCAL_SIZE").or_else(|| number("MPI_LOCALNRANKS"))
+            == Some(n_ranks)
             || launcher == "srun" && number("SLURM_NNODES") == Some(1);
         let host = get("MASTER_ADDR")
             .or_else(|| get("SLURM_LAUNCH_NODE_IPADDR").filter(|_| number("SLURM_NNODES") == Some(1)))
@@ -77,7 +78,9 @@ impl Place {
             .and_then(|port| u16::try_from(port).ok()?.checked_add(PORT_OFFSET))
             .unwrap_or(PORT);
         let master = match (master, host) {
-            (Some(named), _) if named.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) => {
+            (Some(named), _)
+                if named.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) =>
+            {
                 named.to_owned()
             }
             (Some(named), _) => format!("{named}:{port}"),
@@ -227,8 +230,9 @@ impl Wire {
                 let mut rest = &joined[..];
                 while let Some((length, after)) = rest.split_first_chunk::<8>() {
                     let length = u64::from_le_bytes(*length) as usize;
-                    let (one, after) =
-                        after.split_at_checked(length).ok_or_else(|| gone(std::io::ErrorKind::InvalidData.into()))?;
+                    let (one, after) = after
+                        .split_at_checked(length)
+                        .ok_or_else(|| gone(std::io::ErrorKind::InvalidData.into()))?;
                     all.push(one.to_vec());
                     rest = after;
                 }
@@ -320,9 +324,7 @@ mod tests {
         let seen = std::thread::scope(|scope| {
             TcpStream::connect(("127.0.0.1", port)).unwrap().write_all(&[b'x'; 40]).unwrap();
             let spokes: Vec<_> = [2, 1]
-                .map(|rank| {
-                    scope.spawn(move || talk(Wire::meet(&place(rank), within).unwrap(), rank as u8))
-                })
+                .map(|rank| scope.spawn(move || talk(Wire::meet(&place(rank), within).unwrap(), rank as u8)))
                 .into_iter()
                 .collect();
             let hub = Wire::accept(listener, 3, Instant::now() + within).unwrap();
@@ -330,7 +332,8 @@ mod tests {
             all.extend(spokes.into_iter().map(|spoke| spoke.join().unwrap()));
             all
         });
-        let want: Vec<Vec<Vec<u8>>> = (0..3).map(|round| (0..3).map(|rank| vec![rank, round]).collect()).collect();
+        let want: Vec<Vec<Vec<u8>>> =
+            (0..3).map(|round| (0..3).map(|rank| vec![rank, round]).collect()).collect();
         for one in seen {
             assert_eq!(one, want);
         }

@@ -186,14 +186,22 @@ impl Subcommand for BenchArgs {
         let place = Place::from_environment(|name| std::env::var(name).ok(), self.master.as_deref())
             .map_err(|error| failed("meet the other ranks", error))?;
         let devices = self.devices(n_visible, place.as_ref())?;
-        let ways = if self.no_readback || self.unstable_once { readback::Ways::default() } else { self.read_back() };
+        let ways =
+            if self.no_readback || self.unstable_once { readback::Ways::default() } else { self.read_back() };
         let (nccl, path) = load_nccl(self.nccl.as_deref(), self.pid)?;
         let (wire, ranks, n_processes) = match &place {
             None => (Wire::Alone, (0, devices.len()), 1),
             Some(place) => {
                 if devices.len() != 1 {
-                    let why = format!("under {} each process has one GPU; --gpus names {}", place.launcher, devices.len());
-                    return Err(Failure::Nodes { why, help: "name one GPU, or none: the local rank chooses" });
+                    let why = format!(
+                        "under {} each process has one GPU; --gpus names {}",
+                        place.launcher,
+                        devices.len()
+                    );
+                    return Err(Failure::Nodes {
+                        why,
+                        help: "name one GPU, or none: the local rank chooses",
+                    });
                 }
                 let wire = Wire::meet(place, MEET).map_err(|error| failed("meet the other ranks", error))?;
                 (wire, (place.rank, place.n_ranks), place.n_ranks)
@@ -369,7 +377,11 @@ pub(crate) fn load_nccl(named: Option<&Path>, pid: Option<u32>) -> Result<(Nccl,
     }
     let trouble =
         last.unwrap_or(Trouble::NoLibrary { name: "libnccl.so.2".to_owned(), why: "not found".to_owned() });
-    Err(Failure::Gpu { what: "load NCCL", trouble, help: "name it: --nccl FILE, or --pid of a process that has it" })
+    Err(Failure::Gpu {
+        what: "load NCCL",
+        trouble,
+        help: "name it: --nccl FILE, or --pid of a process that has it",
+    })
 }
 
 /// All of these GPUs are there, each once.
@@ -397,7 +409,11 @@ pub(crate) fn no_gpu(trouble: Trouble) -> Failure {
 }
 
 pub(crate) fn failed(what: &'static str, trouble: Trouble) -> Failure {
-    Failure::Gpu { what, trouble, help: "NCCL_DEBUG=WARN makes NCCL say more; `ringleader check` looks at the node" }
+    Failure::Gpu {
+        what,
+        trouble,
+        help: "NCCL_DEBUG=WARN makes NCCL say more; `ringleader check` looks at the node",
+    }
 }
 
 /// A static build cannot load the libraries of the GPU.
@@ -414,7 +430,14 @@ mod tests {
 
     #[test]
     fn sizes_are_written_as_nccl_tests_writes_them() {
-        for (text, want) in [("8", 8), ("64K", 65536), ("32M", 32 << 20), ("1g", 1 << 30), ("2GiB", 2 << 30), ("5MB", 5 << 20)] {
+        for (text, want) in [
+            ("8", 8),
+            ("64K", 65536),
+            ("32M", 32 << 20),
+            ("1g", 1 << 30),
+            ("2GiB", 2 << 30),
+            ("5MB", 5 << 20),
+        ] {
             assert_eq!(size(text), Ok(want), "{text}");
         }
         for text in ["", "x", "1T", "-1", "99999999999G"] {

@@ -182,9 +182,11 @@ impl Failure {
             | Self::CannotWrite { source, .. }
             | Self::Serve { source, .. }
             | Self::Start { source, .. } => of_system(source),
-            Self::NoUsableEvidence { .. } | Self::Absent { .. } | Self::Snapshot { .. } | Self::Stdin(_) | Self::Gpu { .. } => {
-                Code::NoUsableEvidence
-            }
+            Self::NoUsableEvidence { .. }
+            | Self::Absent { .. }
+            | Self::Snapshot { .. }
+            | Self::Stdin(_)
+            | Self::Gpu { .. } => Code::NoUsableEvidence,
             Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => Code::NothingFound,
             // A full disk is no finding, no usage error and no bug; a script must not take it for one.
             Self::Write(_) | Self::Program(_) | Self::Bundle(BundleTrouble::Write(_)) => Code::Refused,
@@ -342,7 +344,11 @@ mod tests {
         ] {
             assert_eq!(code(kind), Code::Refused, "{kind}");
             assert_eq!(Failure::Write(kind.into()).exit_code(), Code::Refused, "{kind}");
-            assert_eq!(Failure::Bundle(BundleTrouble::Write(kind.into())).exit_code(), Code::Refused, "{kind}");
+            assert_eq!(
+                Failure::Bundle(BundleTrouble::Write(kind.into())).exit_code(),
+                Code::Refused,
+                "{kind}"
+            );
         }
         assert_eq!(Failure::Write(io::ErrorKind::BrokenPipe.into()).exit_code(), Code::NothingFound);
     }

@@ -137,12 +137,16 @@ impl Subcommand for VerifyArgs {
         } else {
             None
         };
-        let blas = Blas::load(&find::cublas()).ok().map(|(blas, _)| blas).filter(|_| self.unstable_cuda.is_none());
+        let blas =
+            Blas::load(&find::cublas()).ok().map(|(blas, _)| blas).filter(|_| self.unstable_cuda.is_none());
         let tools = Tools { driver, nccl, blas, devices };
         let (_, in_use) = verify::look(&tools).map_err(|error| failed("look at the GPUs", error))?;
         if !in_use.is_empty() && !self.in_use {
             let why = format!("{}: nothing was checked", in_use.join("; "));
-            return Err(Failure::Nodes { why, help: "--in-use checks them all the same; it slows what runs there" });
+            return Err(Failure::Nodes {
+                why,
+                help: "--in-use checks them all the same; it slows what runs there",
+            });
         }
         let stop = Arc::new(AtomicBool::new(false));
         #[cfg(unix)]

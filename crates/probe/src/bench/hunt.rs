@@ -106,8 +106,7 @@ pub fn neighbours<E>(
             round.iter().zip(measured).filter(|(_, rate)| is_slow(*rate)).map(|((suspect, _), _)| *suspect),
         );
     }
-    found.pairs =
-        slow.into_iter().filter(|(a, b)| !guilty.contains(a) && !guilty.contains(b)).collect();
+    found.pairs = slow.into_iter().filter(|(a, b)| !guilty.contains(a) && !guilty.contains(b)).collect();
     found.members = guilty.into_iter().collect();
     Ok(found)
 }
@@ -256,9 +255,7 @@ mod tests {
         // What joins two halves: slow only where both are.
         let members: Vec<usize> = (0..16).collect();
         let (found, n_rounds) = halves(&members, |groups| {
-            Ok::<_, Infallible>(
-                groups.iter().map(|group| group.contains(&3) && group.contains(&4)).collect(),
-            )
+            Ok::<_, Infallible>(groups.iter().map(|group| group.contains(&3) && group.contains(&4)).collect())
         })
         .unwrap();
         assert_eq!((found, n_rounds), (vec![(0..8).collect::<Vec<_>>()], 2));

@@ -202,7 +202,9 @@ fn known_node(report: &Report, collective: Collective, row: &Row) -> Option<(f64
 /// `H200` of `NVIDIA H200`.
 fn model(name: &str) -> Option<&str> {
     name.split(|c: char| !c.is_ascii_alphanumeric()).find(|word| {
-        word.len() > 2 && word.starts_with(|c: char| c.is_ascii_uppercase()) && word.ends_with(|c: char| c.is_ascii_digit())
+        word.len() > 2
+            && word.starts_with(|c: char| c.is_ascii_uppercase())
+            && word.ends_with(|c: char| c.is_ascii_digit())
     })
 }
 
@@ -229,10 +231,14 @@ fn inside(gpus: &[Gpu]) -> Option<(f64, String)> {
         if is_told || is_linked || is_pcie { None } else { by_name() }
     });
     if let Some(one_way) = nvlink {
-        let known = links.iter().find(|link| link.family == "NVLink" && (link.one_way_gb_s - one_way).abs() < 1.0);
+        let known =
+            links.iter().find(|link| link.family == "NVLink" && (link.one_way_gb_s - one_way).abs() < 1.0);
         let reached = known.and_then(|link| link.reached_gb_s).unwrap_or(one_way * RING_SHARE);
         let name = known.map_or("NVLink", |link| link.name);
-        return Some((reached, format!("{name}, {one_way:.0} GB/s one way, of which rings reach {reached:.0}")));
+        return Some((
+            reached,
+            format!("{name}, {one_way:.0} GB/s one way, of which rings reach {reached:.0}"),
+        ));
     }
     let rates = gpus.iter().map(|gpu| {
         let (generation, width) = (gpu.pcie.generation_max?, gpu.pcie.width_max?);
@@ -293,7 +299,10 @@ fn reasons(report: &Report, row: &Row) -> Vec<Reason> {
         let (from, to) = (connection.from, connection.to);
         let could = report.gpus.get(from).is_some_and(|gpu| gpu.reaches.contains(&to));
         if could && host(from) == host(to) && !connection.via.starts_with("P2P") {
-            let text = format!("ranks {from} and {to} can reach each other directly; NCCL connected them via {}", connection.via);
+            let text = format!(
+                "ranks {from} and {to} can reach each other directly; NCCL connected them via {}",
+                connection.via
+            );
             say(Cause::WrongTransport, text);
         }
     }
@@ -301,7 +310,8 @@ fn reasons(report: &Report, row: &Row) -> Vec<Reason> {
         let place = format!("rank {} ({} {})", gpu.rank, gpu.host, gpu.bus);
         let pids: Vec<String> = gpu.processes.iter().map(u32::to_string).collect();
         if let Some(busy) = gpu.busy_pct.filter(|busy| *busy >= BUSY_PCT) {
-            let who = if pids.is_empty() { String::new() } else { format!(", by process {}", pids.join(", ")) };
+            let who =
+                if pids.is_empty() { String::new() } else { format!(", by process {}", pids.join(", ")) };
             say(Cause::GpuBusy, format!("{place}: its GPU was {busy} % busy before the run{who}"));
         }
         if !gpu.slowed_by.is_empty() {
@@ -316,14 +326,20 @@ fn reasons(report: &Report, row: &Row) -> Vec<Reason> {
         if let (Some(up), Some(most)) = (gpu.nvlinks, most)
             && up < most
         {
-            say(Cause::NvlinkError, format!("{place}: {up} NVLinks are up, {most} at another GPU of this run"));
+            say(
+                Cause::NvlinkError,
+                format!("{place}: {up} NVLinks are up, {most} at another GPU of this run"),
+            );
         }
     }
     for pair in &report.pairs {
         let rates = format!("{:.0} and {:.0} GB/s", pair.forth_gb_s, pair.back_gb_s);
         match pair.slow {
             Slow::No => {}
-            Slow::Pair => say(Cause::SlowLink, format!("between ranks {} and {}: {rates}, each is faster with others", pair.a, pair.b)),
+            Slow::Pair => say(
+                Cause::SlowLink,
+                format!("between ranks {} and {}: {rates}, each is faster with others", pair.a, pair.b),
+            ),
             Slow::A => say(Cause::Straggler, format!("rank {} is slow with every partner", pair.a)),
             Slow::B => say(Cause::Straggler, format!("rank {} is slow with every partner", pair.b)),
         }
@@ -405,7 +421,8 @@ mod tests {
         assert_eq!(one(&set), (Level::Low, vec!["wrong-transport".to_owned()]));
         set.settings = vec![("NCCL_P2P_DISABLE".to_owned(), "0".to_owned())];
         assert_eq!(one(&set).1, ["bandwidth-below-expected"]);
-        set.connections = vec![Connection { from: 0, to: 1, via: "SHM/direct/direct".to_owned(), n_channels: 2 }];
+        set.connections =
+            vec![Connection { from: 0, to: 1, via: "SHM/direct/direct".to_owned(), n_channels: 2 }];
         assert_eq!(one(&set).1, ["wrong-transport"]);
 
         let mut forced = report(2, 250.0);
@@ -424,8 +441,7 @@ mod tests {
         let mut links = report(4, 200.0);
         links.gpus[2].nvlinks = Some(9);
         links.gpus[2].nvlink_gb_s = Some(225.0);
-        links.pairs =
-            vec![Pair { a: 1, b: 2, forth_gb_s: 200.0, back_gb_s: 200.0, slow: Slow::B }];
+        links.pairs = vec![Pair { a: 1, b: 2, forth_gb_s: 200.0, back_gb_s: 200.0, slow: Slow::B }];
         assert_eq!(one(&links).1, ["nvlink-error", "straggler"]);
         let mut hot = report(2, 200.0);
         hot.gpus[0].slowed_by = vec!["power brake".to_owned()];

@@ -161,8 +161,7 @@ impl Rank<'_> {
         if !in_place {
             return (send, recv);
         }
-        let offset =
-            (collective.in_place_offset(counts, self.member.rank) * self.plan.dtype.size()) as u64;
+        let offset = (collective.in_place_offset(counts, self.member.rank) * self.plan.dtype.size()) as u64;
         match collective {
             Collective::ReduceScatter | Collective::Scatter => (recv, recv + offset),
             _ => (recv + offset, recv),
@@ -219,9 +218,9 @@ impl Rank<'_> {
             self.wait()?;
             start.elapsed().as_secs_f64() / n_calls as f64
         } else {
-            let graph = self.stream.graph(|| {
-                (0..n_calls).try_for_each(|n| self.queue(collective, counts, n, in_place))
-            })?;
+            let graph = self
+                .stream
+                .graph(|| (0..n_calls).try_for_each(|n| self.queue(collective, counts, n, in_place)))?;
             // The first launch uploads it.
             graph.launch(&self.stream)?;
             self.wait()?;
@@ -257,7 +256,12 @@ impl Rank<'_> {
 
     /// Times of single calls, between events on the GPU. The events cost about a microsecond, so they are no part of the
     /// measurement of the mean.
-    fn latencies(&mut self, collective: Collective, counts: Counts, in_place: bool) -> Result<Option<[f64; 4]>, Trouble> {
+    fn latencies(
+        &mut self,
+        collective: Collective,
+        counts: Counts,
+        in_place: bool,
+    ) -> Result<Option<[f64; 4]>, Trouble> {
         // Percentiles are of calls that latency decides; of the others as many as were measured anyway are enough.
         let most = if counts.size_bytes > LATENCY_BYTES { self.plan.n_iterations } else { usize::MAX };
         let n = self.plan.n_latencies.min(most);
@@ -283,11 +287,21 @@ impl Rank<'_> {
             .map(|call| all.iter().filter_map(|one| one.get(call).copied()).fold(0.0, f64::max))
             .collect();
         slowest.sort_by(f64::total_cmp);
-        Ok(Some([percentile(&slowest, 50), percentile(&slowest, 90), percentile(&slowest, 99), percentile(&slowest, 100)]))
+        Ok(Some([
+            percentile(&slowest, 50),
+            percentile(&slowest, 90),
+            percentile(&slowest, 99),
+            percentile(&slowest, 100),
+        ]))
     }
 
     /// Runs with values whose result is known, and counts the wrong elements of this rank.
-    fn check(&mut self, collective: Collective, counts: Counts, in_place: bool) -> Result<Option<u64>, Trouble> {
+    fn check(
+        &mut self,
+        collective: Collective,
+        counts: Counts,
+        in_place: bool,
+    ) -> Result<Option<u64>, Trouble> {
         if self.kernels.is_none() || self.plan.n_checks == 0 || in_place && !collective.is_right_in_place() {
             return Ok(None);
         }
@@ -384,7 +398,6 @@ pub(crate) fn percentile(sorted: &[f64], share: usize) -> f64 {
     let rank = (sorted.len() * share).div_ceil(100).clamp(1, sorted.len().max(1));
     sorted.get(rank - 1).copied().unwrap_or_default()
 }
-
 
 #[cfg(test)]
 mod tests {

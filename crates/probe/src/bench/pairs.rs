@@ -81,7 +81,11 @@ pub(crate) fn scan(
             Slow::A
         } else if is(pair.b) {
             Slow::B
-        } else if found.pairs.iter().any(|(a, b)| (*a, *b) == (pair.a, pair.b) || (*b, *a) == (pair.a, pair.b)) {
+        } else if found
+            .pairs
+            .iter()
+            .any(|(a, b)| (*a, *b) == (pair.a, pair.b) || (*b, *a) == (pair.a, pair.b))
+        {
             Slow::Pair
         } else {
             Slow::No

@@ -152,10 +152,7 @@ mod tests {
         assert_eq!(ways.of("all_reduce", 4096).as_deref(), Some("Kernel AllReduce_AGxLL_R nchannels 1"));
         assert_eq!(ways.of("sendrecv", 64), None);
         let via = |from, to, via: &str, n_channels| Connection { from, to, via: via.to_owned(), n_channels };
-        assert_eq!(
-            ways.connections,
-            [via(0, 1, "P2P/CUMEM/read", 2), via(1, 0, "SHM/direct/direct", 1)]
-        );
+        assert_eq!(ways.connections, [via(0, 1, "P2P/CUMEM/read", 2), via(1, 0, "SHM/direct/direct", 1)]);
     }
 
     proptest::proptest! {

@@ -156,7 +156,8 @@ impl Blas {
                 }
             }
         }
-        Err(last.unwrap_or(Trouble::NoLibrary { name: "libcublas.so".to_owned(), why: "not found".to_owned() }))
+        Err(last
+            .unwrap_or(Trouble::NoLibrary { name: "libcublas.so".to_owned(), why: "not found".to_owned() }))
     }
 
     /// A handle for the GPU that is current in this thread, with a workspace and a stream of its own.
@@ -221,7 +222,11 @@ impl BlasHandle {
         let size = n as i32;
         let (single, double) = ([1f32, 0f32], [1f64, 0f64]);
         let scale = |k: usize| -> *const c_void {
-            if kind == Product::F64 { std::ptr::from_ref(&double[k]).cast() } else { std::ptr::from_ref(&single[k]).cast() }
+            if kind == Product::F64 {
+                std::ptr::from_ref(&double[k]).cast()
+            } else {
+                std::ptr::from_ref(&single[k]).cast()
+            }
         };
         if kind == Product::F8 {
             return self.product_lt(kind, n, (a, b, c), (scale(0), scale(1)), stream);
@@ -230,8 +235,25 @@ impl BlasHandle {
         // memory stop the context and no more.
         let code = unsafe {
             (self.blas.table.gemm)(
-                self.handle, TRANSPOSE, NONE, size, size, size, scale(0), a, of_in, size, b, of_in, size, scale(1), c, of_out,
-                size, compute, DEFAULT,
+                self.handle,
+                TRANSPOSE,
+                NONE,
+                size,
+                size,
+                size,
+                scale(0),
+                a,
+                of_in,
+                size,
+                b,
+                of_in,
+                size,
+                scale(1),
+                c,
+                of_out,
+                size,
+                compute,
+                DEFAULT,
             )
         };
         check("cublasGemmEx", code)
@@ -254,7 +276,12 @@ impl BlasHandle {
         let transpose = TRANSPOSE;
         // SAFETY: the attribute is a number of 4 bytes that lives across the call.
         let code = unsafe {
-            (lt.desc_set)(desc.handle, DESC_TRANSPOSE_A, std::ptr::from_ref(&transpose).cast(), size_of::<i32>())
+            (lt.desc_set)(
+                desc.handle,
+                DESC_TRANSPOSE_A,
+                std::ptr::from_ref(&transpose).cast(),
+                size_of::<i32>(),
+            )
         };
         check("cublasLtMatmulDescSetAttribute", code)?;
         let layout = |of: i32| {
@@ -276,7 +303,12 @@ impl BlasHandle {
         check("cublasLtMatmulPreferenceSetAttribute", code)?;
         // SAFETY: the attribute is a number of 4 bytes that lives across the call.
         let code = unsafe {
-            (lt.preference_set)(preference.handle, PREFERENCE_REDUCTIONS, std::ptr::from_ref(&reductions).cast(), 4)
+            (lt.preference_set)(
+                preference.handle,
+                PREFERENCE_REDUCTIONS,
+                std::ptr::from_ref(&reductions).cast(),
+                4,
+            )
         };
         check("cublasLtMatmulPreferenceSetAttribute", code)?;
         let mut best = Heuristic { algo: [0; 8], workspace_bytes: 0, state: 0, waves: 0.0, reserved: [0; 4] };
@@ -284,8 +316,16 @@ impl BlasHandle {
         // SAFETY: all handles are of things that live; one result of the header's layout is asked for.
         let code = unsafe {
             (lt.heuristic)(
-                self.lt, desc.handle, of_a.handle, of_b.handle, of_c.handle, of_c.handle, preference.handle, 1,
-                &raw mut best, &raw mut found,
+                self.lt,
+                desc.handle,
+                of_a.handle,
+                of_b.handle,
+                of_c.handle,
+                of_c.handle,
+                preference.handle,
+                1,
+                &raw mut best,
+                &raw mut found,
             )
         };
         check("cublasLtMatmulAlgoGetHeuristic", code)?;
@@ -295,8 +335,22 @@ impl BlasHandle {
         // SAFETY: all handles are of things that live; the algorithm is the one that cuBLASLt gave, at the start of the result.
         let code = unsafe {
             (lt.matmul)(
-                self.lt, desc.handle, one, a, of_a.handle, b, of_b.handle, zero, c, of_c.handle, c, of_c.handle, &raw const best,
-                self.workspace.address(), WORKSPACE_BYTES, stream.handle(),
+                self.lt,
+                desc.handle,
+                one,
+                a,
+                of_a.handle,
+                b,
+                of_b.handle,
+                zero,
+                c,
+                of_c.handle,
+                c,
+                of_c.handle,
+                &raw const best,
+                self.workspace.address(),
+                WORKSPACE_BYTES,
+                stream.handle(),
             )
         };
         check("cublasLtMatmul", code)

@@ -757,7 +757,8 @@ impl Module {
         let text = CString::new(name).map_err(|error| Trouble::World(error.to_string()))?;
         let mut handle = null_mut();
         // SAFETY: the name ends in a zero; the pointer is to a pointer that lives across the call.
-        let code = unsafe { (self.driver.table.module_function)(&raw mut handle, self.handle, text.as_ptr()) };
+        let code =
+            unsafe { (self.driver.table.module_function)(&raw mut handle, self.handle, text.as_ptr()) };
         self.driver.check("cuModuleGetFunction", code)?;
         Ok(Function { handle, n_params })
     }

@@ -193,7 +193,12 @@ impl Nccl {
 
     /// Whether this library is at least of that release.
     pub fn is_at_least(self, major: i32, minor: i32) -> bool {
-        self.version >= if (major, minor) <= (2, 8) { major * 1000 + minor * 100 } else { major * 10_000 + minor * 100 }
+        self.version
+            >= if (major, minor) <= (2, 8) {
+                major * 1000 + minor * 100
+            } else {
+                major * 10_000 + minor * 100
+            }
     }
 
     /// Whether all_to_all, gather and scatter are calls of their own.
@@ -264,7 +269,13 @@ impl Nccl {
         match self.table.init_config {
             Some(init) if is_nvlink_centric && self.is_at_least(2, 28) => {
                 let mut config = Config {
-                    size: if self.is_at_least(2, 30) { 96 } else if self.is_at_least(2, 29) { 88 } else { 80 },
+                    size: if self.is_at_least(2, 30) {
+                        96
+                    } else if self.is_at_least(2, 29) {
+                        88
+                    } else {
+                        80
+                    },
                     magic: CONFIG_MAGIC,
                     version: self.version as u32,
                     blocking: UNSET,
@@ -415,14 +426,31 @@ impl Comm {
     }
 
     /// Every rank gets the combination of all.
-    pub fn all_reduce(&self, from: u64, to: u64, n: usize, dtype: DataType, op: i32, on: &Stream) -> Result<(), Trouble> {
+    pub fn all_reduce(
+        &self,
+        from: u64,
+        to: u64,
+        n: usize,
+        dtype: DataType,
+        op: i32,
+        on: &Stream,
+    ) -> Result<(), Trouble> {
         // SAFETY: handles of things that live; wrong addresses of GPU memory stop the context and no more.
-        let code = unsafe { (self.nccl.table.all_reduce)(from, to, n, dtype as i32, op, self.handle, on.handle()) };
+        let code =
+            unsafe { (self.nccl.table.all_reduce)(from, to, n, dtype as i32, op, self.handle, on.handle()) };
         self.said("ncclAllReduce", code)
     }
 
     /// Every rank gets the root's values.
-    pub fn broadcast(&self, from: u64, to: u64, n: usize, dtype: DataType, root: usize, on: &Stream) -> Result<(), Trouble> {
+    pub fn broadcast(
+        &self,
+        from: u64,
+        to: u64,
+        n: usize,
+        dtype: DataType,
+        root: usize,
+        on: &Stream,
+    ) -> Result<(), Trouble> {
         // SAFETY: as in all_reduce.
         let code = unsafe {
             (self.nccl.table.broadcast)(from, to, n, dtype as i32, root as i32, self.handle, on.handle())
@@ -450,36 +478,69 @@ impl Comm {
     }
 
     /// Every rank gets the `n` values of each.
-    pub fn all_gather(&self, from: u64, to: u64, n: usize, dtype: DataType, on: &Stream) -> Result<(), Trouble> {
+    pub fn all_gather(
+        &self,
+        from: u64,
+        to: u64,
+        n: usize,
+        dtype: DataType,
+        on: &Stream,
+    ) -> Result<(), Trouble> {
         // SAFETY: as in all_reduce.
-        let code = unsafe { (self.nccl.table.all_gather)(from, to, n, dtype as i32, self.handle, on.handle()) };
+        let code =
+            unsafe { (self.nccl.table.all_gather)(from, to, n, dtype as i32, self.handle, on.handle()) };
         self.said("ncclAllGather", code)
     }
 
     /// Every rank gets `n` values of the combination of all.
-    pub fn reduce_scatter(&self, from: u64, to: u64, n: usize, dtype: DataType, op: i32, on: &Stream) -> Result<(), Trouble> {
+    pub fn reduce_scatter(
+        &self,
+        from: u64,
+        to: u64,
+        n: usize,
+        dtype: DataType,
+        op: i32,
+        on: &Stream,
+    ) -> Result<(), Trouble> {
         // SAFETY: as in all_reduce.
-        let code =
-            unsafe { (self.nccl.table.reduce_scatter)(from, to, n, dtype as i32, op, self.handle, on.handle()) };
+        let code = unsafe {
+            (self.nccl.table.reduce_scatter)(from, to, n, dtype as i32, op, self.handle, on.handle())
+        };
         self.said("ncclReduceScatter", code)
     }
 
     /// Sends to one rank.
-    pub fn send(&self, from: u64, n: usize, dtype: DataType, peer: usize, on: &Stream) -> Result<(), Trouble> {
+    pub fn send(
+        &self,
+        from: u64,
+        n: usize,
+        dtype: DataType,
+        peer: usize,
+        on: &Stream,
+    ) -> Result<(), Trouble> {
         // SAFETY: as in all_reduce.
-        let code = unsafe { (self.nccl.table.send)(from, n, dtype as i32, peer as i32, self.handle, on.handle()) };
+        let code =
+            unsafe { (self.nccl.table.send)(from, n, dtype as i32, peer as i32, self.handle, on.handle()) };
         self.said("ncclSend", code)
     }
 
     /// Receives from one rank.
     pub fn recv(&self, to: u64, n: usize, dtype: DataType, peer: usize, on: &Stream) -> Result<(), Trouble> {
         // SAFETY: as in all_reduce.
-        let code = unsafe { (self.nccl.table.recv)(to, n, dtype as i32, peer as i32, self.handle, on.handle()) };
+        let code =
+            unsafe { (self.nccl.table.recv)(to, n, dtype as i32, peer as i32, self.handle, on.handle()) };
         self.said("ncclRecv", code)
     }
 
     /// Every rank sends `n` values to each. `None` where this NCCL has no such call (before 2.28).
-    pub fn all_to_all(&self, from: u64, to: u64, n: usize, dtype: DataType, on: &Stream) -> Option<Result<(), Trouble>> {
+    pub fn all_to_all(
+        &self,
+        from: u64,
+        to: u64,
+        n: usize,
+        dtype: DataType,
+        on: &Stream,
+    ) -> Option<Result<(), Trouble>> {
         let call = self.nccl.table.all_to_all?;
         // SAFETY: as in all_reduce.
         let code = unsafe { call(from, to, n, dtype as i32, self.handle, on.handle()) };
@@ -487,7 +548,15 @@ impl Comm {
     }
 
     /// The root gets the `n` values of each. `None` where this NCCL has no such call (before 2.28).
-    pub fn gather(&self, from: u64, to: u64, n: usize, dtype: DataType, root: usize, on: &Stream) -> Option<Result<(), Trouble>> {
+    pub fn gather(
+        &self,
+        from: u64,
+        to: u64,
+        n: usize,
+        dtype: DataType,
+        root: usize,
+        on: &Stream,
+    ) -> Option<Result<(), Trouble>> {
         let call = self.nccl.table.gather?;
         // SAFETY: as in all_reduce.
         let code = unsafe { call(from, to, n, dtype as i32, root as i32, self.handle, on.handle()) };
@@ -495,7 +564,15 @@ impl Comm {
     }
 
     /// Every rank gets `n` values of the root. `None` where this NCCL has no such call (before 2.28).
-    pub fn scatter(&self, from: u64, to: u64, n: usize, dtype: DataType, root: usize, on: &Stream) -> Option<Result<(), Trouble>> {
+    pub fn scatter(
+        &self,
+        from: u64,
+        to: u64,
+        n: usize,
+        dtype: DataType,
+        root: usize,
+        on: &Stream,
+    ) -> Option<Result<(), Trouble>> {
         let call = self.nccl.table.scatter?;
         // SAFETY: as in all_reduce.
         let code = unsafe { call(from, to, n, dtype as i32, root as i32, self.handle, on.handle()) };

@@ -1,7 +1,8 @@
 //! Collectives whose answer is known: every operation and type that this NCCL has, at sizes around its switches.
 
 use super::inject::Spot;
-use super::rank::{Worker, words};
+use super::place::Trial;
+use super::worker::{Worker, words};
 use super::{Check, Sign, links};
 use crate::bench::expected;
 use crate::collective::{Call, Collective};
@@ -58,7 +59,12 @@ pub(super) fn run(worker: &mut Worker<'_>) -> Result<(), Trouble> {
     if worker.plan.is_brief {
         // A few of each kind, others in each round.
         let turn = worker.round as usize;
-        cases = cases.into_iter().enumerate().filter(|(k, _)| (k + turn).is_multiple_of(7)).map(|(_, case)| case).collect();
+        cases = cases
+            .into_iter()
+            .enumerate()
+            .filter(|(k, _)| (k + turn).is_multiple_of(7))
+            .map(|(_, case)| case)
+            .collect();
     }
     let done = all(worker, comm, &cases, "NCCL's own choice")?;
     worker.comm = Some(done);
@@ -99,11 +105,62 @@ fn all(worker: &mut Worker<'_>, mut comm: Comm, cases: &[Case], way: &str) -> Re
     }
     let signs: Vec<Sign> = worker.share(Check::Collectives, own)?.into_iter().flatten().collect();
     if !signs.is_empty() {
-        let trial = links::trial(worker)?;
+        let mut trial = links::trial(worker)?;
+        by_nccl(worker, &mut comm, (&send, &recv), &mut trial)?;
         worker.blame_trial(&trial, signs);
     }
     Ok(comm)
 }
+
+/// Tries every ordered pair by sending through NCCL, whose kernels store otherwise than the copy engines do.
+fn by_nccl(
+    worker: &mut Worker<'_>,
+    comm: &mut Comm,
+    (send, recv): (&Buffer, &Buffer),
+    trial: &mut Trial,
+) -> Result<(), Trouble> {
+    let (rank, n_ranks) = (worker.member.rank, worker.member.n_ranks);
+    let n = send.size_bytes().min(TRIAL_BYTES);
+    for turn in 0..N_TRIALS {
+        for (from, to) in (0..n_ranks).flat_map(|a| (0..n_ranks).map(move |b| (a, b))).filter(|(a, b)| a != b)
+        {
+            let plan = values::Plan::copy(DataType::U8, worker.seed(500_000 + turn));
+            let table = worker.kernels.table(worker.device, &worker.stream, &plan)?;
+            worker.kernels.reset(&worker.stream)?;
+            let mut wrong = 0;
+            if rank == from {
+                worker.kernels.fill(&worker.stream, (&plan, &table), (send.address(), n), rank, 0)?;
+                worker.spoil(Spot::Sent, send.address(), n)?;
+                comm.send(send.address(), n, DataType::U8, to, &worker.stream)?;
+            } else if rank == to {
+                comm.recv(recv.address(), n, DataType::U8, from, &worker.stream)?;
+            }
+            worker.member.wait(&worker.stream, comm, worker.plan.timeout)?;
+            if rank == to {
+                worker.spoil(Spot::Received(Some(from)), recv.address(), n)?;
+                worker.kernels.compare(
+                    &worker.stream,
+                    (&plan, &table),
+                    (recv.address(), n),
+                    Some(from),
+                    0,
+                )?;
+                wrong = worker.kernels.differences(&worker.stream)?.count;
+            }
+            let seen = worker.member.exchange_words(&[wrong])?;
+            if seen.iter().flatten().any(|count| *count > 0) {
+                trial.pairs.insert((from, to));
+            }
+        }
+        if !trial.pairs.is_empty() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+const TRIAL_BYTES: usize = 4 << 20;
+const N_TRIALS: u64 = 4;
 
 /// Runs one case; what is wrong with this rank's result, or with what it sent.
 fn one(
@@ -124,7 +181,10 @@ fn one(
     } else {
         values::Plan::copy(dtype, seed)
     };
-    let whole = if matches!(collective, Collective::AllReduce | Collective::Broadcast | Collective::Reduce | Collective::SendRecv) {
+    let whole = if matches!(
+        collective,
+        Collective::AllReduce | Collective::Broadcast | Collective::Reduce | Collective::SendRecv
+    ) {
         size_bytes
     } else {
         size_bytes * n_ranks
@@ -137,7 +197,8 @@ fn one(
     worker.stream.set(recv.address(), 0xA5, counts.recv * dtype.size())?;
     worker.spoil(Spot::Sent, send.address(), counts.send * dtype.size())?;
     worker.stream.wait()?;
-    let number_of_op = if collective.reduces() { comm.op(op, dtype, values::scalar(dtype, rank))? } else { 0 };
+    let number_of_op =
+        if collective.reduces() { comm.op(op, dtype, values::scalar(dtype, rank))? } else { 0 };
     let call = Call { collective, n: counts.param, dtype, op: number_of_op, root, rank, n_ranks };
     call.queue(comm, send.address(), recv.address(), &worker.stream)?;
     worker.member.wait(&worker.stream, comm, worker.plan.timeout)?;
@@ -157,6 +218,7 @@ fn one(
         return Ok(None);
     }
     let operation = if collective.reduces() { format!(" {}", op.name()) } else { String::new() };
-    let what = format!("{} of {}{operation}, {} elements, {way}", collective.name(), dtype.name(), counts.param);
+    let what =
+        format!("{} of {}{operation}, {} elements, {way}", collective.name(), dtype.name(), counts.param);
     Ok(Some(words(&what, "element", &found)))
 }

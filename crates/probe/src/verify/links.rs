@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::Check;
 use super::inject::Spot;
 use super::place::Trial;
-use super::rank::{Worker, words};
+use super::worker::{Worker, words};
 use crate::bench::hunt::round_robin;
 use crate::kernels::{Pass, Pattern};
 use crate::sys::{Buffer, Trouble};
@@ -19,8 +19,7 @@ pub(super) fn run(worker: &mut Worker<'_>) -> Result<(), Trouble> {
     let size = if worker.plan.is_brief { BRIEF_BYTES } else { SIZE_BYTES };
     let own = worker.device.alloc(size)?;
     let got = worker.device.alloc(size)?;
-    let addresses: Vec<u64> =
-        worker.member.exchange_words(&[own.address()])?.into_iter().flatten().collect();
+    let addresses: Vec<u64> = worker.member.exchange_words(&[own.address()])?.into_iter().flatten().collect();
     let (trial, signs) = pairs(worker, &own, &got, &addresses, size)?;
     worker.outcome.coverage.pairs = (worker.member.n_ranks * (worker.member.n_ranks - 1)) as u64;
     if !signs.is_empty() {
@@ -147,8 +146,7 @@ pub(super) fn trial(worker: &mut Worker<'_>) -> Result<Trial, Trouble> {
     let size = BRIEF_BYTES;
     let own = worker.device.alloc(size)?;
     let got = worker.device.alloc(size)?;
-    let addresses: Vec<u64> =
-        worker.member.exchange_words(&[own.address()])?.into_iter().flatten().collect();
+    let addresses: Vec<u64> = worker.member.exchange_words(&[own.address()])?.into_iter().flatten().collect();
     let mut all = Trial { n: worker.member.n_ranks, ..Trial::default() };
     // A fault that comes now and then may need several tries.
     for _ in 0..N_TRIALS {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::Check;
 use super::inject::Spot;
-use super::rank::{Worker, words};
+use super::worker::{Worker, words};
 use crate::kernels::{Pass, Pattern};
 use crate::sys::{Attribute, Buffer, Trouble};
 
@@ -21,7 +21,8 @@ const N_READS: usize = 2;
 
 pub(super) fn run(worker: &mut Worker<'_>) -> Result<(), Trouble> {
     let (free, _) = worker.device.memory()?;
-    let wanted = if worker.plan.is_brief { BRIEF_BYTES } else { free.saturating_sub(worker.plan.margin_bytes) };
+    let wanted =
+        if worker.plan.is_brief { BRIEF_BYTES } else { free.saturating_sub(worker.plan.margin_bytes) };
     let mut chunks: Vec<Buffer> = Vec::new();
     let mut taken = 0;
     while taken < wanted {
@@ -78,7 +79,14 @@ fn one(
         let start = Instant::now();
         let mut base = 0;
         for chunk in chunks {
-            worker.kernels.pattern(&worker.stream, chunk.address(), chunk.size_bytes(), pattern, pass, base)?;
+            worker.kernels.pattern(
+                &worker.stream,
+                chunk.address(),
+                chunk.size_bytes(),
+                pattern,
+                pass,
+                base,
+            )?;
             base += (chunk.size_bytes() / 16) as u64;
         }
         worker.stream.wait()?;
@@ -117,7 +125,8 @@ fn copy_speed(worker: &mut Worker<'_>, chunks: &[Buffer]) -> Result<(), Trouble>
         }
         worker.stream.wait()?;
         if !is_warm_up {
-            worker.outcome.coverage.copy_gb_s = 8.0 * half as f64 / start.elapsed().as_secs_f64().max(1e-9) / 1e9;
+            worker.outcome.coverage.copy_gb_s =
+                8.0 * half as f64 / start.elapsed().as_secs_f64().max(1e-9) / 1e9;
         }
     }
     Ok(())

@@ -33,8 +33,12 @@ pub struct Trial {
 /// The places that explain a trial, each fault once.
 pub fn of_trial(trial: &Trial) -> Vec<Place> {
     let mut guilty: BTreeSet<usize> = trial.spoilt.union(&trial.alone).copied().collect();
-    let left: BTreeSet<(usize, usize)> =
-        trial.pairs.iter().filter(|(from, to)| !guilty.contains(from) && !guilty.contains(to)).copied().collect();
+    let left: BTreeSet<(usize, usize)> = trial
+        .pairs
+        .iter()
+        .filter(|(from, to)| !guilty.contains(from) && !guilty.contains(to))
+        .copied()
+        .collect();
     // With two GPUs each has one partner: a pair is all that can be said. With more, one that fails with all partners in one
     // direction is to blame itself.
     let mut places = Vec::new();
@@ -84,7 +88,9 @@ pub fn vote(results: &[u64], kinds: &[String], is_steady: &[bool]) -> Vec<Place>
             continue;
         }
         if most * 2 > ranks.len() {
-            places.extend(camps.values().filter(|camp| camp.len() < most).flatten().map(|rank| Place::Gpu(*rank)));
+            places.extend(
+                camps.values().filter(|camp| camp.len() < most).flatten().map(|rank| Place::Gpu(*rank)),
+            );
         } else {
             places.push(Place::OneOf(ranks));
         }

@@ -6,7 +6,7 @@
 use super::Check;
 use super::inject::Spot;
 use super::place::{Place, vote};
-use super::rank::Worker;
+use super::worker::Worker;
 use crate::kernels::Kernels;
 use crate::reference::{self, BLOCK, MOST_TENSOR_STEPS, Tensor, Unit};
 use crate::sys::{Buffer, DataType, Product, RedOp, Trouble};
@@ -128,9 +128,8 @@ fn read(worker: &Worker<'_>, matrices: &Matrices, kind: Product) -> Result<Vec<f
 
 /// Rows and columns of C = AᵀB whose sum is wrong.
 fn wrong_sums(n: usize, plans: [&Plan; 2], c: &[f64]) -> (Vec<usize>, Vec<usize>) {
-    let [a, b] = plans.map(|plan| {
-        (0..n * n).map(|index| reference::whole(plan, 0, index as u64)).collect::<Vec<i64>>()
-    });
+    let [a, b] = plans
+        .map(|plan| (0..n * n).map(|index| reference::whole(plan, 0, index as u64)).collect::<Vec<i64>>());
     let sum_of_rows = |matrix: &[i64]| {
         let mut sums = vec![0i64; n];
         for column in matrix.chunks_exact(n) {
@@ -143,7 +142,8 @@ fn wrong_sums(n: usize, plans: [&Plan; 2], c: &[f64]) -> (Vec<usize>, Vec<usize>
     let want_rows: Vec<i64> = a.chunks_exact(n).map(|column| dot(column, &of_b)).collect();
     let want_columns: Vec<i64> = b.chunks_exact(n).map(|column| dot(column, &of_a)).collect();
     // A wrong element may be no whole number, or none at all.
-    let whole = |value: f64| if value.fract() == 0.0 && value.abs() < 1e15 { value as i64 } else { i64::MIN >> 8 };
+    let whole =
+        |value: f64| if value.fract() == 0.0 && value.abs() < 1e15 { value as i64 } else { i64::MIN >> 8 };
     let mut rows = vec![0i64; n];
     let mut columns = vec![0i64; n];
     for (column, values) in columns.iter_mut().zip(c.chunks_exact(n)) {
@@ -203,11 +203,7 @@ fn few(places: &[usize]) -> String {
 
 /// GPUs whose results should be the same bits.
 fn kinds(worker: &Worker<'_>) -> Vec<String> {
-    worker
-        .gpus
-        .iter()
-        .map(|gpu| format!("{} {} {}", gpu.name, gpu.capability, gpu.multiprocessors))
-        .collect()
+    worker.gpus.iter().map(|gpu| format!("{} {} {}", gpu.name, gpu.capability, gpu.multiprocessors)).collect()
 }
 
 /// Products of full mantissas: equal on equal GPUs, and from one time to the next.
@@ -227,7 +223,11 @@ fn random(worker: &mut Worker<'_>, matrices: &Matrices, kind: Product) -> Result
     if places.iter().any(|place| matches!(place, Place::OneOf(_))) {
         places = held_against_truth(worker, matrices, kind, [&a, &b], places)?;
     }
-    blame(worker, places, &format!("{} product of full mantissas, {} x {}", kind.name(), matrices.n, matrices.n));
+    blame(
+        worker,
+        places,
+        &format!("{} product of full mantissas, {} x {}", kind.name(), matrices.n, matrices.n),
+    );
     Ok(())
 }
 

@@ -69,12 +69,15 @@ pub fn render(report: &Report) -> String {
         );
     }
     if c.link_bytes > 0 {
-        let speed = c.slowest_pair_gb_s.map_or_else(String::new, |speed| format!(", slowest pair {speed:.0} GB/s"));
-        let _ = writeln!(out, "  links        {} ordered pairs, {} copied{speed}", c.pairs, bytes(c.link_bytes));
+        let speed =
+            c.slowest_pair_gb_s.map_or_else(String::new, |speed| format!(", slowest pair {speed:.0} GB/s"));
+        let _ =
+            writeln!(out, "  links        {} ordered pairs, {} copied{speed}", c.pairs, bytes(c.link_bytes));
     }
     if c.collectives > 0 {
         let ways = if c.ways.is_empty() { String::new() } else { format!("; forced: {}", c.ways.join(", ")) };
-        let _ = writeln!(out, "  collectives  {} calls, {} elements compared{ways}", c.collectives, c.elements);
+        let _ =
+            writeln!(out, "  collectives  {} calls, {} elements compared{ways}", c.collectives, c.elements);
     }
     for (rank, (before, after)) in report.errors.iter().enumerate() {
         let grew = |a: Option<u64>, b: Option<u64>| a.zip(b).map_or(0, |(a, b)| b.saturating_sub(a));
@@ -96,10 +99,16 @@ pub fn render(report: &Report) -> String {
 /// The score of planted faults.
 pub fn proofs(proofs: &[Proof], n_false: usize) -> String {
     let right = proofs.iter().filter(|proof| proof.is_right).count();
-    let mut out =
-        format!("{right} of {} planted faults found and placed, {n_false} findings without a fault\n", proofs.len());
+    let mut out = format!(
+        "{right} of {} planted faults found and placed, {n_false} findings without a fault\n",
+        proofs.len()
+    );
     for proof in proofs.iter().filter(|proof| !proof.is_right) {
-        let _ = writeln!(out, "  {:?}: found {:?} by {:?} ({} bits flipped)", proof.fault, proof.found, proof.checks, proof.n_flipped);
+        let _ = writeln!(
+            out,
+            "  {:?}: found {:?} by {:?} ({} bits flipped)",
+            proof.fault, proof.found, proof.checks, proof.n_flipped
+        );
     }
     out
 }
