@@ -337,7 +337,7 @@ unsafe fn values(p: &dyn Fn(usize) -> u64) {
         n_ranks: p(7),
         seed: p(8),
         span: p(9),
-        low: p(10),
+        low: p(10).wrapping_neg(),
         scale: p(12),
         table: table.to_vec(),
         middle: p(14),
@@ -472,19 +472,20 @@ fn code(dtype: i32, value: f64) -> Vec<u8> {
         8 => value.to_le_bytes().to_vec(),
         _ => {
             // Exact by construction: the code whose number it is.
+            static CODES: LazyLock<Mutex<BTreeMap<i32, BTreeMap<u64, u64>>>> = LazyLock::new(Mutex::default);
             let size = size_of(dtype);
-            let found = (0..1u64 << (8 * size)).find(|code| {
-                let bytes = &code.to_le_bytes()[..size];
-                number(dtype, bytes).to_bits() == value.to_bits()
+            let mut codes = CODES.lock().expect("nobody panics with it");
+            let of = codes.entry(dtype).or_insert_with(|| {
+                let all = 0..1u64 << (8 * size);
+                all.map(|code| (number(dtype, &code.to_le_bytes()[..size]).to_bits(), code)).collect()
             });
-            found.unwrap_or(0).to_le_bytes()[..size].to_vec()
+            of.get(&value.to_bits()).unwrap_or(&0).to_le_bytes()[..size].to_vec()
         }
     }
 }
 
 /// Elements of all ranks, combined.
 fn combine(dtype: i32, op: i32, all: &[Vec<u8>]) -> Vec<u8> {
-    static CODES: Mutex<BTreeMap<(i32, u64), Vec<u8>>> = Mutex::new(BTreeMap::new());
     let size = size_of(dtype);
     let n = all.len();
     let mut out = Vec::new();
@@ -520,8 +521,7 @@ fn combine(dtype: i32, op: i32, all: &[Vec<u8>]) -> Vec<u8> {
                 _ => numbers.sum(),
             };
             let value: f64 = value + 0.0;
-            let mut codes = CODES.lock().expect("nobody panics with it");
-            out.extend(&*codes.entry((dtype, value.to_bits())).or_insert_with(|| code(dtype, value)));
+            out.extend(code(dtype, value));
         }
     }
     out

@@ -222,6 +222,7 @@ fn rdma() -> Vec<(String, f64)> {
 /// Looks at GPUs ten times a second while they work.
 pub struct Sampler {
     stop: Arc<AtomicBool>,
+    rest: Arc<AtomicBool>,
     thread: std::thread::JoinHandle<Vec<Sampled>>,
 }
 
@@ -240,12 +241,14 @@ impl Sampler {
     pub fn start(buses: Vec<String>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&stop);
+        let rest = Arc::new(AtomicBool::new(false));
+        let rests = Arc::clone(&rest);
         let thread = std::thread::spawn(move || {
             let meter = Meter::new();
             let mut all: Vec<Sampled> =
                 buses.into_iter().map(|bus| Sampled { bus, ..Sampled::default() }).collect();
             while meter.is_there() && !flag.load(Ordering::Relaxed) {
-                for one in &mut all {
+                for one in all.iter_mut().filter(|_| !rests.load(Ordering::Relaxed)) {
                     let Some(of) = meter.device(&one.bus) else { continue };
                     one.reasons |= of.current_throttle_reasons().map_or(0, |reasons| reasons.bits());
                     if let Ok(clock) = of.clock_info(Clock::SM) {
@@ -264,7 +267,12 @@ impl Sampler {
             }
             all
         });
-        Self { stop, thread }
+        Self { stop, rest, thread }
+    }
+
+    /// Looks no more, or again: a look takes locks of the driver, which a call of ten microseconds would feel.
+    pub fn rest(&self, rests: bool) {
+        self.rest.store(rests, Ordering::Relaxed);
     }
 
     /// Stops, and adds what was seen.

@@ -249,7 +249,7 @@ impl Kernels {
                 plan.n_ranks,
                 plan.seed,
                 plan.span,
-                plan.low,
+                plan.low.wrapping_neg(),
                 factor,
                 plan.scale,
                 table,

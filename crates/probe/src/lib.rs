@@ -12,6 +12,7 @@ pub mod facts;
 pub mod find;
 pub mod kernels;
 pub mod reference;
+pub mod schema;
 pub mod sys;
 pub mod team;
 pub mod values;

@@ -139,18 +139,37 @@ fn of_collective(report: &Report, name: &str) -> Option<Verdict> {
     })
 }
 
-/// Bus bandwidth over that of an all_reduce on a ring, as measured on NVLink (all_reduce 354, all_gather and reduce_scatter
-/// 327, alltoall 338, broadcast 360 GB/s on four H200).
-fn share(collective: Collective) -> f64 {
+/// Bus bandwidth over what rings reach at best. Of more ranks as measured on four H200 (all_reduce 354, all_gather and
+/// reduce_scatter 327, alltoall 338, broadcast 360 GB/s, of 370); of two as measured on two (NCCL 2.28.9, nccl-tests 2.19.6
+/// gives the same): with one partner the copy to itself weighs more.
+fn share(collective: Collective, n_ranks: usize) -> f64 {
+    let is_pair = n_ranks == 2;
     match collective {
-        Collective::AllReduce | Collective::Broadcast | Collective::Reduce => 0.95,
+        Collective::AllReduce if is_pair => 0.84,
+        Collective::AllGather | Collective::ReduceScatter if is_pair => 0.68,
+        Collective::AllToAll if is_pair => 0.79,
+        Collective::SendRecv if is_pair => 0.86,
+        Collective::HyperCube if is_pair => 0.72,
+        Collective::AllReduce => 0.95,
+        Collective::Broadcast | Collective::Reduce => 0.97,
         Collective::AllGather | Collective::ReduceScatter => 0.88,
         Collective::AllToAll | Collective::SendRecv => 0.9,
         // Every other rank at once to or from one.
-        Collective::Gather | Collective::Scatter => 0.85,
+        Collective::Gather | Collective::Scatter => 0.9,
         // Each step waits for the one before.
         Collective::HyperCube => 0.6,
     }
+}
+
+/// Bytes at which a call reaches half of its bandwidth, at 370 GB/s: measured between 5 and 13 MB on two H200. With other
+/// rates it grows with them: the latency behind it is the same.
+const HALF_BYTES: f64 = 10e6;
+const HALF_AT_GB_S: f64 = 370.0;
+
+/// The part of a bandwidth that a call of this size reaches.
+fn of_size(size_bytes: u64, rate_gb_s: f64) -> f64 {
+    let half = HALF_BYTES * rate_gb_s / HALF_AT_GB_S;
+    size_bytes as f64 / (size_bytes as f64 + half)
 }
 
 /// GB/s that a collective should reach, and where the number comes from.
@@ -163,7 +182,7 @@ fn reachable(report: &Report, collective: Collective, row: &Row) -> Option<(f64,
             return Some(known);
         }
         let (ring, why) = inside?;
-        return Some((ring * share(collective), why));
+        return Some((ring * share(collective, report.n_ranks) * of_size(row.size_bytes, ring), why));
     }
     // Rings over many nodes: every NIC of a node carries its part of the bus bandwidth.
     let nics = hosts
@@ -179,8 +198,14 @@ fn reachable(report: &Report, collective: Collective, row: &Row) -> Option<(f64,
     let network = nics * NETWORK_SHARE;
     let why = format!("{nics:.0} GB/s of RDMA ports a node, of which rings reach {NETWORK_SHARE}");
     match inside {
-        Some((ring, of_ring)) if ring < network => Some((ring * share(collective), of_ring)),
-        _ => Some((network * share(collective) / 0.95, why)),
+        Some((ring, of_ring)) if ring < network => {
+            Some((ring * share(collective, report.n_ranks) * of_size(row.size_bytes, ring), of_ring))
+        }
+        // What a ring reaches counts the share of an all_reduce already.
+        _ => {
+            let share = share(collective, report.n_ranks.max(3)) / share(Collective::AllReduce, 3);
+            Some((network * share, why))
+        }
     }
 }
 
@@ -416,6 +441,7 @@ mod tests {
 
     #[test]
     fn what_is_low_has_its_cause() {
+        assert_eq!(one(&report(2, 300.0)), (Level::AsExpected, vec![]));
         let mut set = report(2, 40.0);
         set.settings = vec![("NCCL_P2P_DISABLE".to_owned(), "1".to_owned())];
         assert_eq!(one(&set), (Level::Low, vec!["wrong-transport".to_owned()]));

@@ -15,6 +15,9 @@ use crate::values;
 /// Up to this size the times of single calls are taken as often as asked.
 const LATENCY_BYTES: usize = 16 << 20;
 
+/// From this size on the GPUs are looked at while they work.
+const SAMPLED_BYTES: usize = 4 << 20;
+
 /// What one rank comes home with. Rows are the same in all ranks.
 pub(super) struct Measured {
     pub(super) gpus: Vec<Gpu>,
@@ -81,6 +84,7 @@ pub(super) fn rank(
         }
         rank.warm_up(*collective)?;
         for size in &plan.sizes {
+            sampler.rest(*size < SAMPLED_BYTES);
             let row = rank.row(*collective, *size)?;
             progress(&row);
             rows.push(row);

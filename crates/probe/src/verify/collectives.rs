@@ -11,7 +11,7 @@ use crate::values;
 
 /// Bytes of a rank's part: odd, so that tails are there; around the switches of protocols; and large.
 const SIZES: [usize; 4] = [4 * 1027, 1 << 16, (1 << 20) + 4096, 16 << 20];
-const BRIEF_SIZES: [usize; 2] = [4 * 1027, 1 << 18];
+const BRIEF_SIZES: [usize; 2] = [4 * 1027, 1 << 16];
 
 /// One case.
 #[derive(Clone, Copy)]
@@ -159,7 +159,7 @@ fn by_nccl(
     Ok(())
 }
 
-const TRIAL_BYTES: usize = 4 << 20;
+const TRIAL_BYTES: usize = 1 << 20;
 const N_TRIALS: u64 = 4;
 
 /// Runs one case; what is wrong with this rank's result, or with what it sent.

@@ -11,7 +11,7 @@ use crate::kernels::{Pass, Pattern};
 use crate::sys::{Buffer, Trouble};
 
 const SIZE_BYTES: usize = 256 << 20;
-const BRIEF_BYTES: usize = 8 << 20;
+const BRIEF_BYTES: usize = 1 << 20;
 /// Copies of one direction, of which the last is compared: all of them carry the same bits.
 const N_COPIES: usize = 4;
 

@@ -21,8 +21,8 @@ const N_READS: usize = 2;
 
 pub(super) fn run(worker: &mut Worker<'_>) -> Result<(), Trouble> {
     let (free, _) = worker.device.memory()?;
-    let wanted =
-        if worker.plan.is_brief { BRIEF_BYTES } else { free.saturating_sub(worker.plan.margin_bytes) };
+    let most = if worker.plan.is_brief { BRIEF_BYTES } else { usize::MAX };
+    let wanted = free.saturating_sub(worker.plan.margin_bytes).min(most);
     let mut chunks: Vec<Buffer> = Vec::new();
     let mut taken = 0;
     while taken < wanted {

@@ -1,0 +1,129 @@
+"""A training job with a guard, and faults on request. One process is one rank."""
+
+import argparse
+import contextlib
+import os
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from ringleader.torch import guard
+
+parser = argparse.ArgumentParser()
+parser.add_argument("kind", choices=["plain", "ddp", "fsdp", "hsdp"])
+parser.add_argument("--steps", type=int, default=10)
+parser.add_argument("--every", type=int, default=1)
+parser.add_argument("--flip-gradient", help="RANK:STEP:PARAMETER, after the reduction")
+parser.add_argument("--flip-parameter", help="RANK:STEP:PARAMETER, after the step")
+parser.add_argument("--spoil", help="RANK:STEP:LAYER:NaN|Inf, in backward")
+parser.add_argument("--spike", type=int)
+parser.add_argument("--way")
+parser.add_argument("--action", default="warn")
+parser.add_argument("--small", action="store_true")
+parser.add_argument("--device", default="cpu")
+args = parser.parse_args()
+rank, n = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+device = torch.device(args.device, rank % max(torch.cuda.device_count(), 1)) if args.device == "cuda" else torch.device("cpu")
+if device.type == "cuda":
+    torch.cuda.set_device(device)
+dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+
+width = 16 if args.small else 256
+torch.manual_seed(rank if args.way == "own-init" else 0)
+layers = [nn.Linear(width, width), nn.Linear(width, width), nn.Linear(width, 8)]
+if args.way == "buffers":
+    layers.insert(1, nn.BatchNorm1d(width))
+model = nn.Sequential(*layers).to(device)
+if args.way == "frozen":
+    model[0].requires_grad_(False)
+if args.way == "tied":
+    model[1].weight = model[0].weight
+group = None
+if args.kind == "ddp":
+    if args.way == "subgroup":
+        groups = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+        group = groups[rank // 2]
+    model = nn.parallel.DistributedDataParallel(
+        model, process_group=group, find_unused_parameters=args.way == "unused", gradient_as_bucket_view=True
+    )
+elif args.kind in ("fsdp", "hsdp"):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    shape = (n,) if args.kind == "fsdp" else (2, n // 2)
+    names = ("shard",) if args.kind == "fsdp" else ("replicate", "shard")
+    mesh = init_device_mesh(device.type, shape, mesh_dim_names=names)
+    for layer in model:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-4)
+inner = model.module if args.kind == "ddp" else model
+
+
+def local(tensor):
+    return tensor._local_tensor if hasattr(tensor, "_local_tensor") else tensor
+
+
+def flip(tensor):
+    bits = local(tensor.detach()).view(-1).view(torch.int32)
+    bits[bits.numel() // 2] ^= 1 << 3
+
+
+def wanted(text, step):
+    if not text:
+        return None
+    who, when, *what = text.split(":")
+    return what if int(who) == rank and int(when) == step else None
+
+
+# A fault after the reduction and before the guard looks: registered first.
+step = 0
+optimizer.register_step_pre_hook(
+    lambda *_: flip(dict(inner.named_parameters())[wanted(args.flip_gradient, step)[0]].grad)
+    if wanted(args.flip_gradient, step)
+    else None
+)
+watch = guard(model, optimizer, every=args.every, group=group, action=args.action)
+
+
+def spoil(layer, what):
+    """From this layer on backward carries a value that is no number."""
+
+    def hook(_, inputs, output):
+        output.register_hook(lambda gradient: gradient.masked_fill(torch.ones_like(gradient, dtype=torch.bool), float(what)))
+
+    return inner[int(layer)].register_forward_hook(hook)
+
+
+torch.manual_seed(100 + rank)
+for step in range(1, args.steps + 1):
+    bad = wanted(args.spoil, step)
+    handle = spoil(*bad) if bad else None
+    for micro in range(2 if args.way == "accumulate" else 1):
+        skip = args.way == "accumulate" and micro == 0
+        with model.no_sync() if skip else contextlib.nullcontext():
+            loss = model(torch.randn(8, width, device=device)).square().mean()
+            loss.backward()
+    if handle:
+        handle.remove()
+    if args.spike is not None:
+        watch.loss(100.0 if step == args.spike else loss)
+    if args.kind == "plain":
+        for p in model.parameters():
+            if p.grad is not None and n > 1:
+                dist.all_reduce(p.grad)
+    if args.way == "clip":
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    try:
+        optimizer.step()
+    except RuntimeError as error:
+        print(type(error).__name__, error)
+        break
+    changed = wanted(args.flip_parameter, step)
+    if changed:
+        flip(dict(inner.named_parameters())[changed[0]])
+    optimizer.zero_grad()
+print("rank %d done, %.1f s of guard" % (rank, watch.seconds))
+dist.barrier()
+dist.destroy_process_group()
