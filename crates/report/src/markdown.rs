@@ -119,7 +119,7 @@ pub fn render(report: &Report, detail: Detail) -> String {
 
 /// One line for each rank of a live look, at most `most`.
 fn rank_rows(out: &mut String, report: &Report, most: usize) {
-    if !report.ranks.is_empty() {
+    if report.ranks.iter().any(|row| row.busy.is_some()) {
         heading(out, "Ranks");
         for row in report.ranks.iter().take(most) {
             let busy =

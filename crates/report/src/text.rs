@@ -274,7 +274,8 @@ impl Page {
 
     /// One row a rank, of a job that runs.
     fn ranks(&mut self, report: &Report) {
-        if report.ranks.is_empty() {
+        // Of a recorded job the proof says where its ranks stand.
+        if report.ranks.iter().all(|row| row.busy.is_none()) {
             return;
         }
         self.heading("ranks");

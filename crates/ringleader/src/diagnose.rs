@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use crate::command::{Subcommand, print};
 use crate::exit::Code;
 use crate::failure::Failure;
+use crate::gather::context;
 use crate::terminal::{LookArgs, detail};
 use crate::{Diagnosis, collect};
 
@@ -81,8 +82,11 @@ impl Subcommand for DiagnoseArgs {
         };
         // The process is about to end: taking a case of millions of entries apart would only cost time.
         let diagnosis = ManuallyDrop::new(crate::diagnose(&paths, !self.quiet)?);
-        let report = diagnosis.report();
-        let Diagnosis { case, verdict } = &*diagnosis;
+        let mut report = diagnosis.report();
+        if self.format == Format::JsonV1 {
+            context::add(&mut report, &paths);
+        }
+        let Diagnosis { case, verdict, .. } = &*diagnosis;
         let detail = detail(self.quiet, self.verbose);
         let text = match self.format {
             Format::JsonV1 => report.to_json().map_err(Failure::Json)?,
