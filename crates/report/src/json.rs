@@ -28,6 +28,18 @@ pub struct Report {
     /// The ranks of a job that runs, from two readings some seconds apart: outliers first. Left out if empty.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub ranks: Vec<RankRow>,
+    /// All jobs that run on the node, where there are several; the rest of the report is of the first. Left out if empty.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub jobs: Vec<JobRow>,
+}
+
+/// One job of a node on which several run.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct JobRow {
+    /// Its program and the pid of its launcher: `train.py, pid 4711`.
+    pub id: String,
+    /// The answer for it.
+    pub verdict: Verdict,
 }
 
 /// One rank of a job that runs.
@@ -285,6 +297,7 @@ impl Report {
                 })
                 .collect(),
             ranks: verdict.ranks.iter().map(RankRow::from).collect(),
+            jobs: Vec::new(),
         }
     }
 

@@ -26,7 +26,11 @@ pub fn render(report: &Report, detail: Detail) -> String {
     let all = detail == Detail::Everything;
     let limit = |usual: usize| if all { usize::MAX } else { usual };
     let verdict = &report.verdict;
-    line(&mut out, &format!("## ringleader: {}", plain(&headline(report))));
+    for job in &report.jobs {
+        let text = format!("{}: {}", job.id, headline(&job.verdict));
+        line(&mut out, &format!("- **job** {}", code(&plain(&text))));
+    }
+    line(&mut out, &format!("## ringleader: {}", plain(&headline(&report.verdict))));
     out.push('\n');
     if !verdict.summary.is_empty() {
         fence(&mut out, "", "text", &wrap(&plain(&verdict.summary), FENCE_COLUMNS).join("\n"));
