@@ -1,7 +1,7 @@
 //! What a report shows beside its findings: who did what around the failure, who waits for whom, where processes stand,
 //! the machines, and what became of each error statement. All of it is bounded, and equal ranks are folded.
 
-use crate::{Cause, Cite, Frame, Host, PciAddress, Pid, Rank, RankSet, SourceId, WallTime};
+use crate::{Cause, Cite, Frame, Host, PciAddress, Pid, Rank, RankSet, SourceId, Verdict, WallTime};
 
 /// The picture of one job.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -28,8 +28,8 @@ pub struct Picture {
     pub timeline: Vec<TimelineSpan>,
     /// The moment that the timeline is drawn around, ns on the clock of its spans.
     pub failed_ns: Option<i64>,
-    /// The jobs of the evidence, with the verdict on each; empty if there is only one.
-    pub jobs: Vec<(String, Cause)>,
+    /// The jobs of the evidence, with the verdict on each, its findings left out; empty if there is only one job.
+    pub jobs: Vec<(String, Verdict)>,
 }
 
 /// What became of an error statement.

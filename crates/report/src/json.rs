@@ -13,8 +13,8 @@ use crate::missing;
 mod picture;
 
 pub use picture::{
-    Candidate, Gpu, Job, Machine, Nic, Role, Span, SpanState, Spot, Stack, StackFrame, Statement, Value,
-    Wait, Word,
+    Candidate, Gpu, Machine, Nic, Role, Span, SpanState, Spot, Stack, StackFrame, Statement, Value, Wait,
+    Word,
 };
 
 /// A diagnosis.
@@ -45,9 +45,6 @@ pub struct Report {
     /// Causes that come into question while nothing is decided, the likeliest first.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub candidates: Vec<Candidate>,
-    /// The jobs or attempts of the evidence, if there are several; the verdict is of one of them.
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub jobs: Vec<Job>,
     /// Who waits for whom.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub waits: Vec<Wait>,
@@ -67,6 +64,19 @@ pub struct Report {
     /// records end.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub failed_ns: Option<i64>,
+    /// All jobs of the evidence, or that run on the node, where there are several; the rest of the report is of one of
+    /// them.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub jobs: Vec<JobRow>,
+}
+
+/// One of several jobs.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct JobRow {
+    /// What tells it from the others: of a job that runs, its program and the pid of its launcher: `train.py, pid 4711`.
+    pub id: String,
+    /// The answer for it.
+    pub verdict: Verdict,
 }
 
 /// One rank of a job that runs.
@@ -322,15 +332,7 @@ impl Report {
         let live: Vec<RankRow> = verdict.ranks.iter().map(RankRow::from).collect();
         Self {
             schema: Schema::V1,
-            verdict: Verdict {
-                cause: verdict.cause.id().to_owned(),
-                category: verdict.category.into(),
-                confidence: verdict.confidence.into(),
-                summary: verdict.summary.clone(),
-                culprits: verdict.culprits.iter().map(Culprit::from).collect(),
-                victims: verdict.victims.to_string(),
-                actions: verdict.actions.iter().map(Action::from).collect(),
-            },
+            verdict: verdict.into(),
             findings: verdict.findings.iter().map(|finding| Finding::new(case, finding)).collect(),
             undecided: verdict
                 .needs
@@ -369,6 +371,20 @@ impl Report {
     /// direction marks) are escaped too, so that showing the file in a terminal is harmless.
     pub fn to_json(&self) -> Result<String, serde_json::Error> {
         print(self)
+    }
+}
+
+impl From<&model::Verdict> for Verdict {
+    fn from(verdict: &model::Verdict) -> Self {
+        Self {
+            cause: verdict.cause.id().to_owned(),
+            category: verdict.category.into(),
+            confidence: verdict.confidence.into(),
+            summary: verdict.summary.clone(),
+            culprits: verdict.culprits.iter().map(Culprit::from).collect(),
+            victims: verdict.victims.to_string(),
+            actions: verdict.actions.iter().map(Action::from).collect(),
+        }
     }
 }
 

@@ -81,12 +81,14 @@ fn examine_jobs(case: &Case, draw: Draw<'_>) -> (Verdict, Picture) {
         .filter(|(_, (_, (v, _)))| verdicts.get(newest).is_some_and(|(_, (n, _))| same(v, n)))
         .max_by_key(|(at, (_, (v, _)))| (v.confidence, *at))
         .map_or(newest, |(at, _)| at);
-    let of_each = verdicts.iter().map(|(label, (v, _))| (label.clone(), v.cause)).collect();
-    let (label, (mut verdict, mut picture)) = verdicts.swap_remove(at);
-    picture.jobs = of_each;
     let name = |label: &str| {
         if label.is_empty() { "files that fit any of them".to_owned() } else { label.to_owned() }
     };
+    let bare =
+        |v: &Verdict| Verdict { findings: Vec::new(), needs: Vec::new(), ranks: Vec::new(), ..v.clone() };
+    let of_each = verdicts.iter().map(|(label, (v, _))| (name(label), bare(v))).collect();
+    let (label, (mut verdict, mut picture)) = verdicts.swap_remove(at);
+    picture.jobs = of_each;
     // What another job failed of is a finding too, behind those of this one.
     let others = verdicts.iter().filter(|(_, (v, _))| v.cause != Cause::Undecided && !same(v, &verdict));
     let of_others: Vec<_> = others.filter_map(|(_, (v, _))| v.findings.first().cloned()).collect();

@@ -6,7 +6,7 @@ use ringleader_model as model;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Place, RankRow};
+use super::{JobRow, Place, RankRow};
 
 /// Rows of ranks: outliers come first.
 const MAX_RANKS: usize = 1024;
@@ -88,15 +88,6 @@ pub struct Candidate {
     pub needs: Option<String>,
     /// The command that shows it; null if there is none.
     pub command: Option<String>,
-}
-
-/// One of several jobs or attempts in the evidence.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Job {
-    /// Its name; empty for files that fit any of them.
-    pub id: String,
-    /// Cause that was found, or `none`, or `undecided`.
-    pub verdict: String,
 }
 
 /// Ranks that wait for others in one operation.
@@ -279,8 +270,8 @@ pub(super) fn candidates(picture: &model::Picture) -> Vec<Candidate> {
     picture.candidates.iter().map(one).collect()
 }
 
-pub(super) fn jobs(picture: &model::Picture) -> Vec<Job> {
-    let one = |(id, cause): &(String, model::Cause)| Job { id: id.clone(), verdict: cause.id().to_owned() };
+pub(super) fn jobs(picture: &model::Picture) -> Vec<JobRow> {
+    let one = |(id, verdict): &(String, model::Verdict)| JobRow { id: id.clone(), verdict: verdict.into() };
     picture.jobs.iter().map(one).collect()
 }
 
