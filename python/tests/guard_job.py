@@ -1,4 +1,4 @@
-"""A training job with a guard, and faults on request. One process is one rank."""
+"""A training job with a guard, and faults on request. One process is one rank; without RANK it starts its ranks itself."""
 
 import argparse
 import contextlib
@@ -22,7 +22,23 @@ parser.add_argument("--way")
 parser.add_argument("--action", default="warn")
 parser.add_argument("--small", action="store_true")
 parser.add_argument("--device", default="cpu")
+parser.add_argument("--ranks", type=int, help="start so many ranks; what each prints goes to RINGLEADER_RING_DIR/out-RANK")
 args = parser.parse_args()
+if "RANK" not in os.environ:
+    # Forks, so that torch is imported once; nothing has started a thread yet.
+    children = []
+    for number in range(args.ranks):
+        pid = os.fork()
+        if pid == 0:
+            os.environ.update(RANK=str(number), WORLD_SIZE=str(args.ranks))
+            out = os.open(os.path.join(os.environ["RINGLEADER_RING_DIR"], "out-%d" % number), os.O_WRONLY | os.O_CREAT)
+            os.dup2(out, 1)
+            os.dup2(out, 2)
+            break
+        children.append(pid)
+    else:
+        ends = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children]
+        os._exit(max(map(abs, ends)))
 rank, n = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 device = torch.device(args.device, rank % max(torch.cuda.device_count(), 1)) if args.device == "cuda" else torch.device("cpu")
 if device.type == "cuda":

@@ -29,6 +29,8 @@ fn generate() -> io::Result<()> {
     std::fs::write(root.join("docs/check-v1.schema.json"), ringleader::check::schema::check())?;
     std::fs::write(root.join("docs/fleet-v1.schema.json"), ringleader::check::schema::fleet())?;
     std::fs::write(root.join("docs/silent-v1.schema.json"), ringleader::check::schema::silent())?;
+    std::fs::write(root.join("docs/bench-v1.schema.json"), ringleader::probe_schema::bench())?;
+    std::fs::write(root.join("docs/verify-v1.schema.json"), ringleader::probe_schema::verify())?;
     let readme = std::fs::read_to_string(root.join("README.md"))?;
     std::fs::write(root.join("README.md"), with_output(&root, &readme)?)
 }

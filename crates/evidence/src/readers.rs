@@ -9,6 +9,7 @@ mod environment;
 mod fabric;
 mod flight;
 mod gpu;
+mod guard;
 mod kernel;
 mod metrics;
 mod nccl;
@@ -146,6 +147,7 @@ readers! {
     // A snapshot holds lines of the kernel's log.
     node: NoLines, Reader { document: Some(node::read_json::<kernel::KernelReader>), ..LINES };
     watch: NoLines, Reader { document: Some(watch::read_json), ..LINES };
+    guard: NoLines, Reader { document: Some(guard::read_json), ..LINES };
     bundle: NoLines, Reader { document: Some(bundle::read_json), ..LINES };
 }
 

@@ -57,6 +57,7 @@ fn is_block(fact: &Fact) -> bool {
             | Fact::Net(_)
             | Fact::System(_)
             | Fact::Watch(_)
+            | Fact::Guard(_)
     )
 }
 

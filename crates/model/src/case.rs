@@ -1,9 +1,9 @@
 //! A case: everything that was read, before any conclusion.
 
 use crate::{
-    BenchRun, Cite, CopyTest, Environment, FlightDump, GpuService, GpuTable, GpuTests, KernelEvent, Limit,
-    NcclLog, NetFact, Note, Pid, ProcessStacks, ProcessTable, Progress, RasReport, RingRecord, Said, Source,
-    SystemFact, TorchEvent, WallTime, WatchEvent, Who,
+    BenchRun, Cite, CopyTest, Environment, FlightDump, GpuService, GpuTable, GpuTests, GuardEvent,
+    KernelEvent, Limit, NcclLog, NetFact, Note, Pid, ProcessStacks, ProcessTable, Progress, RasReport,
+    RingRecord, Said, Source, SystemFact, TorchEvent, WallTime, WatchEvent, Who,
 };
 
 /// One fact with its citation.
@@ -60,6 +60,8 @@ pub enum Fact {
     System(Box<SystemFact>),
     /// An event of a watcher.
     Watch(WatchEvent),
+    /// An event of the guard in the job.
+    Guard(Box<GuardEvent>),
     /// A line that reports a failure, or that a row of the message table matches.
     Said(Box<Said>),
     /// Signs that the job makes progress, or ended successfully.

@@ -33,6 +33,7 @@ use ringleader_model::{Case, Picture, Verdict};
 use ringleader_report::json::Report;
 
 pub use crate::failure::Failure;
+pub use ringleader_probe::schema as probe_schema;
 
 /// What was read and what it means.
 #[derive(Debug)]

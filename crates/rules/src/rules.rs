@@ -42,6 +42,8 @@ pub static ALL: &[&Rule] = &[
     &process::stands_apart::RULE,
     &process::two_looks::RULE,
     &process::stopped_from_outside::RULE,
+    &program::ranks_disagree::RULE,
+    &program::gradient_not_finite::RULE,
     &program::loss_is_nan::RULE,
     &process::peer_process_died::RULE,
     &process::missing_rank::RULE,

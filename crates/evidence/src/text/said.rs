@@ -169,6 +169,7 @@ impl Offered {
                 | Name::ring
                 | Name::node
                 | Name::watch
+                | Name::guard
                 | Name::bundle,
             ) => Self::Nothing,
         }

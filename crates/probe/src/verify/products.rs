@@ -66,6 +66,7 @@ struct Matrices {
 }
 
 pub(super) fn run(worker: &mut Worker<'_>) -> Result<(), Trouble> {
+    own_kernels(worker)?;
     let n = if worker.plan.is_brief { BRIEF_ROWS } else { ROWS };
     if worker.blas.is_some() {
         let alloc = |_: usize| worker.device.alloc(n * n * 8);
@@ -83,6 +84,47 @@ pub(super) fn run(worker: &mut Worker<'_>) -> Result<(), Trouble> {
         tensor(worker, &out, kind)?;
     }
     Ok(())
+}
+
+/// Elements of each type and operation that the host computes, too.
+const N_OWN: usize = 512;
+
+/// What our kernels write, against the host's arithmetic. A compiler's fault is every GPU's: then nothing here can be trusted,
+/// and the run ends. (ptxas 12.8 and 13.0 have one that an earlier form of these kernels met.)
+fn own_kernels(worker: &mut Worker<'_>) -> Result<(), Trouble> {
+    let to = worker.device.alloc(N_OWN * 8)?;
+    let (mut n_wrong, mut first) = (0u64, String::new());
+    for dtype in DataType::ALL {
+        for op in RedOp::ALL {
+            let Some(plan) = Plan::reduce(dtype, op, 2, worker.seed(400)) else { continue };
+            let table = worker.kernels.table(worker.device, &worker.stream, &plan)?;
+            let base = (1 << 33) + 7;
+            worker.kernels.fill(&worker.stream, (&plan, &table), (to.address(), N_OWN), 1, base)?;
+            let got: Vec<u8> = worker.stream.read(to.address(), N_OWN * dtype.size())?;
+            let own = if op == RedOp::Prod { Some(op) } else { None };
+            for (n, got) in got.chunks_exact(dtype.size()).enumerate() {
+                let want = reference::value(&plan, own, (1, 2), plan.factor(), base + n as u64).to_le_bytes();
+                if got != &want[..dtype.size()] {
+                    n_wrong += 1;
+                    if first.is_empty() {
+                        first = format!("{} for {} at {n}: {got:x?}", op.name(), dtype.name());
+                    }
+                }
+            }
+            // What is written is what is compared with.
+            worker.kernels.reset(&worker.stream)?;
+            worker.kernels.compare(&worker.stream, (&plan, &table), (to.address(), N_OWN), Some(1), base)?;
+            n_wrong += worker.kernels.differences(&worker.stream)?.count;
+        }
+    }
+    let all = worker.member.exchange_words(&[n_wrong])?;
+    if all.len() > 1 && all.iter().flatten().all(|count| *count > 0) {
+        let why =
+            format!("the driver compiles this program's kernels wrongly ({first}): nothing was checked");
+        return Err(Trouble::World(why));
+    }
+    let text = format!("values written by our own kernel are not what the host computes: {first}");
+    worker.blame_own(Check::Products, (n_wrong > 0).then_some((n_wrong, text, Vec::new())))
 }
 
 /// Fills both inputs, with the same values on every GPU.
