@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -248,6 +248,13 @@ pub fn ring_folders() -> Vec<PathBuf> {
         Some(folder) => vec![folder.into()],
         None => vec!["/dev/shm/ringleader".into(), "/tmp/ringleader".into()],
     }
+}
+
+/// The first bytes of a file; none if it cannot be read.
+pub(crate) fn head(path: &Path, most_bytes: u64) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::open(path).ok()?.take(most_bytes).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
 }
 
 /// Rings of a folder, by name. Only regular files.

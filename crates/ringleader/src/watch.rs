@@ -9,6 +9,7 @@ mod args;
 mod child;
 mod columns;
 mod events;
+mod guard;
 mod hooks;
 mod incident;
 mod metrics;
@@ -45,6 +46,7 @@ use self::agent::{Agent, Group, Target};
 pub(crate) use self::args::WatchArgs;
 use self::child::Running;
 use self::events::Teller;
+use self::guard::GuardFeed;
 use self::incident::{Judged, ToCollect};
 use self::nodes::Nodes;
 use self::picture::Picture;
@@ -132,6 +134,7 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
             agent: if args.no_ras { agent.without_ras() } else { agent },
             nodes,
             sampler: Sampler::default(),
+            guard: GuardFeed::default(),
             teller: teller.of_job(&seat.name, &seat.picture),
             child,
             told: Arc::clone(&told),
@@ -312,6 +315,7 @@ struct Watch {
     agent: Agent,
     nodes: Option<Nodes>,
     sampler: Sampler,
+    guard: GuardFeed,
     teller: Teller,
     child: Option<Running>,
     /// Somebody sent us SIGTERM or SIGINT while a command runs.
@@ -388,6 +392,8 @@ impl Watch {
             self.agent.put_stacks(stacks);
         }
         let digest = self.agent.look(now_ns);
+        let news = self.guard.news(self.args.rings.as_deref(), &self.agent.pids());
+        news.into_iter().for_each(|text| self.teller.note(text));
         let (mut requests, mut others) = (Vec::new(), Vec::new());
         let is_analyser = match &mut self.nodes {
             Some(nodes) => {

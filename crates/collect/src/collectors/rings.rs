@@ -37,6 +37,7 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
             }
         }
     }
+    events(context)?;
     if n_more > 0 {
         let why = format!("{n_more} rings more than the {MAX_RINGS} that are taken");
         let item = context.item("ring", "", Origin::Unknown);
@@ -44,6 +45,39 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
     }
     Ok(())
 }
+
+/// Events that the guard in a process of the job has written beside the rings, and those that it has set aside.
+fn events(context: &mut Context<'_, '_>) -> Result<(), ringleader_bundle::Trouble> {
+    let pids: Vec<u32> = context
+        .jobs()
+        .into_iter()
+        .flat_map(|jobs| &jobs.processes)
+        .filter(|process| !process.is_above)
+        .map(|process| process.pid)
+        .chain(context.ask.rings.iter().filter_map(|ring| ring.pid))
+        .collect::<BTreeSet<u32>>()
+        .into_iter()
+        .take(MAX_RINGS)
+        .collect();
+    for folder in follow::ring_folders() {
+        for (pid, name) in pids.iter().flat_map(|pid| {
+            [format!("events-{pid}.1.jsonl"), format!("events-{pid}.jsonl")].map(|name| (*pid, name))
+        }) {
+            let path = folder.join(&name);
+            let is_file = std::fs::symlink_metadata(&path).is_ok_and(|facts| facts.is_file());
+            let Some(bytes) = is_file.then(|| follow::head(&path, MAX_EVENT_BYTES)).flatten() else {
+                continue;
+            };
+            let origin = Origin::Path(path.display().to_string());
+            let item = context.item("events", &format!("rings/{name}"), origin);
+            context.bundle.add_bytes(Item { pid: Some(pid), ..item }, Content::Text, &bytes)?;
+        }
+    }
+    Ok(())
+}
+
+/// The guard sets a file aside at 16 MiB.
+const MAX_EVENT_BYTES: u64 = 17 << 20;
 
 fn item(context: &Context<'_, '_>, name: &str, path: &Path, pid: Option<u32>) -> Item {
     let origin = Origin::Path(path.display().to_string());
