@@ -63,7 +63,7 @@ def test_a_changed_parameter_is_named_at_the_next_check(tmp_path, every, step):
     assert not event["never_in_sync"]
 
 
-@pytest.mark.parametrize("kind", ["plain", "ddp", "fsdp"])
+@pytest.mark.parametrize("kind", ["plain", "ddp", "fsdp", "hsdp"])
 @pytest.mark.parametrize("what", ["NaN", "Inf"])
 def test_a_nan_is_named_with_rank_layer_and_step_before_the_reduction_spreads_it(tmp_path, kind, what):
     out, events = run(tmp_path, 4, kind, "--spoil", "1:6:1:%s" % what, "--steps", 8)
@@ -71,7 +71,7 @@ def test_a_nan_is_named_with_rank_layer_and_step_before_the_reduction_spreads_it
     assert own, out
     assert own[0]["step"] == 6 and own[0]["layer"] == "1"
     # A weight's gradient makes NaN of Inf, and FSDP2 keeps weight and bias in one buffer.
-    assert own[0]["value"] == what or kind == "fsdp"
+    assert own[0]["value"] == what or kind in ("fsdp", "hsdp")
     others = [e for rank, all_ in events.items() if rank != 1 for e in all_ if e["kind"] == "nan"]
     # Once the sum has spread it, the next step's are everybody's.
     assert all(e["step"] > 6 for e in others)

@@ -124,9 +124,9 @@ def cost(kind, every, steps, width, depth, batch):
 
 
 for kind, width, depth, batch in (("ddp", 4096, 24, 16384), ("fsdp", 4096, 24, 16384)):
-    without = min(cost(kind, 0, 200, width, depth, batch) for _ in range(2))
-    seldom = min(cost(kind, 100, 200, width, depth, batch) for _ in range(2))
-    always = cost(kind, 1, 50, width, depth, batch)
+    without = min(cost(kind, 0, 100, width, depth, batch) for _ in range(2))
+    seldom = min(cost(kind, 100, 100, width, depth, batch) for _ in range(2))
+    always = cost(kind, 1, 30, width, depth, batch)
     if rank == 0:
         size = (width * width + width) * depth / 1e6
         print(

@@ -51,6 +51,7 @@ pub fn compare(then: &Report, now: &Report) -> (Vec<Change>, Vec<String>) {
     differs("number of ranks", &then.n_ranks.to_string(), &now.n_ranks.to_string());
     differs("number of processes", &then.n_processes.to_string(), &now.n_processes.to_string());
     differs("type of elements", &then.method.dtype, &now.method.dtype);
+    differs("number of graph launches", &then.method.graphs.to_string(), &now.method.graphs.to_string());
     differs("NCCL", &then.nccl.0, &now.nccl.0);
     let names = |report: &Report| {
         let mut names: Vec<&str> = report.gpus.iter().map(|gpu| gpu.name.as_str()).collect();

@@ -67,7 +67,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let nodes: Vec<Node> = ranks.iter().copied().take(1).filter(|_| is_one).map(Node::Rank).collect();
     let title = if is_one {
         format!(
-            "{} began on rank {} at step {} in the gradient of {}",
+            "{} began on rank {} at step {} in the gradient of layer {}",
             first.value, first.rank.0, first.step, first.layer
         )
     } else {
