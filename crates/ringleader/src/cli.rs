@@ -13,6 +13,8 @@ use crate::exit::Code;
 use crate::explain::command::ExplainArgs;
 use crate::failure::Failure;
 use crate::help;
+#[cfg(feature = "mcp")]
+use crate::mcp::McpArgs;
 use crate::probe::ProbeArgs;
 use crate::watch::WatchArgs;
 
@@ -26,17 +28,17 @@ struct Cli {
 
 /// Makes the subcommands, and the way into each, of one list.
 macro_rules! subcommands {
-    ($($name:ident($args:ty),)+) => {
+    ($($(#[$only:meta])* $name:ident($args:ty),)+) => {
         #[derive(Debug, clap::Subcommand)]
         enum Command {
-            $($name(Box<$args>),)+
+            $($(#[$only])* $name(Box<$args>),)+
             Help(HelpArgs),
         }
 
         impl Command {
             fn run(&self) -> Result<ExitCode, Failure> {
                 match self {
-                    $(Self::$name(args) => args.run(),)+
+                    $($(#[$only])* Self::$name(args) => args.run(),)+
                     Self::Help(args) => args.run(),
                 }
             }
@@ -51,6 +53,8 @@ subcommands! {
     Collect(CollectArgs),
     Explain(ExplainArgs),
     Watch(WatchArgs),
+    #[cfg(feature = "mcp")]
+    Mcp(McpArgs),
     Probe(ProbeArgs),
 }
 
