@@ -13,6 +13,7 @@ use crate::exit::Code;
 use crate::explain::command::ExplainArgs;
 use crate::failure::Failure;
 use crate::help;
+use crate::lint::LintArgs;
 use crate::probe::ProbeArgs;
 use crate::watch::WatchArgs;
 
@@ -50,6 +51,7 @@ subcommands! {
     Check(CheckArgs),
     Collect(CollectArgs),
     Explain(ExplainArgs),
+    Lint(LintArgs),
     Watch(WatchArgs),
     Probe(ProbeArgs),
 }

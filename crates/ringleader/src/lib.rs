@@ -15,6 +15,7 @@ mod failure;
 mod fanout;
 pub mod gather;
 mod help;
+pub mod lint;
 mod pager;
 mod probe;
 mod progress;

@@ -1,0 +1,37 @@
+//! The rules, one file each, and the one list of them.
+
+use crate::Rule;
+
+mod collective_in_rank_zero_function;
+mod collective_order_by_rank;
+mod collective_under_local_condition;
+mod collective_under_rank_condition;
+mod exit_before_collective;
+mod handler_skips_collective;
+pub(crate) mod ignore_without_reason;
+mod local_stop_decision;
+mod loop_count_by_rank;
+mod sharded_call_under_rank_condition;
+mod uneven_loader;
+pub(crate) mod unused_ignore;
+
+/// All rules, in the order of the documentation.
+pub static ALL: &[&Rule] = &[
+    &collective_under_rank_condition::RULE,
+    &exit_before_collective::RULE,
+    &collective_in_rank_zero_function::RULE,
+    &sharded_call_under_rank_condition::RULE,
+    &collective_order_by_rank::RULE,
+    &loop_count_by_rank::RULE,
+    &collective_under_local_condition::RULE,
+    &local_stop_decision::RULE,
+    &uneven_loader::RULE,
+    &handler_skips_collective::RULE,
+    &unused_ignore::RULE,
+    &ignore_without_reason::RULE,
+];
+
+/// All rules.
+pub fn all() -> impl Iterator<Item = &'static Rule> {
+    ALL.iter().copied()
+}
