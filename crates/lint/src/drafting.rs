@@ -4,6 +4,7 @@ use ringleader_model::{Confidence, Severity};
 
 use crate::finding::{Finding, Place, Related};
 use crate::flow::compare::{Divergence, Parting};
+use crate::flow::machine::Seen;
 use crate::flow::trace::{Decider, Exit};
 use crate::flow::value::{Group, Locally, Origin, PLACE};
 use crate::python::index::{FuncId, Project};
@@ -95,6 +96,33 @@ fn parting(scan: &Scan<'_, '_>, rule: &Rule, d: &Divergence) -> Finding {
         related,
         help: help(d, &call),
         page: d.op.row.map_or("https://docs.pytorch.org/docs/stable/distributed.html", |row| row.of.page),
+        fix: None,
+    }
+}
+
+/// Calls on the usual path of all functions that were tried, each once.
+pub(crate) fn calls<'a>(
+    scan: &'a Scan<'_, '_>,
+    is_mine: impl Fn(&Seen) -> bool + 'a,
+) -> impl Iterator<Item = (FuncId, &'a Seen)> {
+    scan.tried
+        .iter()
+        .flat_map(|(func, tried)| tried.seen.iter().map(|seen| (*func, seen)))
+        .filter(move |(_, seen)| is_mine(seen))
+}
+
+/// A finding about one call.
+pub(crate) fn finding(scan: &Scan<'_, '_>, rule: &Rule, func: FuncId, at: Origin, title: String) -> Finding {
+    Finding {
+        rule: rule.id,
+        severity: rule.severity,
+        confidence: rule.confidence,
+        place: place(scan.project, at, Some(func)),
+        title,
+        why: Vec::new(),
+        related: Vec::new(),
+        help: String::new(),
+        page: "",
         fix: None,
     }
 }

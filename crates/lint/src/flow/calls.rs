@@ -430,7 +430,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     }
 
     fn look(&mut self, path: &str, at: Origin, args: &[Val], keywords: &[(&'s str, Val)], row: Option<Row>) {
-        if self.muted > 0 || self.frames.len() > 1 {
+        if self.muted > 0 || (self.frames.len() > 1 && (self.order.is_empty() || row.is_none())) {
             return;
         }
         let keywords = keywords.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();

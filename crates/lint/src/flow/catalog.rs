@@ -74,7 +74,11 @@ pub(crate) fn distinctive(name: &str) -> Option<Row> {
 
 /// Whether some collective has this name.
 pub(crate) fn is_name(name: &str) -> bool {
-    tables().names.contains(name) || matches!(name, "send" | "recv" | "isend" | "irecv" | "batch_isend_irecv")
+    tables().names.contains(name)
+        || matches!(
+            name,
+            "send" | "recv" | "isend" | "irecv" | "batch_isend_irecv" | "DistributedSampler" | "set_device"
+        )
 }
 
 /// Whether a class has collectives among its methods.

@@ -58,7 +58,8 @@ pub(crate) struct Tried {
     pub(crate) divergences: Vec<Divergence>,
     /// Calls on the usual path of the first process, and what is known of their arguments.
     pub(crate) seen: Vec<Seen>,
-    pub(crate) first: Vec<Op>,
+    /// Whether a condition on the rank was met.
+    pub(crate) has_rank_decision: bool,
 }
 
 struct Run {
@@ -106,7 +107,8 @@ pub(crate) fn try_function(
         let start = oracle.fixed.clone();
         let first = run(project, facts, func, &Process::first(), &mut oracle);
         if is_usual {
-            tried.first = ops(&first.trace);
+            let by_rank = |event: &Event| matches!(event, Event::Decision(d) if d.taint.axes != 0);
+            tried.has_rank_decision = first.trace.events.iter().any(by_rank);
         }
         let mut found = Vec::new();
         for process in others(&first.trace) {
@@ -195,14 +197,6 @@ pub(crate) fn is_made_up_for(project: &Project<'_>, facts: &Facts<'_, '_>, diver
         }
         is_equal
     })
-}
-
-fn ops(trace: &Trace) -> Vec<Op> {
-    let ops = trace.events.iter().filter_map(|event| match event {
-        Event::Op(op) => Some(*op),
-        _ => None,
-    });
-    ops.collect()
 }
 
 /// The processes on which a function may take another path than on the first.

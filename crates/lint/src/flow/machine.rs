@@ -46,6 +46,14 @@ pub(crate) struct Seen {
     pub(crate) order: Taint,
 }
 
+impl Seen {
+    /// The argument with this name, or at this position.
+    pub(crate) fn argument(&self, name: &str, at: usize) -> Option<&Val> {
+        let by_name = self.keywords.iter().find(|(key, _)| key == name).map(|(_, value)| value);
+        by_name.or_else(|| self.args.get(at))
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Frame<'p, 's> {
     pub(crate) func: FuncId,
