@@ -3,6 +3,7 @@
 use crate::Rule;
 
 mod all_send_first;
+mod collective_before_set_device;
 mod collective_in_rank_zero_function;
 mod collective_order_by_rank;
 mod collective_under_local_condition;
@@ -21,6 +22,7 @@ mod non_contiguous_tensor;
 mod same_device_on_all_ranks;
 mod seed_by_rank;
 mod sharded_call_under_rank_condition;
+mod shuffle_before_split;
 mod size_by_rank;
 mod uneven_loader;
 mod unordered_collectives;
@@ -49,6 +51,8 @@ pub static ALL: &[&Rule] = &[
     &no_timeout::RULE,
     &group_never_destroyed::RULE,
     &no_set_device::RULE,
+    &collective_before_set_device::RULE,
+    &shuffle_before_split::RULE,
     &unused_ignore::RULE,
     &ignore_without_reason::RULE,
 ];

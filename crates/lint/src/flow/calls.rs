@@ -105,6 +105,11 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         if let Some((row, is_guess)) = self.row(name, base.as_ref(), &callee) {
             return self.collective(row, is_guess, base.as_ref(), call, &args, &keywords, span, sym);
         }
+        if self.helper(name, base.as_ref(), &callee)
+            && let Some(row) = catalog::telling(name)
+        {
+            return self.collective(row, true, base.as_ref(), call, &[], &[], span, sym);
+        }
         match &callee.data {
             Data::Func(func, this) => {
                 let this = this.as_ref().map(|this| (**this).clone());
@@ -220,6 +225,18 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             _ => {}
         }
         catalog::distinctive(name).map(|row| (row, true))
+    }
+
+    /// A helper that is not there, known by a name that says what it does.
+    fn helper(&self, name: &str, base: Option<&Val>, callee: &Val) -> bool {
+        let is_outside = match &callee.data {
+            Data::External(path) => {
+                !["torch.", "numpy.", "jax.", "scipy."].iter().any(|outer| path.starts_with(outer))
+            }
+            Data::Unknown => matches!(base, None | Some(Val { data: Data::Unknown | Data::Instance(_), .. })),
+            _ => false,
+        };
+        is_outside && catalog::is_telling(name)
     }
 
     /// What a call tells about this process or the job.
@@ -429,7 +446,14 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         }
     }
 
-    fn look(&mut self, path: &str, at: Origin, args: &[Val], keywords: &[(&'s str, Val)], row: Option<Row>) {
+    pub(crate) fn look(
+        &mut self,
+        path: &str,
+        at: Origin,
+        args: &[Val],
+        keywords: &[(&'s str, Val)],
+        row: Option<Row>,
+    ) {
         if self.muted > 0 || (self.frames.len() > 1 && (self.order.is_empty() || row.is_none())) {
             return;
         }
@@ -627,6 +651,33 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             }
             _ => {}
         }
+        if matches!(path.as_str(), "random.shuffle" | "numpy.random.shuffle")
+            && let Some(ExprKind::Name(list)) = call.args.first().map(|arg| &arg.kind)
+        {
+            let old = args[0].clone();
+            let shuffled = Val { data: Data::Unknown, sym: hash(&[79, sym]), ..old };
+            self.bind(list, shuffled.tainted(Taint::local(Locally::Random, origin)));
+            return Val::none();
+        }
+        if matches!(name, "append" | "extend" | "add" | "update" | "insert")
+            && let ExprKind::Attr(of, _) = &call.func.kind
+            && let ExprKind::Name(list) = &of.kind
+        {
+            self.grow(list, args);
+        }
+        if name == "map"
+            && base.is_none()
+            && let [Val { data: Data::Func(func, this), .. }, list, ..] = args
+        {
+            let one = match &list.data {
+                Data::Many(one) => (**one).clone(),
+                _ => Val::unknown(hash(&[17, list.sym, 0])).tainted(Taint { axes: 0, ..list.taint }),
+            };
+            let this = this.as_ref().map(|this| (**this).clone());
+            let bound = bindings(self.project, *func, this.is_some(), &[one], &[]);
+            let mapped = self.enter(*func, this, &bound, &[], origin.span);
+            return Val { data: Data::Many(Arc::new(mapped)), ..Val::unknown(sym) };
+        }
         if let Some(base) = base {
             return self.method(name, base, callee, args, origin, sym);
         }
@@ -652,6 +703,27 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             return Val::unknown(sym).tainted(data);
         }
         Val::unknown(sym)
+    }
+
+    /// A list that grows: what it holds, and how much, differs as what is added.
+    fn grow(&mut self, list: &'s str, args: &[Val]) {
+        let Some(old) = self.frame().names.get(list).cloned() else { return };
+        if !matches!(old.data, Data::Items(..) | Data::Unknown | Data::Many(_)) {
+            return;
+        }
+        let added = args.iter().fold(Taint::NONE, |taint, arg| taint.join(arg.taint));
+        let data = match args {
+            [one] if matches!(&old.data, Data::Items(_, items) if items.is_empty()) => {
+                Data::Many(Arc::new(one.clone()))
+            }
+            _ => match old.data {
+                Data::Many(ref one) => Data::Many(Arc::clone(one)),
+                _ => Data::Unknown,
+            },
+        };
+        let local = Taint { axes: 0, ..added };
+        let grown = Val { data, sym: hash(&[80, old.sym]), ..old };
+        self.bind(list, grown.tainted(added).shaped(local));
     }
 
     /// A method of something that nobody knows.
@@ -693,10 +765,15 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                 return Val { data: Data::View, sym, ..base.clone() };
             }
             "contiguous" => return Val { data: Data::Unknown, sym, ..base.clone() },
-            "append" | "extend" => {
+            "append" | "extend" | "add" | "update" | "insert" | "setdefault" => {
                 return Val::none();
             }
             _ => {}
+        }
+        if matches!(base.data, Data::Unknown)
+            && let Some(kind @ Locally::Time) = catalog::local_method(name)
+        {
+            return Val::unknown(hash(&[78, sym])).tainted(Taint::local(kind, origin));
         }
         if HANDED_ON.contains(&name) {
             let mut value = Val::unknown(sym).tainted(base.taint);

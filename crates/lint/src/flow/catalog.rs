@@ -72,6 +72,49 @@ pub(crate) fn distinctive(name: &str) -> Option<Row> {
     tables().distinctive.get(name).copied()
 }
 
+/// Whether a helper of this name can hardly do anything but communicate: what a file imports from a part of the project
+/// that is not there is known by its name alone.
+pub(crate) fn is_telling(name: &str) -> bool {
+    const STARTS: &[&str] = &[
+        "all_reduce",
+        "allreduce",
+        "all_gather",
+        "allgather",
+        "gather_all",
+        "broadcast_object",
+        "reduce_scatter",
+        "reduce_across",
+        "gather_across",
+        "sync_across",
+        "barrier",
+        "dist_barrier",
+        "distributed_barrier",
+        "reduce_mean",
+        "reduce_tensor",
+        "reduce_dict",
+        "gather_object",
+        "broadcast_tensor",
+        "dist_reduce",
+        "gather_fn",
+        "cross_replica",
+    ];
+    let name = name.trim_start_matches('_');
+    STARTS.iter().any(|start| name.starts_with(start))
+        && !name.ends_with("_size")
+        && !name.contains("hook")
+        && !name.contains("bucket")
+}
+
+/// The row that stands for such a helper.
+pub(crate) fn telling(name: &str) -> Option<Row> {
+    let row = at(if name.contains("barrier") {
+        "torch.distributed.barrier"
+    } else {
+        "torch.distributed.all_gather_object"
+    })?;
+    is_telling(name).then_some(row)
+}
+
 /// Whether some collective has this name.
 pub(crate) fn is_name(name: &str) -> bool {
     tables().names.contains(name)

@@ -66,6 +66,8 @@ struct Run {
     trace: Trace,
     seen: Vec<Seen>,
     local: Vec<(u64, Taint, Origin)>,
+    /// Loops that all leave together.
+    settled: BTreeSet<Origin>,
     /// Conditions that the oracle decided.
     choices: BTreeSet<u64>,
 }
@@ -87,8 +89,8 @@ fn run(
     {
         machine.run(exit);
     }
-    let Machine { trace, seen, local, .. } = machine;
-    Run { trace, seen, local, choices: oracle.asked.clone() }
+    let Machine { trace, seen, local, settled, .. } = machine;
+    Run { trace, seen, local, settled, choices: oracle.asked.clone() }
 }
 
 /// Tries one function.
@@ -126,7 +128,10 @@ pub(crate) fn try_function(
             found.push(divergence);
         }
         if with_local {
-            for (key, taint, _) in &first.local {
+            for (key, taint, at) in &first.local {
+                if first.settled.contains(at) {
+                    continue;
+                }
                 if local_done.len() >= MAX_LOCAL || !local_done.insert(*key) || taint.axes != 0 {
                     continue;
                 }

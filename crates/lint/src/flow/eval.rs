@@ -350,7 +350,29 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             found = Some(found.map_or(value.clone(), |old| old.join(&value)));
         }
         self.muted -= 1;
-        let value = found?;
+        let mut value = found?;
+        let is_empty = match &value.data {
+            Data::Items(Items::Ordered | Items::Dict, items) => items.is_empty(),
+            Data::Object(kind) => matches!(
+                &**kind,
+                "collections.defaultdict"
+                    | "collections.deque"
+                    | "collections.OrderedDict"
+                    | "collections.Counter"
+            ),
+            _ => false,
+        };
+        if is_empty || matches!(&value.data, Data::Unknown if values.iter().any(|(_, v, _)| is_container(v)))
+        {
+            // What is empty when the object is made is filled as the process runs.
+            let order =
+                self.project.ancestry(class).into_iter().any(|id| self.facts.unordered.contains(&(id, name)));
+            let kind = if order { Locally::Order } else { Locally::Data };
+            let taint = Taint::local(kind, origin);
+            let sym = hash(&[61, class as u64, hash_text(name)]);
+            value = Val::unknown(sym).tainted(taint).shaped(Taint::local(Locally::Data, origin));
+            return Some(value);
+        }
         if matches!(value.data, Data::Unknown | Data::None) && value.taint.is_clean() {
             // Nothing is known of what was assigned: the name may tell.
             if let Some(rank) = catalog::rank_attribute(name)
@@ -387,8 +409,10 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         let mut all = Arc::new(Cond::Known(true));
         let mut taint = Taint::NONE;
         let mut sym = vec![45];
+        let mut agreed = false;
         for (op, right) in rest {
             let b = self.eval(right);
+            agreed |= a.agreed || b.agreed;
             let joined = compared_taint(*op, &a, &b);
             let cond = compare_two(*op, &a, &b, joined);
             taint = taint.join(joined);
@@ -396,7 +420,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             all = and(&all, &cond);
             a = b;
         }
-        Val { data: Data::Cond(all), taint, shape: Taint::NONE, agreed: false, sym: hash(&sym) }
+        Val { data: Data::Cond(all), taint, shape: Taint::NONE, agreed, sym: hash(&sym) }
     }
 
     fn fold(&mut self, list: &'p [Expr<'s>], is_and: bool) -> Val {
@@ -417,7 +441,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                             old.join(&value)
                         }
                         _ => {
-                            let a_agreed = false;
+                            let a_agreed = old.agreed || value.agreed;
                             let cond = if is_and { and(&a, &b) } else { or(&a, &b) };
                             Val { data: Data::Cond(cond), taint, shape: Taint::NONE, agreed: a_agreed, sym }
                         }
@@ -513,6 +537,12 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         let mut value = Val::unknown(sym).tainted(base.taint).tainted(Taint { local: None, ..index.taint });
         // A mask takes as many rows as hold.
         let is_slice = matches!(at.kind, ExprKind::Other(_));
+        if let (Data::Many(one), false) = (&base.data, is_slice) {
+            return Val { sym, ..(**one).clone() };
+        }
+        if is_slice && index.taint.axes != 0 && base.taint.local == Some(Locally::Random) {
+            self.look("<part of a shuffled list>", origin, &[base.clone()], &[], None);
+        }
         value.agreed = base.agreed;
         value.shape = base.shape;
         if is_slice || index.taint.local == Some(Locally::Data) {
@@ -546,6 +576,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                 iter.taint.local == Some(Locally::Order) || matches!(&iter.data, Data::Items(Items::Set, _));
             let item = match &iter.data {
                 Data::Items(Items::Ordered, items) if items.len() == 1 => items[0].clone(),
+                Data::Many(one) => Val { sym: hash(&[17, iter.sym, 0]), ..(**one).clone() },
                 _ => Val::unknown(hash(&[17, iter.sym, 0])).tainted(Taint { axes: 0, ..iter.taint }),
             };
             self.bind_target(target, item);
@@ -555,16 +586,21 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                 shape = shape.join(value.taint);
             }
         }
+        let mut one = None;
         for part in &c.parts {
             let value = self.eval(part);
             sym.push(value.sym);
             taint = taint.join(value.taint);
+            one = Some(value);
         }
         self.frame().names = saved;
         if is_unordered && c.kind != Kind::Set {
             taint = taint.join(Taint::local(Locally::Order, self.origin(span)));
         }
         let mut value = Val::unknown(hash(&sym)).tainted(taint);
+        if let (Kind::List | Kind::Generator, Some(one)) = (c.kind, one) {
+            value.data = Data::Many(Arc::new(one));
+        }
         value.shape = shape;
         if c.kind == Kind::Set {
             value.taint = Taint { local: Some(Locally::Order), ..value.taint };
@@ -684,6 +720,19 @@ impl<'p, 's> Machine<'_, 'p, 's> {
 
     pub(crate) fn size_of(group: Group) -> i64 {
         if group == Group::World { WORLD } else { Process::size(Axis::Group) }
+    }
+}
+
+/// Whether an expression is an empty container.
+fn is_container(expr: &Expr<'_>) -> bool {
+    match &expr.kind {
+        ExprKind::List(list) | ExprKind::Tuple(list) => list.is_empty(),
+        ExprKind::Dict(items) => items.is_empty(),
+        ExprKind::Call(call) => {
+            call.args.len() <= 1
+                && matches!(call.func.last_name(), Some("defaultdict" | "deque" | "OrderedDict" | "Counter"))
+        }
+        _ => false,
     }
 }
 

@@ -32,6 +32,8 @@ pub(crate) struct Facts<'p, 's> {
     pub(crate) callers: Vec<Vec<FuncId>>,
     /// Assignments in each function, by name: value and position in a tuple.
     pub(crate) assigned: Vec<Assigned<'p, 's>>,
+    /// Attributes that a loop in no order fills.
+    pub(crate) unordered: std::collections::BTreeSet<(ClassId, &'s str)>,
     /// Assignments to attributes of self, by class.
     pub(crate) attributes: Vec<BTreeMap<&'s str, Vec<(FuncId, &'p Expr<'s>, Option<usize>)>>>,
 }
@@ -95,7 +97,8 @@ impl<'p, 's> Facts<'p, 's> {
             file.exits.sort_unstable();
         }
         let attributes = (0..project.classes.len()).map(|class| attributes(project, class)).collect();
-        Self { files, may, differs, callers, assigned, attributes }
+        let unordered = (0..project.classes.len()).flat_map(|class| unordered(project, class)).collect();
+        Self { unordered, files, may, differs, callers, assigned, attributes }
     }
 }
 
@@ -111,6 +114,9 @@ fn of_file(file: &crate::python::index::PyFile<'_>, sharded_by_config: bool) -> 
             "deepspeed",
             "DeepSpeed",
             "zero3",
+            "ZeRO-3",
+            "ZeRO3",
+            "ZeRO 3",
             "zero_stage",
         ]);
     let is_wrapped = is_sharded
@@ -216,7 +222,7 @@ fn note<'s>(project: &Project<'s>, id: FuncId, expr: &Expr<'s>, sketch: &mut Ske
             let name = call.func.last_name().unwrap_or_default();
             sketch.differs |= catalog::rank_call(name).is_some()
                 || catalog::local_method(name).is_some()
-                || matches!(name, "next" | "len" | "set" | "time" | "random");
+                || matches!(name, "next" | "len" | "set" | "time" | "random" | "done" | "append" | "update");
             match target(project, id, call) {
                 Target::Func(callee) => sketch.calls.push((callee, expr.span.at)),
                 Target::May => sketch.direct.push(expr.span.at),
@@ -288,6 +294,7 @@ pub(crate) fn class_of_self(project: &Project<'_>, id: FuncId) -> Option<ClassId
 
 fn of_name(name: &str) -> Target {
     let may = catalog::is_name(name)
+        || catalog::is_telling(name)
         || matches!(
             name,
             "model" | "net" | "ddp_model" | "fsdp_model" | "student" | "policy" | "actor" | "wrapped_model"
@@ -326,6 +333,38 @@ fn attributes<'p, 's>(
         });
     }
     map
+}
+
+/// Attributes of a class that a loop over a set fills.
+fn unordered<'s>(project: &Project<'s>, class: ClassId) -> Vec<(ClassId, &'s str)> {
+    let mut list = Vec::new();
+    let methods = project.classes.get(class).into_iter().flat_map(|info| info.methods.values());
+    for func in methods.filter_map(|id| project.functions.get(*id)) {
+        walk::stmts(&func.def.body, &mut |stmt| {
+            let StmtKind::For(f) = &stmt.kind else { return };
+            let is_set = match &f.iter.kind {
+                ExprKind::Set(_) => true,
+                ExprKind::Call(call) => matches!(call.func.last_name(), Some("set" | "frozenset")),
+                _ => false,
+            };
+            if !is_set {
+                return;
+            }
+            walk::stmts(&f.body, &mut |inner| {
+                if let StmtKind::Assign(targets, _) = &inner.kind {
+                    for target in targets {
+                        if let ExprKind::Index(of, _) = &target.kind
+                            && let ExprKind::Attr(base, name) = &of.kind
+                            && matches!(base.kind, ExprKind::Name("self"))
+                        {
+                            list.push((class, *name));
+                        }
+                    }
+                }
+            });
+        });
+    }
+    list
 }
 
 impl Facts<'_, '_> {

@@ -94,6 +94,10 @@ pub(crate) struct Machine<'m, 'p, 's> {
     /// The statement of the function under test that is being executed.
     pub(crate) root: Span,
     pub(crate) order: Vec<Taint>,
+    /// What the loops go over that are being executed.
+    pub(crate) loops: Vec<Origin>,
+    /// Loops that all processes leave together.
+    pub(crate) settled: BTreeSet<Origin>,
 }
 
 impl<'m, 'p, 's> Machine<'m, 'p, 's> {
@@ -119,6 +123,8 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             endless: 0,
             root: Span::default(),
             order: Vec::new(),
+            loops: Vec::new(),
+            settled: BTreeSet::new(),
         }
     }
 
@@ -407,6 +413,14 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             }
             ExprKind::Star(inner) => self.assign(inner, value),
             ExprKind::Index(of, _) => {
+                if let (Some(order), ExprKind::Name(name)) = (self.order.last().copied(), &of.kind)
+                    && let Some(old) = self.frame().names.get(name).cloned()
+                {
+                    // A dict that is filled in no order has none.
+                    let filled = Val { data: Data::Unknown, sym: hash(&[22, old.sym]), ..old }.tainted(order);
+                    self.bind(name, filled);
+                    return;
+                }
                 // A list with a part of another kind differs as a whole.
                 if !value.taint.is_clean()
                     && let ExprKind::Name(name) = &of.kind
@@ -447,6 +461,12 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             let is_open = !matches!(*cond, Cond::Known(_));
             if is_open && !matters && value.taint.axes == 0 {
                 return self.all_arms(arms.get(n..).unwrap_or_default(), &value);
+            }
+            if value.agreed
+                && leaves_loop(&arm.body)
+                && let Some(at) = self.loops.last()
+            {
+                self.settled.insert(*at);
             }
             let usual = usually(test, arm);
             let holds = self.decide(&cond, &value, usual, span, test.span, arm_span(arm), Decider::If);
@@ -604,7 +624,10 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             self.order.push(Taint::local(Locally::Order, origin));
         }
         self.frame().loops += 1;
+        let over = self.origin(f.iter.span);
+        self.loops.push(over);
         let flow = self.turns(f, &iter, n);
+        self.loops.pop();
         self.frame().loops -= 1;
         if is_unordered {
             self.order.pop();
@@ -617,6 +640,7 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             let item = match &iter.data {
                 Data::Range(from, _) => Val::int(from + turn).tainted(iter.taint),
                 Data::Items(Items::Ordered, items) => items[turn as usize].clone(),
+                Data::Many(one) => Val { sym: hash(&[17, iter.sym, turn as u64]), ..(**one).clone() },
                 _ => {
                     let kind = iter.taint.local.map(|_| Locally::Data);
                     let taint = Taint { local: kind, axes: 0, origin: iter.taint.origin };
@@ -839,6 +863,11 @@ fn join_into<K: Ord>(into: &mut BTreeMap<K, Val>, other: BTreeMap<K, Val>, taint
             }
         }
     }
+}
+
+/// Whether a branch ends with leaving the loop.
+fn leaves_loop(block: &[Stmt<'_>]) -> bool {
+    block.last().is_some_and(|stmt| matches!(stmt.kind, StmtKind::Break | StmtKind::Return(_)))
 }
 
 /// Where a branch's statements are.

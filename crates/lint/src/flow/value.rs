@@ -112,6 +112,8 @@ pub(crate) enum Data {
     Str(Arc<str>),
     /// A list, tuple, set or dict whose parts are known.
     Items(Items, Arc<Vec<Val>>),
+    /// A list of any length whose parts are like this one.
+    Many(Arc<Val>),
     Func(FuncId, Option<Arc<Val>>),
     Class(ClassId),
     /// An object of a class of the project.
@@ -220,7 +222,7 @@ impl Val {
             | Data::Object(_)
             | Data::Group(Group::World | Group::Axes(_)) => Some(true),
             Data::Range(from, to) => Some(from < to),
-            Data::Unknown | Data::View | Data::Group(Group::Some(_)) => None,
+            Data::Unknown | Data::View | Data::Many(_) | Data::Group(Group::Some(_)) => None,
         };
         Arc::new(known.map_or(Cond::Atom(self.sym, self.taint), Cond::Known))
     }
