@@ -727,7 +727,8 @@ impl<'p, 's> Machine<'_, 'p, 's> {
 fn is_container(expr: &Expr<'_>) -> bool {
     match &expr.kind {
         ExprKind::List(list) | ExprKind::Tuple(list) => list.is_empty(),
-        ExprKind::Dict(items) => items.is_empty(),
+        ExprKind::Dict(items) => items.iter().all(|(_, value)| is_container(value)),
+        ExprKind::Comprehension(c) => c.parts.last().is_some_and(is_container),
         ExprKind::Call(call) => {
             call.args.len() <= 1
                 && matches!(call.func.last_name(), Some("defaultdict" | "deque" | "OrderedDict" | "Counter"))
