@@ -697,11 +697,20 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             return value;
         }
         // In a file about sharded models each forward pass gathers: enough to ask who leaves before the others.
-        let is_model = matches!(name, "model" | "policy" | "actor" | "student" | "net" | "unet" | "transformer");
+        let is_model =
+            matches!(name, "model" | "policy" | "actor" | "student" | "net" | "unet" | "transformer");
         if is_model && !self.process.overrides.is_empty() && self.facts.file(origin.file).is_sharded {
             let from = if self.frames.len() == 1 { origin } else { Origin { span: self.root, ..origin } };
             let is_endless = self.endless > 0;
-            self.record(Event::Op(Op { name: "forward", row: None, group: Group::World, at: origin, from, is_guess: true, is_endless }));
+            self.record(Event::Op(Op {
+                name: "forward",
+                row: None,
+                group: Group::World,
+                at: origin,
+                from,
+                is_guess: true,
+                is_endless,
+            }));
         }
         // A loss or a model that nobody knows computes on what the batch holds.
         let lower = name.to_ascii_lowercase();

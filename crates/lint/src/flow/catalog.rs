@@ -120,7 +120,14 @@ pub(crate) fn is_name(name: &str) -> bool {
     tables().names.contains(name)
         || matches!(
             name,
-            "send" | "recv" | "isend" | "irecv" | "batch_isend_irecv" | "DistributedSampler" | "set_device" | "shuffle"
+            "send"
+                | "recv"
+                | "isend"
+                | "irecv"
+                | "batch_isend_irecv"
+                | "DistributedSampler"
+                | "set_device"
+                | "shuffle"
         )
 }
 
