@@ -15,10 +15,13 @@ mod failure;
 mod fanout;
 pub mod gather;
 mod help;
+#[cfg(feature = "history")]
+mod history;
 mod jobs;
 mod pager;
 mod probe;
 mod progress;
+mod run;
 mod terminal;
 mod watch;
 

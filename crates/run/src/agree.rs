@@ -19,11 +19,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::decide::Decision;
 use crate::journal::Chosen;
 use crate::judgement::{Judgement, is_same};
 
 /// What all have agreed on.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Decree {
     /// Number, from 1.
     pub seq: u64,
@@ -37,10 +38,26 @@ pub struct Decree {
     /// Why, sentence by sentence.
     #[serde(default)]
     pub why: Vec<String>,
+    /// What the failure before was found to be, and the decision on it: every node writes it into its journal.
+    #[serde(default)]
+    pub judged: Option<Box<Judged>>,
+}
+
+/// A failure on which all have decided.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Judged {
+    /// What it was found to be.
+    pub verdict: Judgement,
+    /// What is done about it.
+    pub decision: Decision,
+    /// The last step that any node printed.
+    pub step: Option<u64>,
+    /// Why the job was ended from outside, if it was.
+    pub told: Option<String>,
 }
 
 /// What a decree demands.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum What {
     /// Run the attempt of this generation.
@@ -62,6 +79,7 @@ pub enum What {
     /// The job has done its work.
     Done,
     /// No further attempt.
+    #[default]
     Stop,
 }
 
@@ -83,6 +101,8 @@ pub struct Member {
     pub succeeded: u64,
     /// Generation that has been ended and judged here.
     pub halted: u64,
+    /// Path of its evidence.
+    pub bundle: Option<String>,
     /// What was found of it.
     pub judgement: Option<Judgement>,
     /// Why the node was told to end, if it was.
@@ -208,7 +228,7 @@ impl Machine {
             What::Run { .. } => halted.generation + 1,
             _ => halted.generation,
         };
-        Decree { seq: halted.seq + 1, generation, what, excluded, why }
+        Decree { seq: halted.seq + 1, generation, what, excluded, why, judged: None }
     }
 
     fn is_leader(&self, view: &View) -> bool {
@@ -217,8 +237,7 @@ impl Machine {
 
     fn first(&self, waited_s: f64, view: &View, local: &Local) -> Vec<Act> {
         if let Some(why) = local.member.told.clone().filter(|_| self.is_leader(view)) {
-            let decree =
-                Decree { seq: 1, generation: 0, what: What::Stop, excluded: Vec::new(), why: vec![why] };
+            let decree = Decree { seq: 1, what: What::Stop, why: vec![why], ..Decree::default() };
             return vec![Act::Propose(decree)];
         }
         let fit = Self::fit(view, 1, &[], &[]);
@@ -229,7 +248,7 @@ impl Machine {
         }
         let nodes: Vec<String> = fit.into_iter().take(self.config.n_nodes.max(1)).collect();
         let what = What::Run { nodes, pause_s: 0.0, checkpoint: None };
-        vec![Act::Propose(Decree { seq: 1, generation: 1, what, excluded: Vec::new(), why: Vec::new() })]
+        vec![Act::Propose(Decree { seq: 1, generation: 1, what, ..Decree::default() })]
     }
 
     /// Nodes that could join a generation: those named first, then the others by name.
@@ -278,7 +297,14 @@ impl Machine {
         let halt = |by: &str, why: String| {
             let what = What::Halt { nodes: nodes.to_vec(), by: by.to_owned() };
             let excluded = decree.excluded.clone();
-            Act::Propose(Decree { seq: decree.seq + 1, generation, what, excluded, why: vec![why] })
+            Act::Propose(Decree {
+                seq: decree.seq + 1,
+                generation,
+                what,
+                excluded,
+                why: vec![why],
+                judged: None,
+            })
         };
         if nodes.contains(&self.config.node) {
             // A machine that lost its power has forgotten how it ended.
@@ -313,7 +339,14 @@ impl Machine {
                 vec![format!("{} is silent; the job ended well on all others", silent.join(", "))]
             };
             let (what, excluded) = (What::Done, decree.excluded.clone());
-            acts.push(Act::Propose(Decree { seq: decree.seq + 1, generation, what, excluded, why }));
+            acts.push(Act::Propose(Decree {
+                seq: decree.seq + 1,
+                generation,
+                what,
+                excluded,
+                why,
+                judged: None,
+            }));
             return;
         }
         if acts.iter().any(|act| matches!(act, Act::Propose(_))) {
