@@ -9,20 +9,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::address::Address;
+pub use crate::records::{MAX_LEDGER_BYTES, Page};
 use crate::seat::escape;
 use crate::{HubError, OpenError, directory, etcd};
-
-/// Largest entry or note, bytes.
-pub const MAX_LEDGER_BYTES: usize = 256 << 10;
-
-/// What a ledger holds at one moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Page {
-    /// The newest entry and its number.
-    pub entry: Option<(u64, Vec<u8>)>,
-    /// Notes of live participants, by name.
-    pub members: Vec<(String, Vec<u8>)>,
-}
 
 /// One participant.
 pub struct Ledger {

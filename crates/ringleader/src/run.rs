@@ -135,8 +135,25 @@ impl Subcommand for RunArgs {
                 help: "ringleader run -- torchrun --nproc-per-node 8 train.py",
             });
         }
+        startable(&self.command[0])?;
         self.hold()
     }
+}
+
+/// A program that is not there would fail at every attempt.
+fn startable(program: &str) -> Result<(), Failure> {
+    let is_there = |path: &Path| path.is_file();
+    let found = if program.contains('/') {
+        is_there(Path::new(program))
+    } else {
+        let folders = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&folders).any(|folder| is_there(&folder.join(program)))
+    };
+    if found {
+        return Ok(());
+    }
+    let source = std::io::Error::from(std::io::ErrorKind::NotFound);
+    Err(Failure::Start { program: program.to_owned(), source })
 }
 
 impl RunArgs {

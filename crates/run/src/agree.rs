@@ -135,6 +135,8 @@ pub struct Config {
     pub lost_after_s: f64,
     /// How long nodes are waited for before the job starts with fewer than `n_nodes`, seconds.
     pub join_within_s: f64,
+    /// How long too few nodes are waited for before the job is given up, seconds.
+    pub give_up_s: f64,
 }
 
 /// What happens on the own node.
@@ -241,10 +243,18 @@ impl Machine {
             return vec![Act::Propose(decree)];
         }
         let fit = Self::fit(view, 1, &[], &[]);
-        let is_enough = fit.len() >= self.config.n_nodes
-            || fit.len() >= self.config.min_nodes.max(1) && waited_s >= self.config.join_within_s;
-        if !self.is_leader(view) || !is_enough {
+        let least = self.config.min_nodes.max(1);
+        let is_late = waited_s >= self.config.join_within_s;
+        let is_enough = fit.len() >= self.config.n_nodes || fit.len() >= least && is_late;
+        let is_hopeless = waited_s >= self.config.give_up_s;
+        if !self.is_leader(view) || !(is_enough || is_hopeless) {
             return Vec::new();
+        }
+        if !is_enough {
+            let unfit = view.members.iter().filter_map(|member| Some((&member.node, member.unfit.as_ref()?)));
+            let mut why = vec![format!("{} nodes of {least} could join within {:.0} s", fit.len(), waited_s)];
+            why.extend(unfit.map(|(node, reason)| format!("{node}: {reason}")));
+            return vec![Act::Propose(Decree { seq: 1, what: What::Stop, why, ..Decree::default() })];
         }
         let nodes: Vec<String> = fit.into_iter().take(self.config.n_nodes.max(1)).collect();
         let what = What::Run { nodes, pause_s: 0.0, checkpoint: None };
@@ -313,6 +323,9 @@ impl Machine {
                 && local.member.succeeded < generation;
             if let Some(why) = &local.wants_halt {
                 acts.push(halt(&self.config.node, why.clone()));
+            } else if local.member.halted >= generation {
+                // It could not be started.
+                acts.push(halt(&self.config.node, format!("{} could not start it", self.config.node)));
             } else if is_gone {
                 acts.push(halt(&self.config.node, format!("what ran on {} is gone", self.config.node)));
             } else if local.launched < generation
@@ -403,7 +416,8 @@ impl Machine {
         }
         let fit = Self::fit(view, generation + 1, nodes, &decree.excluded);
         let is_told = view.members.iter().any(|member| member.told.is_some());
-        if fit.len() < self.config.min_nodes.max(1) && !is_told {
+        let is_late = now - self.since.1 >= self.config.give_up_s;
+        if fit.len() < self.config.min_nodes.max(1) && !is_told && !is_late {
             return;
         }
         let members = view.members.iter().filter(|member| nodes.contains(&member.node)).cloned().collect();

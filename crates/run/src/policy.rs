@@ -1,6 +1,6 @@
 //! The policy file: budgets, pauses, what may be excluded, and where checkpoints lie.
 //!
-//! ```toml
+//! ```text
 //! version = 1
 //! [budget]
 //! transient = { max = 5, per = "6h" }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::files;
 use crate::HubError;
-use crate::ledger::{MAX_LEDGER_BYTES, Page};
+use crate::records::{MAX_LEDGER_BYTES, Page};
 use crate::seat::{escape, unescape};
 
 /// Entries that are kept.

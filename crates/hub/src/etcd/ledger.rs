@@ -9,7 +9,7 @@ use tonic::Code;
 use super::client::{Client, Failure};
 use super::proto::{Compare, Op, PutRequest};
 use crate::address::EtcdAddress;
-use crate::ledger::Page;
+use crate::records::Page;
 use crate::seat::{escape, unescape};
 use crate::{HubError, OpenError};
 

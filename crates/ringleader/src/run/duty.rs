@@ -234,7 +234,16 @@ fn next(wanted: &ToDecide) -> (Decree, Vec<String>) {
         min_nodes: wanted.min_nodes,
         n_given,
     };
-    let decision = decide::decide(&wanted.policy, &wanted.past, &failure, &site, chance());
+    let mut decision = decide::decide(&wanted.policy, &wanted.past, &failure, &site, chance());
+    if wanted.fit.len() < wanted.min_nodes.max(1) && decision.action != Action::Stop {
+        decision.action = Action::Stop;
+        let least = wanted.min_nodes.max(1);
+        decision
+            .why
+            .push(format!("{} nodes can join the next attempt, and it needs {least}", wanted.fit.len()));
+        let unfit = wanted.members.iter().filter_map(|member| Some((&member.node, member.unfit.as_ref()?)));
+        decision.why.extend(unfit.map(|(node, why)| format!("{node}: {why}")));
+    }
     let mut notes = Vec::new();
     let mut excluded = wanted.halted.excluded.clone();
     let what = match &decision.action {

@@ -72,9 +72,9 @@ fn cut(text: &str) -> String {
 }
 
 /// The traceback of the first rank that failed: the first in what was printed that is no consequence of another failure.
+/// Empty if there is none.
 pub(crate) fn first_traceback(files: &[std::path::PathBuf]) -> Vec<String> {
-    let mut second = Vec::new();
-    for file in files.iter().rev() {
+    for file in files.iter().rev().filter(|file| file.extension().is_some_and(|end| end == "log")) {
         let Ok(bytes) = read(file) else { continue };
         let text = String::from_utf8_lossy(&bytes);
         let mut blocks = tracebacks(&text);
@@ -85,9 +85,8 @@ pub(crate) fn first_traceback(files: &[std::path::PathBuf]) -> Vec<String> {
         if let Some(at) = blocks.iter().position(is_own) {
             return blocks.swap_remove(at);
         }
-        second.extend(blocks.into_iter().next());
     }
-    second.into_iter().next().unwrap_or_default()
+    Vec::new()
 }
 
 fn read(file: &Path) -> std::io::Result<Vec<u8>> {

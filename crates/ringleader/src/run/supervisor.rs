@@ -1,7 +1,9 @@
 //! The supervisor of one node: follows the job's output, watches, collects when it fails, and acts on what all supervisors
 //! have agreed on. It keeps nothing that it could not find again: the holder knows what runs, the journal what was decided.
 
+mod halting;
 mod stall;
+mod telling;
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -13,27 +15,24 @@ use std::time::{Duration, Instant};
 
 use ringleader_hub::ledger::Ledger;
 use ringleader_report::quote;
-use ringleader_run::agree::{Act, Config, Decree, Judged, Local, Machine, Member, What};
-use ringleader_run::effective::{self, Span};
+use ringleader_run::agree::{Act, Config, Decree, Local, Machine, Member, What};
+use ringleader_run::effective::Span;
 use ringleader_run::journal::{self, Chosen, Journal, Record, State};
 use ringleader_run::judgement::Judgement;
-use ringleader_run::policy::{Mode, Policy};
-use ringleader_run::site;
+use ringleader_run::policy::Policy;
 use ringleader_run::state::{Asked, Ended, Folder, Held, Order, now};
 use ringleader_run::store::{Alone, Shared, Store};
 use ringleader_watch::engine::Settings;
 use serde::{Deserialize, Serialize};
 
 use self::stall::Stall;
-use crate::exit::Code;
 use crate::failure::Failure;
+use crate::run::RunArgs;
 use crate::run::attempt::{self, Passer, Progress};
 use crate::run::council::Council;
 use crate::run::duty::{self, Duty, Found};
-use crate::run::launch::{self, Fill};
-use crate::run::metrics::{self, Shown};
+use crate::run::launch::Fill;
 use crate::run::preflight::Examination;
-use crate::run::{RunArgs, judge, notice};
 use crate::watch::agent::{Agent, Target};
 use crate::watch::eye::Eye;
 use crate::watch::nodes::Nodes;
@@ -48,6 +47,8 @@ const METRICS: Duration = Duration::from_secs(10);
 const TTL: Duration = Duration::from_secs(10);
 /// Longest call to a hub.
 const DEADLINE: Duration = Duration::from_secs(8);
+/// A node that could not join is examined again after this.
+const AGAIN: Duration = Duration::from_secs(30);
 /// A job that was told to end has this long, before it is ended.
 const TOLD: Duration = Duration::from_secs(120);
 
@@ -108,6 +109,7 @@ struct Supervisor<'a> {
     deciding: Option<Duty<(Decree, Vec<String>)>>,
     decided: u64,
     examination: Option<Examination>,
+    examined: Instant,
     chosen: Option<Chosen>,
     told_at: Option<Instant>,
     began: Instant,
@@ -148,6 +150,7 @@ pub(crate) fn supervise(args: &RunArgs, policy: Policy, state: &Path) -> Result<
         min_nodes: args.min_nodes.unwrap_or(n_nodes).clamp(1, n_nodes.max(1)),
         lost_after_s: args.lost_after.max(TTL.as_secs_f64() * 1.5),
         join_within_s: args.join_within,
+        give_up_s: args.join_within.max(args.lost_after) + 2.0 * AGAIN.as_secs_f64(),
     };
     let state = records.last().map(|record| record.to).unwrap_or_default();
     let excluded = Vec::new();
@@ -167,6 +170,7 @@ pub(crate) fn supervise(args: &RunArgs, policy: Policy, state: &Path) -> Result<
         deciding: None,
         decided: 0,
         examination: None,
+        examined: Instant::now(),
         chosen: records.iter().rev().find_map(|record| record.checkpoint.clone()),
         told_at: None,
         began: Instant::now(),
@@ -337,15 +341,18 @@ impl Supervisor<'_> {
         if let Some(examination) = &self.examination
             && let Some(answer) = examination.taken()
         {
-            self.member.unfit = answer.err();
-            self.member.ready_for = examination.generation;
-            self.examination = None;
-            if let Some(why) = &self.member.unfit {
+            let unfit = answer.err();
+            if let Some(why) = unfit.as_ref().filter(|why| self.member.unfit.as_ref() != Some(why)) {
                 self.say(&format!("this node cannot join an attempt: {why}"));
             }
+            self.member.unfit = unfit;
+            self.member.ready_for = examination.generation;
+            self.examination = None;
+            self.examined = Instant::now();
         }
         // A node that failed is looked at again: it may have been mended.
-        let is_due = self.member.ready_for < next;
+        let is_mended = self.member.unfit.is_some() && self.examined.elapsed() > AGAIN;
+        let is_due = self.member.ready_for < next || is_mended;
         let is_idle = !self.is_running() || self.held.ended.is_some();
         if is_due && is_idle && self.examination.is_none() {
             self.examination = Some(Examination::begin(self.policy.preflight.clone(), next));
@@ -358,7 +365,6 @@ impl Supervisor<'_> {
             return;
         }
         self.left.seen = decree.seq;
-        self.left.generation_seen(decree);
         self.keep();
         self.excluded.clone_from(&decree.excluded);
         if let Some(judged) = &decree.judged {
@@ -368,95 +374,6 @@ impl Supervisor<'_> {
             self.chosen.clone_from(checkpoint);
         }
     }
-
-    fn tell_decision(&mut self, decree: &Decree, judged: &Judged) {
-        let to = if matches!(decree.what, What::Run { .. }) { State::Backoff } else { State::Stopped };
-        let checkpoint = match &decree.what {
-            What::Run { checkpoint, .. } => checkpoint.clone(),
-            _ => None,
-        };
-        let step_lost = judged.step.map(|step| {
-            let from = checkpoint.as_ref().and_then(|chosen| chosen.step).unwrap_or(0);
-            step.saturating_sub(from)
-        });
-        let verdict = &judged.verdict;
-        self.say(&format!("{} ({}): {}", verdict.cause, verdict.class, verdict.summary));
-        for why in &decree.why {
-            self.say(why);
-        }
-        if let Some(chosen) = &checkpoint {
-            let step = chosen.step.map_or_else(String::new, |step| format!(" of step {step}"));
-            let lost = step_lost.map_or_else(String::new, |lost| format!(", {lost} steps to be done again"));
-            self.say(&format!("next: from the checkpoint{step}, {}{lost}", chosen.path));
-            for passed in &chosen.passed_over {
-                self.say(&format!("checkpoint passed over: {passed}"));
-            }
-        } else if let (State::Backoff, Some(lost)) = (to, step_lost) {
-            self.say(&format!("next: from the beginning, {lost} steps to be done again"));
-        }
-        if self.state == State::Running || self.state == State::Preflight {
-            // A spare, or a node that was away: it was decided without it.
-            self.go(State::Failing, |_| {});
-        }
-        if self.state != State::Deciding {
-            self.go(State::Deciding, |_| {});
-        }
-        let span = self.running.as_ref().map(|running| running.span.clone());
-        let (decision, why, verdict) = (judged.decision.clone(), decree.why.clone(), verdict.clone());
-        let generation = decree.generation;
-        self.go(to, |record| {
-            record.verdict = Some(verdict);
-            record.decision = Some(decision);
-            record.why = why;
-            record.step_lost = step_lost;
-            record.checkpoint = checkpoint;
-            record.span = span;
-            record.generation = generation;
-        });
-        let record = self.records.last().cloned().unwrap_or_default();
-        self.notices.extend(notice::pass_on(self.args, &record));
-        self.remember(&record);
-        self.site(decree);
-    }
-
-    /// What a scheduler should be told of nodes that were left out.
-    fn site(&self, decree: &Decree) {
-        let without = match decree.judged.as_ref().map(|judged| &judged.decision.action) {
-            Some(ringleader_run::decide::Action::Restart { without, .. }) => without.clone(),
-            _ => return,
-        };
-        let wanted = site::Wanted { job: self.asked.job.clone(), nodes: without, why: decree.why.join("; ") };
-        let environment: Vec<(String, String)> = std::env::vars().collect();
-        for command in site::commands(&wanted, &environment) {
-            let line = command.argv.join(" ");
-            if self.policy.exclude.mode == Mode::DryRun {
-                self.say(&format!("would run ({}; [exclude] mode = \"act\" runs it): {line}", command.right));
-                continue;
-            }
-            let ended = std::process::Command::new(&command.argv[0]).args(&command.argv[1..]).output();
-            let said = match ended {
-                Ok(output) if output.status.success() => "done".to_owned(),
-                Ok(output) => {
-                    format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim())
-                }
-                Err(error) => error.to_string(),
-            };
-            self.say(&format!("{line}: {said}"));
-        }
-    }
-
-    #[cfg(feature = "history")]
-    fn remember(&self, record: &Record) {
-        let Some(path) = notice::history(self.args.history.as_ref(), self.args.no_history) else { return };
-        let outcome = ringleader_run::history::History::open(&path)
-            .and_then(|mut history| history.add(&self.asked.job, record, &self.nodes()));
-        if let Err(error) = outcome {
-            self.say(&format!("history in {}: {error}", path.display()));
-        }
-    }
-
-    #[cfg(not(feature = "history"))]
-    fn remember(&self, _record: &Record) {}
 
     fn act(&mut self, act: Act) -> Option<Decree> {
         match act {
@@ -657,108 +574,6 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Begins to end an attempt, evidence first.
-    fn halt(&mut self, generation: u64, is_stale: bool) {
-        if self.halting.is_some() {
-            return;
-        }
-        let was_launched = self.held.launched.is_some_and(|launched| launched.generation == generation);
-        let mut halting = Halting { generation, is_stale, collecting: None, ending: None, cleaning: false };
-        if !is_stale && was_launched && self.state == State::Running {
-            let exit = self.ended();
-            let span = self.running.as_ref().map(|running| Span { has_failed: true, ..running.span.clone() });
-            self.go(State::Failing, |record| (record.exit, record.span) = (exit, span));
-        }
-        let nodes = self.nodes();
-        if let Some(running) =
-            self.running.as_mut().filter(|running| running.generation == generation && !is_stale)
-        {
-            running.span.has_failed = true;
-            halting.collecting = match running.stall.found() {
-                Some(found) => {
-                    self.left.judgement = Some(found.judgement.clone());
-                    self.left.bundle.clone_from(&found.judgement.bundle);
-                    self.report = Some(found.text);
-                    None
-                }
-                None => running.eye.as_mut().map(|eye| {
-                    // The last words of ranks that have just ended.
-                    eye.look(crate::watch::now_ns());
-                    let wanted =
-                        eye.wanted("the attempt failed".to_owned(), attempt::evidence(&running.path));
-                    duty::collect(wanted, running.path.clone(), nodes)
-                }),
-            };
-        }
-        if halting.collecting.is_some() && self.state == State::Failing {
-            self.go(State::Collecting, |_| {});
-        }
-        self.halting = Some(halting);
-    }
-
-    /// Goes on ending an attempt.
-    fn halt_on(&mut self) {
-        let Some(mut halting) = self.halting.take() else { return };
-        if let Some(collecting) = &halting.collecting {
-            let Some(found) = collecting.taken() else {
-                self.halting = Some(halting);
-                return;
-            };
-            halting.collecting = None;
-            let judgement = found.as_ref().map(|found| found.judgement.clone());
-            self.left.judgement =
-                Some(judgement.unwrap_or_else(|| Judgement::unjudged("the collection broke off")));
-            self.left.bundle = self.left.judgement.as_ref().and_then(|judgement| judgement.bundle.clone());
-            self.report = found.map(|found| found.text);
-        }
-        let is_over = self.ended().is_some() || self.held.launched.is_none();
-        if !is_over && halting.ending.is_none() {
-            let how = duty::End {
-                holder: self.held.pid,
-                launcher: self.held.launched.map_or(0, |launched| launched.pid),
-                grace: Duration::from_secs_f64(self.args.end_grace.max(0.0)),
-                is_elastic: launch::dies_of_user_signals(&self.asked.argv),
-                is_told: self.told().is_some(),
-                checkpoints: self.policy.checkpoint.dir.as_ref().map(PathBuf::from),
-            };
-            halting.ending = Some(duty::end(how));
-        }
-        if !is_over {
-            self.halting = Some(halting);
-            return;
-        }
-        let launched = self.held.launched.map_or(0, |launched| launched.attempt);
-        if !halting.cleaning && launched > 0 && self.is_running() {
-            let grace_ms = (self.args.end_grace.max(0.0) * 1000.0) as u64;
-            halting.cleaning = self.folder.order(&Order::Clean { attempt: launched, grace_ms }).is_ok();
-        }
-        if self.is_running() {
-            self.halting = Some(halting);
-            return;
-        }
-        self.halted(&halting);
-    }
-
-    /// Nothing of the attempt is left.
-    fn halted(&mut self, halting: &Halting) {
-        let is_success = self.ended().is_some_and(|ended| ended.is_success()) && self.told().is_none();
-        if let Some(running) = &mut self.running {
-            running.progress.look();
-            running.passer.finish();
-            running.span.last = running.progress.last;
-            self.left.step = running.span.last.map(|(_, step)| step);
-        }
-        if halting.is_stale && is_success {
-            return;
-        }
-        self.left.halted = self.left.halted.max(halting.generation);
-        self.keep();
-        if !halting.is_stale && !matches!(self.state, State::Deciding | State::Backoff) {
-            let span = self.running.as_ref().map(|running| running.span.clone());
-            self.go(State::Deciding, |record| record.span = span);
-        }
-    }
-
     fn decide(&mut self, halted: Decree, members: Vec<Member>, fit: Vec<String>) {
         if self.deciding.is_some() || self.decided >= halted.seq + 1 {
             return;
@@ -826,113 +641,10 @@ impl Supervisor<'_> {
         self.records.push(record);
         self.next_metrics = Instant::now();
     }
-
-    fn effective(&self) -> effective::Effective {
-        let mut spans = journal::spans(&self.records);
-        if let Some(running) = self.running.as_ref().filter(|_| !self.state.is_end()) {
-            spans.retain(|span| (span.began - running.span.began).abs() > 1e-6);
-            spans.push(running.span.clone());
-        }
-        effective::of(&spans)
-    }
-
-    /// Metrics, and what came of notices.
-    fn show(&mut self) {
-        for notice in std::mem::take(&mut self.notices) {
-            if notice.is_finished() {
-                notice.join().unwrap_or_default().iter().for_each(|said| self.say(said));
-            } else {
-                self.notices.push(notice);
-            }
-        }
-        if Instant::now() < self.next_metrics {
-            return;
-        }
-        self.next_metrics = Instant::now() + METRICS;
-        let Some(path) = &self.args.metrics else { return };
-        let failures = journal::failures(&self.records);
-        let shown = Shown {
-            job: &self.asked.job,
-            node: &self.asked.node,
-            state: self.state,
-            generation: self.running.as_ref().map_or(0, |running| running.generation),
-            step: self.running.as_ref().and_then(|running| running.progress.last).map(|(_, step)| step),
-            excluded: self.excluded.len(),
-            failures: &failures,
-            effective: self.effective(),
-        };
-        if let Err(error) = metrics::write(path, &shown) {
-            self.say(&format!("metrics in {}: {error}", path.display()));
-        }
-    }
-
-    /// The last words.
-    fn finish(&mut self, decree: &Decree) -> ExitCode {
-        let is_done = decree.what == What::Done;
-        if let Some(running) = &mut self.running {
-            running.progress.look();
-            running.passer.finish();
-            running.span.last = running.progress.last;
-        }
-        let to = if is_done { State::Done } else { State::Stopped };
-        if self.state != to {
-            let span = self.running.as_ref().map(|running| running.span.clone());
-            let (exit, why) = (self.ended(), decree.why.clone());
-            self.go(to, |record| (record.exit, record.span, record.why) = (exit, span, why));
-        }
-        if !is_done {
-            self.tell_stop(decree);
-        }
-        let effective = self.effective();
-        let mut line =
-            format!("{}: {} attempts, {} failed", to.name(), effective.n_attempts, effective.n_failures);
-        if let Some(n) = effective.steps_repeated {
-            line += &format!(", {n} steps repeated");
-        }
-        if let Some(ratio) = effective.ratio {
-            line += &format!(", {:.0} % of {:.0} s in steps that count", ratio * 100.0, effective.wall_s);
-        }
-        self.say(&line);
-        self.next_metrics = Instant::now();
-        self.show();
-        for notice in std::mem::take(&mut self.notices) {
-            notice.join().unwrap_or_default().iter().for_each(|said| self.say(said));
-        }
-        let code = if is_done { Code::NothingFound } else { Code::Findings };
-        // Where no launcher was ever started, the code is ours.
-        let none_started =
-            self.held.launched.is_none().then_some(if is_done { 0 } else { Code::Refused as u8 });
-        if let Err(error) = self.folder.order(&Order::End { code: none_started }) {
-            self.say(&format!("the order to end could not be written: {error}"));
-        }
-        code.into()
-    }
-
-    fn tell_stop(&self, decree: &Decree) {
-        let files: Vec<PathBuf> =
-            self.running.as_ref().map(|running| attempt::evidence(&running.path)).unwrap_or_default();
-        let traceback = judge::first_traceback(&files);
-        let is_external = decree.judged.as_ref().is_some_and(|judged| judged.told.is_some());
-        if !traceback.is_empty() && !is_external {
-            self.say("stopped. The first rank that failed said:");
-            for line in &traceback {
-                self.say(&format!("  {line}"));
-            }
-        }
-        if let Some(report) = self.report.as_ref().filter(|report| !report.is_empty() && !is_external) {
-            self.say(report);
-        }
-    }
 }
 
 impl Left {
     fn seen_generation(&self) -> u64 {
         self.halted.max(self.succeeded)
-    }
-
-    fn generation_seen(&mut self, decree: &Decree) {
-        // A spare has nothing to end: it is examined again for the attempt after the one that was decided.
-        let _ = decree;
-        self.pid = std::process::id();
     }
 }

@@ -133,6 +133,8 @@ impl World {
             min_nodes: n / 2 + 1,
             lost_after_s: LOST_S,
             join_within_s: 20.0,
+            // Too few nodes are waited for.
+            give_up_s: 1e9,
         }
     }
 
