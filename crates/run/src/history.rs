@@ -103,10 +103,12 @@ impl History {
                  CREATE TABLE IF NOT EXISTS incidents (
                    at REAL NOT NULL, job TEXT NOT NULL, attempt INTEGER NOT NULL, node TEXT, gpu TEXT, rank INTEGER,
                    cause TEXT NOT NULL, class TEXT NOT NULL, confidence TEXT NOT NULL, action TEXT NOT NULL,
-                   summary TEXT NOT NULL, UNIQUE (at, job, attempt, node, gpu, rank));
+                   summary TEXT NOT NULL);
                  CREATE TABLE IF NOT EXISTS attempts (
                    at REAL NOT NULL, job TEXT NOT NULL, attempt INTEGER NOT NULL, node TEXT NOT NULL,
                    UNIQUE (at, job, attempt, node));
+                 CREATE UNIQUE INDEX IF NOT EXISTS incidents_once ON incidents
+                   (at, job, attempt, coalesce(node, ''), coalesce(gpu, ''), coalesce(rank, -1));
                  CREATE INDEX IF NOT EXISTS incidents_by_node ON incidents (node);
                  PRAGMA user_version = 1;
                  COMMIT;",
