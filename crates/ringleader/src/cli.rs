@@ -13,9 +13,13 @@ use crate::exit::Code;
 use crate::explain::command::ExplainArgs;
 use crate::failure::Failure;
 use crate::help;
+#[cfg(feature = "history")]
+use crate::history::HistoryArgs;
+use crate::lint::LintArgs;
 #[cfg(feature = "mcp")]
 use crate::mcp::McpArgs;
 use crate::probe::ProbeArgs;
+use crate::run::RunArgs;
 use crate::watch::WatchArgs;
 
 /// Names the rank that stalls, breaks or poisons a multi-GPU job, and proves it.
@@ -52,7 +56,11 @@ subcommands! {
     Check(CheckArgs),
     Collect(CollectArgs),
     Explain(ExplainArgs),
+    Lint(LintArgs),
     Watch(WatchArgs),
+    Run(RunArgs),
+    #[cfg(feature = "history")]
+    History(HistoryArgs),
     #[cfg(feature = "mcp")]
     Mcp(McpArgs),
     Probe(ProbeArgs),

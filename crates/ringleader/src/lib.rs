@@ -18,12 +18,16 @@ mod failure;
 mod fanout;
 pub mod gather;
 mod help;
+#[cfg(feature = "history")]
+mod history;
 mod jobs;
+pub mod lint;
 #[cfg(feature = "mcp")]
 mod mcp;
 mod pager;
 mod probe;
 mod progress;
+mod run;
 mod terminal;
 mod watch;
 
