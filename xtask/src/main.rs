@@ -28,6 +28,7 @@ fn generate() -> io::Result<()> {
     std::fs::write(root.join("docs/explain-v1.schema.json"), ringleader::explain::answer::schema())?;
     std::fs::write(root.join("docs/check-v1.schema.json"), ringleader::check::schema::check())?;
     std::fs::write(root.join("docs/fleet-v1.schema.json"), ringleader::check::schema::fleet())?;
+    std::fs::write(root.join("docs/env-v1.schema.json"), ringleader::env::answer::schema())?;
     std::fs::write(root.join("docs/silent-v1.schema.json"), ringleader::check::schema::silent())?;
     let readme = std::fs::read_to_string(root.join("README.md"))?;
     std::fs::write(root.join("README.md"), with_output(&root, &readme)?)

@@ -8,12 +8,15 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser};
 use crate::check::CheckArgs;
 use crate::collect::CollectArgs;
 use crate::command::{Subcommand, print};
+use crate::config;
 use crate::diagnose::DiagnoseArgs;
+use crate::env::EnvArgs;
 use crate::exit::Code;
 use crate::explain::command::ExplainArgs;
 use crate::failure::Failure;
 use crate::help;
 use crate::probe::ProbeArgs;
+use crate::version::VersionArgs;
 use crate::watch::WatchArgs;
 
 /// Names the rank that stalls, breaks or poisons a multi-GPU job, and proves it.
@@ -51,6 +54,8 @@ subcommands! {
     Collect(CollectArgs),
     Explain(ExplainArgs),
     Watch(WatchArgs),
+    Env(EnvArgs),
+    Version(VersionArgs),
     Probe(ProbeArgs),
 }
 
@@ -76,13 +81,14 @@ fn program() -> clap::Command {
 }
 
 pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
-    let parsed = program().try_get_matches_from(args).and_then(|matches| Cli::from_arg_matches(&matches));
+    let parsed = config::matches(program(), args)
+        .and_then(|matches| Cli::from_arg_matches(&matches).map_err(Failure::Usage));
     match parsed {
         Ok(cli) => cli.command.run(),
         // What was asked for goes to standard output, so that it can be piped.
-        Err(error) if !error.use_stderr() => {
+        Err(Failure::Usage(error)) if !error.use_stderr() => {
             print(&error.render().to_string()).map(|()| Code::NothingFound.into())
         }
-        Err(error) => Err(Failure::Usage(error)),
+        Err(failure) => Err(failure),
     }
 }
