@@ -74,7 +74,7 @@ impl Subcommand for HelpArgs {
 }
 
 /// The command line with all of its help.
-fn program() -> clap::Command {
+pub(crate) fn program() -> clap::Command {
     let program = Cli::command();
     let topics: Vec<String> = help::names(&program).iter().map(|name| format!("`help {name}`")).collect();
     program.mut_subcommand("help", |help| help.about(format!("Say more: {}", topics.join(", "))))

@@ -61,6 +61,11 @@ pub fn diagnose(paths: &[PathBuf], show_progress: bool) -> Result<Diagnosis, Fai
     Ok(Diagnosis { case, verdict })
 }
 
+/// The command line, for completions and manual pages.
+pub fn command() -> clap::Command {
+    cli::program()
+}
+
 /// Runs the program with these arguments (the first is its name). Prints, and answers with the exit code.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     failure::record_panics();

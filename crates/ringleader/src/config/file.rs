@@ -65,13 +65,26 @@ pub(super) fn parse(
             }
             continue;
         }
+        // Commands take different words for one option: what fits none of them is wrong.
         let mut is_known = false;
+        let mut misfit = None;
         for of in commands(program) {
-            let Some(set) = entry(key, value, layer, of)? else { continue };
+            let set = match entry(key, value, layer, of) {
+                Ok(Some(set)) => set,
+                Ok(None) => continue,
+                Err(wrong) if wrong.is_misfit => {
+                    misfit = misfit.or(Some(wrong));
+                    continue;
+                }
+                Err(wrong) => return Err(wrong),
+            };
             is_known = true;
             if of.get_name() == command.get_name() {
                 general.push(set);
             }
+        }
+        if let (false, Some(wrong)) = (is_known, misfit) {
+            return Err(wrong);
         }
         if !is_known {
             let all = commands(program).flat_map(|command| options(command).map(|(long, _)| long));
@@ -121,11 +134,8 @@ fn entry(
         one => vec![word(one, at.clone(), arg)?],
     };
     if let Some(why) = misfit(command, long, arg, &values) {
-        return Err(Wrong::new(
-            at,
-            why,
-            format!("`ringleader help {}` lists what it takes", command.get_name()),
-        ));
+        let help = format!("`ringleader help {}` lists what it takes", command.get_name());
+        return Err(Wrong::misfit(at, why, help));
     }
     if layer == Layer::Project
         && let Some(why) = refused(long, arg, &values)

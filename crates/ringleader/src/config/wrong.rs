@@ -15,11 +15,18 @@ pub(super) struct Wrong {
     at: Range<usize>,
     what: String,
     help: String,
+    /// One command does not take the value; another may.
+    pub(super) is_misfit: bool,
 }
 
 impl Wrong {
     pub(super) fn new(at: Range<usize>, what: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { at, what: what.into(), help: help.into() }
+        Self { at, what: what.into(), help: help.into(), is_misfit: false }
+    }
+
+    /// One command does not take the value; another may.
+    pub(super) fn misfit(at: Range<usize>, what: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { is_misfit: true, ..Self::new(at, what, help) }
     }
 
     /// The lines for standard error.
