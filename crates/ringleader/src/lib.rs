@@ -17,6 +17,7 @@ mod failure;
 mod fanout;
 pub mod gather;
 mod help;
+mod jobs;
 mod pager;
 mod plugin;
 mod probe;
@@ -30,7 +31,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ringleader_model::{Case, Verdict};
+use ringleader_model::{Case, Picture, Verdict};
 use ringleader_report::json::Report;
 
 pub use crate::failure::Failure;
@@ -42,12 +43,14 @@ pub struct Diagnosis {
     pub case: Case,
     /// What it means.
     pub verdict: Verdict,
+    /// What a report shows beside the verdict.
+    pub picture: Picture,
 }
 
 impl Diagnosis {
     /// The report.
     pub fn report(&self) -> Report {
-        Report::new(&self.case, &self.verdict)
+        Report::whole(&self.case, &self.verdict, &self.picture)
     }
 }
 
@@ -57,8 +60,8 @@ impl Diagnosis {
 /// If a path that was named does not exist.
 pub fn diagnose(paths: &[PathBuf], show_progress: bool) -> Result<Diagnosis, Failure> {
     let case = gather::gather(paths, show_progress)?;
-    let verdict = ringleader_rules::diagnose(&case);
-    Ok(Diagnosis { case, verdict })
+    let (verdict, picture) = ringleader_rules::examine(&case);
+    Ok(Diagnosis { case, verdict, picture })
 }
 
 /// The command line, for completions and manual pages.
