@@ -266,12 +266,33 @@ pub struct Evidence {
     pub context: Option<Context>,
 }
 
+impl Evidence {
+    /// The line as it stands in its source, where it was read again; else the text, if it is the line itself.
+    pub fn raw(&self) -> Option<String> {
+        self.context.as_ref().map(|context| context.lines.join("\n"))
+    }
+
+    /// Whether the text says what the line means instead of repeating it.
+    pub fn is_meaning(&self) -> bool {
+        let bare = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let Some(raw) = self.raw().map(|raw| bare(&raw)) else { return false };
+        let text = bare(&self.text);
+        // A citation may be the part of its line that matters, or be cut.
+        let start: String = text.chars().take(200).collect();
+        !raw.contains(&start) && !text.contains(&raw)
+    }
+}
+
 /// The cited lines and at most five before and after them, long ones cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Context {
+    /// Number of the first of `lines`, counted from 1.
+    #[schemars(range(min = 1))]
+    pub line: u32,
     /// Lines before it.
     pub before: Vec<String>,
-    /// The cited lines as they stand in the file; `text` may say what they mean instead.
+    /// The cited lines as they stand in the file; `text` may say what they mean instead. Of a long citation the line that
+    /// is meant, or its first lines.
     pub lines: Vec<String>,
     /// Lines after it.
     pub after: Vec<String>,

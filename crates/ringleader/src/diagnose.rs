@@ -8,7 +8,7 @@ use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 use ringleader_model::{Fact, Observation, Severity, Verdict};
 use ringleader_report::json::{JobRow, Report};
-use ringleader_report::{markdown, text};
+use ringleader_report::{html, markdown, text, timeline};
 use tempfile::TempDir;
 
 use crate::command::{Subcommand, print};
@@ -43,6 +43,12 @@ pub(crate) struct DiagnoseArgs {
     /// Form of the report; json is json-v1
     #[arg(long, value_enum, default_value_t = Format::Text, env = "RINGLEADER_FORMAT", hide_env = true)]
     format: Format,
+    /// Write the report as one HTML file, too: opens from disk, fetches nothing
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write the operations around the failure as a Perfetto trace, too: opens beside a profiler's in ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
+    perfetto: Option<PathBuf>,
     #[command(flatten)]
     look: LookArgs,
     /// Least severity that makes the exit code 4
@@ -102,13 +108,23 @@ impl DiagnoseArgs {
     /// The report, with the lines around its citations where the form of the report has room for them.
     fn report(&self, diagnosis: &Diagnosis, paths: &[PathBuf]) -> Report {
         let mut report = diagnosis.report();
-        if self.format == Format::JsonV1 {
+        if self.format == Format::JsonV1 || self.html.is_some() {
             context::add(&mut report, paths);
         }
         report
     }
 
     fn print(&self, report: &Report) -> Result<(), Failure> {
+        if let Some(path) = &self.html {
+            let create = |source| Failure::Create { path: path.clone(), source };
+            std::fs::write(path, html::render(report)).map_err(create)?;
+        }
+        if let Some(path) = &self.perfetto {
+            let create = |source| Failure::Create { path: path.clone(), source };
+            let mut bytes = Vec::new();
+            timeline::perfetto(report, &mut bytes).map_err(create)?;
+            std::fs::write(path, bytes).map_err(create)?;
+        }
         let detail = detail(self.quiet, self.verbose);
         print(&match self.format {
             Format::JsonV1 => report.to_json().map_err(Failure::Json)?,

@@ -12,7 +12,7 @@ use ringleader_model::{Cause, Picture, PicturedMember, Rank, Verdict};
 /// Draws the picture of a job on which the verdict is known.
 pub(crate) fn picture(scene: &Scene<'_>, verdict: &Verdict) -> Picture {
     let accused: Vec<Rank> = verdict.culprits.iter().filter_map(|c| c.rank).collect();
-    let waits = calls::waits(scene);
+    let waits = calls::waits(scene, &accused);
     let (timeline, failed_ns) = calls::timeline(scene, &accused);
     let standings = ranks::standings(scene, &accused);
     let (machines, n_machines_left_out) = machines::machines(scene, verdict);
