@@ -42,8 +42,14 @@ fn keys_are_long_options() {
 
 #[test]
 fn mistakes_are_shown_where_they_are() {
-    insta::assert_snapshot!(wrong("[watch]\nstall-facter = 4\n", Layer::User));
-    insta::assert_snapshot!(wrong("# ours\nformat = \"xml\"\n", Layer::User));
+    let said = "error: failed to read the configuration: `stall-facter` is no option of this command\n \
+                --> ringleader.toml:2:1\n  |\n2 | stall-facter = 4\n  | ^^^^^^^^^^^^\n  = help: did you mean `stall-factor`?\n";
+    assert_eq!(wrong("[watch]\nstall-facter = 4\n", Layer::User), said);
+    let shown = wrong("# ours\nformat = \"xml\"\n", Layer::User);
+    assert!(
+        shown.contains("--> ringleader.toml:2:10\n") && shown.contains("  |          ^^^^^\n"),
+        "{shown}"
+    );
     for (text, said) in [
         ("[wach]\njson = true\n", "did you mean `watch`"),
         ("json = \"yes\"\n", "this is a flag"),

@@ -1,13 +1,14 @@
-//! What is wrong with a file of configuration, shown at its line and key.
+//! What is wrong with a file of configuration, shown at its line and key. (A crate for such pictures, miette, brings two dozen
+//! others for the breaking of lines in all languages.)
 
-use std::fmt;
+use std::fmt::Write as _;
 use std::ops::Range;
 use std::path::Path;
 
-use miette::{
-    Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode, SourceSpan,
-};
 use ringleader_report::quote;
+
+/// Characters of a line that are shown.
+const MAX_SHOWN: usize = 160;
 
 /// A mistake and its place.
 #[derive(Debug)]
@@ -31,50 +32,38 @@ impl Wrong {
 
     /// The lines for standard error.
     pub(super) fn render(&self, path: &Path, text: &str) -> String {
-        // Whatever the file holds must not control the terminal, and the places must stay.
-        let shown: String = text.chars().flat_map(safe).collect();
+        let start = text.floor_char_boundary(self.at.start.min(text.len()));
+        let before = text.get(..start).unwrap_or_default();
+        let number = before.matches('\n').count() + 1;
+        let head = before.rsplit('\n').next().unwrap_or_default();
+        let line_start = start - head.len();
+        let line = text.get(line_start..).unwrap_or_default().lines().next().unwrap_or_default();
+        let end = text.floor_char_boundary(self.at.end.clamp(start, line_start + line.len()));
+        let marked = text.get(start..end).unwrap_or_default();
+        let width = safe(marked).chars().count().max(1);
+        let margin = " ".repeat(number.to_string().len());
         let name = quote::plain(&path.display().to_string());
-        let shown = Shown { wrong: self, source: NamedSource::new(name, shown) };
-        let theme = GraphicalTheme::unicode_nocolor();
-        let handler = GraphicalReportHandler::new_themed(theme).with_width(100).with_links(false);
-        let mut out = String::new();
+        let mut out = format!("error: failed to read the configuration: {}\n", quote::plain(&self.what));
+        let column = head.chars().count() + 1;
         // Writing to a String cannot fail.
-        let _ = handler.render_report(&mut out, &shown);
-        out.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+        let _ = writeln!(out, "{margin}--> {name}:{number}:{column}");
+        let shown: String = safe(line).chars().take(MAX_SHOWN).collect();
+        let _ = writeln!(out, "{margin} |\n{number} | {shown}");
+        if column < MAX_SHOWN {
+            let width = width.min(MAX_SHOWN - column);
+            let _ = writeln!(out, "{margin} | {}{}", " ".repeat(column - 1), "^".repeat(width));
+        }
+        let _ = writeln!(out, "{margin} = help: {}", quote::plain(&self.help));
+        out
     }
 }
 
-/// The same number of bytes without control characters.
-fn safe(c: char) -> impl Iterator<Item = char> {
-    let is_kept = !c.is_control() || c == '\n' || c == '\t';
-    std::iter::repeat_n(if is_kept { c } else { '?' }, if is_kept { 1 } else { c.len_utf8() })
-}
-
-#[derive(Debug)]
-struct Shown<'a> {
-    wrong: &'a Wrong,
-    source: NamedSource<String>,
-}
-
-impl fmt::Display for Shown<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error: failed to read the configuration: {}", quote::plain(&self.wrong.what))
-    }
-}
-
-impl std::error::Error for Shown<'_> {}
-
-impl Diagnostic for Shown<'_> {
-    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        Some(Box::new(&self.wrong.help))
-    }
-
-    fn source_code(&self) -> Option<&dyn SourceCode> {
-        Some(&self.source)
-    }
-
-    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        let span = SourceSpan::new(self.wrong.at.start.into(), self.wrong.at.len().max(1));
-        Some(Box::new(std::iter::once(LabeledSpan::new_with_span(Some("here".to_owned()), span))))
-    }
+/// Whatever the file holds must not control the terminal, and each character stays one.
+fn safe(text: &str) -> String {
+    let shown = |c: char| match c {
+        '\t' => ' ',
+        c if c.is_control() => '?',
+        c => c,
+    };
+    text.chars().map(shown).collect()
 }
