@@ -15,7 +15,10 @@ use crate::exit::Code;
 use crate::explain::command::ExplainArgs;
 use crate::failure::Failure;
 use crate::help;
+#[cfg(feature = "history")]
+use crate::history::HistoryArgs;
 use crate::probe::ProbeArgs;
+use crate::run::RunArgs;
 use crate::version::VersionArgs;
 use crate::watch::WatchArgs;
 
@@ -29,17 +32,17 @@ struct Cli {
 
 /// Makes the subcommands, and the way into each, of one list.
 macro_rules! subcommands {
-    ($($name:ident($args:ty),)+) => {
+    ($($(#[$only:meta])* $name:ident($args:ty),)+) => {
         #[derive(Debug, clap::Subcommand)]
         enum Command {
-            $($name(Box<$args>),)+
+            $($(#[$only])* $name(Box<$args>),)+
             Help(HelpArgs),
         }
 
         impl Command {
             fn run(&self) -> Result<ExitCode, Failure> {
                 match self {
-                    $(Self::$name(args) => args.run(),)+
+                    $($(#[$only])* Self::$name(args) => args.run(),)+
                     Self::Help(args) => args.run(),
                 }
             }
@@ -54,6 +57,9 @@ subcommands! {
     Collect(CollectArgs),
     Explain(ExplainArgs),
     Watch(WatchArgs),
+    Run(RunArgs),
+    #[cfg(feature = "history")]
+    History(HistoryArgs),
     Env(EnvArgs),
     Version(VersionArgs),
     Probe(ProbeArgs),

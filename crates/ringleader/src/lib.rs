@@ -17,11 +17,14 @@ mod failure;
 mod fanout;
 pub mod gather;
 mod help;
+#[cfg(feature = "history")]
+mod history;
 mod jobs;
 mod pager;
 mod plugin;
 mod probe;
 mod progress;
+mod run;
 mod terminal;
 mod version;
 mod watch;

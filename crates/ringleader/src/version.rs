@@ -63,7 +63,11 @@ fn facts() -> Vec<(&'static str, String)> {
 }
 
 /// Optional parts, and whether they are in.
-const FEATURES: [(&str, bool); 1] = [("kube", cfg!(feature = "kube"))];
+const FEATURES: [(&str, bool); 3] = [
+    ("history", cfg!(feature = "history")),
+    ("mcp", cfg!(feature = "mcp")),
+    ("kube", cfg!(feature = "kube")),
+];
 
 /// Formats that are written and read, as `docs/` describes them.
 const FORMATS: [&str; 10] = [

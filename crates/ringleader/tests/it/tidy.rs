@@ -12,6 +12,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("ringleader-plugin", &["ringleader-ring"]),
     ("ringleader-watch", &["ringleader-model", "ringleader-knowledge", "ringleader-ring"]),
     ("ringleader-hub", &["ringleader-watch"]),
+    ("ringleader-run", &["ringleader-model", "ringleader-knowledge", "ringleader-collect", "ringleader-hub"]),
     (
         "ringleader-evidence",
         &["ringleader-model", "ringleader-knowledge", "ringleader-node", "ringleader-ring"],
@@ -51,6 +52,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "ringleader-ring",
             "ringleader-watch",
             "ringleader-hub",
+            "ringleader-run",
         ],
     ),
     // Tests only: it judges what the readers and rules make of its jobs.
@@ -74,6 +76,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("ringleader-collect", 3),
     ("ringleader-hub", 3),
     ("ringleader-report", 4),
+    ("ringleader-run", 4),
     ("ringleader", 5),
     // Tests and chores: nothing but tests imports them.
     ("ringleader-synth", 6),
