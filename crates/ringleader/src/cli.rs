@@ -17,6 +17,7 @@ use crate::failure::Failure;
 use crate::help;
 #[cfg(feature = "history")]
 use crate::history::HistoryArgs;
+use crate::lint::LintArgs;
 use crate::probe::ProbeArgs;
 use crate::run::RunArgs;
 use crate::version::VersionArgs;
@@ -56,6 +57,7 @@ subcommands! {
     Check(CheckArgs),
     Collect(CollectArgs),
     Explain(ExplainArgs),
+    Lint(LintArgs),
     Watch(WatchArgs),
     Run(RunArgs),
     #[cfg(feature = "history")]

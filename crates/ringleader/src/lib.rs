@@ -20,6 +20,7 @@ mod help;
 #[cfg(feature = "history")]
 mod history;
 mod jobs;
+pub mod lint;
 mod pager;
 mod plugin;
 mod probe;
