@@ -11,7 +11,9 @@ pub mod check;
 mod cli;
 mod collect;
 mod command;
+mod config;
 mod diagnose;
+pub mod env;
 pub mod exit;
 pub mod explain;
 mod failure;
@@ -25,10 +27,12 @@ pub mod lint;
 #[cfg(feature = "mcp")]
 mod mcp;
 mod pager;
+mod plugin;
 mod probe;
 mod progress;
 mod run;
 mod terminal;
+mod version;
 mod watch;
 
 use std::ffi::OsString;
@@ -97,6 +101,11 @@ pub fn diagnose(paths: &[PathBuf], show_progress: bool) -> Result<Diagnosis, Fai
     let case = gather::gather(paths, show_progress)?;
     let (verdict, picture) = ringleader_rules::examine(&case);
     Ok(Diagnosis { case, verdict, picture })
+}
+
+/// The command line, for completions and manual pages.
+pub fn command() -> clap::Command {
+    cli::program()
 }
 
 /// Runs the program with these arguments (the first is its name). Prints, and answers with the exit code.

@@ -20,6 +20,7 @@ mod modules;
 mod recorded;
 mod report;
 mod schema;
+mod settings;
 mod stub;
 mod tidy;
 mod truth;
