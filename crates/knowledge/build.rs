@@ -18,6 +18,10 @@ use toml::{Table, Value};
 
 #[path = "build/claims.rs"]
 mod claims;
+#[path = "build/collectives.rs"]
+mod collectives;
+#[path = "build/exports.rs"]
+mod exports;
 #[path = "build/figures.rs"]
 mod figures;
 #[path = "build/machine.rs"]
@@ -48,11 +52,13 @@ fn main() {
     groups(&mut out, &causes);
     sayings(&mut out, &causes);
     claims::write(&mut out, &causes);
+    collectives::write(&mut out);
     settings::write(&mut out);
     figures::write(&mut out, &causes);
     machine::write(&mut out);
     places::write(&mut out);
     programs::write(&mut out);
+    exports::write(&mut out);
     let dir = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
     messages::write(&mut out, Path::new(&dir));
     fs::write(Path::new(&dir).join("tables.rs"), out).expect("OUT_DIR can be written");

@@ -13,19 +13,6 @@ import torch
 # Seconds that the program may take to answer, of a job that is waiting to start.
 _ASK_SECONDS = 10
 
-# Where the program is not installed: variable, value, and the first torch and NCCL that read it. {dir} is a folder for dumps.
-_TABLE = [
-    ("TORCH_FR_BUFFER_SIZE", "2000", (2, 7), None),
-    ("TORCH_NCCL_TRACE_BUFFER_SIZE", "2000", (2, 3), None),
-    ("TORCH_NCCL_DUMP_ON_TIMEOUT", "1", (2, 3), None),
-    ("TORCH_FR_DUMP_TEMP_FILE", "{dir}/fr_", (2, 9), None),
-    ("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "{dir}/fr_", (2, 3), None),
-    ("TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "{dir}/pipe_", (2, 4), None),
-    ("NCCL_DEBUG", "WARN", None, (2, 3)),
-    ("NCCL_DEBUG_FILE", "{dir}/nccl_%h_%p.log", None, (2, 3)),
-]
-
-
 def setup(folder=None, stacks_signal=None, stacks_after=None, quiet=False, ask=True):
     """Sets faulthandler and the variables that a diagnosis lives on. Call it before ``init_process_group``.
 
@@ -76,15 +63,18 @@ def _versions():
 
 
 def _from_table(folder):
+    """What the program would say, by the table that is made from its own (`ringleader._exports`)."""
+    try:
+        from ringleader._exports import EXPORTS
+    except ImportError:
+        return []
     own, nccl = _versions()
     wanted = []
-    for name, value, least_torch, least_nccl in _TABLE:
-        if least_torch and own < least_torch or least_nccl and (nccl is None or nccl < least_nccl):
+    for name, reader, first, last, value in EXPORTS:
+        installed = {"NCCL": nccl, "PyTorch": own}.get(reader, ())
+        if installed is None or installed and (first and installed < first[:2] or last and installed >= last[:2]):
             continue
-        # The newer name of the same thing is enough.
-        if name == "TORCH_NCCL_TRACE_BUFFER_SIZE" and own >= (2, 7) or name == "TORCH_NCCL_DEBUG_INFO_TEMP_FILE" and own >= (2, 9):
-            continue
-        wanted.append((name, value.format(dir=folder)))
+        wanted.append((name, value.replace("{dir}", folder)))
     return wanted
 
 
@@ -95,16 +85,16 @@ def _asked(folder):
         return None
     try:
         out = subprocess.run(
-            [program, "env", "--format", "json", "--dir", folder],
+            [program, "env", "--format", "json", "--dir", folder, "--python", sys.executable],
             capture_output=True,
             timeout=_ASK_SECONDS,
             check=True,
-            env=dict(os.environ, RINGLEADER_TORCH=torch.__version__),
         ).stdout
         answer = json.loads(out)
         if answer.get("schema") != "ringleader.env.v1":
             return None
-        return [(str(row["name"]), str(row["value"])) for row in answer["variables"]]
+        rows = [row for row in answer["variables"] if row.get("state", "export") == "export"]
+        return [(str(row["name"]), str(row["value"])) for row in rows]
     except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError, AttributeError):
         return None
 

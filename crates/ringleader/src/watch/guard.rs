@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use ringleader_collect::follow;
 use ringleader_evidence::{Limits, Scratch};
 
 /// Bytes of one file that are read at one look.
@@ -25,8 +24,7 @@ const MOST_TOLD: usize = 64;
 
 impl GuardFeed {
     /// What has been written since the last look, by these processes, in words.
-    pub(crate) fn news(&mut self, rings: Option<&Path>, pids: &[u32]) -> Vec<String> {
-        let folders = rings.map_or_else(follow::ring_folders, |folder| vec![folder.to_owned()]);
+    pub(crate) fn news(&mut self, folders: &[PathBuf], pids: &[u32]) -> Vec<String> {
         let mut out = Vec::new();
         for path in folders.iter().flat_map(|folder| pids.iter().map(move |pid| folder.join(name(*pid)))) {
             if self.n_told >= MOST_TOLD || out.len() >= MOST_EVENTS {
@@ -84,7 +82,7 @@ mod tests {
         let mut feed = GuardFeed::default();
         let mut news = |text: &str| {
             std::fs::write(&path, text).expect("written");
-            feed.news(Some(folder.path()), &[17, 18])
+            feed.news(&[folder.path().to_owned()], &[17, 18])
         };
         let told = "guard: NaN in the local gradient of 1.bias on rank 3 at step 88";
         assert_eq!(news(&format!("{line}\n{}", &line[..20])), [told]);
