@@ -53,9 +53,9 @@ fn with_output(root: &Path, readme: &str) -> io::Result<String> {
     let marks = || io::Error::other("README.md lacks its output marks");
     let (before, rest) = readme.split_once(START).ok_or_else(marks)?;
     let (_, after) = rest.split_once(END).ok_or_else(marks)?;
-    let diagnosis = ringleader::diagnose(&[root.join("cases/skipped-allreduce/evidence")], false)
-        .map_err(io::Error::other)?;
+    let report =
+        ringleader::report(root.join("cases/skipped-allreduce/evidence")).map_err(io::Error::other)?;
     let look = Look { width: 80, color: false, detail: Detail::Usual };
-    let shown = text::render(&diagnosis.report(), &look);
+    let shown = text::render(&report, &look);
     Ok(format!("{before}{START}```text\n{shown}```\n{END}{after}"))
 }

@@ -18,6 +18,8 @@ use crate::help;
 #[cfg(feature = "history")]
 use crate::history::HistoryArgs;
 use crate::lint::LintArgs;
+#[cfg(feature = "mcp")]
+use crate::mcp::McpArgs;
 use crate::probe::ProbeArgs;
 use crate::run::RunArgs;
 use crate::version::VersionArgs;
@@ -62,6 +64,8 @@ subcommands! {
     Run(RunArgs),
     #[cfg(feature = "history")]
     History(HistoryArgs),
+    #[cfg(feature = "mcp")]
+    Mcp(McpArgs),
     Env(EnvArgs),
     Version(VersionArgs),
     Probe(ProbeArgs),

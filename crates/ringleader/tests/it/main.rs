@@ -16,6 +16,8 @@ mod hand_made;
 mod hostile;
 mod live;
 mod machine_faults;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod modules;
 mod recorded;
 mod report;
