@@ -342,7 +342,7 @@ fn irregular(step: usize, acts: &mut Vec<Act>) {
     let dice = |n: usize| (step * 7 + n).wrapping_mul(2_654_435_761) >> 7;
     let Some(at) = acts.iter().position(|act| matches!(act, Act::Coll { .. })) else { return };
     let call = acts[at].clone();
-    for n in 0..1 + dice(0) % 9 {
+    for n in 0..=dice(0) % 9 {
         let mut call = call.clone();
         if let Act::Coll { count, .. } = &mut call {
             *count = (1 + dice(n + 1) % 5_000) as u64;
