@@ -44,7 +44,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let has_ended = fate.is_some_and(|fate| fate.end() == End::InOrder);
         let stand = scene.condition(rank).and_then(|c| c.stand.as_ref()).filter(|stand| stand.is_leaving());
         // Alive, and on its way out: its teardown waits for the others. One that failed is told of by how it failed.
-        let leaves = stand.filter(|_| fate.is_none_or(|f| f.end() == End::Untold && f.life() == Life::Alive));
+        // Whoever has done all of its part waits in its teardown too: only records of calls tell that it is behind.
+        let is_behind = !suspect.in_p2p && suspect.views.iter().any(|view| view.knows_ends());
+        let lives = fate.is_none_or(|f| f.end() == End::Untold && f.life() == Life::Alive);
+        let leaves = stand.filter(|_| is_behind && lives && scene.suspects().len() == 1);
         if !has_ended && leaves.is_none() {
             continue;
         }
@@ -104,6 +107,19 @@ mod tests {
         };
         let job = Stage::job(3).logs().change_log(leaves).dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"]);
         job.concludes(&RULE, "rank-exited-early 2 at step:10, high");
+    }
+
+    #[test]
+    fn in_its_teardown_while_others_wait() {
+        let at = |function| {
+            let frames =
+                [("torch/distributed/distributed_c10d.py", 2319, function), ("/srv/train.py", 85, "main")];
+            let usual = "ar:1*12 ar:9?";
+            let odd = "ar:1*12";
+            Stage::job(3).rings(&[usual, usual, odd]).stands(2, &frames)
+        };
+        at("destroy_process_group").concludes(&RULE, "rank-exited-early 2 at main:85, high");
+        at("barrier").silent(&RULE);
     }
 
     #[test]
