@@ -76,7 +76,7 @@ pub fn hold(setup: Setup) -> io::Result<u8> {
         signal_hook::flag::register_usize(signal, Arc::clone(&count), 1)?;
         signals.push((signal, count));
     }
-    let held = Held { pid: std::process::id(), ..setup.folder.read("holder.json")?.unwrap_or_default() };
+    let held = inherited(&setup.folder)?;
     let mut holder = Holder {
         setup,
         held,
@@ -107,6 +107,24 @@ pub fn hold(setup: Setup) -> io::Result<u8> {
         }
         thread::sleep(NAP);
     }
+}
+
+/// What the holder before has left, after a loss of power or the end of its container: its launcher is gone, nobody knows
+/// how, and orders that it had not carried out were meant for it.
+fn inherited(folder: &Folder) -> io::Result<Held> {
+    let mut held: Held = folder.read("holder.json")?.unwrap_or_default();
+    held.pid = std::process::id();
+    (held.supervisor, held.refused) = (None, None);
+    held.told.clear();
+    while folder.order_at(held.obeyed + 1)?.is_some() {
+        held.obeyed += 1;
+    }
+    if let Some(launched) = &held.launched
+        && held.ended.is_none_or(|ended| ended.attempt != launched.attempt)
+    {
+        held.ended = Some(Ended { attempt: launched.attempt, at: now(), is_clean: true, ..Ended::default() });
+    }
+    Ok(held)
 }
 
 impl Holder {

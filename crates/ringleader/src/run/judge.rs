@@ -5,6 +5,7 @@ use std::path::Path;
 use ringleader_model::Confidence as Sure;
 use ringleader_report::json::{Confidence, Culprit as Blamed, Report};
 use ringleader_run::judgement::{Citation, Culprit, Judgement, class_of};
+use ringleader_run::state::Ended;
 
 /// Citations that are kept.
 const MAX_EVIDENCE: usize = 8;
@@ -69,6 +70,27 @@ fn culprit(blamed: &Blamed) -> Culprit {
 fn cut(text: &str) -> String {
     let end = (0..=MAX_TEXT.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     text.get(..end).unwrap_or_default().to_owned()
+}
+
+/// A launcher that is the program itself leaves nothing that says which signal ended it; its parent, the holder, knows. Where
+/// the evidence names no cause, that is the cause.
+pub(crate) fn with_exit(judgement: Judgement, exit: Option<&Ended>) -> Judgement {
+    let Some(signal) = exit.and_then(|exit| exit.signal) else { return judgement };
+    if !matches!(judgement.cause.as_str(), "none" | "undecided") {
+        return judgement;
+    }
+    let cause = if signal == 9 { "process-killed" } else { "process-crashed" };
+    let summary = format!("the launcher was ended by signal {signal}, and not by its supervisor");
+    let citation = Citation { source: "holder.json".to_owned(), line: None, text: summary.clone() };
+    let class = class_of(cause, &[], &[]);
+    Judgement {
+        cause: cause.to_owned(),
+        class,
+        confidence: Sure::High,
+        summary,
+        evidence: vec![citation],
+        ..judgement
+    }
 }
 
 /// The traceback of the first rank that failed: the first in what was printed that is no consequence of another failure.

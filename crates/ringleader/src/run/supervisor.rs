@@ -88,6 +88,8 @@ struct Halting {
     collecting: Option<Duty<Found>>,
     ending: Option<Duty<()>>,
     cleaning: bool,
+    /// The launcher had ended by itself, so.
+    exit: Option<Ended>,
 }
 
 struct Supervisor<'a> {
@@ -562,6 +564,7 @@ impl Supervisor<'_> {
 
     fn clean_after_success(&mut self) {
         let Some(launched) = self.held.launched else { return };
+        let ended = self.ended();
         let order = Order::Clean { attempt: launched.attempt, grace_ms: 5_000 };
         if self.folder.order(&order).is_ok() {
             self.halting = Some(Halting {
@@ -570,6 +573,7 @@ impl Supervisor<'_> {
                 collecting: None,
                 ending: None,
                 cleaning: true,
+                exit: ended,
             });
         }
     }

@@ -17,6 +17,8 @@ mod machine_faults;
 mod modules;
 mod recorded;
 mod report;
+#[cfg(target_os = "linux")]
+mod run;
 mod schema;
 mod stub;
 mod tidy;
