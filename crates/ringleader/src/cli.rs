@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::help;
 #[cfg(feature = "history")]
 use crate::history::HistoryArgs;
+use crate::lint::LintArgs;
 use crate::probe::ProbeArgs;
 use crate::run::RunArgs;
 use crate::watch::WatchArgs;
@@ -53,6 +54,7 @@ subcommands! {
     Check(CheckArgs),
     Collect(CollectArgs),
     Explain(ExplainArgs),
+    Lint(LintArgs),
     Watch(WatchArgs),
     Run(RunArgs),
     #[cfg(feature = "history")]

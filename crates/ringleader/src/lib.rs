@@ -18,6 +18,7 @@ mod help;
 #[cfg(feature = "history")]
 mod history;
 mod jobs;
+pub mod lint;
 mod pager;
 mod probe;
 mod progress;
