@@ -26,6 +26,8 @@ use crate::tree::{self, Member};
 const NAP: Duration = Duration::from_millis(20);
 /// Nobody ordered anything about what an ended launcher left behind: it is ended after this.
 const UNCLEANED: Duration = Duration::from_secs(120);
+/// A job that was told to end, and whose launcher has ended, is not held up for longer.
+const TOLD: Duration = Duration::from_secs(45);
 /// How long such processes may end by themselves.
 const GRACE: Duration = Duration::from_secs(10);
 /// A supervisor that ends sooner than this failed at its start.
@@ -314,6 +316,13 @@ impl Holder {
         let ended_at = self.ended_at;
         let is_over = self.launcher().is_none();
         if is_without && is_over {
+            self.clean(u32::MAX, GRACE);
+            self.changed();
+            return Some(self.held.ended.map_or(1, |ended| ended.code()));
+        }
+        // Supervisors that cannot agree, because their store is away, must not hold up the end of a job that was told to end.
+        let told_s = self.held.told.first().map_or(0.0, |told| now() - told.at);
+        if is_over && told_s > TOLD.as_secs_f64() {
             self.clean(u32::MAX, GRACE);
             self.changed();
             return Some(self.held.ended.map_or(1, |ended| ended.code()));

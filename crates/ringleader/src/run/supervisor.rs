@@ -26,6 +26,7 @@ use ringleader_watch::engine::Settings;
 use serde::{Deserialize, Serialize};
 
 use self::stall::Stall;
+use crate::exit::Code;
 use crate::failure::Failure;
 use crate::run::RunArgs;
 use crate::run::attempt::{self, Passer, Progress};
@@ -264,12 +265,20 @@ impl Supervisor<'_> {
             }
             self.halt_on();
             self.decide_on();
+            if self.is_orphan() {
+                self.say("the holder is gone: the attempt is lost, and with it what there was to supervise");
+                return Code::Refused.into();
+            }
             if let Some(decree) = is_over {
                 return self.finish(&decree);
             }
             self.show();
             thread::sleep(NAP);
         }
+    }
+
+    fn is_orphan(&self) -> bool {
+        self.held.pid != 0 && ringleader_collect::follow::process("/proc".as_ref(), self.held.pid).is_none()
     }
 
     /// The nodes of the newest attempt.

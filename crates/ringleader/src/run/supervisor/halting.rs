@@ -62,7 +62,14 @@ impl Supervisor<'_> {
             };
             halting.collecting = None;
             let judgement = found.as_ref().map(|found| found.judgement.clone());
-            let judgement = judgement.map(|judgement| judge::with_exit(judgement, halting.exit.as_ref()));
+            let files =
+                self.running.as_ref().map(|running| attempt::evidence(&running.path)).unwrap_or_default();
+            let judgement = judgement.map(|judgement| {
+                // What follows our own SIGTERM tells nothing.
+                let exit = halting.exit.as_ref();
+                let judgement = judge::with_exit(judgement, exit);
+                if exit.is_some() { judge::with_table(judgement, &files) } else { judgement }
+            });
             self.left.judgement =
                 Some(judgement.unwrap_or_else(|| Judgement::unjudged("the collection broke off")));
             self.left.bundle = self.left.judgement.as_ref().and_then(|judgement| judgement.bundle.clone());
