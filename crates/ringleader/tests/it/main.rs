@@ -14,12 +14,15 @@ mod hand_made;
 mod hostile;
 mod live;
 mod machine_faults;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod modules;
 mod recorded;
 mod report;
 #[cfg(target_os = "linux")]
 mod run;
 mod schema;
+mod settings;
 mod stub;
 mod tidy;
 mod truth;
