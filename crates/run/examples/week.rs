@@ -5,7 +5,7 @@
 //! cargo run --release -p ringleader-run --example week [SEEDS]
 //! ```
 //! Assumed, and stated in docs/run.md: which causes stay with their node until it leaves (a blind loop meets them again
-//! within an hour), which share of software bugs returns at the same step, how long a restart and a person take.
+//! within minutes), which share of software bugs returns at the same step, how long a restart and a person take.
 #![expect(clippy::print_stdout, reason = "an example prints")]
 
 use ringleader_model::{Class, Confidence};
@@ -33,7 +33,7 @@ const PERSON_S: f64 = 3_600.0;
 /// Restarts of the blind loop before somebody is called.
 const BLIND_RETRIES: u32 = 5;
 /// A fault that stays with its node comes back after this, mean.
-const AGAIN_S: f64 = 3_600.0;
+const AGAIN_S: f64 = 1_200.0;
 /// Verdicts: share that is certain and right, uncertain, certain and wrong.
 const RIGHT: f64 = 0.90;
 const UNSURE: f64 = 0.08;
@@ -46,7 +46,7 @@ const CAUSES: [(&str, Class, f64); 4] = [
     ("stopped-from-outside", Class::External, 32.0),
 ];
 /// Of faults of nodes, those that come back on the same node until it leaves.
-const STAYS: f64 = 0.3;
+const STAYS: f64 = 0.5;
 /// Of failures of software, those that fail again at the same step until a person mends them.
 const RETURNS: f64 = 0.2;
 /// Failures that show as a hang.
