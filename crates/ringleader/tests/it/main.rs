@@ -21,6 +21,8 @@ mod mcp;
 mod modules;
 mod recorded;
 mod report;
+#[cfg(target_os = "linux")]
+mod run;
 mod schema;
 mod settings;
 mod stub;
