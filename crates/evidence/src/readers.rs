@@ -18,6 +18,7 @@ mod ring;
 mod stacks;
 mod system;
 mod tables;
+pub(crate) mod timeline;
 mod torch;
 mod watch;
 

@@ -9,6 +9,7 @@ mod missing;
 pub mod page;
 pub mod quote;
 pub mod text;
+pub mod trace;
 
 /// How much to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -14,6 +14,7 @@ use crate::explain::command::ExplainArgs;
 use crate::failure::Failure;
 use crate::help;
 use crate::probe::ProbeArgs;
+use crate::trace::TraceArgs;
 use crate::watch::WatchArgs;
 
 /// Names the rank that stalls, breaks or poisons a multi-GPU job, and proves it.
@@ -51,6 +52,7 @@ subcommands! {
     Collect(CollectArgs),
     Explain(ExplainArgs),
     Watch(WatchArgs),
+    Trace(TraceArgs),
     Probe(ProbeArgs),
 }
 

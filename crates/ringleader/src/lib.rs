@@ -19,6 +19,7 @@ mod pager;
 mod probe;
 mod progress;
 mod terminal;
+mod trace;
 mod watch;
 
 use std::ffi::OsString;

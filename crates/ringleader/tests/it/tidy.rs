@@ -17,8 +17,12 @@ const EDGES: &[(&str, &[&str])] = &[
         &["ringleader-model", "ringleader-knowledge", "ringleader-node", "ringleader-ring"],
     ),
     ("ringleader-correlate", &["ringleader-model", "ringleader-knowledge"]),
-    ("ringleader-rules", &["ringleader-model", "ringleader-knowledge", "ringleader-correlate"]),
-    ("ringleader-report", &["ringleader-knowledge", "ringleader-model"]),
+    ("ringleader-trace", &["ringleader-model", "ringleader-knowledge"]),
+    (
+        "ringleader-rules",
+        &["ringleader-model", "ringleader-knowledge", "ringleader-correlate", "ringleader-trace"],
+    ),
+    ("ringleader-report", &["ringleader-knowledge", "ringleader-model", "ringleader-trace"]),
     ("ringleader-node", &[]),
     (
         "ringleader-check",
@@ -44,6 +48,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "ringleader-evidence",
             "ringleader-rules",
             "ringleader-report",
+            "ringleader-trace",
             "ringleader-node",
             "ringleader-bundle",
             "ringleader-check",
@@ -69,6 +74,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("ringleader-evidence", 2),
     ("ringleader-watch", 2),
     ("ringleader-correlate", 2),
+    ("ringleader-trace", 2),
     ("ringleader-rules", 3),
     ("ringleader-check", 3),
     ("ringleader-collect", 3),
@@ -82,7 +88,7 @@ const FLOORS: &[(&str, u8)] = &[
 
 /// Crates that touch nothing outside of their arguments.
 const PURE: &[&str] =
-    &["model", "knowledge", "evidence", "correlate", "rules", "node", "check", "watch", "report"];
+    &["model", "knowledge", "evidence", "correlate", "trace", "rules", "node", "check", "watch", "report"];
 
 /// Rust files that are longer than the bound. This list only shrinks.
 const LONG: &[&str] = &[];

@@ -1,0 +1,65 @@
+//! `ringleader trace`: timelines of a job's ranks, read together.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use ringleader_model::{Case, Fact, Timeline};
+use ringleader_report::trace::{TraceReport, text};
+
+use crate::command::{Subcommand, print};
+use crate::exit::Code;
+use crate::failure::Failure;
+use crate::gather;
+use crate::terminal::{LookArgs, detail};
+
+/// Say where the time of a job goes, from the timelines of its ranks
+#[derive(Debug, Args)]
+pub(crate) struct TraceArgs {
+    /// Timelines of the ranks of one job: folders, files or archives
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<PathBuf>,
+    /// Form of the report; json is json-v1
+    #[arg(long, value_enum, default_value_t = Format::Text, env = "RINGLEADER_FORMAT", hide_env = true)]
+    format: Format,
+    #[command(flatten)]
+    look: LookArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    #[value(alias = "json")]
+    JsonV1,
+}
+
+impl Subcommand for TraceArgs {
+    fn run(&self) -> Result<ExitCode, Failure> {
+        let case = gather::gather(&self.paths, true)?;
+        let timelines: Vec<(&Timeline, Option<u32>)> = timelines(&case).collect();
+        if timelines.is_empty() {
+            let n_files = case.sources.iter().filter(|source| !source.kinds.is_empty()).count();
+            return Err(Failure::NoUsableEvidence { n_files });
+        }
+        let analysis = ringleader_trace::analyse(timelines);
+        let report = TraceReport::new(&analysis, &case);
+        let text = match self.format {
+            Format::JsonV1 => report.to_json().map_err(Failure::Json)?,
+            Format::Text => text::render(&report, &self.look.look(detail(false, false))),
+        };
+        print(&text)?;
+        let code = match report.verdict.cause.as_str() {
+            "undecided" => Code::Undecided,
+            _ => Code::NothingFound,
+        };
+        Ok(code.into())
+    }
+}
+
+/// The timelines, with the rank that names of files give.
+fn timelines(case: &Case) -> impl Iterator<Item = (&Timeline, Option<u32>)> {
+    case.observations.iter().filter_map(|o| match &o.fact {
+        Fact::Timeline(timeline) => Some((&**timeline, o.who.rank.map(|rank| rank.0))),
+        _ => None,
+    })
+}
