@@ -3,12 +3,15 @@
 //! Pure, and nothing here concludes: a case and its verdict go in, words come out. Evidence is quoted through `quote`, since a log line may hold escape sequences that would
 //! act on the terminal of whoever reads about them.
 
+pub mod html;
 pub mod json;
 pub mod markdown;
 mod missing;
 pub mod page;
+pub mod perfetto;
 pub mod quote;
 pub mod text;
+pub mod timeline;
 pub mod trace;
 
 /// How much to show.

@@ -1,6 +1,6 @@
 //! The report for a terminal: verdict, proof, what to do, what else was found, what was not looked at, notes.
 
-use crate::json::{Action, Culprit, Evidence, Finding, LookedAt, RankRow, Report, Severity};
+use crate::json::{Action, Culprit, Evidence, Finding, LookedAt, RankRow, Report, Severity, Verdict};
 use crate::missing::NOT_GIVEN;
 use crate::page::{Page, Style};
 use crate::quote::{columns, fold, plain, plain_lines, shorten, wrap, wrap_words};
@@ -21,6 +21,7 @@ pub(crate) const MAX_RANKS: usize = 32;
 /// The whole report as text, a newline at its end.
 pub fn render(report: &Report, look: &Look) -> String {
     let mut page = Page::new(*look);
+    page.jobs(report);
     page.verdict(report);
     if look.detail > Detail::Verdict {
         page.ranks(report);
@@ -36,8 +37,7 @@ pub fn render(report: &Report, look: &Look) -> String {
 }
 
 /// `high` or `low` alone says little: `hang, high confidence`.
-pub(crate) fn headline(report: &Report) -> String {
-    let verdict = &report.verdict;
+pub(crate) fn headline(verdict: &Verdict) -> String {
     match verdict.cause.as_str() {
         "none" => "nothing wrong found".to_owned(),
         "undecided" => "undecided".to_owned(),
@@ -130,6 +130,11 @@ pub(crate) fn notes(report: &Report, detail: Detail) -> Vec<(String, String)> {
     notes
 }
 
+/// The report is of a job that runs: its ranks were looked at twice.
+pub(crate) fn is_live(report: &Report) -> bool {
+    report.ranks.iter().any(|row| row.busy.is_some())
+}
+
 /// The findings besides the one that the verdict rests on.
 pub(crate) fn others(report: &Report) -> &[Finding] {
     let decided = report.findings.first().is_some_and(|first| first.cause == report.verdict.cause);
@@ -150,7 +155,7 @@ impl Page {
             _ => Style::Red,
         };
         // Wrapped before it is painted: colour takes no columns.
-        for row in wrap(&plain(&headline(report)), self.look.width) {
+        for row in wrap(&plain(&headline(&report.verdict)), self.look.width) {
             let row = self.paint(style, &row);
             self.row(&row);
         }
@@ -272,9 +277,24 @@ impl Page {
         }
     }
 
-    /// One row a rank, of a job that runs.
+    /// Every job of the node with its verdict, where there are several. Those of recorded evidence are an open question.
+    fn jobs(&mut self, report: &Report) {
+        let Some(first) = report.jobs.first().filter(|_| is_live(report)) else { return };
+        self.row(&format!("{} jobs run on this node", report.jobs.len()));
+        for job in &report.jobs {
+            let summary = &job.verdict.summary;
+            let colon = if summary.is_empty() { "" } else { ": " };
+            let text = format!("{}{colon}{summary}", headline(&job.verdict));
+            self.item(&format!("  {}  ", plain(&job.id)), &plain(&text));
+        }
+        let rest = "of another: ringleader diagnose --live --pid PID";
+        self.item("", &format!("below: the report of {}; {rest}", plain(&first.id)));
+        self.out.push('\n');
+    }
+
+    /// One row a rank, of a job that runs. Of a recorded job the proof says where its ranks stand.
     fn ranks(&mut self, report: &Report) {
-        if report.ranks.is_empty() {
+        if !is_live(report) {
             return;
         }
         self.heading("ranks");

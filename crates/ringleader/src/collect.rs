@@ -20,6 +20,7 @@ use crate::command::{Subcommand, print};
 use crate::exit::Code;
 use crate::failure::Failure;
 use crate::fanout::nodes::NodesArgs;
+use crate::jobs;
 
 /// Collect logs, dumps, stacks, NCCL RAS and the state of this node, or of many, before it is gone
 #[derive(Debug, Args)]
@@ -28,11 +29,11 @@ pub(crate) struct CollectArgs {
     /// Files and folders to take along
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// The bundle, or `-` for standard output; of many nodes a new folder with a bundle of each [default:
-    /// ringleader-HOST-SECONDS.tar.zst, ringleader-nodes-SECONDS]
+    /// The bundle, or `-` for standard output. Where several jobs run, -pidPID of each is added before the first dot. Of many
+    /// nodes: a new folder with a bundle of each [default: ringleader-HOST-SECONDS.tar.zst, ringleader-nodes-SECONDS]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Processes of the job, with their children [default: all that carry a rank or use a GPU]
+    /// Processes of the job, with their children [default: every job of this node, each by itself]
     #[arg(long, value_name = "PID", value_delimiter = ',')]
     pid: Vec<u32>,
     /// Processes of this Slurm job
@@ -80,13 +81,36 @@ impl Subcommand for CollectArgs {
     }
 }
 
-/// Collects on this node, and says what came of it.
+/// Collects on this node, a bundle for each job, and says what came of it.
 fn here(args: &CollectArgs) -> Result<(String, Code), Failure> {
     let output = args.output.clone().unwrap_or_else(default_name);
-    let ask = Ask {
+    if output.as_os_str() == "-" {
+        let manifest = into_output(&ask(args, args.pid.clone()))?;
+        // Nobody is left to tell if standard error is gone.
+        let _ = io::stderr().lock().write_all(summary(&manifest, None).as_bytes());
+        return Ok((String::new(), code(&manifest)));
+    }
+    let is_named = !args.pid.is_empty() || args.job.is_some() || args.unstable_root.is_some();
+    let found = if is_named { Vec::new() } else { jobs::here() };
+    if found.len() < 2 {
+        let manifest = into_file(&ask(args, args.pid.clone()), &output, true)?;
+        return Ok((summary(&manifest, Some(&output)), code(&manifest)));
+    }
+    let mut text = format!("{} jobs run on this node: each has a bundle of its own\n", found.len());
+    for job in &found {
+        let path = jobs::named_after(&output, job.root);
+        let manifest = into_file(&ask(args, job.pids.clone()), &path, true)?;
+        // Writing to a String cannot fail.
+        let _ = write!(text, "\n{}\n{}", quote::plain(&job.label), summary(&manifest, Some(&path)));
+    }
+    Ok((text, Code::NothingFound))
+}
+
+fn ask(args: &CollectArgs, pids: Vec<u32>) -> Ask {
+    Ask {
         request: Request {
             roots: args.unstable_root.as_deref().map_or_else(Roots::default, Roots::under),
-            target: Target { pids: args.pid.clone(), slurm_job: args.job.clone(), ..Target::default() },
+            target: Target { pids, slurm_job: args.job.clone(), ..Target::default() },
             window_ms: WINDOW_MS,
             nvml: args.unstable_nvml.clone(),
             connect_ms: CONNECT_MS,
@@ -102,15 +126,7 @@ fn here(args: &CollectArgs) -> Result<(String, Code), Failure> {
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         asked: std::env::args().skip(1).collect(),
         ..Ask::default()
-    };
-    if output.as_os_str() == "-" {
-        let manifest = into_output(&ask)?;
-        // Nobody is left to tell if standard error is gone.
-        let _ = io::stderr().lock().write_all(summary(&manifest, None).as_bytes());
-        return Ok((String::new(), code(&manifest)));
     }
-    let manifest = into_file(&ask, &output, true)?;
-    Ok((summary(&manifest, Some(&output)), code(&manifest)))
 }
 
 /// What was taken of the node stays, and whoever asked for a job must not take it for that.

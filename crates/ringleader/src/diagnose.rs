@@ -7,12 +7,15 @@ use std::process::ExitCode;
 use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 use ringleader_model::{Fact, Observation, Severity, Verdict};
-use ringleader_report::{markdown, text};
+use ringleader_report::json::{JobRow, Report};
+use ringleader_report::{html, markdown, text, timeline};
 use tempfile::TempDir;
 
 use crate::command::{Subcommand, print};
 use crate::exit::Code;
 use crate::failure::Failure;
+use crate::gather::context;
+use crate::jobs::{self, LocalJob};
 use crate::terminal::{LookArgs, detail};
 use crate::{Diagnosis, collect};
 
@@ -25,7 +28,7 @@ pub(crate) struct DiagnoseArgs {
     /// Collect from the job that runs here, as `collect` does, and judge that
     #[arg(long)]
     live: bool,
-    /// Processes of the job, with their children [default: all that carry a rank or use a GPU]
+    /// Processes of the job, with their children [default: every job of this node, each by itself]
     #[arg(long, value_name = "PID", value_delimiter = ',', requires = "live")]
     pid: Vec<u32>,
     /// Processes of this Slurm job
@@ -40,6 +43,12 @@ pub(crate) struct DiagnoseArgs {
     /// Form of the report; json is json-v1
     #[arg(long, value_enum, default_value_t = Format::Text, env = "RINGLEADER_FORMAT", hide_env = true)]
     format: Format,
+    /// Write the report as one HTML file, too: opens from disk, fetches nothing
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write the operations around the failure as a Perfetto trace, too: opens beside a profiler's in ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
+    perfetto: Option<PathBuf>,
     #[command(flatten)]
     look: LookArgs,
     /// Least severity that makes the exit code 4
@@ -70,26 +79,62 @@ enum FailOn {
 
 impl Subcommand for DiagnoseArgs {
     fn run(&self) -> Result<ExitCode, Failure> {
+        let found =
+            if self.live && self.pid.is_empty() && self.job.is_none() { jobs::here() } else { Vec::new() };
+        if found.len() > 1 {
+            return self.several(&found);
+        }
         let mut paths = self.paths.clone();
         // Removed once the report is printed.
         let _scratch = if self.live {
-            let (bundle, scratch) = self.collect()?;
+            let (bundle, scratch) = self.collect(&self.pid, self.keep.clone())?;
             paths.insert(0, bundle);
             scratch
         } else {
             None
         };
+        let diagnosis = self.judge(&paths)?;
+        self.print(&self.report(&diagnosis, &paths))?;
+        self.outcome(&diagnosis).map(ExitCode::from)
+    }
+}
+
+impl DiagnoseArgs {
+    fn judge(&self, paths: &[PathBuf]) -> Result<ManuallyDrop<Diagnosis>, Failure> {
         // The process is about to end: taking a case of millions of entries apart would only cost time.
-        let diagnosis = ManuallyDrop::new(crate::diagnose(&paths, !self.quiet)?);
-        let report = diagnosis.report();
-        let Diagnosis { case, verdict } = &*diagnosis;
+        crate::diagnose(paths, !self.quiet).map(ManuallyDrop::new)
+    }
+
+    /// The report, with the lines around its citations where the form of the report has room for them.
+    fn report(&self, diagnosis: &Diagnosis, paths: &[PathBuf]) -> Report {
+        let mut report = diagnosis.report();
+        if self.format == Format::JsonV1 || self.html.is_some() {
+            context::add(&mut report, paths);
+        }
+        report
+    }
+
+    fn print(&self, report: &Report) -> Result<(), Failure> {
+        if let Some(path) = &self.html {
+            let create = |source| Failure::Create { path: path.clone(), source };
+            std::fs::write(path, html::render(report)).map_err(create)?;
+        }
+        if let Some(path) = &self.perfetto {
+            let create = |source| Failure::Create { path: path.clone(), source };
+            let mut bytes = Vec::new();
+            timeline::perfetto(report, &mut bytes).map_err(create)?;
+            std::fs::write(path, bytes).map_err(create)?;
+        }
         let detail = detail(self.quiet, self.verbose);
-        let text = match self.format {
+        print(&match self.format {
             Format::JsonV1 => report.to_json().map_err(Failure::Json)?,
-            Format::Markdown => markdown::render(&report, detail),
-            Format::Text => text::render(&report, &self.look.look(detail)),
-        };
-        print(&text)?;
+            Format::Markdown => markdown::render(report, detail),
+            Format::Text => text::render(report, &self.look.look(detail)),
+        })
+    }
+
+    fn outcome(&self, diagnosis: &Diagnosis) -> Result<Code, Failure> {
+        let Diagnosis { case, verdict, .. } = diagnosis;
         // Error statements and signs of progress are understood in text of any program.
         let is_understood = |o: &Observation| matches!(o.fact, Fact::Said(_) | Fact::Progress(_));
         let is_known = case.sources.iter().any(ringleader_rules::is_known);
@@ -97,15 +142,45 @@ impl Subcommand for DiagnoseArgs {
             let n_files = case.sources.iter().filter(|source| !source.kinds.is_empty()).count();
             return Err(Failure::NoUsableEvidence { n_files });
         }
-        Ok(exit_code(verdict, self.fail_on).into())
+        Ok(exit_code(verdict, self.fail_on))
     }
-}
 
-impl DiagnoseArgs {
-    /// Collects from the job that runs here: the bundle, and the folder that holds it if nobody wants to keep it.
-    fn collect(&self) -> Result<(PathBuf, Option<TempDir>), Failure> {
+    /// Judges each job of this node by its own evidence. The report is that of the worst, with the verdicts of all.
+    fn several(&self, found: &[LocalJob]) -> Result<ExitCode, Failure> {
+        let mut reports = Vec::new();
+        for job in found {
+            let keep = self.keep.as_ref().map(|path| jobs::named_after(path, job.root));
+            let (bundle, _scratch) = self.collect(&job.pids, keep)?;
+            let mut paths = self.paths.clone();
+            paths.insert(0, bundle);
+            let diagnosis = self.judge(&paths)?;
+            let code = self.outcome(&diagnosis).unwrap_or(Code::NoUsableEvidence);
+            let report = self.report(&diagnosis, &paths);
+            reports.push((code, job.label.clone(), report));
+        }
+        // Stable: of two that are equally bad, the one that began first stands first.
+        reports.sort_by_key(|(code, ..)| match code {
+            Code::Findings => 0,
+            Code::Undecided => 1,
+            Code::NothingFound => 3,
+            _ => 2,
+        });
+        let rows: Vec<JobRow> = reports
+            .iter()
+            .map(|(_, id, report)| JobRow { id: id.clone(), verdict: report.verdict.clone() })
+            .collect();
+        let Some((code, _, mut report)) = reports.into_iter().next() else {
+            return Ok(Code::NothingFound.into());
+        };
+        report.jobs = rows;
+        self.print(&report)?;
+        Ok(code.into())
+    }
+
+    /// Collects from a job that runs here: the bundle, and the folder that holds it if nobody wants to keep it.
+    fn collect(&self, pids: &[u32], keep: Option<PathBuf>) -> Result<(PathBuf, Option<TempDir>), Failure> {
+        let is_named = keep.is_some();
         let failed = |path: PathBuf| {
-            let is_named = self.keep.is_some();
             move |source| match source {
                 Failure::Create { .. } | Failure::Bundle(_) => {
                     Failure::Live { path, is_named, source: Box::new(source) }
@@ -113,15 +188,15 @@ impl DiagnoseArgs {
                 other => other,
             }
         };
-        let (bundle, scratch) = if let Some(path) = &self.keep {
-            (path.clone(), None)
+        let (bundle, scratch) = if let Some(path) = keep {
+            (path, None)
         } else {
             let folder = tempfile::Builder::new().prefix("ringleader-").tempdir();
             let create = |source| Failure::Create { path: std::env::temp_dir(), source };
             let folder = folder.map_err(create).map_err(failed(std::env::temp_dir()))?;
             (folder.path().join("live.tar.zst"), Some(folder))
         };
-        collect::for_diagnosis(&self.pid, self.job.as_deref(), !self.no_ras, &bundle)
+        collect::for_diagnosis(pids, self.job.as_deref(), !self.no_ras, &bundle)
             .map_err(failed(bundle.clone()))?;
         Ok((bundle, scratch))
     }

@@ -1,9 +1,9 @@
 //! The job: nodes, ranks, process groups, and the calls of each rank.
 
+use crate::Options;
 use crate::fault::Fault;
 use crate::places::{Place, Places};
 use crate::prng::Prng;
-use crate::{Options, program};
 
 /// A kind of call, as torch records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -185,10 +185,11 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    pub(crate) fn new(prng: &mut Prng, fault: Fault, options: &Options) -> Self {
+    /// Machines, ranks and groups; no rank calls anything yet.
+    pub(crate) fn without_program(prng: &mut Prng, fault: Fault, options: &Options) -> Self {
         let (n, layout) = shape(prng, fault, options);
         let (nodes, ranks) = machines(prng, n, options);
-        let mut places = Places::new(prng);
+        let places = Places::new(prng);
         let n_steps = if fault == Fault::Straggler { prng.range(20, 26) } else { prng.range(3, 5) } as u16;
         let mut job = Self {
             n,
@@ -198,7 +199,7 @@ impl Job {
             groups: Vec::new(),
             groups_of: vec![Vec::new(); n as usize],
             calls: Vec::new(),
-            places: places.clone(),
+            places,
             programs: Vec::new(),
             n_steps,
             ring: 2000,
@@ -208,15 +209,6 @@ impl Job {
             all_print: n <= 8 && prng.chance(70),
         };
         job.make_groups(prng);
-        program::build(&mut job, &mut places, prng, fault);
-        job.places = places;
-        let longest =
-            job.programs.iter().map(|p| p.iter().filter(|a| matches!(a, Act::Call { .. })).count()).max();
-        let in_step = longest.unwrap_or(0) / usize::from(job.n_steps) + 1;
-        // Half of the jobs have rings that roll over, but none is so small that the step of the fault is lost.
-        if prng.chance(50) && fault != Fault::Straggler {
-            job.ring = (in_step * 2 + 4).max(24);
-        }
         job
     }
 
@@ -292,6 +284,17 @@ impl Job {
     }
 }
 
+/// Whether `fault` can strike in a job of this layout.
+fn fits(fault: Fault, layout: Layout) -> bool {
+    match fault {
+        Fault::MissingSend | Fault::MissingRecv => matches!(layout, Layout::Pipe { .. }),
+        Fault::UnevenInputs | Fault::OrderMismatch => matches!(layout, Layout::Ddp | Layout::Fsdp),
+        Fault::RootMismatch => matches!(layout, Layout::Ddp),
+        Fault::DeadlockCycle => matches!(layout, Layout::Mesh { .. }),
+        _ => true,
+    }
+}
+
 fn shape(prng: &mut Prng, fault: Fault, options: &Options) -> (u32, Layout) {
     let sizes: Vec<u32> = [2, 3, 4, 4, 6, 8, 8, 12, 16, 16, 24, 32, 32, 48, 64, 64, 96, 128, 256, 512, 1024]
         .into_iter()
@@ -301,14 +304,14 @@ fn shape(prng: &mut Prng, fault: Fault, options: &Options) -> (u32, Layout) {
         .collect();
     let n = if sizes.is_empty() { options.max_ranks.max(fault.min_ranks()) } else { prng.pick(&sizes) };
     let mut layouts = Vec::new();
-    layouts.extend([Layout::Ddp, Layout::Fsdp].into_iter().filter(|l| fault.fits(*l)));
+    layouts.extend([Layout::Ddp, Layout::Fsdp].into_iter().filter(|l| fits(fault, *l)));
     for tp in [2, 4, 8] {
-        if n.is_multiple_of(tp) && n / tp >= 2 && fault.fits(Layout::Mesh { tp }) {
+        if n.is_multiple_of(tp) && n / tp >= 2 && fits(fault, Layout::Mesh { tp }) {
             layouts.push(Layout::Mesh { tp });
         }
     }
     for (tp, pp) in [(1, 2), (1, 4), (2, 2), (2, 4), (4, 2), (8, 4)] {
-        if n.is_multiple_of(tp * pp) && fault.fits(Layout::Pipe { tp, pp }) {
+        if n.is_multiple_of(tp * pp) && fits(fault, Layout::Pipe { tp, pp }) {
             layouts.push(Layout::Pipe { tp, pp });
         }
     }

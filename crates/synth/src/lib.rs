@@ -9,6 +9,8 @@ pub mod accuracy;
 mod fault;
 mod job;
 mod places;
+mod plant;
+mod planting;
 mod prng;
 mod program;
 mod ring_cases;
@@ -123,8 +125,8 @@ pub fn job(seed: u64, options: &Options) -> (Truth, Evidence) {
 pub fn job_with_dumps(seed: u64, options: &Options) -> (Truth, Evidence, Vec<ExpectedDump>) {
     let mut prng = prng::Prng::new(seed);
     let fault = options.fault.unwrap_or_else(|| prng.pick(Fault::ALL));
-    let mut job = job::Job::new(&mut prng, fault, options);
-    let plant = fault::plant(&mut job, &mut prng, fault);
+    let mut job = program::job(&mut prng, fault, options);
+    let plant = planting::plant(&mut job, &mut prng, fault);
     let run = sim::run(&job, &plant);
     let mut truth = truth::truth(&job, &plant, &run, options);
     let (evidence, dumps) = write::write(&job, &plant, &run, &prng, options);

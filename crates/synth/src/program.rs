@@ -1,6 +1,7 @@
 //! The calls of each rank, step by step: calls, sizes and stacks of data-parallel, sharded, tensor-parallel
 //! and pipeline-parallel training loops.
 
+use crate::Options;
 use crate::fault::Fault;
 use crate::job::{Act, Call, Job, Kind, Layout};
 use crate::places::{Place, Places, PlainFrame};
@@ -23,8 +24,24 @@ enum Step {
     Call(Sel, u16, Place, bool),
 }
 
+/// A healthy job.
+pub(crate) fn job(prng: &mut Prng, fault: Fault, options: &Options) -> Job {
+    let mut job = Job::without_program(prng, fault, options);
+    let mut places = job.places.clone();
+    build(&mut job, &mut places, prng, fault);
+    job.places = places;
+    let longest =
+        job.programs.iter().map(|p| p.iter().filter(|a| matches!(a, Act::Call { .. })).count()).max();
+    let in_step = longest.unwrap_or(0) / usize::from(job.n_steps) + 1;
+    // Half of the jobs have rings that roll over, but none is so small that the step of the fault is lost.
+    if prng.chance(50) && fault != Fault::Straggler {
+        job.ring = (in_step * 2 + 4).max(24);
+    }
+    job
+}
+
 /// Fills `job.programs`.
-pub(crate) fn build(job: &mut Job, places: &mut Places, prng: &mut Prng, fault: Fault) {
+fn build(job: &mut Job, places: &mut Places, prng: &mut Prng, fault: Fault) {
     let templates = match job.layout {
         Layout::Ddp => vec![ddp(job, places, prng, fault)],
         Layout::Fsdp => vec![fsdp(job, places, prng)],

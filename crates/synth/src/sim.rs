@@ -12,9 +12,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::fault::Plant;
 use crate::job::{Act, Failure, Job, Kind, Stand};
 use crate::places::Place;
+use crate::plant::Plant;
 
 /// A call that was made.
 #[derive(Clone, Copy, Debug)]

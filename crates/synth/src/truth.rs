@@ -5,9 +5,10 @@ use std::fmt;
 
 use ringleader_model::Cause;
 
-use crate::fault::{Fault, Plant};
+use crate::fault::Fault;
 use crate::job::{Act, Job, Layout};
 use crate::places::Place;
+use crate::plant::Plant;
 use crate::sim::{End, Run};
 use crate::{Emit, ExpectedDump, Options};
 

@@ -2,10 +2,21 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::view::Sees;
-
 /// Name of the format; the last part is its major version.
 pub const SCHEMA: &str = "ringleader.watch.v1";
+
+/// By what the job is seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sees {
+    /// Processes alone.
+    #[default]
+    Processes,
+    /// NCCL RAS.
+    Ras,
+    /// The plugin.
+    Plugin,
+}
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

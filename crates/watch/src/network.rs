@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::event::Shape;
 use crate::ledger::{Group, Ledger, Stage};
-use crate::stall::{called_op, list};
-use crate::standing::job_rank;
+use crate::standing::{called_op, job_rank};
+use crate::words::list;
 
 /// Ranks that are named as not seen, at most.
 const MAX_UNSEEN: usize = 8;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::digest::{CommDigest, Digest, OpDigest, ProcessState, RankDigest, is_p2p};
-use crate::start::Waiting;
+use crate::waiting::Waiting;
 
 /// Processes that are kept of one agent, those that are gone included.
 const MAX_PROCESSES: usize = 1024;

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use crate::digest::ProcessState;
 use crate::event::{MAX_STATES, RankState, Shape, Stall, StalledOp, seconds};
 use crate::ledger::{Group, Ledger, Stage, Track, stage_of};
-use crate::standing::{called, detail, job_rank, standing};
+use crate::standing::{called, called_op, detail, job_rank, standing};
 use crate::waits::{Node, Partner, Waits, awaited, partner};
+use crate::words::{are, has, list, who_waits};
 
 /// Others of whom one rank waits for at most this share of them made a call too many, rather than that all are late.
 const FEW: usize = 4;
@@ -327,38 +328,6 @@ fn around(ledger: &Ledger<'_>, waits: &Waits, group: &Group<'_>, component: u32)
         names.join(" and ")
     );
     (Shape::Cycle, suspects, text).into()
-}
-
-/// The operation that a communicator stands at, in words.
-pub(crate) fn called_op(group: &Group<'_>) -> String {
-    if let Some(front) = group.front {
-        let kind = front.op.map_or("call", |op| &*op.function);
-        return format!("{kind} {} of {}", front.number, called(group));
-    }
-    let op = group.tracks.iter().find_map(|c| c.pairs().next());
-    op.map_or_else(|| called(group), |op| format!("{} {} of {}", op.function, op.number, called(group)))
-}
-
-fn has(ranks: &[u32]) -> String {
-    format!("{} {}", list(ranks), if ranks.len() == 1 { "has" } else { "have" })
-}
-
-fn are(ranks: &[u32]) -> String {
-    format!("{} {}", list(ranks), if ranks.len() == 1 { "is" } else { "are" })
-}
-
-/// The verb for one or for several.
-pub(crate) fn verb(ranks: &[u32], one: &'static str, several: &'static str) -> &'static str {
-    if ranks.len() == 1 { one } else { several }
-}
-
-fn who_waits(ranks: &[u32]) -> String {
-    format!("{} {}", list(ranks), if ranks.len() == 1 { "waits" } else { "wait" })
-}
-
-/// `rank 3`, `ranks 0-2,5`.
-pub(crate) fn list(ranks: &[u32]) -> String {
-    format!("{} {}", if ranks.len() == 1 { "rank" } else { "ranks" }, crate::tree::ranges(ranks))
 }
 
 fn states(ledger: &Ledger<'_>, group: &Group<'_>, suspects: &[u32]) -> (Vec<RankState>, Vec<(String, u32)>) {

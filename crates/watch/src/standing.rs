@@ -201,6 +201,16 @@ pub(crate) fn called(group: &Group<'_>) -> String {
     if group.name.is_empty() { group.id.clone() } else { group.name.to_owned() }
 }
 
+/// The operation that a communicator stands at, in words.
+pub(crate) fn called_op(group: &Group<'_>) -> String {
+    if let Some(front) = group.front {
+        let kind = front.op.map_or("call", |op| &*op.function);
+        return format!("{kind} {} of {}", front.number, called(group));
+    }
+    let op = group.tracks.iter().find_map(|c| c.pairs().next());
+    op.map_or_else(|| called(group), |op| format!("{} {} of {}", op.function, op.number, called(group)))
+}
+
 /// In words, for a line that begins with the rank.
 pub fn detail(standing: &Standing) -> String {
     let op = |(comm, function, number): &(String, String, u64)| format!("{function} {number} of {comm}");

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::digest::{ProcessState, SeenBy};
+pub use crate::event::Sees;
 use crate::event::{Slowest, Stall};
 use crate::standing::Standing;
 
@@ -48,19 +49,6 @@ pub enum JobState {
     Stalled,
     /// All ranks are gone or have ended their communicators.
     Ended,
-}
-
-/// By what the job is seen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Sees {
-    /// Processes alone.
-    #[default]
-    Processes,
-    /// NCCL RAS.
-    Ras,
-    /// The plugin.
-    Plugin,
 }
 
 /// One agent's node.

@@ -2,7 +2,7 @@
 //! named one; ranks are looked for again and again, and a job that appears is taken up.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,6 +15,7 @@ use ringleader_watch::view::JobState;
 
 use super::{Ended, NAP, Seat, Watch, is_unheard};
 use crate::exit::Code;
+use crate::jobs::{label, roots};
 use crate::watch::args::WatchArgs;
 use crate::watch::events::Teller;
 use crate::watch::picture::Picture;
@@ -210,42 +211,4 @@ impl Crowd<'_> {
 fn show_of(seat: &Seat, front: &Seat) {
     let picture = seat.picture.lock().unwrap_or_else(PoisonError::into_inner).clone();
     *front.picture.lock().unwrap_or_else(PoisonError::into_inner) = picture;
-}
-
-/// The process by which each job is told: what stands above all of its ranks and above no other job's, else its first rank.
-fn roots(jobs: &[Job], all: &BTreeMap<u32, Stat>) -> Vec<u32> {
-    let line = |pid: u32| -> Vec<u32> {
-        let parent = |pid: &u32| all.get(pid).map(|stat| stat.ppid).filter(|ppid| *ppid > 1);
-        std::iter::successors(Some(pid), parent).take(64).collect()
-    };
-    let lines: Vec<Vec<Vec<u32>>> =
-        jobs.iter().map(|job| job.pids.iter().map(|pid| line(*pid)).collect()).collect();
-    lines
-        .iter()
-        .enumerate()
-        .map(|(at, own)| {
-            let is_foreign = |pid: &u32| {
-                let others = lines.iter().enumerate().filter(|(other, _)| *other != at);
-                others.flat_map(|(_, lines)| lines).any(|line| line.contains(pid))
-            };
-            let first = own.first().map_or(&[][..], Vec::as_slice);
-            let above = first.iter().skip(usize::from(own.len() > 1));
-            let common =
-                above.copied().find(|pid| own.iter().all(|line| line.contains(pid)) && !is_foreign(pid));
-            common.or_else(|| first.first().copied()).unwrap_or_default()
-        })
-        .collect()
-}
-
-/// `train.py, pid 4711`.
-fn label(root: u32, rank: u32) -> String {
-    let words = std::fs::read(format!("/proc/{rank}/cmdline")).unwrap_or_default();
-    let mut words = words.split(|byte| *byte == 0).map(String::from_utf8_lossy);
-    let program = words.next().unwrap_or_default().into_owned();
-    let script = words.find(|word| word.ends_with(".py")).map_or(program, std::borrow::Cow::into_owned);
-    let name = PathBuf::from(script).file_name().map(|name| name.to_string_lossy().into_owned());
-    match name {
-        Some(name) => format!("{name}, pid {root}"),
-        None => format!("pid {root}"),
-    }
 }

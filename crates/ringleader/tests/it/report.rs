@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use ringleader_model::{Case, Verdict};
 use ringleader_report::json::{Report, schema};
-use ringleader_report::{Detail, Look, markdown, quote, text};
+use ringleader_report::{Detail, Look, html, markdown, quote, text};
 
 use crate::hand_made;
 use crate::schema::Schema;
@@ -273,4 +273,41 @@ fn outside(row: &str) -> bool {
     let markup = left.replace("**", "").replace("*(", "(").replace(")*", ")");
     let markup = markup.trim_start_matches('#');
     !markup.contains(['@', '<', '[', '*', '#', '|'])
+}
+
+#[test]
+fn the_page_is_text_whatever_the_evidence_says() {
+    let hostile = "</script><script>alert(1)</script><img src=x onerror=alert(2)> ]]> --> \u{1b}[2J";
+    let mut report = report(&hand_made::hang());
+    report.verdict.summary = hostile.to_owned();
+    for finding in &mut report.findings {
+        finding.title = hostile.to_owned();
+        for cited in &mut finding.evidence {
+            cited.source = hostile.to_owned();
+            cited.text = hostile.to_owned();
+        }
+    }
+    let page = html::render(&report);
+    // Its own two scripts, the data and nothing else.
+    assert_eq!(page.matches("<script").count(), 2, "{page}");
+    assert_eq!(page.matches("</script").count(), 2);
+    assert!(!page.contains("<img") && !page.contains('\u{1b}'));
+    assert!(page.contains("default-src 'none'") && !page.contains("unsafe-inline"));
+    for outside in ["http://", "https://", "//cdn", "@import", "url("] {
+        let own = page.replace("http://www.w3.org/2000/svg", "").replace("url(#plot)", "");
+        assert!(!own.contains(outside), "{outside}");
+    }
+}
+
+#[test]
+fn the_page_of_every_hand_made_report_is_whole() {
+    for verdict in [hand_made::hang(), hand_made::healthy(), hand_made::undecided()] {
+        let page = html::render(&report(&verdict));
+        assert_eq!(page, html::render(&report(&verdict)));
+        for tag in ["section", "ol", "ul", "li", "details", "table", "tr", "td", "div", "span", "pre", "p"] {
+            let opened =
+                page.matches(&format!("<{tag}>")).count() + page.matches(&format!("<{tag} ")).count();
+            assert_eq!(opened, page.matches(&format!("</{tag}>")).count(), "{tag}");
+        }
+    }
 }

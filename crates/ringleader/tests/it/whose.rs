@@ -383,3 +383,32 @@ fn an_exception_before_a_hang_in_the_teardown_is_the_cause_and_its_rank_is_named
     assert_eq!(report["verdict"]["culprits"][0]["rank"], 1, "{report:#}");
     assert_eq!(report["verdict"]["culprits"][0]["pid"], ranks.0[1].id(), "{report:#}");
 }
+
+/// Nobody names a process: each job has a bundle of its own, and a verdict of its own.
+#[test]
+fn without_a_pid_every_job_of_the_node_is_taken_by_itself() {
+    let Some(sweep) = Sweep::start() else { return };
+    let output = ringleader()
+        .args(["collect", "--no-stacks", "--no-ras", "-o", sweep.at("node.tar.zst").to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    for (name, other) in [("a", "b"), ("b", "a")] {
+        let launcher = sweep.pids(name).remove(0);
+        // Other tests have jobs of their own.
+        assert!(said.contains(&format!("pid {launcher}\n")), "{said}");
+        let (text, names) = content(&sweep.at(&format!("node-pid{launcher}.tar.zst")));
+        assert!(text.contains(&format!("own-log-of-job-{name}")), "{names:?}");
+        assert!(!text.contains(&format!("own-log-of-job-{other}")), "{names:?}");
+    }
+    let output = ringleader().args(["diagnose", "--live", "--no-ras", "--format", "json"]).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let jobs: Vec<&str> =
+        report["jobs"].as_array().unwrap().iter().filter_map(|job| job["id"].as_str()).collect();
+    for name in ["a", "b"] {
+        let launcher = sweep.pids(name).remove(0);
+        assert!(jobs.iter().any(|id| id.ends_with(&format!("pid {launcher}"))), "{jobs:?}");
+    }
+    assert_eq!(report["verdict"], report["jobs"][0]["verdict"]);
+}

@@ -9,8 +9,9 @@ mod rings;
 mod snapshot;
 mod stderr;
 
-use crate::fault::{Fault, Plant};
+use crate::fault::Fault;
 use crate::job::{Job, Stand};
+use crate::plant::Plant;
 use crate::prng::Prng;
 use crate::sim::{End, Run};
 use crate::{Evidence, Options};

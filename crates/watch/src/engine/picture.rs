@@ -8,10 +8,11 @@ use crate::event::{RankState, Shape, Stall, seconds};
 use crate::history::History;
 use crate::ledger::{Group, Ledger, Member, Stage};
 use crate::outside;
-use crate::stall::{list, waiting_for};
+use crate::stall::waiting_for;
 use crate::standing::standing;
 use crate::view::{Comm, CommRank, Front, JobState, MAX_WAITING_FOR, Node, Process, Sees, View};
 use crate::waits::Waits;
+use crate::words::list;
 
 /// Of processes alone: whether anybody waits cannot be seen, so that a job must have had time to end.
 const BROKEN_ALONE_NS: i64 = 15_000_000_000;

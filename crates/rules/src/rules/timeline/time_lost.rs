@@ -77,7 +77,7 @@ fn draft(scene: &Scene<'_>, analysis: &Analysis<'_>, timelines: &Rows<'_>, advic
         .weight(if is_first { Weight::Derived } else { Weight::Aside })
         .confidence(Confidence::Medium)
         .advise(Impact::Harmless, format!("{}: a step of about {}", advice.todo, ringleader_trace::judge::ms(advice.after_ns)))
-        .advise_all(cause::advice(advice.cause))
+        .advise_all(cause::of(advice.cause).advice)
         .culprits(advice.culprits.iter().map(|rank| scene.roster().culprit_rank(Rank(*rank))));
     if !is_stated && !advice.culprits.is_empty() {
         draft = draft.at_most(Confidence::Medium);

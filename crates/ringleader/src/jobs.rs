@@ -1,0 +1,100 @@
+//! The jobs of this node, told apart where nobody has named a process.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use ringleader_collect::follow::{self, Stat};
+use ringleader_collect::kin::{Job, Kin};
+
+/// A job whose ranks run here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LocalJob {
+    /// The process that started its ranks, or its first rank.
+    pub(crate) root: u32,
+    /// Its ranks, by pid, and the root.
+    pub(crate) pids: Vec<u32>,
+    /// `train.py, pid 4711`.
+    pub(crate) label: String,
+}
+
+/// The jobs that run here now, by their first pid.
+pub(crate) fn here() -> Vec<LocalJob> {
+    let proc = Path::new("/proc");
+    let all = follow::processes(proc);
+    let found = Kin::new(proc, follow::ring_folders()).jobs(&all);
+    let roots = roots(&found, &all);
+    found
+        .into_iter()
+        .zip(roots)
+        .map(|(mut job, root)| {
+            let label = label(root, job.pids.first().copied().unwrap_or(root));
+            job.pids.insert(root);
+            LocalJob { root, pids: job.pids.into_iter().collect(), label }
+        })
+        .collect()
+}
+
+/// `job.tar.zst` of the job with root 4711: `job-pid4711.tar.zst`.
+pub(crate) fn named_after(path: &Path, root: u32) -> PathBuf {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    // A name may begin with a dot.
+    let dot = name.char_indices().skip(1).find(|(_, c)| *c == '.').map_or(name.len(), |(at, _)| at);
+    let (stem, rest) = name.split_at(dot);
+    path.with_file_name(format!("{stem}-pid{root}{rest}"))
+}
+
+/// The process by which each job is known: the nearest above all of its ranks that is above no other job's, else its first
+/// rank.
+pub(crate) fn roots(jobs: &[Job], all: &BTreeMap<u32, Stat>) -> Vec<u32> {
+    let line = |pid: u32| -> Vec<u32> {
+        let parent = |pid: &u32| all.get(pid).map(|stat| stat.ppid).filter(|ppid| *ppid > 1);
+        std::iter::successors(Some(pid), parent).take(64).collect()
+    };
+    let lines: Vec<Vec<Vec<u32>>> =
+        jobs.iter().map(|job| job.pids.iter().map(|pid| line(*pid)).collect()).collect();
+    lines
+        .iter()
+        .enumerate()
+        .map(|(at, own)| {
+            let is_foreign = |pid: &u32| {
+                let others = lines.iter().enumerate().filter(|(other, _)| *other != at);
+                others.flat_map(|(_, lines)| lines).any(|line| line.contains(pid))
+            };
+            let first = own.first().map_or(&[][..], Vec::as_slice);
+            let above = first.iter().skip(usize::from(own.len() > 1));
+            let common =
+                above.copied().find(|pid| own.iter().all(|line| line.contains(pid)) && !is_foreign(pid));
+            common.or_else(|| first.first().copied()).unwrap_or_default()
+        })
+        .collect()
+}
+
+/// `train.py, pid 4711`.
+pub(crate) fn label(root: u32, rank: u32) -> String {
+    let words = std::fs::read(format!("/proc/{rank}/cmdline")).unwrap_or_default();
+    let mut words = words.split(|byte| *byte == 0).map(String::from_utf8_lossy);
+    let program = words.next().unwrap_or_default().into_owned();
+    let script = words.find(|word| word.ends_with(".py")).map_or(program, Cow::into_owned);
+    let name = PathBuf::from(script).file_name().map(|name| name.to_string_lossy().into_owned());
+    match name {
+        Some(name) => format!("{name}, pid {root}"),
+        None => format!("pid {root}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bundle_is_named_after_its_job() {
+        for (path, named) in [
+            ("out/job.tar.zst", "out/job-pid7.tar.zst"),
+            ("job", "job-pid7"),
+            (".job.tar.zst", ".job-pid7.tar.zst"),
+        ] {
+            assert_eq!(named_after(Path::new(path), 7), Path::new(named));
+        }
+    }
+}
