@@ -42,7 +42,8 @@ pub fn bus_factor(kind: OpKind, n_ranks: u32) -> f64 {
 /// Bus bandwidth of one operation, GB/s.
 pub fn busbw_gbs(op: &Joined, cost_ns: i64) -> Option<f64> {
     let kind = op.kind?;
-    (op.size_bytes > 0 && cost_ns > 0).then(|| op.size_bytes as f64 / cost_ns as f64 * bus_factor(kind, op.n_ranks))
+    (op.size_bytes > 0 && cost_ns > 0)
+        .then(|| op.size_bytes as f64 / cost_ns as f64 * bus_factor(kind, op.n_ranks))
 }
 
 /// NVLink of a kind of GPU: bytes a second in one direction, and what is usual of it.
@@ -80,7 +81,8 @@ pub fn expected_gbs(device: &str, size_bytes: u64) -> Option<f64> {
 
 /// Whether all views are of one node with a GPU each: then NVLink is between them, where these GPUs have one.
 pub fn is_one_node(views: &[View<'_>]) -> bool {
-    let hosts: std::collections::BTreeSet<_> = views.iter().filter_map(|v| v.timeline.host.as_deref()).collect();
+    let hosts: std::collections::BTreeSet<_> =
+        views.iter().filter_map(|v| v.timeline.host.as_deref()).collect();
     let mut devices: Vec<u32> = views.iter().filter_map(|v| v.timeline.device).collect();
     devices.sort_unstable();
     devices.dedup();

@@ -146,7 +146,8 @@ pub fn join(views: &[View<'_>], steps: &[Steps]) -> Join {
             let op = joined(views, group, sizes.get(key).copied().unwrap_or(0), &members);
             join.ops.push(op);
             for (view, work) in members {
-                if let Some(slot) = join.of_work.get_mut(view as usize).and_then(|w| w.get_mut(work as usize)) {
+                if let Some(slot) = join.of_work.get_mut(view as usize).and_then(|w| w.get_mut(work as usize))
+                {
                     *slot = join.ops.len() as u32;
                 }
             }
@@ -209,7 +210,9 @@ fn matched(of_rank: &BTreeMap<u32, Vec<Entry>>) -> Vec<Vec<(u32, u32)>> {
 fn shifts(of_rank: &BTreeMap<u32, Vec<Entry>>) -> BTreeMap<u32, i64> {
     /// Calls that one recorder may have begun earlier than another.
     const MAX_SHIFT: i64 = 400;
-    let Some((_, longest)) = of_rank.iter().max_by_key(|(view, list)| (list.len(), std::cmp::Reverse(**view))) else {
+    let Some((_, longest)) =
+        of_rank.iter().max_by_key(|(view, list)| (list.len(), std::cmp::Reverse(**view)))
+    else {
         return BTreeMap::new();
     };
     let mut shifts = BTreeMap::new();
@@ -251,7 +254,13 @@ fn joined(views: &[View<'_>], group: u32, n_ranks: u32, members: &[(u32, u32)]) 
 fn synchronises(kind: Option<OpKind>) -> bool {
     matches!(
         kind,
-        Some(OpKind::AllReduce | OpKind::AllGather | OpKind::ReduceScatter | OpKind::AllToAll | OpKind::Barrier)
+        Some(
+            OpKind::AllReduce
+                | OpKind::AllGather
+                | OpKind::ReduceScatter
+                | OpKind::AllToAll
+                | OpKind::Barrier
+        )
     )
 }
 

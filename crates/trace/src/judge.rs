@@ -65,10 +65,7 @@ const OVERLAPS: [OpKind; 3] = [OpKind::AllReduce, OpKind::AllGather, OpKind::Red
 
 /// Fills in the replays and the advice.
 pub fn judge(analysis: &mut Analysis<'_>) {
-    let Some(replays) = Replays::new(analysis) else {
-        analysis.unrecorded_ns = analysis.step_ns;
-        return;
-    };
+    let replays = Replays::new(analysis);
     analysis.replayed_ns = replays.recorded_ns;
     analysis.unrecorded_ns = replays.base_ns;
     let mut advice = Vec::new();
@@ -93,7 +90,17 @@ pub fn judge(analysis: &mut Analysis<'_>) {
 fn advise(base_ns: i64, after_ns: i64, cause: Cause, seen: String, todo: &str) -> Advice {
     let after_ns = after_ns.min(base_ns);
     let gain_pct = (base_ns - after_ns) as f64 * 100.0 / base_ns.max(1) as f64;
-    Advice { cause, culprits: Vec::new(), seen, todo: todo.to_owned(), after_ns, gain_pct, is_guess: false, is_structural: false, is_worth: false }
+    Advice {
+        cause,
+        culprits: Vec::new(),
+        seen,
+        todo: todo.to_owned(),
+        after_ns,
+        gain_pct,
+        is_guess: false,
+        is_structural: false,
+        is_worth: false,
+    }
 }
 
 /// Milliseconds for people.
@@ -286,7 +293,8 @@ fn bare_ns(analysis: &Analysis<'_>) -> (i64, i64) {
             let kind = op.and_then(|op| op.kind).or_else(|| view.timeline.call_of(work)?.kind);
             let Some(kind) = kind.filter(|kind| OVERLAPS.contains(kind)) else { continue };
             // Waiting for other ranks is no cost.
-            let cost = op.map_or(work.end_ns - work.start_ns, |op| analysis.join.cost_ns(&analysis.views, op));
+            let cost =
+                op.map_or(work.end_ns - work.start_ns, |op| analysis.join.cost_ns(&analysis.views, op));
             let from = work.end_ns - cost.min(work.end_ns - work.start_ns);
             let hidden = compute.length_within(from, work.end_ns);
             let sums = kinds.entry(kind).or_default();

@@ -155,7 +155,8 @@ fn straggler(
             n_last.entry(who).or_default().push(lead);
         }
     }
-    let (who, leads) = n_last.into_iter().max_by_key(|(who, leads)| (leads.len(), std::cmp::Reverse(*who)))?;
+    let (who, leads) =
+        n_last.into_iter().max_by_key(|(who, leads)| (leads.len(), std::cmp::Reverse(*who)))?;
     if leads.len() * 100 < n_steps * MOST_PCT {
         return None;
     }
@@ -226,5 +227,9 @@ fn shapes(views: &[View<'_>], steps: &[Steps], late: &Lateness, who: u32, is_une
     if n_mine.abs_diff(n_theirs) * 200 > n_theirs {
         return Why::MoreWork;
     }
-    if blocks(&mine).abs_diff(blocks(&theirs)) * 50 > blocks(&theirs) { Why::LargerWork } else { Why::SlowerGpu }
+    if blocks(&mine).abs_diff(blocks(&theirs)) * 50 > blocks(&theirs) {
+        Why::LargerWork
+    } else {
+        Why::SlowerGpu
+    }
 }

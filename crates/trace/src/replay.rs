@@ -203,7 +203,9 @@ fn host(
         _ => (Act::Plain, NONE),
     };
     let own_ns = match (act, works(&waits_for)) {
-        (Act::Plain, _) if kind == RuntimeCall::Launch && duration > LONG_NS && view.timeline.work.len() > QUEUE => {
+        (Act::Plain, _)
+            if kind == RuntimeCall::Launch && duration > LONG_NS && view.timeline.work.len() > QUEUE =>
+        {
             // A full queue: the replay has its own.
             SUBMIT_NS
         }
@@ -293,7 +295,17 @@ fn pieces(views: &[View<'_>], place: usize, steps: &Steps, join: &Join) -> Optio
             _ => item.end_ns - item.start_ns,
         };
         let is_launched = launch != NONE;
-        pieces.push(Piece { cost_ns, stream, launch, is_launched, after, after_comm, op, kind: item.kind, step });
+        pieces.push(Piece {
+            cost_ns,
+            stream,
+            launch,
+            is_launched,
+            after,
+            after_comm,
+            op,
+            kind: item.kind,
+            step,
+        });
         if let Some(slot) = last_of.get_mut(stream as usize) {
             *slot = at as u32;
         }
@@ -356,7 +368,8 @@ pub fn play(models: &[Model], n_ops: usize) -> Played {
     for _ in 0..MAX_ROUNDS {
         let mut next = vec![NEVER; n_ops];
         ends = models.iter().map(|model| play_one(model, &last_start, &mut next)).collect();
-        let settled = next.iter().zip(&last_start).all(|(a, b)| a.saturating_sub(*b).saturating_abs() < 1_000);
+        let settled =
+            next.iter().zip(&last_start).all(|(a, b)| a.saturating_sub(*b).saturating_abs() < 1_000);
         last_start = next;
         if settled {
             break;
@@ -412,11 +425,12 @@ fn play_one(model: &Model, last_start: &[i64], next: &mut [i64]) -> Vec<i64> {
             clock = clock.max(*full);
         }
         let begun = clock;
-        while let Some(piece) = order.next_if(|p| {
-            model.pieces.get(*p as usize).is_some_and(|p| p.launch as usize == at)
-        }) {
+        while let Some(piece) =
+            order.next_if(|p| model.pieces.get(*p as usize).is_some_and(|p| p.launch as usize == at))
+        {
             let known = model.pieces.get(piece as usize).is_some_and(|p| p.is_launched);
-            let launched = if known { begun + host.own_ns.min(SUBMIT_NS) + LAUNCH_NS } else { model.begin_ns };
+            let launched =
+                if known { begun + host.own_ns.min(SUBMIT_NS) + LAUNCH_NS } else { model.begin_ns };
             run(piece, launched, &mut piece_ends, &mut starts);
         }
         if let Some(end) = piece_ends.get(host.waits_for as usize) {

@@ -94,8 +94,11 @@ fn usual(all: &[Step]) -> Vec<u32> {
     let rest: Vec<u32> = if all.len() >= 3 { places.into_iter().skip(1).collect() } else { places };
     let length = |at: &u32| all.get(*at as usize).map_or(0, Step::length_ns);
     let Some(median) = ringleader_model::median::lower(rest.iter().map(length)) else { return rest };
-    let kept: Vec<u32> =
-        rest.iter().copied().filter(|at| length(at) > 0 && length(at) <= median.saturating_mul(OUTLIER)).collect();
+    let kept: Vec<u32> = rest
+        .iter()
+        .copied()
+        .filter(|at| length(at) > 0 && length(at) <= median.saturating_mul(OUTLIER))
+        .collect();
     if kept.is_empty() { rest } else { kept }
 }
 
@@ -143,7 +146,10 @@ fn boundaries(view: &View<'_>) -> (Found, Vec<Mark>) {
     if steps.len() >= 2 {
         // A step ends with its optimizer.
         let starts = std::iter::once(begin).chain(steps.iter().map(|s| s.1));
-        return (Found::Optimizer, marks(starts.take(steps.len()).collect(), steps.last().map_or(end, |s| s.1)));
+        return (
+            Found::Optimizer,
+            marks(starts.take(steps.len()).collect(), steps.last().map_or(end, |s| s.1)),
+        );
     }
     let forward = spans_of(&|name| {
         name.contains("DistributedDataParallel.forward") || name.contains("FullyShardedDataParallel.forward")
@@ -202,12 +208,16 @@ fn repetition(view: &View<'_>) -> Option<Vec<i64>> {
     let period = ordered.iter().take(16).map(|(period, _)| *period).find(|period| {
         // The last two thirds: the first may be warm-up.
         let pairs = names.iter().skip(tail).zip(names.iter().skip(tail + period));
-        let (n, same) = pairs.fold((0_usize, 0_usize), |(n, same), (a, b)| (n + 1, same + usize::from(a == b)));
+        let (n, same) =
+            pairs.fold((0_usize, 0_usize), |(n, same), (a, b)| (n + 1, same + usize::from(a == b)));
         n >= *period && *period > 1 && same * 100 >= n * SAME_PCT
     })?;
     // A step begins where the GPU waited longest within a period.
     let gap = |at: usize| -> i64 {
-        let (Some(before), Some(now)) = (at.checked_sub(1).and_then(|b| kernels.get(b)), kernels.get(at)) else { return 0 };
+        let (Some(before), Some(now)) = (at.checked_sub(1).and_then(|b| kernels.get(b)), kernels.get(at))
+        else {
+            return 0;
+        };
         let start = |place: usize| view.work().get(place).map_or((0, 0), |w| (w.start_ns, w.end_ns));
         start(now.0).0 - start(before.0).1
     };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ringleader_model::{DeviceWork, HostSpan, RuntimeCall, SpanKind, Timeline, WorkKind};
+use ringleader_model::{DeviceWork, HostSpan, Recorder, RuntimeCall, SpanKind, Timeline, WorkKind};
 
 use crate::intervals::Intervals;
 
@@ -58,9 +58,9 @@ impl<'a> View<'a> {
         let launching = launching_threads(spans);
         let runtime: Vec<u32> = (0..spans.len() as u32)
             .filter(|at| {
-                spans.get(*at as usize).is_some_and(|s| {
-                    matches!(s.kind, SpanKind::Runtime(_)) && launching.contains(&s.thread)
-                })
+                spans
+                    .get(*at as usize)
+                    .is_some_and(|s| matches!(s.kind, SpanKind::Runtime(_)) && launching.contains(&s.thread))
             })
             .collect();
         let mut by_link: Vec<(u32, u32)> = runtime
@@ -99,8 +99,11 @@ impl<'a> View<'a> {
         let named = |s: &&HostSpan| is_loading.get(s.name as usize).copied().unwrap_or(false);
         let of = |span: &HostSpan| (span.start_ns, span.end_ns);
         let annotations = spans.iter().filter(|s| s.kind == SpanKind::Annotation);
+        // XLA prepares a step in one thread and launches it in others.
+        let is_xla = timeline.recorder == Recorder::Xla;
         let is_known = |s: &&HostSpan| {
-            matches!(s.kind, SpanKind::Runtime(_) | SpanKind::Operator) && launching.contains(&s.thread)
+            matches!(s.kind, SpanKind::Runtime(_) | SpanKind::Operator)
+                && (is_xla || launching.contains(&s.thread))
         };
         Self {
             rank,
@@ -170,5 +173,7 @@ fn main_stream(work: &[DeviceWork]) -> u32 {
     for work in work.iter().filter(|w| w.kind == WorkKind::Compute) {
         *time.entry(work.stream).or_default() += work.end_ns - work.start_ns;
     }
-    time.into_iter().max_by_key(|(stream, ns)| (*ns, std::cmp::Reverse(*stream))).map_or(0, |(stream, _)| stream)
+    time.into_iter()
+        .max_by_key(|(stream, ns)| (*ns, std::cmp::Reverse(*stream)))
+        .map_or(0, |(stream, _)| stream)
 }

@@ -22,12 +22,20 @@ pub(crate) const VALUE_BYTES: u64 = 64 << 10;
 const CALL_NS: i64 = 2_000;
 
 impl Replays {
-    pub(crate) fn new(analysis: &Analysis<'_>) -> Option<Self> {
+    pub(crate) fn new(analysis: &Analysis<'_>) -> Self {
         let models: Option<Vec<Model>> = (0..analysis.views.len())
             .map(|at| Model::new(&analysis.views, at, analysis.steps.get(at)?, &analysis.join))
             .collect();
         let n_ops = analysis.join.ops.len();
-        let mut models = models?;
+        // Without calls of the host nothing can be replayed; what communication costs can still be said.
+        let Some(mut models) = models else {
+            return Self {
+                models: Vec::new(),
+                n_ops,
+                recorded_ns: analysis.step_ns,
+                base_ns: analysis.step_ns,
+            };
+        };
         let recorded_ns = replay::play(&models, n_ops).step_ns(&analysis.steps);
         for model in &mut models {
             for host in &mut model.hosts {
@@ -35,11 +43,14 @@ impl Replays {
             }
         }
         let base_ns = replay::play(&models, n_ops).step_ns(&analysis.steps);
-        (recorded_ns > 0 && base_ns > 0).then_some(Self { models, n_ops, recorded_ns, base_ns })
+        Self { models, n_ops, recorded_ns, base_ns }
     }
 
     /// Length of a step after a change, ns.
     pub(crate) fn after(&self, analysis: &Analysis<'_>, change: impl Fn(usize, &mut Model)) -> i64 {
+        if self.models.is_empty() {
+            return self.base_ns;
+        }
         let mut models = self.models.clone();
         for (at, model) in models.iter_mut().enumerate() {
             change(at, model);
@@ -140,7 +151,9 @@ pub(crate) fn with_buckets(analysis: &Analysis<'_>, model: &mut Model, ns_per_by
     let mut n_small: u64 = 0;
     for piece in &mut model.pieces {
         let op = (piece.op as usize).checked_sub(1).and_then(|at| analysis.join.ops.get(at));
-        let Some(size) = op.map(|op| op.size_bytes).filter(|size| (1..SMALL_BYTES).contains(size)) else { continue };
+        let Some(size) = op.map(|op| op.size_bytes).filter(|size| (1..SMALL_BYTES).contains(size)) else {
+            continue;
+        };
         piece.cost_ns = piece.cost_ns.min((size as f64 * ns_per_byte) as i64);
         n_bytes += size;
         n_small += 1;
@@ -180,7 +193,10 @@ pub(crate) fn like_the_others(analysis: &Analysis<'_>, rank: usize, model: &mut 
     let usual = analysis.steps.get(rank).map_or(&[][..], |s| &s.usual);
     for (back, step) in usual.iter().rev().enumerate() {
         let others = (0..analysis.views.len()).filter(|v| *v != rank).filter_map(|v| compute(v, back));
-        let (Some(mine), Some(theirs)) = (compute(rank, back), ringleader_model::median::lower(others)) else { continue };
+        let (Some(mine), Some(theirs)) = (compute(rank, back), ringleader_model::median::lower(others))
+        else {
+            continue;
+        };
         if mine > theirs && mine > 0 {
             for piece in model.pieces.iter_mut().filter(|p| p.step == *step && p.kind == WorkKind::Compute) {
                 piece.cost_ns = (piece.cost_ns as f64 * theirs as f64 / mine as f64) as i64;

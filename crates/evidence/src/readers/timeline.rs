@@ -4,9 +4,14 @@
 
 mod chrome;
 mod feed;
+pub(crate) mod inspector;
 mod kinds;
 mod names;
+pub(crate) mod nsight;
 mod scan;
+mod sqlite;
+mod wire;
+pub(crate) mod xplane;
 
 use std::io::Read;
 
@@ -32,8 +37,9 @@ pub(crate) fn read_chrome(head: &[u8], input: &mut dyn Read, sink: &mut Sink<'_>
     let end = feed.offset();
     let damage = feed.damage();
     if let Some((at, n_skipped)) = damage.skipped {
-        let text =
-            format!("not JSON from here: {n_skipped} bytes in all were passed over, and what followed was read");
+        let text = format!(
+            "not JSON from here: {n_skipped} bytes in all were passed over, and what followed was read"
+        );
         sink.note(sink.cite(0, at, at), NoteKind::Malformed, text);
     }
     if let Some(error) = &damage.failure {

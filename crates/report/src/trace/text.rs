@@ -72,7 +72,8 @@ fn ranks(out: &mut String, report: &TraceReport) {
 
 /// The largest reasons of idle time.
 fn mostly(rank: &RankTime) -> String {
-    let mut parts: Vec<(&String, &f64)> = rank.idle.iter().filter(|(_, ms)| **ms > 0.02 * rank.step).collect();
+    let mut parts: Vec<(&String, &f64)> =
+        rank.idle.iter().filter(|(_, ms)| **ms > 0.02 * rank.step).collect();
     parts.sort_by(|a, b| b.1.total_cmp(a.1));
     parts.iter().take(2).map(|(why, ms)| format!("{why} {ms:.1}")).collect::<Vec<_>>().join(", ")
 }
@@ -117,7 +118,8 @@ fn late(out: &mut String, report: &TraceReport) {
             let _ = writeln!(out, "\nNo collective joins the ranks: who is late cannot be said.");
         }
         (_, Some(residual)) if !clocks.aligned => {
-            let _ = writeln!(out, "\nThe clocks agree to {residual:.0} µs alone: who is late cannot be said.");
+            let _ =
+                writeln!(out, "\nThe clocks agree to {residual:.0} µs alone: who is late cannot be said.");
         }
         (Some(late), Some(residual)) => {
             let _ = writeln!(

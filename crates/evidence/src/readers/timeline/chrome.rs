@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use ringleader_model::{
-    CommCall, DeviceWork, Fact, HostSpan, Pid, Rank, Recorder, SpanKind, StepMark, Timeline, TimelineGroup, Who,
-    WorkKind,
+    CommCall, DeviceWork, Fact, HostSpan, Pid, Rank, Recorder, SpanKind, StepMark, Timeline, TimelineGroup,
+    Who, WorkKind,
 };
 use serde_json::Value;
 
@@ -66,11 +66,18 @@ impl Builder {
         let end_ns = start_ns + duration_ns;
         let kind = match event.category {
             b"cpu_op" | b"Operator" => SpanKind::Operator,
-            b"cuda_runtime" | b"cuda_driver" | b"Runtime" | b"hip_runtime" | b"xpu_runtime"
-            | b"privateuse1_runtime" | b"privateuse1_driver" | b"mtia_runtime" => {
+            b"cuda_runtime"
+            | b"cuda_driver"
+            | b"Runtime"
+            | b"hip_runtime"
+            | b"xpu_runtime"
+            | b"privateuse1_runtime"
+            | b"privateuse1_driver"
+            | b"mtia_runtime" => {
                 return self.runtime(event, start_ns, end_ns);
             }
-            b"kernel" | b"Kernel" | b"gpu_memcpy" | b"Memcpy" | b"gpu_memset" | b"Memset" | b"concurrent_kernel" => {
+            b"kernel" | b"Kernel" | b"gpu_memcpy" | b"Memcpy" | b"gpu_memset" | b"Memset"
+            | b"concurrent_kernel" => {
                 return self.device(event, start_ns, end_ns);
             }
             b"user_annotation" => SpanKind::Annotation,
@@ -170,7 +177,10 @@ impl Builder {
     pub(super) fn value(&mut self, key: &[u8], value: &[u8]) {
         let parsed = || serde_json::from_slice::<Value>(value).unwrap_or(Value::Null);
         match key {
-            b"baseTimeNanoseconds" => self.meta.base_ns = scan::integer(scan::unquoted(value)).filter(|ns| ns.abs() < MAX_TIME_NS).unwrap_or(0),
+            b"baseTimeNanoseconds" => {
+                self.meta.base_ns =
+                    scan::integer(scan::unquoted(value)).filter(|ns| ns.abs() < MAX_TIME_NS).unwrap_or(0)
+            }
             b"host_name" | b"hostname" => self.meta.host = parsed().as_str().map(Into::into),
             b"distributedInfo" => self.distributed(&parsed()),
             b"deviceProperties" => {
@@ -198,7 +208,9 @@ impl Builder {
         for group in info.get("pg_config").and_then(Value::as_array).into_iter().flatten() {
             let text = |key: &str| group.get(key).and_then(Value::as_str).unwrap_or_default().into();
             let ranks = match group.get("ranks") {
-                Some(Value::Array(ranks)) => ranks.iter().filter_map(|r| r.as_u64().map(|n| n as u32)).collect(),
+                Some(Value::Array(ranks)) => {
+                    ranks.iter().filter_map(|r| r.as_u64().map(|n| n as u32)).collect()
+                }
                 Some(Value::String(ranks)) => scan::list(ranks.as_bytes()),
                 _ => Vec::new(),
             };
@@ -216,13 +228,16 @@ impl Builder {
         let names = std::mem::take(&mut self.names);
         let base = self.meta.base_ns;
         for work in &mut self.work {
-            (work.start_ns, work.end_ns) = (work.start_ns.saturating_add(base), work.end_ns.saturating_add(base));
+            (work.start_ns, work.end_ns) =
+                (work.start_ns.saturating_add(base), work.end_ns.saturating_add(base));
         }
         for span in &mut self.host_spans {
-            (span.start_ns, span.end_ns) = (span.start_ns.saturating_add(base), span.end_ns.saturating_add(base));
+            (span.start_ns, span.end_ns) =
+                (span.start_ns.saturating_add(base), span.end_ns.saturating_add(base));
         }
         for step in &mut self.steps {
-            (step.start_ns, step.end_ns) = (step.start_ns.saturating_add(base), step.end_ns.saturating_add(base));
+            (step.start_ns, step.end_ns) =
+                (step.start_ns.saturating_add(base), step.end_ns.saturating_add(base));
         }
         self.host_spans.sort_by_key(|s| (s.start_ns, std::cmp::Reverse(s.end_ns), s.thread));
         self.steps.sort_by_key(|s| (s.start_ns, s.number));
@@ -268,12 +283,8 @@ impl Builder {
                 // One process drives several GPUs: each is a rank of what it computes together.
                 timeline.rank = None;
             }
-            let who = Who {
-                rank: timeline.rank,
-                host: timeline.host.clone(),
-                pid: timeline.pid,
-                ..Who::default()
-            };
+            let who =
+                Who { rank: timeline.rank, host: timeline.host.clone(), pid: timeline.pid, ..Who::default() };
             let cite = sink.cite(0, 0, size_bytes);
             sink.push(cite, who, None, Fact::Timeline(Box::new(timeline)), b"");
         }

@@ -141,8 +141,9 @@ impl<'i> Feed<'i> {
                 Look::Value { key, value } => {
                     let base = self.used;
                     self.used += value.1;
-                    let part =
-                        |(from, to): (usize, usize)| self.window.get(base + from..base + to).unwrap_or_default();
+                    let part = |(from, to): (usize, usize)| {
+                        self.window.get(base + from..base + to).unwrap_or_default()
+                    };
                     return Piece::Value(part(key), part(value));
                 }
                 Look::Moved(n, place) => {
@@ -253,7 +254,9 @@ fn look(bytes: &[u8], place: Place, is_over: bool) -> Look {
                         Look::Event(at, end, true)
                     }
                     Ok(_) | Err(Stop::Bad) => Look::Bad,
-                    Err(Stop::Short) if next_event(bytes.get(at..).unwrap_or_default()).is_some() => Look::Bad,
+                    Err(Stop::Short) if next_event(bytes.get(at..).unwrap_or_default()).is_some() => {
+                        Look::Bad
+                    }
                     Err(Stop::Short) => Look::Short,
                 },
             }
@@ -301,7 +304,8 @@ fn look_at_key(bytes: &[u8], at: usize) -> Look {
 #[inline]
 fn fields(bytes: &[u8], at: u64, is_mended: bool) -> Event<'_> {
     let mut event = Event { is_mended, bytes: (at, at + bytes.len() as u64), ..Event::default() };
-    for (key, value) in scan::entries(bytes, is_mended) {
+    let mut entries = scan::entries(bytes, is_mended);
+    for (key, value) in entries.by_ref() {
         match key {
             b"ph" => event.phase = value.first().copied().unwrap_or_default(),
             b"cat" => event.category = value,
@@ -314,6 +318,10 @@ fn fields(bytes: &[u8], at: u64, is_mended: bool) -> Event<'_> {
             b"args" => event.args = value,
             _ => {}
         }
+    }
+    if entries.is_odd && !is_mended {
+        // A quote within a name ended it.
+        return fields(bytes, at, true);
     }
     event
 }

@@ -56,7 +56,8 @@ impl Names {
     #[cold]
     fn add(&mut self, bytes: &[u8], hash: u64) {
         let text = crate::ground::lossy(bytes.get(..MAX_NAME_BYTES).unwrap_or(bytes));
-        let text = if text.contains('\\') { text.replace("\\\"", "\"").replace("\\\\", "\\") } else { text.into() };
+        let text =
+            if text.contains('\\') { text.replace("\\\"", "\"").replace("\\\\", "\\") } else { text.into() };
         self.meanings.push(Meaning {
             is_comm: kinds::is_comm_kernel(&text),
             runtime: kinds::runtime_call(&text),
@@ -67,7 +68,8 @@ impl Names {
     }
 
     pub(super) fn meaning(&self, at: u32) -> Meaning {
-        const NOTHING: Meaning = Meaning { is_comm: false, runtime: RuntimeCall::Other, copy: WorkKind::Fill };
+        const NOTHING: Meaning =
+            Meaning { is_comm: false, runtime: RuntimeCall::Other, copy: WorkKind::Fill };
         self.meanings.get(at as usize).copied().unwrap_or(NOTHING)
     }
 

@@ -92,11 +92,13 @@ pub(super) struct Entries<'a> {
     bytes: &'a [u8],
     at: usize,
     mend: bool,
+    /// Something that is not JSON stands between two entries.
+    pub(super) is_odd: bool,
 }
 
 /// Goes over an object that is whole.
 pub(super) fn entries(object: &[u8], mend: bool) -> Entries<'_> {
-    Entries { bytes: object, at: 1, mend }
+    Entries { bytes: object, at: 1, mend, is_odd: false }
 }
 
 impl<'a> Iterator for Entries<'a> {
@@ -112,6 +114,7 @@ impl<'a> Iterator for Entries<'a> {
         let value_at = space(self.bytes, space(self.bytes, key_end + 1) + 1);
         let value_end = value_end(self.bytes, value_at, self.mend).ok()?;
         self.at = value_end;
+        self.is_odd |= !matches!(self.bytes.get(space(self.bytes, value_end)), Some(b',' | b'}'));
         Some((self.bytes.get(key_at + 1..key_end)?, unquoted(self.bytes.get(value_at..value_end)?)))
     }
 }
@@ -173,8 +176,7 @@ pub(super) fn list(value: &[u8]) -> Vec<u32> {
     const MAX: usize = 1 << 20;
     let inner = value.strip_prefix(b"[").and_then(|v| v.strip_suffix(b"]")).unwrap_or_default();
     let parts = inner.split(|b| *b == b',').take(MAX);
-    let numbers: Option<Vec<u32>> = parts
-        .map(|part| std::str::from_utf8(part.trim_ascii()).ok()?.parse().ok())
-        .collect();
+    let numbers: Option<Vec<u32>> =
+        parts.map(|part| std::str::from_utf8(part.trim_ascii()).ok()?.parse().ok()).collect();
     numbers.unwrap_or_default()
 }

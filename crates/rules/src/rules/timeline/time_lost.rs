@@ -68,7 +68,13 @@ fn check(scene: &Scene<'_>) -> Outcome {
 
 type Rows<'a> = [(&'a Observation, &'a ringleader_model::Timeline)];
 
-fn draft(scene: &Scene<'_>, analysis: &Analysis<'_>, timelines: &Rows<'_>, advice: &Advice, is_first: bool) -> Draft {
+fn draft(
+    scene: &Scene<'_>,
+    analysis: &Analysis<'_>,
+    timelines: &Rows<'_>,
+    advice: &Advice,
+    is_first: bool,
+) -> Draft {
     let step = ringleader_trace::judge::ms(analysis.unrecorded_ns);
     let title = format!("{} ({:.0} % of a step of {step})", advice.seen, advice.gain_pct);
     let is_stated = analysis.views.iter().all(|view| view.is_rank_stated);
@@ -76,7 +82,10 @@ fn draft(scene: &Scene<'_>, analysis: &Analysis<'_>, timelines: &Rows<'_>, advic
         .severity(Severity::Warning)
         .weight(if is_first { Weight::Derived } else { Weight::Aside })
         .confidence(Confidence::Medium)
-        .advise(Impact::Harmless, format!("{}: a step of about {}", advice.todo, ringleader_trace::judge::ms(advice.after_ns)))
+        .advise(
+            Impact::Harmless,
+            format!("{}: a step of about {}", advice.todo, ringleader_trace::judge::ms(advice.after_ns)),
+        )
         .advise_all(cause::of(advice.cause).advice)
         .culprits(advice.culprits.iter().map(|rank| scene.roster().culprit_rank(Rank(*rank))));
     if !is_stated && !advice.culprits.is_empty() {
