@@ -18,6 +18,8 @@ use toml::{Table, Value};
 
 #[path = "build/claims.rs"]
 mod claims;
+#[path = "build/collectives.rs"]
+mod collectives;
 #[path = "build/figures.rs"]
 mod figures;
 #[path = "build/machine.rs"]
@@ -48,6 +50,7 @@ fn main() {
     groups(&mut out, &causes);
     sayings(&mut out, &causes);
     claims::write(&mut out, &causes);
+    collectives::write(&mut out);
     settings::write(&mut out);
     figures::write(&mut out, &causes);
     machine::write(&mut out);

@@ -13,8 +13,8 @@ use crate::missing;
 mod picture;
 
 pub use picture::{
-    Candidate, Gpu, Machine, Nic, Role, Span, SpanState, Spot, Stack, StackFrame, Statement, Value, Wait,
-    Word,
+    Candidate, Event, Fact, FactValue, Gpu, Machine, Nic, Role, Span, SpanState, Spot, Stack, StackFrame,
+    Statement, Value, Wait, Word,
 };
 
 /// A diagnosis.
@@ -42,6 +42,21 @@ pub struct Report {
     /// Error statements for which there was no room.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub statements_left_out: usize,
+    /// The first of each statement, rank and host, in the order of their times; those without a time last.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub events: Vec<Event>,
+    /// Versions and settings; those that differ between processes first.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub facts: Vec<Fact>,
+    /// Where ranks differ in what they called.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub differences: Vec<String>,
+    /// The first and the last time in the evidence: month, day and time of whoever wrote it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub span: Option<[String; 2]>,
+    /// Number of ranks of the job, if the evidence tells.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub world_size: Option<u32>,
     /// Causes that come into question while nothing is decided, the likeliest first.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub candidates: Vec<Candidate>,
@@ -372,6 +387,11 @@ impl Report {
             ranks: if live.is_empty() { picture::ranks(picture) } else { live },
             statements: picture::statements(case, picture),
             statements_left_out: picture.n_statements_left_out,
+            events: picture::events(case, picture),
+            facts: picture::facts(picture),
+            differences: picture.differences.clone(),
+            span: picture::span(picture),
+            world_size: picture.world_size,
             candidates: picture::candidates(picture),
             jobs: picture::jobs(picture),
             waits: picture::waits(picture),

@@ -3,6 +3,7 @@
 //! Pure, and nothing here concludes: a case and its verdict go in, words come out. Evidence is quoted through `quote`, since a log line may hold escape sequences that would
 //! act on the terminal of whoever reads about them.
 
+pub mod brief;
 pub mod html;
 pub mod json;
 pub mod markdown;
@@ -10,6 +11,7 @@ mod missing;
 pub mod page;
 pub mod perfetto;
 pub mod quote;
+pub mod redact;
 pub mod text;
 pub mod timeline;
 pub mod trace;

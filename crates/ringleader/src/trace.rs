@@ -1,5 +1,8 @@
 //! `ringleader trace`: timelines of a job's ranks, read together.
 
+#[cfg(target_os = "linux")]
+mod record;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -15,7 +18,10 @@ use crate::terminal::{LookArgs, detail};
 
 /// Say where the time of a job goes, from the timelines of its ranks
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct TraceArgs {
+    #[command(subcommand)]
+    command: Option<TraceCommand>,
     /// Timelines of the ranks of one job: folders, files or archives
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
@@ -24,6 +30,12 @@ pub(crate) struct TraceArgs {
     format: Format,
     #[command(flatten)]
     look: LookArgs,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum TraceCommand {
+    #[cfg(target_os = "linux")]
+    Record(record::RecordArgs),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -35,6 +47,10 @@ enum Format {
 
 impl Subcommand for TraceArgs {
     fn run(&self) -> Result<ExitCode, Failure> {
+        #[cfg(target_os = "linux")]
+        if let Some(TraceCommand::Record(record)) = &self.command {
+            return record.run();
+        }
         let case = gather::gather(&self.paths, true)?;
         let timelines: Vec<(&Timeline, Option<u32>)> = timelines(&case).collect();
         if timelines.is_empty() {

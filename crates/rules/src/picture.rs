@@ -2,6 +2,8 @@
 //! machines, and what became of each error statement. It concludes nothing: it shows what the scene holds, in bounds.
 
 mod calls;
+mod events;
+mod facts;
 mod machines;
 mod ranks;
 mod statements;
@@ -24,6 +26,11 @@ pub(crate) fn picture(scene: &Scene<'_>, verdict: &Verdict) -> Picture {
     Picture {
         statements,
         n_statements_left_out,
+        events: events::events(scene, verdict),
+        facts: facts::facts(scene),
+        differences: facts::differences(scene),
+        span: facts::span(scene),
+        world_size: scene.roster().world_size,
         candidates,
         standings,
         members: members(scene),

@@ -20,6 +20,7 @@ mod report;
 mod schema;
 mod stub;
 mod tidy;
+mod trace;
 mod truth;
 mod variants;
 mod watch;
