@@ -408,7 +408,7 @@ def late_on_host(rank, seconds, where):
     return build
 
 
-add("a-host-straggler", late_on_host(1, 0.02, "before"), cause="straggler", culprit=(1,), control="a-control")
+add("a-host-straggler", late_on_host(1, 0.06, "before"), cause="straggler", culprit=(1,), control="a-control")
 add("b-host-straggler", late_on_host(0, 0.012, "after"), cause="straggler", culprit=(0,), control="b-control", annotated=False)
 
 HOG = """

@@ -1,12 +1,16 @@
 //! The report of `ringleader trace`, version 1: these types are the format.
 
+pub mod compare;
+pub mod html;
+pub mod merged;
+pub mod svg;
 pub mod text;
 
 use std::collections::BTreeMap;
 
 use ringleader_model::Case;
 use ringleader_trace::bandwidth::SizeClass;
-use ringleader_trace::judge::Advice;
+use ringleader_trace::judge::{self, Advice};
 use ringleader_trace::split::{Idle, Split};
 use ringleader_trace::steps::Found;
 use ringleader_trace::{Analysis, late};
@@ -250,6 +254,9 @@ fn verdict(analysis: &Analysis<'_>) -> Verdict {
             gain_pct: pct(first.gain_pct),
         },
         _ if !analysis.has_work() => none("undecided", "the timelines hold no work of a GPU"),
+        _ if !judge::is_explained(analysis.step_ns, analysis.replayed_ns) => {
+            none("undecided", "a replay of the recorded dependencies does not explain the recorded steps")
+        }
         Some(_) => none("none", "nothing to gain: no single change makes a step 5 % shorter"),
         None => none("undecided", "the timelines do not show what held the GPU's work up"),
     }

@@ -17,8 +17,8 @@ use crate::help;
 use crate::history::HistoryArgs;
 use crate::lint::LintArgs;
 use crate::probe::ProbeArgs;
-use crate::trace::TraceArgs;
 use crate::run::RunArgs;
+use crate::trace::TraceArgs;
 use crate::watch::WatchArgs;
 
 /// Names the rank that stalls, breaks or poisons a multi-GPU job, and proves it.

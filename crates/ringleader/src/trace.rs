@@ -3,12 +3,14 @@
 #[cfg(target_os = "linux")]
 mod record;
 
-use std::path::PathBuf;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use ringleader_model::{Case, Fact, Timeline};
-use ringleader_report::trace::{TraceReport, text};
+use ringleader_report::trace::{TraceReport, compare, html, merged, svg, text};
+use ringleader_trace::Analysis;
 
 use crate::command::{Subcommand, print};
 use crate::exit::Code;
@@ -30,6 +32,18 @@ pub(crate) struct TraceArgs {
     format: Format,
     #[command(flatten)]
     look: LookArgs,
+    /// Other timelines of the same program (before a change, another node): what differs, and what it costs
+    #[arg(long, value_name = "PATH")]
+    against: Vec<PathBuf>,
+    /// Write the report as one page that fetches nothing
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write all ranks as one timeline on one clock, for ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
+    perfetto: Option<PathBuf>,
+    /// Write the step bars and the bandwidths as pictures: steps.svg and bandwidth.svg
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -59,6 +73,13 @@ impl Subcommand for TraceArgs {
         }
         let analysis = ringleader_trace::analyse(timelines);
         let report = TraceReport::new(&analysis, &case);
+        self.write_files(&report, &analysis)?;
+        if !self.against.is_empty() {
+            let other = gather::gather(&self.against, true)?;
+            let there = TraceReport::new(&ringleader_trace::analyse(self::timelines(&other)), &other);
+            print(&compare::render(&there, &report))?;
+            return Ok(Code::NothingFound.into());
+        }
         let text = match self.format {
             Format::JsonV1 => report.to_json().map_err(Failure::Json)?,
             Format::Text => text::render(&report, &self.look.look(detail(false, false))),
@@ -69,6 +90,30 @@ impl Subcommand for TraceArgs {
             _ => Code::NothingFound,
         };
         Ok(code.into())
+    }
+}
+
+impl TraceArgs {
+    fn write_files(&self, report: &TraceReport, analysis: &Analysis<'_>) -> Result<(), Failure> {
+        let write = |path: &Path, text: &str| {
+            std::fs::write(path, text)
+                .map_err(|source| Failure::CannotWrite { path: path.to_owned(), source })
+        };
+        if let Some(path) = &self.html {
+            write(path, &html::render(report))?;
+        }
+        if let Some(path) = &self.perfetto {
+            let failed = |source| Failure::CannotWrite { path: path.clone(), source };
+            let mut file = std::io::BufWriter::new(std::fs::File::create(path).map_err(failed)?);
+            merged::write(analysis, &mut file).and_then(|()| file.flush()).map_err(failed)?;
+        }
+        if let Some(folder) = &self.svg {
+            std::fs::create_dir_all(folder)
+                .map_err(|source| Failure::CannotWrite { path: folder.clone(), source })?;
+            write(&folder.join("steps.svg"), &svg::steps(report))?;
+            write(&folder.join("bandwidth.svg"), &svg::bandwidth(report))?;
+        }
+        Ok(())
     }
 }
 

@@ -43,6 +43,8 @@ const LEAST_SYNC_PCT: f64 = 2.0;
 const MANY_SYNCS: usize = 4;
 /// The same for time in which the recorder does not say what the program did.
 const LEAST_GUESS_PCT: f64 = 8.0;
+/// The same for communication of which a part is hidden: the first and the last of a step never are.
+const LEAST_OVERLAP_PCT: f64 = 15.0;
 /// Small collectives in a step that are no longer a few buckets.
 const MANY_SMALL: i64 = 24;
 /// Communication of which less than this share is hidden, and which takes more than this share of a step, is not
@@ -69,7 +71,10 @@ pub fn judge(analysis: &mut Analysis<'_>) {
     analysis.replayed_ns = replays.recorded_ns;
     analysis.unrecorded_ns = replays.base_ns;
     let mut advice = Vec::new();
-    host_side(analysis, &replays, &mut advice);
+    // What the replay does not explain, it cannot improve.
+    if is_explained(analysis.step_ns, replays.recorded_ns) {
+        host_side(analysis, &replays, &mut advice);
+    }
     communication(analysis, &replays, &mut advice);
     ranks(analysis, &replays, &mut advice);
     let n_syncs = whatif::n_syncs(analysis, &replays);
@@ -78,6 +83,7 @@ pub fn judge(analysis: &mut Analysis<'_>) {
             Cause::HostBound => LEAST_HOST_PCT,
             Cause::SyncStalls if n_syncs >= MANY_SYNCS => LEAST_SYNC_PCT,
             Cause::DataLoadingBound if one.is_guess => LEAST_GUESS_PCT,
+            Cause::NoComputeOverlap => LEAST_OVERLAP_PCT,
             _ => LEAST_PCT,
         };
         one.is_worth = one.gain_pct >= least || one.is_structural;
@@ -85,6 +91,11 @@ pub fn judge(analysis: &mut Analysis<'_>) {
     let key = |a: &Advice| (a.is_worth, a.is_structural && !a.culprits.is_empty(), a.gain_pct);
     advice.sort_by(|a, b| key(b).partial_cmp(&key(a)).unwrap_or(std::cmp::Ordering::Equal));
     analysis.advice = advice;
+}
+
+/// Whether a replay of the recording is as long as the recording, within a fourth.
+pub fn is_explained(step_ns: i64, replayed_ns: i64) -> bool {
+    (replayed_ns - step_ns).abs() * 4 <= step_ns
 }
 
 fn advise(base_ns: i64, after_ns: i64, cause: Cause, seen: String, todo: &str) -> Advice {
@@ -355,10 +366,10 @@ fn ranks(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice>) {
         let host_side = advice.iter().map(|a| a.gain_pct).fold(0.0, f64::max);
         one.is_structural = one.gain_pct >= LEAST_PCT && one.gain_pct > host_side * 0.6;
         advice.push(one);
-    } else if analysis.pct(late.mean_lead_ns) > LATE_PCT {
+    } else if analysis.pct(late.imbalance_ns.min(late.mean_wait_ns)) > LATE_PCT {
         advice.push(advise(
             base,
-            base - late.mean_lead_ns,
+            base - late.imbalance_ns,
             Cause::LoadImbalance,
             format!("ranks wait {} a step for one another, each time for another one", ms(late.mean_wait_ns)),
             "give the ranks equal work: sort or pack by length, balance experts",

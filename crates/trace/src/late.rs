@@ -56,8 +56,8 @@ pub struct Lateness {
     pub p2p_wait_ns: i64,
     /// The rank that is late in most steps.
     pub straggler: Option<Straggler>,
-    /// Mean lead by which some rank, whichever, is late in a step, ns.
-    pub mean_lead_ns: i64,
+    /// Mean over steps of what the rank that computes longest computes more than the mean of all, ns.
+    pub imbalance_ns: i64,
 }
 
 /// A rank that is late again and again.
@@ -110,13 +110,23 @@ pub fn lateness(views: &[View<'_>], steps: &[Steps], splits: &[Vec<Split>], join
     let n_waits = (late.waits.iter().map(Vec::len).sum::<usize>() as i64).max(1);
     late.mean_wait_ns = late.waits.iter().flatten().sum::<i64>() / n_waits;
     late.p2p_wait_ns = p2p / n_waits;
-    let leads: Vec<i64> = late.latest.iter().flatten().map(|(_, lead)| *lead).collect();
-    late.mean_lead_ns = leads.iter().sum::<i64>() / (leads.len() as i64).max(1);
+    late.imbalance_ns = imbalance(splits, &late);
     // Tokens that go to experts, in unequal numbers.
     let exchanges = join.ops.iter().filter(|op| op.kind == Some(OpKind::AllToAll));
     let (n, n_uneven) = exchanges.fold((0, 0), |(n, uneven), op| (n + 1, uneven + usize::from(op.is_uneven)));
     late.straggler = straggler(views, steps, splits, &late, n_uneven * 2 > n);
     late
+}
+
+/// What the rank that computes longest computes more than the mean: mean over the steps.
+fn imbalance(splits: &[Vec<Split>], late: &Lateness) -> i64 {
+    let of_step = |places: &Vec<u32>| -> i64 {
+        let parts = places.iter().zip(splits).filter_map(|(at, splits)| splits.get(*at as usize));
+        let compute: Vec<i64> = parts.map(|split| split.compute_ns).collect();
+        let most = compute.iter().max().copied().unwrap_or(0);
+        most - compute.iter().sum::<i64>() / (compute.len() as i64).max(1)
+    };
+    late.steps.iter().map(of_step).sum::<i64>() / (late.steps.len() as i64).max(1)
 }
 
 /// Times at which a rank waits in a collective for one that has not come, and computes nothing: in all, and in sends and

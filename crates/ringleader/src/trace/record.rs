@@ -168,7 +168,9 @@ impl RecordArgs {
                 }
                 // A process in a container writes into its own /tmp.
                 let inside = PathBuf::from(format!("/proc/{pid}/root{}", path.display()));
-                let Some(found) = [path, &inside].into_iter().find_map(|p| written_as(p, *pid)) else { continue };
+                let Some(found) = [path, &inside].into_iter().find_map(|p| written_as(p, *pid)) else {
+                    continue;
+                };
                 let size = std::fs::metadata(&found).map_or(0, |m| m.len());
                 let before = sizes.entry(*pid).or_insert((size, Instant::now()));
                 if before.0 != size {
@@ -212,7 +214,8 @@ fn enough_room(folder: &Path, n_ranks: usize) -> Result<(), Failure> {
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
     let needed = ROOM_BYTES * n_ranks as u64;
     if free < needed {
-        let text = format!("{} MiB are free, and {n_ranks} timelines may take {} MiB", free >> 20, needed >> 20);
+        let text =
+            format!("{} MiB are free, and {n_ranks} timelines may take {} MiB", free >> 20, needed >> 20);
         let source = io::Error::new(io::ErrorKind::StorageFull, text);
         return Err(Failure::CannotWrite { path: folder.to_owned(), source });
     }
@@ -228,13 +231,16 @@ fn bind() -> Result<UnixDatagram, Failure> {
     } else {
         // The other side counts the closing zero as part of the name.
         let name = [NAME, b"\0"].concat();
-        let bound = SocketAddr::from_abstract_name(name).and_then(|address| UnixDatagram::bind_addr(&address));
+        let bound =
+            SocketAddr::from_abstract_name(name).and_then(|address| UnixDatagram::bind_addr(&address));
         ("@dynolog".to_owned(), bound)
     };
     bound.map_err(|error| {
         let why = match error.kind() {
             io::ErrorKind::AddrInUse => {
-                format!("another daemon (dynolog?) holds the socket {shown}; record with it, or stop it first")
+                format!(
+                    "another daemon (dynolog?) holds the socket {shown}; record with it, or stop it first"
+                )
             }
             _ => format!("the socket {shown} cannot be taken: {error}"),
         };
@@ -274,7 +280,8 @@ mod tests {
 
     #[test]
     fn a_question_and_its_answer() {
-        let address = |name: &str| SocketAddr::from_abstract_name(format!("{name}-{}", std::process::id())).unwrap();
+        let address =
+            |name: &str| SocketAddr::from_abstract_name(format!("{name}-{}", std::process::id())).unwrap();
         let daemon = UnixDatagram::bind_addr(&address("daemon")).unwrap();
         let rank = UnixDatagram::bind_addr(&address("rank")).unwrap();
         let mut request = (16_u64 + 8).to_le_bytes().to_vec();

@@ -93,8 +93,19 @@ const FLOORS: &[(&str, u8)] = &[
 ];
 
 /// Crates that touch nothing outside of their arguments.
-const PURE: &[&str] =
-    &["model", "knowledge", "evidence", "correlate", "trace", "rules", "node", "check", "watch", "report", "lint"];
+const PURE: &[&str] = &[
+    "model",
+    "knowledge",
+    "evidence",
+    "correlate",
+    "trace",
+    "rules",
+    "node",
+    "check",
+    "watch",
+    "report",
+    "lint",
+];
 
 /// Rust files that are longer than the bound. This list only shrinks.
 const LONG: &[&str] = &[];

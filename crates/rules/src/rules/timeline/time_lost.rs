@@ -61,6 +61,15 @@ fn check(scene: &Scene<'_>) -> Outcome {
             command: "ringleader trace record --steps 5 -o timelines".to_owned(),
         }]);
     }
+    let is_explained = ringleader_trace::judge::is_explained(analysis.step_ns, analysis.replayed_ns);
+    if !is_explained && !analysis.advice.iter().any(|advice| advice.is_worth) {
+        return Outcome::Undecided(vec![Need {
+            question:
+                "the timelines do not show what held the GPU's work up: what does a longer recording show?"
+                    .to_owned(),
+            command: "ringleader trace record --steps 20 -o timelines".to_owned(),
+        }]);
+    }
     let worth = analysis.advice.iter().filter(|advice| advice.is_worth).take(1 + MAX_OTHERS);
     let drafts = worth.enumerate().map(|(at, advice)| draft(scene, &analysis, &timelines, advice, at == 0));
     Outcome::from_drafts(drafts)
