@@ -12,7 +12,8 @@
 //! # Evidence
 //!
 //! Timelines of PyTorch's profiler and others. Each possible change is replayed on the recorded dependencies; the one
-//! with the largest gain is the cause, from 5 % of a step on (45 % for the host's own work, which recording inflates).
+//! with the largest gain is the cause, from 5 % of a step on (45 % for the host's own work, which recording inflates; 15 %
+//! for communication of which a part is hidden).
 //! Communication of which nothing is hidden, and one rank that alone is late, count from 2 % and 5 % on.
 //!
 //! # What looks like it but is not
