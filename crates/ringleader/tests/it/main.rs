@@ -5,6 +5,8 @@ mod bundles;
 mod cases;
 mod cli;
 mod collect_nodes;
+#[cfg(unix)]
+mod deploy;
 mod explain;
 #[cfg(target_os = "linux")]
 mod fix;
