@@ -27,6 +27,7 @@ pub fn command(kind: SourceKind) -> Option<&'static str> {
         SourceKind::NodeSnapshot => "ringleader check --format node-json",
         SourceKind::Watch => "ringleader watch --json",
         SourceKind::Guard => "ls /dev/shm/ringleader/events-*.jsonl",
+        SourceKind::Timeline => "ringleader trace record --steps 5 -o timelines",
         SourceKind::Bundle => "ringleader collect -o bundle.tar.zst",
         SourceKind::NcclTests
         | SourceKind::Limits

@@ -3,7 +3,7 @@
 use crate::{
     BenchRun, Cite, CopyTest, Environment, FlightDump, GpuService, GpuTable, GpuTests, GuardEvent,
     KernelEvent, Limit, NcclLog, NetFact, Note, Pid, ProcessStacks, ProcessTable, Progress, RasReport,
-    RingRecord, Said, Source, SystemFact, TorchEvent, WallTime, WatchEvent, Who,
+    RingRecord, Said, Source, SystemFact, Timeline, TorchEvent, WallTime, WatchEvent, Who,
 };
 
 /// One fact with its citation.
@@ -66,6 +66,8 @@ pub enum Fact {
     Said(Box<Said>),
     /// Signs that the job makes progress, or ended successfully.
     Progress(Progress),
+    /// The timeline of a process.
+    Timeline(Box<Timeline>),
     /// The process whose output a member of a bundle is.
     Owner(Box<Owner>),
 }

@@ -35,6 +35,7 @@ impl Fact {
             | Self::System(_)
             | Self::Watch(_)
             | Self::Guard(_)
+            | Self::Timeline(_)
             | Self::Owner(_) => {}
         }
     }

@@ -73,6 +73,8 @@ pub enum SourceKind {
     Watch,
     /// Events of the guard in a training job.
     Guard,
+    /// Timeline of a profiler.
+    Timeline,
     /// Manifest of a bundle.
     Bundle,
     /// Text in which no reader recognised anything.
@@ -108,6 +110,7 @@ impl SourceKind {
             Self::NodeSnapshot => "node-snapshot",
             Self::Watch => "watch-events",
             Self::Guard => "guard-events",
+            Self::Timeline => "timeline",
             Self::Bundle => "bundle-manifest",
             Self::PlainText => "text",
             Self::Unknown => "unknown",

@@ -23,6 +23,7 @@ use crate::lint::LintArgs;
 use crate::mcp::McpArgs;
 use crate::probe::ProbeArgs;
 use crate::run::RunArgs;
+use crate::trace::TraceArgs;
 use crate::verify::VerifyArgs;
 use crate::version::VersionArgs;
 use crate::watch::WatchArgs;
@@ -65,6 +66,7 @@ subcommands! {
     Watch(WatchArgs),
     Bench(BenchArgs),
     Verify(VerifyArgs),
+    Trace(TraceArgs),
     Run(RunArgs),
     #[cfg(feature = "history")]
     History(HistoryArgs),

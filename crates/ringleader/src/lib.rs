@@ -33,6 +33,7 @@ mod probe;
 mod progress;
 mod run;
 mod terminal;
+mod trace;
 mod verify;
 mod version;
 mod watch;

@@ -21,10 +21,13 @@ mod mcp;
 mod modules;
 mod recorded;
 mod report;
+#[cfg(target_os = "linux")]
+mod run;
 mod schema;
 mod settings;
 mod stub;
 mod tidy;
+mod trace;
 mod truth;
 mod variants;
 mod watch;
