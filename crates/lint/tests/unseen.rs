@@ -159,3 +159,8 @@ fn print(round: &str) -> (usize, usize, usize, usize, usize) {
 fn round_1() {
     let _ = print("lint-1");
 }
+
+#[test]
+fn round_2() {
+    let _ = print("lint-2");
+}

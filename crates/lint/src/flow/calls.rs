@@ -762,7 +762,10 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             "item" | "any" | "all" | "tolist" | "isnan" | "isfinite" | "isinf" => {
                 return Val::unknown(sym).tainted(base.taint).tainted(Taint::local(Locally::Data, origin));
             }
-            "numel" | "size" | "dim" => {
+            "numel" | "nelement" if base.shape.is_clean() && base.taint.is_clean() => {
+                return Val::unknown(sym).tainted(Taint::local(Locally::Data, origin));
+            }
+            "numel" | "nelement" | "size" | "dim" => {
                 let taint = if base.shape.is_clean() { base.taint } else { base.shape };
                 return Val::unknown(sym).tainted(taint);
             }

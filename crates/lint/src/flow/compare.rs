@@ -11,7 +11,9 @@ use super::value::{Axes, Group, Origin, PLACE, Taint, bit};
 use crate::python::index::{FuncId, Project};
 
 /// Paths of one function that are tried, each on all processes.
-const MAX_PATHS: usize = 24;
+const MAX_PATHS: usize = 12;
+/// Statements and expressions of all runs of one function.
+const MAX_WORK: usize = 120_000;
 /// Conditions on local data of one function that are tried.
 const MAX_LOCAL: usize = 16;
 /// Places of one function that are reported.
@@ -66,6 +68,8 @@ struct Run {
     trace: Trace,
     seen: Vec<Seen>,
     local: Vec<(u64, Taint, Origin)>,
+    /// Statements and expressions that were tried.
+    work: usize,
     /// Loops that all leave together.
     settled: BTreeSet<Origin>,
     /// Conditions that the oracle decided.
@@ -89,8 +93,9 @@ fn run(
     {
         machine.run(exit);
     }
-    let Machine { trace, seen, local, settled, .. } = machine;
-    Run { trace, seen, local, settled, choices: oracle.asked.clone() }
+    let Machine { trace, seen, local, settled, steps, .. } = machine;
+    let work = super::machine::MAX_STEPS.saturating_sub(steps);
+    Run { trace, seen, local, work, settled, choices: oracle.asked.clone() }
 }
 
 /// Tries one function.
@@ -105,7 +110,11 @@ pub(crate) fn try_function(
     let mut is_usual = true;
     let mut local_done = BTreeSet::new();
     let mut reported: BTreeSet<(Origin, Origin)> = BTreeSet::new();
+    let mut work = 0;
     while let Some(mut oracle) = paths.next() {
+        if work > MAX_WORK {
+            break;
+        }
         let start = oracle.fixed.clone();
         let first = run(project, facts, func, &Process::first(), &mut oracle);
         if is_usual {
@@ -115,6 +124,7 @@ pub(crate) fn try_function(
         let mut found = Vec::new();
         for process in others(&first.trace) {
             let other = run(project, facts, func, &process, &mut oracle);
+            work += other.work;
             let Some(divergence) = part(func, &first.trace, &other.trace, &process) else { continue };
             // Choices that only one of them met.
             let own: BTreeSet<u64> = first.choices.difference(&other.choices).copied().collect();
@@ -138,6 +148,7 @@ pub(crate) fn try_function(
                 let (yes, no) = (Process::first().with(*key, true), Process::first().with(*key, false));
                 let a = run(project, facts, func, &yes, &mut oracle);
                 let b = run(project, facts, func, &no, &mut oracle);
+                work += a.work + b.work;
                 found.extend(part(func, &a.trace, &b.trace, &no));
             }
         }
@@ -147,6 +158,12 @@ pub(crate) fn try_function(
             if tried.divergences.len() < MAX_DIVERGENCES && reported.insert(key) {
                 tried.divergences.push(divergence);
             }
+        }
+        work += first.work;
+        // Where nothing can differ, one path tells what is called.
+        if !facts.differs[func] {
+            tried.seen = first.seen;
+            break;
         }
         paths.learn(&start, &oracle);
         if is_usual {

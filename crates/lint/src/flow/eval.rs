@@ -12,7 +12,7 @@ use crate::python::ast::{Cmp, Comprehension, Expr, ExprKind, Kind, Op, Span};
 use crate::python::index::{ClassId, FileId, FuncId, Meaning};
 
 /// Depth of names that are looked up through each other.
-const MAX_LOOKUPS: usize = 6;
+const MAX_LOOKUPS: usize = 4;
 
 impl<'p, 's> Machine<'_, 'p, 's> {
     pub(crate) fn eval(&mut self, expr: &'p Expr<'s>) -> Val {
@@ -212,12 +212,16 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         if self.muted >= MAX_LOOKUPS {
             return Some(Val::unknown(hash(&[41, func as u64, hash_text(name)])));
         }
+        let cached = (hash(&[62, func as u64]), name.to_owned());
+        if let Some(value) = self.known.get(&cached) {
+            return Some(value.clone());
+        }
         self.muted += 1;
         let class = super::facts::class_of_self(project, func);
         let this = class.map(|class| Val::new(Data::Instance(class), hash(&[10, class as u64])));
         self.push_frame(func, this);
         let mut found: Option<Val> = parameter.map(|param| self.parameter(func, param));
-        for (value, n) in values.into_iter().flatten().take(4) {
+        for (value, n) in values.into_iter().flatten().take(3) {
             let mut value = self.eval(value);
             if let Some(n) = n {
                 value = self.part(&value, *n);
@@ -226,6 +230,10 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         }
         self.frames.pop();
         self.muted -= 1;
+        // Deeper down names are only looked up in part.
+        if let (Some(value), true) = (&found, self.muted <= 1) {
+            self.known.insert(cached, value.clone());
+        }
         found
     }
 
@@ -337,6 +345,26 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         if self.muted >= MAX_LOOKUPS {
             return None;
         }
+        let cached = (hash(&[63, class as u64, base.sym]), name.to_owned());
+        if let Some(value) = self.known.get(&cached) {
+            return Some(value.clone());
+        }
+        let value = self.assigned_member(class, base, name, origin, values)?;
+        if self.muted <= 1 {
+            self.known.insert(cached, value.clone());
+        }
+        Some(value)
+    }
+
+    /// What the methods of a class assign to an attribute.
+    fn assigned_member(
+        &mut self,
+        class: ClassId,
+        base: &Val,
+        name: &'s str,
+        origin: Origin,
+        values: &'p [(FuncId, &'p Expr<'s>, Option<usize>)],
+    ) -> Option<Val> {
         self.muted += 1;
         let mut found: Option<Val> = None;
         for (method, value, n) in values.iter().take(4) {

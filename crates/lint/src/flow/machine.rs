@@ -16,7 +16,7 @@ use crate::python::ast::{Arm, Expr, ExprKind, For, Param, ParamKind, Span, Stmt,
 use crate::python::index::{FileId, FuncId, Project};
 
 /// Statements and expressions of one run.
-const MAX_STEPS: usize = 30_000;
+pub(crate) const MAX_STEPS: usize = 8_000;
 /// Depth of calls that are followed.
 const MAX_FRAMES: usize = 7;
 /// Most iterations that are tried where the number is known.
@@ -94,6 +94,8 @@ pub(crate) struct Machine<'m, 'p, 's> {
     /// The statement of the function under test that is being executed.
     pub(crate) root: Span,
     pub(crate) order: Vec<Taint>,
+    /// Values of names that were looked up outside of what is executed.
+    pub(crate) known: BTreeMap<(u64, String), Val>,
     /// What the loops go over that are being executed.
     pub(crate) loops: Vec<Origin>,
     /// Loops that all processes leave together.
@@ -123,6 +125,7 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             endless: 0,
             root: Span::default(),
             order: Vec::new(),
+            known: BTreeMap::new(),
             loops: Vec::new(),
             settled: BTreeSet::new(),
         }
