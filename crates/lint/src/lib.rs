@@ -145,12 +145,13 @@ pub fn lint(sources: &[Source], options: &Options) -> Report {
 }
 
 fn try_all(project: &Project<'_>, facts: &Facts<'_, '_>, with_local: bool) -> Vec<(FuncId, Tried)> {
-    let candidates: Vec<FuncId> = (0..project.functions.len()).filter(|id| facts.may[*id]).collect();
+    let candidates: Vec<FuncId> =
+        (0..project.functions.len()).filter(|id| facts.may[*id] || facts.looks[*id]).collect();
     let mut tried: Vec<(FuncId, Tried)> = candidates
         .into_par_iter()
         .map(|id| {
             let mut tried = try_function(project, facts, id, with_local);
-            tried.divergences.retain(|divergence| !is_made_up_for(project, facts, divergence));
+            tried.divergences.retain(|d| d.is_local || !is_made_up_for(project, facts, d));
             (id, tried)
         })
         .collect();

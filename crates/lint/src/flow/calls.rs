@@ -99,6 +99,9 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         if let Some(value) = self.of_job(name, base.as_ref(), &callee, call, &args, &keywords, origin) {
             return value;
         }
+        if keywords.iter().any(|(key, _)| *key == "rank") && !matches!(callee.data, Data::External(_)) {
+            self.look(name, origin, &args, &keywords, None);
+        }
         if let Some(group) = named_group(name, call) {
             return Val::new(Data::Group(Group::Axes(group)), sym);
         }

@@ -12,6 +12,8 @@ use crate::python::index::{FuncId, Project};
 
 /// Paths of one function that are tried, each on all processes.
 const MAX_PATHS: usize = 12;
+/// Paths without a decision that may differ, after which a function is left.
+const MAX_CLEAN: usize = 4;
 /// Statements and expressions of all runs of one function.
 const MAX_WORK: usize = 120_000;
 /// Conditions on local data of one function that are tried.
@@ -111,6 +113,8 @@ pub(crate) fn try_function(
     let mut local_done = BTreeSet::new();
     let mut reported: BTreeSet<(Origin, Origin)> = BTreeSet::new();
     let mut work = 0;
+    let mut n_paths = 0;
+    let mut is_open = false;
     while let Some(mut oracle) = paths.next() {
         if work > MAX_WORK {
             break;
@@ -160,9 +164,14 @@ pub(crate) fn try_function(
             }
         }
         work += first.work;
-        // Where nothing can differ, one path tells what is called.
-        if !facts.differs[func] {
-            tried.seen = first.seen;
+        // Where nothing differs on a few paths, nothing will.
+        let differs = |event: &Event| matches!(event, Event::Decision(_));
+        is_open |= !first.local.is_empty() || first.trace.events.iter().any(differs);
+        n_paths += 1;
+        if n_paths >= MAX_CLEAN && !is_open {
+            if is_usual {
+                tried.seen = first.seen;
+            }
             break;
         }
         paths.learn(&start, &oracle);

@@ -378,28 +378,15 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             found = Some(found.map_or(value.clone(), |old| old.join(&value)));
         }
         self.muted -= 1;
-        let mut value = found?;
-        let is_empty = match &value.data {
-            Data::Items(Items::Ordered | Items::Dict, items) => items.is_empty(),
-            Data::Object(kind) => matches!(
-                &**kind,
-                "collections.defaultdict"
-                    | "collections.deque"
-                    | "collections.OrderedDict"
-                    | "collections.Counter"
-            ),
-            _ => false,
-        };
-        if is_empty || matches!(&value.data, Data::Unknown if values.iter().any(|(_, v, _)| is_container(v)))
-        {
+        let value = found?;
+        if values.iter().any(|(_, v, _)| is_container(v)) {
             // What is empty when the object is made is filled as the process runs.
             let order =
                 self.project.ancestry(class).into_iter().any(|id| self.facts.unordered.contains(&(id, name)));
             let kind = if order { Locally::Order } else { Locally::Data };
             let taint = Taint::local(kind, origin);
             let sym = hash(&[61, class as u64, hash_text(name)]);
-            value = Val::unknown(sym).tainted(taint).shaped(Taint::local(Locally::Data, origin));
-            return Some(value);
+            return Some(Val::unknown(sym).tainted(taint).shaped(Taint::local(Locally::Data, origin)));
         }
         if matches!(value.data, Data::Unknown | Data::None) && value.taint.is_clean() {
             // Nothing is known of what was assigned: the name may tell.
@@ -691,6 +678,15 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             }
         }
         let value = self.eval(expr);
+        // A generator of batches yields what its process has.
+        if let ExprKind::Call(call) = &expr.kind
+            && value.taint.is_clean()
+            && matches!(value.data, Data::Unknown | Data::None)
+            && call.func.last_name().is_some_and(super::facts::is_local_name)
+        {
+            let taint = Taint::local(Locally::Loader, self.origin(expr.span));
+            return Val::unknown(hash(&[64, u64::from(expr.span.at)])).tainted(taint).shaped(taint);
+        }
         if matches!(&value.data, Data::Object(kind) if &**kind == "tqdm.tqdm") {
             return Val::unknown(value.sym);
         }

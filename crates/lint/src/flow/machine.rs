@@ -809,15 +809,25 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
         let matters = self.facts.file(self.file()).matters(span);
         let mut flow = Flow::Next;
         let handler = t.handlers.first().filter(|handler| !is_import_error(handler.class.as_ref()));
+        // Without a handler, what `finally` calls is called before the process ends.
+        let cleans_up = t.handlers.is_empty()
+            && t.finally.first().zip(t.finally.last()).is_some_and(|(first, last)| {
+                let all = Span { at: first.span.at, end: last.span.end };
+                self.facts.file(self.file()).communicates(all)
+            });
+        let place = handler.map(|handler| handler.span).or_else(|| t.finally.first().map(|stmt| stmt.span));
         let mut fails = false;
-        if let Some(handler) = handler
+        if let Some(place) = place.filter(|_| handler.is_some() || cleans_up)
             && matters
             && may_fail(&t.body)
         {
             let key = hash(&[20, u64::from(span.at), self.file() as u64]);
-            let origin = self.origin(handler.span);
-            let taint = Taint::local(Locally::Exception, origin);
-            self.note_local(key, taint, handler.span);
+            let origin = self.origin(place);
+            let ends = handler.and_then(|handler| handler.class.as_ref()).and_then(Expr::last_name)
+                == Some("StopIteration");
+            let kind = if ends { Locally::Loader } else { Locally::Exception };
+            let taint = Taint::local(kind, origin);
+            self.note_local(key, taint, place);
             fails = self.process.overrides.get(&key).copied().unwrap_or_default();
             let decision = Decision {
                 kind: Decider::Handler,
@@ -831,7 +841,9 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             };
             self.record(Event::Decision(decision));
         }
-        if !fails {
+        if fails && handler.is_none() {
+            flow = Flow::Raise;
+        } else if !fails {
             flow = self.block(&t.body);
             if matches!(flow, Flow::Raise) && handler.is_some() {
                 fails = true;
@@ -904,12 +916,7 @@ fn may_fail(block: &[Stmt<'_>]) -> bool {
 
 fn is_import_error(class: Option<&Expr<'_>>) -> bool {
     let name = class.and_then(Expr::last_name);
-    matches!(
-        name,
-        Some(
-            "ImportError" | "ModuleNotFoundError" | "AttributeError" | "StopIteration" | "KeyboardInterrupt"
-        )
-    )
+    matches!(name, Some("ImportError" | "ModuleNotFoundError" | "AttributeError" | "KeyboardInterrupt"))
 }
 
 /// Whether a name is that of a process group.

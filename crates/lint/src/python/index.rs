@@ -311,6 +311,15 @@ impl<'s> Project<'s> {
         files.iter().copied().max_by_key(|file| (shared(file), usize::MAX - file))
     }
 
+    /// A method of this name of a class in a file.
+    pub(crate) fn method_in(&self, file: FileId, name: &str) -> Option<FuncId> {
+        let ids = self.files.get(file)?.names.values().filter_map(|binding| match binding {
+            Binding::Class(id) => Some(*id),
+            _ => None,
+        });
+        ids.into_iter().find_map(|id| self.classes.get(id)?.methods.get(name).copied())
+    }
+
     /// A method by name, in the class or what it inherits from in the project.
     pub(crate) fn method(&self, class: ClassId, name: &str) -> Option<FuncId> {
         self.ancestry(class).into_iter().find_map(|id| self.classes.get(id)?.methods.get(name).copied())

@@ -38,6 +38,27 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
     for launch in &scan.launch {
         let nodes = launch.directive(&["nodes"]);
         let gpus = launch.directive(&["gpus-per-node", "gres", "gpus-per-task"]);
+        let tasks = launch.directive(&["ntasks-per-node", "tasks-per-node"]);
+        let is_plain = |command: &&crate::launch::Command| {
+            let others =
+                ["torchrun", "accelerate", "deepspeed", "bash", "apptainer", "singularity", "docker"];
+            command.program() == "srun"
+                && (command.starts("python") || command.starts("python3"))
+                && !others.iter().any(|program| command.starts(program))
+        };
+        if let (Some((n_gpus, _)), Some((n_tasks, at))) = (gpus, tasks)
+            && n_gpus > 1
+            && n_tasks == 1
+            && let Some(command) = launch.commands.iter().find(is_plain)
+            && command.number(&["ntasks-per-node", "ntasks", "n"]).is_none()
+        {
+            let title = format!("srun starts one process a node, and each node has {n_gpus} GPUs");
+            let help = "one task a GPU (--ntasks-per-node), or torchrun, which starts the others";
+            let mut finding = launch.finding(&RULE, at, title, help);
+            finding.why.push(format!("line {}: srun starts python", command.at.line));
+            finding.confidence = Confidence::Medium;
+            findings.push(finding);
+        }
         for command in launch.commands.iter().filter(|command| command.starts("torchrun")) {
             let (n_nodes, n_processes) = (command.number(&["nnodes"]), command.number(&["nproc-per-node"]));
             if let (Some((have, _)), Some(want)) = (nodes, n_nodes)
