@@ -22,7 +22,9 @@ pub(crate) fn write(out: &mut String) {
             list(row, "imports"),
         );
     }
-    out.push_str("];\n/// Calls that return an object of a class.\npub static MAKERS: &[(&[&str], &str)] = &[\n");
+    out.push_str(
+        "];\n/// Calls that return an object of a class.\npub static MAKERS: &[(&[&str], &str)] = &[\n",
+    );
     for row in array(&table, "maker") {
         let _ = writeln!(out, "(&{:?}, {:?}),", list(row, "calls"), text(row, "kind"));
     }
@@ -55,12 +57,17 @@ pub(crate) fn write(out: &mut String) {
         );
     }
     let names: Vec<&str> = array(&table, "first").into_iter().flat_map(|row| list(row, "names")).collect();
-    let _ = writeln!(out, "];\n/// Context managers that let some processes through first.\npub static FIRSTS: &[&str] = &{names:?};");
+    let _ = writeln!(
+        out,
+        "];\n/// Context managers that let some processes through first.\npub static FIRSTS: &[&str] = &{names:?};"
+    );
     out.push_str("/// Calls that say of the job: true, or how many processes it has.\npub static JOB_FACTS: &[(&[&str], bool)] = &[\n");
     for row in array(&table, "fact") {
         let _ = writeln!(out, "(&{:?}, {}),", list(row, "names"), text(row, "value") == "true");
     }
-    out.push_str("];\n/// What each process finds for itself.\npub static LOCALS: &[crate::collective::Local] = &[\n");
+    out.push_str(
+        "];\n/// What each process finds for itself.\npub static LOCALS: &[crate::collective::Local] = &[\n",
+    );
     for row in array(&table, "local") {
         let kind = match text(row, "kind") {
             "file" => "File",
@@ -80,7 +87,9 @@ pub(crate) fn write(out: &mut String) {
 }
 
 fn collectives(out: &mut String, table: &Table) {
-    out.push_str("/// Collectives of the frameworks.\npub static COLLECTIVES: &[crate::collective::Collective] = &[\n");
+    out.push_str(
+        "/// Collectives of the frameworks.\npub static COLLECTIVES: &[crate::collective::Collective] = &[\n",
+    );
     for row in array(table, "collective") {
         let who = match text(row, "who") {
             "group" => "Group",

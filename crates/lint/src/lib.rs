@@ -75,7 +75,6 @@ pub struct Report {
 /// What rules look at.
 pub(crate) struct Scan<'p, 's> {
     pub(crate) project: &'p Project<'s>,
-    pub(crate) facts: &'p Facts<'p, 's>,
     /// Launch files.
     pub(crate) launch: Vec<launch::Launch<'s>>,
     /// The release of NCCL that a file of requirements pins.
@@ -125,7 +124,7 @@ pub fn lint(sources: &[Source], options: &Options) -> Report {
         told.par_iter().filter_map(|(language, source)| launch::read(*language, source)).collect();
     launch.sort_by_key(|file| file.path);
     let nccl = sources.iter().find_map(|source| pinned(&source.text));
-    let scan = Scan { project: &project, facts: &facts, launch, nccl, tried };
+    let scan = Scan { project: &project, launch, nccl, tried };
     let mut findings: Vec<Finding> =
         rules::ALL.par_iter().flat_map_iter(|rule| (rule.check)(&scan)).collect();
     findings.retain(|finding| {

@@ -23,8 +23,17 @@ const PIECES: &[&str] = &[
     "    def rank(self): return self.rank\n",
     "x = [f(y) for y in x if x[rank:]]\n",
     "f(*x, **{x: f})\n",
-    "\t", "(", ")", ":", "\"\"\"", "é", "\\\n",
-    "#SBATCH --nodes=2\n", "export NCCL_TIMEOUT=$(\n", "env:\n  - name: NCCL_DEBUG\n", "FROM x\nENV A=1 \\\n",
+    "\t",
+    "(",
+    ")",
+    ":",
+    "\"\"\"",
+    "é",
+    "\\\n",
+    "#SBATCH --nodes=2\n",
+    "export NCCL_TIMEOUT=$(\n",
+    "env:\n  - name: NCCL_DEBUG\n",
+    "FROM x\nENV A=1 \\\n",
 ];
 
 fn text() -> impl Strategy<Value = String> {

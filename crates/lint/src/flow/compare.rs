@@ -43,7 +43,6 @@ pub(crate) enum Parting {
 /// Two processes that do not call the same.
 #[derive(Clone, Debug)]
 pub(crate) struct Divergence {
-    pub(crate) func: FuncId,
     pub(crate) decision: Decision,
     pub(crate) parting: Parting,
     /// The first call that the other process does not meet.
@@ -129,7 +128,7 @@ pub(crate) fn try_function(
         for process in others(&first.trace) {
             let other = run(project, facts, func, &process, &mut oracle);
             work += other.work;
-            let Some(divergence) = part(func, &first.trace, &other.trace, &process) else { continue };
+            let Some(divergence) = part(&first.trace, &other.trace, &process) else { continue };
             // Choices that only one of them met.
             let own: BTreeSet<u64> = first.choices.difference(&other.choices).copied().collect();
             let theirs: BTreeSet<u64> = other.choices.difference(&first.choices).copied().collect();
@@ -153,7 +152,7 @@ pub(crate) fn try_function(
                 let a = run(project, facts, func, &yes, &mut oracle);
                 let b = run(project, facts, func, &no, &mut oracle);
                 work += a.work + b.work;
-                found.extend(part(func, &a.trace, &b.trace, &no));
+                found.extend(part(&a.trace, &b.trace, &no));
             }
         }
         for mut divergence in found {
@@ -206,7 +205,7 @@ fn can_agree(
         oracle.fixed.extend(changes);
         let a = run(project, facts, func, &Process::first(), &mut oracle);
         let b = run(project, facts, func, process, &mut oracle);
-        part(func, &a.trace, &b.trace, process).is_none()
+        part(&a.trace, &b.trace, process).is_none()
     })
 }
 
@@ -224,7 +223,7 @@ pub(crate) fn is_made_up_for(project: &Project<'_>, facts: &Facts<'_, '_>, diver
         let mut is_equal = true;
         for process in others {
             let other = run(project, facts, *caller, &process, &mut oracle);
-            is_equal &= part(*caller, &first.trace, &other.trace, &process).is_none();
+            is_equal &= part(&first.trace, &other.trace, &process).is_none();
         }
         is_equal
     })
@@ -275,20 +274,17 @@ fn decisions(trace: &Trace, until: usize) -> Vec<(usize, Decision, u32)> {
 }
 
 /// Where the calls of two processes part, if they do.
-fn part(func: FuncId, a: &Trace, b: &Trace, other: &Process) -> Option<Divergence> {
+fn part(a: &Trace, b: &Trace, other: &Process) -> Option<Divergence> {
     let mut groups: BTreeSet<Group> = BTreeSet::new();
     for event in a.events.iter().chain(&b.events) {
         if let Event::Op(op) = event {
             groups.insert(op.group);
         }
     }
-    groups
-        .into_iter()
-        .filter(|group| share(*group, other))
-        .find_map(|group| part_in(func, group, a, b, other))
+    groups.into_iter().filter(|group| share(*group, other)).find_map(|group| part_in(group, a, b, other))
 }
 
-fn part_in(func: FuncId, group: Group, a: &Trace, b: &Trace, other: &Process) -> Option<Divergence> {
+fn part_in(group: Group, a: &Trace, b: &Trace, other: &Process) -> Option<Divergence> {
     let of = |trace: &Trace| -> Vec<(usize, Op)> {
         let ops = trace.events.iter().enumerate().filter_map(|(n, event)| match event {
             Event::Op(op) if op.group == group => Some((n, *op)),
@@ -326,7 +322,6 @@ fn part_in(func: FuncId, group: Group, a: &Trace, b: &Trace, other: &Process) ->
     };
     let [title_left, title_right] = titles;
     Some(Divergence {
-        func,
         decision,
         parting,
         op,

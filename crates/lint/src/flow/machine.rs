@@ -350,9 +350,15 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
                 self.assign(target, joined);
                 Flow::Next
             }
-            StmtKind::Annotated(target, _, value) => {
+            StmtKind::Annotated(target, annotation, value) => {
                 if let Some(value) = value {
-                    let value = self.eval(value);
+                    let mut value = self.eval(value);
+                    let file = self.file();
+                    if matches!(value.data, Data::Unknown)
+                        && let Some(kind) = self.annotated(file, annotation)
+                    {
+                        value = kind.with_sym(value.sym);
+                    }
                     self.assign(target, value);
                 }
                 Flow::Next

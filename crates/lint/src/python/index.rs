@@ -233,10 +233,6 @@ impl<'s> Project<'s> {
         None
     }
 
-    pub(crate) fn file_of(&self, func: FuncId) -> &PyFile<'s> {
-        &self.files[self.functions[func].file]
-    }
-
     /// The full dotted name of a function.
     pub(crate) fn path_of(&self, func: FuncId) -> String {
         let f = &self.functions[func];
