@@ -73,8 +73,12 @@ pub(crate) fn write(root: &Path, out: &Path) -> Result<Vec<Page>> {
         fs::write(out.join(section).join("index.html"), list(section, title, about, &own, &names))?;
     }
     fs::write(out.join("index.html"), front(&pages, &names))?;
-    for name in ["watch.png"] {
-        fs::copy(root.join("docs").join(name), out.join("docs").join(name))?;
+    // Pictures and schemas that the guides point at.
+    for entry in fs::read_dir(root.join("docs"))? {
+        let path = entry?.path();
+        if path.is_file() && path.extension().is_some_and(|ending| ending != "md") {
+            fs::copy(&path, out.join("docs").join(path.file_name().unwrap_or_default()))?;
+        }
     }
     Ok(pages)
 }

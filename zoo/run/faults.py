@@ -50,12 +50,12 @@ def job(folder, args, plan, resume):
     with open(os.path.join(folder, "plan.json"), "w") as file:
         json.dump(plan, file)
     out = [os.path.join(HERE, "train.py"), "--dir", folder, "--steps", str(args.steps), "--save-every", "10",
-           "--step-ms", "30", "--plan", os.path.join(folder, "plan.json")]
-    return out + (["--resume", "{checkpoint}"] if resume else [])
+           "--step-ms", "30", "--backend", args.backend, "--plan", os.path.join(folder, "plan.json")]
+    return out + (["--resume", resume] if resume else [])
 
 
 def torchrun(args, more=()):
-    return [args.python, "-m", "torch.distributed.run", "--nproc-per-node", str(args.ranks), *more]
+    return [args.python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(args.ranks), *more]
 
 
 def steps(folder):
@@ -94,7 +94,7 @@ def one(args, name, seed, wanted):
         file.write(POLICY)
     command = [args.ringleader, "run", "--policy", os.path.join(folder, "policy.toml"), "--no-history",
                "--state", os.path.join(folder, "state"), "--checkpoints", os.path.join(folder, "ckpt"),
-               "--silence-floor", "5", "--end-grace", "3", "--", *torchrun(args), *job(folder, args, plan, True)]
+               "--silence-floor", str(args.silence), "--end-grace", "3", "--", *torchrun(args), *job(folder, args, plan, "{checkpoint}")]
     began = time.time()
     with open(os.path.join(folder, "said"), "w") as said:
         try:
@@ -137,14 +137,17 @@ def bare(args, name, seed):
     chance = random.Random(seed)
     folder = tempfile.mkdtemp(prefix="bare-")
     plan = {"fault": name, "rank": chance.randrange(args.ranks), "step": chance.randrange(4, args.steps - 4), "times": 1}
-    command = torchrun(args, ["--max-restarts", "3"]) + job(folder, args, plan, False) + ["--timeout", "30"]
+    command = torchrun(args, ["--max-restarts", "3"]) + job(folder, args, plan, "auto") + ["--timeout", "30"]
     began = time.time()
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
-        code = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=200).returncode
+        code = child.wait(timeout=args.bare_timeout)
     except subprocess.TimeoutExpired:
         code = "timeout"
-    row = {"fault": name, "plan": plan, "code": code, "seconds": round(time.time() - began, 1), "gap_s": gap(folder)}
-    subprocess.run(["sh", "-c", "true"])
+        child.terminate()
+        child.wait()
+    row = {"torchrun_alone": True, "fault": name, "plan": plan, "code": code, "seconds": round(time.time() - began, 1),
+           "gap_s": gap(folder)}
     shutil.rmtree(folder)
     return row
 
@@ -158,26 +161,33 @@ def main():
     parser.add_argument("--runs", type=int, default=24)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default=None)
+    parser.add_argument("--backend", default="gloo")
+    parser.add_argument("--silence", type=float, default=5)
+    parser.add_argument("--bare-timeout", type=float, default=200)
+    parser.add_argument("--parallel", type=int, default=1)
     parser.add_argument("--out", default="run-faults.json")
     parser.add_argument("--torchrun", action="store_true")
     parser.add_argument("--keep", action="store_true")
     args = parser.parse_args()
     args.ringleader = os.path.abspath(args.ringleader)
     folder = tempfile.mkdtemp(prefix="whole-")
-    subprocess.run(torchrun(args) + job(folder, args, {}, False), check=True, stdout=subprocess.DEVNULL,
+    subprocess.run(torchrun(args) + job(folder, args, {}, None), check=True, stdout=subprocess.DEVNULL,
                    stderr=subprocess.DEVNULL)
     wanted = final(folder)
     names = args.only.split(",") if args.only else list(FAULTS)
-    rows = []
-    for n in range(args.runs):
-        row = one(args, names[n % len(names)], args.seed * 1000 + n, wanted)
-        rows.append(row)
+    from concurrent.futures import ThreadPoolExecutor
+
+    def told(row):
         print(json.dumps(row), flush=True)
-    bares = []
-    if args.torchrun:
-        for n, name in enumerate(["kill", "segfault", "exception", "abort"]):
-            bares.append(bare(args, name, args.seed * 1000 + n))
-            print(json.dumps({"bare": bares[-1]}), flush=True)
+        return row
+
+    with ThreadPoolExecutor(args.parallel) as pool:
+        jobs = [pool.submit(lambda n=n: told(one(args, names[n % len(names)], args.seed * 1000 + n, wanted)))
+                for n in range(args.runs)]
+        alone = ["kill", "segfault", "exception", "sleep"] if args.torchrun else []
+        others = [pool.submit(lambda n=n, name=name: told(bare(args, name, args.seed * 1000 + n)))
+                  for n, name in enumerate(alone)]
+        rows, bares = [job.result() for job in jobs], [job.result() for job in others]
     gaps = sorted(row["gap_s"] for row in rows if row["gap_s"] is not None)
     summary = {"runs": len(rows), "right": sum(row["is_right"] for row in rows), "well": sum(row["is_well"] for row in rows),
                "median_gap_s": gaps[len(gaps) // 2] if gaps else None}

@@ -10,6 +10,7 @@ after N times it does nothing more. Rank 0 appends every step to D/steps.jsonl a
 
 import argparse
 import ctypes
+import glob
 import json
 import os
 import signal
@@ -46,6 +47,10 @@ def main():
     model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 1)).to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     begin = 0
+    if args.resume == "auto":
+        # As programs do that know no supervisor: the highest number, unexamined.
+        saved = glob.glob(os.path.join(args.dir, "ckpt", "step_*.pt"))
+        args.resume = max(saved, key=lambda path: int(path[:-3].rsplit("_", 1)[1]), default=None)
     if args.resume:
         state = torch.load(args.resume, map_location=device)
         model.load_state_dict(state["model"])
@@ -77,7 +82,7 @@ def main():
             torch.save({"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()},
                        os.path.join(checkpoints, f"step_{step}.pt"))
         time.sleep(max(0.0, args.step_ms / 1000 - (time.time() - began)))
-    digest = sum(float(parameter.double().abs().sum()) for parameter in model.parameters())
+    digest = sum(float(parameter.detach().double().abs().sum()) for parameter in model.parameters())
     if rank == 0:
         with open(os.path.join(args.dir, "final.json"), "w") as file:
             json.dump({"loss": loss.item(), "digest": digest}, file)
@@ -121,7 +126,6 @@ def strike(plan, args, rank, step):
         raise OSError(28, "No space left on device", "/data/ckpt/step.pt")
     else:
         raise SystemExit(f"no fault is called {fault}")
-
 
 
 def wait_for_the_loader():

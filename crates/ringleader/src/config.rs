@@ -21,17 +21,15 @@ use crate::failure::Failure;
 /// Commands that take no configuration: help, and the probes that the program starts for itself.
 const WITHOUT: [&str; 2] = ["help", "probe"];
 /// Variables by which no option is set: other parts read them.
-const RESERVED: [&str; 10] = [
+const RESERVED: [&str; 8] = [
     "RINGLEADER_BUNDLE",
     "RINGLEADER_CHAIN",
-    "RINGLEADER_CONFIG",
     "RINGLEADER_NO_CONFIG",
     "RINGLEADER_PLUGIN",
     "RINGLEADER_PLUGIN_EVENTS",
     "RINGLEADER_PLUGIN_FOLLOW",
     "RINGLEADER_PROFILE",
     "RINGLEADER_RING_DIR",
-    "RINGLEADER_STATE",
 ];
 
 /// Where a value was set, the strongest first.

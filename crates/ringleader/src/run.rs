@@ -20,6 +20,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use ringleader_run::holder::{self, Setup};
+use ringleader_run::journal;
 use ringleader_run::output::Bounds;
 use ringleader_run::policy::{self, Policy};
 use ringleader_run::scripts;
@@ -232,9 +233,12 @@ impl RunArgs {
     }
 }
 
-/// A state folder of a run that is over is put aside, so that each run has its own journal.
+/// A state folder of a run that is over is put aside, so that each run has its own journal. One that was cut off, by a loss of
+/// power or the end of its container, goes on: budgets are not forgotten.
 fn fresh(path: &Path) -> std::io::Result<PathBuf> {
-    if !path.join("run.json").exists() {
+    let (records, _) = journal::read(&path.join("journal.jsonl"))?;
+    let is_over = records.last().is_none_or(|record| record.to.is_end());
+    if !path.join("run.json").exists() || !is_over {
         return Ok(path.to_owned());
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -23,6 +23,7 @@ mod several;
 mod stacks;
 mod table;
 mod tcp;
+mod template;
 pub(crate) mod words;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -46,6 +47,7 @@ use self::eye::Eye;
 use self::incident::{Judged, ToCollect};
 use self::nodes::Nodes;
 use self::picture::Picture;
+use self::template::Template;
 use crate::command::Subcommand;
 use crate::exit::Code;
 use crate::failure::Failure;
@@ -423,6 +425,7 @@ impl Watch {
         let (folder, sender) = (self.folder.clone(), self.words.0.clone());
         let asker = self.eye.nodes.as_ref().map(Nodes::asker);
         let hooks = (self.args.on_stall.clone(), self.args.webhook.clone());
+        let template = self.args.webhook_template.clone();
         thread::spawn(move || {
             let say = |what| {
                 // The watcher may have ended.
@@ -448,7 +451,7 @@ impl Watch {
             match outcome {
                 Ok(Ok(judged)) => {
                     let _ = sender.send(Word::Judged(Box::new(judged.clone())));
-                    for text in pass_on(&judged, hooks) {
+                    for text in pass_on(&judged, hooks, template.as_ref()) {
                         say(What::Note { text });
                     }
                 }
@@ -457,7 +460,7 @@ impl Watch {
                     let text = failure.message().trim_end().to_owned();
                     say(What::Note { text: text.clone() });
                     let _ = sender.send(Word::Unjudged);
-                    for text in pass_on_unjudged(&wanted, &text, hooks) {
+                    for text in pass_on_unjudged(&wanted, &text, hooks, template.as_ref()) {
                         say(What::Note { text });
                     }
                 }
@@ -627,7 +630,11 @@ fn worse(before: Code, cause: &str) -> Code {
 }
 
 /// Calls hooks, one beside the other, and answers with what came of them.
-fn pass_on(judged: &Judged, hooks: (Option<String>, Option<String>)) -> Vec<String> {
+fn pass_on(
+    judged: &Judged,
+    hooks: (Option<String>, Option<String>),
+    template: Option<&Template>,
+) -> Vec<String> {
     let body = serde_json::json!({
         "schema": ringleader_watch::event::SCHEMA,
         "event": "verdict",
@@ -637,7 +644,8 @@ fn pass_on(judged: &Judged, hooks: (Option<String>, Option<String>)) -> Vec<Stri
         "text": format!("{}: {}", judged.report.verdict.cause, judged.report.verdict.summary),
         "report": judged.report,
     });
-    hooks::call(hooks, &judged.json, Some(&judged.bundle), &body.to_string())
+    let posted = template.map_or_else(|| body.to_string(), |template| template.fill(&body));
+    hooks::call(hooks, &judged.json, Some(&judged.bundle), &posted)
 }
 
 /// The same where there is neither bundle nor report: what was seen, as events.
@@ -645,6 +653,7 @@ fn pass_on_unjudged(
     wanted: &ToCollect,
     failed: &str,
     hooks: (Option<String>, Option<String>),
+    template: Option<&Template>,
 ) -> Vec<String> {
     let events: Vec<serde_json::Value> =
         wanted.events.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
@@ -656,8 +665,8 @@ fn pass_on_unjudged(
         "text": format!("{}; no evidence could be kept: {failed}", wanted.why),
         "events": events,
     });
-    let body = body.to_string();
-    hooks::call(hooks, &body, None, &body)
+    let posted = template.map_or_else(|| body.to_string(), |template| template.fill(&body));
+    hooks::call(hooks, &body.to_string(), None, &posted)
 }
 
 /// Prints, whoever is still reading.

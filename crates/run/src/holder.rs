@@ -26,6 +26,8 @@ use crate::tree::{self, Member};
 const NAP: Duration = Duration::from_millis(20);
 /// Nobody ordered anything about what an ended launcher left behind: it is ended after this.
 const UNCLEANED: Duration = Duration::from_secs(120);
+/// A job that was told to end, and whose launcher has ended, is not held up for longer.
+const TOLD: Duration = Duration::from_secs(45);
 /// How long such processes may end by themselves.
 const GRACE: Duration = Duration::from_secs(10);
 /// A supervisor that ends sooner than this failed at its start.
@@ -76,7 +78,7 @@ pub fn hold(setup: Setup) -> io::Result<u8> {
         signal_hook::flag::register_usize(signal, Arc::clone(&count), 1)?;
         signals.push((signal, count));
     }
-    let held = Held { pid: std::process::id(), ..setup.folder.read("holder.json")?.unwrap_or_default() };
+    let held = inherited(&setup.folder)?;
     let mut holder = Holder {
         setup,
         held,
@@ -107,6 +109,24 @@ pub fn hold(setup: Setup) -> io::Result<u8> {
         }
         thread::sleep(NAP);
     }
+}
+
+/// What the holder before has left, after a loss of power or the end of its container: its launcher is gone, nobody knows
+/// how, and orders that it had not carried out were meant for it.
+fn inherited(folder: &Folder) -> io::Result<Held> {
+    let mut held: Held = folder.read("holder.json")?.unwrap_or_default();
+    held.pid = std::process::id();
+    (held.supervisor, held.refused) = (None, None);
+    held.told.clear();
+    while folder.order_at(held.obeyed + 1)?.is_some() {
+        held.obeyed += 1;
+    }
+    if let Some(launched) = &held.launched
+        && held.ended.is_none_or(|ended| ended.attempt != launched.attempt)
+    {
+        held.ended = Some(Ended { attempt: launched.attempt, at: now(), is_clean: true, ..Ended::default() });
+    }
+    Ok(held)
 }
 
 impl Holder {
@@ -296,6 +316,13 @@ impl Holder {
         let ended_at = self.ended_at;
         let is_over = self.launcher().is_none();
         if is_without && is_over {
+            self.clean(u32::MAX, GRACE);
+            self.changed();
+            return Some(self.held.ended.map_or(1, |ended| ended.code()));
+        }
+        // Supervisors that cannot agree, because their store is away, must not hold up the end of a job that was told to end.
+        let told_s = self.held.told.first().map_or(0.0, |told| now() - told.at);
+        if is_over && told_s > TOLD.as_secs_f64() {
             self.clean(u32::MAX, GRACE);
             self.changed();
             return Some(self.held.ended.map_or(1, |ended| ended.code()));

@@ -17,6 +17,10 @@ pub fn of(line: &str) -> Option<u64> {
         return None;
     }
     let lower = line.to_ascii_lowercase();
+    // An error tells of the step that was not done.
+    if ["error", "exception", "resum", "warn"].iter().any(|word| lower.contains(word)) {
+        return None;
+    }
     worded(&lower).or_else(|| bar(&lower))
 }
 
@@ -74,6 +78,8 @@ mod tests {
             ("step 0.83", None),
             ("at 12:30 all is well", None),
             ("footstep 5", None),
+            ("ValueError: batch of step 50 has no label", None),
+            ("resumed from ckpt/step_20.pt at step 20", None),
             ("  0%|          | 0/500 [00:00<?, ?it/s]", None),
             ("", None),
         ] {

@@ -4,7 +4,7 @@ mod picture;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::digest::{Digest, ProcessState, SeenBy};
+use crate::digest::{Digest, OpDigest, ProcessState, SeenBy};
 use crate::event::{CommProgress, Event, Lag, MAX_COMMS, Shape, Slowest, Stall, Straggler, What, seconds};
 use crate::history::History;
 use crate::ledger::{Group, Ledger, Stage};
@@ -59,6 +59,13 @@ struct ToldStall {
 const WAITING_NS: i64 = 15_000_000_000;
 /// Others that wait for one that sleeps for so long in a place in which nothing ends by itself wait in vain.
 const STUCK_NS: i64 = 30_000_000_000;
+/// With every rank of the job inside an operation nobody is left to compile, load or save: so long a pause is a stall
+/// even where the calls have shown no rhythm. Longer than a transfer over a slow link takes.
+const FULL_NS: i64 = 20_000_000_000;
+/// The first operations of a communicator connect its ranks, which may take as long.
+const FULL_LEAST_OPS: u64 = 64;
+/// Longer than the longest pause seen so far by this factor.
+const FULL_SLACK: i64 = 2;
 
 /// What a look at the ledger found.
 #[derive(Default)]
@@ -366,6 +373,7 @@ fn judge(
     let (mut still, mut waiting) = (Vec::new(), Vec::new());
     let mut found = Found::default();
     let anyone_inside = live().any(|(_, c)| c.is_inside);
+    let is_full = everyone_waits(ledger);
     for (index, group) in live() {
         let Some(history) = histories.get_mut(&(group.id.clone(), group.size)) else { continue };
         let patience = history.rhythm.patience(
@@ -389,6 +397,9 @@ fn judge(
             patience_ns = patience_ns.min(settings.stall_floor_ns);
         } else if stuck_since(ledger, waits, index).is_some_and(|since| ledger.now_ns - since >= STUCK_NS) {
             patience_ns = patience_ns.min(STUCK_NS);
+        } else if is_full && history.ops_done >= FULL_LEAST_OPS {
+            let longest_ns = history.rhythm.longest_inside_ns();
+            patience_ns = patience_ns.min(FULL_NS.max(longest_ns.saturating_mul(FULL_SLACK)));
         }
         let is_still = ledger.known_ns - moved_ns > patience_ns;
         // Those that it waits for are busy with each other; for so long is too long.
@@ -446,6 +457,19 @@ fn stuck_since(ledger: &Ledger<'_>, waits: &Waits, group: usize) -> Option<i64> 
         member.is_over() || is_inside(member) || member.word.waiting.stuck_ns(&member.word.digest).is_some()
     };
     ledger.members.iter().all(waits).then_some(latest).flatten()
+}
+
+/// Whether each rank of the job is inside an operation whose end would be seen.
+fn everyone_waits(ledger: &Ledger<'_>) -> bool {
+    let is_inside = |member: &crate::ledger::Member<'_>| {
+        let track = |(group, at): &(usize, usize)| ledger.groups.get(*group)?.tracks.get(*at);
+        member.tracks.iter().filter_map(track).any(|track| {
+            let has_end = |op: Option<&OpDigest>| op.is_some_and(|op| !op.is_end_unseen);
+            has_end(track.collective()) || has_end(track.pairs().next())
+        })
+    };
+    let live = || ledger.members.iter().filter(|member| !member.is_over());
+    live().count() > 1 && live().all(|member| !member.is_silent && is_inside(member))
 }
 
 /// Since when something that a communicator waits for is stopped, gone, or silent with its agent.

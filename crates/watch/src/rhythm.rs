@@ -299,6 +299,11 @@ impl Rhythm {
         self.is_ready.then(|| self.longest_usual_ns())
     }
 
+    /// The longest pause so far in which a rank waited inside.
+    pub fn longest_inside_ns(&self) -> i64 {
+        self.rare.iter().map(|rare| rare.ns).max().unwrap_or(0)
+    }
+
     fn longest_usual_ns(&self) -> i64 {
         self.step_ns.max(self.recurrent_ns())
     }

@@ -80,11 +80,8 @@ fn every_command_of_ours_is_accepted() {
     for page in &site().pages {
         for block in between(&page.body, "<pre><code", "</code></pre>") {
             for line in block.split('>').nth(1).unwrap_or(block).lines() {
-                let line = line
-                    .replace("&quot;", "\"")
-                    .replace("&lt;", "<")
-                    .replace("&gt;", ">")
-                    .replace("&amp;", "&");
+                let marks = [("&quot;", "\""), ("&lt;", "<"), ("&gt;", ">"), ("&#123;", "{"), ("&amp;", "&")];
+                let line = marks.iter().fold(line.to_owned(), |line, (mark, c)| line.replace(mark, c));
                 let line = line.trim().trim_start_matches("$ ");
                 if !line.starts_with("ringleader ") || line.contains('…') {
                     continue;
@@ -99,12 +96,14 @@ fn every_command_of_ours_is_accepted() {
 
 /// Whether the program takes a line as a shell splits it.
 fn accepted(line: &str) -> Result<(), String> {
-    // Not a part of the command.
-    let line = line.split(" # ").next().unwrap_or(line).split(" | ").next().unwrap_or(line);
-    let script = format!(
-        "set -f; set -- {}; for word; do printf '%s\\0' \"$word\"; done",
-        line.split(" > ").next().unwrap_or(line)
-    );
+    // What is not a part of the command; between quotes it is. `$!` is a process that a shell here does not have.
+    let mut line = line.replace("$!", "1");
+    if !line.contains('\'') {
+        for end in [" # ", " | ", " > "] {
+            line = line.split(end).next().unwrap_or_default().to_owned();
+        }
+    }
+    let script = format!("set -f; set -- {line}\nfor word; do printf '%s\\0' \"$word\"; done");
     let output = Command::new("sh").arg("-c").arg(&script).output().map_err(|error| error.to_string())?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
@@ -113,7 +112,7 @@ fn accepted(line: &str) -> Result<(), String> {
     let words: Vec<&str> = text.split_terminator('\0').collect();
     // Words that stand for something are numbers where a number is wanted.
     let numbered = |word: &&str| {
-        if matches!(*word, "PID" | "PIDS" | "$!") { "1".to_owned() } else { (*word).to_owned() }
+        if matches!(*word, "PID" | "PIDS") { "1".to_owned() } else { (*word).to_owned() }
     };
     let error = ringleader::command().try_get_matches_from(words.iter().map(numbered)).err();
     match error {

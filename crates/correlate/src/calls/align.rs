@@ -17,6 +17,8 @@ use crate::track::{Call, Difference, Group, Origin, Track, View};
 
 /// Longest run of calls that may have been left out or put in at one place.
 const MAX_SHIFT: usize = 16;
+/// Calls before a difference that are compared with earlier stretches: a step of a large model has some hundred.
+const MAX_CONTEXT: usize = 256;
 /// Calls after a difference that are matched; more would prove nothing new.
 const MAX_TAIL: usize = 512;
 
@@ -37,6 +39,8 @@ pub enum Fault {
     Type,
     /// The same calls in another order.
     Order,
+    /// From here on its calls and those of the others have nothing in common: it went another way.
+    Parted,
 }
 
 /// Ranks of one group that differ from the majority.
@@ -347,8 +351,8 @@ impl<'a> Aligner<'_, 'a> {
         let mut best: Vec<&(Call, Vec<usize>)> = classes.iter().filter(|(_, m)| m.len() == largest).collect();
         if best.len() > 1 {
             // As many on each side: those that repeat what was done before are the reference.
-            let habits: Vec<usize> =
-                best.iter().map(|(_, m)| m.first().map_or(0, |at| self.habit(*at, seq))).collect();
+            let habits: Vec<(usize, usize)> =
+                best.iter().map(|(_, m)| m.first().map_or((0, 0), |at| self.habit(*at, seq))).collect();
             let top = habits.iter().copied().max()?;
             if habits.iter().filter(|h| **h == top).count() == 1 {
                 let at = habits.iter().position(|h| *h == top)?;
@@ -359,16 +363,34 @@ impl<'a> Aligner<'_, 'a> {
         best.first().map(|(_, members)| (members.clone(), halves))
     }
 
-    /// How often, before `seq`, this rank made the same call after the same predecessor.
-    fn habit(&self, at: usize, seq: u32) -> usize {
-        let Some(track) = self.track(at) else { return 0 };
-        let (Some(call), Some(before)) = (track.call(seq), seq.checked_sub(1).and_then(|s| track.call(s)))
-        else {
-            return 0;
+    /// How well the call of this number fits what this rank did before: for how many calls its history agrees with an
+    /// earlier stretch that went on with the same call, and how many stretches agree for as long. One predecessor alone
+    /// misleads: layers of one size come one after another, and only what came before them tells forward from backward.
+    fn habit(&self, at: usize, seq: u32) -> (usize, usize) {
+        let Some(track) = self.track(at) else { return (0, 0) };
+        let Some(end) = seq.checked_sub(track.first_seq) else { return (0, 0) };
+        let Some(call) = track.call(seq) else { return (0, 0) };
+        let history = track.calls.get(..end as usize).unwrap_or_default();
+        let agrees_for = |earlier: usize| {
+            let before = history.get(..earlier).unwrap_or_default();
+            before
+                .iter()
+                .rev()
+                .zip(history.iter().rev())
+                .take(MAX_CONTEXT)
+                .take_while(|(a, b)| a == b)
+                .count()
         };
-        let end = (seq - track.first_seq) as usize;
-        let history = track.calls.get(..end).unwrap_or_default();
-        history.windows(2).filter(|pair| *pair == [before, call]).count()
+        let mut best = (0, 0);
+        for earlier in (0..history.len()).filter(|at| history.get(*at) == Some(&call)) {
+            let n = agrees_for(earlier);
+            if n > best.0 {
+                best = (n, 1);
+            } else if n == best.0 {
+                best.1 += 1;
+            }
+        }
+        best
     }
 
     /// The explanation that fits most of what follows.
@@ -412,6 +434,8 @@ impl<'a> Aligner<'_, 'a> {
         }
         match best {
             Some((n, _, fault)) => (Self::narrow(fault, odd_track, usual_track, seq), n),
+            // The call after it is of another kind as well: it is not that this one call was made wrongly.
+            None if self.differ_in_kind(mine.get(1), theirs.get(1)) => (Fault::Parted, 0),
             None => (self.judge_alone(replaced, odd_track, usual_track, seq), 0),
         }
     }
@@ -473,6 +497,11 @@ impl<'a> Aligner<'_, 'a> {
             (Some(a), Some(b)) => a.fits(b),
             _ => false,
         }
+    }
+
+    fn differ_in_kind(&self, a: Option<&u32>, b: Option<&u32>) -> bool {
+        let pair = a.and_then(|a| self.ledger.get(*a)).zip(b.and_then(|b| self.ledger.get(*b)));
+        pair.is_some_and(|(a, b)| a.kind != b.kind)
     }
 
     /// How many calls of two sequences agree; None if any disagree.

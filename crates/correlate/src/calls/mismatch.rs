@@ -100,6 +100,7 @@ fn class(fault: Fault) -> u8 {
         Fault::Size => 4,
         Fault::Type => 5,
         Fault::Order => 6,
+        Fault::Parted => 7,
     }
 }
 

@@ -16,9 +16,22 @@ use crate::failure::Failure;
 /// A file of configuration is small.
 const MAX_BYTES: u64 = 1 << 20;
 /// Options that a project's file may not set, whatever their value: what is started, whom is talked to, what is loaded.
-const NOT_IN_A_PROJECT: [&str; 14] = [
-    "on-stall", "webhook", "serve", "hub", "hosts", "slurm", "kube", "peer", "nccl", "cuda", "python",
-    "plugin", "policy", "state",
+const NOT_IN_A_PROJECT: [&str; 15] = [
+    "on-stall",
+    "webhook",
+    "webhook-template",
+    "serve",
+    "hub",
+    "hosts",
+    "slurm",
+    "kube",
+    "peer",
+    "nccl",
+    "cuda",
+    "python",
+    "plugin",
+    "policy",
+    "state",
 ];
 
 /// What it sets for `command`.

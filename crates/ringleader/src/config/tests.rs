@@ -122,3 +122,21 @@ fn a_flag_wins_and_what_contradicts_it_is_passed_over() {
     let two = vec![set("quiet", "true", Layer::System), set("loud", "true", Layer::User)];
     assert_eq!(effective(&["ringleader", "watch"], two), (false, true, 5.0));
 }
+
+/// Each option of the real program has a variable of its own, and what it contradicts can be told.
+#[test]
+fn every_option_of_every_command_can_be_set() {
+    let mut n_options = 0;
+    for command in crate::cli::program().get_subcommands() {
+        let mut names = BTreeSet::new();
+        for (long, arg) in options(command) {
+            assert!(names.insert(variable(long)), "{} {long}", command.get_name());
+            // The parts that read a reserved name mean something else by it.
+            assert!(!RESERVED.contains(&&*variable(long)), "{} {long}", command.get_name());
+            let id = arg.get_id().as_str();
+            assert!(contradictions(command, id).all(|other| other != id), "{} {long}", command.get_name());
+            n_options += 1;
+        }
+    }
+    assert!(n_options > 60, "{n_options}");
+}

@@ -5,6 +5,7 @@ use std::path::Path;
 use ringleader_model::Confidence as Sure;
 use ringleader_report::json::{Confidence, Culprit as Blamed, Report};
 use ringleader_run::judgement::{Citation, Culprit, Judgement, class_of};
+use ringleader_run::state::Ended;
 
 /// Citations that are kept.
 const MAX_EVIDENCE: usize = 8;
@@ -71,6 +72,66 @@ fn cut(text: &str) -> String {
     text.get(..end).unwrap_or_default().to_owned()
 }
 
+/// A launcher that is the program itself leaves nothing that says which signal ended it; its parent, the holder, knows. Where
+/// the evidence names no cause, that is the cause.
+pub(crate) fn with_exit(judgement: Judgement, exit: Option<&Ended>) -> Judgement {
+    let Some(signal) = exit.and_then(|exit| exit.signal) else { return judgement };
+    if !matches!(judgement.cause.as_str(), "none" | "undecided") {
+        return judgement;
+    }
+    let cause = if signal == 9 { "process-killed" } else { "process-crashed" };
+    let summary = format!("the launcher was ended by signal {signal}, and not by its supervisor");
+    let citation = Citation { source: "holder.json".to_owned(), line: None, text: summary.clone() };
+    let class = class_of(cause, &[], &[]);
+    Judgement {
+        cause: cause.to_owned(),
+        class,
+        confidence: Sure::High,
+        summary,
+        evidence: vec![citation],
+        ..judgement
+    }
+}
+
+/// A rank that ended itself with a code of its own and no word has been the program's doing. torchrun's table has its code:
+///
+/// ```text
+/// Root Cause (first observed failure):
+///   rank      : 1 (local_rank: 1)
+///   exitcode  : 3 (pid: 4711)
+/// ```
+pub(crate) fn with_table(judgement: Judgement, files: &[std::path::PathBuf]) -> Judgement {
+    if !matches!(judgement.cause.as_str(), "none" | "undecided" | "peer-process-died") {
+        return judgement;
+    }
+    let found = files.iter().filter_map(|file| own_exit(&String::from_utf8_lossy(&read(file).ok()?))).next();
+    let Some((rank, code)) = found else { return judgement };
+    let summary = format!("rank {rank} ended itself with exit code {code}, without a traceback");
+    let citation = Citation { text: format!("exitcode  : {code}"), ..Citation::default() };
+    let culprit = judgement.culprits.iter().find(|culprit| culprit.rank == Some(rank)).cloned();
+    Judgement {
+        cause: "application-exception".to_owned(),
+        class: class_of("application-exception", &[], &[]),
+        confidence: Sure::Medium,
+        summary,
+        culprits: vec![culprit.unwrap_or(Culprit { rank: Some(rank), ..Culprit::default() })],
+        evidence: std::iter::once(citation).chain(judgement.evidence.iter().cloned()).collect(),
+        ..judgement
+    }
+}
+
+/// Rank and code of the first failure in torchrun's table, if the rank ended by itself.
+fn own_exit(text: &str) -> Option<(u32, i32)> {
+    let table = text.rsplit_once("Root Cause (first observed failure)")?.1;
+    let field = |name: &str| {
+        let line = table.lines().take(12).find(|line| line.trim_start().starts_with(name))?;
+        line.split_once(':')?.1.split_whitespace().next()?.parse::<i32>().ok()
+    };
+    let (rank, code) = (u32::try_from(field("rank")?).ok()?, field("exitcode")?);
+    // 1 is what an exception ends with, whose traceback speaks for itself.
+    (code > 1).then_some((rank, code))
+}
+
 /// The traceback of the first rank that failed: the first in what was printed that is no consequence of another failure.
 /// Empty if there is none.
 pub(crate) fn first_traceback(files: &[std::path::PathBuf]) -> Vec<String> {
@@ -124,6 +185,21 @@ fn tracebacks(text: &str) -> Vec<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_exit_of_its_own_is_read_from_the_table() {
+        let table = |code: i32| {
+            format!(
+                "Root Cause (first observed failure):\n[0]:\n  time      : x\n  host      : vm\n  rank      : 1 (local_rank: 1)\n  \
+                 exitcode  : {code} (pid: 7)\n  error_file: <N/A>\n"
+            )
+        };
+        assert_eq!(own_exit(&table(3)), Some((1, 3)));
+        for code in [1, 0, -9] {
+            assert_eq!(own_exit(&table(code)), None);
+        }
+        assert_eq!(own_exit("exitcode : 3"), None);
+    }
 
     #[test]
     fn the_first_own_traceback_is_found() {

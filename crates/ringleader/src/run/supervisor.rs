@@ -26,6 +26,7 @@ use ringleader_watch::engine::Settings;
 use serde::{Deserialize, Serialize};
 
 use self::stall::Stall;
+use crate::exit::Code;
 use crate::failure::Failure;
 use crate::run::RunArgs;
 use crate::run::attempt::{self, Passer, Progress};
@@ -88,6 +89,8 @@ struct Halting {
     collecting: Option<Duty<Found>>,
     ending: Option<Duty<()>>,
     cleaning: bool,
+    /// The launcher had ended by itself, so.
+    exit: Option<Ended>,
 }
 
 struct Supervisor<'a> {
@@ -262,12 +265,20 @@ impl Supervisor<'_> {
             }
             self.halt_on();
             self.decide_on();
+            if self.is_orphan() {
+                self.say("the holder is gone: the attempt is lost, and with it what there was to supervise");
+                return Code::Refused.into();
+            }
             if let Some(decree) = is_over {
                 return self.finish(&decree);
             }
             self.show();
             thread::sleep(NAP);
         }
+    }
+
+    fn is_orphan(&self) -> bool {
+        self.held.pid != 0 && ringleader_collect::follow::process("/proc".as_ref(), self.held.pid).is_none()
     }
 
     /// The nodes of the newest attempt.
@@ -562,6 +573,7 @@ impl Supervisor<'_> {
 
     fn clean_after_success(&mut self) {
         let Some(launched) = self.held.launched else { return };
+        let ended = self.ended();
         let order = Order::Clean { attempt: launched.attempt, grace_ms: 5_000 };
         if self.folder.order(&order).is_ok() {
             self.halting = Some(Halting {
@@ -570,6 +582,7 @@ impl Supervisor<'_> {
                 collecting: None,
                 ending: None,
                 cleaning: true,
+                exit: ended,
             });
         }
     }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::FalseyValueParser;
 
+use crate::watch::template::Template;
 use crate::watch::{hooks, serve};
 
 /// Follow a running job: name the rank that stalls it while it happens, collect the evidence, and judge it
@@ -69,6 +70,9 @@ pub(crate) struct WatchArgs {
     #[arg(long, value_name = "URL", env = "RINGLEADER_WEBHOOK", hide_env = true, hide_env_values = true,
           value_parser = hooks::address)]
     pub(crate) webhook: Option<String>,
+    /// Form of what is posted: slack, generic, or a file of JSON with places such as {{/report/verdict/summary}}
+    #[arg(long, value_name = "NAME|FILE", value_parser = Template::named)]
+    pub(crate) webhook_template: Option<Template>,
     /// Serve a web page and Prometheus metrics; a port alone is this machine's own
     #[arg(long, value_name = "ADDR", env = "RINGLEADER_SERVE", hide_env = true, value_parser = serve::address)]
     pub(crate) serve: Option<SocketAddr>,

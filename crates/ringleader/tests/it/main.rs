@@ -5,6 +5,8 @@ mod bundles;
 mod cases;
 mod cli;
 mod collect_nodes;
+#[cfg(unix)]
+mod deploy;
 mod explain;
 #[cfg(target_os = "linux")]
 mod fix;
@@ -19,6 +21,8 @@ mod mcp;
 mod modules;
 mod recorded;
 mod report;
+#[cfg(target_os = "linux")]
+mod run;
 mod schema;
 mod settings;
 mod stub;

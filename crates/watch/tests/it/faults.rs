@@ -337,6 +337,33 @@ fn a_circle_over_two_groups() {
     }
 }
 
+/// Calls of a server: each step has other sizes and another number of them, and pauses of its own.
+fn irregular(step: usize, acts: &mut Vec<Act>) {
+    let dice = |n: usize| (step * 7 + n).wrapping_mul(2_654_435_761) >> 7;
+    let Some(at) = acts.iter().position(|act| matches!(act, Act::Coll { .. })) else { return };
+    let call = acts[at].clone();
+    for n in 0..=dice(0) % 9 {
+        let mut call = call.clone();
+        if let Act::Coll { count, .. } = &mut call {
+            *count = (1 + dice(n + 1) % 5_000) as u64;
+        }
+        acts.insert(at, call);
+    }
+    acts.insert(0, Act::Host((dice(99) % 1_500) as i64 * MS));
+}
+
+#[test]
+fn all_are_inside_where_no_rhythm_shows() {
+    let habits = Habits { kind: Kind::Ddp, ..Habits::plain() };
+    let twist = |_: usize, step: usize, acts: &mut Vec<Act>| irregular(step, acts);
+    let fault = 12 * S;
+    let mut sim = job(&habits, 5, twist);
+    sim.groups[0].cut = Some((fault, 1, 2));
+    let told = watch(&mut sim, fault).unwrap();
+    assert!(told.delay <= 25 * S, "{} s", told.delay / S);
+    assert!(told.stall.expected_s >= 20.0, "a rhythm was seen: {:#?}", told.stall);
+}
+
 #[test]
 fn a_send_that_is_missing() {
     // A rank leaves out one send, and goes to the collective at the end of the step.

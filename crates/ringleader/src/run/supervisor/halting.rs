@@ -9,7 +9,7 @@ use ringleader_run::judgement::Judgement;
 use ringleader_run::state::Order;
 
 use super::{Halting, Supervisor};
-use crate::run::{attempt, duty, launch};
+use crate::run::{attempt, duty, judge, launch};
 
 impl Supervisor<'_> {
     /// Begins to end an attempt, evidence first.
@@ -18,9 +18,10 @@ impl Supervisor<'_> {
             return;
         }
         let was_launched = self.held.launched.is_some_and(|launched| launched.generation == generation);
-        let mut halting = Halting { generation, is_stale, collecting: None, ending: None, cleaning: false };
+        let exit = self.ended();
+        let mut halting =
+            Halting { generation, is_stale, collecting: None, ending: None, cleaning: false, exit };
         if !is_stale && was_launched && self.state == State::Running {
-            let exit = self.ended();
             let span = self.running.as_ref().map(|running| Span { has_failed: true, ..running.span.clone() });
             self.go(State::Failing, |record| (record.exit, record.span) = (exit, span));
         }
@@ -61,6 +62,14 @@ impl Supervisor<'_> {
             };
             halting.collecting = None;
             let judgement = found.as_ref().map(|found| found.judgement.clone());
+            let files =
+                self.running.as_ref().map(|running| attempt::evidence(&running.path)).unwrap_or_default();
+            let judgement = judgement.map(|judgement| {
+                // What follows our own SIGTERM tells nothing.
+                let exit = halting.exit.as_ref();
+                let judgement = judge::with_exit(judgement, exit);
+                if exit.is_some() { judge::with_table(judgement, &files) } else { judgement }
+            });
             self.left.judgement =
                 Some(judgement.unwrap_or_else(|| Judgement::unjudged("the collection broke off")));
             self.left.bundle = self.left.judgement.as_ref().and_then(|judgement| judgement.bundle.clone());

@@ -1,7 +1,7 @@
 //! # What it shows
 //!
 //! By their watchdogs alone: a rank has finished calls that another one still waits in, so the calls of the two do not
-//! belong together.
+//! belong together. By records of calls: two calls in a row differ, and no shift makes what follows fit.
 //!
 //! # Why it happens
 //!
@@ -10,7 +10,8 @@
 //!
 //! # Evidence
 //!
-//! The timeouts of two ranks of one group: their numbers and operations, and the last call that each has finished.
+//! The timeouts of two ranks of one group: their numbers and operations, and the last call that each has finished. Or the
+//! calls of both from the first difference on. Of two ranks, the one whose call breaks with what went before is named.
 //!
 //! # What looks like it but is not
 //!
@@ -29,7 +30,9 @@ use ringleader_model::{Cause, Confidence, Evidence, Impact, Rank, RankSet, Sourc
 
 use crate::drafting;
 use crate::rule::{Draft, Outcome, Rule};
+use crate::rules::calls::mismatch;
 use ringleader_correlate::Scene;
+use ringleader_correlate::calls::align::Fault;
 use ringleader_correlate::said::watchdog::Stand;
 use ringleader_correlate::track::Node;
 
@@ -62,7 +65,15 @@ fn check(scene: &Scene<'_>) -> Outcome {
         })?;
         finding(scene, stands, *behind, *ahead)
     });
-    Outcome::from_findings(found.into_iter().collect())
+    let parted = mismatch::findings(scene, &RULE, Cause::CollectiveDesync, |m| {
+        (m.fault == Fault::Parted).then(|| {
+            let title = format!("{}, and what follows has nothing in common either", mismatch::instead(m));
+            let advice =
+                "look for the branch that it alone took: an evaluation, a stop, a skipped or repeated batch";
+            (title, vec![advice.to_owned()])
+        })
+    });
+    Outcome::from_findings(found.into_iter().chain(parted).collect())
 }
 
 fn finding(

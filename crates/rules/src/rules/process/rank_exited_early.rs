@@ -6,7 +6,8 @@
 //! Early stopping decided on one rank, a data set that ran out, sys.exit or return on a local condition.
 //!
 //! # Evidence
-//! Absent from the process list and from RAS while its peers are there; its NCCL log closes the communicator;
+//! Its stack stands in the teardown of its process groups while others wait in a collective that it never entered. Or:
+//! absent from the process list and from RAS while its peers are there; its NCCL log closes the communicator;
 //! the launcher's table, which lists every failed rank, does not list it.
 //!
 //! # What looks like it but is not
@@ -24,7 +25,7 @@ use ringleader_model::{Cause, Confidence, Impact, Weight};
 use crate::drafting;
 use crate::rule::{Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::process::fate::End;
+use ringleader_correlate::process::fate::{End, Life};
 
 /// The rule.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -39,8 +40,19 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
     for suspect in scene.suspects() {
         let Some(rank) = suspect.node.rank() else { continue };
-        let Some(fate) = scene.fate(rank).filter(|fate| fate.end() == End::InOrder) else { continue };
-        let place = suspect.last_place.as_ref();
+        let fate = scene.fate(rank);
+        let has_ended = fate.is_some_and(|fate| fate.end() == End::InOrder);
+        let stand = scene.condition(rank).and_then(|c| c.stand.as_ref()).filter(|stand| stand.is_leaving());
+        // Alive, and on its way out: its teardown waits for the others. One that failed is told of by how it failed.
+        // Whoever has done all of its part waits in its teardown too: only records of calls tell that it is behind.
+        let is_behind = !suspect.in_p2p && suspect.views.iter().any(|view| view.knows_ends());
+        let lives = fate.is_none_or(|f| f.end() == End::Untold && f.life() == Life::Alive);
+        let leaves = stand.filter(|_| is_behind && lives && scene.suspects().len() == 1);
+        if !has_ended && leaves.is_none() {
+            continue;
+        }
+        let place = leaves.and_then(|stand| stand.place()).or(suspect.last_place.as_ref());
+        let how = if has_ended { "has exited normally" } else { "is on its way out" };
         findings.extend(
             drafting::from_suspect(
                 scene,
@@ -49,7 +61,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 suspect,
                 place,
                 format!(
-                    "{} has exited normally; {} for it in {}",
+                    "{} {how}; {} for it in {}",
                     drafting::rank(rank),
                     drafting::waiting(&suspect.victims),
                     suspect.awaited_in
@@ -57,7 +69,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
             )
             .weight(Weight::Stated)
             .confidence(Confidence::Medium)
-            .evidence(fate.evidence().iter().cloned())
+            .evidence(fate.filter(|_| has_ended).into_iter().flat_map(|fate| fate.evidence().iter().cloned()))
+            .evidence(leaves.map(|stand| stand.evidence.clone()))
             .advise(
                 Impact::Harmless,
                 "let the ranks agree on stopping (all_reduce a flag) before any of them leaves the loop",
@@ -94,6 +107,19 @@ mod tests {
         };
         let job = Stage::job(3).logs().change_log(leaves).dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"]);
         job.concludes(&RULE, "rank-exited-early 2 at step:10, high");
+    }
+
+    #[test]
+    fn in_its_teardown_while_others_wait() {
+        let at = |function| {
+            let frames =
+                [("torch/distributed/distributed_c10d.py", 2319, function), ("/srv/train.py", 85, "main")];
+            let usual = "ar:1*12 ar:9?";
+            let odd = "ar:1*12";
+            Stage::job(3).rings(&[usual, usual, odd]).stands(2, &frames)
+        };
+        at("destroy_process_group").concludes(&RULE, "rank-exited-early 2 at main:85, high");
+        at("barrier").silent(&RULE);
     }
 
     #[test]

@@ -1,0 +1,164 @@
+//! What `deploy/` promises to others, held against what the program does: metrics that dashboards and alerts ask for are
+//! exported, and scripts end as their callers expect.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::cli::ringleader;
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(crate::root().join("deploy").join(path)).unwrap()
+}
+
+/// Names of our metrics in an expression, without those that are recorded by rules.
+fn metrics(expression: &str) -> BTreeSet<String> {
+    let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != ':');
+    words.filter(|word| word.starts_with("ringleader_") && !word.contains(':')).map(str::to_owned).collect()
+}
+
+/// Names that the source registers, with the endings that Prometheus' format adds.
+fn exported() -> BTreeSet<String> {
+    let face = crate::root().join("crates/ringleader/src");
+    let text = |path: &str| std::fs::read_to_string(face.join(path)).unwrap();
+    let snapshot = text("watch/snapshots/ringleader__watch__metrics__tests__metrics_of_a_stalled_job.snap");
+    let mut names: BTreeSet<String> = snapshot.lines().flat_map(metrics).collect();
+    // It has no straggler, so that its family has no line.
+    assert!(text("watch/metrics.rs").contains("\"straggler_late\""));
+    names.insert("ringleader_straggler_late_seconds".to_owned());
+    // `check` really prints its own.
+    let output =
+        ringleader().args(["check", "--format", "prometheus", "--fail-on", "never"]).output().unwrap();
+    names.extend(metrics(crate::cli::out(&output)));
+    for name in ["ringleader_node_clock_offset_seconds", "ringleader_node_clock_error_seconds"] {
+        assert!(text("check/prometheus.rs").contains(name));
+        names.insert(name.to_owned());
+    }
+    names
+}
+
+#[test]
+fn dashboards_and_alerts_ask_for_metrics_that_are_exported() {
+    let exported = exported();
+    let mut asked = BTreeSet::new();
+    for name in ["watch", "check"] {
+        let board: serde_json::Value = serde_json::from_str(&read(&format!("grafana/{name}.json"))).unwrap();
+        let ids: Vec<_> =
+            board["panels"].as_array().unwrap().iter().map(|panel| panel["id"].clone()).collect();
+        assert_eq!(ids.len(), ids.iter().map(ToString::to_string).collect::<BTreeSet<_>>().len(), "{name}");
+        for target in
+            board["panels"].as_array().unwrap().iter().flat_map(|panel| panel["targets"].as_array().unwrap())
+        {
+            asked.extend(metrics(target["expr"].as_str().unwrap()));
+        }
+        for variable in board["templating"]["list"].as_array().unwrap() {
+            asked.extend(metrics(variable["query"]["query"].as_str().unwrap_or_default()));
+        }
+    }
+    let rules = read("prometheus/rules.yml");
+    asked.extend(rules.lines().filter_map(|line| line.trim().strip_prefix("expr:")).flat_map(metrics));
+    let unknown: Vec<_> = asked.difference(&exported).collect();
+    assert!(unknown.is_empty(), "not exported: {unknown:?}\nexported: {exported:?}");
+    // And nothing of `watch` is left out.
+    let unseen: Vec<_> = exported.iter().filter(|name| !asked.contains(*name)).collect();
+    assert!(
+        unseen.iter().all(|name| [
+            "ringleader_communicators",
+            "ringleader_comm_stalled",
+            "ringleader_comm_bytes_per_second"
+        ]
+        .contains(&name.as_str())),
+        "{unseen:?}"
+    );
+}
+
+/// A program in place of ours that prints and ends as told.
+fn stand_in(folder: &Path, code: i32) -> std::path::PathBuf {
+    use std::os::unix::fs::PermissionsExt as _;
+    let path = folder.join(format!("ringleader-{code}"));
+    std::fs::write(
+        &path,
+        format!("#!/bin/sh\necho \"$@\" >> {}/asked\necho gpu-ecc: FAIL\nexit {code}\n", folder.display()),
+    )
+    .unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+fn run(script: &str, folder: &Path, code: i32, env: &[(&str, &str)]) -> (Option<i32>, String) {
+    let output = Command::new("sh")
+        .arg(crate::root().join("deploy").join(script))
+        .env("RINGLEADER", stand_in(folder, code))
+        .env("RINGLEADER_EVIDENCE", folder.join("kept"))
+        .envs(env.iter().copied())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    (
+        output.status.code(),
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr),
+    )
+}
+
+/// A node is lost for findings alone, never because the tool fails.
+#[test]
+fn a_prolog_refuses_the_node_for_findings_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    for (code, want) in [(0, 0), (4, 1), (1, 0), (2, 0), (3, 0), (5, 0), (6, 0), (127, 0)] {
+        let (ended, said) = run("slurm/prolog.sh", folder.path(), code, &[]);
+        assert_eq!(ended, Some(want), "{code}: {said}");
+        assert_eq!(said.contains("gpu-ecc"), code == 4, "{said}");
+    }
+    for (code, want) in [(0, 0), (4, 1), (1, 2), (3, 2), (6, 2)] {
+        let (ended, said) = run("node-problem-detector/npd-check.sh", folder.path(), code, &[]);
+        assert_eq!(ended, Some(want), "{code}: {said}");
+        assert!(said.len() <= 200 && said.trim_end().lines().count() == 1, "{said}");
+    }
+}
+
+#[test]
+fn an_epilog_keeps_evidence_of_failed_jobs_and_never_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let asked = || std::fs::read_to_string(folder.path().join("asked")).unwrap_or_default();
+    let (ended, _) =
+        run("slurm/epilog.sh", folder.path(), 0, &[("SLURM_JOB_EXIT_CODE", "0"), ("SLURM_JOB_ID", "7")]);
+    assert_eq!((ended, asked().as_str()), (Some(0), ""));
+    let (ended, _) =
+        run("slurm/epilog.sh", folder.path(), 6, &[("SLURM_JOB_EXIT_CODE", "768"), ("SLURM_JOB_ID", "8")]);
+    assert_eq!(ended, Some(0));
+    assert!(asked().contains("collect -o") && asked().contains("job-8-"), "{}", asked());
+}
+
+/// Lines of a TaskProlog that Slurm obeys, from the real program.
+#[test]
+fn a_task_prolog_prints_exports_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = Command::new("sh")
+        .arg(crate::root().join("deploy/slurm/task-prolog.sh"))
+        .env("RINGLEADER", env!("CARGO_BIN_EXE_ringleader"))
+        .env("SLURM_SUBMIT_DIR", folder.path())
+        .env("SLURM_JOB_ID", "9")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && text.lines().all(|line| line.starts_with("export ")), "{text}");
+    assert!(text.contains("ringleader-9/") && folder.path().join("ringleader-9").is_dir(), "{text}");
+}
+
+/// What the unit of systemd starts is a command line that the program takes.
+#[test]
+fn units_start_what_there_is() {
+    for unit in ["ringleader.service", "systemd/ringleader-check.service"] {
+        let text = read(unit);
+        let line = text.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/")).unwrap();
+        let words = line.replace("${TEXTFILES}", "/tmp");
+        let error = ringleader::command().try_get_matches_from(words.split(' ')).err();
+        assert!(error.is_none(), "{unit}: {error:?}");
+    }
+    let pods = read("kubernetes/watch.yaml");
+    let line =
+        pods.lines().find_map(|line| line.trim().strip_prefix("args: [")).unwrap().trim_end_matches(']');
+    let words = line.split(", ").map(|word| word.trim_matches('"'));
+    let error = ringleader::command().try_get_matches_from(std::iter::once("ringleader").chain(words)).err();
+    assert!(error.is_none(), "{error:?}");
+}

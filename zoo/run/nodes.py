@@ -1,0 +1,271 @@
+#!/usr/bin/env python3
+"""Four nodes (network namespaces) and a real etcd of three members: `ringleader run` on each while things break.
+
+    zoo/run/nodes.py --ringleader PROGRAM [--only link,rank,supervisor,leader,full] [--out FILE]
+
+Needs root, iproute2 and etcd; without them it says so and ends with 69. Checked for each: the job does all of its steps, the
+sum is right (nothing was lost or counted twice), no node starts a generation twice, no two generations make progress at
+once, all journals agree.
+"""
+
+import argparse
+import glob
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+N = 4
+POLICY = """version = 1
+[budget]
+transient = { max = 9, per = "1h" }
+unknown = { max = 9, per = "1h" }
+node = { max = 9, per = "1h" }
+[backoff]
+first = "1s"
+cap = "2s"
+[exclude]
+max_share = 0.5
+[stall]
+grace = "2s"
+[preflight]
+check = false
+"""
+
+
+def sh(*words, check=True):
+    return subprocess.run(words, check=check, capture_output=True, text=True)
+
+
+class World:
+    def __init__(self, args, folder):
+        self.args, self.folder = args, folder
+        self.tag = f"rlr{os.getpid() % 10000}"
+        self.etcds, self.nodes, self.spaces = {}, {}, []
+
+    def space(self, name):
+        return f"{self.tag}{name}"
+
+    def build(self):
+        hub = self.space("h")
+        sh("ip", "netns", "add", hub)
+        self.spaces.append(hub)
+        self.inside("h", "ip", "link", "set", "lo", "up")
+        self.inside("h", "ip", "link", "add", "br0", "type", "bridge")
+        self.inside("h", "ip", "addr", "add", "10.79.0.1/24", "dev", "br0")
+        self.inside("h", "ip", "link", "set", "br0", "up")
+        for n in range(N):
+            name = self.space(n)
+            sh("ip", "netns", "add", name)
+            self.spaces.append(name)
+            sh("ip", "link", "add", f"{self.tag}v{n}", "netns", hub, "type", "veth", "peer", "name", "eth0", "netns", name)
+            self.inside("h", "ip", "link", "set", f"{self.tag}v{n}", "master", "br0", "up")
+            self.inside(n, "ip", "link", "set", "lo", "up")
+            self.inside(n, "ip", "addr", "add", f"10.79.0.{10 + n}/24", "dev", "eth0")
+            self.inside(n, "ip", "link", "set", "eth0", "up")
+
+    def inside(self, name, *words, **more):
+        return subprocess.run(["ip", "netns", "exec", self.space(name), *words], check=True, capture_output=True, **more)
+
+    def etcd(self, n):
+        cluster = ",".join(f"e{m}=http://10.79.0.1:{2480 + m}" for m in range(3))
+        words = ["etcd", "--name", f"e{n}", "--data-dir", f"{self.folder}/etcd{n}", "--listen-client-urls",
+                 f"http://10.79.0.1:{2380 + n}", "--advertise-client-urls", f"http://10.79.0.1:{2380 + n}",
+                 "--listen-peer-urls", f"http://10.79.0.1:{2480 + n}", "--initial-advertise-peer-urls",
+                 f"http://10.79.0.1:{2480 + n}", "--initial-cluster", cluster, "--quota-backend-bytes", "16777216"]
+        log = open(f"{self.folder}/etcd{n}.log", "a")
+        self.etcds[n] = subprocess.Popen(["ip", "netns", "exec", self.space("h"), *words], stdout=log, stderr=log)
+
+    def ctl(self, *words, said=None):
+        ends = ",".join(f"http://10.79.0.1:{2380 + n}" for n in range(3))
+        return subprocess.run(["ip", "netns", "exec", self.space("h"), "etcdctl", "--endpoints", ends, *words],
+                              capture_output=True, text=True, input=said, env={**os.environ, "ETCDCTL_API": "3"})
+
+    def leader(self):
+        for line in self.ctl("endpoint", "status", "-w", "simple").stdout.splitlines():
+            parts = [part.strip() for part in line.split(",")]
+            if len(parts) > 4 and parts[4] == "true":
+                return int(parts[0].rsplit(":", 1)[1]) - 2380
+        return 0
+
+    def start(self, n):
+        hub = "etcd://" + ",".join(f"10.79.0.1:{2380 + m}" for m in range(3)) + f"/{os.path.basename(self.folder)}"
+        words = [self.args.ringleader, "run", "--hub", hub, "--job", "j", "--node", f"n{n}", "--address", f"10.79.0.{10 + n}",
+                 "--nodes", "3", "--min-nodes", "2", "--lost-after", "15", "--join-within", "20", "--silence-floor", "6",
+                 "--end-grace", "2", "--state", f"{self.folder}/state{n}", "--policy", f"{self.folder}/policy.toml",
+                 "--checkpoints", f"{self.folder}/ckpt", "--no-history", "--no-ras", "--",
+                 sys.executable, f"{HERE}/small.py", "--rank", "{node_rank}", "--world", "{nnodes}", "--master",
+                 "{master_addr}:{master_port}", "--dir", self.folder, "--steps", str(self.args.steps), "--resume",
+                 "{checkpoint}"]
+        said = open(f"{self.folder}/said{n}", "a")
+        self.nodes[n] = subprocess.Popen(["ip", "netns", "exec", self.space(n), *words], stdout=said, stderr=said,
+                                         env={**os.environ, "NODE": f"n{n}"})
+
+    def held(self, n):
+        try:
+            return json.load(open(f"{self.folder}/state{n}/holder.json"))
+        except (OSError, ValueError):
+            return {}
+
+    def step(self):
+        try:
+            return json.loads(open(f"{self.folder}/steps.jsonl").read().splitlines()[-1])["step"]
+        except (OSError, IndexError, ValueError):
+            return 0
+
+    def wait(self, what, test, limit):
+        until = time.time() + limit
+        while time.time() < until:
+            if test():
+                return True
+            time.sleep(0.2)
+        print(f"gave up waiting for {what}", flush=True)
+        return False
+
+    def close(self):
+        for child in list(self.nodes.values()) + list(self.etcds.values()):
+            if child.poll() is None:
+                child.terminate()
+        for child in list(self.nodes.values()) + list(self.etcds.values()):
+            try:
+                child.wait(15)
+            except subprocess.TimeoutExpired:
+                child.kill()
+        for name in self.spaces:
+            sh("ip", "netns", "del", name, check=False)
+
+
+def kill_rank(world, n):
+    os.kill(world.held(n)["launched"]["pid"], signal.SIGKILL)
+
+
+def link(world):
+    """One node's link is cut, and stays cut."""
+    world.inside(1, "ip", "link", "set", "eth0", "down")
+
+
+def rank(world):
+    kill_rank(world, 1)
+
+
+def supervisor(world):
+    """All supervisors are killed, one after the other; then a rank."""
+    for n in range(3):
+        os.kill(world.held(n)["supervisor"], signal.SIGKILL)
+        time.sleep(1)
+    time.sleep(4)
+    kill_rank(world, 2)
+
+
+def leader(world):
+    """etcd's leader is killed while a rank is, and comes back."""
+    at = world.leader()
+    pids = subprocess.run(["pgrep", "-P", str(world.etcds[at].pid)], capture_output=True, text=True).stdout.split()
+    os.kill(int(pids[0]) if pids else world.etcds[at].pid, signal.SIGKILL)
+    kill_rank(world, 1)
+    time.sleep(6)
+    world.etcd(at)
+
+
+def full(world):
+    """etcd has no room while a rank is killed; then room is made."""
+    for n in range(40):
+        if "space" in world.ctl("put", f"/fill/{n}", said="x" * 900_000).stderr:
+            break
+    kill_rank(world, 1)
+    time.sleep(12)
+    world.ctl("del", "/fill", "--prefix")
+    status = json.loads(world.ctl("endpoint", "status", "-w", "json").stdout)
+    world.ctl("compact", str(status[0]["Status"]["header"]["revision"]))
+    world.ctl("defrag")
+    world.ctl("alarm", "disarm")
+
+
+SCENES = {"rank": rank, "supervisor": supervisor, "leader": leader, "full": full, "link": link}
+
+
+def play(args, name):
+    folder = tempfile.mkdtemp(prefix=f"nodes-{name}-")
+    world = World(args, folder)
+    row = {"scene": name, "folder": folder}
+    with open(f"{folder}/policy.toml", "w") as file:
+        file.write(POLICY)
+    try:
+        world.build()
+        for n in range(3):
+            world.etcd(n)
+        world.wait("etcd", lambda: world.ctl("endpoint", "health").returncode == 0, 60)
+        for n in range(N):
+            world.start(n)
+        row["started"] = world.wait("the first steps", lambda: world.step() >= 15, 120)
+        struck = time.time()
+        SCENES[name](world)
+        row["ended"] = world.wait("the end", lambda: os.path.exists(f"{folder}/final.json"), args.limit)
+        alive = [n for n in range(N) if not (name == "link" and n == 1)]
+        row["codes"] = []
+        for n in alive:
+            try:
+                row["codes"].append(world.nodes[n].wait(60))
+            except subprocess.TimeoutExpired:
+                row["codes"].append(None)
+        judge(world, row, struck, args)
+    finally:
+        world.close()
+    if row.get("is_well") and not args.keep:
+        shutil.rmtree(folder, ignore_errors=True)
+    return row
+
+
+def judge(world, row, struck, args):
+    folder = world.folder
+    steps = [json.loads(line) for line in open(f"{folder}/steps.jsonl")]
+    generations = [s["generation"] for s in steps]
+    row["generations"] = sorted(set(generations))
+    # Steps of generations never alternate: one attempt at a time makes progress.
+    row["one_at_a_time"] = generations == sorted(generations)
+    starts = {}
+    for path in glob.glob(f"{folder}/state*/journal.jsonl"):
+        for line in open(path):
+            record = json.loads(line)
+            if record["to"] == "launching":
+                key = (record["node"], record["generation"])
+                starts[key] = starts.get(key, 0) + 1
+    row["started_once"] = all(n == 1 for n in starts.values())
+    final = json.load(open(f"{folder}/final.json")) if os.path.exists(f"{folder}/final.json") else {}
+    row["right_sum"] = final.get("total") == args.steps * (args.steps + 1) // 2
+    later = [s["at"] for s in steps if s["at"] > struck and s["generation"] > min(generations)]
+    row["gap_s"] = round(later[0] - struck, 1) if later else None
+    row["is_well"] = bool(row["started"] and row["ended"] and row["one_at_a_time"] and row["started_once"]
+                          and row["right_sum"] and all(code == 0 for code in row["codes"]))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ringleader", required=True)
+    parser.add_argument("--only", default=",".join(SCENES))
+    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--limit", type=float, default=180)
+    parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--out", default=None)
+    args = parser.parse_args()
+    args.ringleader = os.path.abspath(args.ringleader)
+    missing = [program for program in ("ip", "etcd", "etcdctl") if not shutil.which(program)]
+    if missing or os.geteuid() != 0:
+        print(f"NOT TESTED: needs root and {', '.join(missing) or 'nothing else'}", file=sys.stderr)
+        sys.exit(69)
+    rows = []
+    for name in args.only.split(","):
+        rows.append(play(args, name))
+        print(json.dumps(rows[-1]), flush=True)
+    if args.out:
+        json.dump(rows, open(args.out, "w"), indent=1)
+    sys.exit(0 if all(row["is_well"] for row in rows) else 1)
+
+
+if __name__ == "__main__":
+    main()

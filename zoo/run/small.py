@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""A distributed job without PyTorch, for tests of many nodes on a small machine: ranks meet at a socket, sum a number every
+step, and rank 0 saves every few steps as safetensors. A peer that is gone ends it; one that is cut off leaves it waiting.
+
+    small.py --rank R --world N --master HOST:PORT --dir D --steps S [--resume FILE]
+"""
+
+import argparse
+import json
+import os
+import socket
+import struct
+import sys
+import time
+
+
+def exactly(peer, n):
+    data = b""
+    while len(data) < n:
+        part = peer.recv(n - len(data))
+        if not part:
+            raise ConnectionError("Connection closed by peer")
+        data += part
+    return data
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    for name in ("rank", "world", "steps"):
+        parser.add_argument(f"--{name}", type=int, required=True)
+    parser.add_argument("--master", required=True)
+    parser.add_argument("--dir", required=True)
+    parser.add_argument("--resume", default=None)
+    parser.add_argument("--save-every", type=int, default=10)
+    parser.add_argument("--step-ms", type=int, default=100)
+    args = parser.parse_args()
+    os.environ.setdefault("RANK", str(args.rank))
+    host, port = args.master.rsplit(":", 1)
+    step, total = 0, 0
+    if args.resume:
+        data = open(args.resume, "rb").read()
+        step, total = struct.unpack("<qq", data[-16:])
+        print(f"resumed from step {step}", flush=True)
+    peers = []
+    if args.rank == 0:
+        server = socket.create_server((host, int(port)))
+        server.settimeout(60)
+        while len(peers) < args.world - 1:
+            peer, _ = server.accept()
+            peers.append(peer)
+    else:
+        until = time.time() + 60
+        while True:
+            try:
+                peers = [socket.create_connection((host, int(port)), 5)]
+                break
+            except OSError:
+                if time.time() > until:
+                    raise
+                time.sleep(0.2)
+    for peer in peers:
+        peer.settimeout(None)
+    generation = os.environ.get("RINGLEADER_GENERATION", "0")
+    while step < args.steps:
+        step += 1
+        mine = step * (args.rank + 1) if args.world == 1 else step
+        if args.rank == 0:
+            got = [struct.unpack("<q", exactly(peer, 8))[0] for peer in peers]
+            assert all(value == mine for value in got), (mine, got)
+            total += mine
+            for peer in peers:
+                peer.sendall(struct.pack("<q", total))
+            with open(os.path.join(args.dir, "steps.jsonl"), "a") as file:
+                row = {"step": step, "at": time.time(), "generation": int(generation), "node": os.environ.get("NODE")}
+                file.write(json.dumps(row) + "\n")
+            if step % args.save_every == 0:
+                save(args.dir, step, total)
+            print(f"step {step} loss {1 / step:.4f}", flush=True)
+        else:
+            peers[0].sendall(struct.pack("<q", mine))
+            total = struct.unpack("<q", exactly(peers[0], 8))[0]
+            print(f"step {step} loss {1 / step:.4f}", flush=True)
+        time.sleep(args.step_ms / 1000)
+    if args.rank == 0:
+        with open(os.path.join(args.dir, "final.json"), "w") as file:
+            json.dump({"total": total}, file)
+
+
+def save(folder, step, total):
+    os.makedirs(os.path.join(folder, "ckpt"), exist_ok=True)
+    header = json.dumps({"state": {"dtype": "I64", "shape": [2], "data_offsets": [0, 16]}}).encode()
+    path = os.path.join(folder, "ckpt", f"step_{step}.safetensors")
+    with open(path + ".tmp", "wb") as file:
+        file.write(struct.pack("<Q", len(header)) + header + struct.pack("<qq", step, total))
+    os.rename(path + ".tmp", path)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (ConnectionError, OSError) as error:
+        print(f"RuntimeError: {error}", file=sys.stderr, flush=True)
+        sys.exit(1)
