@@ -30,6 +30,8 @@ mod places;
 mod programs;
 #[path = "build/settings.rs"]
 mod settings;
+#[path = "build/signs.rs"]
+mod signs;
 
 /// Rows whose first literal is shorter than this cannot be found by their first bytes.
 const PREFIX_BYTES: usize = 8;
@@ -48,6 +50,7 @@ fn main() {
     groups(&mut out, &causes);
     sayings(&mut out, &causes);
     claims::write(&mut out, &causes);
+    signs::write(&mut out, &causes);
     settings::write(&mut out);
     figures::write(&mut out, &causes);
     machine::write(&mut out);

@@ -3,6 +3,7 @@
 pub mod gid;
 pub mod messages;
 pub mod scheduler;
+pub mod signs;
 pub mod statements;
 pub mod watchdog;
 pub mod watcher;

@@ -22,6 +22,7 @@ use crate::process::fate::{Fate, Fates};
 use crate::process::looks::Looks;
 use crate::said::messages::Claims;
 use crate::said::scheduler::Schedulers;
+use crate::said::signs::Signs;
 use crate::said::statements::Statements;
 use crate::said::watchdog::WatchdogLines;
 use crate::said::watcher::{self, StandStill};
@@ -53,6 +54,7 @@ pub struct Scene<'a> {
     has_job: bool,
     window: Window,
     failure: Failure,
+    signs: Signs,
     kernel: KernelLogs<'a>,
     gpus: Gpus<'a>,
     ledger: Ledger<'a>,
@@ -99,6 +101,7 @@ impl<'a> Scene<'a> {
         let has_job = has_job(case);
         let window = Window::new(case);
         let failure = Failure::new(case, &claims);
+        let signs = Signs::new(case, &roster, &stated, &claims, &failure);
         // Machines: kernel logs and GPUs, and how they belong to the job.
         let kernel = KernelLogs::new(case, &roster, has_job, window, &failure);
         let gpus = Gpus::new(case, &roster, has_job);
@@ -131,6 +134,7 @@ impl<'a> Scene<'a> {
             has_job,
             window,
             failure,
+            signs,
             kernel,
             gpus,
             ledger,
@@ -192,6 +196,11 @@ impl<'a> Scene<'a> {
     /// Whether and when the job failed.
     pub fn failure(&self) -> &Failure {
         &self.failure
+    }
+
+    /// Signs, from which causes follow where several are there together.
+    pub fn signs(&self) -> &Signs {
+        &self.signs
     }
 
     /// What the machines' kernels say.

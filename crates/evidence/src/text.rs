@@ -8,9 +8,12 @@ mod ends;
 mod genre;
 mod json;
 mod ordinary;
+mod outliers;
 mod prefix;
 mod progress;
 mod said;
+mod signs;
+mod times;
 
 use std::io::Read;
 use std::sync::LazyLock;
@@ -29,8 +32,8 @@ use self::ordinary::{Ordinary, Shapes, What};
 /// Lines after one of the kernel's among which another is looked for.
 const MAX_BETWEEN: u32 = 64;
 
-/// Lines of a source that are always offered to all.
-const N_SURE_LINES: u32 = 2;
+/// Lines of a source that are always offered to all: those in which tables and times of steps are looked for.
+const N_SURE_LINES: u32 = 256;
 
 /// Bytes of a line within which NCCL's mark is looked for.
 const MAX_HEAD_BYTES: usize = 128;
@@ -355,6 +358,9 @@ struct Readers {
     genre: genre::Genre,
     lines: Lines,
     said: said::SaidReader,
+    signs: signs::SignReader,
+    times: times::TimesReader,
+    outliers: outliers::OutlierReader,
     progress: progress::ProgressReader,
     /// Number of the last line that the kernel's reader took, or 0.
     last_of_kernel: u32,
@@ -505,6 +511,11 @@ impl Readers {
             self.last_of_kernel = line.number;
         }
         self.said.line(line, taken, sink);
+        self.signs.line(line, taken, sink);
+        if taken.is_none() && line.number <= N_SURE_LINES {
+            self.times.line(line, sink);
+            self.outliers.line(line, sink);
+        }
         self.genre.line(line, matches!(taken, Some(Name::kernel | Name::nccl)));
         taken
     }
@@ -528,6 +539,9 @@ impl Readers {
             self.said.is_no_log();
         }
         self.said.finish(sink);
+        self.signs.finish(sink);
+        self.times.finish(sink);
+        self.outliers.finish(sink);
         self.progress.finish(sink);
     }
 }

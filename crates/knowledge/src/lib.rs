@@ -21,6 +21,7 @@ pub mod progress;
 pub mod rate;
 pub mod remedy;
 pub mod saying;
+pub mod sign;
 pub mod signal;
 pub mod sxid;
 pub mod variable;

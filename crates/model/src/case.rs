@@ -2,8 +2,8 @@
 
 use crate::{
     BenchRun, Cite, CopyTest, Environment, FlightDump, GpuService, GpuTable, GpuTests, KernelEvent, Limit,
-    NcclLog, NetFact, Note, Pid, ProcessStacks, ProcessTable, Progress, RasReport, RingRecord, Said, Source,
-    SystemFact, TorchEvent, WallTime, WatchEvent, Who,
+    NcclLog, NetFact, Note, Outlier, Pid, ProcessStacks, ProcessTable, Progress, RasReport, RingRecord, Said,
+    Sign, Source, StepTimes, SystemFact, TorchEvent, WallTime, WatchEvent, Who,
 };
 
 /// One fact with its citation.
@@ -64,6 +64,12 @@ pub enum Fact {
     Said(Box<Said>),
     /// Signs that the job makes progress, or ended successfully.
     Progress(Progress),
+    /// A sign of the table of signs.
+    Sign(Sign),
+    /// Where the time of steps goes.
+    StepTimes(StepTimes),
+    /// One of several that differs.
+    Outlier(Box<Outlier>),
     /// The process whose output a member of a bundle is.
     Owner(Box<Owner>),
 }

@@ -34,6 +34,9 @@ impl Fact {
             | Self::Net(_)
             | Self::System(_)
             | Self::Watch(_)
+            | Self::Sign(_)
+            | Self::StepTimes(_)
+            | Self::Outlier(_)
             | Self::Owner(_) => {}
         }
     }

@@ -98,6 +98,9 @@ fn known_trouble(scene: &Scene<'_>) -> Option<&'static str> {
     {
         return Some("RAS gets no answer from some ranks");
     }
+    if scene.signs().get("note-stands-still").is_some() && !ended_well(scene) {
+        return Some("whoever gave this notes that nothing moves");
+    }
     if scene.fates().any_stopped() {
         return Some("a process of the job is stopped");
     }
@@ -105,6 +108,11 @@ fn known_trouble(scene: &Scene<'_>) -> Option<&'static str> {
         return Some("a process left an error file");
     }
     scene.statements().any(|s| of_launcher(s.event)).then_some("the launcher was stopped from outside")
+}
+
+/// A program's own word that it is done.
+fn ended_well(scene: &Scene<'_>) -> bool {
+    scene.case().observations.iter().any(|o| matches!(&o.fact, Fact::Progress(p) if p.ended.is_some()))
 }
 
 /// No rank went on between two readings of a job that runs, where nothing records its operations.

@@ -49,6 +49,7 @@ pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
     needs.dedup();
     yield_to_rules(&mut findings);
     yield_to_machines(&mut findings);
+    yield_to_conclusions(scene, &mut findings);
     order(&mut findings);
     drop_repeats(&mut findings);
     if findings.first().is_none_or(|f| SILENCE_MATTERS.contains(&f.cause)) {
@@ -139,6 +140,15 @@ fn yield_to_machines(findings: &mut [Finding]) {
             |f: &&mut Finding| f.cause == Cause::ApplicationException && f.confidence < Confidence::High;
         findings.iter_mut().filter(unsure).for_each(|f| f.weight = f.weight.min(Weight::Echo));
     }
+}
+
+/// What a conclusion from several signs explains is its echo.
+fn yield_to_conclusions(scene: &Scene<'_>, findings: &mut [Finding]) {
+    let rule = rules::program::signs_together::RULE.id;
+    let explained: Vec<Cause> =
+        findings.iter().flat_map(|f| rules::program::signs_together::explained_by(scene, f)).collect();
+    let is_echo = |f: &&mut Finding| f.rule != rule && explained.contains(&f.cause);
+    findings.iter_mut().filter(is_echo).for_each(|f| f.weight = f.weight.min(Weight::Echo));
 }
 
 /// Causes that also rest on what the kernel did not report.

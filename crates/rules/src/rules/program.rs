@@ -5,3 +5,4 @@ pub(super) mod data_loader_worker_died;
 pub(super) mod illegal_memory_access;
 pub(super) mod loss_is_nan;
 pub(crate) mod message_names_cause;
+pub(crate) mod signs_together;
