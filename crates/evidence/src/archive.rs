@@ -26,10 +26,37 @@ pub(crate) fn read_any(
     limits: &Limits,
     extract: &mut Extract,
 ) {
+    open_all(path, input, scratch, limits, extract, None);
+}
+
+/// Hands each stream that is not packed to `tap`, with the name that citations show, instead of reading it.
+pub(crate) fn tap_any(
+    path: &str,
+    input: &mut dyn Read,
+    scratch: &mut Scratch,
+    limits: &Limits,
+    extract: &mut Extract,
+    tap: Tap<'_>,
+) {
+    open_all(path, input, scratch, limits, extract, Some(tap));
+}
+
+/// What takes the streams of text of an archive.
+type Tap<'t> = &'t dyn Fn(&str, &mut dyn Read);
+
+fn open_all(
+    path: &str,
+    input: &mut dyn Read,
+    scratch: &mut Scratch,
+    limits: &Limits,
+    extract: &mut Extract,
+    tap: Option<Tap<'_>>,
+) {
     let budget = Budget {
         limits,
         bytes_left: Cell::new(limits.max_expanded_bytes),
         members_left: Cell::new(limits.max_members),
+        tap,
     };
     let place = Place { shown: path.to_owned(), name: path.to_owned(), depth: 0 };
     open(&place, input, &budget, scratch, extract);
@@ -40,6 +67,8 @@ struct Budget<'l> {
     limits: &'l Limits,
     bytes_left: Cell<u64>,
     members_left: Cell<u32>,
+    /// Takes the streams instead of the readers.
+    tap: Option<Tap<'l>>,
 }
 
 /// A stream within the file that was given.
@@ -92,6 +121,11 @@ fn open(
     if is_packed && place.depth >= budget.limits.max_depth {
         let text = format!("packed more than {} layers deep; unpack it by hand", budget.limits.max_depth);
         return alone(place, SourceKind::Unknown, NoteKind::LimitReached, text, budget, extract);
+    }
+    if let Some(tap) = budget.tap.filter(|_| !is_packed && !matches!(form, Form::Utf16 { .. })) {
+        let head =
+            if form == Form::Text { head.strip_prefix(sniff::UTF8_MARK).unwrap_or(&head) } else { &head };
+        return tap(&place.shown, &mut head.chain(rest));
     }
     match form {
         Form::Gzip => {

@@ -4,6 +4,7 @@
 //! no file: the caller hands it a stream, so that archives, bundles and standard input take the same path.
 
 mod archive;
+mod around;
 mod document;
 mod ground;
 mod named;
@@ -18,6 +19,7 @@ use std::io::Read;
 
 use ringleader_model::Case;
 
+pub use crate::around::{Around, Place, around};
 pub use crate::ground::{Extract, Limits};
 pub use crate::scratch::Scratch;
 

@@ -10,6 +10,13 @@ use serde::Serialize;
 
 use crate::missing;
 
+mod picture;
+
+pub use picture::{
+    Candidate, Gpu, Machine, Nic, Role, Span, SpanState, Spot, Stack, StackFrame, Statement, Value, Wait,
+    Word,
+};
+
 /// A diagnosis.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Report {
@@ -25,18 +32,48 @@ pub struct Report {
     pub looked_at: Vec<LookedAt>,
     /// Kinds of evidence that were not there.
     pub not_looked_at: Vec<NotLookedAt>,
-    /// The ranks of a job that runs, from two readings some seconds apart: outliers first. Left out if empty.
+    /// The ranks, outliers first, at most 1,024: of a job that runs from two readings some seconds apart, of a recorded
+    /// one from its records. Left out if empty, as are all fields below.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub ranks: Vec<RankRow>,
-    /// All jobs that run on the node, where there are several; the rest of the report is of the first. Left out if empty.
+    /// Error statements, unexplained ones first.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub statements: Vec<Statement>,
+    /// Error statements for which there was no room.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub statements_left_out: usize,
+    /// Causes that come into question while nothing is decided, the likeliest first.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub candidates: Vec<Candidate>,
+    /// Who waits for whom.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub waits: Vec<Wait>,
+    /// Stacks of all ranks, merged from the outermost frame inward.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub stacks: Vec<Stack>,
+    /// Nodes with GPUs and network ports; those with faults first.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub machines: Vec<Machine>,
+    /// Nodes for which there was no room.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub machines_left_out: usize,
+    /// Operations in the 60 s around the failure.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub timeline: Vec<Span>,
+    /// The moment that the timeline is about, ns by the clock of its times: the first rank began to wait, or the
+    /// records end.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub failed_ns: Option<i64>,
+    /// All jobs of the evidence, or that run on the node, where there are several; the rest of the report is of one of
+    /// them.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub jobs: Vec<JobRow>,
 }
 
-/// One job of a node on which several run.
+/// One of several jobs.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct JobRow {
-    /// Its program and the pid of its launcher: `train.py, pid 4711`.
+    /// What tells it from the others: of a job that runs, its program and the pid of its launcher: `train.py, pid 4711`.
     pub id: String,
     /// The answer for it.
     pub verdict: Verdict,
@@ -51,7 +88,8 @@ pub struct RankRow {
     pub host: Option<String>,
     /// Process id; null for a rank of which nothing is seen.
     pub pid: Option<u32>,
-    /// State letter of its process, or `missing`.
+    /// Of a job that runs: state letter of its process, or `missing`. Of a recorded one: `waits`, `behind`, `held`,
+    /// `ended`, `gone`, `stopped`, `blocked`, `alive` or `no-record`. May grow.
     pub state: String,
     /// Processor time since its start, milliseconds.
     pub cpu_ms: Option<u64>,
@@ -166,7 +204,7 @@ pub struct Culprit {
 }
 
 /// A place in code.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Place {
     /// File as the interpreter names it.
     pub file: String,
@@ -195,6 +233,8 @@ pub struct Finding {
     pub id: String,
     /// Id of the cause.
     pub cause: String,
+    /// What the operator sees of it.
+    pub category: Category,
     /// How bad.
     pub severity: Severity,
     /// How sure.
@@ -221,6 +261,20 @@ pub struct Evidence {
     pub span: [u64; 2],
     /// What stands there, or for a binary format what the record says.
     pub text: String,
+    /// The lines around it, where they were read again; left out if not.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub context: Option<Context>,
+}
+
+/// The cited lines and at most five before and after them, long ones cut.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Context {
+    /// Lines before it.
+    pub before: Vec<String>,
+    /// The cited lines as they stand in the file; `text` may say what they mean instead.
+    pub lines: Vec<String>,
+    /// Lines after it.
+    pub after: Vec<String>,
 }
 
 /// An open question.
@@ -270,17 +324,15 @@ pub struct NotLookedAt {
 impl Report {
     /// Puts a verdict into words that stay readable without its case.
     pub fn new(case: &model::Case, verdict: &model::Verdict) -> Self {
+        Self::whole(case, verdict, &model::Picture::default())
+    }
+
+    /// The same with the picture beside the verdict.
+    pub fn whole(case: &model::Case, verdict: &model::Verdict, picture: &model::Picture) -> Self {
+        let live: Vec<RankRow> = verdict.ranks.iter().map(RankRow::from).collect();
         Self {
             schema: Schema::V1,
-            verdict: Verdict {
-                cause: verdict.cause.id().to_owned(),
-                category: verdict.category.into(),
-                confidence: verdict.confidence.into(),
-                summary: verdict.summary.clone(),
-                culprits: verdict.culprits.iter().map(Culprit::from).collect(),
-                victims: verdict.victims.to_string(),
-                actions: verdict.actions.iter().map(Action::from).collect(),
-            },
+            verdict: verdict.into(),
             findings: verdict.findings.iter().map(|finding| Finding::new(case, finding)).collect(),
             undecided: verdict
                 .needs
@@ -296,15 +348,43 @@ impl Report {
                     command: command.to_owned(),
                 })
                 .collect(),
-            ranks: verdict.ranks.iter().map(RankRow::from).collect(),
-            jobs: Vec::new(),
+            ranks: if live.is_empty() { picture::ranks(picture) } else { live },
+            statements: picture::statements(case, picture),
+            statements_left_out: picture.n_statements_left_out,
+            candidates: picture::candidates(picture),
+            jobs: picture::jobs(picture),
+            waits: picture::waits(picture),
+            stacks: picture::stacks(picture),
+            machines: picture::machines(picture),
+            machines_left_out: picture.n_machines_left_out,
+            timeline: picture::timeline(picture),
+            failed_ns: picture.failed_ns,
         }
+    }
+
+    /// Citations of lines, which more of their source can be read around.
+    pub fn citations_mut(&mut self) -> impl Iterator<Item = &mut Evidence> {
+        self.findings.iter_mut().flat_map(|f| &mut f.evidence).filter(|e| e.line.is_some() && e.span[1] > 0)
     }
 
     /// The report as JSON with a newline at its end. Control characters that JSON lets through (C1, DEL,
     /// direction marks) are escaped too, so that showing the file in a terminal is harmless.
     pub fn to_json(&self) -> Result<String, serde_json::Error> {
         print(self)
+    }
+}
+
+impl From<&model::Verdict> for Verdict {
+    fn from(verdict: &model::Verdict) -> Self {
+        Self {
+            cause: verdict.cause.id().to_owned(),
+            category: verdict.category.into(),
+            confidence: verdict.confidence.into(),
+            summary: verdict.summary.clone(),
+            culprits: verdict.culprits.iter().map(Culprit::from).collect(),
+            victims: verdict.victims.to_string(),
+            actions: verdict.actions.iter().map(Action::from).collect(),
+        }
     }
 }
 
@@ -384,6 +464,11 @@ fn looked_at(case: &model::Case) -> Vec<LookedAt> {
     entries
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_zero(n: &usize) -> bool {
+    *n == 0
+}
+
 fn line(line: u32) -> Option<u32> {
     (line > 0).then_some(line)
 }
@@ -399,10 +484,12 @@ impl Finding {
             line: line(evidence.cite.line),
             span: [evidence.cite.start, evidence.cite.end],
             text: evidence.text.clone(),
+            context: None,
         };
         Self {
             id: finding.rule.to_owned(),
             cause: finding.cause.id().to_owned(),
+            category: finding.category.into(),
             severity: finding.severity.into(),
             confidence: finding.confidence.into(),
             title: finding.title.clone(),

@@ -7,6 +7,7 @@ pub mod json;
 pub mod markdown;
 mod missing;
 pub mod page;
+pub mod perfetto;
 pub mod quote;
 pub mod text;
 

@@ -7,7 +7,7 @@ use crate::Detail;
 use crate::json::{Action, Evidence, Report};
 use crate::quote::{plain, plain_lines, wrap};
 use crate::text::{
-    MAX_RANKS, citation, decider, headline, notes, others, place, ranks, standing, tally, who,
+    MAX_RANKS, citation, decider, headline, is_live, notes, others, place, ranks, standing, tally, who,
 };
 
 /// Citations shown of one finding unless everything is asked for.
@@ -26,12 +26,12 @@ pub fn render(report: &Report, detail: Detail) -> String {
     let all = detail == Detail::Everything;
     let limit = |usual: usize| if all { usize::MAX } else { usual };
     let verdict = &report.verdict;
+    line(&mut out, &format!("## ringleader: {}", plain(&headline(&report.verdict))));
+    out.push('\n');
     for job in &report.jobs {
         let text = format!("{}: {}", job.id, headline(&job.verdict));
         line(&mut out, &format!("- **job** {}", code(&plain(&text))));
     }
-    line(&mut out, &format!("## ringleader: {}", plain(&headline(&report.verdict))));
-    out.push('\n');
     if !verdict.summary.is_empty() {
         fence(&mut out, "", "text", &wrap(&plain(&verdict.summary), FENCE_COLUMNS).join("\n"));
         out.push('\n');
@@ -123,7 +123,7 @@ pub fn render(report: &Report, detail: Detail) -> String {
 
 /// One line for each rank of a live look, at most `most`.
 fn rank_rows(out: &mut String, report: &Report, most: usize) {
-    if !report.ranks.is_empty() {
+    if is_live(report) {
         heading(out, "Ranks");
         for row in report.ranks.iter().take(most) {
             let busy =

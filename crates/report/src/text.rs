@@ -130,6 +130,11 @@ pub(crate) fn notes(report: &Report, detail: Detail) -> Vec<(String, String)> {
     notes
 }
 
+/// The report is of a job that runs: its ranks were looked at twice.
+pub(crate) fn is_live(report: &Report) -> bool {
+    report.ranks.iter().any(|row| row.busy.is_some())
+}
+
 /// The findings besides the one that the verdict rests on.
 pub(crate) fn others(report: &Report) -> &[Finding] {
     let decided = report.findings.first().is_some_and(|first| first.cause == report.verdict.cause);
@@ -272,10 +277,9 @@ impl Page {
         }
     }
 
-    /// One row a rank, of a job that runs.
-    /// Every job of the node with its verdict, where there are several.
+    /// Every job of the node with its verdict, where there are several. Those of recorded evidence are an open question.
     fn jobs(&mut self, report: &Report) {
-        let Some(first) = report.jobs.first() else { return };
+        let Some(first) = report.jobs.first().filter(|_| is_live(report)) else { return };
         self.row(&format!("{} jobs run on this node", report.jobs.len()));
         for job in &report.jobs {
             let summary = &job.verdict.summary;
@@ -288,8 +292,9 @@ impl Page {
         self.out.push('\n');
     }
 
+    /// One row a rank, of a job that runs. Of a recorded job the proof says where its ranks stand.
     fn ranks(&mut self, report: &Report) {
-        if report.ranks.is_empty() {
+        if !is_live(report) {
             return;
         }
         self.heading("ranks");

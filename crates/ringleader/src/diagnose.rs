@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use crate::command::{Subcommand, print};
 use crate::exit::Code;
 use crate::failure::Failure;
+use crate::gather::context;
 use crate::jobs::{self, LocalJob};
 use crate::terminal::{LookArgs, detail};
 use crate::{Diagnosis, collect};
@@ -87,7 +88,7 @@ impl Subcommand for DiagnoseArgs {
             None
         };
         let diagnosis = self.judge(&paths)?;
-        self.print(&diagnosis.report())?;
+        self.print(&self.report(&diagnosis, &paths))?;
         self.outcome(&diagnosis).map(ExitCode::from)
     }
 }
@@ -96,6 +97,15 @@ impl DiagnoseArgs {
     fn judge(&self, paths: &[PathBuf]) -> Result<ManuallyDrop<Diagnosis>, Failure> {
         // The process is about to end: taking a case of millions of entries apart would only cost time.
         crate::diagnose(paths, !self.quiet).map(ManuallyDrop::new)
+    }
+
+    /// The report, with the lines around its citations where the form of the report has room for them.
+    fn report(&self, diagnosis: &Diagnosis, paths: &[PathBuf]) -> Report {
+        let mut report = diagnosis.report();
+        if self.format == Format::JsonV1 {
+            context::add(&mut report, paths);
+        }
+        report
     }
 
     fn print(&self, report: &Report) -> Result<(), Failure> {
@@ -108,7 +118,7 @@ impl DiagnoseArgs {
     }
 
     fn outcome(&self, diagnosis: &Diagnosis) -> Result<Code, Failure> {
-        let Diagnosis { case, verdict } = diagnosis;
+        let Diagnosis { case, verdict, .. } = diagnosis;
         // Error statements and signs of progress are understood in text of any program.
         let is_understood = |o: &Observation| matches!(o.fact, Fact::Said(_) | Fact::Progress(_));
         let is_known = case.sources.iter().any(ringleader_rules::is_known);
@@ -129,7 +139,8 @@ impl DiagnoseArgs {
             paths.insert(0, bundle);
             let diagnosis = self.judge(&paths)?;
             let code = self.outcome(&diagnosis).unwrap_or(Code::NoUsableEvidence);
-            reports.push((code, job.label.clone(), diagnosis.report()));
+            let report = self.report(&diagnosis, &paths);
+            reports.push((code, job.label.clone(), report));
         }
         // Stable: of two that are equally bad, the one that began first stands first.
         reports.sort_by_key(|(code, ..)| match code {

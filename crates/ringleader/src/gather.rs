@@ -2,6 +2,7 @@
 //!
 //! Contents are not kept. Files that cannot be read become a source with a note, so that a report says so.
 
+pub(crate) mod context;
 mod walk;
 
 use std::any::Any;

@@ -27,7 +27,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ringleader_model::{Case, Verdict};
+use ringleader_model::{Case, Picture, Verdict};
 use ringleader_report::json::Report;
 
 pub use crate::failure::Failure;
@@ -39,12 +39,14 @@ pub struct Diagnosis {
     pub case: Case,
     /// What it means.
     pub verdict: Verdict,
+    /// What a report shows beside the verdict.
+    pub picture: Picture,
 }
 
 impl Diagnosis {
     /// The report.
     pub fn report(&self) -> Report {
-        Report::new(&self.case, &self.verdict)
+        Report::whole(&self.case, &self.verdict, &self.picture)
     }
 }
 
@@ -54,8 +56,8 @@ impl Diagnosis {
 /// If a path that was named does not exist.
 pub fn diagnose(paths: &[PathBuf], show_progress: bool) -> Result<Diagnosis, Failure> {
     let case = gather::gather(paths, show_progress)?;
-    let verdict = ringleader_rules::diagnose(&case);
-    Ok(Diagnosis { case, verdict })
+    let (verdict, picture) = ringleader_rules::examine(&case);
+    Ok(Diagnosis { case, verdict, picture })
 }
 
 /// Runs the program with these arguments (the first is its name). Prints, and answers with the exit code.

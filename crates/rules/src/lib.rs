@@ -11,6 +11,7 @@ mod health;
 mod hostile;
 #[cfg(test)]
 mod laws;
+mod picture;
 #[cfg(test)]
 mod ring_laws;
 mod rule;
@@ -22,7 +23,7 @@ pub mod verdict;
 
 use ringleader_correlate::Scene;
 use ringleader_correlate::prepare::{copies, jobs, owners, rings, sizes};
-use ringleader_model::{Case, Cause, Need, Verdict};
+use ringleader_model::{Case, Cause, Need, Picture, Verdict};
 
 pub use crate::health::is_known;
 pub use crate::rule::{Draft, Outcome, Rule};
@@ -30,6 +31,18 @@ pub use crate::rule::{Draft, Outcome, Rule};
 /// Diagnoses a case. Evidence of several jobs is separated; the verdict is the newest job's, and names those of the
 /// others.
 pub fn diagnose(case: &Case) -> Verdict {
+    examine_by(case, &|_, _| Picture::default()).0
+}
+
+/// Diagnoses a case, and draws the picture of the job that the verdict is of.
+pub fn examine(case: &Case) -> (Verdict, Picture) {
+    examine_by(case, &picture::picture)
+}
+
+/// What draws the picture beside a verdict.
+type Draw<'d> = &'d dyn Fn(&Scene<'_>, &Verdict) -> Picture;
+
+fn examine_by(case: &Case, draw: Draw<'_>) -> (Verdict, Picture) {
     let copies = copies::copies(case);
     let single = (!copies.is_empty()).then(|| Case {
         sources: case.sources.clone(),
@@ -45,37 +58,41 @@ pub fn diagnose(case: &Case) -> Verdict {
     let owned = owners::owned(case);
     let case = owned.as_ref().unwrap_or(case);
     let completed = sizes::completed(case);
-    diagnose_jobs(completed.as_ref().unwrap_or(case))
+    examine_jobs(completed.as_ref().unwrap_or(case), draw)
 }
 
-fn diagnose_jobs(case: &Case) -> Verdict {
-    let Some(jobs) = jobs::split(case) else { return diagnose_job(case) };
-    let mut verdicts: Vec<(String, Verdict)> =
-        jobs.iter().map(|job| (job.label.clone(), diagnose_job(&job.case))).collect();
+fn examine_jobs(case: &Case, draw: Draw<'_>) -> (Verdict, Picture) {
+    let Some(jobs) = jobs::split(case) else { return examine_job(case, draw) };
+    let mut verdicts: Vec<(String, (Verdict, Picture))> =
+        jobs.iter().map(|job| (job.label.clone(), examine_job(&job.case, draw))).collect();
     // A job that failed comes before one that is slow or fares well; then the newest.
     let gravity =
         |v: &Verdict| v.findings.first().map(|f| f.severity).filter(|_| v.cause != Cause::Undecided);
     let newest = verdicts
         .iter()
         .enumerate()
-        .max_by_key(|(at, (_, v))| (gravity(v), v.cause != Cause::None, *at))
+        .max_by_key(|(at, (_, (v, _)))| (gravity(v), v.cause != Cause::None, *at))
         .map_or(0, |(at, _)| at);
     // What nothing ties to one job is in all of them: the same fault twice is one, and the surer account wins.
     let same = |a: &Verdict, b: &Verdict| a.cause == b.cause && a.summary == b.summary;
     let at = verdicts
         .iter()
         .enumerate()
-        .filter(|(_, (_, v))| verdicts.get(newest).is_some_and(|(_, n)| same(v, n)))
-        .max_by_key(|(at, (_, v))| (v.confidence, *at))
+        .filter(|(_, (_, (v, _)))| verdicts.get(newest).is_some_and(|(_, (n, _))| same(v, n)))
+        .max_by_key(|(at, (_, (v, _)))| (v.confidence, *at))
         .map_or(newest, |(at, _)| at);
-    let (label, mut verdict) = verdicts.swap_remove(at);
     let name = |label: &str| {
         if label.is_empty() { "files that fit any of them".to_owned() } else { label.to_owned() }
     };
+    let bare =
+        |v: &Verdict| Verdict { findings: Vec::new(), needs: Vec::new(), ranks: Vec::new(), ..v.clone() };
+    let of_each = verdicts.iter().map(|(label, (v, _))| (name(label), bare(v))).collect();
+    let (label, (mut verdict, mut picture)) = verdicts.swap_remove(at);
+    picture.jobs = of_each;
     // What another job failed of is a finding too, behind those of this one.
-    let others = verdicts.iter().filter(|(_, v)| v.cause != Cause::Undecided && !same(v, &verdict));
-    let of_others: Vec<_> = others.filter_map(|(_, v)| v.findings.first().cloned()).collect();
-    for (other, said) in &verdicts {
+    let others = verdicts.iter().filter(|(_, (v, _))| v.cause != Cause::Undecided && !same(v, &verdict));
+    let of_others: Vec<_> = others.filter_map(|(_, (v, _))| v.findings.first().cloned()).collect();
+    for (other, (said, _)) in &verdicts {
         let gives = if same(said, &verdict) {
             "gives the same".to_owned()
         } else {
@@ -92,10 +109,10 @@ fn diagnose_jobs(case: &Case) -> Verdict {
         });
     }
     verdict.findings.extend(of_others);
-    verdict
+    (verdict, picture)
 }
 
-fn diagnose_job(case: &Case) -> Verdict {
+fn examine_job(case: &Case, draw: Draw<'_>) -> (Verdict, Picture) {
     let scene = Scene::new(case);
     let mut verdict = verdict::decide(&scene, rules::ALL);
     let n_set_aside = rings::n_set_aside(case);
@@ -107,5 +124,6 @@ fn diagnose_job(case: &Case) -> Verdict {
             command: "ringleader diagnose <the rings of one job>".to_owned(),
         });
     }
-    verdict
+    let picture = draw(&scene, &verdict);
+    (verdict, picture)
 }

@@ -109,7 +109,7 @@ fn follows(scene: &Scene<'_>, stated: &Stated<'_>, finding: &Finding) -> bool {
 }
 
 /// What statements without a finding suggest: causes with their weight, the likeliest first.
-fn candidates(open: &[&Stated<'_>]) -> Vec<(Cause, u32)> {
+pub(crate) fn candidates(open: &[&Stated<'_>]) -> Vec<(Cause, u32)> {
     let mut weights: BTreeMap<Cause, u32> = BTreeMap::new();
     for stated in open {
         for (place, cause) in stated.causes().into_iter().enumerate() {

@@ -1,0 +1,202 @@
+//! Lines around cited places, read again: contents are not kept, and a report or an assistant wants to see more of them.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{BufRead, BufReader, Read};
+
+use crate::{Extract, Limits, Scratch, archive};
+
+/// A place of a source, as a citation gives it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The source as citations show it: `logs.tar!a/b.log` for a member of an archive.
+    pub source: String,
+    /// Bytes from and to, after decompression.
+    pub span: (u64, u64),
+}
+
+/// The lines around a place. Long lines are cut; of a line that redraws itself only its last state counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Around {
+    /// Lines before it, in their order.
+    pub before: Vec<String>,
+    /// The lines of the place itself.
+    pub lines: Vec<String>,
+    /// Lines after it.
+    pub after: Vec<String>,
+}
+
+/// Before the first line that is wanted, this much is searched for the lines before it, bytes.
+const BACK_BYTES: u64 = 16 << 10;
+/// Lines that are held while the next ones are read.
+const HELD_LINES: usize = 256;
+/// Bytes of one line.
+const LINE_BYTES: usize = 2 << 10;
+/// Bytes that are passed over at once.
+const BLOCK_BYTES: usize = 256 << 10;
+
+/// Reads `n_lines` lines before and after each place that lies in the file, archive or stream `path`; in the order of
+/// `places`, None for those that lie elsewhere or beyond the end.
+pub fn around(
+    path: &str,
+    input: &mut dyn Read,
+    places: &[Place],
+    n_lines: usize,
+    limits: &Limits,
+) -> Vec<Option<Around>> {
+    let mut wanted: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (at, place) in places.iter().enumerate() {
+        wanted.entry(&place.source).or_default().push(at);
+    }
+    let span = |at: usize| places.get(at).map_or((0, 0), |place| place.span);
+    for list in wanted.values_mut() {
+        list.sort_by_key(|at| span(*at));
+    }
+    let found: RefCell<Vec<Option<Around>>> = RefCell::new(vec![None; places.len()]);
+    let tap = |source: &str, input: &mut dyn Read| {
+        let Some(list) = wanted.get(source) else { return };
+        let mut lines = Lines::new(input);
+        for at in list {
+            let around = lines.around(span(*at), n_lines);
+            if let Some(slot) = found.borrow_mut().get_mut(*at) {
+                *slot = around;
+            }
+        }
+    };
+    archive::tap_any(path, input, &mut Scratch::default(), limits, &mut Extract::default(), &tap);
+    found.into_inner()
+}
+
+/// A stream, read line by line where lines are wanted.
+struct Lines<'i> {
+    input: BufReader<&'i mut dyn Read>,
+    /// Offset of the next byte.
+    next: u64,
+    /// Lines read last: start, end, text.
+    held: VecDeque<(u64, u64, String)>,
+}
+
+impl<'i> Lines<'i> {
+    fn new(input: &'i mut dyn Read) -> Self {
+        Self { input: BufReader::with_capacity(BLOCK_BYTES, input), next: 0, held: VecDeque::new() }
+    }
+
+    fn around(&mut self, (start, end): (u64, u64), n_lines: usize) -> Option<Around> {
+        let from = start.saturating_sub(BACK_BYTES);
+        if from > self.next {
+            self.pass(from - self.next);
+            self.held.clear();
+            // The rest of a line that was entered in its middle.
+            self.line();
+            self.held.clear();
+        }
+        // A citation of one byte means its line.
+        let end = end.max(start + 1);
+        let n_after = |held: &VecDeque<(u64, u64, String)>| held.iter().filter(|(s, ..)| *s >= end).count();
+        while n_after(&self.held) < n_lines && self.line() {}
+        let text = |(_, _, text): &(u64, u64, String)| text.clone();
+        let lines: Vec<String> =
+            self.held.iter().filter(|(s, e, _)| *s < end && *e > start).map(text).collect();
+        let before: Vec<String> = self.held.iter().filter(|(_, e, _)| *e <= start).map(text).collect();
+        let after = self.held.iter().filter(|(s, ..)| *s >= end).take(n_lines).map(text).collect();
+        let skip = before.len().saturating_sub(n_lines);
+        (!lines.is_empty()).then(|| Around { before: before.into_iter().skip(skip).collect(), lines, after })
+    }
+
+    /// Reads one line; false at the end.
+    fn line(&mut self) -> bool {
+        let start = self.next;
+        let mut text: Vec<u8> = Vec::new();
+        loop {
+            let (n, is_end) = {
+                let Ok(block) = self.input.fill_buf() else { return false };
+                if block.is_empty() {
+                    if self.next == start {
+                        return false;
+                    }
+                    break;
+                }
+                let end = memchr::memchr(b'\n', block);
+                let line = block.get(..end.unwrap_or(block.len())).unwrap_or_default();
+                let room = LINE_BYTES.saturating_sub(text.len());
+                text.extend_from_slice(line.get(..room.min(line.len())).unwrap_or_default());
+                // A bar that was drawn over and over: what stands last is what is seen.
+                if let Some(at) = memchr::memrchr(b'\r', line.strip_suffix(b"\r").unwrap_or(line)) {
+                    text.clear();
+                    let last = line.get(at + 1..).unwrap_or_default();
+                    text.extend_from_slice(last.get(..LINE_BYTES.min(last.len())).unwrap_or_default());
+                }
+                (end.map_or(block.len(), |at| at + 1), end.is_some())
+            };
+            self.input.consume(n);
+            self.next += n as u64;
+            if is_end {
+                break;
+            }
+        }
+        let text = String::from_utf8_lossy(text.strip_suffix(b"\r").unwrap_or(&text)).into_owned();
+        self.held.push_back((start, self.next, text));
+        while self.held.len() > HELD_LINES {
+            self.held.pop_front();
+        }
+        true
+    }
+
+    fn pass(&mut self, mut n: u64) {
+        while n > 0 {
+            let Ok(block) = self.input.fill_buf() else { return };
+            if block.is_empty() {
+                return;
+            }
+            let step = usize::try_from(n).unwrap_or(usize::MAX).min(block.len());
+            self.input.consume(step);
+            self.next += step as u64;
+            n -= step as u64;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(source: &str, start: u64, end: u64) -> Place {
+        Place { source: source.to_owned(), span: (start, end) }
+    }
+
+    #[test]
+    fn lines_around_places_of_a_file() {
+        let text: String = (0..100_000).map(|n| format!("line {n:06}\n")).collect();
+        let at = |n: u64| place("a.log", n * 12, n * 12 + 11);
+        let places = [at(99_999), at(0), at(50_000), at(50_001), place("b.log", 0, 5), at(200_000)];
+        let found = around("a.log", &mut text.as_bytes(), &places, 2, &Limits::default());
+        let shown: Vec<String> = found
+            .iter()
+            .map(|a| {
+                a.as_ref().map_or("-".into(), |a| [&a.before[..], &a.lines, &a.after].concat().join(" "))
+            })
+            .collect();
+        assert_eq!(shown[0], "line 099997 line 099998 line 099999");
+        assert_eq!(shown[1], "line 000000 line 000001 line 000002");
+        assert_eq!(shown[2], "line 049998 line 049999 line 050000 line 050001 line 050002");
+        assert_eq!(shown[3], "line 049999 line 050000 line 050001 line 050002 line 050003");
+        assert_eq!(shown[4..], ["-", "-"]);
+    }
+
+    #[test]
+    fn lines_of_a_member_of_a_packed_archive() {
+        let mut tar = tar::Builder::new(Vec::new());
+        let mut header = tar::Header::new_gnu();
+        let text = b"one\ntwo\nstep 1\rstep 2\rstep 3\nfour\n";
+        header.set_size(text.len() as u64);
+        header.set_mode(0o644);
+        header.set_cksum();
+        tar.append_data(&mut header, "logs/rank0.log", &text[..]).unwrap();
+        let packed = zstd::encode_all(&tar.into_inner().unwrap()[..], 0).unwrap();
+        let wanted = [place("e.tar.zst!logs/rank0.log", 4, 7)];
+        let found = around("e.tar.zst", &mut &packed[..], &wanted, 5, &Limits::default());
+        let one = found[0].as_ref().unwrap();
+        assert_eq!((&one.before[..], &one.lines[..]), (&["one".to_owned()][..], &["two".to_owned()][..]));
+        assert_eq!(one.after, ["step 3", "four"]);
+    }
+}

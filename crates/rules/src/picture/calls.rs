@@ -1,0 +1,283 @@
+//! Operations around the failure, and who waits for whom in them.
+
+use std::collections::BTreeMap;
+
+use ringleader_correlate::Scene;
+use ringleader_correlate::calls::ledger::Ledger;
+use ringleader_correlate::track::{Group, Origin, Track, View};
+use ringleader_correlate::waits::graph::{Front, FrontKind, Waits};
+use ringleader_model::{OpState, Rank, RankSet, RingStage, SpanState, TimelineSpan, Wait};
+
+/// The timeline reaches from this long before the failure to this long after it, ns: 60 s in all.
+const BEFORE_NS: i64 = 45_000_000_000;
+const AFTER_NS: i64 = 15_000_000_000;
+/// Operations of one rank.
+const MAX_SPANS: usize = 96;
+/// Rows of ranks that made the same calls.
+const MAX_LANES: usize = 48;
+/// Newest collectives of a group by which ranks are compared.
+const COMPARED: usize = 12;
+/// Ranks of a row whose times make the median.
+const SAMPLED: usize = 64;
+/// Waits that are shown.
+const MAX_WAITS: usize = 48;
+
+/// The waits that decide: of the first view that shows any.
+pub(super) fn decisive<'s>(scene: &'s Scene<'_>) -> Option<&'s Waits> {
+    let waits_for = |front: &Front| {
+        !front.waiting.is_empty()
+            && (!front.behind.is_empty() || !front.unseen.is_empty() || !front.held.is_empty())
+    };
+    let all = || scene.waits().iter();
+    all()
+        .find(|w| w.fronts.iter().any(waits_for))
+        .or_else(|| all().find(|w| w.fronts.iter().any(|f| !f.waiting.is_empty())))
+}
+
+/// Who waits for whom.
+pub(super) fn waits(scene: &Scene<'_>) -> Vec<Wait> {
+    let Some(decisive) = decisive(scene) else { return Vec::new() };
+    let groups = scene.ledger().groups();
+    let mut waits: Vec<Wait> = Vec::new();
+    for front in &decisive.fronts {
+        let Some(group) = groups.get(front.group) else { continue };
+        let set = |members: &[usize]| members.iter().filter_map(|at| group.rank(*at)).collect::<RankSet>();
+        let from = set(&front.waiting);
+        if from.is_empty() {
+            continue;
+        }
+        let unseen = set(&front.unseen);
+        let others = front.behind.iter().chain(&front.held).filter_map(|at| group.rank(*at));
+        let to: RankSet = others.chain(unseen.ranks().iter().copied()).collect();
+        let op = operation(scene.ledger(), group, front);
+        waits.push(Wait { from, to, unseen, op, since_ns: front.since_ns });
+    }
+    // Those that wait for the fewest come first: what is missing stands out.
+    waits.sort_by_key(|w| (w.to.is_empty(), w.to.len(), std::cmp::Reverse(w.from.len()), w.op.clone()));
+    waits.truncate(MAX_WAITS);
+    waits
+}
+
+/// `all_reduce #45 of default_pg`.
+pub(super) fn operation(ledger: &Ledger<'_>, group: &Group<'_>, front: &Front) -> String {
+    match front.what {
+        FrontKind::Collective(seq) => {
+            let tracks = front.waiting.iter().filter_map(|at| group.tracks.get(*at)?.as_ref());
+            let mut calls = tracks.filter_map(|t| ledger.get(t.call(seq)?));
+            let kind = calls.next().map_or("collective", |call| call.kind.name());
+            format!("{kind} #{seq} of {}", group.name)
+        }
+        FrontKind::P2p { from, to, nth } => {
+            let name = |member: u32| {
+                group.rank(member as usize).map_or_else(|| format!("member {member}"), |r| r.to_string())
+            };
+            format!("message #{nth} from {} to {} of {}", name(from), name(to), group.name)
+        }
+        FrontKind::Count(kind, n) => format!("{} #{n} of {}", kind.name(), group.name),
+    }
+}
+
+/// One rank's tracks in the chosen view.
+type Tracks<'s, 'a> = Vec<(usize, &'s Track<'a>)>;
+
+/// One operation of one rank.
+#[derive(Clone, Copy)]
+struct Op {
+    group: usize,
+    /// Number of a collective; 0 for a message.
+    seq: u32,
+    /// Index of the operation in its origin.
+    at: u32,
+    start_ns: i64,
+}
+
+/// Operations around the failure, and the moment of it; empty where no recorder kept times.
+pub(super) fn timeline(scene: &Scene<'_>, accused: &[Rank]) -> (Vec<TimelineSpan>, Option<i64>) {
+    let has_times = |view: View| {
+        let groups = scene.ledger().groups().iter().filter(move |g| g.view == view);
+        groups.flat_map(|g| g.tracks.iter().flatten()).any(|t| newest(t).is_some())
+    };
+    let Some(view) = [View::Flight, View::Ring, View::Nccl].into_iter().find(|v| has_times(*v)) else {
+        return (Vec::new(), None);
+    };
+    let mut by_rank: BTreeMap<Rank, Tracks<'_, '_>> = BTreeMap::new();
+    for (at, group) in scene.ledger().groups().iter().enumerate().filter(|(_, g)| g.view == view) {
+        for (member, track) in group.tracks.iter().enumerate() {
+            let (Some(track), Some(rank)) = (track, group.rank(member)) else { continue };
+            if !matches!(track.origin, Origin::Lines) {
+                by_rank.entry(rank).or_default().push((at, track));
+            }
+        }
+    }
+    // A hang begins where the first rank began to wait; else the records end with the failure.
+    let waited = scene
+        .waits_of(view)
+        .and_then(|w| w.fronts.iter().filter(|f| !f.waiting.is_empty()).filter_map(|f| f.since_ns).min());
+    let last = || by_rank.values().flatten().filter_map(|(_, t)| newest(t)).max();
+    let Some(failed_ns) = waited.or_else(last) else { return (Vec::new(), None) };
+    let lanes = lanes(scene, &by_rank, accused);
+    let mut spans = Vec::new();
+    for ranks in lanes.into_iter().take(MAX_LANES) {
+        let Some(tracks) = ranks.first().and_then(|first| by_rank.get(first)) else { continue };
+        let set: RankSet = ranks.iter().copied().collect();
+        let mut ops = operations(tracks, failed_ns);
+        ops.sort_by_key(|op| (op.start_ns, op.group, op.seq, op.at));
+        let from = ops.len().saturating_sub(MAX_SPANS);
+        for op in ops.get(from..).unwrap_or_default() {
+            spans.extend(span(scene, &by_rank, &ranks, &set, tracks, *op));
+        }
+    }
+    (spans, Some(failed_ns))
+}
+
+/// When a track's newest operation was called.
+fn newest(track: &Track<'_>) -> Option<i64> {
+    let collective = track.ops.iter().rev().find_map(|op| track.created_ns(*op));
+    let message = track.p2p.iter().rev().find_map(|p| track.created_ns(p.op));
+    collective.max(message)
+}
+
+/// The newest calls of a rank, by group: kind of group, its size, its newest calls, its open messages.
+type Key = Vec<(String, usize, Vec<(u32, u32, SpanState)>, usize)>;
+
+/// Ranks that made the same newest calls and got as far in them, together; the accused, then those with the fewest
+/// others, first.
+fn lanes(scene: &Scene<'_>, by_rank: &BTreeMap<Rank, Tracks<'_, '_>>, accused: &[Rank]) -> Vec<Vec<Rank>> {
+    let groups = scene.ledger().groups();
+    let mut folded: BTreeMap<(Option<Rank>, Key), Vec<Rank>> = BTreeMap::new();
+    for (rank, tracks) in by_rank {
+        let mut key: Key = Vec::with_capacity(tracks.len());
+        for (at, track) in tracks {
+            let Some(group) = groups.get(*at) else { continue };
+            // Groups of one kind differ by a number in their names.
+            let name: String = group.name.chars().filter(|c| !c.is_ascii_digit()).collect();
+            let n = track.calls.len();
+            let newest = (n.saturating_sub(COMPARED)..n).filter_map(|i| {
+                let call = track.calls.get(i).copied()?;
+                Some((track.first_seq + i as u32, call, state(track, track.ops.get(i).copied()?)))
+            });
+            let n_open = track.p2p.iter().filter(|p| p.done == Some(false)).count();
+            key.push((name, group.ranks.len(), newest.collect(), n_open));
+        }
+        key.sort();
+        let own = accused.contains(rank).then_some(*rank);
+        folded.entry((own, key)).or_default().push(*rank);
+    }
+    let mut lanes: Vec<(bool, Vec<Rank>)> =
+        folded.into_iter().map(|((own, _), ranks)| (own.is_none(), ranks)).collect();
+    lanes.sort_by_key(|(is_other, ranks)| (*is_other, ranks.len(), ranks.first().copied()));
+    lanes.into_iter().map(|(_, ranks)| ranks).collect()
+}
+
+/// The newest operations of a rank within the window.
+fn operations(tracks: &[(usize, &Track<'_>)], failed_ns: i64) -> Vec<Op> {
+    let within = |at: i64| at >= failed_ns - BEFORE_NS && at <= failed_ns + AFTER_NS;
+    let mut ops = Vec::new();
+    for (group, track) in tracks {
+        let numbered = track.ops.iter().enumerate().rev();
+        let collectives = numbered.filter_map(|(n, at)| {
+            let seq = track.first_seq.saturating_add(n as u32);
+            Some(Op { group: *group, seq, at: *at, start_ns: track.created_ns(*at)? })
+        });
+        ops.extend(
+            collectives
+                .skip_while(|op| op.start_ns > failed_ns + AFTER_NS)
+                .take_while(|op| within(op.start_ns))
+                .take(MAX_SPANS),
+        );
+        let messages =
+            track.p2p.iter().rev().filter_map(|p| {
+                Some(Op { group: *group, seq: 0, at: p.op, start_ns: track.created_ns(p.op)? })
+            });
+        ops.extend(
+            messages
+                .skip_while(|op| op.start_ns > failed_ns + AFTER_NS)
+                .take_while(|op| within(op.start_ns))
+                .take(MAX_SPANS),
+        );
+    }
+    ops
+}
+
+/// One operation of the ranks of a row, with the median of their times.
+fn span(
+    scene: &Scene<'_>,
+    by_rank: &BTreeMap<Rank, Tracks<'_, '_>>,
+    ranks: &[Rank],
+    set: &RankSet,
+    tracks: &[(usize, &Track<'_>)],
+    op: Op,
+) -> Option<TimelineSpan> {
+    let group = scene.ledger().groups().get(op.group)?;
+    let place = tracks.iter().position(|(at, _)| *at == op.group)?;
+    let (_, track) = tracks.get(place)?;
+    let state = state(track, op.at);
+    let (mut starts, mut ends) = (vec![op.start_ns], Vec::from_iter(ended_ns(track, op.at)));
+    // Messages of several ranks are with different peers: the first rank's stand for all.
+    if op.seq > 0 {
+        for rank in ranks.iter().skip(1).take(SAMPLED) {
+            let Some((_, track)) = by_rank.get(rank).and_then(|t| t.get(place)) else { continue };
+            let Some(at) = track.op(op.seq) else { continue };
+            starts.extend(track.created_ns(at));
+            ends.extend(ended_ns(track, at));
+        }
+    }
+    let (text, seq) = match (op.seq, track.call(op.seq).and_then(|call| scene.ledger().get(call))) {
+        (0, _) => {
+            let p2p = track.p2p.iter().find(|p| p.op == op.at)?;
+            let peer = group.rank(p2p.peer as usize).map_or_else(|| "?".to_owned(), |r| r.0.to_string());
+            let way = if p2p.is_send { "send to" } else { "recv from" };
+            (format!("{way} rank {peer}, {} elements", p2p.elements), None)
+        }
+        (seq, Some(call)) => (call.describe(), Some(seq)),
+        (seq, None) => ("collective".to_owned(), Some(seq)),
+    };
+    let start_ns = middle(&mut starts)?;
+    let end_ns = middle(&mut ends).filter(|end| *end >= start_ns);
+    Some(TimelineSpan {
+        ranks: set.clone(),
+        group: group.name.clone(),
+        op: text,
+        seq,
+        start_ns,
+        end_ns,
+        state,
+    })
+}
+
+fn middle(times: &mut [i64]) -> Option<i64> {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied()
+}
+
+/// How far an operation got.
+pub(super) fn state(track: &Track<'_>, op: u32) -> SpanState {
+    match track.origin {
+        Origin::Dump(dump) => match dump.ops.get(op as usize).map(|o| o.state) {
+            Some(OpState::Completed) => SpanState::Finished,
+            Some(OpState::Started) => SpanState::Running,
+            Some(OpState::Scheduled) => SpanState::Waiting,
+            None => SpanState::Called,
+        },
+        Origin::Ring(ring) => match ring.ops.get(op as usize) {
+            Some(op) if !op.is_end_visible => SpanState::Called,
+            Some(op) => match op.stage() {
+                RingStage::Finished => SpanState::Finished,
+                RingStage::Started => SpanState::Running,
+                RingStage::Launched | RingStage::Entered => SpanState::Waiting,
+            },
+            None => SpanState::Called,
+        },
+        Origin::Log(_) | Origin::Lines => SpanState::Called,
+    }
+}
+
+/// When an operation ended; None if it has not, or its recorder does not tell.
+fn ended_ns(track: &Track<'_>, op: u32) -> Option<i64> {
+    let at = match track.origin {
+        Origin::Dump(dump) => dump.ops.get(op as usize).map(|o| o.completed_ns),
+        Origin::Ring(ring) => ring.ops.get(op as usize).map(|o| o.ended_ns),
+        Origin::Log(_) | Origin::Lines => None,
+    };
+    at.filter(|at| *at > 0)
+}

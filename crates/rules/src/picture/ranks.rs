@@ -1,0 +1,250 @@
+//! Where each rank stands, equal ranks folded, and the stacks of all of them as one tree.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ringleader_correlate::Scene;
+use ringleader_correlate::process::fate::{End, Fate, Killer, Life};
+use ringleader_correlate::track::Origin;
+use ringleader_correlate::waits::graph::FrontKind;
+use ringleader_model::{Frame, FrameOwner, Rank, StackNode, Standing, user_frame};
+
+use super::calls::{decisive, operation};
+
+/// Rows of ranks that stand alike.
+const MAX_STANDINGS: usize = 128;
+/// Frames of one stack, and of the tree.
+const MAX_DEPTH: usize = 80;
+const MAX_NODES: usize = 400;
+
+/// Where each rank stands; the accused and those that do not wait first. Empty if nothing is known of any.
+pub(super) fn standings(scene: &Scene<'_>, accused: &[Rank]) -> Vec<Standing> {
+    let mut at: BTreeMap<Rank, Standing> = BTreeMap::new();
+    let fresh = |rank: Rank| Standing {
+        ranks: std::iter::once(rank).collect(),
+        state: "",
+        fate: String::new(),
+        place: None,
+        doing: String::new(),
+    };
+    in_calls(scene, &mut |rank, state, doing, place| {
+        let row = at.entry(rank).or_insert_with(|| fresh(rank));
+        // What it waits in tells more than what it is awaited in.
+        if row.state.is_empty() || state == "waits" {
+            (row.state, row.doing) = (state, doing);
+            row.place = place.or(row.place.take());
+        }
+    });
+    for (rank, condition) in scene.conditions().all() {
+        let row = at.entry(rank).or_insert_with(|| fresh(rank));
+        if let Some(stand) = &condition.stand {
+            row.place = stand.place().cloned().or(row.place.take());
+        }
+        let busy = condition.busy().map(|busy| busy.words());
+        if let Some(busy) = busy.filter(|_| row.state != "waits") {
+            row.doing = if row.doing.is_empty() { busy } else { format!("{busy}; {}", row.doing) };
+        }
+    }
+    for (rank, fate) in scene.fates().all() {
+        let row = at.entry(rank).or_insert_with(|| fresh(rank));
+        row.fate = words(fate);
+        let halted = match fate.life() {
+            Life::Stopped => Some("stopped"),
+            Life::Blocked => Some("blocked"),
+            Life::Zombie | Life::Absent | Life::Closed => match fate.end() {
+                End::InOrder | End::Untold if fate.life() == Life::Closed => Some("ended"),
+                End::InOrder => Some("ended"),
+                _ => Some("gone"),
+            },
+            Life::Alive | Life::Unseen => None,
+        };
+        if let Some(halted) = halted {
+            row.state = halted;
+        }
+    }
+    at.retain(|_, row| !row.state.is_empty() || !row.fate.is_empty() || row.place.is_some());
+    if at.is_empty() {
+        return Vec::new();
+    }
+    for row in at.values_mut().filter(|row| row.state.is_empty()) {
+        row.state = if row.place.is_some() { "alive" } else { "no-record" };
+    }
+    fold(at, accused)
+}
+
+type Tell<'t> = dyn FnMut(Rank, &'static str, String, Option<Frame>) + 't;
+
+/// What the calls show of each rank.
+fn in_calls(scene: &Scene<'_>, tell: &mut Tell<'_>) {
+    let Some(decisive) = decisive(scene) else { return };
+    let groups = scene.ledger().groups();
+    let mut places = Places::default();
+    for front in &decisive.fronts {
+        let Some(group) = groups.get(front.group) else { continue };
+        let op = operation(scene.ledger(), group, front);
+        let mut each = |members: &[usize], state: &'static str, doing: String| {
+            for at in members {
+                let Some(rank) = group.rank(*at) else { continue };
+                let track = group.tracks.get(*at).and_then(Option::as_ref);
+                let place = match (track, front.what) {
+                    (Some(track), FrontKind::Collective(seq)) if state == "waits" => {
+                        track.op(seq).and_then(|op| places.get(track.origin, op).own.clone())
+                    }
+                    _ => None,
+                };
+                tell(rank, state, doing.clone(), place);
+            }
+        };
+        each(&front.waiting, "waits", format!("in {op}"));
+        each(&front.behind, "behind", format!("has not entered {op}"));
+        each(&front.held, "held", format!("has entered {op}, and an older operation holds it"));
+        each(&front.unseen, "no-record", format!("no record of it in {op}"));
+    }
+}
+
+/// Stacks of dumps by their place in memory: ranks of one job share them.
+#[derive(Default)]
+struct Places {
+    known: BTreeMap<(usize, u32), Stack>,
+}
+
+#[derive(Clone, Default)]
+struct Stack {
+    /// Innermost first.
+    frames: Vec<Frame>,
+    own: Option<Frame>,
+}
+
+impl Places {
+    fn get(&mut self, origin: Origin<'_>, op: u32) -> &Stack {
+        let (key, dump) = match origin {
+            Origin::Dump(dump) => {
+                let stack = dump.ops.get(op as usize).map_or(u32::MAX, |op| op.stack);
+                ((std::sync::Arc::as_ptr(&dump.stacks).addr(), stack), Some(dump))
+            }
+            _ => ((0, u32::MAX), None),
+        };
+        self.known.entry(key).or_insert_with(|| {
+            let indices = dump.and_then(|dump| dump.stacks.get(key.1 as usize));
+            let frame = |at: &u32| dump.and_then(|dump| dump.frames.get(*at as usize)).cloned();
+            let frames: Vec<Frame> = indices.into_iter().flat_map(|s| s.iter().filter_map(frame)).collect();
+            let own = user_frame(&frames).cloned();
+            Stack { frames, own }
+        })
+    }
+}
+
+fn fold(at: BTreeMap<Rank, Standing>, accused: &[Rank]) -> Vec<Standing> {
+    type Key = (bool, &'static str, String, Option<Frame>, String);
+    let mut folded: BTreeMap<Key, Vec<Rank>> = BTreeMap::new();
+    for (rank, row) in at {
+        let key = (!accused.contains(&rank), row.state, row.fate, row.place, row.doing);
+        folded.entry(key).or_default().push(rank);
+    }
+    let mut rows: Vec<(Key, Vec<Rank>)> = folded.into_iter().collect();
+    rows.sort_by_key(|((is_other, state, ..), ranks)| {
+        (*is_other, *state == "waits", *state == "no-record", ranks.len(), ranks.first().copied())
+    });
+    rows.truncate(MAX_STANDINGS);
+    rows.into_iter()
+        .map(|((_, state, fate, place, doing), ranks)| Standing {
+            ranks: ranks.into_iter().collect(),
+            state,
+            fate,
+            place,
+            doing,
+        })
+        .collect()
+}
+
+/// How a rank ended, or how it was seen last.
+fn words(fate: &Fate) -> String {
+    let end = match fate.end() {
+        End::Killed { by: Killer::Memory, .. } => "killed by SIGKILL for lack of memory".to_owned(),
+        End::Killed { by: Killer::Launcher, .. } => "killed by its launcher (SIGKILL)".to_owned(),
+        End::Killed { by: Killer::Outside, .. } => "killed by SIGKILL".to_owned(),
+        End::Crashed(signal) => format!("crashed by {}", signal.name),
+        End::Aborted => "aborted by its watchdog (SIGABRT)".to_owned(),
+        End::Terminated => "ended by SIGTERM".to_owned(),
+        End::Exited(code) => format!("exited with code {code}"),
+        End::CrashReported => "crashed".to_owned(),
+        End::Raised => "raised an exception".to_owned(),
+        End::InOrder => "ended in order".to_owned(),
+        End::Untold => String::new(),
+    };
+    let life = match fate.life() {
+        Life::Stopped => "stopped (state T)",
+        Life::Blocked => "in the kernel (state D)",
+        Life::Zombie => "a zombie (state Z)",
+        Life::Absent => "absent from the list of processes",
+        Life::Closed => "closed its communicators",
+        Life::Alive | Life::Unseen => "",
+    };
+    match (life.is_empty(), end.is_empty()) {
+        (_, true) => life.to_owned(),
+        (true, false) => end,
+        (false, false) => format!("{life}; {end}"),
+    }
+}
+
+/// The stacks of all ranks, merged from the outside: of living processes; of ranks without one, the stack of the
+/// unfinished call that its recorder kept.
+pub(super) fn stacks(scene: &Scene<'_>) -> Vec<StackNode> {
+    let mut by_frames: BTreeMap<Vec<Frame>, Vec<Rank>> = BTreeMap::new();
+    let mut seen = BTreeSet::new();
+    for (rank, condition) in scene.conditions().all() {
+        let Some(stand) = condition.stand.as_ref().filter(|s| !s.frames.is_empty()) else { continue };
+        seen.insert(rank);
+        by_frames.entry(outside_in(&stand.frames)).or_default().push(rank);
+    }
+    let mut places = Places::default();
+    let groups = scene.ledger().groups();
+    let mut of_calls: BTreeMap<Vec<Frame>, Vec<Rank>> = BTreeMap::new();
+    for front in decisive(scene).iter().flat_map(|w| &w.fronts) {
+        let (Some(group), FrontKind::Collective(seq)) = (groups.get(front.group), front.what) else {
+            continue;
+        };
+        for at in &front.waiting {
+            let Some(rank) = group.rank(*at) else { continue };
+            let track = group.tracks.get(*at).and_then(Option::as_ref);
+            let Some((track, op)) = track.and_then(|t| Some((t, t.op(seq)?))) else { continue };
+            let stack = places.get(track.origin, op);
+            if !stack.frames.is_empty() && seen.insert(rank) {
+                let frames = outside_in(&stack.frames);
+                of_calls.entry(frames).or_default().push(rank);
+            }
+        }
+    }
+    for (frames, ranks) in of_calls {
+        by_frames.entry(frames).or_default().extend(ranks);
+    }
+    let stacks: Vec<(Vec<Frame>, Vec<Rank>)> = by_frames.into_iter().collect();
+    let mut nodes = Vec::new();
+    merge(&stacks, 0, &mut nodes);
+    nodes
+}
+
+fn outside_in(frames: &[Frame]) -> Vec<Frame> {
+    frames.iter().take(MAX_DEPTH).rev().cloned().collect()
+}
+
+/// Adds the frames at this depth of sorted stacks that agree above it, each followed by what is below it.
+fn merge(stacks: &[(Vec<Frame>, Vec<Rank>)], depth: usize, nodes: &mut Vec<StackNode>) {
+    let mut branches: Vec<&[(Vec<Frame>, Vec<Rank>)]> =
+        stacks.chunk_by(|a, b| a.0.get(depth) == b.0.get(depth)).collect();
+    let n_ranks = |branch: &[(Vec<Frame>, Vec<Rank>)]| branch.iter().map(|(_, r)| r.len()).sum::<usize>();
+    // The few that part from the others come first.
+    branches.sort_by_key(|branch| n_ranks(branch));
+    for branch in branches {
+        let Some(frame) = branch.first().and_then(|(frames, _)| frames.get(depth)) else { continue };
+        if nodes.len() >= MAX_NODES {
+            return;
+        }
+        nodes.push(StackNode {
+            frame: frame.clone(),
+            depth: depth as u32,
+            ranks: branch.iter().flat_map(|(_, ranks)| ranks.iter().copied()).collect(),
+            is_own: frame.owner() == FrameOwner::User,
+        });
+        merge(branch, depth + 1, nodes);
+    }
+}

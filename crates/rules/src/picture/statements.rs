@@ -1,0 +1,145 @@
+//! What became of each error statement, what is known of the words in it, and the causes that come into question.
+
+use std::collections::BTreeSet;
+
+use ringleader_correlate::Scene;
+use ringleader_correlate::said::statements::Stated;
+use ringleader_knowledge::{cause, cuda_error, errno, nccl_result, signal};
+use ringleader_model::{
+    Candidate, Cause, Finding, FormWeight, Host, PicturedStatement, Severity, SourceId, StatementRole,
+    Verdict,
+};
+
+use crate::unexplained::{self, Account};
+
+/// Statements that are judged, and those that are kept.
+const MAX_JUDGED: usize = 600;
+const MAX_KEPT: usize = 200;
+/// Sources and hosts of one statement.
+const MAX_PLACES: usize = 16;
+/// Characters of a line.
+const MAX_TEXT: usize = 400;
+/// Candidates that are kept.
+const MAX_CANDIDATES: usize = 5;
+/// Characters of a line that a candidate quotes.
+const QUOTED: usize = 160;
+
+/// The statements, unexplained ones first, then by time; and how many were left out.
+pub(super) fn statements(scene: &Scene<'_>, findings: &[Finding]) -> (Vec<PicturedStatement>, usize) {
+    let mut all: Vec<&Stated<'_>> = scene.stated().all().iter().collect();
+    let n_all = all.len();
+    all.sort_by_key(|s| {
+        (s.weight() < FormWeight::Strong, s.is_warning(), s.at_ns().is_none(), s.at_ns(), s.count())
+    });
+    all.truncate(MAX_JUDGED);
+    let mut kept: Vec<PicturedStatement> =
+        all.into_iter().filter_map(|stated| pictured(scene, stated, findings)).collect();
+    kept.sort_by_key(|s| (s.role, s.at.is_none(), s.at.map(|at| at.ns), s.first));
+    kept.truncate(MAX_KEPT);
+    let n_left_out = n_all.saturating_sub(kept.len());
+    (kept, n_left_out)
+}
+
+fn pictured(scene: &Scene<'_>, stated: &Stated<'_>, findings: &[Finding]) -> Option<PicturedStatement> {
+    let first = stated.first()?;
+    let role = match unexplained::account(scene, stated, findings) {
+        Account::Unexplained => StatementRole::Unexplained,
+        Account::Explained => StatementRole::Explained,
+        Account::Harmless => StatementRole::Harmless,
+    };
+    let row = stated.row().map_or("", |row| row.id());
+    let by = match role {
+        StatementRole::Explained => explained_by(stated, findings).map_or(row, |f| f.rule),
+        StatementRole::Unexplained | StatementRole::Harmless => row,
+    };
+    let sources: BTreeSet<SourceId> = stated.utterances.iter().map(|u| u.observation.cite.source).collect();
+    let hosts: BTreeSet<&Host> =
+        stated.utterances.iter().filter_map(|u| u.observation.who.host.as_ref()).collect();
+    Some(PicturedStatement {
+        template: first.said.template.clone(),
+        text: stated.text().chars().take(MAX_TEXT).collect(),
+        count: stated.count(),
+        ranks: stated.ranks().into_iter().collect(),
+        hosts: hosts.into_iter().take(MAX_PLACES).cloned().collect(),
+        sources: sources.into_iter().take(MAX_PLACES).collect(),
+        first: first.observation.cite,
+        last: stated.utterances.iter().map(|u| u.said.last).max().unwrap_or(first.observation.cite),
+        at: first.observation.at,
+        role,
+        by,
+        words: words(stated),
+    })
+}
+
+/// The finding that cites a statement, else the one of a cause that it stands for, else the first.
+fn explained_by<'f>(stated: &Stated<'_>, findings: &'f [Finding]) -> Option<&'f Finding> {
+    let causes = stated.causes();
+    let cites = |f: &&Finding| f.evidence.iter().any(|e| stated.is_within(e.cite));
+    let names = |f: &&Finding| causes.contains(&f.cause);
+    findings.iter().find(cites).or_else(|| findings.iter().find(names)).or(findings.first())
+}
+
+/// What is known of the words in a line: result codes, errno, signals, exit codes, and the line itself.
+fn words(stated: &Stated<'_>) -> Vec<(String, String)> {
+    let mut words: Vec<(String, String)> = Vec::new();
+    let text = stated.text();
+    if let Some(row) = stated.row() {
+        words.push((row.by().to_owned(), row.says().to_owned()));
+    }
+    if let Some(result) = nccl_result::in_text(text) {
+        words.push((result.name.to_owned(), result.meaning.to_owned()));
+    }
+    if let Some(error) = cuda_error::in_text(text) {
+        words.push((error.name.to_owned(), error.meaning.to_owned()));
+    }
+    if let Some(errno) = errno::in_text(text) {
+        words.push((errno.name.to_owned(), errno.text.to_owned()));
+    }
+    let forms = || stated.utterances.iter().map(|u| &u.said.form);
+    let by_signal = forms().find_map(|form| signal::get(i64::from(form.signal?)));
+    if let Some(signal) = by_signal {
+        words.push((signal.name.to_owned(), signal.means.to_owned()));
+    }
+    if let Some(code) = forms().find_map(|form| form.exit) {
+        match signal::exit(code) {
+            signal::Exit::Signal(signal) => {
+                words.push((format!("exit code {code}"), format!("{}: {}", signal.name, signal.means)));
+            }
+            signal::Exit::Known(_, means) => words.push((format!("exit code {code}"), means.to_owned())),
+            signal::Exit::Normal | signal::Exit::Code(_) => {}
+        }
+    }
+    words.dedup();
+    words
+}
+
+/// Causes that come into question, the likeliest first, each with what points to it and what would decide.
+pub(super) fn candidates(scene: &Scene<'_>, verdict: &Verdict) -> Vec<Candidate> {
+    let open = unexplained::unexplained(scene, &verdict.findings);
+    let mut all: Vec<Candidate> = Vec::new();
+    for (cause, weight) in unexplained::candidates(&open) {
+        let Some(stated) = open.iter().find(|s| s.causes().contains(&cause)) else { continue };
+        let line: String =
+            stated.text().lines().next().unwrap_or_default().trim().chars().take(QUOTED).collect();
+        all.push(candidate(cause, weight, format!("an unexplained line: {line}")));
+    }
+    // A finding that is too weak to decide points somewhere, too.
+    for finding in verdict.findings.iter().filter(|f| f.severity > Severity::Info) {
+        if !all.iter().any(|c| c.cause == finding.cause) {
+            all.push(candidate(finding.cause, 1, finding.title.clone()));
+        }
+    }
+    all.truncate(MAX_CANDIDATES);
+    all
+}
+
+fn candidate(cause: Cause, weight: u32, why: String) -> Candidate {
+    let advice = cause::of(cause).advice.iter().find(|a| !a.command.is_empty());
+    Candidate {
+        cause,
+        weight,
+        why,
+        needs: advice.map(|a| a.text.to_owned()).unwrap_or_default(),
+        command: advice.map(|a| a.command.to_owned()).unwrap_or_default(),
+    }
+}
