@@ -20,6 +20,8 @@ use toml::{Table, Value};
 mod claims;
 #[path = "build/figures.rs"]
 mod figures;
+#[path = "build/likeness.rs"]
+mod likeness;
 #[path = "build/machine.rs"]
 mod machine;
 #[path = "build/messages.rs"]
@@ -51,6 +53,7 @@ fn main() {
     sayings(&mut out, &causes);
     claims::write(&mut out, &causes);
     signs::write(&mut out, &causes);
+    likeness::write(&mut out, &causes);
     settings::write(&mut out);
     figures::write(&mut out, &causes);
     machine::write(&mut out);

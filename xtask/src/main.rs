@@ -1,4 +1,4 @@
-//! Tasks of this repository: `cargo xtask gen` regenerates generated files.
+//! Tasks of this repository: `cargo xtask gen` regenerates generated files; `cargo xtask likeness DIR…` learns the weights of words.
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -6,11 +6,14 @@ use std::process::ExitCode;
 
 use ringleader_report::{Detail, Look, text};
 
+mod likeness;
+
 fn main() -> ExitCode {
     let task = std::env::args().nth(1);
     let done = match task.as_deref() {
         Some("gen") => generate(),
-        _ => Err(io::Error::other("usage: cargo xtask gen")),
+        Some("likeness") => likeness::run(&std::env::args().skip(2).collect::<Vec<_>>()),
+        _ => Err(io::Error::other("usage: cargo xtask gen | likeness [--check] DIR…")),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -20,6 +20,7 @@ use crate::process::closed::{self, Closed};
 use crate::process::condition::{Condition, Conditions};
 use crate::process::fate::{Fate, Fates};
 use crate::process::looks::Looks;
+use crate::said::likeness::Likeness;
 use crate::said::messages::Claims;
 use crate::said::scheduler::Schedulers;
 use crate::said::signs::Signs;
@@ -196,6 +197,11 @@ impl<'a> Scene<'a> {
     /// Whether and when the job failed.
     pub fn failure(&self) -> &Failure {
         &self.failure
+    }
+
+    /// Which causes the words of the case resemble.
+    pub fn likeness(&self) -> Likeness {
+        Likeness::new(self.case)
     }
 
     /// Signs, from which causes follow where several are there together.

@@ -14,6 +14,7 @@ mod progress;
 mod said;
 mod signs;
 mod times;
+mod words;
 
 use std::io::Read;
 use std::sync::LazyLock;
@@ -360,6 +361,7 @@ struct Readers {
     said: said::SaidReader,
     signs: signs::SignReader,
     times: times::TimesReader,
+    words: words::WordsReader,
     outliers: outliers::OutlierReader,
     progress: progress::ProgressReader,
     /// Number of the last line that the kernel's reader took, or 0.
@@ -512,6 +514,7 @@ impl Readers {
         }
         self.said.line(line, taken, sink);
         self.signs.line(line, taken, sink);
+        self.words.line(line, sink);
         if taken.is_none() && line.number <= N_SURE_LINES {
             self.times.line(line, sink);
             self.outliers.line(line, sink);
@@ -541,6 +544,7 @@ impl Readers {
         self.said.finish(sink);
         self.signs.finish(sink);
         self.times.finish(sink);
+        self.words.finish(sink);
         self.outliers.finish(sink);
         self.progress.finish(sink);
     }

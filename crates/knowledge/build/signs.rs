@@ -33,10 +33,11 @@ pub(super) fn write(out: &mut String, causes: &BTreeSet<String>) {
         let _ = writeln!(
             out,
             "crate::sign::Row {{ id: {id:?}, says: {:?}, patterns: &{patterns:?}, without: &{:?}, under: {:?}, \
-             examples: &{examples:?} }},",
+             outcome: {:?}, examples: &{examples:?} }},",
             text(row, "says"),
             list(row, "without"),
             optional(row, "under"),
+            optional(row, "outcome"),
         );
     }
     out.push_str("];\npub(crate) static CONCLUSIONS: &[crate::sign::Conclusion] = &[\n");

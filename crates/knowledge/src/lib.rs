@@ -12,6 +12,7 @@ pub mod errno;
 pub mod event;
 pub mod form;
 pub mod kept;
+pub mod likeness;
 pub mod message;
 pub mod nccl_result;
 pub mod nccl_warn;

@@ -23,6 +23,8 @@ pub struct Row {
     pub(crate) patterns: &'static [&'static str],
     /// None of these may stand in the line.
     pub(crate) without: &'static [&'static str],
+    /// The line says that it works so, or that it fails so; may be empty.
+    pub(crate) outcome: &'static str,
     /// The command whose output the line must be in; may be empty.
     pub under: &'static str,
     /// Sample lines; the command stands before a line feed.
@@ -125,9 +127,43 @@ impl Row {
         if !self.under.is_empty() && !self.under.split('|').any(|command| under.contains(command)) {
             return false;
         }
+        let words = match self.outcome {
+            "works" => WORKS,
+            "fails" => FAILS,
+            _ => &[""],
+        };
+        if !words.iter().any(|w| lower.contains(w))
+            || self.outcome == "works" && NOT_SO.iter().any(|w| lower.contains(w))
+        {
+            return false;
+        }
         !self.without.iter().any(|w| has(&w)) && self.patterns.iter().any(|pattern| fits(&lower, pattern))
     }
 }
+
+/// Words for what works.
+const WORKS: &[&str] = &[
+    " ok",
+    "works",
+    "worked",
+    "trains",
+    "passes",
+    "fine",
+    "starts",
+    " runs",
+    "ran ",
+    "completes",
+    "succeeds",
+    "no hang",
+    "is through",
+    "no error",
+    "steady",
+];
+/// Words that turn them round.
+const NOT_SO: &[&str] = &["not work", "n't work", "not ok", "never works", "not fine", "no longer works"];
+/// Words for what fails.
+const FAILS: &[&str] =
+    &["hang", "fail", "never", "wrong", "stuck", "crash", "error", "garbage", "time out", "times out"];
 
 /// Whether the stretches of a pattern stand in a line of small letters, one behind the other. `^` at its beginning and `$`
 /// at its end bind it to those of the line.

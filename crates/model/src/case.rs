@@ -3,7 +3,7 @@
 use crate::{
     BenchRun, Cite, CopyTest, Environment, FlightDump, GpuService, GpuTable, GpuTests, KernelEvent, Limit,
     NcclLog, NetFact, Note, Outlier, Pid, ProcessStacks, ProcessTable, Progress, RasReport, RingRecord, Said,
-    Sign, Source, StepTimes, SystemFact, TorchEvent, WallTime, WatchEvent, Who,
+    Sign, Source, StepTimes, SystemFact, TorchEvent, WallTime, WatchEvent, Who, WordAt,
 };
 
 /// One fact with its citation.
@@ -70,6 +70,8 @@ pub enum Fact {
     StepTimes(StepTimes),
     /// One of several that differs.
     Outlier(Box<Outlier>),
+    /// Words of the table of likeness.
+    Words(Box<[WordAt]>),
     /// The process whose output a member of a bundle is.
     Owner(Box<Owner>),
 }

@@ -132,3 +132,12 @@ pub enum OutlierKey {
     /// A host.
     Host(Host),
 }
+
+/// A word of the table of likeness, and its first place in a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WordAt {
+    /// Number of the word in the table.
+    pub word: u16,
+    /// Its first line.
+    pub cite: Cite,
+}

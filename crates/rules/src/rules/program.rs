@@ -1,7 +1,7 @@
 //! What the job's own program and its framework report.
 
 pub(super) mod application_exception;
-pub(super) mod data_loader_worker_died;
+pub(crate) mod data_loader_worker_died;
 pub(super) mod illegal_memory_access;
 pub(super) mod loss_is_nan;
 pub(crate) mod message_names_cause;
